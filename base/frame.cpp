@@ -1,0 +1,38 @@
+#include "base/frame.h"
+
+#include "base/text.h"
+#include "base/wire.h"
+
+namespace hvd {
+
+std::string encode_frame(std::uint16_t kind, std::string_view payload) {
+  std::string bytes =
+      WireWriter().u32(static_cast<std::uint32_t>(payload.size() + 2)).u16(kind).take();
+  bytes += payload;
+  return bytes;
+}
+
+Result<std::optional<Frame>> FrameDecoder::next() {
+  const std::string_view rest = std::string_view(buffer_).substr(consumed_);
+  if (rest.size() < 4) return std::optional<Frame>();
+  const std::size_t length = WireReader(rest.substr(0, 4)).u32();
+  if (length < 2 || length > max_size_) {
+    return Status(Code::data_loss,
+                  cat("a frame of ", length, " bytes, where 2 to ", max_size_, " are allowed"));
+  }
+  if (rest.size() < 4 + length) return std::optional<Frame>();
+  Frame frame;
+  frame.kind = WireReader(rest.substr(4, 2)).u16();
+  frame.payload = rest.substr(kFrameHeaderSize, length - 2);
+  consumed_ += 4 + length;
+  if (consumed_ == buffer_.size()) {
+    buffer_.clear();
+    consumed_ = 0;
+  } else if (consumed_ > (std::size_t{1} << 20)) {
+    buffer_.erase(0, consumed_);
+    consumed_ = 0;
+  }
+  return std::optional<Frame>(std::move(frame));
+}
+
+}  // namespace hvd

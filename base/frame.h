@@ -1,0 +1,44 @@
+// Length-prefixed frames, the unit of every wire of ours that is not HTTP: a 32-bit little-endian
+// length of what follows, a 16-bit kind, the payload. What the kinds mean stands in base/protocol/
+// and runtime/messages.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hvd {
+
+inline constexpr std::size_t kFrameHeaderSize = 6;
+inline constexpr std::size_t kDefaultMaxFrame = std::size_t{64} << 20;
+
+struct Frame {
+  std::uint16_t kind = 0;
+  std::string payload;
+};
+
+std::string encode_frame(std::uint16_t kind, std::string_view payload);
+
+// Bytes in, frames out. A frame that claims more than `max_size` bytes is an error at once, before
+// anything is allocated for it; after an error the stream is lost. For one thread.
+class FrameDecoder {
+ public:
+  explicit FrameDecoder(std::size_t max_size = kDefaultMaxFrame) : max_size_(max_size) {}
+
+  void feed(std::string_view bytes) { buffer_ += bytes; }
+  // The next whole frame, or nothing yet, or data_loss.
+  Result<std::optional<Frame>> next();
+  // True if bytes of an unfinished frame are held: an end of file now cuts a message short.
+  bool mid_frame() const { return consumed_ < buffer_.size(); }
+
+ private:
+  std::size_t max_size_;
+  std::string buffer_;
+  std::size_t consumed_ = 0;
+};
+
+}  // namespace hvd

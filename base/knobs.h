@@ -1,0 +1,47 @@
+// Every tunable of the runtime, once: its flag, its key in a config file, its environment names,
+// what it may be and what it is by default. cmd/hvdrun makes flags and config keys of this table
+// and hands the values to the workers as HVD_* variables; worker/ reads them back, or the HOROVOD_*
+// name of the same knob. Flag beats file beats environment; HVD_* beats HOROVOD_*.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hvd {
+
+enum class KnobType { integer, real, boolean, text, log_level };
+
+struct Knob {
+  std::string_view flag;          // "fusion-threshold-mb"; booleans also take --no-<flag>
+  std::string_view config_key;    // "params.fusion_threshold_mb"
+  std::string_view variable;      // "HVD_FUSION_THRESHOLD"
+  std::string_view horovod_name;  // "HOROVOD_FUSION_THRESHOLD"
+  KnobType type = KnobType::text;
+  std::string_view default_text;  // as the environment variable spells it; empty: unset
+  double minimum = 0;             // of integers and reals, in the flag's unit
+  double maximum = 0;             // 0: none
+  double environment_scale = 1;   // environment value = flag value * this (megabytes to bytes)
+  bool inverted = false;          // the variable says the opposite of the flag (log_hide_time)
+  std::string_view help;
+};
+
+std::span<const Knob> knobs();
+const Knob* find_knob_by_variable(std::string_view variable);
+
+// `text`, given for the flag or config key, checked and turned into what stands in the environment.
+// The error names the flag, the value and what is allowed.
+Result<std::string> knob_environment_value(const Knob& knob, std::string_view text);
+
+// What the environment says of a knob: HVD_* first, then HOROVOD_*, else nothing. The value is
+// checked; the error names the variable. `lookup` is getenv, or a test's.
+using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view name)>;
+Result<std::optional<std::string>> knob_from_environment(const Knob& knob,
+                                                         const EnvironmentLookup& lookup);
+EnvironmentLookup process_environment();
+
+}  // namespace hvd

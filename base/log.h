@@ -1,0 +1,38 @@
+// Levelled logging to stderr, one line a message, each line in one write(2) so that lines of
+// several processes do not mix. Safe from any thread. What a person must see on the terminal is not
+// logged; it goes through cmd/hvdrun. Nothing secret is ever logged.
+#pragma once
+
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+namespace hvd {
+
+enum class LogLevel { trace, debug, info, warning, error, fatal, off };
+
+// "TRACE", "debug", "Warning", ... as Horovod and we spell them.
+std::optional<LogLevel> parse_log_level(std::string_view name);
+
+struct LogOptions {
+  LogLevel level = LogLevel::warning;
+  bool show_time = true;
+  std::string who;  // stands in every line: "hvdrun", "rank 3"
+};
+
+void set_log_options(LogOptions options);
+bool log_enabled(LogLevel level);
+void log_line(LogLevel level, std::string_view message);
+
+}  // namespace hvd
+
+// HVD_LOG(warning, "host " << host << " is gone"); the message is not built when the level is off.
+#define HVD_LOG(level, message)                                        \
+  do {                                                                 \
+    if (::hvd::log_enabled(::hvd::LogLevel::level)) {                  \
+      std::ostringstream hvd_log_out;                                  \
+      hvd_log_out << message; /* NOLINT(bugprone-macro-parentheses) */ \
+      ::hvd::log_line(::hvd::LogLevel::level, hvd_log_out.str());      \
+    }                                                                  \
+  } while (false)

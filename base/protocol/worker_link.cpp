@@ -1,0 +1,77 @@
+#include "base/protocol/worker_link.h"
+
+#include "base/wire.h"
+
+namespace hvd::worker_link {
+namespace {
+
+template <typename Message>
+std::string frame_of(const WireWriter& fields) {
+  return encode_frame(static_cast<std::uint16_t>(Message::kKind), fields.bytes());
+}
+
+}  // namespace
+
+std::string Welcome::encode() const {
+  return frame_of<Welcome>(WireWriter()
+                               .str(job_id)
+                               .str(token.bytes())
+                               .str(worker)
+                               .u64(incarnation)
+                               .str(rendezvous_host)
+                               .u16(rendezvous_port)
+                               .str(advertise_address)
+                               .str(world));
+}
+Result<Welcome> Welcome::decode(std::string_view payload) {
+  WireReader r(payload);
+  std::string job_id = r.str();
+  auto token = Token::from_bytes(r.view());
+  HVD_RETURN_IF_ERROR(token.status().with_context("welcome"));
+  Welcome m(std::move(job_id), *token);
+  m.worker = r.str();
+  m.incarnation = r.u64();
+  m.rendezvous_host = r.str();
+  m.rendezvous_port = r.u16();
+  m.advertise_address = r.str();
+  m.world = r.str();
+  HVD_RETURN_IF_ERROR(r.finish("welcome"));
+  return m;
+}
+
+std::string World::encode() const {
+  return frame_of<World>(WireWriter().u64(generation).str(document));
+}
+Result<World> World::decode(std::string_view payload) {
+  WireReader r(payload);
+  World m;
+  m.generation = r.u64();
+  m.document = r.str();
+  HVD_RETURN_IF_ERROR(r.finish("world"));
+  return m;
+}
+
+std::string Stop::encode() const { return frame_of<Stop>(WireWriter().str(reason)); }
+Result<Stop> Stop::decode(std::string_view payload) {
+  WireReader r(payload);
+  Stop m{r.str()};
+  HVD_RETURN_IF_ERROR(r.finish("stop"));
+  return m;
+}
+
+std::string Initialised::encode() const { return frame_of<Initialised>(WireWriter().i32(pid)); }
+Result<Initialised> Initialised::decode(std::string_view payload) {
+  WireReader r(payload);
+  Initialised m{r.i32()};
+  HVD_RETURN_IF_ERROR(r.finish("initialised"));
+  return m;
+}
+
+std::string Done::encode() const { return frame_of<Done>(WireWriter()); }
+Result<Done> Done::decode(std::string_view payload) {
+  WireReader r(payload);
+  HVD_RETURN_IF_ERROR(r.finish("done"));
+  return Done{};
+}
+
+}  // namespace hvd::worker_link

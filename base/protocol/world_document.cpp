@@ -1,0 +1,81 @@
+#include "base/protocol/world_document.h"
+
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace hvd {
+
+using Json = nlohmann::json;
+
+std::string WorldDocument::to_json() const {
+  Json members_json = Json::array();
+  for (const auto& m : members) {
+    members_json.push_back({{"rank", m.rank},
+                            {"host", m.host},
+                            {"slot", m.slot},
+                            {"incarnation", m.incarnation},
+                            {"address", m.address},
+                            {"local_rank", m.local_rank},
+                            {"local_size", m.local_size},
+                            {"cross_rank", m.cross_rank},
+                            {"cross_size", m.cross_size}});
+  }
+  return Json{{"job", job_id},
+              {"generation", generation},
+              {"state", state == WorldState::effective ? "effective" : "proposed"},
+              {"size", members.size()},
+              {"members", std::move(members_json)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+static Status check(const WorldDocument& world) {
+  const auto wrong = [](std::string what) {
+    return Status(Code::data_loss, "world document: " + what);
+  };
+  if (world.members.empty()) return wrong("it has no members");
+  std::set<std::pair<std::string, int>> places;
+  for (std::size_t i = 0; i < world.members.size(); ++i) {
+    const auto& m = world.members[i];
+    if (m.rank != static_cast<int>(i)) return wrong(cat("rank ", m.rank, " stands at place ", i));
+    if (!places.emplace(m.host, m.slot).second)
+      return wrong(cat(m.worker(), " stands in it twice"));
+    if (m.local_rank < 0 || m.local_rank >= m.local_size || m.cross_rank < 0 ||
+        m.cross_rank >= m.cross_size) {
+      return wrong(cat("rank ", i, " has impossible local or cross ranks"));
+    }
+  }
+  return {};
+}
+
+Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  WorldDocument world;
+  try {
+    world.job_id = json.at("job").get<std::string>();
+    world.generation = json.at("generation").get<std::uint64_t>();
+    world.state = json.at("state").get<std::string>() == "proposed" ? WorldState::proposed
+                                                                    : WorldState::effective;
+    for (const auto& m : json.at("members")) {
+      world.members.push_back({.rank = m.at("rank"),
+                               .host = m.at("host"),
+                               .slot = m.at("slot"),
+                               .incarnation = m.at("incarnation"),
+                               .address = m.at("address"),
+                               .local_rank = m.at("local_rank"),
+                               .local_size = m.at("local_size"),
+                               .cross_rank = m.at("cross_rank"),
+                               .cross_size = m.at("cross_size")});
+    }
+  } catch (const Json::exception&) {
+    return Status(Code::data_loss,
+                  "world document: not JSON, or a field is missing or of the wrong type");
+  }
+  HVD_RETURN_IF_ERROR(check(world));
+  return world;
+}
+
+}  // namespace hvd

@@ -1,0 +1,51 @@
+// The world as everybody is told it: who its members are, in which order, on which host. The driver
+// writes it to the rendezvous (scope "world", key "current") and hands it to the agents; workers
+// read it from whichever is first. Its form is JSON, so that a person and other programs can read
+// it too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hvd {
+
+// Ranks are host-major. `local_rank` counts the members of one host, `cross_rank` the hosts that
+// have a member with this local rank (heterogeneous hosts thus differ in cross_size).
+struct WorldMember {
+  int rank = 0;
+  std::string host;
+  int slot = 0;
+  std::uint64_t incarnation = 0;
+  std::string address;  // where this member's host is reached by the others: an IP address
+  int local_rank = 0;
+  int local_size = 0;
+  int cross_rank = 0;
+  int cross_size = 0;
+
+  std::string worker() const { return host + "#" + std::to_string(slot); }
+  friend bool operator==(const WorldMember&, const WorldMember&) = default;
+};
+
+enum class WorldState { proposed, effective };
+
+struct WorldDocument {
+  std::string job_id;
+  std::uint64_t generation = 0;
+  WorldState state = WorldState::effective;
+  std::vector<WorldMember> members;  // members[r].rank == r
+
+  std::string to_json() const;
+  // Checks everything that a reader relies on: ranks dense and in order, identities unique.
+  static Result<WorldDocument> from_json(std::string_view text);
+
+  friend bool operator==(const WorldDocument&, const WorldDocument&) = default;
+};
+
+inline constexpr const char* kWorldScope = "world";
+inline constexpr const char* kCurrentWorldKey = "current";
+
+}  // namespace hvd

@@ -1,0 +1,182 @@
+#include "base/socket.h"
+
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+struct RawAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Result<RawAddress> raw_address(const SocketAddress& where) {
+  RawAddress raw;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&raw.storage);
+  if (inet_pton(AF_INET, where.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(where.port);
+    raw.size = sizeof(*v4);
+    return raw;
+  }
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&raw.storage);
+  if (inet_pton(AF_INET6, where.host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(where.port);
+    raw.size = sizeof(*v6);
+    return raw;
+  }
+  return Status(Code::invalid_argument, cat("\"", where.host, "\" is not an IP address"));
+}
+
+Result<UniqueFd> tcp_socket(int family, int extra_flags) {
+  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | extra_flags, 0));
+  if (!fd) return Status::from_errno("socket", errno);
+  return fd;
+}
+
+void set_no_delay(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+}  // namespace
+
+std::string SocketAddress::to_string() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return v6 ? cat("[", host, "]:", port) : cat(host, ":", port);
+}
+
+Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog) {
+  auto raw = raw_address(where);
+  HVD_RETURN_IF_ERROR(raw.status());
+  auto fd = tcp_socket(raw->storage.ss_family, 0);
+  HVD_RETURN_IF_ERROR(fd.status());
+  const int on = 1;
+  ::setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(fd->get(), raw->get(), raw->size) != 0 || ::listen(fd->get(), backlog) != 0) {
+    return Status::from_errno(cat("listen on ", where.to_string()), errno);
+  }
+  return fd;
+}
+
+Result<SocketAddress> local_address(int fd) {
+  RawAddress raw;
+  raw.size = sizeof(raw.storage);
+  if (::getsockname(fd, raw.get(), &raw.size) != 0) return Status::from_errno("getsockname", errno);
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  SocketAddress address;
+  if (raw.storage.ss_family == AF_INET6) {
+    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&raw.storage);
+    inet_ntop(AF_INET6, &v6->sin6_addr, text.data(), text.size());
+    address.port = ntohs(v6->sin6_port);
+  } else {
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&raw.storage);
+    inet_ntop(AF_INET, &v4->sin_addr, text.data(), text.size());
+    address.port = ntohs(v4->sin_port);
+  }
+  address.host = text.data();
+  return address;
+}
+
+Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline) {
+  auto raw = raw_address(where);
+  HVD_RETURN_IF_ERROR(raw.status());
+  auto fd = tcp_socket(raw->storage.ss_family, SOCK_NONBLOCK);
+  HVD_RETURN_IF_ERROR(fd.status());
+  const std::string what = cat("connect to ", where.to_string());
+  set_no_delay(fd->get());
+  if (::connect(fd->get(), raw->get(), raw->size) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
+    HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLOUT, deadline).with_context(what));
+    int error = 0;
+    socklen_t size = sizeof(error);
+    ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return Status::from_errno(what, error);
+  }
+  HVD_RETURN_IF_ERROR(set_nonblocking(fd->get(), false));
+  return fd;
+}
+
+Result<UniqueFd> accept_tcp(int listener, TimePoint deadline) {
+  for (;;) {
+    HVD_RETURN_IF_ERROR(wait_for(listener, POLLIN, deadline).with_context("accept"));
+    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (fd) {
+      set_no_delay(fd.get());
+      return fd;
+    }
+    if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
+      return Status::from_errno("accept", errno);
+    }
+  }
+}
+
+Result<std::pair<UniqueFd, UniqueFd>> socket_pair() {
+  std::array<int, 2> fds{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0) {
+    return Status::from_errno("socketpair", errno);
+  }
+  return std::pair(UniqueFd(fds[0]), UniqueFd(fds[1]));
+}
+
+Status set_nonblocking(int fd, bool on) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK) != 0) {
+    return Status::from_errno("fcntl", errno);
+  }
+  return {};
+}
+
+Status wait_for(int fd, short events, TimePoint deadline) {
+  for (;;) {
+    pollfd polled{fd, events, 0};
+    const int ready = ::poll(&polled, 1, milliseconds_until(deadline, Clock::now()));
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
+    if (ready == 0 && Clock::now() >= deadline) return {Code::deadline_exceeded, "timed out"};
+  }
+}
+
+Status send_all(int fd, std::string_view bytes, TimePoint deadline) {
+  while (!bytes.empty()) {
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLOUT, deadline).with_context("send"));
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Status::from_errno("send", errno);
+    }
+  }
+  return {};
+}
+
+Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline) {
+  for (;;) {
+    auto frame = decoder.next();
+    HVD_RETURN_IF_ERROR(frame.status());
+    if (frame->has_value()) return std::move(**frame);
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline).with_context("receive"));
+    std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got == 0) return Status(Code::unavailable, "the other side closed the connection");
+    if (got > 0) {
+      decoder.feed({buffer.data(), static_cast<std::size_t>(got)});
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Status::from_errno("receive", errno);
+    }
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,44 @@
+// TCP and Unix sockets as descriptors, with errors as values and deadlines. For the parts that do
+// not use Asio: the agent, and the runtime inside a worker. Every descriptor made here is
+// close-on-exec; TCP ones have TCP_NODELAY, since our control messages must never wait for Nagle.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd {
+
+// An IP address (no name: nothing here resolves) and a port.
+struct SocketAddress {
+  std::string host;  // "127.0.0.1", "::1"
+  std::uint16_t port = 0;
+  // "127.0.0.1:80", "[::1]:80"
+  std::string to_string() const;
+};
+
+// Listens on `host`, IPv4 or IPv6; port 0 lets the kernel choose. `backlog` as in listen(2).
+Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog = 1024);
+Result<SocketAddress> local_address(int fd);
+// Blocks until connected or the deadline. The socket is left blocking.
+Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline);
+// Blocks until somebody connects or the deadline. The socket is left blocking.
+Result<UniqueFd> accept_tcp(int listener, TimePoint deadline);
+Result<std::pair<UniqueFd, UniqueFd>> socket_pair();
+
+Status set_nonblocking(int fd, bool on);
+// Waits until `fd` can be read (POLLIN) or written (POLLOUT), as poll(2) says it.
+Status wait_for(int fd, short events, TimePoint deadline);
+
+// Whole buffers and frames on a blocking or non-blocking socket, without SIGPIPE.
+Status send_all(int fd, std::string_view bytes, TimePoint deadline);
+// The next frame. unavailable when the other side closed, deadline_exceeded, or data_loss.
+Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline);
+
+}  // namespace hvd

@@ -1,0 +1,46 @@
+// Small text tools that more than one room needs. All are pure and safe from any thread.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hvd {
+
+// cat("rank ", 3, " of ", 4) == "rank 3 of 4"
+template <typename... Args>
+std::string cat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return std::move(out).str();
+}
+
+std::string_view trim(std::string_view text);
+// "a,b,,c" -> {"a", "b", "", "c"}; an empty text gives no fields.
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+
+// The whole text as a number; nothing if any of it is not part of one, or it does not fit.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The candidate that somebody who typed `word` most likely meant, if one is near (by edit
+// distance).
+std::optional<std::string> nearest(std::string_view word,
+                                   const std::vector<std::string>& candidates);
+
+// `word` as one word of a POSIX shell: quoted if it has to be.
+std::string shell_quote(std::string_view word);
+
+// 1234567 -> "1,234,567"
+std::string with_thousands(unsigned long long number);
+
+}  // namespace hvd

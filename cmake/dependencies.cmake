@@ -1,0 +1,14 @@
+# Everything comes from the distribution's packages; scripts/setup names each and why.
+find_package(Threads REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
+find_package(Boost 1.81 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(Gloo REQUIRED)
+
+# Asio and Beast are compiled once, in base/asio.cpp and rendezvous/beast.cpp, not in every file that uses them.
+add_library(hvd_boost INTERFACE)
+target_link_libraries(hvd_boost INTERFACE Boost::headers Threads::Threads)
+target_compile_definitions(hvd_boost INTERFACE
+  BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)

@@ -1,0 +1,20 @@
+# A room is one static library, `hvd_<room>`. Includes are written from the root: #include "base/status.h".
+
+function(hvd_compile_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  if(HVD_WARNINGS_AS_ERRORS)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/base/include)
+endfunction()
+
+if(HVD_SANITIZE)
+  add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1)
+  add_link_options(-fsanitize=${HVD_SANITIZE})
+endif()
+
+# hvd_room(NAME sources...): the library of one room.
+function(hvd_room name)
+  add_library(hvd_${name} STATIC ${ARGN})
+  hvd_compile_options(hvd_${name})
+endfunction()

@@ -1,0 +1,68 @@
+// Runs one job from a JobSpec to its end: starts the agents, hosts the rendezvous service, feeds
+// the job's state machine (driver/job.h) with what happens and does what it decides. All on one
+// thread, the one that calls run_job(); SIGINT, SIGTERM and SIGHUP of the process are handled while
+// it runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/protocol/world_document.h"
+#include "driver/job_spec.h"
+
+namespace hvd::driver {
+
+enum class Stream { standard_output, standard_error };
+
+// One running worker, for those who look on.
+struct WorkerView {
+  int rank = 0;  // at its start
+  std::string host;
+  int slot = 0;
+  std::uint64_t incarnation = 0;
+  int pid = 0;
+};
+
+// Why a job failed: the first worker (or host) that did, and what is known of it.
+struct Failure {
+  WorkerView worker;
+  std::string cause;  // "was killed by SIGKILL (signal 9)", "exited with code 3", ...
+  std::vector<std::string> stderr_tail;  // its last lines, oldest first; at most 20
+};
+
+struct Outcome {
+  int exit_code = 0;  // for hvdrun: 0, a worker's own code, 128 + signal, or 1 for troubles of ours
+  std::optional<Failure> failure;
+  std::string reason;  // one sentence: why the job ended
+};
+
+// Called on the driver's thread; none may block.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  // The plan stands: who will run where. Before anything is started.
+  virtual void on_plan(const WorldDocument& world) = 0;
+  // One line that a person should read ("oversubscribed: ...").
+  virtual void on_warning(std::string_view text) = 0;
+  // One line for --verbose.
+  virtual void on_progress(std::string_view text) = 0;
+  virtual void on_started(const WorkerView& worker) = 0;
+  // Bytes as the worker wrote them. `consumed` is to be called once, from any thread, when they no
+  // longer take memory; until then the worker's output window is smaller by their number.
+  virtual void on_output(const WorkerView& worker, Stream stream, std::string bytes,
+                         std::function<void()> consumed) = 0;
+  // No more output will come from this worker on this stream.
+  virtual void on_output_closed(const WorkerView& worker, Stream stream) = 0;
+  virtual void on_exited(const WorkerView& worker, std::string_view how) = 0;
+};
+
+// Blocks until the job has ended and no process of it is left.
+Outcome run_job(const JobSpec& spec, Observer& observer);
+
+}  // namespace hvd::driver

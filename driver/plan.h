@@ -1,0 +1,28 @@
+// Which rank works on which slot of which host. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/protocol/world_document.h"
+#include "base/status.h"
+#include "driver/job_spec.h"
+
+namespace hvd::driver {
+
+struct Plan {
+  std::vector<WorldMember> members;  // incarnation 0 and no address yet
+  // Set if more workers than slots were asked for: the one line that says so.
+  std::string oversubscription;
+};
+
+// Host-major in the order given: host 0 gets the first ranks, and so on. With `processes` 0 every
+// slot is taken. With more processes than slots they are spread evenly over the hosts, in
+// proportion to their slots, or, without `oversubscribe`, refused with Horovod's text. Hosts that
+// get no worker do not appear.
+Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, bool oversubscribe);
+
+// Fills local and cross ranks and sizes of members that are already ordered host-major by `host`.
+void assign_local_and_cross_ranks(std::vector<WorldMember>& members);
+
+}  // namespace hvd::driver

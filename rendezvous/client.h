@@ -1,0 +1,76 @@
+// Talks to a rendezvous server (rendezvous/server.h; the HTTP it speaks stands in
+// docs/rendezvous.md). It keeps one connection alive, signs every request with the job's token,
+// checks the signature of every answer, and tries again with a growing pause while the server
+// cannot be reached, until the call's deadline.
+//
+// A Client is for one thread at a time; make one per thread. Blocking calls end at their deadline,
+// or as soon as another thread calls cancel(), which is the one call that is safe from any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/status.h"
+
+namespace hvd::rendezvous {
+
+struct ClientOptions {
+  std::string host;  // an IP address
+  std::uint16_t port = 0;
+  std::chrono::milliseconds connect_timeout{5'000};  // of one attempt
+  std::chrono::milliseconds request_timeout{
+      30'000};  // of a call that does not wait for a key, retries included
+};
+
+// A value with the version that the store gave it. Versions grow with every change of any key.
+struct Versioned {
+  std::string value;
+  std::uint64_t version = 0;
+};
+
+class Client {
+ public:
+  Client(ClientOptions options, const Token& token);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Each returns unauthenticated, resource_exhausted, invalid_argument or unavailable with the
+  // server's reason; get and wait return not_found when the key is not there (any more, or in time:
+  // the message then names it).
+  Result<std::uint64_t> put(std::string_view scope, std::string_view key, std::string_view value);
+  Result<Versioned> get(std::string_view scope, std::string_view key);
+  // Blocks until the key exists with a version above `newer_than`, or the deadline
+  // (deadline_exceeded).
+  Result<Versioned> wait(std::string_view scope, std::string_view key, TimePoint deadline,
+                         std::uint64_t newer_than = 0);
+  Status erase(std::string_view scope, std::string_view key);
+  // Writes only if the key still has `expected` (0: only if it does not exist); else
+  // already_exists.
+  Result<std::uint64_t> compare_and_set(std::string_view scope, std::string_view key,
+                                        std::string_view value, std::uint64_t expected);
+
+  // Many keys of one scope in one request.
+  Status put_many(std::string_view scope, const std::map<std::string, std::string>& values);
+  // All of `keys`, blocking until each exists; at the deadline the error names those that are
+  // missing.
+  Result<std::map<std::string, std::string>> wait_many(std::string_view scope,
+                                                       const std::vector<std::string>& keys,
+                                                       TimePoint deadline);
+
+  void cancel();
+
+ private:
+  class Connection;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace hvd::rendezvous
