@@ -1,1 +1,345 @@
 #include "base/knobs.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+constexpr double kMebibyte = 1024.0 * 1024.0;
+// What fits in the int that programs built with Horovod read these values into.
+constexpr double kMaxInt = 2'147'483'647;
+constexpr double kYearInSeconds = 31'536'000;
+
+constexpr std::array kKnobs{
+    Knob{.flag = "fusion-threshold-mb",
+         .config_key = "params.fusion_threshold_mb",
+         .variable = "HVD_FUSION_THRESHOLD",
+         .horovod_name = "HOROVOD_FUSION_THRESHOLD",
+         .type = KnobType::integer,
+         .default_text = "134217728",
+         .maximum = 1'048'576,
+         .environment_scale = kMebibyte,
+         .help = "Fuse small tensors up to this many MB before they are reduced; 0: never"},
+    Knob{.flag = "cycle-time-ms",
+         .config_key = "params.cycle_time_ms",
+         .variable = "HVD_CYCLE_TIME",
+         .horovod_name = "HOROVOD_CYCLE_TIME",
+         .type = KnobType::real,
+         .default_text = "1",
+         .maximum = 60'000,
+         .help = "At most this many milliseconds pass while tensors gather for one batch"},
+    Knob{.flag = "cache-capacity",
+         .config_key = "params.cache_capacity",
+         .variable = "HVD_CACHE_CAPACITY",
+         .horovod_name = "HOROVOD_CACHE_CAPACITY",
+         .type = KnobType::integer,
+         .default_text = "1024",
+         .maximum = kMaxInt,
+         .help = "How many tensor names are negotiated as cache bits; 0: none"},
+    Knob{.flag = "hierarchical-allreduce",
+         .config_key = "params.hierarchical_allreduce",
+         .variable = "HVD_HIERARCHICAL_ALLREDUCE",
+         .horovod_name = "HOROVOD_HIERARCHICAL_ALLREDUCE",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Reduce inside each host first, then between hosts"},
+    Knob{.flag = "hierarchical-allgather",
+         .config_key = "params.hierarchical_allgather",
+         .variable = "HVD_HIERARCHICAL_ALLGATHER",
+         .horovod_name = "HOROVOD_HIERARCHICAL_ALLGATHER",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Gather inside each host first, then between hosts"},
+    Knob{.flag = "torus-allreduce",
+         .config_key = "params.torus_allreduce",
+         .variable = "HVD_TORUS_ALLREDUCE",
+         .horovod_name = "HOROVOD_TORUS_ALLREDUCE",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Reduce along the two axes of a torus of hosts and slots"},
+    Knob{.flag = "autotune",
+         .config_key = "autotune.enabled",
+         .variable = "HVD_AUTOTUNE",
+         .horovod_name = "HOROVOD_AUTOTUNE",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Let the runtime choose fusion threshold and cycle time while it trains"},
+    Knob{.flag = "autotune-log-file",
+         .config_key = "autotune.log_file",
+         .variable = "HVD_AUTOTUNE_LOG",
+         .horovod_name = "HOROVOD_AUTOTUNE_LOG",
+         .type = KnobType::text,
+         .help = "Where the autotuner writes what it tried (CSV)"},
+    Knob{.flag = "autotune-warmup-samples",
+         .config_key = "autotune.warmup_samples",
+         .variable = "HVD_AUTOTUNE_WARMUP_SAMPLES",
+         .horovod_name = "HOROVOD_AUTOTUNE_WARMUP_SAMPLES",
+         .type = KnobType::integer,
+         .default_text = "3",
+         .maximum = kMaxInt,
+         .help = "Samples that the autotuner throws away at first"},
+    Knob{.flag = "autotune-steps-per-sample",
+         .config_key = "autotune.steps_per_sample",
+         .variable = "HVD_AUTOTUNE_STEPS_PER_SAMPLE",
+         .horovod_name = "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
+         .type = KnobType::integer,
+         .default_text = "10",
+         .maximum = kMaxInt,
+         .help = "Steps that make one sample of the autotuner"},
+    Knob{.flag = "autotune-bayes-opt-max-samples",
+         .config_key = "autotune.bayes_opt_max_samples",
+         .variable = "HVD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES",
+         .horovod_name = "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES",
+         .type = KnobType::integer,
+         .default_text = "20",
+         .maximum = kMaxInt,
+         .help = "Samples after which the autotuner settles"},
+    Knob{.flag = "autotune-gaussian-process-noise",
+         .config_key = "autotune.gaussian_process_noise",
+         .variable = "HVD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
+         .horovod_name = "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
+         .type = KnobType::real,
+         .default_text = "0.8",
+         .maximum = 1,
+         .help = "How noisy the autotuner takes its samples to be, 0 to 1"},
+    Knob{.flag = "timeline-filename",
+         .config_key = "timeline.filename",
+         .variable = "HVD_TIMELINE",
+         .horovod_name = "HOROVOD_TIMELINE",
+         .type = KnobType::text,
+         .help = "Record what each tensor waited for in this file; DYNAMIC: when the program asks"},
+    Knob{.flag = "timeline-mark-cycles",
+         .config_key = "timeline.mark_cycles",
+         .variable = "HVD_TIMELINE_MARK_CYCLES",
+         .horovod_name = "HOROVOD_TIMELINE_MARK_CYCLES",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Mark the negotiation cycles in the timeline"},
+    Knob{.flag = "stall-check",
+         .config_key = "stall_check.enabled",
+         .variable = "HVD_STALL_CHECK_DISABLE",
+         .horovod_name = "HOROVOD_STALL_CHECK_DISABLE",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .inverted = true,
+         .help = "Warn when some ranks wait for a tensor that others have not submitted"},
+    Knob{.flag = "stall-check-warning-time-seconds",
+         .config_key = "stall_check.warning_time_seconds",
+         .variable = "HVD_STALL_CHECK_TIME_SECONDS",
+         .horovod_name = "HOROVOD_STALL_CHECK_TIME_SECONDS",
+         .type = KnobType::integer,
+         .default_text = "60",
+         .maximum = kYearInSeconds,
+         .help = "Seconds until that warning"},
+    Knob{.flag = "stall-check-shutdown-time-seconds",
+         .config_key = "stall_check.shutdown_time_seconds",
+         .variable = "HVD_STALL_SHUTDOWN_TIME_SECONDS",
+         .horovod_name = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+         .type = KnobType::integer,
+         .default_text = "0",
+         .maximum = kYearInSeconds,
+         .help = "Seconds until a stall ends the job; 0: never"},
+    Knob{.flag = "mpi-threads-disable",
+         .config_key = "library_options.mpi_threads_disable",
+         .variable = "HVD_MPI_THREADS_DISABLE",
+         .horovod_name = "HOROVOD_MPI_THREADS_DISABLE",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Do not ask MPI for threads (for programs built with Horovod on MPI)"},
+    Knob{.flag = "num-nccl-streams",
+         .config_key = "library_options.num_nccl_streams",
+         .variable = "HVD_NUM_NCCL_STREAMS",
+         .horovod_name = "HOROVOD_NUM_NCCL_STREAMS",
+         .type = KnobType::integer,
+         .default_text = "1",
+         .minimum = 1,
+         .maximum = 1024,
+         .help = "Streams that NCCL operations use"},
+    Knob{.flag = "thread-affinity",
+         .config_key = "library_options.thread_affinity",
+         .variable = "HVD_THREAD_AFFINITY",
+         .horovod_name = "HOROVOD_THREAD_AFFINITY",
+         .type = KnobType::integer_list,
+         .maximum = 65'535,
+         .help = "Core of the background thread: one number, or one for each local rank: 0,4,8"},
+    Knob{.flag = "gloo-timeout-seconds",
+         .config_key = "library_options.gloo_timeout_seconds",
+         .variable = "HVD_GLOO_TIMEOUT_SECONDS",
+         .horovod_name = "HOROVOD_GLOO_TIMEOUT_SECONDS",
+         .type = KnobType::integer,
+         .default_text = "30",
+         .minimum = 1,
+         .maximum = kYearInSeconds,
+         .help = "Seconds that one operation may wait for another rank"},
+    Knob{.flag = "tcp",
+         .config_key = "library_options.tcp",
+         .variable = "HVD_NCCL_IB_DISABLE",
+         .horovod_name = "NCCL_IB_DISABLE",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "Only TCP between hosts, no InfiniBand"},
+    Knob{.flag = "log-level",
+         .config_key = "logging.level",
+         .variable = "HVD_LOG_LEVEL",
+         .horovod_name = "HOROVOD_LOG_LEVEL",
+         .type = KnobType::log_level,
+         .default_text = "warning",
+         .help = "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL; of workers and of hvdrun"},
+    Knob{.flag = "log-with-timestamp",
+         .config_key = "logging.with_timestamp",
+         .variable = "HVD_LOG_HIDE_TIME",
+         .horovod_name = "HOROVOD_LOG_HIDE_TIME",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .inverted = true,
+         .help = "Show the time in log lines"},
+};
+
+// Without an exponent, and without decimals that say nothing: 134217728, 0.5.
+std::string plain(double number) {
+  std::ostringstream out;
+  out.precision(15);
+  out << number;
+  return std::move(out).str();
+}
+
+std::string plain_integer(double number) { return std::to_string(std::llround(number)); }
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  for (const std::string_view yes : {"1", "true", "yes", "on"}) {
+    if (lower == yes) return true;
+  }
+  for (const std::string_view no : {"0", "false", "no", "off"}) {
+    if (lower == no) return false;
+  }
+  return std::nullopt;
+}
+
+// A value is in the flag's unit or in the environment's; `scale` is what one of the flag's units is
+// worth in the value's.
+std::string allowed(const Knob& knob, double scale) {
+  const double low = knob.minimum * scale;
+  const double high = knob.maximum * scale;
+  const std::string range = knob.maximum != 0
+                                ? cat("from ", plain(low), " to ", plain_integer(high))
+                                : cat("of at least ", plain(low));
+  switch (knob.type) {
+    case KnobType::integer:
+      return cat("an integer ", range);
+    case KnobType::real:
+      return cat("a number ", range);
+    case KnobType::boolean:
+      return "1 or 0, true or false, yes or no, on or off";
+    case KnobType::text:
+      return "a text that is not empty";
+    case KnobType::log_level:
+      return "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL";
+    case KnobType::integer_list:
+      return cat("integers ", range, " with commas between them");
+  }
+  return "something else";
+}
+
+bool in_range(const Knob& knob, double value, double scale) {
+  return value >= knob.minimum * scale && (knob.maximum == 0 || value <= knob.maximum * scale);
+}
+
+// `text` as the environment spells it. `flag_unit`: it is in the flag's unit and sense, else it
+// comes from the environment itself.
+std::optional<std::string> convert(const Knob& knob, std::string_view text, bool flag_unit) {
+  const double scale = flag_unit ? 1 : knob.environment_scale;
+  const double factor = flag_unit ? knob.environment_scale : 1;
+  switch (knob.type) {
+    case KnobType::integer: {
+      const auto number = parse_number<std::int64_t>(text);
+      if (!number || !in_range(knob, static_cast<double>(*number), scale)) return std::nullopt;
+      return std::to_string(*number * static_cast<std::int64_t>(factor));
+    }
+    case KnobType::real: {
+      const auto number = parse_number<double>(text);
+      if (!number || !std::isfinite(*number) || !in_range(knob, *number, scale)) {
+        return std::nullopt;
+      }
+      return plain(*number * factor);
+    }
+    case KnobType::boolean: {
+      auto value = parse_boolean(text);
+      if (!value) return std::nullopt;
+      if (flag_unit && knob.inverted) value = !*value;
+      return *value ? "1" : "0";
+    }
+    case KnobType::text:
+      if (text.empty() || text.find('\0') != std::string_view::npos) return std::nullopt;
+      return std::string(text);
+    case KnobType::log_level: {
+      const auto level = parse_log_level(text);
+      if (!level || *level == LogLevel::off) return std::nullopt;
+      constexpr std::array<const char*, 6> kNames{"trace",   "debug", "info",
+                                                  "warning", "error", "fatal"};
+      return kNames.at(static_cast<std::size_t>(*level));
+    }
+    case KnobType::integer_list: {
+      if (text.empty()) return std::nullopt;
+      std::vector<std::string> fields = split(text, ',');
+      for (auto& field : fields) {
+        const auto number = parse_number<std::int64_t>(trim(field));
+        if (!number || !in_range(knob, static_cast<double>(*number), scale)) return std::nullopt;
+        field = std::to_string(*number);
+      }
+      return join(fields, ",");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const Knob> knobs() { return kKnobs; }
+
+const Knob* find_knob_by_variable(std::string_view variable) {
+  for (const Knob& knob : kKnobs) {
+    if (knob.variable == variable || knob.horovod_name == variable) return &knob;
+  }
+  return nullptr;
+}
+
+Result<std::string> knob_environment_value(const Knob& knob, std::string_view text,
+                                           std::string_view shown_as) {
+  if (auto value = convert(knob, text, true)) return *value;
+  const std::string name = shown_as.empty() ? cat("--", knob.flag) : std::string(shown_as);
+  return Status(Code::invalid_argument, cat(name, "=", text, ": must be ", allowed(knob, 1)));
+}
+
+Result<std::optional<std::string>> knob_from_environment(const Knob& knob,
+                                                         const EnvironmentLookup& lookup) {
+  for (const std::string_view name : {knob.variable, knob.horovod_name}) {
+    const auto text = lookup(name);
+    if (!text || text->empty()) continue;
+    if (auto value = convert(knob, *text, false)) return value;
+    return Status(Code::invalid_argument, cat("environment variable ", name, "=", *text,
+                                              ": must be ", allowed(knob, knob.environment_scale)));
+  }
+  return std::optional<std::string>();
+}
+
+EnvironmentLookup process_environment() {
+  return [](std::string_view name) -> std::optional<std::string> {
+    const char* const value = std::getenv(std::string(name).c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+}  // namespace hvd

@@ -14,7 +14,7 @@
 
 namespace hvd {
 
-enum class KnobType { integer, real, boolean, text, log_level };
+enum class KnobType { integer, real, boolean, text, log_level, integer_list };
 
 struct Knob {
   std::string_view flag;          // "fusion-threshold-mb"; booleans also take --no-<flag>
@@ -22,11 +22,11 @@ struct Knob {
   std::string_view variable;      // "HVD_FUSION_THRESHOLD"
   std::string_view horovod_name;  // "HOROVOD_FUSION_THRESHOLD"
   KnobType type = KnobType::text;
-  std::string_view default_text;  // as the environment variable spells it; empty: unset
-  double minimum = 0;             // of integers and reals, in the flag's unit
-  double maximum = 0;             // 0: none
-  double environment_scale = 1;   // environment value = flag value * this (megabytes to bytes)
-  bool inverted = false;          // the variable says the opposite of the flag (log_hide_time)
+  std::string_view default_text = {};  // as the environment variable spells it; empty: unset
+  double minimum = 0;                  // of integers and reals, in the flag's unit
+  double maximum = 0;                  // 0: none
+  double environment_scale = 1;        // environment value = flag value * this (megabytes to bytes)
+  bool inverted = false;               // the variable says the opposite of the flag (log_hide_time)
   std::string_view help;
 };
 
@@ -34,11 +34,13 @@ std::span<const Knob> knobs();
 const Knob* find_knob_by_variable(std::string_view variable);
 
 // `text`, given for the flag or config key, checked and turned into what stands in the environment.
-// The error names the flag, the value and what is allowed.
-Result<std::string> knob_environment_value(const Knob& knob, std::string_view text);
+// The error names the flag (or `shown_as`, if given), the value and what is allowed.
+Result<std::string> knob_environment_value(const Knob& knob, std::string_view text,
+                                           std::string_view shown_as = {});
 
-// What the environment says of a knob: HVD_* first, then HOROVOD_*, else nothing. The value is
-// checked; the error names the variable. `lookup` is getenv, or a test's.
+// What the environment says of a knob: HVD_* first, then HOROVOD_*, else nothing; an empty variable
+// says nothing. The value is checked; the error names the variable. `lookup` is getenv, or a
+// test's.
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view name)>;
 Result<std::optional<std::string>> knob_from_environment(const Knob& knob,
                                                          const EnvironmentLookup& lookup);
