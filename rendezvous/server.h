@@ -3,8 +3,7 @@
 // another thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,21 +14,9 @@
 #include "base/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
+#include "rendezvous/limits.h"
 
 namespace hvd::rendezvous {
-
-struct ServerLimits {
-  std::size_t max_key = 512;                      // bytes
-  std::size_t max_scope = 512;                    // bytes
-  std::size_t max_value = std::size_t{16} << 20;  // bytes
-  std::size_t max_scopes = 10'000;                // scopes at a time
-  std::size_t max_total = std::size_t{1} << 30;   // bytes of keys and values
-  std::size_t max_header = std::size_t{8} << 10;  // bytes of a request's header
-  std::size_t max_connections = 20'000;
-  std::chrono::milliseconds idle_timeout{120'000};    // between requests
-  std::chrono::milliseconds receive_timeout{10'000};  // for a request that has begun
-  std::chrono::milliseconds max_wait{600'000};        // of a blocking read
-};
 
 struct ServerOptions {
   SocketAddress bind{"127.0.0.1", 0};
