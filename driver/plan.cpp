@@ -1,0 +1,124 @@
+#include "driver/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr int kMaxProcesses = 1'000'000;
+constexpr std::size_t kMaxHostsShown = 4;
+
+Status check_hosts(const std::vector<HostSlots>& hosts) {
+  if (hosts.empty()) return {Code::invalid_argument, "there is no host to run on"};
+  std::set<std::string> names;
+  for (const auto& host : hosts) {
+    if (host.slots < 1) {
+      return {Code::invalid_argument,
+              cat("host ", host.name, " has ", host.slots, " slots; it needs at least one")};
+    }
+    if (!names.insert(host.name).second) {
+      return {Code::invalid_argument, cat("host ", host.name, " is named twice")};
+    }
+  }
+  return {};
+}
+
+// The first hosts are filled first.
+std::vector<int> fill(const std::vector<HostSlots>& hosts, int processes) {
+  std::vector<int> counts;
+  for (const auto& host : hosts) {
+    counts.push_back(std::min(host.slots, processes));
+    processes -= counts.back();
+  }
+  return counts;
+}
+
+// In proportion to the slots, by largest remainder; among equals the earlier host gets one more.
+std::vector<int> spread(const std::vector<HostSlots>& hosts, int processes, long long slots) {
+  std::vector<int> counts;
+  std::vector<std::size_t> order(hosts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  int left = processes;
+  const auto share = [&](std::size_t host) { return 1LL * processes * hosts[host].slots; };
+  for (const std::size_t host : order) {
+    counts.push_back(static_cast<int>(share(host) / slots));
+    left -= counts.back();
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return share(a) % slots > share(b) % slots;
+  });
+  for (int index = 0; index < left; ++index) ++counts[order[static_cast<std::size_t>(index)]];
+  return counts;
+}
+
+std::string oversubscription_line(const std::vector<HostSlots>& hosts,
+                                  const std::vector<int>& counts, int processes, long long slots) {
+  std::vector<std::string> parts;
+  for (std::size_t host = 0; host < std::min(hosts.size(), kMaxHostsShown); ++host) {
+    parts.push_back(cat(counts[host], " on ", hosts[host].name, " (", hosts[host].slots,
+                        hosts[host].slots == 1 ? " slot)" : " slots)"));
+  }
+  if (hosts.size() > kMaxHostsShown) {
+    parts.push_back(cat("and so on over ", hosts.size(), " hosts"));
+  }
+  return cat("oversubscribed: ", processes, " processes on ", slots,
+             slots == 1 ? " slot: " : " slots: ", join(parts, ", "),
+             "; --no-oversubscribe makes this an error");
+}
+
+}  // namespace
+
+void assign_local_and_cross_ranks(std::vector<WorldMember>& members) {
+  std::map<std::string, int> local_size;  // by host
+  std::map<int, int> cross_size;          // by local rank
+  for (auto& member : members) {
+    member.local_rank = local_size[member.host]++;
+    member.cross_rank = cross_size[member.local_rank]++;
+  }
+  for (auto& member : members) {
+    member.local_size = local_size[member.host];
+    member.cross_size = cross_size[member.local_rank];
+  }
+}
+
+Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, bool oversubscribe) {
+  HVD_RETURN_IF_ERROR(check_hosts(hosts));
+  long long slots = 0;
+  for (const auto& host : hosts) slots += host.slots;
+  if (processes < 0 || processes > kMaxProcesses || (processes == 0 && slots > kMaxProcesses)) {
+    return Status(Code::invalid_argument,
+                  cat("the number of processes must be from 1 to ", with_thousands(kMaxProcesses),
+                      ", not ", processes == 0 ? slots : processes));
+  }
+  if (processes == 0) processes = static_cast<int>(slots);
+
+  Plan plan;
+  std::vector<int> counts;
+  if (processes <= slots) {
+    counts = fill(hosts, processes);
+  } else if (!oversubscribe) {
+    return Status(Code::resource_exhausted, cat("Requested more processes (", processes,
+                                                ") than there are available slots (", slots, ")"));
+  } else {
+    counts = spread(hosts, processes, slots);
+    plan.oversubscription = oversubscription_line(hosts, counts, processes, slots);
+  }
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    for (int slot = 0; slot < counts[host]; ++slot) {
+      WorldMember member;
+      member.rank = static_cast<int>(plan.members.size());
+      member.host = hosts[host].name;
+      member.slot = slot;
+      plan.members.push_back(std::move(member));
+    }
+  }
+  assign_local_and_cross_ranks(plan.members);
+  return plan;
+}
+
+}  // namespace hvd::driver
