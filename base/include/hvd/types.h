@@ -22,7 +22,27 @@ enum class DataType : std::uint8_t {
   float64,
 };
 
-std::size_t size_of(DataType type);  // bytes of one element
+// Bytes of one element.
+constexpr std::size_t size_of(DataType type) {
+  switch (type) {
+    case DataType::boolean:
+    case DataType::uint8:
+    case DataType::int8:
+      return 1;
+    case DataType::uint16:
+    case DataType::int16:
+    case DataType::float16:
+    case DataType::bfloat16:
+      return 2;
+    case DataType::int32:
+    case DataType::float32:
+      return 4;
+    case DataType::int64:
+    case DataType::float64:
+      return 8;
+  }
+  return 0;
+}
 
 enum class ReduceOp : std::uint8_t {
   average = 0,

@@ -15,29 +15,30 @@
 
 #include <hvd/collectives.h>
 #include <hvd/error.h>
+#include <hvd/export.h>
 #include <hvd/types.h>
 
 namespace hvd {
 
 // Joins the world. Blocks until all members are connected; throws InitError if that cannot be. A
 // second call without shutdown() in between does nothing.
-void init();
+HVD_API void init();
 
 // Says that this worker is done, waits for what is in flight and leaves the world. After it init()
 // may be called again. At the normal end of a program that did not call it, it is called.
-void shutdown();
+HVD_API void shutdown();
 
-bool is_initialized();
+HVD_API bool is_initialized();
 
 // 0 <= rank() < size(). Ranks are numbered host by host. `local` counts the workers of this host,
 // `cross` the hosts that have a worker with this local rank. Each throws NotInitializedError before
 // init().
-int rank();
-int size();
-int local_rank();
-int local_size();
-int cross_rank();
-int cross_size();
-bool is_homogeneous();  // every host has the same number of workers
+HVD_API int rank();
+HVD_API int size();
+HVD_API int local_rank();
+HVD_API int local_size();
+HVD_API int cross_rank();
+HVD_API int cross_size();
+HVD_API bool is_homogeneous();  // every host has the same number of workers
 
 }  // namespace hvd

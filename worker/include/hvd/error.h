@@ -1,0 +1,67 @@
+// What the calls of hvd throw. Every exception derives from hvd::Error, and its text says what was
+// tried, on whom, what happened and what can be done.
+//
+//     Error
+//      +- InitError             the world could not be formed
+//      +- NotInitializedError   a call that needs init() came before it, or after shutdown()
+//      +- InvalidArgumentError  this call can never work: ranks disagree about a tensor, a name is
+//      |                        in flight twice, a type or shape that cannot be; the world goes on
+//      +- CollectiveError       the world is broken: a member is gone, or was stopped
+//      +- InternalError         a bug in hvd, or in something below it
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include <hvd/export.h>
+
+namespace hvd {
+
+class HVD_API Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  ~Error() override;
+};
+
+class HVD_API InitError : public Error {
+ public:
+  using Error::Error;
+  ~InitError() override;
+};
+
+class HVD_API NotInitializedError : public Error {
+ public:
+  using Error::Error;
+  ~NotInitializedError() override;
+};
+
+class HVD_API InvalidArgumentError : public Error {
+ public:
+  using Error::Error;
+  ~InvalidArgumentError() override;
+};
+
+// After it every collective of this world fails with the same cause.
+class HVD_API CollectiveError : public Error {
+ public:
+  CollectiveError(const std::string& what, int rank, std::string host, std::string cause)
+      : Error(what), rank_(rank), host_(std::move(host)), cause_(std::move(cause)) {}
+  ~CollectiveError() override;
+
+  int rank() const noexcept { return rank_; }  // whose loss it was, or -1 if that is not known
+  const std::string& host() const noexcept { return host_; }    // where it ran, or empty
+  const std::string& cause() const noexcept { return cause_; }  // what happened to it
+
+ private:
+  int rank_;
+  std::string host_;
+  std::string cause_;
+};
+
+class HVD_API InternalError : public Error {
+ public:
+  using Error::Error;
+  ~InternalError() override;
+};
+
+}  // namespace hvd
