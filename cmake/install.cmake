@@ -1,1 +1,37 @@
-# install rules
+if(NOT TARGET hvd OR NOT TARGET hvdrun OR NOT TARGET hvd-agent)
+  return()
+endif()
+# Installs what people need: the library and headers of a worker, hvdrun, the agent, and the files by which CMake and
+# pkg-config find them.
+include(CMakePackageConfigHelpers)
+
+set(HVD_LIBEXECDIR ${CMAKE_INSTALL_LIBEXECDIR}/hvd)
+
+install(TARGETS hvd EXPORT hvd-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS hvdrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Nobody types its name: hvdrun finds it beside itself, in ../libexec/hvd.
+install(TARGETS hvd-agent RUNTIME DESTINATION ${HVD_LIBEXECDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/worker/include/hvd ${PROJECT_SOURCE_DIR}/base/include/hvd
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hvd)
+install(EXPORT hvd-targets NAMESPACE hvd:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/hvd-config.cmake.in
+  ${PROJECT_BINARY_DIR}/hvd-config.cmake INSTALL_DESTINATION ${package_dir}
+  PATH_VARS CMAKE_INSTALL_BINDIR)
+# Before 1.0 a minor version may break what was built with the last one.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hvd-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hvd-config.cmake ${PROJECT_BINARY_DIR}/hvd-config-version.cmake
+  DESTINATION ${package_dir})
+
+# Relative to where the file itself lies, so that an installed tree may be moved.
+file(RELATIVE_PATH HVD_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" HVD_PC_TO_PREFIX "${HVD_PC_TO_PREFIX}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/hvd.pc.in ${PROJECT_BINARY_DIR}/hvd.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/hvd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# `add_subdirectory(hvd)` gives the same name as find_package(hvd).
+add_library(hvd::hvd ALIAS hvd)

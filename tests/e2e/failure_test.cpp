@@ -1,0 +1,105 @@
+// A worker fails: the job ends, says who, where and why, and leaves nobody.
+#include <csignal>
+
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+using testing::Test;
+
+class FailureTest : public JobTest {
+ protected:
+  void expect_in(const std::string& text, const Words& parts) {
+    for (const auto& part : parts) {
+      EXPECT_NE(text.find(part), std::string::npos) << '"' << part << "\" is not in:\n" << text;
+    }
+  }
+};
+
+TEST_F(FailureTest, AKilledWorkerEndsTheJobWith137AndIsNamed) {
+  Process& job = start({"-np", "4", binary("e2e_works")});
+  const auto workers = wait_for_workers(job, "working", 4);
+  ASSERT_EQ(workers.size(), 4U);
+  ASSERT_EQ(::kill(workers.at(2), SIGKILL), 0);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 137);
+  EXPECT_EQ(end.signal, 0);
+  expect_in(end.err, {"rank 2", "localhost", std::to_string(workers.at(2)), "SIGKILL"});
+  expect_nobody_left("the job ended");
+}
+
+TEST_F(FailureTest, AWorkersOwnCodeAndItsLastTwentyLinesAreReported) {
+  const ExitStatus end = run_job({"-np", "3", binary("e2e_works"), "--fail", "1", "3"});
+  EXPECT_EQ(end.code, 3);
+  expect_in(end.err, {"rank 1", "localhost", "exited with code 3"});
+  // The lines come twice: streamed with their prefix, and the last ones again in the report.
+  const auto report = end.err.rfind("exited with code 3");
+  ASSERT_NE(report, std::string::npos);
+  const std::string told = end.err.substr(report);
+  expect_in(told, {"last words 11.", "last words 30."});
+  EXPECT_EQ(told.find("last words 10."), std::string::npos) << told;
+  EXPECT_EQ(lines_of_rank(end.err, 1, "stderr").size(), 30U) << end.err;
+}
+
+TEST_F(FailureTest, TheFirstFailureIsReportedNotThoseThatFollowFromIt) {
+  // When rank 1 is gone, the others' allreduce fails too and they end with errors of their own.
+  for (int i = 0; i < 3; ++i) {
+    const ExitStatus end = run_job({"-np", "4", binary("e2e_works"), "--fail", "1", "17"});
+    EXPECT_EQ(end.code, 17) << end.err;
+  }
+}
+
+TEST_F(FailureTest, AWorkerThatLeavesWithoutHavingSaidThatItIsDoneHasFailed) {
+  const ExitStatus end = run_job({"-np", "2", binary("e2e_works"), "--leave"});
+  EXPECT_NE(end.code, 0);
+  expect_in(end.err, {"localhost", "code 0"});
+}
+
+TEST_F(FailureTest, APlainProgramNeedsNoHvd) {
+  const ExitStatus end = run_job({"-np", "3", "uname", "-s"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(lines_of_rank(end.out, rank), Words{"Linux"}) << end.out;
+  }
+}
+
+TEST_F(FailureTest, APlainProgramsFailureEndsTheOthersAtOnce) {
+  const auto trigger = directory() / "go";
+  Process& job =
+      start({"-np", "2", "sh", "-c",
+             "if [ $HVD_RANK = 0 ]; then exec " + binary("e2e_stays") + "; fi; while [ ! -e " +
+                 trigger.string() + " ]; do sleep 0.05; done; echo gone >&2; exit 5"});
+  ASSERT_TRUE(job.wait_for_output(" up 0.")) << job.err();
+  directory_file("go");
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 5);
+  expect_in(end.err, {"rank 1", "exited with code 5", "gone"});
+}
+
+TEST_F(FailureTest, AWorkerThatIgnoresSigtermIsKilledAfterTheGraceTime) {
+  Process& job = start({"--grace", "1", "-np", "2", "sh", "-c",
+                        "if [ $HVD_RANK = 0 ]; then exec " + binary("e2e_stays") +
+                            " --ignore-term --child --daemon; fi; while [ ! -e " +
+                            (directory() / "go").string() + " ]; do sleep 0.05; done; exit 6"});
+  ASSERT_TRUE(job.wait_for_output(" up 0.")) << job.err();
+  directory_file("go");
+  EXPECT_EQ(job.wait().code, 6);
+  expect_nobody_left("the grace time");
+}
+
+TEST_F(FailureTest, AProgramThatIsNotThereIsAnErrorThatNamesIt) {
+  const ExitStatus end = run_job({"-np", "2", "/nowhere/at-all"});
+  EXPECT_NE(end.code, 0);
+  expect_in(end.err, {"/nowhere/at-all"});
+}
+
+TEST_F(FailureTest, AProgramThatMayNotBeRunIsAnErrorThatNamesIt) {
+  const auto file = directory_file("not-executable");
+  const ExitStatus end = run_job({"-np", "2", file});
+  EXPECT_NE(end.code, 0);
+  expect_in(end.err, {file});
+}
+
+}  // namespace
+}  // namespace hvd::test

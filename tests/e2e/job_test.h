@@ -1,0 +1,61 @@
+// What all tests of whole jobs share: they start the real hvdrun, which starts the real agent,
+// which starts real workers. Every process of a job inherits a variable that only this test uses,
+// so that the fixture can tell at the end that none is left, and make it so.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace hvd::test {
+
+using Words = std::vector<std::string>;
+
+class JobTest : public testing::Test {
+ protected:
+  JobTest();
+  ~JobTest() override;
+  void TearDown() override;  // fails the test if a process of a job is left
+
+  // Starts `hvdrun words...`.
+  Process& start(const Words& words, ProcessOptions options = {});
+  // Starts it and waits until it has ended.
+  ExitStatus run_job(const Words& words, ProcessOptions options = {});
+
+  // Every process that descends from a job of this test, hvdrun itself included.
+  std::vector<pid_t> processes() const;
+  // Ends it with SIGKILL, as a crash would, and waits for that.
+  void crash(Process& process);
+  void expect_nobody_left(const std::string& after);
+
+  const std::filesystem::path& directory() const { return directory_.path(); }
+  // Writes a file there and returns its path.
+  std::string directory_file(const std::string& name, const std::string& content = "") const {
+    return directory_.file(name, content);
+  }
+  const std::string& mark() const { return mark_; }
+
+ private:
+  TemporaryDirectory directory_;
+  std::string mark_;
+  std::vector<std::unique_ptr<Process>> started_;
+};
+
+// Pids by rank, from the lines "PID <word> RANK." that the test programs print; blocks until all
+// `count` ranks have spoken.
+std::map<int, pid_t> wait_for_workers(Process& job, const std::string& word, int count);
+
+// Direct children of a process that run the program with this name (as /proc/PID/comm says it).
+std::vector<pid_t> children_named(pid_t parent, const std::string& name);
+
+// The lines of a text, without their ends.
+std::vector<std::string> lines_of(const std::string& text);
+// Those that a worker wrote, without the prefix: "[2]<stdout>:".
+std::vector<std::string> lines_of_rank(const std::string& text, int rank,
+                                       const std::string& stream = "stdout");
+
+}  // namespace hvd::test

@@ -1,0 +1,102 @@
+// Nothing outlives hvdrun, however it ends, and a person's signals end a job as they expect.
+#include <csignal>
+
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+class LifetimeTest : public JobTest {
+ protected:
+  // A job of `count` workers, each with what `flags` makes it have; blocks until all are there.
+  Process& start_staying(int count, const Words& flags, const Words& words = {}) {
+    Words command = words;
+    command.insert(command.end(), {"-np", std::to_string(count), binary("e2e_stays")});
+    command.insert(command.end(), flags.begin(), flags.end());
+    Process& job = start(command);
+    wait_for_workers(job, "up", count);
+    return job;
+  }
+};
+
+TEST_F(LifetimeTest, KillingHvdrunLeavesNoProcess) {
+  Process& job = start_staying(3, {});
+  EXPECT_GE(processes().size(), 4U);
+  crash(job);
+  expect_nobody_left("kill -9 of hvdrun");
+}
+
+TEST_F(LifetimeTest, KillingHvdrunLeavesNoChildNoDaemonAndNoneThatIgnoresSigterm) {
+  Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"});
+  // hvdrun, two workers, two children, two daemons: all carry the mark.
+  EXPECT_GE(processes().size(), 7U);
+  crash(job);
+  expect_nobody_left("kill -9 of hvdrun");
+}
+
+TEST_F(LifetimeTest, KillingTheAgentIsReportedAndLeavesNoProcess) {
+  Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
+  const auto agents = children_named(job.pid(), "hvd-agent");
+  ASSERT_EQ(agents.size(), 1U);
+  ASSERT_EQ(::kill(agents[0], SIGKILL), 0);
+  const ExitStatus end = job.wait();
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.err.find("localhost"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("agent"), std::string::npos) << end.err;
+  expect_nobody_left("kill -9 of the agent");
+}
+
+TEST_F(LifetimeTest, WhatAWorkerLeftBehindIsGoneWhenTheJobEndsWell) {
+  const std::string file = directory() / "go";
+  Process& job = start_staying(2, {"--child", "--daemon", "--until", file});
+  directory_file("go");
+  EXPECT_EQ(job.wait().code, 0);
+  expect_nobody_left("a job that ended well");
+}
+
+TEST_F(LifetimeTest, CtrlCEndsTheJobWith130) {
+  Process& job = start_staying(3, {"--child"});
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().code, 130);
+  expect_nobody_left("Ctrl-C");
+}
+
+TEST_F(LifetimeTest, SigtermEndsTheJobWith143) {
+  Process& job = start_staying(3, {"--child"});
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
+  expect_nobody_left("SIGTERM");
+}
+
+TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
+  // Without the second one the grace time would outlast the test's patience.
+  Process& job = start_staying(2, {"--ignore-term", "--daemon"}, {"--grace", "3600"});
+  job.signal(SIGINT);
+  ASSERT_TRUE(job.wait_for_error("SIGINT")) << job.err();
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().code, 130);
+  expect_nobody_left("the second Ctrl-C");
+}
+
+TEST_F(LifetimeTest, WorkersThatEndInTheirGraceTimeMayStillSpeak) {
+  Process& job = start({"-np", "1", "sh", "-c",
+                        "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"});
+  ASSERT_TRUE(job.wait_for_output("up")) << job.err();
+  job.signal(SIGTERM);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 143);
+  EXPECT_NE(end.out.find("saved"), std::string::npos) << end.out << end.err;
+}
+
+TEST_F(LifetimeTest, AWorkersChildHasAsMuchReasonToGoAsTheWorker) {
+  // The worker itself is killed; its children are nobody's any more.
+  Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
+  const auto workers = wait_for_workers(job, "up", 2);
+  ASSERT_EQ(workers.size(), 2U);
+  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  EXPECT_EQ(job.wait().code, 137);
+  expect_nobody_left("a worker's death");
+}
+
+}  // namespace
+}  // namespace hvd::test

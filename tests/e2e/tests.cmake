@@ -1,0 +1,30 @@
+if(NOT TARGET hvd OR NOT TARGET hvdrun OR NOT TARGET hvd-agent)
+  return()
+endif()
+# The whole as a person sees it: real hvdrun, real agent, real workers.
+set(e2e ${CMAKE_CURRENT_SOURCE_DIR}/e2e)
+
+# hvd_e2e_program(NAME libraries...): e2e_<NAME>, a worker for the tests.
+function(hvd_e2e_program name)
+  add_executable(e2e_${name} ${e2e}/programs/${name}.cpp)
+  hvd_compile_options(e2e_${name})
+  target_link_libraries(e2e_${name} PRIVATE ${ARGN})
+endfunction()
+
+hvd_e2e_program(stays hvd_base)
+hvd_e2e_program(legacy_store hvd_base)
+hvd_e2e_program(torch_style hvd_base)
+hvd_e2e_program(works hvd)
+
+hvd_test(hvd_e2e_test
+  ${e2e}/compatibility_test.cpp
+  ${e2e}/failure_test.cpp
+  ${e2e}/job_test.cpp
+  ${e2e}/lifetime_test.cpp
+  ${e2e}/output_test.cpp
+  ${e2e}/secrets_test.cpp
+  ${e2e}/training_test.cpp
+  LABELS e2e
+  TIMEOUT 300)
+add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
+  e2e_stays e2e_legacy_store e2e_torch_style e2e_works)

@@ -1,0 +1,105 @@
+// Installs this build into a folder that goes again, and does there what somebody does who has just
+// installed it.
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+// HVD_CMAKE, HVD_BUILD_DIR, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
+class InstallTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    expect_success({HVD_CMAKE, "--install", HVD_BUILD_DIR, "--prefix", prefix()});
+  }
+
+  std::string prefix() const { return directory_.path() / "prefix"; }
+  std::string path(const std::string& name) const { return directory_.path() / name; }
+
+  ExitStatus expect_success(const std::vector<std::string>& command,
+                            const std::map<std::string, std::string>& environment = {}) const {
+    ProcessOptions options;
+    options.environment = environment;
+    options.working_directory = directory_.path();
+    ExitStatus end = run(command, options, std::chrono::minutes(4));
+    EXPECT_EQ(end.code, 0) << join(command, " ") << "\n" << end.out << end.err;
+    return end;
+  }
+
+  std::string library_folder() const { return prefix() + "/" HVD_INSTALL_LIBDIR; }
+
+  void expect_it_runs(const std::string& program) const {
+    const std::map<std::string, std::string> environment = {{"LD_LIBRARY_PATH", library_folder()}};
+    EXPECT_EQ(expect_success({program}, environment).out, "consumer 0 of 1\n");
+    const ExitStatus pair =
+        expect_success({prefix() + "/bin/hvdrun", "-np", "2", program}, environment);
+    EXPECT_NE(pair.out.find("[0]<stdout>:consumer 0 of 2\n"), std::string::npos) << pair.out;
+    EXPECT_NE(pair.out.find("[1]<stdout>:consumer 1 of 2\n"), std::string::npos) << pair.out;
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
+  for (const char* const name : {"bin/hvdrun", "libexec/hvd/hvd-agent", "include/hvd/hvd.h",
+                                 "include/hvd/types.h", "share/doc/hvd/LICENSE"}) {
+    EXPECT_TRUE(std::filesystem::exists(prefix() + "/" + name)) << name;
+  }
+  // Only what a worker includes: no header of the rooms behind it.
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(prefix() + "/include")) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(entry.path().parent_path(), prefix() + "/include/hvd");
+    const std::string text = read_file(entry.path());
+    EXPECT_EQ(text.find("#include \""), std::string::npos) << entry.path();
+  }
+  // Nothing of the machine that built it.
+  for (const char* const name :
+       {"/pkgconfig/hvd.pc", "/cmake/hvd/hvd-config.cmake", "/cmake/hvd/hvd-targets.cmake"}) {
+    const std::string text = read_file(library_folder() + name);
+    EXPECT_FALSE(text.empty()) << name;
+    EXPECT_EQ(text.find(HVD_SOURCE_DIR), std::string::npos) << name;
+    EXPECT_EQ(text.find(HVD_BUILD_DIR), std::string::npos) << name;
+  }
+}
+
+TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
+  expect_success({HVD_CMAKE, "-S", HVD_SOURCE_DIR "/tests/packaging/consumer", "-B", path("built"),
+                  "-DCMAKE_PREFIX_PATH=" + prefix(), "-DCMAKE_CXX_COMPILER=" HVD_CXX,
+                  "-DCMAKE_CXX_FLAGS=" HVD_CXX_FLAGS});
+  expect_success({HVD_CMAKE, "--build", path("built")});
+  expect_it_runs(path("built/consumer"));
+}
+
+TEST_F(InstallTest, ACompilerFindsItWithPkgConfigAlsoAfterTheTreeMoved) {
+  const std::string moved = path("elsewhere");
+  std::filesystem::rename(prefix(), moved);
+  std::filesystem::create_directory_symlink(moved, prefix());
+  const ExitStatus flags =
+      expect_success({"pkg-config", "--cflags", "--libs", "hvd"},
+                     {{"PKG_CONFIG_PATH", moved + "/" HVD_INSTALL_LIBDIR "/pkgconfig"}});
+  EXPECT_NE(flags.out.find(moved), std::string::npos) << flags.out;
+  std::vector<std::string> command{HVD_CXX, "-std=c++20", "-o", path("consumer"),
+                                   HVD_SOURCE_DIR "/tests/packaging/consumer/consumer.cpp"};
+  for (const auto& list : {std::string(HVD_CXX_FLAGS), std::string(trim(flags.out))}) {
+    for (const auto& word : split(list, ' ')) {
+      if (!word.empty()) command.push_back(word);
+    }
+  }
+  expect_success(command);
+  expect_it_runs(path("consumer"));
+}
+
+TEST_F(InstallTest, TheVersionIsTheSameEverywhere) {
+  const std::string version = expect_success({"pkg-config", "--modversion", "hvd"},
+                                             {{"PKG_CONFIG_PATH", library_folder() + "/pkgconfig"}})
+                                  .out;
+  EXPECT_EQ(trim(version), HVD_PROJECT_VERSION);
+  const ExitStatus said = expect_success({prefix() + "/bin/hvdrun", "--version"});
+  EXPECT_NE(said.out.find(HVD_PROJECT_VERSION), std::string::npos) << said.out;
+}
+
+}  // namespace
+}  // namespace hvd::test

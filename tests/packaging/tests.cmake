@@ -1,0 +1,23 @@
+if(NOT TARGET hvd OR NOT TARGET hvdrun OR NOT TARGET hvd-agent)
+  return()
+endif()
+# What somebody meets who installs hvd, and who uses it from its build tree.
+set(packaging ${CMAKE_CURRENT_SOURCE_DIR}/packaging)
+
+add_executable(hvd_build_tree_consumer ${packaging}/build_tree.cpp)
+target_link_libraries(hvd_build_tree_consumer PRIVATE hvd)
+add_test(NAME BuildTree.TheTargetHvdIsEnoughToIncludeAndLink COMMAND hvd_build_tree_consumer)
+set_tests_properties(BuildTree.TheTargetHvdIsEnoughToIncludeAndLink PROPERTIES LABELS packaging TIMEOUT 60)
+
+# An instrumented library needs instrumented programs.
+set(consumer_flags "")
+if(HVD_SANITIZE)
+  set(consumer_flags "-fsanitize=${HVD_SANITIZE}")
+endif()
+hvd_test(hvd_packaging_test ${packaging}/install_test.cpp
+  LABELS packaging
+  TIMEOUT 400
+  DEFINITIONS HVD_CMAKE="${CMAKE_COMMAND}" HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_CXX="${CMAKE_CXX_COMPILER}"
+    HVD_CXX_FLAGS="${consumer_flags}" HVD_INSTALL_LIBDIR="${CMAKE_INSTALL_LIBDIR}"
+    HVD_PROJECT_VERSION="${PROJECT_VERSION}")
+add_dependencies(hvd_packaging_test hvd hvdrun hvd-agent)
