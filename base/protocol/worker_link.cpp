@@ -12,33 +12,6 @@ std::string frame_of(const WireWriter& fields) {
 
 }  // namespace
 
-std::string Welcome::encode() const {
-  return frame_of<Welcome>(WireWriter()
-                               .str(job_id)
-                               .str(token.bytes())
-                               .str(worker)
-                               .u64(incarnation)
-                               .str(rendezvous_host)
-                               .u16(rendezvous_port)
-                               .str(advertise_address)
-                               .str(world));
-}
-Result<Welcome> Welcome::decode(std::string_view payload) {
-  WireReader r(payload);
-  std::string job_id = r.str();
-  auto token = Token::from_bytes(r.view());
-  HVD_RETURN_IF_ERROR(token.status().with_context("welcome"));
-  Welcome m(std::move(job_id), *token);
-  m.worker = r.str();
-  m.incarnation = r.u64();
-  m.rendezvous_host = r.str();
-  m.rendezvous_port = r.u16();
-  m.advertise_address = r.str();
-  m.world = r.str();
-  HVD_RETURN_IF_ERROR(r.finish("welcome"));
-  return m;
-}
-
 std::string World::encode() const {
   return frame_of<World>(WireWriter().u64(generation).str(document));
 }

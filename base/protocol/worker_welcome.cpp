@@ -1,0 +1,36 @@
+// Apart from the rest of worker_link.cpp, since it needs the token and with it OpenSSL. The agent
+// hands a Welcome on as bytes and needs neither.
+#include "base/protocol/worker_link.h"
+#include "base/wire.h"
+
+namespace hvd::worker_link {
+
+std::string Welcome::encode() const {
+  return encode_frame(static_cast<std::uint16_t>(kKind), WireWriter()
+                                                             .str(job_id)
+                                                             .str(token.bytes())
+                                                             .str(worker)
+                                                             .u64(incarnation)
+                                                             .str(rendezvous_host)
+                                                             .u16(rendezvous_port)
+                                                             .str(advertise_address)
+                                                             .str(world)
+                                                             .bytes());
+}
+Result<Welcome> Welcome::decode(std::string_view payload) {
+  WireReader r(payload);
+  std::string job_id = r.str();
+  auto token = Token::from_bytes(r.view());
+  HVD_RETURN_IF_ERROR(token.status().with_context("welcome"));
+  Welcome m(std::move(job_id), *token);
+  m.worker = r.str();
+  m.incarnation = r.u64();
+  m.rendezvous_host = r.str();
+  m.rendezvous_port = r.u16();
+  m.advertise_address = r.str();
+  m.world = r.str();
+  HVD_RETURN_IF_ERROR(r.finish("welcome"));
+  return m;
+}
+
+}  // namespace hvd::worker_link

@@ -1,0 +1,62 @@
+// Waits for descriptors and calls who asked. The agent has one, on its only thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::agent {
+
+class EventLoop;
+
+// Keeps a descriptor watched for as long as it lives. Declare it after the descriptor that it
+// watches, so that it goes first.
+class Watch {
+ public:
+  Watch() = default;
+  Watch(EventLoop& loop, int fd) : loop_(&loop), fd_(fd) {}
+  Watch(Watch&& other) noexcept
+      : loop_(std::exchange(other.loop_, nullptr)), fd_(std::exchange(other.fd_, -1)) {}
+  Watch& operator=(Watch&& other) noexcept;
+  ~Watch() { end(); }
+  void end();
+
+ private:
+  EventLoop* loop_ = nullptr;
+  int fd_ = -1;
+};
+
+class EventLoop {
+ public:
+  using Handler = std::function<void(std::uint32_t events)>;
+
+  static Result<std::unique_ptr<EventLoop>> create();
+
+  // Calls `handler` with what epoll says of `fd`, each time that `events` (EPOLLIN | EPOLLET, ...)
+  // come. A handler may end any watch, its own too.
+  Result<Watch> watch(int fd, std::uint32_t events, Handler handler);
+  // Other events for a descriptor that is watched.
+  void change(int fd, std::uint32_t events);
+  // Serves what happened; if nothing did, sleeps until something does or the deadline.
+  Status wait(TimePoint deadline);
+
+ private:
+  friend class Watch;
+  struct Entry {
+    std::uint32_t serial = 0;  // tells a descriptor from a later one with the same number
+    std::shared_ptr<Handler> handler;
+  };
+  explicit EventLoop(UniqueFd epoll) : epoll_(std::move(epoll)) {}
+  void forget(int fd);
+
+  UniqueFd epoll_;
+  std::unordered_map<int, Entry> entries_;
+  std::uint32_t last_serial_ = 0;
+};
+
+}  // namespace hvd::agent

@@ -1,0 +1,54 @@
+// A keeper stands between the agent and one worker: a process of its own, forked from the agent,
+// whose only child at first is the worker. It is the subreaper of everything that descends from the
+// worker, so that the kernel itself keeps the account of which process belongs to whom: a daemon
+// that left its parent, session and group becomes the child of its worker's keeper and of no other.
+// "Nothing is left of this worker" is then one question with one answer: the keeper has no child.
+//
+// It takes orders from the agent and reports to it, over a socket pair of whole records. End of
+// file there means that the agent is gone, however it ended: the keeper kills everything and ends.
+#pragma once
+
+#include <cstdint>
+#include <sys/types.h>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/launch.h"
+
+namespace hvd::agent {
+
+// Both are records of one binary talking to itself across a fork, so plain memory is their form.
+struct KeeperOrder {
+  enum class Kind : std::int32_t {
+    signal,  // to the worker's process group
+    kill,    // SIGKILL to everything, until nothing is left
+  };
+  Kind kind = Kind::kill;
+  std::int32_t signal_number = 0;
+};
+
+struct KeeperReport {
+  enum class Kind : std::int32_t {
+    launched,       // pid
+    launch_failed,  // error_number, message; nothing follows
+    exited,         // pid, wait_status: the worker itself; others may still live
+    stubborn,       // pid: may not be killed, or does not die
+  };
+  Kind kind = Kind::launched;
+  std::int32_t pid = 0;
+  std::int32_t wait_status = 0;
+  std::int32_t error_number = 0;
+  char message[4096] = {};  // ends with a zero
+};
+
+struct Keeper {
+  pid_t pid = -1;
+  // Orders are sent here and reports received, one record a message, without blocking. End of file:
+  // the keeper is gone, and unless it was killed itself, so is everything it kept.
+  UniqueFd socket;
+};
+
+// Forks a keeper that starts the worker at once.
+Result<Keeper> fork_keeper(const WorkerStart& start);
+
+}  // namespace hvd::agent

@@ -1,0 +1,46 @@
+// Starting one worker: what a new process does between fork and exec. Called by the keeper
+// (keeper.h), in its own process.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::agent {
+
+struct WorkerStart {
+  std::vector<std::string> command;      // program and arguments
+  std::vector<std::string> environment;  // all of it, but for the number of the descriptor
+  std::string working_directory;         // empty: the agent's own
+  UniqueFd socket;                       // the worker's end of its descriptor
+  UniqueFd standard_output;
+  UniqueFd standard_error;
+  rlimit open_files{};  // the limit that the worker gets: not the agent's own, which was raised
+};
+
+// What can be said without starting anything: no program, a NUL byte, an impossible variable.
+Status check(const WorkerStart& start);
+
+struct StartedProcess {
+  pid_t pid = -1;
+  // Closes without a word when the program runs; else a LaunchTrouble comes out of it.
+  UniqueFd trouble;
+};
+
+// Forks. The new process has its own session and process group, /dev/null for stdin, the two pipes,
+// its descriptor and nothing else open, every signal as by default, and dies with its parent.
+Result<StartedProcess> start_worker(const WorkerStart& start);
+
+struct LaunchTrouble {
+  int error_number = 0;
+  std::string message;
+};
+// What stands in the `trouble` pipe, read to its end.
+LaunchTrouble parse_trouble(std::string_view bytes);
+
+}  // namespace hvd::agent

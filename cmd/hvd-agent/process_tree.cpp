@@ -1,0 +1,151 @@
+#include "cmd/hvd-agent/process_tree.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <optional>
+#include <set>
+#include <signal.h>
+#include <string>
+#include <string_view>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::agent {
+namespace {
+
+// Walks before the kill, at most: a fork bomb is frozen well before, and if not, the next pass goes
+// on.
+constexpr int kMaxFreezingWalks = 32;
+
+std::string read_whole(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  if (!fd) return text;
+  std::array<char, 4096> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+// The numbers that are names in a directory of /proc.
+std::vector<pid_t> numbers_in(const std::string& directory) {
+  std::vector<pid_t> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(directory.c_str()), ::closedir);
+  if (!opened) return numbers;
+  while (const dirent* const entry = ::readdir(opened.get())) {
+    if (const auto number = parse_number<pid_t>(entry->d_name)) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::optional<pid_t> parent_of(pid_t pid) {
+  const std::string stat = read_whole(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  if (close == std::string::npos || stat.size() < close + 5) return std::nullopt;
+  pid_t parent = 0;
+  const char* const first = stat.data() + close + 4;  // ") S 123 ..."
+  if (std::from_chars(first, stat.data() + stat.size(), parent).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return parent;
+}
+
+// Children belong to the thread that made them, so there is one list a thread.
+void append_children(pid_t pid, std::vector<Descendant>& into) {
+  const std::string tasks = cat("/proc/", pid, "/task");
+  for (const pid_t thread : numbers_in(tasks)) {
+    for (const auto& word : split(read_whole(cat(tasks, "/", thread, "/children")), ' ')) {
+      if (const auto child = parse_number<pid_t>(word)) into.push_back({*child, pid});
+    }
+  }
+}
+
+}  // namespace
+
+TreeSource best_tree_source() {
+  static const bool has_children_files =
+      ::access(cat("/proc/self/task/", ::getpid(), "/children").c_str(), R_OK) == 0;
+  return has_children_files ? TreeSource::children_files : TreeSource::process_table;
+}
+
+std::vector<Descendant> descendants_of(pid_t root, TreeSource source) {
+  std::vector<Descendant> found;
+  if (source == TreeSource::children_files) {
+    append_children(root, found);
+    for (std::size_t i = 0; i < found.size(); ++i) append_children(found[i].pid, found);
+    return found;
+  }
+  std::vector<Descendant> table;
+  for (const pid_t pid : numbers_in("/proc")) {
+    if (const auto parent = parent_of(pid)) table.push_back({pid, *parent});
+  }
+  const auto append_from_table = [&](pid_t pid) {
+    for (const auto& process : table) {
+      if (process.parent == pid) found.push_back(process);
+    }
+  };
+  append_from_table(root);
+  for (std::size_t i = 0; i < found.size(); ++i) append_from_table(found[i].pid);
+  return found;
+}
+
+bool signal_descendant(const Descendant& process, pid_t root, int signal_number) {
+  // The descriptor pins the identity: if the process is ours after it was opened, nobody else can
+  // get the signal.
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!pidfd && errno == ESRCH) return true;
+  const auto parent = parent_of(process.pid);
+  if (!parent || (*parent != process.parent && *parent != root)) return true;
+  const long result = pidfd
+                          ? ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal_number, nullptr, 0)
+                          : ::kill(process.pid, signal_number);
+  return result == 0 || errno != EPERM;
+}
+
+static std::vector<Descendant> descendants_but(pid_t root, const std::vector<pid_t>& spared) {
+  auto processes = descendants_of(root);
+  std::set<pid_t> left_out(spared.begin(), spared.end());
+  std::erase_if(processes, [&](const Descendant& process) {  // parents come first
+    const bool out = process.parent == root ? left_out.count(process.pid) != 0
+                                            : left_out.count(process.parent) != 0;
+    if (out) left_out.insert(process.pid);
+    return out;
+  });
+  return processes;
+}
+
+KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared) {
+  std::set<pid_t> frozen;
+  std::vector<Descendant> processes;
+  for (int walk = 0; walk < kMaxFreezingWalks; ++walk) {
+    processes = descendants_but(root, spared);
+    bool found_new = false;
+    for (const auto& process : processes) {
+      if (!frozen.insert(process.pid).second) continue;
+      found_new = true;
+      signal_descendant(process, root, SIGSTOP);
+    }
+    if (!found_new) break;
+  }
+  KillPass pass;
+  for (const auto& process : processes) {
+    pass.found.push_back(process.pid);
+    if (!signal_descendant(process, root, SIGKILL)) pass.forbidden.push_back(process.pid);
+  }
+  return pass;
+}
+
+}  // namespace hvd::agent

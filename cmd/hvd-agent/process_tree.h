@@ -1,0 +1,39 @@
+// Finding and ending every process that descends from one, also those that left its session and its
+// process group. Free functions over /proc; they keep nothing. Used by the keeper (keeper.h).
+#pragma once
+
+#include <sys/types.h>
+#include <vector>
+
+namespace hvd::agent {
+
+struct Descendant {
+  pid_t pid = 0;
+  pid_t parent = 0;  // when it was seen
+};
+
+// Where the walk looks: /proc/<pid>/task/*/children reads only the tree itself, but not every
+// kernel has it; the table of all processes always works.
+enum class TreeSource { children_files, process_table };
+TreeSource best_tree_source();
+
+// Everything that descends from `root`, without `root`, parents first. A tree that changes
+// meanwhile may be seen in part. Zombies may be among them.
+std::vector<Descendant> descendants_of(pid_t root, TreeSource source = best_tree_source());
+
+// Sends `signal_number`, unless the number meanwhile belongs to a process that is neither a child
+// of `process.parent` nor of `root` (which inherits orphans): never hits a stranger. False if it
+// may not be signalled.
+bool signal_descendant(const Descendant& process, pid_t root, int signal_number);
+
+// One pass of killing: freezes everything that descends from `root`, again until a walk finds
+// nothing new, so that nothing can fork away; then SIGKILL to all of it. What was killed is not yet
+// gone: the caller reaps, and calls again until there is nothing left to reap. Children of `root`
+// that stand in `spared` are left alone, with all that descends from them.
+struct KillPass {
+  std::vector<pid_t> found;      // everything that was there
+  std::vector<pid_t> forbidden;  // of them, those that may not be signalled
+};
+KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared = {});
+
+}  // namespace hvd::agent

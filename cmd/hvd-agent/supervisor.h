@@ -1,0 +1,94 @@
+// The agent itself: serves the driver's link, keeps the workers, and sees to it that nothing of
+// them outlives it. One thread, one object, run by main().
+//
+//     greeting --Hello--> serving --Shutdown, SIGTERM--> ending --nothing left, Bye--> over
+//         `------------------`------- end of file, rubbish on the link ------> lost ----'
+//
+// `ending` goes on serving the link until every worker is over and all its output was sent; `lost`
+// has nobody to serve, kills and leaves.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/protocol/agent_link.h"
+#include "base/status.h"
+#include "cmd/hvd-agent/driver_link.h"
+#include "cmd/hvd-agent/event_loop.h"
+#include "cmd/hvd-agent/output_stream.h"
+#include "cmd/hvd-agent/worker.h"
+
+namespace hvd::agent {
+
+struct SupervisorOptions {
+  UniqueFd link_in;   // both non-blocking
+  UniqueFd link_out;  // may be the same socket
+  UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM and SIGINT
+  rlimit open_files_of_workers{};
+};
+
+class Supervisor {
+ public:
+  Supervisor(std::unique_ptr<EventLoop> loop, SupervisorOptions options);
+  // Returns the exit code of the agent when nothing of any worker is left.
+  int run();
+
+ private:
+  enum class Phase { greeting, serving, ending, lost, over };
+
+  Status watch_all();
+  void turn();
+  TimePoint deadline() const;
+  void on_link_readable();
+  void on_signals();
+  void on_child_ended();
+
+  Status handle(const Frame& frame);
+  Status on(const agent_link::Hello& hello);
+  Status on(agent_link::Launch launch);
+  Status on(const agent_link::Signal& signal);
+  Status on(const agent_link::Stop& stop);
+  Status on(const agent_link::Kill& kill);
+  Status on(const agent_link::Credit& credit);
+  Status on(const agent_link::World& world);
+  Status on(const agent_link::Heartbeat& heartbeat);
+  Status on(const agent_link::Shutdown& shutdown);
+  template <typename Message>
+  Status decode_and_handle(const Frame& frame);
+
+  // One worker, all of them, or none if it is already over.
+  std::vector<Worker*> select(agent_link::Incarnation incarnation);
+  void problem(std::string message);
+  void fail_link(const Status& why);
+  void end(int exit_code, TimePoint give_up_at);
+  void settle_workers();
+  void kill_strays();
+  void finish_if_done();
+
+  std::unique_ptr<EventLoop> loop_;
+  DriverLink link_;
+  UniqueFd signals_;
+  Watch link_in_watch_;
+  Watch link_out_watch_;
+  Watch signals_watch_;
+  OutputPump pump_;
+  WorkerContext context_;
+  std::map<agent_link::Incarnation, std::unique_ptr<Worker>> workers_;
+  std::set<agent_link::Incarnation> changed_;
+  std::vector<pid_t> children_of_others_;  // were there before us: a shell's that exec'ed us
+  Phase phase_ = Phase::greeting;
+  int exit_code_ = 0;
+  TimePoint give_up_at_ = kNever;
+  TimePoint look_for_strays_at_ = kNever;
+  bool said_bye_ = false;
+};
+
+}  // namespace hvd::agent

@@ -1,0 +1,218 @@
+#include "cmd/hvd-agent/worker.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/socket.h"
+#include "base/text.h"
+
+namespace hvd::agent {
+namespace {
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+// The agent's end does not block, the worker's does.
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
+  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  HVD_RETURN_IF_ERROR(set_nonblocking(pipe.read_end.get(), true));
+  return pipe;
+}
+
+}  // namespace
+
+Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,
+               std::function<void()> changed)
+    : context_(context),
+      incarnation_(incarnation),
+      name_(std::move(name)),
+      changed_(std::move(changed)),
+      standard_output_(context.pump, incarnation, agent_link::Stream::standard_output, changed_),
+      standard_error_(context.pump, incarnation, agent_link::Stream::standard_error, changed_),
+      channel_({
+          .initialised =
+              [this] { context_.link.send(agent_link::WorkerInitialised{incarnation_}.encode()); },
+          .done = [this] { context_.link.send(agent_link::WorkerDone{incarnation_}.encode()); },
+          .problem = [this](const std::string& what) { problem(what); },
+      }) {}
+
+void Worker::problem(std::string_view what) {
+  context_.link.send(agent_link::Problem{cat("worker ", name_, " ", what)}.encode());
+}
+
+void Worker::start(agent_link::Launch launch) {
+  const Status started = try_start(std::move(launch));
+  if (started.ok()) return;
+  launch_failed(started.code() == Code::invalid_argument ? EINVAL : EAGAIN, started.message());
+}
+
+Status Worker::try_start(agent_link::Launch launch) {
+  WorkerStart start;
+  start.command = std::move(launch.command);
+  start.environment = std::move(launch.environment);
+  start.working_directory = std::move(launch.working_directory);
+  start.open_files = context_.open_files;
+  HVD_RETURN_IF_ERROR(check(start));
+
+  auto out = make_pipe();
+  HVD_RETURN_IF_ERROR(out.status());
+  auto err = make_pipe();
+  HVD_RETURN_IF_ERROR(err.status());
+  auto sockets = socket_pair();
+  HVD_RETURN_IF_ERROR(sockets.status());
+  start.standard_output = std::move(out->write_end);
+  start.standard_error = std::move(err->write_end);
+  start.socket = std::move(sockets->second);
+  HVD_RETURN_IF_ERROR(
+      channel_.open(context_.loop, std::move(sockets->first), std::move(launch.welcome)));
+
+  auto keeper = fork_keeper(start);
+  HVD_RETURN_IF_ERROR(keeper.status());
+  keeper_pid_ = keeper->pid;
+  keeper_ = std::move(keeper->socket);
+  auto watch =
+      context_.loop.watch(keeper_.get(), EPOLLIN, [this](std::uint32_t) { on_keeper_events(); });
+  HVD_RETURN_IF_ERROR(watch.status());
+  keeper_watch_ = std::move(*watch);
+  standard_output_.open(std::move(out->read_end));
+  standard_error_.open(std::move(err->read_end));
+  return {};
+}
+
+void Worker::launch_failed(int error_number, const std::string& message) {
+  state_ = State::failed;
+  kill_at_ = kNever;
+  standard_output_.drop();
+  standard_error_.drop();
+  channel_.close();
+  context_.link.send(
+      agent_link::LaunchFailed{incarnation_, error_number, cat("worker ", name_, ": ", message)}
+          .encode());
+  order(KeeperOrder::Kind::kill);  // if it came that far
+  changed_();
+}
+
+void Worker::on_keeper_events() {
+  while (keeper_) {
+    KeeperReport report;
+    const ssize_t got = ::recv(keeper_.get(), &report, sizeof(report), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got > 0) {
+      on_report(report);
+      continue;
+    }
+    keeper_watch_.end();
+    keeper_.reset();
+    if (state_ == State::launching) launch_failed(ECHILD, "its keeper was killed");
+    changed_();
+  }
+}
+
+void Worker::on_report(const KeeperReport& report) {
+  switch (report.kind) {
+    case KeeperReport::Kind::launched:
+      return launched(report.pid);
+    case KeeperReport::Kind::launch_failed:
+      return launch_failed(report.error_number, report.message);
+    case KeeperReport::Kind::exited:
+      return exited(report.wait_status);
+    case KeeperReport::Kind::stubborn:
+      return problem(cat("left process ", report.pid, ", which ",
+                         report.error_number == EPERM ? "this agent may not kill"
+                                                      : "has not died of SIGKILL yet"));
+  }
+}
+
+void Worker::launched(pid_t pid) {
+  state_ = State::running;
+  pid_ = pid;
+  context_.link.send(agent_link::Launched{incarnation_, pid}.encode());
+  for (auto* const stream : {&standard_output_, &standard_error_}) {
+    if (const Status started = stream->start(context_.loop); !started.ok()) {
+      stream->drop();
+      problem(cat("goes on without its output: ", started.message()));
+    }
+  }
+}
+
+void Worker::exited(int wait_status) {
+  if (state_ != State::running) return;
+  state_ = State::exited;
+  channel_.receive();  // "done" counts if it was said before the end
+  agent_link::Exited how;
+  how.incarnation = incarnation_;
+  how.pid = pid_;
+  if (WIFSIGNALED(wait_status)) {
+    how.signal_number = WTERMSIG(wait_status);
+    how.core_dumped = WCOREDUMP(wait_status);
+  } else {
+    how.exit_code = WEXITSTATUS(wait_status);
+  }
+  unsaid_exit_ = how;
+  standard_output_.worker_exited();
+  standard_error_.worker_exited();
+  changed_();
+}
+
+void Worker::order(KeeperOrder::Kind kind, int signal_number) {
+  if (!keeper_) return;
+  const KeeperOrder record{kind, signal_number};
+  // A full queue means hundreds of unheard orders: then the keeper hangs, and with it this one.
+  [[maybe_unused]] const ssize_t sent =
+      ::send(keeper_.get(), &record, sizeof(record), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void Worker::signal(int number) { order(KeeperOrder::Kind::signal, number); }
+
+void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
+  channel_.send_stop(reason);
+  if (grace <= Duration::zero()) return kill();
+  signal(SIGTERM);
+  kill_at_ = std::min(kill_at_, now + grace);
+}
+
+void Worker::kill() {
+  kill_at_ = kNever;
+  order(KeeperOrder::Kind::kill);
+}
+
+void Worker::on_time(TimePoint now) {
+  if (now >= kill_at_) kill();
+}
+
+void Worker::world(std::uint64_t generation, std::string_view document) {
+  channel_.send_world(generation, document);
+}
+
+void Worker::credit(agent_link::Stream stream, std::uint64_t bytes) {
+  (stream == agent_link::Stream::standard_output ? standard_output_ : standard_error_)
+      .credit(bytes);
+}
+
+void Worker::end_output() {
+  standard_output_.end_after_what_is_there();
+  standard_error_.end_after_what_is_there();
+}
+
+bool Worker::settle() {
+  if (unsaid_exit_ && !standard_output_.owes() && !standard_error_.owes()) {
+    context_.link.send_in_order(incarnation_, unsaid_exit_->encode());
+    unsaid_exit_.reset();
+  }
+  const bool said_all = state_ == State::failed || (state_ == State::exited && !unsaid_exit_);
+  return said_all && standard_output_.closed() && standard_error_.closed() && keeper_gone();
+}
+
+}  // namespace hvd::agent

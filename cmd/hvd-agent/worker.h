@@ -1,0 +1,101 @@
+// One worker as the agent sees it: its keeper (keeper.h), its two output streams and its
+// descriptor, from Launch until nothing of it is left. Owned by the supervisor, on its only thread.
+//
+//     launching --launched--> running --exited--> exited     and, at any time, keeper gone
+//         `--launch failed--> failed
+//
+// The driver hears Exited when the streams have sent all that the worker itself had written. A
+// worker is over when that was said, both streams have closed and the keeper, which ends with the
+// last descendant, is gone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "base/clock.h"
+#include "base/protocol/agent_link.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/driver_link.h"
+#include "cmd/hvd-agent/event_loop.h"
+#include "cmd/hvd-agent/keeper.h"
+#include "cmd/hvd-agent/output_stream.h"
+#include "cmd/hvd-agent/worker_channel.h"
+
+namespace hvd::agent {
+
+// What a worker works with; all of it outlives the workers.
+struct WorkerContext {
+  EventLoop& loop;
+  DriverLink& link;
+  OutputPump& pump;
+  rlimit open_files;  // for the worker's own process
+};
+
+class Worker {
+ public:
+  // `changed` is called whenever settle() may have something to do; it must not destroy the worker.
+  Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,
+         std::function<void()> changed);
+
+  // Starts it; the driver hears Launched or LaunchFailed.
+  void start(agent_link::Launch launch);
+  void signal(int number);
+  // Announces, signals, and kills when `grace` is over.
+  void stop(const std::string& reason, Duration grace, TimePoint now);
+  void kill();
+  void world(std::uint64_t generation, std::string_view document);
+  void credit(agent_link::Stream stream, std::uint64_t bytes);
+
+  // When on_time() wants to be called. (The seam for leases: freezing a worker when the agent's
+  // lease has run out is another deadline here and another order to its keeper.)
+  TimePoint deadline() const { return kill_at_; }
+  void on_time(TimePoint now);
+
+  // The agent itself has reaped the worker, because its keeper was killed.
+  void reaped_by_agent(int wait_status) { exited(wait_status); }
+  // No more output is waited for than what is there now.
+  void end_output();
+  // Says what is due; true when the worker is over.
+  bool settle();
+
+  const std::string& name() const { return name_; }
+  pid_t pid() const { return pid_; }
+  pid_t keeper_pid() const { return keeper_pid_; }
+  bool keeper_gone() const { return !keeper_; }
+  // The keeper ended before its time: whatever it kept is the agent's to kill.
+  bool keeper_lost() const { return keeper_gone() && state_ == State::running; }
+
+ private:
+  enum class State { launching, running, exited, failed };
+
+  Status try_start(agent_link::Launch launch);
+  void launch_failed(int error_number, const std::string& message);
+  void on_keeper_events();
+  void on_report(const KeeperReport& report);
+  void launched(pid_t pid);
+  void exited(int wait_status);
+  void order(KeeperOrder::Kind kind, int signal_number = 0);
+  void problem(std::string_view what);
+
+  WorkerContext& context_;
+  agent_link::Incarnation incarnation_;
+  std::string name_;  // "host#slot"
+  std::function<void()> changed_;
+  State state_ = State::launching;
+  pid_t pid_ = 0;
+  pid_t keeper_pid_ = 0;
+  UniqueFd keeper_;
+  Watch keeper_watch_;
+  OutputStream standard_output_;
+  OutputStream standard_error_;
+  WorkerChannel channel_;
+  std::optional<agent_link::Exited> unsaid_exit_;
+  TimePoint kill_at_ = kNever;
+};
+
+}  // namespace hvd::agent

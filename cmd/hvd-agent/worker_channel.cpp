@@ -1,0 +1,152 @@
+#include "cmd/hvd-agent/worker_channel.h"
+
+#include <array>
+#include <cerrno>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <utility>
+
+#include "base/protocol/worker_link.h"
+#include "base/text.h"
+
+namespace hvd::agent {
+
+Status WorkerChannel::open(EventLoop& loop, UniqueFd socket, std::string welcome) {
+  socket_ = std::move(socket);
+  writing_ = std::move(welcome);
+  loop_ = &loop;
+  auto watch = loop.watch(socket_.get(), EPOLLIN, [this](std::uint32_t e) { on_events(e); });
+  HVD_RETURN_IF_ERROR(watch.status());
+  watch_ = std::move(*watch);
+  flush();
+  return {};
+}
+
+void WorkerChannel::on_events(std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) flush();
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  if (listening_) {
+    receive();
+  } else if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
+    close();
+  }
+}
+
+void WorkerChannel::close() {
+  watch_.end();
+  socket_.reset();
+  writing_.clear();
+  waiting_stop_.reset();
+  waiting_world_.reset();
+}
+
+void WorkerChannel::update_watch() {
+  if (!socket_) return;
+  const std::uint32_t in = listening_ ? std::uint32_t{EPOLLIN} : 0U;
+  const std::uint32_t out = writing_.empty() ? 0U : std::uint32_t{EPOLLOUT};
+  loop_->change(socket_.get(), in | out);
+}
+
+void WorkerChannel::flush() {
+  while (socket_) {
+    if (writing_.empty()) {
+      if (waiting_stop_) {
+        writing_ = std::move(*waiting_stop_);
+        waiting_stop_.reset();
+      } else if (waiting_world_) {
+        writing_ = std::move(waiting_world_->frame);
+        waiting_world_.reset();
+      } else {
+        break;
+      }
+    }
+    const ssize_t sent =
+        ::send(socket_.get(), writing_.data(), writing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      writing_.erase(0, static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      // Nobody reads any more; what the worker said before may still wait to be received.
+      writing_.clear();
+      waiting_stop_.reset();
+      waiting_world_.reset();
+      break;
+    }
+  }
+  update_watch();
+}
+
+void WorkerChannel::send_world(std::uint64_t generation, std::string_view document) {
+  if (!socket_) return;
+  if (waiting_world_) {
+    if (generation < waiting_world_->generation) return;
+    // A plain program never reads, and need not. One that called hvd::init() has to.
+    if (told_done_ == false && !std::exchange(said_that_it_does_not_read_, true)) {
+      listener_.problem(cat("does not read its descriptor: world ", waiting_world_->generation,
+                            " was replaced by world ", generation, " before it was taken"));
+    }
+  }
+  waiting_world_ =
+      WaitingWorld{generation, worker_link::World{generation, std::string(document)}.encode()};
+  flush();
+}
+
+void WorkerChannel::send_stop(std::string_view reason) {
+  if (!socket_) return;
+  waiting_stop_ = worker_link::Stop{std::string(reason)}.encode();
+  flush();
+}
+
+void WorkerChannel::stop_listening(std::string why) {
+  listening_ = false;
+  update_watch();
+  listener_.problem(std::move(why));
+}
+
+void WorkerChannel::receive() {
+  while (socket_ && listening_) {
+    std::array<char, 16384> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) return close();
+    decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});
+    for (bool more = true; more && listening_;) {
+      const auto frame = decoder_.next();
+      if (!frame.ok()) {
+        return stop_listening(cat("wrote rubbish on its descriptor (", frame.status().message(),
+                                  "); what it says there is not heard any more"));
+      }
+      more = frame->has_value();
+      if (more) handle(**frame);
+    }
+  }
+}
+
+void WorkerChannel::handle(const Frame& frame) {
+  using worker_link::Kind;
+  const auto kind = static_cast<Kind>(frame.kind);
+  if (kind == Kind::initialised && worker_link::Initialised::decode(frame.payload).ok()) {
+    tell(false);
+  } else if (kind == Kind::done && worker_link::Done::decode(frame.payload).ok()) {
+    tell(true);
+  } else if (!std::exchange(said_unknown_kind_, true)) {
+    listener_.problem(cat("sent a message on its descriptor that cannot be read (kind ", frame.kind,
+                          ", ", frame.payload.size(), " bytes); it is ignored"));
+  }
+}
+
+// Several processes of one worker may share the descriptor and say the same; the driver hears of
+// changes. Their number is bounded, for the driver's memory is not the worker's to fill.
+void WorkerChannel::tell(bool is_done) {
+  if (told_done_ == is_done) return;
+  if (++told_ > kMaxTold) {
+    return stop_listening(cat("has said initialised and done ", kMaxTold,
+                              " times on its descriptor; it is not heard any more"));
+  }
+  told_done_ = is_done;
+  is_done ? listener_.done() : listener_.initialised();
+}
+
+}  // namespace hvd::agent

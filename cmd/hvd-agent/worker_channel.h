@@ -1,0 +1,73 @@
+// The agent's end of the descriptor that a worker inherits (base/protocol/worker_link.h). Nothing
+// here ever blocks or grows: of what the worker has not taken yet, only the newest world and one
+// announcement of a stop are kept. What comes from the worker is not trusted.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/frame.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/event_loop.h"
+
+namespace hvd::agent {
+
+class WorkerChannel {
+ public:
+  // What the worker tells. No call may destroy the channel.
+  struct Listener {
+    std::function<void()> initialised;
+    std::function<void()> done;
+    std::function<void(std::string problem)> problem;  // at most once for each kind of trouble
+  };
+
+  explicit WorkerChannel(Listener listener) : listener_(std::move(listener)) {}
+  WorkerChannel(const WorkerChannel&) = delete;
+  WorkerChannel& operator=(const WorkerChannel&) = delete;
+
+  // Takes over our end and writes `welcome` (whole frames, handed on as they are) into it, as much
+  // as fits; the rest follows when the worker reads. Call it before the worker starts.
+  Status open(EventLoop& loop, UniqueFd socket, std::string welcome);
+  // A world that is not older than the one that waits takes its place.
+  void send_world(std::uint64_t generation, std::string_view document);
+  void send_stop(std::string_view reason);
+  // Takes in what the worker has said up to now: what it said before it exited counts.
+  void receive();
+  void close();
+
+ private:
+  static constexpr std::size_t kMaxFrameFromWorker = std::size_t{64} << 10;
+  static constexpr int kMaxTold = 10'000;
+
+  struct WaitingWorld {
+    std::uint64_t generation = 0;
+    std::string frame;
+  };
+
+  void on_events(std::uint32_t events);
+  void flush();
+  void stop_listening(std::string why);
+  void handle(const Frame& frame);
+  void tell(bool is_done);
+  void update_watch();
+
+  Listener listener_;
+  EventLoop* loop_ = nullptr;
+  UniqueFd socket_;
+  Watch watch_;
+  FrameDecoder decoder_{kMaxFrameFromWorker};
+  bool listening_ = true;
+  std::string writing_;  // begun: it goes out whole
+  std::optional<std::string> waiting_stop_;
+  std::optional<WaitingWorld> waiting_world_;
+  bool said_that_it_does_not_read_ = false;
+  bool said_unknown_kind_ = false;
+  std::optional<bool> told_done_;  // what was told last: initialised (false) or done (true)
+  int told_ = 0;
+};
+
+}  // namespace hvd::agent
