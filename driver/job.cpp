@@ -1,0 +1,487 @@
+#include "driver/job.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr int kMaxSignal = 64;
+constexpr int kMaxExitCode = 255;
+constexpr int kOwnTrouble = 1;
+constexpr int kNotExecutable = 126;  // as shells say it
+constexpr int kNotFound = 127;
+
+// A change that the tables of job_states.cpp do not know is a bug of ours. Going on could leave
+// processes behind; ending does not, since the agents kill everything when their link closes.
+template <typename State>
+void check_move(State from, State to) {
+  if (may_follow(from, to)) return;
+  const std::string text = cat("hvdrun: bug in driver/job: \"", name_of(to), "\" cannot follow \"",
+                               name_of(from), "\"\n");
+  std::fputs(text.c_str(), stderr);
+  std::abort();
+}
+
+int launch_failure_code(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+      return kNotFound;
+    case EACCES:
+    case EPERM:
+    case ENOEXEC:
+    case EISDIR:
+      return kNotExecutable;
+    default:
+      return kOwnTrouble;
+  }
+}
+
+}  // namespace
+
+Job::Job(JobOptions options, std::vector<WorldMember> members) : options_(std::move(options)) {
+  Incarnation incarnation = first_incarnation_;
+  for (auto& member : members) {
+    if (hosts_.empty() || hosts_.back().name != member.host) {
+      hosts_.emplace_back();
+      hosts_.back().name = member.host;
+    }
+    member.incarnation = incarnation++;
+    JobHost& host = hosts_.back();
+    host.workers.push_back(workers_.size());
+    ++host.live;
+    ++host.unstarted;
+    workers_.push_back({std::move(member), hosts_.size() - 1, WorkerState::planned, 0});
+  }
+  live_ = unstarted_ = static_cast<int>(workers_.size());
+  agents_ = hosts_.size();
+}
+
+std::vector<std::string> Job::host_names() const {
+  std::vector<std::string> names;
+  for (const auto& host : hosts_) names.push_back(host.name);
+  return names;
+}
+
+WorldDocument Job::world() const {
+  WorldDocument world;
+  world.job_id = options_.job_id;
+  world.generation = generation_;
+  world.state = WorldState::effective;
+  for (const auto& worker : workers_) world.members.push_back(worker.member);
+  return world;
+}
+
+std::vector<Action> Job::step(const Event& event, TimePoint now) {
+  if (state_ == JobState::finished) return {};
+  now_ = now;
+  actions_.clear();
+  std::visit([this](const auto& value) { on(value); }, event);
+  settle();
+  return std::exchange(actions_, {});
+}
+
+TimePoint Job::next_deadline() const {
+  if (state_ == JobState::finished) return kNever;
+  TimePoint next = state_deadline_;
+  for (const auto& host : hosts_) next = std::min(next, host.deadline);
+  return next;
+}
+
+// ---- events ----
+
+void Job::on(const event::Begin& /*event*/) {
+  if (state_ != JobState::planned) return;
+  move(JobState::starting);
+  actions_.emplace_back(action::PublishWorld{world()});
+  for (HostIndex host = 0; host < hosts_.size(); ++host) {
+    move(host, HostState::starting);
+    hosts_[host].deadline = now_ + options_.start_timeout;
+    actions_.emplace_back(action::StartAgent{host});
+  }
+  for (auto& worker : workers_) {
+    move(worker, WorkerState::launching);
+    actions_.emplace_back(action::Launch{worker.host, worker.member});
+  }
+}
+
+void Job::on(const event::AgentReady& event) {
+  if (!believed(event.host)) return;
+  JobHost& host = hosts_[event.host];
+  if (host.state != HostState::starting) {
+    broken(event.host, "it said twice that it was ready");
+    return;
+  }
+  move(event.host, HostState::ready);
+  host.deadline = now_ + options_.start_timeout;
+}
+
+void Job::on(const event::AgentGone& event) {
+  JobHost& host = hosts_[event.host];
+  if (host.state == HostState::gone) return;
+  const HostState before = host.state;
+  leave(event.host);
+  if (before == HostState::starting) {
+    fail_host(event.host, cat("its agent ended before it was ready: it ", event.how));
+  } else if (before == HostState::ready) {
+    fail_host(event.host, cat("its agent went away: it ", event.how));
+  }
+}
+
+void Job::on(const event::AgentBroken& event) {
+  if (believed(event.host)) broken(event.host, event.how);
+}
+
+void Job::on(const event::Launched& event) {
+  JobWorker* const worker = worker_of(event.host, event.incarnation, "launched");
+  if (worker == nullptr) return;
+  if (worker->state != WorkerState::launching || event.pid <= 0) {
+    broken(event.host, cat("it reported the start of ", worker->member.worker(), ", which is ",
+                           name_of(worker->state), ", with pid ", event.pid));
+    return;
+  }
+  move(*worker, WorkerState::running);
+  worker->pid = event.pid;
+  JobHost& host = hosts_[event.host];
+  --unstarted_;
+  if (--host.unstarted == 0 && host.state == HostState::ready) host.deadline = kNever;
+}
+
+void Job::on(const event::LaunchFailed& event) {
+  JobWorker* const worker = worker_of(event.host, event.incarnation, "not launched");
+  if (worker == nullptr) return;
+  if (worker->state != WorkerState::launching) {
+    broken(event.host, cat("it reported that it could not start ", worker->member.worker(),
+                           ", which is ", name_of(worker->state)));
+    return;
+  }
+  end(*worker, WorkerState::never_started);
+  fail_worker(*worker, cat("could not be started: ", event.message),
+              launch_failure_code(event.error_number));
+}
+
+// The next two repeat what a worker said on its own descriptor. A worker may say it twice, or out
+// of turn, or not know what it says: that is no reason to distrust its agent.
+void Job::on(const event::Initialised& event) {
+  JobWorker* const worker = worker_of(event.host, event.incarnation, "initialised");
+  if (worker == nullptr) return;
+  if (worker->state == WorkerState::running || worker->state == WorkerState::done) {
+    move(*worker, WorkerState::initialised);
+  }
+}
+
+void Job::on(const event::Done& event) {
+  JobWorker* const worker = worker_of(event.host, event.incarnation, "done");
+  if (worker == nullptr) return;
+  if (worker->state == WorkerState::initialised) move(*worker, WorkerState::done);
+}
+
+void Job::on(const event::Exited& event) {
+  JobWorker* const worker = worker_of(event.host, event.incarnation, "exited");
+  if (worker == nullptr) return;
+  const WorkerState before = worker->state;
+  const bool runs = before == WorkerState::running || before == WorkerState::initialised ||
+                    before == WorkerState::done;
+  const bool possible = event.exit_code >= 0 && event.exit_code <= kMaxExitCode &&
+                        event.signal_number >= 0 && event.signal_number <= kMaxSignal;
+  if (!runs || !possible) {
+    broken(event.host,
+           cat("it reported the end of ", worker->member.worker(), ", which is ", name_of(before),
+               ", with code ", event.exit_code, " and signal ", event.signal_number));
+    return;
+  }
+  end(*worker, WorkerState::exited);
+  const std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
+  if (event.signal_number != 0) {
+    fail_worker(*worker, how, 128 + event.signal_number);
+  } else if (event.exit_code != 0) {
+    fail_worker(*worker, how, event.exit_code);
+  } else if (before == WorkerState::initialised) {
+    fail_worker(*worker,
+                "exited with 0 without saying that it was done: it called hvd::init, and ended "
+                "before hvd::shutdown or the normal end of its program",
+                kOwnTrouble);
+  }
+}
+
+void Job::on(const event::StopRequested& event) {
+  ++stop_requests_;
+  const std::string signal = signal_text(event.signal_number);
+  switch (state_) {
+    case JobState::planned:
+      interrupt_ = event.signal_number;
+      break;
+    case JobState::starting:
+    case JobState::running:
+      interrupt_ = event.signal_number;
+      say(cat("interrupted by ", signal, ": stopping ", live_, live_ == 1 ? " worker" : " workers",
+              ", grace ", seconds_text(options_.grace), "; once more kills at once"));
+      begin_stop(cat("hvdrun was interrupted by ", signal));
+      break;
+    case JobState::stopping:
+      if (stop_requests_ == 1) {
+        say(cat(signal, ": the job is stopping already; once more kills at once"));
+      } else {
+        say(cat(signal, " once more: killing what is left"));
+        kill_all();
+      }
+      break;
+    case JobState::killing:
+    case JobState::closing:
+      if (stop_requests_ > 1) drop_all(cat(signal, " once more"));
+      break;
+    case JobState::finished:
+      break;
+  }
+}
+
+void Job::on(const event::Tick& /*event*/) {
+  on_host_deadlines();
+  on_state_deadline();
+}
+
+void Job::on_host_deadlines() {
+  std::vector<std::string> unready;
+  std::vector<int> unstarted;
+  HostIndex first_missing = hosts_.size();
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    JobHost& host = hosts_[index];
+    if (host.deadline > now_) continue;
+    switch (host.state) {
+      case HostState::starting:
+        unready.push_back(host.name);
+        first_missing = std::min(first_missing, index);
+        break;
+      case HostState::ready:
+        host.deadline = kNever;
+        for (const int rank : ranks_of(index, true)) unstarted.push_back(rank);
+        first_missing = std::min(first_missing, index);
+        break;
+      case HostState::closing:
+        warn(cat("the agent on host ", host.name, " did not leave within ",
+                 seconds_text(options_.close_timeout), "; killing it"));
+        drop(index);
+        break;
+      case HostState::dropping:
+        warn(cat("the agent on host ", host.name, " could not be killed within ",
+                 seconds_text(options_.drop_timeout), "; processes may be left there"));
+        leave(index);
+        break;
+      case HostState::planned:
+      case HostState::gone:
+        break;
+    }
+  }
+  if (first_missing == hosts_.size()) return;
+  std::vector<std::string> parts;
+  if (!unready.empty()) {
+    parts.push_back(cat(unready.size() == 1 ? "the agent on " : "the agents on ",
+                        join(unready, ", "), unready.size() == 1 ? " was" : " were", " not ready"));
+  }
+  if (!unstarted.empty()) {
+    parts.push_back(cat(unstarted.size() == 1 ? "rank " : "ranks ", range_text(unstarted),
+                        unstarted.size() == 1 ? " was" : " were", " not started"));
+  }
+  fail_host(first_missing, cat(join(parts, " and "), " within ",
+                               seconds_text(options_.start_timeout), " (--start-timeout)"));
+}
+
+void Job::on_state_deadline() {
+  if (state_deadline_ > now_) return;
+  state_deadline_ = kNever;
+  if (state_ == JobState::stopping) {
+    warn(cat("some workers are still there ", seconds_text(options_.stop_margin),
+             " after their grace; killing them"));
+    kill_all();
+  } else if (state_ == JobState::killing) {
+    drop_all(
+        cat("killed workers were not reported gone within ", seconds_text(options_.kill_timeout)));
+  }
+}
+
+// ---- decisions ----
+
+void Job::fail(JobFailure failure, int exit_code) {
+  if (decided()) return;
+  failure_ = std::move(failure);
+  failure_code_ = exit_code;
+  const std::string who = failure_->rank < 0 ? cat("host ", failure_->host)
+                                             : cat("rank ", failure_->rank, " on ", failure_->host);
+  const std::string reason = cat(who, failure_->rank < 0 ? ": " : " ", failure_->cause);
+  say(cat(reason, "; stopping the job"));
+  begin_stop(reason);
+}
+
+void Job::fail_host(HostIndex host, std::string cause) {
+  JobFailure failure;
+  failure.host = hosts_[host].name;
+  failure.cause = std::move(cause);
+  fail(std::move(failure), kOwnTrouble);
+}
+
+void Job::fail_worker(const JobWorker& worker, std::string cause, int exit_code) {
+  const auto& member = worker.member;
+  fail({member.rank, member.host, member.slot, member.incarnation, worker.pid, std::move(cause)},
+       exit_code);
+}
+
+void Job::broken(HostIndex host, const std::string& what) {
+  drop(host);
+  fail_host(host, cat("its agent broke the protocol: ", what));
+}
+
+void Job::begin_stop(const std::string& reason) {
+  if (stop_has_begun()) return;
+  move(JobState::stopping);
+  state_deadline_ = now_ + options_.grace + options_.stop_margin;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    JobHost& host = hosts_[index];
+    if (host.state == HostState::starting) {
+      // It has not answered yet, so nobody there can have done work worth a grace.
+      drop(index);
+    } else if (host.state == HostState::ready) {
+      host.deadline = kNever;
+      if (host.live > 0) {
+        actions_.emplace_back(action::StopWorkers{index, kEveryWorker, options_.grace, reason});
+      }
+    }
+  }
+}
+
+void Job::kill_all() {
+  move(JobState::killing);
+  state_deadline_ = now_ + options_.kill_timeout;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    const JobHost& host = hosts_[index];
+    if (host.state == HostState::ready && host.live > 0) {
+      actions_.emplace_back(action::KillWorkers{index, kEveryWorker});
+    }
+  }
+}
+
+void Job::drop(HostIndex host) {
+  move(host, HostState::dropping);
+  hosts_[host].deadline = now_ + options_.drop_timeout;
+  actions_.emplace_back(action::DropAgent{host});
+}
+
+void Job::drop_all(const std::string& why) {
+  std::vector<std::string> dropped;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    if (!believed(index)) continue;
+    dropped.push_back(hosts_[index].name);
+    drop(index);
+  }
+  if (!dropped.empty()) warn(cat(why, ": killing the agents on ", join(dropped, ", ")));
+}
+
+void Job::leave(HostIndex index) {
+  JobHost& host = hosts_[index];
+  move(index, HostState::gone);
+  host.deadline = kNever;
+  --agents_;
+  for (const std::size_t worker : host.workers) {
+    if (!has_ended(workers_[worker].state)) end(workers_[worker], WorkerState::lost);
+  }
+}
+
+void Job::settle() {
+  if (state_ == JobState::planned) {
+    if (interrupt_ == 0) return;
+    move(JobState::finished);
+    actions_.emplace_back(action::Finish{128 + interrupt_, std::nullopt,
+                                         cat("interrupted by ", signal_text(interrupt_))});
+    return;
+  }
+  if (state_ == JobState::starting && unstarted_ == 0) {
+    move(JobState::running);
+    say(cat("all ", workers_.size(), workers_.size() == 1 ? " worker runs" : " workers run"));
+  }
+  if (state_ < JobState::closing && live_ == 0) {
+    move(JobState::closing);
+    state_deadline_ = kNever;
+    for (HostIndex index = 0; index < hosts_.size(); ++index) {
+      if (hosts_[index].state != HostState::ready) continue;
+      move(index, HostState::closing);
+      hosts_[index].deadline = now_ + options_.close_timeout;
+      actions_.emplace_back(action::ShutDownAgent{index});
+    }
+  }
+  if (state_ == JobState::closing && agents_ == 0) {
+    move(JobState::finished);
+    action::Finish finish;
+    if (failure_) {
+      finish.exit_code = failure_code_;
+      finish.failure = failure_;
+      finish.reason = failure_->rank < 0 ? cat("host ", failure_->host, ": ", failure_->cause)
+                                         : cat("rank ", failure_->rank, " on ", failure_->host, " ",
+                                               failure_->cause);
+    } else if (interrupt_ != 0) {
+      finish.exit_code = 128 + interrupt_;
+      finish.reason = cat("interrupted by ", signal_text(interrupt_));
+    } else {
+      finish.reason = workers_.size() == 1 ? "the worker exited with 0"
+                                           : cat("all ", workers_.size(), " workers exited with 0");
+    }
+    actions_.emplace_back(std::move(finish));
+  }
+}
+
+// ---- bookkeeping ----
+
+bool Job::believed(HostIndex host) const {
+  const HostState state = hosts_[host].state;
+  return state == HostState::starting || state == HostState::ready || state == HostState::closing;
+}
+
+// The worker that an agent speaks of, if there is one there and the agent may speak.
+JobWorker* Job::worker_of(HostIndex host, Incarnation incarnation, std::string_view what) {
+  if (!believed(host)) return nullptr;
+  if (hosts_[host].state == HostState::starting) {
+    broken(host, cat("it reported a worker as ", what, " before it was ready"));
+    return nullptr;
+  }
+  const Incarnation index = incarnation - first_incarnation_;
+  if (incarnation < first_incarnation_ || index >= workers_.size() ||
+      workers_[static_cast<std::size_t>(index)].host != host) {
+    broken(host, cat("it reported incarnation ", incarnation, " as ", what,
+                     ", which was never started there"));
+    return nullptr;
+  }
+  return &workers_[static_cast<std::size_t>(index)];
+}
+
+void Job::end(JobWorker& worker, WorkerState state) {
+  JobHost& host = hosts_[worker.host];
+  if (worker.state == WorkerState::planned || worker.state == WorkerState::launching) {
+    --unstarted_;
+    if (--host.unstarted == 0 && host.state == HostState::ready) host.deadline = kNever;
+  }
+  move(worker, state);
+  --host.live;
+  --live_;
+}
+
+void Job::move(JobState to) {
+  check_move(state_, to);
+  state_ = to;
+}
+
+void Job::move(HostIndex host, HostState to) {
+  check_move(hosts_[host].state, to);
+  hosts_[host].state = to;
+}
+
+void Job::move(JobWorker& worker, WorkerState to) {
+  check_move(worker.state, to);
+  worker.state = to;
+}
+
+}  // namespace hvd::driver

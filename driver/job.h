@@ -1,0 +1,138 @@
+// The driver's decisions, as a pure state machine: an event and the time go in, actions come out.
+// No clock, socket, thread or random number inside, so that the same code runs in hvdrun and, with
+// thousands of hosts over virtual time, in tests/driver/job_simulation_test.cpp.
+//
+// The policy here is that of a static job: every worker must exit with 0, and one that called
+// hvd::init must have said before that it was done. The first worker, launch or host that fails
+// ends the job: all others are asked to stop and killed when their grace is over. Every wait has
+// its own deadline, except that for a running program, and its own words (waiting_for).
+//
+// A value for one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/protocol/world_document.h"
+#include "driver/job_io.h"
+#include "driver/job_states.h"
+
+namespace hvd::driver {
+
+struct JobOptions {
+  std::string job_id;
+  std::chrono::milliseconds grace{5'000};
+  // For an agent to be ready, and then for all its workers to run.
+  std::chrono::milliseconds start_timeout{30'000};
+  // Beyond the grace, for the agents to kill what ignored it and to report.
+  std::chrono::milliseconds stop_margin{2'000};
+  // For killed workers to be reported.
+  std::chrono::milliseconds kill_timeout{5'000};
+  // For an agent to clean up and leave.
+  std::chrono::milliseconds close_timeout{5'000};
+  // For an agent that was given up to be gone.
+  std::chrono::milliseconds drop_timeout{5'000};
+};
+
+struct JobHost {
+  std::string name;
+  HostState state = HostState::planned;
+  std::vector<std::size_t> workers;  // indices into Job::workers()
+  TimePoint deadline = kNever;       // of what this host is waited for, if it has one of its own
+  int live = 0;                      // workers that have not ended
+  int unstarted = 0;                 // workers that neither run nor have ended
+};
+
+struct JobWorker {
+  WorldMember member;
+  HostIndex host = 0;
+  WorkerState state = WorkerState::planned;
+  int pid = 0;
+};
+
+class Job {
+ public:
+  // `members` are ordered by rank, those of one host together; incarnations are given here.
+  Job(JobOptions options, std::vector<WorldMember> members);
+
+  // After Finish was returned, every event is answered with nothing.
+  std::vector<Action> step(const Event& event, TimePoint now);
+
+  // When a Tick is due; kNever if nothing has a deadline.
+  TimePoint next_deadline() const;
+  // What the job waits for, in words for a person; empty only when it is finished.
+  std::string waiting_for(TimePoint now) const;
+
+  JobState state() const { return state_; }
+  const std::vector<JobHost>& hosts() const { return hosts_; }
+  const std::vector<JobWorker>& workers() const { return workers_; }
+  std::vector<std::string> host_names() const;
+  // What the world is once it is published.
+  WorldDocument world() const;
+
+ private:
+  void on(const event::Begin&);
+  void on(const event::AgentReady& event);
+  void on(const event::AgentGone& event);
+  void on(const event::AgentBroken& event);
+  void on(const event::Launched& event);
+  void on(const event::LaunchFailed& event);
+  void on(const event::Initialised& event);
+  void on(const event::Done& event);
+  void on(const event::Exited& event);
+  void on(const event::StopRequested& event);
+  void on(const event::Tick&);
+  void on_host_deadlines();
+  void on_state_deadline();
+
+  void fail(JobFailure failure, int exit_code);
+  void fail_host(HostIndex host, std::string cause);
+  void fail_worker(const JobWorker& worker, std::string cause, int exit_code);
+  void broken(HostIndex host, const std::string& what);
+  void begin_stop(const std::string& reason);
+  void kill_all();
+  void drop(HostIndex host);
+  void drop_all(const std::string& why);
+  void leave(HostIndex host);
+  // What follows by itself from what has happened.
+  void settle();
+
+  JobWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
+  bool believed(HostIndex host) const;
+  bool decided() const { return failure_.has_value() || interrupt_ != 0; }
+  bool stop_has_begun() const { return state_ >= JobState::stopping; }
+  void end(JobWorker& worker, WorkerState state);
+  void move(JobState to);
+  void move(HostIndex host, HostState to);
+  static void move(JobWorker& worker, WorkerState to);
+  void warn(std::string text) { actions_.emplace_back(action::Say{true, std::move(text)}); }
+  void say(std::string text) { actions_.emplace_back(action::Say{false, std::move(text)}); }
+
+  std::vector<int> ranks_of(HostIndex host, bool unstarted_only) const;
+
+  JobOptions options_;
+  std::vector<JobHost> hosts_;
+  std::vector<JobWorker> workers_;
+  JobState state_ = JobState::planned;
+  TimePoint state_deadline_ = kNever;
+  std::uint64_t generation_ = 1;
+  Incarnation first_incarnation_ = 1;
+  int live_ = 0;
+  int unstarted_ = 0;
+  std::size_t agents_ = 0;  // hosts that are not gone
+
+  std::optional<JobFailure> failure_;
+  int failure_code_ = 0;
+  int interrupt_ = 0;  // the first signal, if it came before any failure
+  int stop_requests_ = 0;
+
+  // Of the step under way.
+  TimePoint now_{};
+  std::vector<Action> actions_;
+};
+
+}  // namespace hvd::driver

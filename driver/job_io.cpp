@@ -1,0 +1,98 @@
+#include "driver/job_io.h"
+
+#include <cstring>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr int kMaxRanges = 8;
+
+std::string workers_text(const std::string& host, Incarnation incarnation) {
+  return incarnation == kEveryWorker ? cat("workers of ", host)
+                                     : cat("incarnation ", incarnation, " of ", host);
+}
+
+struct ActionText {
+  const std::vector<std::string>& hosts;
+
+  std::string operator()(const action::PublishWorld& action) const {
+    std::vector<std::string> members;
+    for (const auto& member : action.world.members) members.push_back(member.worker());
+    return cat("publish world, generation ", action.world.generation, ": ", join(members, " "));
+  }
+  std::string operator()(const action::StartAgent& action) const {
+    return cat("start agent of ", hosts[action.host]);
+  }
+  std::string operator()(const action::Launch& action) const {
+    const auto& member = action.member;
+    return cat("launch ", member.worker(), " incarnation ", member.incarnation, " rank ",
+               member.rank, " local ", member.local_rank, "/", member.local_size, " cross ",
+               member.cross_rank, "/", member.cross_size);
+  }
+  std::string operator()(const action::StopWorkers& action) const {
+    return cat("stop ", workers_text(hosts[action.host], action.incarnation), ", grace ",
+               action.grace.count(), " ms: ", action.reason);
+  }
+  std::string operator()(const action::KillWorkers& action) const {
+    return cat("kill ", workers_text(hosts[action.host], action.incarnation));
+  }
+  std::string operator()(const action::ShutDownAgent& action) const {
+    return cat("shut down agent of ", hosts[action.host]);
+  }
+  std::string operator()(const action::DropAgent& action) const {
+    return cat("drop agent of ", hosts[action.host]);
+  }
+  std::string operator()(const action::Say& action) const {
+    return cat(action.warning ? "warn: " : "say: ", action.text);
+  }
+  std::string operator()(const action::Finish& action) const {
+    std::string text = cat("finish ", action.exit_code, ": ", action.reason);
+    if (action.failure) {
+      const auto& failure = *action.failure;
+      text += cat(" [first failure: rank ", failure.rank, " host ", failure.host, " slot ",
+                  failure.slot, " pid ", failure.pid, ": ", failure.cause, "]");
+    }
+    return text;
+  }
+};
+
+}  // namespace
+
+std::string to_text(const Action& action, const std::vector<std::string>& hosts) {
+  return std::visit(ActionText{hosts}, action);
+}
+
+std::string signal_text(int signal_number) {
+  const char* const name = ::sigabbrev_np(signal_number);
+  return name == nullptr ? cat("signal ", signal_number)
+                         : cat("SIG", name, " (signal ", signal_number, ")");
+}
+
+std::string exit_text(int exit_code, int signal_number, bool core_dumped) {
+  if (signal_number == 0) return cat("exited with code ", exit_code);
+  return cat("was killed by ", signal_text(signal_number), core_dumped ? ", core dumped" : "");
+}
+
+std::string range_text(const std::vector<int>& numbers) {
+  std::string text;
+  int ranges = 0;
+  for (std::size_t first = 0; first < numbers.size();) {
+    if (++ranges > kMaxRanges) return text + cat(", ... (", numbers.size(), " in all)");
+    std::size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += cat(numbers[first]);
+    if (last > first) text += cat("-", numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  const auto tenths = (time.count() + 99) / 100;
+  return tenths % 10 == 0 ? cat(tenths / 10, " s") : cat(tenths / 10, ".", tenths % 10, " s");
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,151 @@
+// What goes into the job's state machine and what comes out of it: plain values, each with a line
+// of text for logs and golden scripts. An event about a host names it by its index in
+// Job::hosts(); an incarnation in an event is what an agent claimed, and is checked.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/protocol/world_document.h"
+
+namespace hvd::driver {
+
+using HostIndex = std::size_t;
+using Incarnation = std::uint64_t;
+inline constexpr Incarnation kEveryWorker = 0;  // of one host, where an action allows it
+
+namespace event {
+
+struct Begin {};  // once, first
+struct AgentReady {
+  HostIndex host = 0;
+};
+// The agent has ended, wanted or not, and nothing that it had started is left.
+struct AgentGone {
+  HostIndex host = 0;
+  std::string how;  // "was killed by SIGKILL (signal 9)"
+};
+// The agent sent what no agent of ours sends. Nothing further of it is believed.
+struct AgentBroken {
+  HostIndex host = 0;
+  std::string how;
+};
+struct Launched {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  int pid = 0;
+};
+struct LaunchFailed {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  int error_number = 0;
+  std::string message;
+};
+struct Initialised {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+};
+struct Done {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+};
+struct Exited {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  int exit_code = 0;      // meaningful when signal_number is 0
+  int signal_number = 0;  // what killed it, or 0
+  bool core_dumped = false;
+};
+// Somebody wants the job to end: the signal that hvdrun got.
+struct StopRequested {
+  int signal_number = 0;
+};
+// Time has passed; due at next_deadline() and harmless at any time.
+struct Tick {};
+
+}  // namespace event
+
+using Event = std::variant<event::Begin, event::AgentReady, event::AgentGone, event::AgentBroken,
+                           event::Launched, event::LaunchFailed, event::Initialised, event::Done,
+                           event::Exited, event::StopRequested, event::Tick>;
+
+// The first thing that went wrong. `rank` is -1 if it was a host and no single worker.
+struct JobFailure {
+  int rank = -1;
+  std::string host;
+  int slot = -1;
+  Incarnation incarnation = 0;
+  int pid = 0;
+  std::string cause;  // "exited with code 3"
+};
+
+// To be performed in the order given. What concerns one agent may be sent as soon as its link takes
+// bytes: nothing waits for its answer.
+namespace action {
+
+// Before any Launch that belongs to it: workers look for it as soon as they run.
+struct PublishWorld {
+  WorldDocument world;
+};
+struct StartAgent {
+  HostIndex host = 0;
+};
+// At most once for each incarnation.
+struct Launch {
+  HostIndex host = 0;
+  WorldMember member;
+};
+// The agent itself kills when the grace is over.
+struct StopWorkers {
+  HostIndex host = 0;
+  Incarnation incarnation = kEveryWorker;
+  std::chrono::milliseconds grace{0};
+  std::string reason;
+};
+struct KillWorkers {
+  HostIndex host = 0;
+  Incarnation incarnation = kEveryWorker;
+};
+struct ShutDownAgent {
+  HostIndex host = 0;
+};
+// Close its link and kill it, and all that it leaves behind. AgentGone must follow.
+struct DropAgent {
+  HostIndex host = 0;
+};
+struct Say {
+  bool warning = false;  // else only for those who want to know more
+  std::string text;
+};
+// Once, last.
+struct Finish {
+  int exit_code = 0;
+  std::optional<JobFailure> failure;
+  std::string reason;
+};
+
+}  // namespace action
+
+using Action = std::variant<action::PublishWorld, action::StartAgent, action::Launch,
+                            action::StopWorkers, action::KillWorkers, action::ShutDownAgent,
+                            action::DropAgent, action::Say, action::Finish>;
+
+// One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
+std::string to_text(const Action& action, const std::vector<std::string>& hosts);
+
+// "SIGKILL (signal 9)"
+std::string signal_text(int signal_number);
+// "exited with code 3", "was killed by SIGSEGV (signal 11), core dumped"
+std::string exit_text(int exit_code, int signal_number, bool core_dumped);
+// Of many numbers, in order: "0-3, 7"; after some ranges "..." and their count.
+std::string range_text(const std::vector<int>& numbers);
+// "5 s", "0.3 s"
+std::string seconds_text(std::chrono::milliseconds time);
+
+}  // namespace hvd::driver

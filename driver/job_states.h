@@ -1,0 +1,56 @@
+// The states of a job, of its hosts and of its workers, and for each the only states that may
+// follow. Pure; driver/job.cpp checks every change against these tables.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace hvd::driver {
+
+enum class JobState : std::uint8_t {
+  planned,   // nothing is started
+  starting,  // agents and workers are on their way
+  running,   // every worker runs or has ended well
+  stopping,  // the job has failed or is to stop: workers were asked to end and have their grace
+  killing,   // the grace is over, or somebody could not wait: workers are being killed
+  closing,   // no worker is left; agents clean up and leave
+  finished,  // no process of the job is left
+};
+
+enum class HostState : std::uint8_t {
+  planned,   // its agent is not started
+  starting,  // its agent was started and has not said that it is ready
+  ready,     // its agent answers
+  closing,   // its agent was told to shut down
+  dropping,  // its agent was given up and is being killed
+  gone,      // its agent has ended; with it everything that ran there
+};
+
+enum class WorkerState : std::uint8_t {
+  planned,        // not started
+  launching,      // its agent was asked to start it
+  running,        // it has a pid
+  initialised,    // it called hvd::init
+  done,           // it said that its work is done
+  exited,         // it ended, and its agent said how
+  never_started,  // its agent could not start it
+  lost,           // it ended with its agent; nobody knows how
+};
+
+std::string_view name_of(JobState state);
+std::string_view name_of(HostState state);
+std::string_view name_of(WorkerState state);
+
+std::span<const JobState> successors(JobState state);
+std::span<const HostState> successors(HostState state);
+std::span<const WorkerState> successors(WorkerState state);
+
+bool may_follow(JobState from, JobState to);
+bool may_follow(HostState from, HostState to);
+bool may_follow(WorkerState from, WorkerState to);
+
+// True of the last three: no process of this worker's own is left.
+bool has_ended(WorkerState state);
+
+}  // namespace hvd::driver
