@@ -325,6 +325,7 @@ Result<std::string> knob_environment_value(const Knob& knob, std::string_view te
 Result<std::optional<std::string>> knob_from_environment(const Knob& knob,
                                                          const EnvironmentLookup& lookup) {
   for (const std::string_view name : {knob.variable, knob.horovod_name}) {
+    if (name.empty()) continue;
     const auto text = lookup(name);
     if (!text || text->empty()) continue;
     if (auto value = convert(knob, *text, false)) return value;

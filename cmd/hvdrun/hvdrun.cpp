@@ -1,0 +1,211 @@
+#include "cmd/hvdrun/hvdrun.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/hvdrun/config_file.h"
+#include "cmd/hvdrun/environment.h"
+#include "cmd/hvdrun/job_output.h"
+#include "cmd/hvdrun/job_setup.h"
+#include "cmd/hvdrun/listings.h"
+#include "cmd/hvdrun/options.h"
+#include "cmd/hvdrun/report.h"
+#include "rendezvous/standalone.h"
+
+namespace hvd::cli {
+namespace {
+
+// For what is said before or after a job, when nothing can be held up by a slow reader.
+Status print(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Status::from_errno("write to standard output", errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+void complain(std::string_view message) {
+  // If even this cannot be written there is nobody to tell.
+  static_cast<void>(print(STDERR_FILENO, cat("hvdrun: ", message, "\n")));
+}
+
+int fail(const Status& status, int code = kExitTrouble) {
+  complain(status.message());
+  return code;
+}
+
+int print_and_end(std::string_view text) {
+  const Status status = print(STDOUT_FILENO, text);
+  return status.ok() ? 0 : fail(status);
+}
+
+// The first trouble with hvdrun's own output while a job runs. It ends the job the way SIGTERM
+// would, since without output nobody knows what it does. Any thread may report; `running` says
+// whether the driver is there to take the signal.
+class OutputTrouble {
+ public:
+  void report(const Status& why, bool broken_pipe) {
+    const std::lock_guard lock(mutex_);
+    if (why_) return;
+    why_ = why;
+    broken_pipe_ = broken_pipe;
+    if (running_) ::kill(::getpid(), SIGTERM);
+  }
+  void set_running(bool running) {
+    const std::lock_guard lock(mutex_);
+    running_ = running;
+    if (running_ && why_) ::kill(::getpid(), SIGTERM);
+  }
+  std::optional<Status> why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  bool broken_pipe() const {
+    const std::lock_guard lock(mutex_);
+    return broken_pipe_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Status> why_;
+  bool broken_pipe_ = false;
+  bool running_ = false;
+};
+
+bool ended_by_signal(int exit_code) {
+  return exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
+}
+
+int run_job(const JobSetup& setup) {
+  OutputTrouble trouble;
+  std::unique_ptr<RankFiles> files;
+  if (!setup.output.directory.empty()) {
+    auto opened =
+        RankFiles::open(setup.output.directory, static_cast<int>(setup.plan.members.size()),
+                        [&trouble](const Status& why) { trouble.report(why, false); });
+    if (!opened.ok()) return fail(opened.status());
+    files = std::move(*opened);
+  }
+  Console console(STDOUT_FILENO, STDERR_FILENO, setup.output.stall_timeout,
+                  [&trouble](const Status& why, bool broken) { trouble.report(why, broken); });
+  JobOutput output(console, files.get(),
+                   {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
+                   setup.output.verbose);
+
+  trouble.set_running(true);
+  const driver::Outcome outcome = driver::run_job(setup.spec, output);
+  trouble.set_running(false);
+  // From here on a signal ends hvdrun at once: no process of the job is left to be waited for.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
+
+  output.finish();
+  // After an interruption somebody wants the prompt back; else wait for a reader like any tool.
+  const auto patience = [&] {
+    return ended_by_signal(outcome.exit_code) || trouble.why()
+               ? Clock::now() + setup.output.stall_timeout
+               : kNever;
+  };
+  console.out().drain(patience());
+  if (files) files->drain();
+  const auto why = trouble.why();
+  if (why && !trouble.broken_pipe()) {
+    console.error().write(cat("hvdrun: the job was ended: ", why->message(), "\n"));
+  } else if (!why) {
+    console.error().write(failure_report(outcome));
+  }
+  console.drain(patience());
+  if (why) return trouble.broken_pipe() ? kExitBrokenPipe : kExitTrouble;
+  return outcome.exit_code;
+}
+
+// Flag beats file beats environment.
+Result<Values> gather(const CommandLine& line) {
+  Values values = line.values;
+  if (line.config_file) {
+    auto from_file = read_config_file(*line.config_file);
+    if (!from_file.ok()) return from_file.status();
+    values = merge(std::move(values), *from_file);
+  }
+  auto from_environment = values_from_environment(process_environment());
+  if (!from_environment.ok()) return from_environment.status();
+  return merge(std::move(values), *from_environment);
+}
+
+void set_up_log(const Values& values) {
+  LogOptions options;
+  options.who = "hvdrun";
+  if (const auto level = values.find("log-level"); level != values.end()) {
+    options.level = parse_log_level(level->second.text).value_or(options.level);
+  }
+  const auto hidden = values.find("log-with-timestamp");
+  options.show_time = hidden == values.end() || hidden->second.text != "1";
+  set_log_options(options);
+}
+
+int run_rendezvous(const RendezvousWords& words) {
+  rendezvous::StandaloneOptions options;
+  auto bind = rendezvous::parse_bind_address(words.bind);
+  if (!bind.ok()) return fail(bind.status().with_context("--bind " + words.bind), kExitUsage);
+  options.bind = std::move(*bind);
+  options.token_file = words.token_file;
+  options.legacy_clients = words.legacy_clients;
+  set_up_log({});
+  return rendezvous::serve_forever(options);
+}
+
+int run(const CommandLine& line) {
+  auto values = gather(line);
+  if (!values.ok()) return fail(values.status());
+  set_up_log(*values);
+  auto setup = set_up_job(line, *values, own_environment());
+  if (!setup.ok()) return fail(setup.status());
+  if (line.action == Action::print_env)
+    return print_and_end(environment_text(setup->spec.environment));
+  if (line.action == Action::dry_run) {
+    if (!setup->plan.oversubscription.empty()) {
+      complain(cat("warning: ", setup->plan.oversubscription));
+    }
+    return print_and_end(dry_run_text(setup->spec, setup->plan));
+  }
+  if (const Status program = check_program(setup->spec); !program.ok()) {
+    return fail(program, program.code() == Code::not_found ? kExitNotFound : kExitNotExecutable);
+  }
+  auto agent = find_agent();
+  if (!agent.ok()) return fail(agent.status());
+  setup->spec.agent_path = std::move(*agent);
+  return run_job(*setup);
+}
+
+}  // namespace
+
+int run_hvdrun(const std::vector<std::string>& words) {
+  const auto line = parse_command_line(words);
+  if (!line.ok()) return fail(line.status(), kExitUsage);
+  switch (line->action) {
+    case Action::help:
+      return print_and_end(line->help);
+    case Action::version:
+      return print_and_end(version_text());
+    case Action::check_build:
+      return print_and_end(check_build_text());
+    case Action::rendezvous:
+      return run_rendezvous(line->rendezvous);
+    case Action::run:
+    case Action::dry_run:
+    case Action::print_env:
+      return run(*line);
+  }
+  return kExitTrouble;
+}
+
+}  // namespace hvd::cli

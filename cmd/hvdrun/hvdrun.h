@@ -1,0 +1,19 @@
+// hvdrun, all but main(): reads the words, runs the job or what else was asked for, prints, and
+// answers the exit code. The codes stand in docs/hvdrun.md.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hvd::cli {
+
+inline constexpr int kExitTrouble = 1;  // of ours, or of the job's without a code
+inline constexpr int kExitUsage = 2;    // words that hvdrun does not understand
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+inline constexpr int kExitBrokenPipe = 141;  // 128 + SIGPIPE, as a shell says it
+
+// `words` without the program's name.
+int run_hvdrun(const std::vector<std::string>& words);
+
+}  // namespace hvd::cli

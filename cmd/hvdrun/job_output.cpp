@@ -1,0 +1,133 @@
+#include "cmd/hvdrun/job_output.h"
+
+#include <cstdlib>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+bool same_file(int a, int b) {
+  struct stat of_a {};
+  struct stat of_b {};
+  return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+         of_a.st_ino == of_b.st_ino;
+}
+
+std::string_view name_of(driver::Stream stream) {
+  return stream == driver::Stream::standard_output ? "stdout" : "stderr";
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return cat(static_cast<double>(time.count()) / 1000.0, " s");
+}
+
+}  // namespace
+
+Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
+                 std::function<void(const Status&, bool)> on_failure)
+    : same_(same_file(out, error)),
+      out_is_terminal_(::isatty(out) == 1),
+      error_is_terminal_(::isatty(error) == 1) {
+  const auto notice = [stall_timeout](std::string_view stream, std::uint64_t bytes) {
+    return cat("hvdrun: ", with_thousands(bytes), " bytes of output were dropped: nobody read ",
+               stream, " for ", seconds_text(stall_timeout), "\n");
+  };
+  if (!same_) {
+    StreamWriterOptions options;
+    options.name = "standard error";
+    options.stall_timeout = stall_timeout;
+    options.on_resumed = [this, notice](std::uint64_t bytes) {
+      error_->write(notice("standard error", bytes));
+    };
+    error_ = std::make_unique<StreamWriter>(error, std::move(options));
+  }
+  StreamWriterOptions options;
+  options.name = "standard output";
+  options.stall_timeout = stall_timeout;
+  options.on_failure = std::move(on_failure);
+  options.on_resumed = [this, notice](std::uint64_t bytes) {
+    this->error().write(notice("standard output", bytes));
+  };
+  out_ = std::make_unique<StreamWriter>(out, std::move(options));
+}
+
+bool Console::drain(TimePoint deadline) {
+  // A notice of the first may go to the second, so that comes last.
+  const bool out_done = out().drain(deadline);
+  return error().drain(deadline) && out_done;
+}
+
+bool colours_wanted(bool is_terminal) {
+  const char* const refused = std::getenv("NO_COLOR");
+  if (!is_terminal || (refused != nullptr && *refused != '\0')) return false;
+  const char* const terminal = std::getenv("TERM");
+  return terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
+}
+
+JobOutput::JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose)
+    : console_(console), files_(files), style_(style), verbose_(verbose) {}
+
+StreamWriter& JobOutput::writer(driver::Stream stream) {
+  return stream == driver::Stream::standard_output ? console_.out() : console_.error();
+}
+
+LinePrefixer& JobOutput::prefixer(const driver::WorkerView& worker, driver::Stream stream) {
+  const Key key{worker.rank, worker.incarnation, stream};
+  if (const auto found = prefixers_.find(key); found != prefixers_.end()) return found->second;
+  PrefixStyle style = style_;
+  style.colour =
+      colours_wanted(stream == driver::Stream::standard_output ? console_.out_is_terminal()
+                                                               : console_.error_is_terminal());
+  return prefixers_.emplace(key, LinePrefixer(rank_tag(worker.rank, name_of(stream), style), style))
+      .first->second;
+}
+
+void JobOutput::say(std::string_view text) { console_.error().write(cat("hvdrun: ", text, "\n")); }
+
+void JobOutput::on_plan(const WorldDocument& world) {
+  if (!verbose_) return;
+  for (const auto& member : world.members) {
+    say(cat("rank ", member.rank, " on ", member.host, ", slot ", member.slot));
+  }
+}
+
+void JobOutput::on_warning(std::string_view text) { say(cat("warning: ", text)); }
+
+void JobOutput::on_progress(std::string_view text) {
+  if (verbose_) say(text);
+}
+
+void JobOutput::on_started(const driver::WorkerView& worker) {
+  if (verbose_) say(cat("rank ", worker.rank, " runs on ", worker.host, " as pid ", worker.pid));
+}
+
+void JobOutput::on_output(const driver::WorkerView& worker, driver::Stream stream,
+                          std::string bytes, std::function<void()> consumed) {
+  const Credit credit = make_credit(std::move(consumed));
+  std::string shown = prefixer(worker, stream).push(bytes);
+  if (files_ != nullptr) {
+    files_->write(worker.rank, stream == driver::Stream::standard_error, std::move(bytes), credit);
+  }
+  writer(stream).write(std::move(shown), credit);
+}
+
+void JobOutput::on_output_closed(const driver::WorkerView& worker, driver::Stream stream) {
+  const auto found = prefixers_.find({worker.rank, worker.incarnation, stream});
+  if (found == prefixers_.end()) return;
+  writer(stream).write(found->second.finish());
+  prefixers_.erase(found);
+}
+
+void JobOutput::on_exited(const driver::WorkerView& worker, std::string_view how) {
+  if (verbose_) say(cat("rank ", worker.rank, " on ", worker.host, " ", how));
+}
+
+void JobOutput::finish() {
+  for (auto& [key, prefixer] : prefixers_) writer(std::get<2>(key)).write(prefixer.finish());
+  prefixers_.clear();
+}
+
+}  // namespace hvd::cli

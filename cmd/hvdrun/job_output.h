@@ -1,0 +1,82 @@
+// Everything of a running job that a person sees: the workers' lines with their prefixes, the files
+// of --output-filename, warnings and progress. It is the driver's Observer; its methods run on the
+// driver's thread and never wait, since streams and files are written by threads of their own
+// (stream_writer.h, rank_files.h), which hold the workers' credit meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "base/clock.h"
+#include "cmd/hvdrun/line_prefixer.h"
+#include "cmd/hvdrun/rank_files.h"
+#include "cmd/hvdrun/stream_writer.h"
+#include "driver/driver.h"
+
+namespace hvd::cli {
+
+// What hvdrun writes to: its stdout and stderr. If both are the same terminal, pipe or file they
+// share one writer, so that lines keep their order and never mix.
+class Console {
+ public:
+  // `on_failure` is called when standard output cannot be written any more.
+  Console(int out, int error, std::chrono::milliseconds stall_timeout,
+          std::function<void(const Status&, bool broken_pipe)> on_failure);
+
+  StreamWriter& out() { return *out_; }
+  StreamWriter& error() { return same_ ? *out_ : *error_; }
+  bool out_is_terminal() const { return out_is_terminal_; }
+  bool error_is_terminal() const { return error_is_terminal_; }
+  // Waits until all is written; false at the deadline.
+  bool drain(TimePoint deadline);
+
+ private:
+  bool same_ = false;
+  bool out_is_terminal_ = false;
+  bool error_is_terminal_ = false;
+  std::unique_ptr<StreamWriter> error_;  // before out_, whose notices it shows
+  std::unique_ptr<StreamWriter> out_;
+};
+
+// Whether tags may be coloured there: a terminal that can, and NO_COLOR is not set.
+bool colours_wanted(bool is_terminal);
+
+class JobOutput : public driver::Observer {
+ public:
+  // `files` may be null. Both must outlive this.
+  JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose);
+
+  void on_plan(const WorldDocument& world) override;
+  void on_warning(std::string_view text) override;
+  void on_progress(std::string_view text) override;
+  void on_started(const driver::WorkerView& worker) override;
+  void on_output(const driver::WorkerView& worker, driver::Stream stream, std::string bytes,
+                 std::function<void()> consumed) override;
+  void on_output_closed(const driver::WorkerView& worker, driver::Stream stream) override;
+  void on_exited(const driver::WorkerView& worker, std::string_view how) override;
+
+  // The unfinished last lines of streams that were never closed.
+  void finish();
+
+ private:
+  using Key = std::tuple<int, std::uint64_t, driver::Stream>;
+
+  LinePrefixer& prefixer(const driver::WorkerView& worker, driver::Stream stream);
+  StreamWriter& writer(driver::Stream stream);
+  void say(std::string_view text);
+
+  Console& console_;
+  RankFiles* files_;
+  PrefixStyle style_;
+  bool verbose_;
+  std::map<Key, LinePrefixer> prefixers_;
+};
+
+}  // namespace hvd::cli

@@ -1,0 +1,80 @@
+#include "cmd/hvdrun/line_prefixer.h"
+
+#include <array>
+#include <ctime>
+
+#include "base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+// As asctime(3) spells it, without its newline: "Tue Oct 13 10:54:25 2020".
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  std::array<char, 64> text{};
+  ::asctime_r(&parts, text.data());
+  const std::string_view whole(text.data());
+  return std::string(whole.substr(0, whole.find('\n')));
+}
+
+}  // namespace
+
+std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style) {
+  const std::string tag = cat("[", rank, "]<", stream, ">:");
+  if (!style.colour) return tag;
+  // Those of the sixteen colours that can be read on black and on white.
+  constexpr std::array kColours{31, 32, 33, 34, 35, 36, 91, 92, 94, 95};
+  const int colour = kColours.at(static_cast<std::size_t>(rank) % kColours.size());
+  return cat("\x1b[", colour, "m", tag, "\x1b[0m");
+}
+
+void LinePrefixer::end_line(std::string& out, std::string_view rest, std::string_view end) {
+  if (style_.timestamp) out += time_text();
+  out += tag_;
+  out += unfinished_;
+  out += rest;
+  out += end;
+  unfinished_.clear();
+}
+
+std::string LinePrefixer::push(std::string_view bytes) {
+  if (!style_.tagged) return std::string(bytes);
+  std::string out;
+  out.reserve(bytes.size() + bytes.size() / 4);
+  while (!bytes.empty()) {
+    if (after_return_) {
+      after_return_ = false;
+      if (bytes.front() == '\n') {
+        out += '\n';
+        bytes.remove_prefix(1);
+        continue;
+      }
+    }
+    const auto end = bytes.find_first_of("\n\r");
+    const auto room = kLongestLine - unfinished_.size();
+    const auto length = end == std::string_view::npos ? bytes.size() : end;
+    if (length > room) {
+      end_line(out, bytes.substr(0, room), "\n");
+      bytes.remove_prefix(room);
+    } else if (end == std::string_view::npos) {
+      unfinished_ += bytes;
+      break;
+    } else {
+      after_return_ = bytes[end] == '\r';
+      end_line(out, bytes.substr(0, end), bytes.substr(end, 1));
+      bytes.remove_prefix(end + 1);
+    }
+  }
+  return out;
+}
+
+std::string LinePrefixer::finish() {
+  std::string out;
+  if (!style_.tagged || unfinished_.empty()) return out;
+  end_line(out, {}, "\n");
+  return out;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,43 @@
+// Puts a worker's name before each line of one of its streams: bytes in, bytes out. Lines end at \n
+// and at \r, so that progress bars keep moving; a line without an end is held back until it has
+// one, so that lines of several workers never mix. Pure, but for the time of day; one for each
+// stream, used by one thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::cli {
+
+struct PrefixStyle {
+  bool tagged = true;      // false: bytes pass as they come
+  bool timestamp = false;  // before each line that is tagged
+  bool colour = false;     // of the tag
+};
+
+// "[3]<stdout>:", in the rank's colour if so styled.
+std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style);
+
+class LinePrefixer {
+ public:
+  // A longer line is broken with a \n, so that a worker that never ends a line takes no more memory
+  // than this.
+  static constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+
+  LinePrefixer(std::string tag, PrefixStyle style) : tag_(std::move(tag)), style_(style) {}
+
+  // What can be shown now.
+  std::string push(std::string_view bytes);
+  // The unfinished last line, with the \n that it lacks.
+  std::string finish();
+
+ private:
+  void end_line(std::string& out, std::string_view rest, std::string_view end);
+
+  std::string tag_;
+  PrefixStyle style_;
+  std::string unfinished_;
+  bool after_return_ = false;  // the last byte was a \r: a \n that follows ends the same line
+};
+
+}  // namespace hvd::cli

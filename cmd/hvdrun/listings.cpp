@@ -1,0 +1,80 @@
+#include "cmd/hvdrun/listings.h"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <sstream>
+#include <string_view>
+
+#include "base/build_id.h"
+#include "base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+struct Feature {
+  std::string_view name;
+  bool built;
+};
+
+template <std::size_t N>
+std::string section(std::string_view title, const std::array<Feature, N>& features) {
+  std::string text = cat("\n", title, ":\n");
+  for (const Feature& feature : features) {
+    text += cat("    [", feature.built ? "X" : " ", "] ", feature.name, "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string version_text() { return cat("hvdrun ", version(), " (build ", build_id(), ")\n"); }
+
+std::string check_build_text() {
+  constexpr std::array kFrameworks{Feature{"C++", true}, Feature{"TensorFlow", false},
+                                   Feature{"PyTorch", false}, Feature{"MXNet", false}};
+  constexpr std::array kControllers{Feature{"MPI", false}, Feature{"Gloo", true}};
+  constexpr std::array kOperations{Feature{"NCCL", false}, Feature{"DDL", false},
+                                   Feature{"CCL", false}, Feature{"MPI", false},
+                                   Feature{"Gloo", true}};
+  return cat("hvd v", version(), ":\n", section("Available Frameworks", kFrameworks),
+             section("Available Controllers", kControllers),
+             section("Available Tensor Operations", kOperations));
+}
+
+std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
+  std::size_t width = 4;
+  for (const auto& member : plan.members) width = std::max(width, member.host.size());
+  std::ostringstream out;
+  const auto column = [&](std::string_view text, std::size_t size) {
+    out << std::left << std::setw(static_cast<int>(size) + 2) << text;
+  };
+  column("rank", 4);
+  column("host", width);
+  column("slot", 4);
+  column("local", 9);
+  out << "cross\n";
+  for (const auto& member : plan.members) {
+    column(std::to_string(member.rank), 4);
+    column(member.host, width);
+    column(std::to_string(member.slot), 4);
+    column(cat(member.local_rank, " of ", member.local_size), 9);
+    out << member.cross_rank << " of " << member.cross_size << '\n';
+  }
+  out << "in " << shell_quote(spec.working_directory) << ":";
+  for (const auto& word : spec.command) out << ' ' << shell_quote(word);
+  out << '\n';
+  return std::move(out).str();
+}
+
+std::string environment_text(const std::vector<std::string>& environment) {
+  std::string text;
+  for (const auto& entry : environment) {
+    const auto equals = entry.find('=');
+    text += cat(entry.substr(0, equals + 1),
+                equals + 1 < entry.size() ? shell_quote(entry.substr(equals + 1)) : "", "\n");
+  }
+  return text;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,22 @@
+// What hvdrun prints instead of running a job: --version, --check-build, --dry-run, --print-env.
+// Pure: texts with their newlines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/job_spec.h"
+#include "driver/plan.h"
+
+namespace hvd::cli {
+
+std::string version_text();
+// The frameworks, controllers and operations of this build, in Horovod's layout.
+std::string check_build_text();
+// A table of rank, host, slot and the local and cross ranks, then the command as a shell would read
+// it.
+std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan);
+// Sorted NAME=VALUE lines that a shell can read.
+std::string environment_text(const std::vector<std::string>& environment);
+
+}  // namespace hvd::cli

@@ -1,0 +1,388 @@
+#include "cmd/hvdrun/options.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <regex>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+struct Alias {
+  std::string_view word;
+  std::string_view flag;
+};
+
+// CLI11 has no options of several letters behind one dash, so they are rewritten before it sees
+// them.
+constexpr std::array kAliases{
+    Alias{"-np", "--num-proc"},
+    Alias{"-H", "--hosts"},
+    Alias{"-hostfile", "--hostfile"},
+    Alias{"-wd", "--working-directory"},
+    Alias{"-prefix-timestamp", "--prefix-output-with-timestamp"},
+    Alias{"-cb", "--check-build"},
+    Alias{"-v", "--version"},
+    Alias{"-h", "--help"},
+    Alias{"--log-without-timestamp", "--no-log-with-timestamp"},
+    Alias{"--log-hide-timestamp", "--no-log-with-timestamp"},
+    Alias{"--no-log-hide-timestamp", "--log-with-timestamp"},
+};
+
+struct Missing {
+  std::string_view flag;
+  std::string_view what;
+};
+
+constexpr std::string_view kElastic = "elastic jobs are";
+constexpr std::string_view kSsh = "starting workers on other machines through SSH is";
+constexpr std::string_view kInterfaces = "choosing network interfaces is";
+constexpr std::string_view kMpi = "launching through MPI is";
+constexpr std::string_view kJsrun = "launching through jsrun (LSF) is";
+
+// Horovod's flags for what hvd cannot do yet. To take one silently would be a lie.
+constexpr std::array kMissing{
+    Missing{"--min-np", kElastic},
+    Missing{"--min-num-proc", kElastic},
+    Missing{"--max-np", kElastic},
+    Missing{"--max-num-proc", kElastic},
+    Missing{"--host-discovery-script", kElastic},
+    Missing{"--elastic-timeout", kElastic},
+    Missing{"--reset-limit", kElastic},
+    Missing{"--blacklist-cooldown-range", kElastic},
+    Missing{"-p", kSsh},
+    Missing{"--ssh-port", kSsh},
+    Missing{"-i", kSsh},
+    Missing{"--ssh-identity-file", kSsh},
+    Missing{"--disable-cache", kSsh},
+    Missing{"--network-interfaces", kInterfaces},
+    Missing{"--network-interface", kInterfaces},
+    Missing{"--mpi", kMpi},
+    Missing{"--mpi-args", kMpi},
+    Missing{"--binding-args", kMpi},
+    Missing{"--jsrun", kJsrun},
+};
+
+Status usage(std::string message) { return {Code::invalid_argument, std::move(message)}; }
+
+std::string_view group_of(const Knob& setting) {
+  const auto section = setting.config_key.substr(0, setting.config_key.find('.'));
+  if (section == "launch") return "What runs where";
+  if (section == "output") return "Output";
+  if (section == "params") return "Reduction";
+  if (section == "autotune") return "Autotuning";
+  if (section == "timeline") return "Timeline";
+  if (section == "stall_check") return "Stall check";
+  if (section == "library_options") return "Libraries";
+  return "Logging";
+}
+
+std::string_view placeholder(const Knob& setting) {
+  switch (setting.type) {
+    case KnobType::integer:
+      return "N";
+    case KnobType::real:
+      return "NUMBER";
+    case KnobType::log_level:
+      return "LEVEL";
+    case KnobType::integer_list:
+      return "N,N,...";
+    default:
+      break;
+  }
+  if (setting.flag == "hosts") return "HOST:SLOTS,...";
+  if (setting.flag == "tag-output") return "rank|none";
+  return setting.flag == "hostfile" || setting.flag.ends_with("-file") ||
+                 setting.flag == "timeline-filename"
+             ? "FILE"
+             : "DIR";
+}
+
+// Shows the one-dash forms beside the long ones.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(44); }
+
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    for (const Alias& alias : kAliases) {
+      if (!alias.word.starts_with("--") && cat("--", option->get_single_name()) == alias.flag) {
+        name = cat(alias.word, ", ", name);
+      }
+    }
+    return name;
+  }
+
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "Usage: hvdrun [options] program [arguments]\n"
+           "       hvdrun rendezvous --bind ADDRESS:PORT [--token-file FILE] [--legacy-clients]\n";
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    return type.empty() || option->get_items_expected_max() == 0 ? "" : " " + type;
+  }
+};
+
+// The definition of hvdrun's command line; the values are asked of it after parsing.
+struct Parser {
+  CLI::App app{"hvdrun: runs a program as many workers that train together", "hvdrun"};
+  std::map<std::string, CLI::Option*, std::less<>> settings;
+  std::string config_file;
+  EnvironmentWords environment;
+  bool dry_run = false;
+  bool print_env = false;
+  bool check_build = false;
+  bool version = false;
+  bool help = false;
+
+  Parser();
+};
+
+Parser::Parser() {
+  app.set_help_flag();
+  app.formatter(std::make_shared<HelpFormatter>());
+  for (const Knob* const setting : all_settings()) {
+    CLI::Option* option = nullptr;
+    if (setting->type == KnobType::boolean) {
+      option = app.add_flag(cat("--", setting->flag, ",!--no-", setting->flag));
+    } else {
+      option = app.add_option(cat("--", setting->flag));
+      option->expected(1)->type_name(std::string(placeholder(*setting)));
+    }
+    option->description(std::string(setting->help))->group(std::string(group_of(*setting)));
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    settings[std::string(setting->flag)] = option;
+  }
+  constexpr const char* kEnvironment = "Environment of the workers";
+  const auto list = [&](const char* flag, std::vector<std::string>& into, const char* type,
+                        const char* what) {
+    app.add_option(flag, into, what)
+        ->type_name(type)
+        ->group(kEnvironment)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  list("--env", environment.set, "NAME[=VALUE]", "Give the workers this variable; repeatable");
+  list("--env-exclude", environment.excluded, "PATTERN",
+       "Keep variables such as 'AWS_*' from the workers; repeatable");
+  list("--env-include", environment.included, "PATTERN",
+       "Pass these although they are excluded; repeatable");
+  app.add_flag("--print-env", print_env, "Print what the workers would get, start nothing")
+      ->group(kEnvironment);
+  constexpr const char* kGeneral = "General";
+  app.add_option("--config-file", config_file, "YAML file with settings; flags win over it")
+      ->type_name("FILE")
+      ->group(kGeneral)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_flag("--dry-run", dry_run, "Print who would run where and what, start nothing")
+      ->group(kGeneral);
+  app.add_flag("--gloo")
+      ->description("Communicate through Gloo; it is all there is in this version")
+      ->group(kGeneral);
+  app.add_flag("--check-build", check_build, "Print what this build has")->group(kGeneral);
+  app.add_flag("--version", version, "Print the version")->group(kGeneral);
+  app.add_flag("--help", help, "Print this")->group(kGeneral);
+}
+
+bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+std::vector<std::string> all_words(const CLI::App& app) {
+  std::vector<std::string> words;
+  for (const CLI::Option* const option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) words.push_back("--" + name);
+    for (const auto& name : option->get_fnames()) words.push_back("--" + name);
+  }
+  for (const Alias& alias : kAliases) words.emplace_back(alias.word);
+  return words;
+}
+
+// A word as it was typed, taken apart: "-np=4" is {"--num-proc", "4"}.
+struct Word {
+  std::string flag;
+  std::optional<std::string> value;
+};
+
+Word take_apart(const std::string& word) {
+  const auto equals = word.find('=');
+  Word result{word.substr(0, equals), std::nullopt};
+  if (equals != std::string::npos) result.value = word.substr(equals + 1);
+  if (word.starts_with("-H") && word.size() > 2 && word[2] != '=') {
+    return {"--hosts", word.substr(2)};
+  }
+  for (const Alias& alias : kAliases) {
+    if (alias.word == result.flag) result.flag = alias.flag;
+  }
+  return result;
+}
+
+struct SplitWords {
+  std::vector<std::string> options;  // each "--flag" or "--flag=value"
+  std::vector<std::string> command;
+};
+
+// Finds where the options end; rewrites them so that each is one word with no doubt about its
+// value, also if that begins with a dash.
+Result<SplitWords> split_words(const CLI::App& app, const std::vector<std::string>& words) {
+  SplitWords result;
+  std::size_t at = 0;
+  for (; at < words.size(); ++at) {
+    const std::string& typed = words[at];
+    if (typed.size() < 2 || typed[0] != '-') break;
+    if (typed == "--") {
+      ++at;
+      break;
+    }
+    const std::string shown = typed.substr(0, typed.find('='));
+    for (const Missing& missing : kMissing) {
+      if (missing.flag == shown)
+        return usage(cat(shown, ": ", missing.what, " not in this version"));
+    }
+    const Word word = take_apart(typed);
+    const CLI::Option* const option = app.get_option_no_throw(word.flag);
+    if (option == nullptr || !word.flag.starts_with("--")) {
+      const auto near = nearest(shown, all_words(app));
+      return usage(cat("unknown option ", shown, near ? cat("; did you mean ", *near, "?") : "",
+                       " (hvdrun --help lists all)"));
+    }
+    if (!takes_value(*option)) {
+      if (word.value)
+        return usage(cat(shown, ": takes no value, but was given '", *word.value, "'"));
+      result.options.push_back(word.flag);
+      continue;
+    }
+    std::string value;
+    if (word.value) {
+      value = *word.value;
+    } else if (at + 1 < words.size()) {
+      value = words[++at];
+    } else {
+      return usage(cat(shown, ": needs a value"));
+    }
+    if (value.empty()) return usage(cat(shown, ": needs a value that is not empty"));
+    result.options.push_back(cat(word.flag, "=", value));
+  }
+  result.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
+  return result;
+}
+
+Status parse_options(CLI::App& app, std::vector<std::string> options) {
+  std::reverse(options.begin(), options.end());  // the form that CLI11 takes
+  try {
+    app.parse(std::move(options));
+  } catch (const CLI::ParseError& error) {
+    return usage(error.what());
+  }
+  return {};
+}
+
+// `-H a:1 b:2`: the blank makes a command of the second host.
+Status check_command_is_no_host(const CommandLine& line) {
+  const auto hosts = line.values.find("hosts");
+  if (hosts == line.values.end() || line.command.empty()) return {};
+  static const std::regex host_like(R"(([\w.-]+|\[[0-9a-fA-F:.]+\]):[0-9]+,?)");
+  const bool cut_off = hosts->second.text.ends_with(',');
+  const std::string& first = line.command.front();
+  if (!cut_off && !std::regex_match(first, host_like)) return {};
+  std::string given = hosts->second.text;
+  std::string joined = given.substr(0, given.find_last_not_of(',') + 1);
+  for (const auto& word : line.command) {
+    if (!std::regex_match(word, host_like)) break;
+    joined += "," + word.substr(0, word.find_last_not_of(',') + 1);
+  }
+  return usage(cat("-H ", given, " ", first, ": '", first,
+                   "' stands where the program is expected, but it looks like a host; hosts are "
+                   "separated by commas without blanks: -H ",
+                   joined));
+}
+
+Status take_settings(const Parser& parser, Values& values) {
+  for (const auto& [flag, option] : parser.settings) {
+    if (option->count() == 0) continue;
+    const Knob& setting = *find_setting_by_flag(flag);
+    const auto text = setting.type == KnobType::boolean
+                          ? std::string(option->as<bool>() ? "1" : "0")
+                          : option->as<std::string>();
+    auto checked = setting_value(setting, text, "--" + flag);
+    if (!checked.ok()) return checked.status();
+    values[flag] = {std::move(*checked), "--" + flag};
+  }
+  if (values.count("hosts") + values.count("hostfile") == 2) {
+    return usage("--hosts and --hostfile: give one of them, not both");
+  }
+  return {};
+}
+
+Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
+  CLI::App app{"hvdrun rendezvous: the rendezvous service by itself", "hvdrun rendezvous"};
+  CommandLine line;
+  line.action = Action::rendezvous;
+  bool help = false;
+  app.set_help_flag();
+  app.add_option("--bind", line.rendezvous.bind, "Where to listen; port 0: any free one")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--token-file", line.rendezvous.token_file,
+                 "File with the job's token as 64 hex digits; -: standard input")
+      ->type_name("FILE");
+  app.add_flag("--legacy-clients", line.rendezvous.legacy_clients,
+               "Also serve Horovod's own clients, unsigned");
+  app.add_flag("--help", help, "Print this");
+  auto split = split_words(app, words);
+  if (!split.ok()) return split.status().with_context("hvdrun rendezvous");
+  if (!split->command.empty()) {
+    return usage(cat("hvdrun rendezvous: unexpected word '", split->command.front(),
+                     "'; a program of this name is started as ./rendezvous"));
+  }
+  HVD_RETURN_IF_ERROR(parse_options(app, split->options).with_context("hvdrun rendezvous"));
+  if (help) {
+    line.action = Action::help;
+    line.help = app.help();
+  } else if (line.rendezvous.bind.empty()) {
+    return usage("hvdrun rendezvous: needs --bind ADDRESS:PORT");
+  }
+  return line;
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(const std::vector<std::string>& words) {
+  if (!words.empty() && words.front() == "rendezvous") {
+    return parse_rendezvous({words.begin() + 1, words.end()});
+  }
+  Parser parser;
+  auto split = split_words(parser.app, words);
+  if (!split.ok()) return split.status();
+  HVD_RETURN_IF_ERROR(parse_options(parser.app, split->options));
+  CommandLine line;
+  line.command = std::move(split->command);
+  line.environment = parser.environment;
+  if (!parser.config_file.empty()) line.config_file = parser.config_file;
+  if (parser.help) {
+    line.action = Action::help;
+    line.help = parser.app.help();
+    return line;
+  }
+  if (parser.version || parser.check_build) {
+    line.action = parser.version ? Action::version : Action::check_build;
+    return line;
+  }
+  HVD_RETURN_IF_ERROR(take_settings(parser, line.values));
+  HVD_RETURN_IF_ERROR(check_command_is_no_host(line));
+  if (parser.print_env) {
+    line.action = Action::print_env;
+    return line;
+  }
+  if (parser.dry_run) line.action = Action::dry_run;
+  if (line.command.empty() || line.command.front().empty()) {
+    return usage(
+        "no program to run: hvdrun [options] program [arguments] (hvdrun --help says more)");
+  }
+  return line;
+}
+
+}  // namespace hvd::cli

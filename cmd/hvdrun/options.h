@@ -1,0 +1,44 @@
+// hvdrun's command line: words in, a CommandLine out. It knows flags and their forms, nothing of
+// files or the environment; those are merged later (settings.h). Horovod's forms work as they do
+// there: -np, -cb, -hostfile and -prefix-timestamp with one dash, the last of a repeated flag wins,
+// and everything from the first word that is no option is the command.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cmd/hvdrun/settings.h"
+
+namespace hvd::cli {
+
+enum class Action { run, dry_run, print_env, check_build, version, help, rendezvous };
+
+// How the workers' environment differs from hvdrun's own.
+struct EnvironmentWords {
+  std::vector<std::string> set;       // NAME or NAME=VALUE
+  std::vector<std::string> excluded;  // patterns with * and ?
+  std::vector<std::string> included;  // patterns; these win over excluded ones
+};
+
+struct RendezvousWords {
+  std::string bind;        // ADDRESS:PORT
+  std::string token_file;  // "-": standard input; empty: make a token
+  bool legacy_clients = false;
+};
+
+struct CommandLine {
+  Action action = Action::run;
+  Values values;
+  std::optional<std::string> config_file;
+  EnvironmentWords environment;
+  std::vector<std::string> command;
+  RendezvousWords rendezvous;
+  std::string help;  // the text of --help, when that is the action
+};
+
+// `words` without the program's name. Errors are those of usage: hvdrun exits with 2.
+Result<CommandLine> parse_command_line(const std::vector<std::string>& words);
+
+}  // namespace hvd::cli

@@ -1,0 +1,106 @@
+#include "cmd/hvdrun/rank_files.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <system_error>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace hvd::cli {
+
+std::string rank_folder(int rank, int size) {
+  const std::string number = std::to_string(rank);
+  const std::size_t width = std::to_string(size > 1 ? size - 1 : 0).size();
+  return cat("rank.", std::string(width - std::min(width, number.size()), '0'), number);
+}
+
+Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory, int size,
+                                                   std::function<void(const Status&)> on_failure) {
+  std::unique_ptr<RankFiles> files(new RankFiles(std::move(on_failure)));
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string folder = cat(directory, "/", rank_folder(rank, size));
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      return Status::from_errno(cat("--output-filename: make the folder ", folder), error.value());
+    }
+    for (const char* const name : {"stdout", "stderr"}) {
+      File file{cat(folder, "/", name), {}};
+      file.fd.reset(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
+      files->files_.push_back(std::move(file));
+    }
+  }
+  files->thread_ = std::thread([&self = *files] { self.run(); });
+  return files;
+}
+
+RankFiles::RankFiles(std::function<void(const Status&)> on_failure)
+    : on_failure_(std::move(on_failure)) {}
+
+RankFiles::~RankFiles() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void RankFiles::write(int rank, bool error_stream, std::string bytes, Credit credit) {
+  const auto file = static_cast<std::size_t>(rank) * 2 + (error_stream ? 1 : 0);
+  const std::lock_guard lock(mutex_);
+  if (failed_ || bytes.empty() || file >= files_.size()) return;
+  waiting_ += bytes.size();
+  if (waiting_ <= kLimit) credit.reset();
+  queue_.push_back({file, std::move(bytes), std::move(credit)});
+  changed_.notify_all();
+}
+
+void RankFiles::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty(); });
+}
+
+void RankFiles::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const Item& front = queue_.front();  // only this thread removes it
+    lock.unlock();
+    const Status status = write_all(files_[front.file], front.bytes);
+    // Before the queue is empty, so that who drains it knows of the failure.
+    if (!status.ok() && on_failure_) on_failure_(status);
+    lock.lock();
+    std::deque<Item> done;
+    if (status.ok()) {
+      waiting_ -= front.bytes.size();
+      done.push_back(std::move(queue_.front()));
+      queue_.pop_front();
+    } else {
+      failed_ = true;
+      waiting_ = 0;
+      done.swap(queue_);
+    }
+    lock.unlock();
+    done.clear();  // their credits call out
+    lock.lock();
+    changed_.notify_all();
+  }
+}
+
+Status RankFiles::write_all(const File& file, const std::string& bytes) const {
+  std::size_t offset = 0;
+  while (offset < bytes.size()) {
+    const ssize_t written = ::write(file.fd.get(), bytes.data() + offset, bytes.size() - offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Status::from_errno("write " + file.path, errno);
+    offset += static_cast<std::size_t>(written);
+  }
+  return {};
+}
+
+}  // namespace hvd::cli

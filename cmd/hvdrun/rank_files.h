@@ -1,0 +1,69 @@
+// The files of --output-filename: DIR/rank.<R>/stdout and stderr, R padded with zeros to the width
+// of the highest rank; the bytes exactly as the workers wrote them. A thread of its own writes
+// them, since a disk may be slow; what waits is bounded as in stream_writer.h, but nothing is ever
+// dropped.
+//
+// open() and the destructor belong to one thread; write() and drain() are safe from any.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "cmd/hvdrun/stream_writer.h"
+
+namespace hvd::cli {
+
+// "rank.03" of 11 ranks.
+std::string rank_folder(int rank, int size);
+
+class RankFiles {
+ public:
+  // Makes the folders and empties the files of ranks 0 to size-1. The error names the file.
+  // `on_failure` is called once, on the writing thread, when a file cannot be written; nothing more
+  // is written after it.
+  static Result<std::unique_ptr<RankFiles>> open(const std::string& directory, int size,
+                                                 std::function<void(const Status&)> on_failure);
+  ~RankFiles();  // after what was given has been written
+  RankFiles(const RankFiles&) = delete;
+  RankFiles& operator=(const RankFiles&) = delete;
+
+  void write(int rank, bool error_stream, std::string bytes, Credit credit);
+  // Blocks until all is written, or can never be.
+  void drain();
+
+ private:
+  struct File {
+    std::string path;
+    UniqueFd fd;
+  };
+  struct Item {
+    std::size_t file = 0;
+    std::string bytes;
+    Credit credit;
+  };
+
+  explicit RankFiles(std::function<void(const Status&)> on_failure);
+  void run();
+  Status write_all(const File& file, const std::string& bytes) const;
+
+  static constexpr std::size_t kLimit = std::size_t{8} << 20;
+  const std::function<void(const Status&)> on_failure_;
+  std::vector<File> files_;  // stdout of rank 0, stderr of rank 0, stdout of rank 1, ...
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;  // the front one may be in writing
+  std::size_t waiting_ = 0;
+  bool failed_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hvd::cli

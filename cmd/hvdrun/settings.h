@@ -1,0 +1,47 @@
+// What can be set by a flag, in a config file or in the environment: the runtime's knobs
+// (base/knobs.h) and the launcher's own settings, which are described by the same table rows.
+// Gathered values are texts as the environment spells them; the source of each is kept, for errors.
+// Values and free functions; not shared between threads.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/knobs.h"
+#include "base/status.h"
+
+namespace hvd::cli {
+
+// hvdrun's own settings: -np, hosts, times, output. Rows without variable names are not read from
+// the environment: a job's shape is not inherited by accident.
+std::span<const Knob> launch_settings();
+
+// Both tables.
+std::vector<const Knob*> all_settings();
+const Knob* find_setting_by_flag(std::string_view flag);
+const Knob* find_setting_by_config_key(std::string_view key);
+
+struct Value {
+  std::string text;    // checked, as the environment spells it
+  std::string source;  // "--grace", "job.yaml:3: launch.grace_seconds", "environment variable ..."
+};
+
+// `text` for a flag or config key, checked; the error names `shown_as`.
+Result<std::string> setting_value(const Knob& setting, std::string_view text,
+                                  std::string_view shown_as);
+
+// By flag name. Flag beats file beats environment.
+using Values = std::map<std::string, Value, std::less<>>;
+
+// Every setting that `lookup` has a value for.
+Result<Values> values_from_environment(const EnvironmentLookup& lookup);
+
+// `stronger` over `weaker`. A host list and a hostfile are two ways to say one thing, so that the
+// one in `stronger` also hides the other one in `weaker`.
+Values merge(Values stronger, const Values& weaker);
+
+}  // namespace hvd::cli

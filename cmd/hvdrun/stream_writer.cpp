@@ -1,0 +1,205 @@
+#include "cmd/hvdrun/stream_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+constexpr std::size_t kChunk = 65536;
+constexpr std::size_t kSurelyFits = 4096;  // PIPE_BUF: what a pipe takes after poll() said so
+
+}  // namespace
+
+Credit make_credit(std::function<void()> released) {
+  if (!released) return {};
+  // The pointer only has to be something: what matters is its deleter.
+  return {static_cast<void*>(nullptr), [released = std::move(released)](void*) { released(); }};
+}
+
+StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
+    : options_(std::move(options)), fd_(fd), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  struct stat kind {};
+  if (::fstat(fd_, &kind) == 0) {
+    socket_ = S_ISSOCK(kind.st_mode);
+    if (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode)) {
+      // O_NONBLOCK belongs to the open file, which the shell and others share with us; so we open
+      // it once more.
+      const std::string path = cat("/proc/self/fd/", fd_);
+      own_.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+      small_ = !own_;
+    }
+  }
+  moved_at_ = Clock::now();
+  thread_ = std::thread([this] { run(); });
+}
+
+StreamWriter::~StreamWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    wake();
+  }
+  thread_.join();
+}
+
+void StreamWriter::wake() const {
+  const std::uint64_t one = 1;
+  // Full or not, the descriptor is readable after it.
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void StreamWriter::write(std::string bytes, Credit credit) {
+  if (bytes.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (failed_ || stopping_) return;
+  const bool was_full = full();
+  waiting_ += bytes.size();
+  if (full()) {
+    if (!was_full) full_since_ = Clock::now();
+    wake();
+  } else {
+    credit.reset();
+  }
+  queue_.push_back({std::move(bytes), std::move(credit)});
+  changed_.notify_all();
+}
+
+bool StreamWriter::drain(TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  const auto empty = [this] { return queue_.empty(); };
+  if (deadline != kNever) return changed_.wait_until(lock, deadline, empty);
+  changed_.wait(lock, empty);
+  return true;
+}
+
+void StreamWriter::run() {
+  // A reader that went away is an error of write(), not the end of hvdrun.
+  sigset_t pipe_signal;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (failed_ || (queue_.empty() && dropped_ == 0)) {
+      changed_.wait(lock);
+    } else if ((small_ || blocked_ || dropped_ > 0) && !wait_writable(lock)) {
+      continue;
+    } else if (dropped_ > 0) {
+      resume(lock);
+    } else {
+      write_front(lock);
+    }
+  }
+}
+
+void StreamWriter::write_front(std::unique_lock<std::mutex>& lock) {
+  const Item& front = queue_.front();  // only this thread removes it
+  const char* const bytes = front.bytes.data() + offset_;
+  const std::size_t size = std::min(front.bytes.size() - offset_, small_ ? kSurelyFits : kChunk);
+  lock.unlock();
+  const ssize_t written = write_some(bytes, size);
+  const int error = errno;
+  lock.lock();
+  if (written < 0) {
+    if (error == EAGAIN) {
+      blocked_ = true;
+    } else if (error != EINTR) {
+      fail(lock, error);
+    }
+    return;
+  }
+  if (written == 0) return;
+  moved_at_ = Clock::now();
+  const char last = bytes[written - 1];
+  line_open_ = last != '\n' && last != '\r';
+  offset_ += static_cast<std::size_t>(written);
+  waiting_ -= static_cast<std::size_t>(written);
+  if (offset_ < front.bytes.size()) return;
+  Item done = std::move(queue_.front());
+  queue_.pop_front();
+  offset_ = 0;
+  if (queue_.empty()) changed_.notify_all();
+  lock.unlock();
+  done = {};  // its credit calls out
+  lock.lock();
+}
+
+ssize_t StreamWriter::write_some(const char* bytes, std::size_t size) const {
+  if (socket_) return ::send(fd_, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return ::write(own_ ? own_.get() : fd_, bytes, size);
+}
+
+// True when the reader takes something; false when woken, or when it has stalled for too long and
+// all was dropped.
+bool StreamWriter::wait_writable(std::unique_lock<std::mutex>& lock) {
+  TimePoint deadline = kNever;
+  if (full()) deadline = std::max(moved_at_, full_since_) + options_.stall_timeout;
+  const auto now = Clock::now();
+  if (now >= deadline) {
+    dropped_ += waiting_;
+    take_and_drop_all(lock);
+    return false;
+  }
+  lock.unlock();
+  std::array<pollfd, 2> polled{pollfd{own_ ? own_.get() : fd_, POLLOUT, 0},
+                               pollfd{wake_.get(), POLLIN, 0}};
+  ::poll(polled.data(), polled.size(), milliseconds_until(deadline, now));
+  if (polled[1].revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+  }
+  lock.lock();
+  if (polled[0].revents == 0) return false;
+  blocked_ = false;
+  return true;
+}
+
+void StreamWriter::take_and_drop_all(std::unique_lock<std::mutex>& lock) {
+  std::deque<Item> gone = std::exchange(queue_, {});
+  offset_ = 0;
+  waiting_ = 0;
+  changed_.notify_all();
+  lock.unlock();
+  gone.clear();  // their credits call out
+  lock.lock();
+}
+
+void StreamWriter::resume(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t bytes = std::exchange(dropped_, 0);
+  moved_at_ = Clock::now();
+  if (line_open_) {
+    queue_.push_front({"\n", {}});
+    ++waiting_;
+  }
+  if (!options_.on_resumed) return;
+  lock.unlock();
+  options_.on_resumed(bytes);
+  lock.lock();
+}
+
+void StreamWriter::fail(std::unique_lock<std::mutex>& lock, int error) {
+  failed_ = true;
+  dropped_ = 0;
+  if (options_.on_failure) {
+    // Before the queue is empty, so that who drains it knows of the failure.
+    lock.unlock();
+    options_.on_failure(Status::from_errno("write to " + options_.name, error), error == EPIPE);
+    lock.lock();
+  }
+  take_and_drop_all(lock);
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,93 @@
+// Writes to one of hvdrun's own streams from its own thread, so that a reader who is slow, or who
+// does not read at all, holds up nothing else. What waits is bounded: up to `limit` bytes are taken
+// at once; beyond that the credit of what is given stays with it until it was written, and whoever
+// waits for credit is held back. If the reader takes nothing for `stall_timeout` while that is so,
+// all that waits is dropped, and counted, so that nobody is held back for ever.
+//
+// write() and drain() are safe from any thread and do not wait for the reader (drain() does, as
+// long as it is told to). The callbacks run on the writer's thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/types.h>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::cli {
+
+// Calls what it was made with when its last copy is gone.
+using Credit = std::shared_ptr<void>;
+Credit make_credit(std::function<void()> released);
+
+struct StreamWriterOptions {
+  std::string name;                          // "standard output", for errors
+  std::size_t limit = std::size_t{8} << 20;  // bytes
+  std::chrono::milliseconds stall_timeout{10'000};
+  // Once, when the stream cannot be written any more; `broken_pipe`: because its reader is gone.
+  // All that comes later is dropped in silence.
+  std::function<void(const Status& why, bool broken_pipe)> on_failure;
+  // When the reader goes on after `bytes` were dropped.
+  std::function<void(std::uint64_t bytes)> on_resumed;
+};
+
+class StreamWriter {
+ public:
+  // `fd` stays open and the caller's; it is not set non-blocking, since others may share it.
+  StreamWriter(int fd, StreamWriterOptions options);
+  ~StreamWriter();  // drops what has not been written
+  StreamWriter(const StreamWriter&) = delete;
+  StreamWriter& operator=(const StreamWriter&) = delete;
+
+  void write(std::string bytes, Credit credit = {});
+  // Waits until all is written, or can never be; false at the deadline.
+  bool drain(TimePoint deadline = kNever);
+
+ private:
+  struct Item {
+    std::string bytes;
+    Credit credit;
+  };
+
+  void run();
+  void write_front(std::unique_lock<std::mutex>& lock);
+  ssize_t write_some(const char* bytes, std::size_t size) const;
+  bool wait_writable(std::unique_lock<std::mutex>& lock);
+  void take_and_drop_all(std::unique_lock<std::mutex>& lock);
+  void resume(std::unique_lock<std::mutex>& lock);
+  void fail(std::unique_lock<std::mutex>& lock, int error);
+  bool full() const { return waiting_ > options_.limit; }
+  void wake() const;
+
+  const StreamWriterOptions options_;
+  const int fd_;
+  UniqueFd own_;         // the same pipe or terminal, opened once more as non-blocking
+  bool socket_ = false;  // non-blocking by a flag of each send
+  bool small_ = false;   // it could not be opened again: write only what poll() says will fit
+  UniqueFd wake_;        // ends a wait for the reader
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  std::size_t offset_ = 0;   // of the front item
+  std::size_t waiting_ = 0;  // bytes in the queue
+  TimePoint full_since_{};
+  TimePoint moved_at_{};       // when the reader last took something
+  std::uint64_t dropped_ = 0;  // since it did
+  bool blocked_ = false;       // it took nothing when last asked
+  bool line_open_ = false;     // the last byte written ended no line
+  bool failed_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hvd::cli
