@@ -22,6 +22,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/job_test.cpp
   ${e2e}/lifetime_test.cpp
   ${e2e}/output_test.cpp
+  ${e2e}/robustness_test.cpp
   ${e2e}/secrets_test.cpp
   ${e2e}/training_test.cpp
   LABELS e2e

@@ -1,0 +1,127 @@
+// What a job meets from outside while it runs: rubbish on its ports, a full disk, a reader that
+// stopped reading.
+#include <csignal>
+#include <fcntl.h>
+#include <set>
+#include <sstream>
+#include <unistd.h>
+
+#include "base/crypto.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Ports of 127.0.0.1 or of all addresses on which these processes listen.
+std::set<std::uint16_t> listening_ports(const std::vector<pid_t>& processes) {
+  std::set<std::string> sockets;
+  for (const pid_t pid : processes) {
+    std::error_code gone;
+    for (std::filesystem::directory_iterator at(cat("/proc/", pid, "/fd"), gone), end;
+         !gone && at != end; at.increment(gone)) {
+      const std::string target = std::filesystem::read_symlink(at->path(), gone);
+      if (target.starts_with("socket:[")) sockets.insert(target.substr(8, target.size() - 9));
+    }
+  }
+  std::set<std::uint16_t> ports;
+  for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    for (const auto& line : lines_of(read_file(table))) {
+      std::istringstream fields(line);
+      std::string number, local, remote, state, word, inode;
+      fields >> number >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) fields >> word;
+      fields >> inode;
+      if (state != "0A" || sockets.count(inode) == 0) continue;
+      ports.insert(
+          static_cast<std::uint16_t>(std::stoul(local.substr(local.rfind(':') + 1), nullptr, 16)));
+    }
+  }
+  return ports;
+}
+
+// As much as the other side takes of it; whether it answers or hangs up is its own affair.
+void send_rubbish(std::uint16_t port, const std::string& bytes) {
+  const auto deadline = Clock::now() + 10s;
+  const auto connection = connect_tcp({"127.0.0.1", port}, deadline);
+  if (connection.ok()) static_cast<void>(send_all(connection->get(), bytes, deadline));
+}
+
+class RobustnessTest : public JobTest {
+ protected:
+  static std::vector<std::string> rubbish() {
+    return {"",
+            "\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "PUT /global/0 HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n",
+            std::string(64, '\0'),
+            std::string(64, '\xff'),
+            random_bytes(200),
+            random_bytes(5000)};
+  }
+};
+
+TEST_F(RobustnessTest, RubbishOnHvdrunsPortsChangesNothing) {
+  const std::string go = directory() / "go";
+  Process& job = start({"-np", "2", binary("e2e_stays"), "--until", go});
+  wait_for_workers(job, "up", 2);
+  const auto ports = listening_ports({job.pid()});
+  EXPECT_GE(ports.size(), 1U) << "the rendezvous listens";
+  for (const auto port : ports) {
+    for (const auto& bytes : rubbish()) send_rubbish(port, bytes);
+  }
+  directory_file("go");
+  EXPECT_EQ(job.wait().code, 0);
+}
+
+TEST_F(RobustnessTest, RubbishOnAWorkersPortsNeverHangsTheJob) {
+  Process& job = start({"-np", "3", binary("e2e_works")});
+  const auto workers = wait_for_workers(job, "working", 3);
+  for (const auto& [rank, pid] : workers) {
+    for (const auto port : listening_ports({pid})) {
+      for (const auto& bytes : rubbish()) send_rubbish(port, bytes);
+    }
+  }
+  // Stock Gloo may end a worker that hears rubbish; then the job has ended and says so. Else it
+  // still runs, and ends when it is told to.
+  job.signal(SIGTERM);
+  const ExitStatus end = job.wait();
+  EXPECT_NE(end.code, 0);
+  EXPECT_EQ(end.signal, 0) << "hvdrun itself is unharmed";
+  EXPECT_FALSE(end.err.empty());
+}
+
+TEST_F(RobustnessTest, AFullDiskIsAnErrorThatNamesTheFile) {
+  const auto folder = directory() / "logs";
+  std::filesystem::create_directories(folder / "rank.0");
+  std::filesystem::create_symlink("/dev/full", folder / "rank.0" / "stdout");
+  const ExitStatus end = run_job({"--output-filename", folder, "-np", "1", "sh", "-c", "echo one"});
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.err.find((folder / "rank.0" / "stdout").string()), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("No space left on device"), std::string::npos) << end.err;
+}
+
+TEST_F(RobustnessTest, AFolderThatCannotBeMadeIsAnErrorBeforeAnythingStarts) {
+  const std::string file = directory_file("taken");
+  const ExitStatus end = run_job({"--output-filename", file, "-np", "1", "echo", "started"});
+  EXPECT_NE(end.code, 0);
+  EXPECT_EQ(end.out, "");
+  EXPECT_NE(end.err.find(file), std::string::npos) << end.err;
+}
+
+TEST_F(RobustnessTest, AClosedStdoutDoesNotHangTheJob) {
+  // `hvdrun ... | head -1`: the reader goes while the workers still write.
+  const ExitStatus end =
+      run({"sh", "-c",
+           binary("hvdrun") + " -np 2 sh -c 'i=0; while [ $i -lt 3000 ]; do echo line $i; "
+                              "i=$((i+1)); done' | head -n 1"},
+          {.environment = {{"HVD_E2E_MARK", mark()}}, .working_directory = directory()});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(lines_of(end.out).size(), 1U);
+}
+
+}  // namespace
+}  // namespace hvd::test
