@@ -1,0 +1,40 @@
+// One framed TCP connection of the control plane, non-blocking: bytes that do not fit are kept and
+// sent when there is room. For one thread, the control loop's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/frame.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+
+class Connection {
+ public:
+  Connection(UniqueFd fd, std::size_t max_frame) : fd_(std::move(fd)), decoder_(max_frame) {}
+
+  int fd() const { return fd_.get(); }
+  // Whole frames. An error means that the other side is gone.
+  Status send(std::string_view frames);
+  Status flush();
+  bool has_unsent() const { return sent_ < unsent_.size(); }
+  // Takes in what has arrived. unavailable: the other side closed or is gone; frames that came before
+  // that are still there.
+  Status receive();
+  // The next whole frame; data_loss if there can be none.
+  Result<std::optional<Frame>> next() { return decoder_.next(); }
+  // From now on frames of up to this size: the other side has proved who it is. Between the proof and
+  // our answer to it nothing may arrive, so nothing is lost.
+  void trust(std::size_t max_frame) { decoder_ = FrameDecoder(max_frame); }
+
+ private:
+  UniqueFd fd_;
+  FrameDecoder decoder_;
+  std::string unsent_;
+  std::size_t sent_ = 0;
+};
+
+}  // namespace hvd::runtime

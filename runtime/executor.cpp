@@ -1,0 +1,76 @@
+#include "runtime/executor.h"
+
+#include "base/text.h"
+#include "runtime/threads.h"
+
+namespace hvd::runtime {
+
+void Executor::start(std::vector<std::unique_ptr<Operation>> operations) {
+  operations_ = std::move(operations);
+  thread_ = start_thread("hvd-executor", [this] { loop(); });
+}
+
+void Executor::submit(std::vector<Response> responses) {
+  const std::lock_guard lock(mutex_);
+  for (auto& response : responses) {
+    if (response.error.ok()) ++under_way_;
+    responses_.push_back(std::move(response));
+  }
+  arrived_.notify_one();
+}
+
+void Executor::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    arrived_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Executor::loop() {
+  for (;;) {
+    Response response;
+    {
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, [this] { return stopping_ || !responses_.empty(); });
+      if (responses_.empty()) return;
+      response = std::move(responses_.front());
+      responses_.pop_front();
+    }
+    auto entries = queue_.take(response.names);
+    const Failure outcome = run(response, entries);
+    if (response.error.ok()) {
+      --under_way_;
+      hooks_.on_done();
+    }
+    // The names are free before the callbacks run: a caller that wakes up may use them again.
+    queue_.finish(entries);
+    for (const auto& entry : entries) entry.done(outcome);
+  }
+}
+
+Failure Executor::run(const Response& response, std::vector<Entry>& entries) {
+  if (verdict_.known()) return verdict_.get();
+  if (!response.error.ok()) return response.error;
+  Status status(Code::internal, cat("no operation can run ", kind_name(response.kind)));
+  if (entries.size() != response.names.size()) {
+    // The queue gives entries to nobody else, except when a verdict has closed it.
+    if (!verdict_.known()) {
+      hooks_.on_broken({Code::internal, cat("the coordinator wants to run ",
+                                            kind_name(response.kind), " \"", response.names.front(),
+                                            "\", which this rank never asked for")});
+    }
+    return verdict_.wait();
+  }
+  for (auto& operation : operations_) {
+    if (!operation->enabled(response, entries)) continue;
+    status = operation->execute(response, entries);
+    break;
+  }
+  if (status.ok()) return {};
+  hooks_.on_broken(status);
+  return verdict_.wait();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,61 @@
+// Runs responses in their order, each by the first operation that is enabled for it, and delivers
+// what came of it to the entries' callbacks. One thread.
+//
+// When an operation fails because a connection broke, nobody knows yet whose fault it was: the
+// executor says so once (on_broken) and waits for the world's verdict, which is then what the
+// callbacks get. After a verdict nothing is run any more; entries get the verdict.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/ops/operation.h"
+#include "runtime/request.h"
+#include "runtime/tensor_queue.h"
+#include "runtime/verdict.h"
+
+namespace hvd::runtime {
+
+class Executor {
+ public:
+  struct Hooks {
+    std::function<void(const Status&)> on_broken;  // an operation failed
+    std::function<void()> on_done;                 // under_way() has become less
+  };
+
+  Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)
+      : queue_(queue), verdict_(verdict), hooks_(std::move(hooks)) {}
+  ~Executor() { stop(); }
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Once, before the first response is run; until then responses wait.
+  void start(std::vector<std::unique_ptr<Operation>> operations);
+  void submit(std::vector<Response> responses);
+  // Batches submitted and not done yet; errors do not count.
+  int under_way() const { return under_way_; }
+  // Ends after what is running; the verdict must be there, or nothing be under way.
+  void stop();
+
+ private:
+  void loop();
+  Failure run(const Response& response, std::vector<Entry>& entries);
+
+  TensorQueue& queue_;
+  Verdict& verdict_;
+  Hooks hooks_;
+  std::vector<std::unique_ptr<Operation>> operations_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Response> responses_;  // guarded by mutex_
+  bool stopping_ = false;           // guarded by mutex_
+  std::atomic<int> under_way_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace hvd::runtime

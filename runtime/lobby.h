@@ -1,0 +1,69 @@
+// Where the members of a world come in: rank 0's listener, and those who have connected but not yet
+// proved who they are. Strangers, garbage and the silent are shown out and harm nobody; at most
+// kMaxGuests wait at a time. For one thread, the control loop's.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/handshake.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "runtime/connection.h"
+#include "runtime/poller.h"
+
+namespace hvd::runtime {
+
+class Lobby {
+ public:
+  static constexpr std::size_t kMaxGuests = 1024;
+
+  struct Arrival {
+    std::string name;  // proved
+    std::unique_ptr<Connection> connection;
+  };
+
+  Lobby(Poller& poller, const Token& token, HandshakeIdentity self,
+        std::chrono::milliseconds handshake_timeout)
+      : poller_(poller),
+        token_(token),
+        self_(std::move(self)),
+        handshake_timeout_(handshake_timeout) {}
+  ~Lobby() { close(); }
+  Lobby(const Lobby&) = delete;
+  Lobby& operator=(const Lobby&) = delete;
+
+  // Port 0 lets the kernel choose. Returns where it listens.
+  Result<SocketAddress> listen(const SocketAddress& where);
+  bool is_open() const { return static_cast<bool>(listener_); }
+  void close();
+
+  bool knows(int fd) const;
+  // Something happened on a descriptor that it knows. Returns somebody who has just proved himself.
+  std::optional<Arrival> handle(const Poller::Event& event, TimePoint now);
+  // Shows out those whose time is up; returns when to do so next.
+  TimePoint expire(TimePoint now);
+
+ private:
+  struct Guest {
+    std::unique_ptr<Connection> connection;
+    HandshakeAcceptor handshake;
+    TimePoint until;
+  };
+  void welcome_guest(TimePoint now);
+  void show_out(int fd);
+
+  Poller& poller_;
+  Token token_;
+  HandshakeIdentity self_;
+  std::chrono::milliseconds handshake_timeout_;
+  UniqueFd listener_;
+  std::map<int, Guest> guests_;
+};
+
+}  // namespace hvd::runtime

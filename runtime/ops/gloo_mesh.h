@@ -1,0 +1,76 @@
+// The connections of one rank to the others, on Gloo's stock TCP transport, and what that transport
+// lacks: it can be aborted, and forming and leaving it take no 10 ms per peer.
+//
+// Only the pairs that ring, binomial tree and dissemination need are made: partners whose distance
+// is a power of two. Gloo keeps its descriptors to itself, so the mesh finds them by the addresses
+// that its pairs report and keeps duplicates: shutdown(2) on a duplicate wakes whoever waits for the
+// connection, and a duplicate can never be mistaken for a descriptor that somebody else opened since.
+//
+// create(), connect() and the destructor belong to one thread; abort() is safe from any. The thread
+// that calls create() must have SIGPIPE blocked: Gloo's thread inherits that, and writes to sockets
+// that may be gone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace gloo {
+class Context;
+}
+
+namespace hvd::runtime {
+
+struct MeshOptions {
+  int rank = 0;
+  int size = 1;
+  std::string bind_address;                   // where the others reach this rank: an IP address
+  std::chrono::milliseconds connect_timeout;  // of one connection
+};
+
+// The ranks that `rank` exchanges bytes with, ascending.
+std::vector<int> mesh_partners(int rank, int size);
+
+class GlooMesh {
+ public:
+  // Listens. The error names the address.
+  static Result<std::unique_ptr<GlooMesh>> create(const MeshOptions& options);
+  ~GlooMesh();
+  GlooMesh(const GlooMesh&) = delete;
+  GlooMesh& operator=(const GlooMesh&) = delete;
+
+  // What the others must know of this rank to connect.
+  std::string address() const;
+  // Connects to all partners; `addresses[r]` is what address() says on rank r. Blocks.
+  Status connect(const std::vector<std::string>& addresses);
+
+  const std::shared_ptr<gloo::Context>& context() const { return context_; }
+  // Ends what is in flight and all that would come after it.
+  void abort();
+  bool aborted() const { return aborted_; }
+
+ private:
+  struct Gloo;
+  class Ticker;
+  explicit GlooMesh(const MeshOptions& options);
+  Status listen();
+  Status connect_pair(int partner, const std::string& its_addresses);
+  void keep_descriptors();
+
+  MeshOptions options_;
+  std::vector<int> partners_;
+  std::unique_ptr<Ticker> ticker_;  // outlives the device, whose loop calls it
+  std::unique_ptr<Gloo> gloo_;
+  std::shared_ptr<gloo::Context> context_;
+  std::mutex mutex_;
+  std::vector<UniqueFd> descriptors_;  // guarded by mutex_
+  std::atomic<bool> aborted_ = false;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,41 @@
+// Threads of the runtime take no signals: handlers run in the program's own threads, and a socket
+// whose other end has gone is an error, not a SIGPIPE.
+#pragma once
+
+#include <csignal>
+#include <pthread.h>
+#include <thread>
+#include <utility>
+
+namespace hvd::runtime {
+
+// Blocks, in the calling thread and those that it starts, every signal but those that say that the
+// program itself is broken.
+class SignalShield {
+ public:
+  SignalShield() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) {
+      sigdelset(&all, fault);
+    }
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalShield() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalShield(const SignalShield&) = delete;
+  SignalShield& operator=(const SignalShield&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// A thread with a name of at most 15 characters, as top and gdb show it.
+template <typename Body>
+std::thread start_thread(const char* name, Body body) {
+  const SignalShield shield;
+  std::thread thread(std::move(body));
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace hvd::runtime

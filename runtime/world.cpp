@@ -1,0 +1,179 @@
+#include "runtime/world.h"
+
+#include <atomic>
+
+#include "base/text.h"
+#include "base/wire.h"
+#include "runtime/control_loop.h"
+#include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/local_ops.h"
+#include "runtime/threads.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::uint32_t kIntroductionVersion = 1;
+
+// What a member tells the others before they are connected.
+struct Introduction {
+  std::string coordinator;  // rank 0: where it listens
+  std::string data;         // where its data connections are accepted
+
+  std::string encode() const {
+    return WireWriter().u32(kIntroductionVersion).str(coordinator).str(data).take();
+  }
+  static Result<Introduction> decode(std::string_view bytes, int rank) {
+    WireReader in(bytes);
+    const auto version = in.u32();
+    Introduction introduction{in.str(), in.str()};
+    HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
+    if (version != kIntroductionVersion) {
+      return Status(Code::failed_precondition,
+                    cat("rank ", rank, " runs another version of hvd"));
+    }
+    return introduction;
+  }
+};
+
+}  // namespace
+
+class World::Impl {
+ public:
+  explicit Impl(const WorldSpec& spec)
+      : spec_(spec),
+        executor_(queue_, verdict_,
+                  {[this](const Status& why) { control_.suspect(why); },
+                   [this] {
+                     if (spec_.rank == 0) control_.wake();
+                   }}),
+        control_(spec_, queue_, verdict_, executor_, [this] { abort_operations(); }) {}
+
+  ~Impl() {
+    control_.stop();  // sets a verdict unless all have left in peace
+    // The loop that would have closed it is gone, or had nothing to say.
+    const Failure over(Status(Code::failed_precondition, "this world has been left"));
+    for (const auto& entry : queue_.close(over)) entry.done(over);
+    executor_.stop();
+  }
+
+  Status form(Exchange& exchange);
+
+  Failure enqueue(Entry entry) {
+    if (const Status checked = check_request(entry.request, spec_.size()); !checked.ok()) {
+      return checked;
+    }
+    bool first = false;
+    Failure refused = queue_.push(std::move(entry), first);
+    if (first) control_.wake();
+    return refused;
+  }
+
+  void abort(const Failure& why) { control_.fail(why); }
+  Failure failure() const { return verdict_.get(); }
+
+  Failure shutdown(TimePoint deadline) {
+    if (left_) return {};
+    const Failure closed(
+        Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
+    if (!queue_.close_when_empty(closed, deadline)) {
+      return Status(Code::deadline_exceeded,
+                    cat("shutdown: ", queue_.size(), " tensors are still in flight"));
+    }
+    if (verdict_.known()) return verdict_.get();
+    Failure outcome = control_.leave(deadline);
+    left_ = outcome.ok();
+    return outcome;
+  }
+
+  const WorldSpec& spec() const { return spec_; }
+
+ private:
+  Status connect_mesh(Exchange& exchange, TimePoint deadline);
+  void abort_operations() {
+    const std::lock_guard lock(mutex_);
+    if (mesh_) mesh_->abort();
+  }
+
+  WorldSpec spec_;
+  TensorQueue queue_;
+  Verdict verdict_;
+  std::mutex mutex_;
+  std::shared_ptr<GlooMesh> mesh_;  // set once, under mutex_
+  bool left_ = false;
+  Executor executor_;
+  ControlLoop control_;
+};
+
+Status World::Impl::form(Exchange& exchange) {
+  const auto deadline = Clock::now() + spec_.config.connect_timeout;
+  HVD_RETURN_IF_ERROR(control_.open());
+  std::vector<std::unique_ptr<Operation>> operations;
+  if (spec_.size() == 1) {
+    HVD_RETURN_IF_ERROR(control_.start({}, deadline));
+    operations.push_back(std::make_unique<LocalOperation>());
+  } else {
+    HVD_RETURN_IF_ERROR(connect_mesh(exchange, deadline));
+    operations = make_gloo_operations(mesh_, {spec_.config.collective_timeout});
+  }
+  if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
+  executor_.start(std::move(operations));
+  return {};
+}
+
+Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
+  const SignalShield shield;  // Gloo's thread inherits it
+  const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
+  auto mesh = GlooMesh::create(
+      {spec_.rank, spec_.size(), self.address, spec_.config.connect_timeout});
+  HVD_RETURN_IF_ERROR(mesh.status());
+  {
+    const std::lock_guard lock(mutex_);
+    mesh_ = std::move(*mesh);
+  }
+  auto blobs =
+      exchange.exchange(Introduction{control_.address(), mesh_->address()}.encode(), deadline);
+  HVD_RETURN_IF_ERROR(blobs.status());
+  if (blobs->size() != spec_.members.size()) {
+    return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
+                                spec_.size(), " members")};
+  }
+  std::string coordinator;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < spec_.size(); ++rank) {
+    auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
+    HVD_RETURN_IF_ERROR(introduction.status());
+    if (rank == 0) coordinator = introduction->coordinator;
+    addresses.push_back(std::move(introduction->data));
+  }
+  // Both at the same time: the control plane in its thread, the data plane here.
+  HVD_RETURN_IF_ERROR(control_.start(coordinator, deadline));
+  const Status connected = mesh_->connect(addresses);
+  if (connected.ok()) return {};
+  // Whoever is missing is better named by the control plane.
+  control_.suspect(connected);
+  return verdict_.wait().status;
+}
+
+World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+World::~World() = default;
+
+Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& exchange) {
+  if (spec.rank < 0 || spec.rank >= spec.size()) {
+    return Status(Code::invalid_argument,
+                  cat("rank ", spec.rank, " in a world of ", spec.size(), " members"));
+  }
+  auto impl = std::make_unique<Impl>(spec);
+  HVD_RETURN_IF_ERROR(
+      impl->form(exchange).with_context(cat("rank ", spec.rank, " joins generation ",
+                                            spec.generation, " of ", spec.size(), " members")));
+  return std::unique_ptr<World>(new World(std::move(impl)));
+}
+
+int World::rank() const { return impl_->spec().rank; }
+int World::size() const { return impl_->spec().size(); }
+Failure World::enqueue(Entry entry) { return impl_->enqueue(std::move(entry)); }
+void World::abort(const Failure& why) { impl_->abort(why); }
+Failure World::failure() const { return impl_->failure(); }
+Failure World::shutdown(TimePoint deadline) { return impl_->shutdown(deadline); }
+
+}  // namespace hvd::runtime

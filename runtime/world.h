@@ -1,0 +1,84 @@
+// A world: this rank's membership in one generation of the job, as an object. It owns the pipeline
+//
+//     enqueue() -> tensor queue -> negotiation -> fusion -> executor -> callback
+//
+// (docs/runtime.md) with two threads, the control loop and the executor, and Gloo's one. A world of
+// one makes no socket. Many worlds may live in one process.
+//
+// create() and shutdown() block and belong to one thread at a time; enqueue(), abort() and the
+// getters are safe from any. After a failure every call returns the first cause of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/status.h"
+#include "runtime/config.h"
+#include "runtime/failure.h"
+#include "runtime/request.h"
+
+namespace hvd::runtime {
+
+struct Member {
+  std::string worker;   // "host#slot", named in errors
+  std::string host;     // named in errors
+  std::string address;  // an IP address where the others reach it
+};
+
+struct WorldSpec {
+  WorldSpec(int own_rank, std::vector<Member> all, std::uint64_t number, Token job_token)
+      : rank(own_rank), members(std::move(all)), generation(number), token(std::move(job_token)) {}
+
+  int rank;
+  std::vector<Member> members;  // members[r] is rank r
+  std::uint64_t generation;     // peers of another one are refused
+  Token token;
+  Config config;
+
+  int size() const { return static_cast<int>(members.size()); }
+};
+
+// How members tell each other their addresses before they are connected.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Publishes `blob` as this member's, and returns everybody's, by rank, as soon as all are there. At
+  // the deadline the error names the ranks that are missing.
+  virtual Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) = 0;
+};
+
+class World {
+ public:
+  // Blocks until this rank is connected to all members that it needs, or config.connect_timeout. A
+  // world of one does not use the exchange.
+  static Result<std::unique_ptr<World>> create(const WorldSpec& spec, Exchange& exchange);
+  // Without shutdown() before it, the others learn that this rank is gone.
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const;
+  int size() const;
+
+  // Takes a request on. If it returns an error, `entry.done` is never called; else exactly once.
+  Failure enqueue(Entry entry);
+  // Ends everything in flight on all members, for the reason given.
+  void abort(const Failure& why);
+  // Why the world failed; ok while it has not.
+  Failure failure() const;
+  // Waits for what this rank has in flight, then until all members want to leave. An error says why
+  // this could not be; deadline_exceeded: somebody did not come. Afterwards nothing can be enqueued.
+  Failure shutdown(TimePoint deadline);
+
+ private:
+  class Impl;
+  explicit World(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::runtime
