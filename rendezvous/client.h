@@ -66,6 +66,7 @@ class Client {
                                                        const std::vector<std::string>& keys,
                                                        TimePoint deadline);
 
+  // For good: every call of this client, also a later one, returns aborted.
   void cancel();
 
  private:

@@ -1,0 +1,125 @@
+// How a request proves that its sender holds the job's token, and an answer that the server does.
+// The token itself never travels, and a captured request cannot be used again.
+//
+//     Authorization: HVD1 <client> <counter> <time> <body> <mac>
+//
+// `client` is random (16 hexadecimal digits), `counter` grows with each request of that client,
+// `time` is in milliseconds since 1970, `body` the SHA-256 of the body in hexadecimal or "-" if
+// there is none, and `mac` the HMAC-SHA256 under the token of all that and of method and target.
+// Since the MAC covers the body's digest, a stranger is refused before his body is read.
+//
+// An answer's MAC (Hvd-Proof) covers the client and counter it answers, its status, version, time
+// and body. Pure: the caller says what time it is. Each object is for one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/crypto.h"
+#include "base/status.h"
+
+namespace hvd::rendezvous {
+
+inline constexpr std::int64_t kTimeWindow = 300'000;  // ms that the two clocks may differ
+
+// Who asks, and for the how-manieth time: what an answer answers.
+struct RequestId {
+  std::uint64_t client = 0;
+  std::uint64_t counter = 0;
+};
+
+// What of a request is signed beside its id and time.
+struct SignedRequest {
+  std::string_view method;
+  std::string_view target;
+  std::string_view body_digest;  // 64 hexadecimal digits, or "-"
+};
+
+// What of an answer is signed beside the id of its request.
+struct SignedAnswer {
+  unsigned status = 0;
+  std::uint64_t version = 0;  // 0: it has none
+  std::int64_t time = 0;      // 0: it tells none
+  Digest body_digest{};
+};
+
+// The client's side.
+class Signer {
+ public:
+  Signer(const Token& token, std::uint64_t client);
+
+  struct Signature {
+    RequestId id;
+    std::string authorization;  // the header's value
+  };
+  // Each call counts as a new request, also when the same one is sent again.
+  Signature sign(const SignedRequest& request, std::int64_t now);
+  bool verify(const RequestId& id, const SignedAnswer& answer, std::string_view proof) const;
+
+ private:
+  Mac mac_;
+  std::uint64_t client_;
+  std::uint64_t counter_ = 0;
+};
+
+// Which counters of one client were seen: the newest and a bitmap of the 63 below it, so that
+// requests may overtake each other a little and a client costs the same few bytes for ever.
+// Compare the anti-replay window of IPsec (RFC 6479).
+class ReplayWindow {
+ public:
+  // True, once, for each counter that is not too old to be known.
+  bool accept(std::uint64_t counter);
+
+ private:
+  std::uint64_t newest_ = 0;
+  std::uint64_t seen_ = 0;  // bit i: newest_ - i
+};
+
+// The server's side.
+class Verifier {
+ public:
+  // Requests from before `started` are refused, since an earlier server with the same token may
+  // have answered them.
+  Verifier(const Token& token, std::int64_t started);
+
+  enum class Outcome {
+    accepted,
+    stranger,      // not signed, or not with the job's token
+    wrong_time,    // signed, but the clocks differ too much: the answer tells ours
+    repeated,      // signed, but seen before
+  };
+  struct Verdict {
+    Outcome outcome = Outcome::stranger;
+    RequestId id;               // unless a stranger
+    std::string_view body_digest;  // as in SignedRequest; lies in `authorization`
+    std::string_view reason;    // why it is not accepted
+  };
+  // `method` and `target` as they came; `authorization` is the header's value, empty if none came.
+  Verdict verify(std::string_view method, std::string_view target, std::string_view authorization,
+                 std::int64_t now);
+
+  // The Hvd-Proof of an answer, 64 hexadecimal digits, appended to `out`.
+  void prove(const RequestId& id, const SignedAnswer& answer, std::string& out) const;
+
+  // Forgets clients whose requests are all too old to be accepted again. To be called now and then.
+  void forget_old(std::int64_t now);
+  std::size_t client_count() const { return clients_.size(); }
+
+ private:
+  struct ClientState {
+    ReplayWindow window;
+    std::int64_t newest_time = 0;
+  };
+
+  Mac mac_;
+  std::int64_t started_;
+  std::string text_;  // reused by verify()
+  std::unordered_map<std::uint64_t, ClientState> clients_;
+};
+
+// The digest as it stands in a request: "-" for an empty body.
+std::string body_digest_text(std::string_view body);
+
+}  // namespace hvd::rendezvous

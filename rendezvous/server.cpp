@@ -1,0 +1,199 @@
+#include "rendezvous/server.h"
+
+#include <exception>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "base/log.h"
+#include "rendezvous/session.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = boost::asio;
+using asio::redirect_error;
+using asio::use_awaitable;
+using boost::system::error_code;
+
+constexpr int kBacklog = 16'384;  // thousands of workers may come at the same moment
+constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
+
+// What goes wrong here goes wrong for one connection only.
+void log_escaped(const char* what, const std::exception_ptr& escaped) {
+  if (!escaped) return;
+  try {
+    std::rethrow_exception(escaped);
+  } catch (const std::exception& error) {
+    HVD_LOG(error, "rendezvous: " << what << " ended: " << error.what());
+  }
+}
+
+}  // namespace
+
+class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
+ public:
+  Impl(asio::io_context& io, const Token& token, ServerOptions options)
+      : io_(io),
+        options_(std::move(options)),
+        hub_(std::make_shared<Hub>(token, options_.limits, options_.legacy_clients,
+                                   options_.legacy_scope_sizes)),
+        acceptor_(io),
+        wait_timer_(io),
+        sweep_timer_(io),
+        pause_timer_(io) {}
+
+  Status start() {
+    if (acceptor_.is_open()) return {Code::failed_precondition, "the rendezvous was started before"};
+    auto listener = listen_tcp(options_.bind, kBacklog);
+    HVD_RETURN_IF_ERROR(listener.status().with_context("rendezvous"));
+    auto bound = local_address(listener->get());
+    HVD_RETURN_IF_ERROR(bound.status().with_context("rendezvous"));
+    address_ = *bound;
+    const bool v6 = address_.host.find(':') != std::string::npos;
+    error_code error;
+    acceptor_.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), listener->get(), error);
+    if (error) return {Code::internal, cat("rendezvous: listen: ", error.message())};
+    listener->release();
+
+    hub_->on_new_wait = [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->arm_wait_timer();
+    };
+    const auto self = shared_from_this();
+    asio::co_spawn(io_, accept(self), [](const std::exception_ptr& escaped) {
+      log_escaped("accepting connections", escaped);
+    });
+    asio::co_spawn(io_, sweep(self), [](const std::exception_ptr& escaped) {
+      log_escaped("watching over deadlines", escaped);
+    });
+    return {};
+  }
+
+  void stop() {
+    hub_->stopping = true;
+    error_code ignored;
+    acceptor_.close(ignored);
+    wait_timer_.cancel();
+    sweep_timer_.cancel();
+    pause_timer_.cancel();
+    for (Session* const session : hub_->sessions) session->close();
+  }
+
+  const SocketAddress& address() const { return address_; }
+
+  void put(std::string_view scope, std::string_view key, std::string value) {
+    const auto version = hub_->service.store().put(scope, key, make_value(std::move(value)));
+    if (!version.ok()) {
+      HVD_LOG(error, "rendezvous: could not write " << percent_encode(scope) << "/"
+                                                    << percent_encode(key) << ": "
+                                                    << version.status().message());
+    }
+  }
+
+  void erase_scope(std::string_view scope) { hub_->service.store().erase_scope(scope); }
+
+ private:
+  static asio::awaitable<void> accept(std::shared_ptr<Impl> self) {
+    while (!self->hub_->stopping) {
+      error_code error;
+      auto socket = co_await self->acceptor_.async_accept(redirect_error(use_awaitable, error));
+      if (self->hub_->stopping) break;
+      if (error == asio::error::no_descriptors || error == asio::error::no_memory ||
+          error == asio::error::no_buffer_space) {
+        HVD_LOG(warning, "rendezvous: a connection cannot be accepted now: " << error.message());
+        self->pause_timer_.expires_after(kPauseWithoutDescriptors);
+        co_await self->pause_timer_.async_wait(redirect_error(use_awaitable, error));
+        continue;
+      }
+      if (error) continue;  // that client is gone already
+      if (self->hub_->sessions.size() >= self->options_.limits.max_connections) {
+        self->refuse(std::move(socket));
+        continue;
+      }
+      auto session = std::make_unique<Session>(std::move(socket), self->hub_);
+      asio::co_spawn(self->io_, Session::serve(std::move(session)),
+                     [](const std::exception_ptr& escaped) {
+                       log_escaped("a connection", escaped);
+                     });
+    }
+  }
+
+  // One write into the empty buffer of a new socket always succeeds, or the client does without.
+  void refuse(asio::ip::tcp::socket socket) const {
+    Reply reply = make_error(503, "too many connections; try again");
+    reply.close = true;
+    std::string out;
+    hub_->service.write_head(reply, RequestHead(), Ticket(), out);
+    out += reply.body->bytes;
+    error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(out), ignored);
+    socket.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  }
+
+  // One timer for all blocking reads: the earliest of their deadlines.
+  void arm_wait_timer() {
+    if (hub_->waits.empty() || hub_->stopping) return;
+    wait_timer_.expires_at(hub_->waits.begin()->first);
+    wait_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+      const auto self = weak.lock();
+      if (error || !self) return;
+      auto& waits = self->hub_->waits;
+      const TimePoint now = Clock::now();
+      while (!waits.empty() && waits.begin()->first <= now) {
+        Session* const session = waits.begin()->second;
+        waits.erase(waits.begin());
+        session->end_wait();
+      }
+      self->arm_wait_timer();
+    });
+  }
+
+  // One coarse timer for all other deadlines, which need no precision.
+  static asio::awaitable<void> sweep(std::shared_ptr<Impl> self) {
+    const auto& limits = self->options_.limits;
+    const auto interval =
+        std::clamp<std::chrono::milliseconds>(std::min(limits.idle_timeout, limits.receive_timeout) / 4,
+                                              std::chrono::milliseconds(10),
+                                              std::chrono::milliseconds(500));
+    while (!self->hub_->stopping) {
+      self->sweep_timer_.expires_after(interval);
+      error_code error;
+      co_await self->sweep_timer_.async_wait(redirect_error(use_awaitable, error));
+      if (error) break;
+      const TimePoint now = Clock::now();
+      for (Session* const session : self->hub_->sessions) session->check_deadline(now);
+      self->hub_->service.verifier().forget_old(self->hub_->unix_now(now));
+    }
+  }
+
+  asio::io_context& io_;
+  ServerOptions options_;
+  std::shared_ptr<Hub> hub_;
+  asio::ip::tcp::acceptor acceptor_;
+  asio::steady_timer wait_timer_;
+  asio::steady_timer sweep_timer_;
+  asio::steady_timer pause_timer_;
+  SocketAddress address_;
+};
+
+Server::Server(asio::io_context& io, const Token& token, ServerOptions options)
+    : impl_(std::make_shared<Impl>(io, token, std::move(options))) {}
+
+Server::~Server() { stop(); }
+
+Status Server::start() { return impl_->start(); }
+void Server::stop() { impl_->stop(); }
+SocketAddress Server::address() const { return impl_->address(); }
+
+void Server::put(std::string_view scope, std::string_view key, std::string value) {
+  impl_->put(scope, key, std::move(value));
+}
+
+void Server::erase_scope(std::string_view scope) { impl_->erase_scope(scope); }
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,88 @@
+// What the server answers: requests in, answers out, with the store and the signatures behind it.
+// No socket and no clock: rendezvous/session.h does the input and output. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/auth.h"
+#include "rendezvous/http_head.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/store.h"
+#include "rendezvous/target.h"
+
+namespace hvd::rendezvous {
+
+struct Reply {
+  unsigned status = 200;
+  ValuePtr body;              // null: empty
+  std::uint64_t version = 0;  // of the key, if the answer is about one
+  std::int64_t time = 0;      // the server's, if it is told
+  bool close = false;         // no further request is read from this connection
+};
+Reply make_error(unsigned status, std::string reason);
+
+// A read that has to wait: for one key with a version above `newer_than`, or for many to be there.
+struct PendingRead {
+  std::string scope;
+  std::vector<std::string> keys;
+  std::uint64_t newer_than = 0;
+  std::chrono::milliseconds wait{};
+  bool bulk = false;
+};
+
+// One request between its head and its answer: who asks, and for what.
+struct Ticket {
+  bool is_signed = false;  // with the job's token: the answer carries a proof
+  RequestId id;
+  Target target;
+  Status target_status;     // what is wrong with the target
+  std::string body_digest;  // as the request announced it
+};
+
+class Service {
+ public:
+  Service(const Token& token, const ServerLimits& limits, bool legacy_clients,
+          const std::map<std::string, std::size_t>& legacy_scope_sizes, std::int64_t now);
+
+  // Looks at a head, before any of its body was read. Nothing if the body may be read; else the
+  // refusal. Fills `ticket` in any case. `now` is in milliseconds since 1970.
+  std::optional<Reply> admit(const RequestHead& head, Ticket& ticket, std::int64_t now);
+  // Then does what is asked.
+  std::variant<Reply, PendingRead> handle(const RequestHead& head, const Ticket& ticket,
+                                          std::string body);
+
+  // The first key of a bulk read that is not there.
+  const std::string* first_missing(const PendingRead& read) const;
+  Reply answer_bulk(const PendingRead& read) const;
+  static Reply answer_single(const Entry& entry);
+  // The answer of a PendingRead whose time is up.
+  Reply answer_late(const PendingRead& read) const;
+
+  // The whole head of an answer, appended to `out`.
+  void write_head(const Reply& reply, const RequestHead& head, const Ticket& ticket,
+                  std::string& out) const;
+
+  Store& store() { return store_; }
+  Verifier& verifier() { return verifier_; }
+
+ private:
+  Reply handle_put(const Target& target, ValuePtr value);
+  std::variant<Reply, PendingRead> handle_get(const Target& target);
+  std::variant<Reply, PendingRead> handle_bulk(const Target& target, std::string_view body);
+
+  ServerLimits limits_;
+  bool legacy_clients_;
+  Store store_;
+  Verifier verifier_;
+};
+
+// Whether Horovod's own clients use this verb on this scope.
+bool legacy_clients_use(std::string_view method, std::string_view scope);
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,102 @@
+// One client's connection to the server: reads its requests one after the other, has the service
+// answer them, writes the answers. A blocking read is suspended with the connection's own read
+// still pending, so that a client that goes away is noticed, and is woken by cancelling that read:
+// each connection waits for one thing only, and needs no timer. Deadlines are the server's sweeper's
+// business. All on the server's thread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "base/clock.h"
+#include "rendezvous/service.h"
+
+namespace hvd::rendezvous {
+
+class Session;
+
+// What all sessions of one server share.
+struct Hub {
+  Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients,
+      const std::map<std::string, std::size_t>& legacy_scope_sizes);
+
+  // Milliseconds since 1970, from when the server started on by the monotonic clock, so that nobody
+  // who sets the clock back makes old requests valid again.
+  std::int64_t unix_now(TimePoint now) const;
+
+  ServerLimits limits;
+  TimePoint started;
+  std::int64_t started_unix;
+  Service service;
+  std::list<Session*> sessions;
+  std::size_t receiving = 0;  // bytes of bodies that are announced and not yet stored
+  bool stopping = false;
+
+  // Blocking reads by their deadline; `on_new_wait` is called when the first of them changes.
+  std::set<std::pair<TimePoint, Session*>> waits;
+  std::function<void()> on_new_wait;
+};
+
+class Session {
+ public:
+  Session(boost::asio::ip::tcp::socket socket, std::shared_ptr<Hub> hub);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Serves until the client leaves, misbehaves, or the server stops.
+  static boost::asio::awaitable<void> serve(std::unique_ptr<Session> session);
+
+  // The server's sweeper: ends what has lasted too long.
+  void check_deadline(TimePoint now);
+  // The deadline of its blocking read has come.
+  void end_wait();
+  void close();
+
+ private:
+  using Bytes = std::vector<char>;
+
+  enum class Got { head, closed, refused };
+  boost::asio::awaitable<Got> read_head();
+  boost::asio::awaitable<bool> read_body(std::size_t size, std::string& body);
+  boost::asio::awaitable<std::optional<Reply>> wait_for(PendingRead read);
+  boost::asio::awaitable<bool> answer(Reply reply);
+  boost::asio::awaitable<bool> write(std::string_view head, std::string_view body);
+  boost::asio::awaitable<void> linger();
+  boost::asio::awaitable<bool> fill();
+
+  void make_room();
+  std::string_view unread() const { return {in_.data() + begin_, end_ - begin_}; }
+  void take(std::size_t count);
+  void allow(Duration time) { deadline_ = Clock::now() + time; }
+  Duration time_for(std::size_t bytes) const;
+
+  boost::asio::ip::tcp::socket socket_;
+  std::shared_ptr<Hub> hub_;
+  std::list<Session*>::iterator place_;
+  TimePoint deadline_ = kNever;  // of what it waits for now, unless that is a key
+  bool expired_ = false;
+
+  Bytes in_;  // bytes [begin_, end_) came and were not used yet
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  RequestHead head_;
+  Ticket ticket_;
+  std::string out_;
+
+  bool woken_ = false;   // a key that it waits for was written
+  Entry woken_with_;     // and this is what
+  bool wait_over_ = false;
+};
+
+}  // namespace hvd::rendezvous

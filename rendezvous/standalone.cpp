@@ -1,0 +1,117 @@
+#include "rendezvous/standalone.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "rendezvous/server.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+Result<Token> read_token(int fd, const std::string& path) {
+  struct stat about {};
+  if (::fstat(fd, &about) != 0) return Status::from_errno(cat("token file ", path), errno);
+  if (!S_ISREG(about.st_mode)) {
+    return Status(Code::invalid_argument, cat("token file ", path, " is not a regular file"));
+  }
+  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return Status(Code::permission_denied,
+                  cat("token file ", path, " can be used by others than its owner; run: chmod 600 ",
+                      shell_quote(path)));
+  }
+  std::string text(256, '\0');
+  const ssize_t got = ::read(fd, text.data(), text.size());
+  if (got < 0) return Status::from_errno(cat("read token file ", path), errno);
+  text.resize(static_cast<std::size_t>(got));
+  auto token = Token::from_hex(trim(text));
+  if (!token.ok()) return token.status().with_context(cat("token file ", path));
+  return token;
+}
+
+// Everybody who waits needs a descriptor; what the person's shell allows by default is for less.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "hvdrun rendezvous: %s\n", status.message().c_str());
+  return 1;
+}
+
+}  // namespace
+
+Result<SocketAddress> parse_bind_address(std::string_view text) {
+  const Status wrong(Code::invalid_argument,
+                     cat("\"", text, "\" is not ADDRESS:PORT (such as 10.0.0.1:4000 or [::1]:4000; "
+                         "the address is an IP address, port 0 lets the system choose)"));
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return wrong;
+  const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
+  std::string host(text.substr(0, colon));
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  in6_addr raw{};
+  if (!port || ::inet_pton(bracketed ? AF_INET6 : AF_INET, host.c_str(), &raw) != 1) return wrong;
+  return SocketAddress{std::move(host), *port};
+}
+
+Result<Token> load_or_create_token(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd) return read_token(fd.get(), path);
+  if (errno != ENOENT) return Status::from_errno(cat("open token file ", path), errno);
+  fd.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!fd) return Status::from_errno(cat("create token file ", path), errno);
+  const Token token = Token::random();
+  const std::string line = to_hex(token.bytes()) + "\n";
+  if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
+      ::fsync(fd.get()) != 0) {
+    const Status failed = Status::from_errno(cat("write token file ", path), errno);
+    ::unlink(path.c_str());
+    return failed;
+  }
+  return token;
+}
+
+int serve_forever(const StandaloneOptions& options) {
+  if (options.token_file.empty()) {
+    return fail({Code::invalid_argument, "no token file was named"});
+  }
+  const auto token = load_or_create_token(options.token_file);
+  if (!token.ok()) return fail(token.status());
+  allow_many_descriptors();
+
+  boost::asio::io_context io(1);
+  ServerOptions server_options;
+  server_options.bind = options.bind;
+  server_options.limits = options.limits;
+  server_options.legacy_clients = options.legacy_clients;
+  Server server(io, *token, std::move(server_options));
+  if (const Status started = server.start(); !started.ok()) return fail(started);
+
+  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
+  signals.async_wait([&](const boost::system::error_code& error, int) {
+    if (error) return;
+    server.stop();
+    io.stop();
+  });
+  std::printf("rendezvous ready at http://%s\n", server.address().to_string().c_str());
+  std::fflush(stdout);
+  io.run();
+  return 0;
+}
+
+}  // namespace hvd::rendezvous
