@@ -8,6 +8,7 @@
 #include <optional>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/protocol/worker_link.h"
@@ -106,8 +107,11 @@ Trouble execute(const WorkerStart& start, const std::vector<std::string>& enviro
 }
 
 void reset_signals() {
+  // By the kernel's own call: the library's refuses the two that threads use, and an ancestor may
+  // have left these ignored, too. All zero is SIG_DFL without flags.
+  const std::array<unsigned long, 8> by_default{};
   for (int number = 1; number < NSIG; ++number) {
-    if (number != SIGKILL && number != SIGSTOP) std::signal(number, SIG_DFL);
+    ::syscall(SYS_rt_sigaction, number, by_default.data(), nullptr, NSIG / 8);
   }
   sigset_t none;
   sigemptyset(&none);

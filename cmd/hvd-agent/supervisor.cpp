@@ -236,7 +236,7 @@ Status Supervisor::on(const agent_link::Shutdown&) {
 }
 
 void Supervisor::problem(std::string message) {
-  HVD_LOG(warning, message);
+  HVD_LOG(info, message);  // hvdrun is who tells it
   link_.send(agent_link::Problem{std::move(message)}.encode());
 }
 
@@ -257,8 +257,10 @@ void Supervisor::fail_link(const Status& why) {
   if (why.code() == Code::unavailable) {
     HVD_LOG(info, why.message() << "; killing " << workers_.size() << " workers");
   } else {
-    problem(cat("the link from hvdrun is broken: ", why.message()));
-    (void)link_.flush();  // if it still takes something, it shall know why
+    const std::string message = cat("the link from hvdrun is broken: ", why.message());
+    problem(message);
+    // If it still takes something, it shall know why; else the log does.
+    if (!link_.flush().ok() || !link_.all_sent()) HVD_LOG(warning, message);
   }
   link_in_watch_.end();
   link_out_watch_.end();

@@ -1,0 +1,208 @@
+// What the agent's tests start as workers: small programs that behave badly on request. Each mode
+// says on stdout when it has got where the test wants it.
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/frame.h"
+#include "base/protocol/worker_link.h"
+#include "base/socket.h"
+#include "base/text.h"
+
+namespace {
+
+using hvd::cat;
+
+void say(const std::string& line) {
+  const std::string text = line + "\n";
+  if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) ::_exit(99);
+}
+
+[[noreturn]] void stay() {
+  for (;;) ::pause();
+}
+
+int channel() { return std::atoi(std::getenv(hvd::worker_link::kDescriptorVariable)); }
+
+void ignore_polite_signals() {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) std::signal(number, SIG_IGN);
+}
+
+void children(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (const pid_t pid = ::fork(); pid == 0) stay();
+  }
+  say("ready");
+  stay();
+}
+
+// Forks twice, leaves session and group, closes everything and forgets its environment, as a
+// program does that does not want to be found.
+void daemon(const char* self) {
+  if (const pid_t middle = ::fork(); middle == 0) {
+    ::setsid();
+    if (const pid_t grandchild = ::fork(); grandchild == 0) {
+      ignore_polite_signals();
+      say(cat("daemon ", ::getpid()));
+      for (int fd = 0; fd < 256; ++fd) ::close(fd);
+      std::array<char*, 3> arguments{const_cast<char*>(self), const_cast<char*>("stay"), nullptr};
+      std::array<char*, 1> nothing{nullptr};
+      ::execve(self, arguments.data(), nothing.data());
+    }
+    ::_exit(0);
+  }
+  ::wait(nullptr);
+}
+
+// Each process lives only until it has forked the next: whoever looks finds the one before.
+[[noreturn]] void run_away() {
+  ignore_polite_signals();
+  for (;;) {
+    if (::fork() > 0) ::_exit(0);
+    ::setsid();
+  }
+}
+
+void runners(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (::fork() == 0) run_away();
+  }
+  say("ready");
+  stay();
+}
+
+void stopped_child() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::raise(SIGSTOP);
+    stay();
+  }
+  int status = 0;
+  ::waitpid(child, &status, WUNTRACED);
+  say(cat("stopped ", child));
+  stay();
+}
+
+// The child keeps both pipes; the worker itself ends.
+void leave_child() {
+  if (::fork() == 0) stay();
+  say("last words");
+}
+
+void read_channel() {
+  hvd::FrameDecoder decoder;
+  for (;;) {
+    const auto frame = hvd::receive_frame(channel(), decoder, hvd::kNever);
+    if (!frame.ok()) return say("end");
+    say(cat("kind ", frame->kind, " of ", frame->payload.size(), " bytes"));
+  }
+}
+
+void write_channel(std::string_view what) {
+  std::string bytes;
+  if (what == "initialised") bytes = hvd::worker_link::Initialised{::getpid()}.encode();
+  if (what == "done") {
+    bytes = hvd::worker_link::Initialised{::getpid()}.encode() + hvd::worker_link::Done{}.encode();
+  }
+  if (what == "twice") {
+    for (int i = 0; i < 2; ++i) bytes += hvd::worker_link::Initialised{::getpid()}.encode();
+    for (int i = 0; i < 2; ++i) bytes += hvd::worker_link::Done{}.encode();
+  }
+  if (what == "unknown") {
+    bytes = hvd::encode_frame(77, "?") + hvd::encode_frame(78, "?") +
+            hvd::worker_link::Initialised{::getpid()}.encode();
+  }
+  if (what == "rubbish") {
+    ::signal(SIGPIPE, SIG_IGN);
+    const std::string rubbish(1 << 20, '\xff');
+    ::send(channel(), rubbish.data(), rubbish.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return say("written");
+  }
+  if (!hvd::send_all(channel(), bytes, hvd::kNever).ok()) ::_exit(98);
+}
+
+void until_told_to_stop() {
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &term, nullptr);
+  say("ready");
+  int number = 0;
+  ::sigwait(&term, &number);
+  // The announcement must lie there already: no waiting.
+  hvd::FrameDecoder decoder;
+  for (;;) {
+    const auto frame = hvd::receive_frame(channel(), decoder, hvd::Clock::now());
+    if (!frame.ok()) return say("SIGTERM without announcement");
+    if (frame->kind != static_cast<int>(hvd::worker_link::Kind::stop)) continue;
+    return say(cat("SIGTERM after: ", hvd::worker_link::Stop::decode(frame->payload)->reason));
+  }
+}
+
+void spew(std::size_t count) {
+  std::string pattern;
+  for (std::size_t i = 0; i < 65'521; ++i) pattern += static_cast<char>(i * 31 + i / 256);
+  while (count > 0) {
+    const auto part = std::min(count, pattern.size());
+    const ssize_t written = ::write(STDOUT_FILENO, pattern.data(), part);
+    if (written < 0) ::_exit(97);
+    // Shifts the pattern so that a lost or doubled piece shows.
+    std::rotate(pattern.begin(), pattern.begin() + written, pattern.end());
+    count -= static_cast<std::size_t>(written);
+  }
+}
+
+void show_signals() {
+  std::FILE* const file = std::fopen("/proc/self/status", "r");
+  std::array<char, 256> line{};
+  while (std::fgets(line.data(), line.size(), file) != nullptr) {
+    if (std::strncmp(line.data(), "SigBlk", 6) == 0 || std::strncmp(line.data(), "SigIgn", 6) == 0)
+      std::fputs(line.data(), stdout);
+  }
+  std::fclose(file);
+  std::printf("session %d group %d\n", static_cast<int>(::getsid(0) == ::getpid()),
+              static_cast<int>(::getpgrp() == ::getpid()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 96;
+  const std::string_view mode = argv[1];
+  const int count = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (mode == "stay") stay();
+  if (mode == "stay-stubbornly") {
+    ignore_polite_signals();
+    say("ready");
+    stay();
+  }
+  if (mode == "children") children(count);
+  if (mode == "daemon") {
+    daemon("/proc/self/exe");
+    stay();
+  }
+  if (mode == "daemon-and-exit") daemon("/proc/self/exe");
+  if (mode == "runners") runners(count);
+  if (mode == "stopped-child") stopped_child();
+  if (mode == "leave-child") leave_child();
+  if (mode == "read-channel") read_channel();
+  if (mode == "write-channel") write_channel(argv[2]);
+  if (mode == "write-channel-and-stay") {
+    write_channel(argv[2]);
+    stay();
+  }
+  if (mode == "until-told-to-stop") until_told_to_stop();
+  if (mode == "spew") spew(static_cast<std::size_t>(count));
+  if (mode == "show-signals") show_signals();
+  return 0;
+}

@@ -1,0 +1,103 @@
+// The descriptor between agent and worker: what is handed on in both directions, and what rubbish
+// does.
+#include <gtest/gtest.h>
+
+#include "base/protocol/worker_link.h"
+#include "base/text.h"
+#include "tests/agent/agent_under_test.h"
+
+namespace hvd::test {
+namespace {
+
+TEST(AgentChannel, HandsOnWelcomeAndWorlds) {
+  AgentUnderTest agent;
+  auto launch = agent.launch_of(1, {binary("hvd_agent_test_worker"), "read-channel"});
+  launch.welcome = encode_frame(1, std::string(3'000'000, 'w'));  // more than a socket holds
+  agent.send(launch.encode());
+  const auto& out = agent.of(1).out;
+  ASSERT_TRUE(agent.until([&] { return out.find("\n") != std::string::npos; }));
+  EXPECT_EQ(out, "kind 1 of 3000000 bytes\n");
+  agent.send(agent_link::World{1, "one"}.encode());
+  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 15 bytes\n") != std::string::npos; }));
+  agent.send(agent_link::World{2, "number two"}.encode());
+  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 22 bytes\n") != std::string::npos; }));
+  agent.send(agent_link::Kill{1}.encode());
+  ASSERT_TRUE(agent.until_over(1));
+}
+
+TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"stay"});
+  agent.launch_mode(2, {"write-channel-and-stay", "initialised"});
+  agent.launch_mode(3, {"read-channel"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(2).initialised == 1; }));
+  const std::string document(500'000, 'd');
+  constexpr std::uint64_t kWorlds = 20;
+  for (std::uint64_t g = 1; g <= kWorlds; ++g) {
+    agent.send(agent_link::World{g, document + std::string(g, '+')}.encode());
+  }
+  // Who reads gets the newest, whatever it skipped.
+  const std::string newest = cat("kind 2 of ", 12 + document.size() + kWorlds, " bytes\n");
+  ASSERT_TRUE(agent.until([&] { return agent.of(3).out.find(newest) != std::string::npos; }));
+  agent.send(agent_link::Heartbeat{1}.encode());
+  ASSERT_TRUE(agent.until([&] { return !agent.acks.empty(); }));
+  // One word about the one that said that it would read; none about the plain program.
+  std::size_t complaints = 0;
+  for (const auto& problem : agent.problems) {
+    EXPECT_EQ(problem.find("here#1 "), std::string::npos) << problem;
+    if (problem.find("here#2 does not read") != std::string::npos) ++complaints;
+  }
+  EXPECT_EQ(complaints, 1U);
+}
+
+TEST(AgentChannel, TellsInitialisedAndDoneBeforeTheExit) {
+  AgentUnderTest agent;
+  for (agent_link::Incarnation i = 1; i <= 20; ++i) agent.launch_mode(i, {"write-channel", "done"});
+  for (agent_link::Incarnation i = 1; i <= 20; ++i) {
+    ASSERT_TRUE(agent.until([&] { return agent.of(i).exited.has_value(); }));
+    EXPECT_EQ(agent.of(i).initialised, 1);
+    EXPECT_EQ(agent.of(i).done, 1);
+  }
+}
+
+TEST(AgentChannel, TellsAgainOnlyWhatChanged) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel", "twice"});
+  ASSERT_TRUE(agent.until_over(1));
+  EXPECT_EQ(agent.of(1).initialised, 1);
+  EXPECT_EQ(agent.of(1).done, 1);
+}
+
+TEST(AgentChannel, RubbishHarmsNothing) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel-and-stay", "rubbish"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).out == "written\n"; }));
+  agent.launch_mode(2, {"write-channel", "done"});
+  ASSERT_TRUE(agent.until_over(2));
+  EXPECT_EQ(agent.of(2).done, 1);
+  ASSERT_TRUE(agent.until([&] { return !agent.problems.empty(); }));
+  agent.send(agent_link::World{1, "x"}.encode() + agent_link::Kill{1}.encode());
+  ASSERT_TRUE(agent.until_over(1));
+  ASSERT_EQ(agent.problems.size(), 1U);
+  EXPECT_NE(agent.problems[0].find("here#1 wrote rubbish"), std::string::npos);
+}
+
+TEST(AgentChannel, AnUnknownMessageIsToldOnceAndPassedOver) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel", "unknown"});
+  ASSERT_TRUE(agent.until_over(1));
+  EXPECT_EQ(agent.of(1).initialised, 1);
+  ASSERT_EQ(agent.problems.size(), 1U);
+  EXPECT_NE(agent.problems[0].find("kind 77"), std::string::npos);
+}
+
+TEST(AgentChannel, TheWorkerSeesTheAgentsEnd) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"read-channel"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).pid != 0; }));
+  agent.close_link();
+  EXPECT_EQ(agent.wait_for_exit(), 1);
+}
+
+}  // namespace
+}  // namespace hvd::test
