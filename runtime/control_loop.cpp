@@ -392,7 +392,8 @@ void ControlLoop::enter_failure(const Failure& why) {
   on_failure_();
   send_all(encode_failure(Message::abort, why));
   lobby_.reset();
-  for (const auto& entry : queue_.close(why)) entry.done(why);
+  const Failure verdict = verdict_.get();
+  for (const auto& entry : queue_.close(verdict)) entry.done(verdict);
 }
 
 // What is still unsent gets a moment: the others want to know why we go.

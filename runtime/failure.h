@@ -12,6 +12,7 @@ struct Failure {
   Status status;     // ok: no failure
   int rank = -1;     // the member whose loss or act it was; -1: not known, or nobody's
   std::string host;  // where that member ran
+  bool world_failed = false;  // not only this call: the world is over
 
   Failure() = default;
   Failure(Status why, int whose = -1, std::string where = {})  // NOLINT(google-explicit-constructor)

@@ -17,6 +17,7 @@ class Verdict {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return false;
     failure_ = failure;
+    failure_.world_failed = true;
     known_ = true;
     changed_.notify_all();
     return true;

@@ -1,0 +1,123 @@
+#include "worker/agent_channel.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "runtime/threads.h"
+
+namespace hvd::worker {
+namespace {
+
+constexpr int kExitWithoutAgent = 1;
+constexpr std::chrono::seconds kSendTimeout{10};
+
+[[noreturn]] void end_process(const std::string& why) {
+  const std::string line = cat("hvd: ", why, "; this worker ends\n");
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(kExitWithoutAgent);
+}
+
+Status refuse(const std::string& descriptor, const char* why) {
+  return {Code::invalid_argument, cat(worker_link::kDescriptorVariable, "=", descriptor, ": ", why,
+                                      ". hvdrun sets it; do not set or keep it by hand.")};
+}
+
+}  // namespace
+
+Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
+  const auto number = parse_number<int>(descriptor);
+  if (!number || *number < 0) return refuse(descriptor, "that is no descriptor");
+  struct stat info {};
+  if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    return refuse(descriptor, "there is no socket behind this descriptor");
+  }
+  // The Welcome lies there since before this program started: if nothing does, somebody took it.
+  FrameDecoder decoder;
+  auto frame = receive_frame(*number, decoder, Clock::now());
+  if (!frame.ok() && frame.status().code() == Code::deadline_exceeded) {
+    return Status(Code::failed_precondition,
+                  "another process of this worker has called hvd::init() already; of the processes "
+                  "that one slot of hvdrun starts, only one can be the worker");
+  }
+  HVD_RETURN_IF_ERROR(frame.status().with_context("the agent's welcome"));
+  if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::welcome)) {
+    return Status(Code::data_loss, cat("the agent's welcome: a frame of kind ", frame->kind));
+  }
+  auto welcome = worker_link::Welcome::decode(frame->payload);
+  HVD_RETURN_IF_ERROR(welcome.status());
+  // Programs that this one starts must not hold the link open.
+  ::fcntl(*number, F_SETFD, FD_CLOEXEC);
+  // Never deleted: its thread lives as long as the process.
+  return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome));
+}
+
+AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome)
+    : fd_(std::move(fd)), decoder_(std::move(decoder)), welcome_(std::move(welcome)) {
+  runtime::start_thread("hvd-agent-link", [this] { watch(); }).detach();
+}
+
+void AgentChannel::watch() {
+  for (;;) {
+    auto frame = receive_frame(fd_.get(), decoder_, kNever);
+    if (!frame.ok()) {
+      end_process(frame.status().code() == Code::unavailable
+                      ? "the agent of this host is gone, and with it the job"
+                      : cat("the link to the agent of this host broke: ",
+                            frame.status().to_string()));
+    }
+    handle(*frame);
+  }
+}
+
+void AgentChannel::handle(const Frame& frame) {
+  switch (static_cast<worker_link::Kind>(frame.kind)) {
+    case worker_link::Kind::world: {
+      auto message = worker_link::World::decode(frame.payload);
+      if (!message.ok()) break;
+      const std::lock_guard lock(mutex_);
+      if (message->generation < generation_) return;
+      generation_ = message->generation;
+      world_ = std::move(message->document);
+      return;
+    }
+    case worker_link::Kind::stop: {
+      auto message = worker_link::Stop::decode(frame.payload);
+      if (!message.ok()) break;
+      const std::lock_guard lock(mutex_);
+      stop_reason_ = std::move(message->reason);
+      return;
+    }
+    default:
+      break;
+  }
+  HVD_LOG(warning, "the agent sent something that cannot be read, of kind " << frame.kind);
+}
+
+std::string AgentChannel::world() const {
+  const std::lock_guard lock(mutex_);
+  return world_;
+}
+
+std::optional<std::string> AgentChannel::stop_reason() const {
+  const std::lock_guard lock(mutex_);
+  return stop_reason_;
+}
+
+Status AgentChannel::send(const std::string& frame) {
+  const std::lock_guard lock(send_mutex_);
+  return send_all(fd_.get(), frame, Clock::now() + kSendTimeout).with_context("tell the agent");
+}
+
+Status AgentChannel::send_initialised() {
+  return send(worker_link::Initialised{static_cast<std::int32_t>(::getpid())}.encode());
+}
+
+Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
+
+}  // namespace hvd::worker

@@ -1,0 +1,52 @@
+// The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
+// rest of its life: the agent is the one who notices when this process ends.
+//
+// A thread watches the descriptor. When the agent goes, the job is over, and the process ends at once
+// with one line on stderr. All calls are safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/frame.h"
+#include "base/protocol/worker_link.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::worker {
+
+class AgentChannel {
+ public:
+  // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that lies
+  // there, and starts to watch. Fails if another process of this worker has read it before.
+  static Result<AgentChannel*> open(const std::string& descriptor);
+
+  const worker_link::Welcome& welcome() const { return welcome_; }
+  // The newest world document that the agent has sent; empty if none.
+  std::string world() const;
+  // Why the job is being stopped; nothing while it is not.
+  std::optional<std::string> stop_reason() const;
+
+  Status send_initialised();
+  Status send_done();
+
+ private:
+  AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome);
+  void watch();
+  void handle(const Frame& frame);
+  Status send(const std::string& frame);
+
+  UniqueFd fd_;
+  FrameDecoder decoder_;  // of the watching thread
+  worker_link::Welcome welcome_;
+  std::mutex send_mutex_;
+  mutable std::mutex mutex_;
+  std::uint64_t generation_ = 0;  // of world_
+  std::string world_;
+  std::optional<std::string> stop_reason_;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,164 @@
+#include "worker/process_world.h"
+
+#include <cstdlib>
+#include <set>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "worker/rendezvous_exchange.h"
+#include "worker/settings.h"
+
+namespace hvd::worker {
+namespace {
+
+class NoExchange final : public runtime::Exchange {
+ public:
+  Result<std::vector<std::string>> exchange(std::string_view /*blob*/,
+                                            TimePoint /*deadline*/) override {
+    return Status(Code::internal, "a world of one has nobody to exchange addresses with");
+  }
+};
+
+bool is_homogeneous(const WorldDocument& document) {
+  std::set<int> sizes;
+  for (const auto& member : document.members) sizes.insert(member.local_size);
+  return sizes.size() <= 1;
+}
+
+}  // namespace
+
+ProcessWorld& ProcessWorld::instance() {
+  static auto& only = *new ProcessWorld();
+  return only;
+}
+
+std::shared_ptr<runtime::World> ProcessWorld::world() const {
+  const std::lock_guard lock(mutex_);
+  return owner_ == ::getpid() ? world_ : nullptr;
+}
+
+Result<Place> ProcessWorld::place() const {
+  const std::lock_guard lock(mutex_);
+  if (!world_) return Status(Code::failed_precondition, "hvd::init() has not been called");
+  return place_;
+}
+
+std::string ProcessWorld::next_name(runtime::Kind kind) {
+  const std::lock_guard lock(mutex_);
+  return cat(runtime::kind_name(kind), ".noname.", unnamed_[kind]++);
+}
+
+Status ProcessWorld::init() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  if (world()) return {};
+  if (!at_exit_registered_) {
+    // For programs that return from main() without shutdown(). Not run by _exit() and abort().
+    std::atexit([] { ProcessWorld::instance().shutdown(); });
+    at_exit_registered_ = true;
+  }
+  const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
+  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or("")) : init_alone();
+}
+
+Status ProcessWorld::init_alone() {
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "rank 0"));
+  auto config = config_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(config.status());
+  runtime::WorldSpec spec(0, {{"localhost#0", "localhost", "127.0.0.1"}}, 0, Token::random());
+  spec.config = *config;
+  {
+    const std::lock_guard lock(mutex_);
+    place_ = {};
+  }
+  NoExchange exchange;
+  return join(spec, exchange);
+}
+
+Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
+  std::string text = agent_->world();
+  if (text.empty()) text = agent_->welcome().world;
+  if (text.empty()) {
+    auto found = client.wait(kWorldScope, kCurrentWorldKey, deadline);
+    HVD_RETURN_IF_ERROR(found.status().with_context("wait for the world to be published"));
+    text = std::move(found->value);
+  }
+  auto document = WorldDocument::from_json(text);
+  HVD_RETURN_IF_ERROR(document.status().with_context("read the world"));
+  return document;
+}
+
+Status ProcessWorld::init_as_worker(const std::string& descriptor) {
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
+  auto config = config_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(config.status());
+  if (agent_ == nullptr) {
+    auto channel = AgentChannel::open(descriptor);
+    HVD_RETURN_IF_ERROR(channel.status());
+    agent_ = *channel;
+  }
+  HVD_RETURN_IF_ERROR(agent_->send_initialised());
+  const auto& welcome = agent_->welcome();
+  rendezvous::ClientOptions options;
+  options.host = welcome.rendezvous_host;
+  options.port = welcome.rendezvous_port;
+  rendezvous::Client client(options, welcome.token);
+  auto document = read_document(client, Clock::now() + config->connect_timeout);
+  HVD_RETURN_IF_ERROR(document.status());
+
+  const WorldMember* self = nullptr;
+  std::vector<runtime::Member> members;
+  for (const auto& member : document->members) {
+    if (member.incarnation == welcome.incarnation) self = &member;
+    members.push_back({member.worker(), member.host, member.address});
+  }
+  if (self == nullptr) {
+    return {Code::failed_precondition,
+            cat("this worker, ", welcome.worker, " of incarnation ", welcome.incarnation,
+                ", is no member of generation ", document->generation)};
+  }
+  if (document->generation != generation_) round_ = 0;
+  generation_ = document->generation;
+  ++round_;
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
+  runtime::WorldSpec spec(self->rank, std::move(members), document->generation, welcome.token);
+  spec.config = *config;
+  {
+    const std::lock_guard lock(mutex_);
+    place_ = {self->rank,       spec.size(),      self->local_rank,         self->local_size,
+              self->cross_rank, self->cross_size, is_homogeneous(*document)};
+  }
+  RendezvousExchange exchange(client, cat("world.", generation_, ".", round_), spec.rank,
+                              spec.size());
+  return join(spec, exchange);
+}
+
+Status ProcessWorld::join(const runtime::WorldSpec& spec, runtime::Exchange& exchange) {
+  auto world = runtime::World::create(spec, exchange);
+  HVD_RETURN_IF_ERROR(world.status());
+  const std::lock_guard lock(mutex_);
+  world_ = std::move(*world);
+  shutdown_timeout_ = spec.config.shutdown_timeout;
+  owner_ = ::getpid();
+  unnamed_.clear();
+  return {};
+}
+
+void ProcessWorld::shutdown() {
+  // A forked child that ends must not wait for threads that it does not have, nor for the lock.
+  if (!world()) return;
+  const std::lock_guard lock(lifecycle_mutex_);
+  const auto leaving = world();
+  if (!leaving) return;
+  const auto outcome = leaving->shutdown(Clock::now() + shutdown_timeout_);
+  if (!outcome.ok()) HVD_LOG(warning, "shutdown: " << outcome.status.message());
+  if (agent_ != nullptr && leaving->failure().ok()) {
+    if (const Status told = agent_->send_done(); !told.ok()) {
+      HVD_LOG(warning, told.to_string());
+    }
+  }
+  const std::lock_guard inner(mutex_);
+  world_.reset();
+}
+
+}  // namespace hvd::worker

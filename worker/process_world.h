@@ -1,0 +1,65 @@
+// The one world of this process: what init() makes and shutdown() ends. All calls are safe from any
+// thread. It is never destroyed, since threads may still use it while the process ends.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/types.h>
+
+#include "base/protocol/world_document.h"
+#include "base/status.h"
+#include "rendezvous/client.h"
+#include "runtime/world.h"
+#include "worker/agent_channel.h"
+
+namespace hvd::worker {
+
+// Where this process stands among the others.
+struct Place {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  bool homogeneous = true;
+};
+
+class ProcessWorld {
+ public:
+  static ProcessWorld& instance();
+
+  Status init();
+  // Leaves the world, if there is one.
+  void shutdown();
+  // Nothing before init() and after shutdown().
+  std::shared_ptr<runtime::World> world() const;
+  Result<Place> place() const;
+  // "allreduce.noname.0", then 1, ...: counted anew by each init().
+  std::string next_name(runtime::Kind kind);
+
+ private:
+  ProcessWorld() = default;
+  Status init_alone();
+  Status init_as_worker(const std::string& descriptor);
+  Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
+  Status join(const runtime::WorldSpec& spec, runtime::Exchange& exchange);
+
+  std::mutex lifecycle_mutex_;      // held through init() and shutdown()
+  AgentChannel* agent_ = nullptr;   // under lifecycle_mutex_
+  std::uint64_t generation_ = 0;    // under lifecycle_mutex_: of round_
+  std::uint64_t round_ = 0;         // under lifecycle_mutex_: how often this generation was joined
+  bool at_exit_registered_ = false; // under lifecycle_mutex_
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<runtime::World> world_;
+  std::chrono::milliseconds shutdown_timeout_{};
+  Place place_;
+  pid_t owner_ = -1;  // a forked child has the memory, but not the threads
+  std::map<runtime::Kind, std::uint64_t> unnamed_;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,64 @@
+#include "worker/settings.h"
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::worker {
+namespace {
+
+// The text of a knob that is set; nothing if it is not, or if there is no such knob.
+Result<std::optional<std::string>> text_of(std::string_view variable,
+                                           const EnvironmentLookup& lookup) {
+  const Knob* const knob = find_knob_by_variable(variable);
+  if (knob == nullptr) return std::optional<std::string>();
+  return knob_from_environment(*knob, lookup);
+}
+
+// Hands the number that `variable` is set to on to `apply`. The table has checked its range.
+template <typename Apply>
+Status read_number(std::string_view variable, const EnvironmentLookup& lookup, Apply apply) {
+  auto text = text_of(variable, lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  if (!text->has_value()) return {};
+  const auto number = parse_number<double>(**text);
+  if (!number) return {Code::invalid_argument, cat(variable, "=", **text, " is no number")};
+  apply(*number);
+  return {};
+}
+
+std::chrono::milliseconds seconds(double count) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(count * 1e3));
+}
+
+}  // namespace
+
+Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup) {
+  runtime::Config config;
+  HVD_RETURN_IF_ERROR(read_number("HVD_FUSION_THRESHOLD", lookup, [&](double bytes) {
+    config.fusion_threshold = static_cast<std::size_t>(bytes);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_CYCLE_TIME", lookup, [&](double milliseconds) {
+    config.cycle_time = std::chrono::microseconds(static_cast<std::int64_t>(milliseconds * 1e3));
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
+    config.collective_timeout = seconds(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup, [&](double count) {
+    config.connect_timeout = seconds(count);
+  }));
+  return config;
+}
+
+Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who) {
+  LogOptions options;
+  options.who = who;
+  auto level = text_of("HVD_LOG_LEVEL", lookup);
+  HVD_RETURN_IF_ERROR(level.status());
+  if (level->has_value()) options.level = parse_log_level(**level).value_or(options.level);
+  HVD_RETURN_IF_ERROR(read_number("HVD_LOG_HIDE_TIME", lookup,
+                                  [&](double hide) { options.show_time = hide == 0; }));
+  set_log_options(options);
+  return {};
+}
+
+}  // namespace hvd::worker

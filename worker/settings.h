@@ -1,0 +1,15 @@
+// What the environment says of the runtime's tunables (base/knobs.h), read once per init().
+#pragma once
+
+#include "base/knobs.h"
+#include "base/status.h"
+#include "runtime/config.h"
+
+namespace hvd::worker {
+
+// An error names the variable, its value and what is allowed.
+Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup);
+// HVD_LOG_LEVEL and HVD_LOG_HIDE_TIME; lines are signed with `who`.
+Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who);
+
+}  // namespace hvd::worker
