@@ -64,6 +64,11 @@ Job::Job(JobOptions options, std::vector<WorldMember> members) : options_(std::m
   agents_ = hosts_.size();
 }
 
+std::size_t Job::index_of(Incarnation incarnation) const {
+  const Incarnation index = incarnation - first_incarnation_;  // huge if it is below
+  return index < workers_.size() ? static_cast<std::size_t>(index) : workers_.size();
+}
+
 std::vector<std::string> Job::host_names() const {
   std::vector<std::string> names;
   for (const auto& host : hosts_) names.push_back(host.name);
@@ -448,14 +453,13 @@ JobWorker* Job::worker_of(HostIndex host, Incarnation incarnation, std::string_v
     broken(host, cat("it reported a worker as ", what, " before it was ready"));
     return nullptr;
   }
-  const Incarnation index = incarnation - first_incarnation_;
-  if (incarnation < first_incarnation_ || index >= workers_.size() ||
-      workers_[static_cast<std::size_t>(index)].host != host) {
+  const std::size_t index = index_of(incarnation);
+  if (index == workers_.size() || workers_[index].host != host) {
     broken(host, cat("it reported incarnation ", incarnation, " as ", what,
                      ", which was never started there"));
     return nullptr;
   }
-  return &workers_[static_cast<std::size_t>(index)];
+  return &workers_[index];
 }
 
 void Job::end(JobWorker& worker, WorkerState state) {

@@ -70,6 +70,8 @@ class Job {
   JobState state() const { return state_; }
   const std::vector<JobHost>& hosts() const { return hosts_; }
   const std::vector<JobWorker>& workers() const { return workers_; }
+  // Of a worker in workers(); their number if there is no such worker.
+  std::size_t index_of(Incarnation incarnation) const;
   std::vector<std::string> host_names() const;
   // What the world is once it is published.
   WorldDocument world() const;

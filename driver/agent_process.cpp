@@ -1,0 +1,86 @@
+#include "driver/agent_process.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job_io.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration)
+
+namespace hvd::driver {
+namespace {
+
+// posix_spawn's two objects, freed whatever happens.
+struct SpawnPlan {
+  posix_spawn_file_actions_t actions{};
+  posix_spawnattr_t attributes{};
+  SpawnPlan() {
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attributes);
+  }
+  ~SpawnPlan() {
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+};
+
+}  // namespace
+
+Result<AgentProcess> AgentProcess::start(const std::string& path, const UniqueFd& link) {
+  SpawnPlan plan;
+  ::posix_spawn_file_actions_adddup2(&plan.actions, link.get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&plan.actions, link.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_addclosefrom_np(&plan.actions, STDERR_FILENO + 1);
+  sigset_t every;
+  sigset_t none;
+  sigfillset(&every);
+  sigemptyset(&none);
+  ::posix_spawnattr_setsigdefault(&plan.attributes, &every);
+  ::posix_spawnattr_setsigmask(&plan.attributes, &none);
+  ::posix_spawnattr_setflags(&plan.attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  std::string name = "hvd-agent";
+  const std::array<char*, 2> arguments{name.data(), nullptr};
+  pid_t pid = -1;
+  if (const int error = ::posix_spawn(&pid, path.c_str(), &plan.actions, &plan.attributes,
+                                      arguments.data(), environ);
+      error != 0) {
+    return Status::from_errno(cat("start ", path), error);
+  }
+  AgentProcess process(pid, UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))));
+  if (!process.ended_) return Status::from_errno(cat("watch the agent, pid ", pid), errno);
+  return process;
+}
+
+AgentProcess::AgentProcess(AgentProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), ended_(std::move(other.ended_)) {}
+
+AgentProcess::~AgentProcess() {
+  if (pid_ < 0) return;
+  kill();
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void AgentProcess::kill() const {
+  if (pid_ > 0) ::kill(pid_, SIGKILL);
+}
+
+std::string AgentProcess::reap() {
+  int status = 0;
+  const pid_t pid = std::exchange(pid_, -1);
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) return "ended";
+  }
+  if (WIFSIGNALED(status)) return exit_text(0, WTERMSIG(status), WCOREDUMP(status));
+  return exit_text(WEXITSTATUS(status), 0, false);
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,88 @@
+#include "driver/output_credit.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr std::uint64_t kWorthSending = agent_link::kOutputWindow / 4;
+
+using Key = std::pair<agent_link::Incarnation, agent_link::Stream>;
+
+struct Account {
+  std::uint64_t out = 0;   // taken from the agent's window and not returned to it
+  std::uint64_t owed = 0;  // of that, what the observer has consumed
+};
+
+}  // namespace
+
+struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
+  std::mutex mutex;
+  bool open = true;
+  bool posted = false;  // send_owed() is on its way
+  std::map<Key, Account> accounts;
+  Send send;
+  Post post;
+
+  void consumed(const Key& key, std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    if (!open) return;
+    Account& account = accounts[key];
+    account.owed += bytes;
+    if (account.owed < kWorthSending || posted) return;
+    posted = true;
+    // Under the lock, so that close() cannot come between: after it `post` may not be called.
+    post([self = shared_from_this()] { self->send_owed(); });
+  }
+
+  void send_owed() {
+    std::vector<agent_link::Credit> credits;
+    {
+      const std::lock_guard lock(mutex);
+      posted = false;
+      if (!open) return;
+      for (auto& [key, account] : accounts) {
+        if (account.owed < kWorthSending) continue;
+        account.out -= account.owed;
+        credits.push_back({key.first, key.second, std::exchange(account.owed, 0)});
+      }
+    }
+    for (const auto& credit : credits) send(credit);
+  }
+};
+
+OutputCredit::OutputCredit(Send send, Post post) : shared_(std::make_shared<Shared>()) {
+  shared_->send = std::move(send);
+  shared_->post = std::move(post);
+}
+
+OutputCredit::~OutputCredit() { close(); }
+
+Result<std::function<void()>> OutputCredit::take(agent_link::Incarnation worker,
+                                                 agent_link::Stream stream, std::size_t bytes) {
+  const Key key(worker, stream);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    Account& account = shared_->accounts[key];
+    account.out += bytes;
+    if (account.out > agent_link::kOutputWindow) {
+      return Status(Code::resource_exhausted,
+                    cat("it sent more output of incarnation ", worker, " than its window of ",
+                        agent_link::kOutputWindow, " bytes allows"));
+    }
+  }
+  return std::function<void()>([shared = shared_, key, bytes] { shared->consumed(key, bytes); });
+}
+
+void OutputCredit::close() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->open = false;
+  shared_->accounts.clear();
+}
+
+}  // namespace hvd::driver

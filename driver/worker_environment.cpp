@@ -1,0 +1,86 @@
+#include "driver/worker_environment.h"
+
+#include <map>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+// By name, so that the result is the same each time.
+std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironment& job,
+                                                              const WorldMember& member,
+                                                              int host_index) {
+  const std::string rank = cat(member.rank);
+  const std::string size = cat(job.size);
+  const std::string local_rank = cat(member.local_rank);
+  const std::string local_size = cat(member.local_size);
+  const std::string cross_rank = cat(member.cross_rank);
+  const std::string cross_size = cat(member.cross_size);
+  const std::string port = cat(job.rendezvous_port);
+  return {
+      {"HVD_RANK", rank},
+      {"HVD_SIZE", size},
+      {"HVD_LOCAL_RANK", local_rank},
+      {"HVD_LOCAL_SIZE", local_size},
+      {"HVD_CROSS_RANK", cross_rank},
+      {"HVD_CROSS_SIZE", cross_size},
+      {"HVD_HOSTNAME", member.host},
+      {"HVD_WORKER", member.worker()},
+      {"HVD_JOB_ID", job.job_id},
+      {"HVD_RENDEZVOUS_ADDR", job.rendezvous_address},
+      {"HVD_RENDEZVOUS_PORT", port},
+      // Horovod's
+      {"HOROVOD_HOSTNAME", member.host},
+      {"HOROVOD_RANK", rank},
+      {"HOROVOD_SIZE", size},
+      {"HOROVOD_LOCAL_RANK", local_rank},
+      {"HOROVOD_LOCAL_SIZE", local_size},
+      {"HOROVOD_CROSS_RANK", cross_rank},
+      {"HOROVOD_CROSS_SIZE", cross_size},
+      {"HOROVOD_GLOO_RENDEZVOUS_ADDR", job.rendezvous_address},
+      {"HOROVOD_GLOO_RENDEZVOUS_PORT", port},
+      {"HOROVOD_CONTROLLER", "gloo"},
+      {"HOROVOD_CPU_OPERATIONS", "gloo"},
+      // torch's
+      {"RANK", rank},
+      {"WORLD_SIZE", size},
+      {"LOCAL_RANK", local_rank},
+      {"LOCAL_WORLD_SIZE", local_size},
+      {"GROUP_RANK", cat(host_index)},
+      {"MASTER_ADDR", job.master_address},
+      {"MASTER_PORT", cat(job.master_port)},
+      // Else what a Python program prints appears when it ends.
+      {"PYTHONUNBUFFERED", "1"},
+  };
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const std::vector<std::string>& base,
+                                            const JobEnvironment& job, const WorldMember& member,
+                                            int host_index) {
+  const auto own = own_variables(job, member, host_index);
+  // Defaults only.
+  std::map<std::string, std::string, std::less<>> interfaces;
+  if (!job.network_interface.empty()) {
+    interfaces = {{"HOROVOD_GLOO_IFACE", job.network_interface},
+                  {"NCCL_SOCKET_IFNAME", job.network_interface}};
+  }
+  std::vector<std::string> result;
+  result.reserve(base.size() + own.size() + interfaces.size());
+  for (const auto& entry : base) {
+    const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
+    if (own.find(name) != own.end()) continue;
+    if (const auto found = interfaces.find(name); found != interfaces.end()) {
+      interfaces.erase(found);
+    }
+    result.push_back(entry);
+  }
+  for (const auto& [name, value] : own) result.push_back(cat(name, "=", value));
+  for (const auto& [name, value] : interfaces) result.push_back(cat(name, "=", value));
+  return result;
+}
+
+}  // namespace hvd::driver

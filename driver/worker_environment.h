@@ -1,0 +1,31 @@
+// The environment that a worker starts with: the person's own, and on top of it what tells the
+// worker who it is, under our names, Horovod's and torch's, so that programs written for either
+// start unchanged. The job's token is in none of them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/protocol/world_document.h"
+
+namespace hvd::driver {
+
+// What is the same for all workers of a job.
+struct JobEnvironment {
+  std::string job_id;
+  int size = 0;
+  std::string rendezvous_address;
+  std::uint16_t rendezvous_port = 0;
+  std::string network_interface;  // that has the workers' addresses; empty if not known
+  std::string master_address;     // of rank 0's host, for torch
+  std::uint16_t master_port = 0;  // free there when the job began
+};
+
+// `base` is NAME=VALUE; what it says of the names that are ours to give is replaced, except that
+// the person's choice of network interfaces stands. `host_index` counts the job's hosts from 0.
+std::vector<std::string> worker_environment(const std::vector<std::string>& base,
+                                            const JobEnvironment& job, const WorldMember& member,
+                                            int host_index);
+
+}  // namespace hvd::driver

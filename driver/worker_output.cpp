@@ -1,0 +1,82 @@
+#include "driver/worker_output.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+Stream stream_of(agent_link::Stream stream) {
+  return stream == agent_link::Stream::standard_error ? Stream::standard_error
+                                                      : Stream::standard_output;
+}
+
+}  // namespace
+
+WorkerView view_of(const JobWorker& worker) {
+  return {worker.member.rank, worker.member.host, worker.member.slot, worker.member.incarnation,
+          worker.pid};
+}
+
+WorkerOutput::WorkerOutput(const Job& job, Observer& observer, OutputCredit::Send send,
+                           OutputCredit::Post post)
+    : job_(job),
+      observer_(observer),
+      credit_(std::move(send), std::move(post)),
+      streams_(job.workers().size()) {}
+
+Result<std::size_t> WorkerOutput::find(HostIndex host, Incarnation incarnation,
+                                       agent_link::Stream stream) const {
+  const std::size_t index = job_.index_of(incarnation);
+  if (index >= job_.workers().size() || job_.workers()[index].host != host ||
+      job_.workers()[index].pid == 0) {
+    return Status(Code::data_loss,
+                  cat("it sent output of incarnation ", incarnation, ", which does not run there"));
+  }
+  if (streams_[index].closed[static_cast<std::size_t>(stream_of(stream))]) {
+    return Status(Code::data_loss, cat("it sent output of incarnation ", incarnation,
+                                       " after it had closed the stream"));
+  }
+  return index;
+}
+
+Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
+  const auto index = find(host, output.incarnation, output.stream);
+  if (!index) return index.status();
+  if (output.bytes.size() > agent_link::kMaxOutputChunk) {
+    return {Code::data_loss, cat("it sent a chunk of ", output.bytes.size(), " bytes of output")};
+  }
+  auto receipt = credit_.take(output.incarnation, output.stream, output.bytes.size());
+  if (!receipt) return receipt.status();
+  const Stream stream = stream_of(output.stream);
+  if (stream == Stream::standard_error) streams_[*index].tail.feed(output.bytes);
+  observer_.on_output(view_of(job_.workers()[*index]), stream, std::move(output.bytes),
+                      *std::move(receipt));
+  return {};
+}
+
+Status WorkerOutput::on_closed(HostIndex host, const agent_link::OutputClosed& closed) {
+  const auto index = find(host, closed.incarnation, closed.stream);
+  if (!index) return index.status();
+  close(*index, stream_of(closed.stream));
+  return {};
+}
+
+void WorkerOutput::close(std::size_t worker, Stream stream) {
+  if (std::exchange(streams_[worker].closed[static_cast<std::size_t>(stream)], true)) return;
+  observer_.on_output_closed(view_of(job_.workers()[worker]), stream);
+}
+
+void WorkerOutput::close_all(std::size_t worker) {
+  if (job_.workers()[worker].pid == 0) return;
+  close(worker, Stream::standard_output);
+  close(worker, Stream::standard_error);
+}
+
+std::vector<std::string> WorkerOutput::stderr_tail(Incarnation worker) const {
+  const std::size_t index = job_.index_of(worker);
+  return index < streams_.size() ? streams_[index].tail.lines() : std::vector<std::string>();
+}
+
+}  // namespace hvd::driver
