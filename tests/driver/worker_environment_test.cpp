@@ -1,0 +1,80 @@
+#include "driver/worker_environment.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+#include "driver/plan.h"
+
+namespace hvd::driver {
+namespace {
+
+JobEnvironment job() { return {"job7", 3, "127.0.0.1", 4711, "lo", "127.0.0.1", 2345}; }
+
+std::map<std::string, std::string> of_rank(std::size_t rank, int host,
+                                           const std::vector<std::string>& base = {}) {
+  const auto plan = plan_static({{"w0", 1}, {"w1", 2}}, 3, true);
+  std::map<std::string, std::string> result;
+  for (const auto& entry : worker_environment(base, job(), plan->members[rank], host)) {
+    const auto equals = entry.find('=');
+    EXPECT_TRUE(result.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second)
+        << entry << " stands there twice";
+  }
+  return result;
+}
+
+TEST(WorkerEnvironment, tells_a_worker_who_it_is_in_our_names_horovods_and_torchs) {
+  const std::map<std::string, std::string> expected{
+      {"HVD_RANK", "2"},
+      {"HVD_SIZE", "3"},
+      {"HVD_LOCAL_RANK", "1"},
+      {"HVD_LOCAL_SIZE", "2"},
+      {"HVD_CROSS_RANK", "0"},
+      {"HVD_CROSS_SIZE", "1"},
+      {"HVD_HOSTNAME", "w1"},
+      {"HVD_WORKER", "w1#1"},
+      {"HVD_JOB_ID", "job7"},
+      {"HVD_RENDEZVOUS_ADDR", "127.0.0.1"},
+      {"HVD_RENDEZVOUS_PORT", "4711"},
+      {"HOROVOD_HOSTNAME", "w1"},
+      {"HOROVOD_RANK", "2"},
+      {"HOROVOD_SIZE", "3"},
+      {"HOROVOD_LOCAL_RANK", "1"},
+      {"HOROVOD_LOCAL_SIZE", "2"},
+      {"HOROVOD_CROSS_RANK", "0"},
+      {"HOROVOD_CROSS_SIZE", "1"},
+      {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"},
+      {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4711"},
+      {"HOROVOD_GLOO_IFACE", "lo"},
+      {"HOROVOD_CONTROLLER", "gloo"},
+      {"HOROVOD_CPU_OPERATIONS", "gloo"},
+      {"NCCL_SOCKET_IFNAME", "lo"},
+      {"RANK", "2"},
+      {"WORLD_SIZE", "3"},
+      {"LOCAL_RANK", "1"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"GROUP_RANK", "1"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", "2345"},
+      {"PYTHONUNBUFFERED", "1"},
+  };
+  EXPECT_EQ(of_rank(2, 1), expected);
+}
+
+TEST(WorkerEnvironment, replaces_what_an_outer_job_left_and_keeps_the_rest) {
+  const auto result =
+      of_rank(0, 0, {"PATH=/bin", "RANK=99", "HVD_RANK=99", "EMPTY=", "EQUALS=a=b"});
+  EXPECT_EQ(result.at("RANK"), "0");
+  EXPECT_EQ(result.at("HVD_RANK"), "0");
+  EXPECT_EQ(result.at("PATH"), "/bin");
+  EXPECT_EQ(result.at("EMPTY"), "");
+  EXPECT_EQ(result.at("EQUALS"), "a=b");
+}
+
+TEST(WorkerEnvironment, leaves_the_choice_of_network_interfaces_to_the_person) {
+  const auto result = of_rank(0, 0, {"HOROVOD_GLOO_IFACE=eth7"});
+  EXPECT_EQ(result.at("HOROVOD_GLOO_IFACE"), "eth7");
+  EXPECT_EQ(result.at("NCCL_SOCKET_IFNAME"), "lo");
+}
+
+}  // namespace
+}  // namespace hvd::driver
