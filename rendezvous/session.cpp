@@ -252,9 +252,10 @@ awaitable<bool> Session::answer(Reply reply) {
   reply.close = reply.close || !head_.keep_alive;
   out_.clear();
   hub_->service.write_head(reply, head_, ticket_, out_);
-  const bool with_body = reply.body != nullptr && head_.method != "HEAD";
-  const bool sent =
-      co_await write(out_, with_body ? std::string_view(reply.body->bytes) : std::string_view());
+  // Not a conditional expression inside co_await: g++ 12 evaluates both of its branches there.
+  std::string_view body;
+  if (reply.body != nullptr && head_.method != "HEAD") body = reply.body->bytes;
+  const bool sent = co_await write(out_, body);
   co_return sent && !reply.close;
 }
 
