@@ -52,8 +52,8 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return cat("; known here: ", join(known, ", "));
 }
 
-Result<std::string> scalar_text(std::string_view source, const YAML::Node& node,
-                                const Knob& setting) {
+Result<std::string> scalar_text(std::string_view source, const YAML::Node& key,
+                                const YAML::Node& node, const Knob& setting) {
   if (node.IsScalar()) return node.Scalar();
   if (node.IsSequence() && setting.type == KnobType::integer_list) {
     std::vector<std::string> items;
@@ -66,7 +66,9 @@ Result<std::string> scalar_text(std::string_view source, const YAML::Node& node,
     return join(items, ",");
   }
   const char* const got = node.IsNull() ? "nothing" : node.IsMap() ? "a map" : "a list";
-  return error_at(source, node, cat(setting.config_key, ": must be one value, but is ", got));
+  // Of nothing, YAML says that it stands on the next line.
+  return error_at(source, node.IsNull() ? key : node,
+                  cat(setting.config_key, ": must be one value, but is ", got));
 }
 
 Status take_section(std::string_view source, const std::string& section, const YAML::Node& node,
@@ -84,7 +86,7 @@ Status take_section(std::string_view source, const std::string& section, const Y
       return error_at(source, entry.first,
                       cat("unknown key ", section, ".", key, suggestion(key, known_keys(section))));
     }
-    auto text = scalar_text(source, entry.second, *setting);
+    auto text = scalar_text(source, entry.first, entry.second, *setting);
     if (!text.ok()) return text.status();
     const std::string shown = cat(place(source, entry.second.Mark()), ": ", setting->config_key);
     auto checked = setting_value(*setting, *text, shown);

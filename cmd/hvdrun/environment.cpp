@@ -39,7 +39,7 @@ Result<std::vector<std::string>> worker_environment(const std::vector<std::strin
   std::map<std::string, std::string> outside;
   std::map<std::string, std::string> given;
   // Or the output of a Python worker would arrive only when its buffer is full.
-  given["PYTHONUNBUFFERED"] = "1";
+  given.emplace("PYTHONUNBUFFERED", "1");
   for (const auto& entry : own) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) continue;

@@ -103,19 +103,34 @@ std::string_view placeholder(const Knob& setting) {
              : "DIR";
 }
 
+// "(default: 128)", in the flag's unit and sense.
+std::string default_shown(const Knob& setting) {
+  if (setting.default_text.empty()) return {};
+  std::string text(setting.default_text);
+  if (setting.type == KnobType::boolean) {
+    text = (text == "1") != setting.inverted ? "on" : "off";
+  } else if (const auto number = parse_number<double>(text)) {
+    text = cat(*number / setting.environment_scale);
+  }
+  return cat(" (default: ", text, ")");
+}
+
 // Shows the one-dash forms beside the long ones.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(44); }
 
-  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+  std::string make_option_name(const CLI::Option* option, bool /*positional*/) const override {
+    const std::string flag = option->get_single_name();
+    const Knob* const setting = find_setting_by_flag(flag);
+    const bool both = setting != nullptr && setting->type == KnobType::boolean;
+    std::string name = cat(both ? "--[no-]" : "--", flag);
     for (const Alias& alias : kAliases) {
-      if (!alias.word.starts_with("--") && cat("--", option->get_single_name()) == alias.flag) {
+      if (!alias.word.starts_with("--") && cat("--", flag) == alias.flag) {
         name = cat(alias.word, ", ", name);
       }
     }
-    return name;
+    return flag == "log-with-timestamp" ? "--log-with[out]-timestamp" : name;
   }
 
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
@@ -155,7 +170,8 @@ Parser::Parser() {
       option = app.add_option(cat("--", setting->flag));
       option->expected(1)->type_name(std::string(placeholder(*setting)));
     }
-    option->description(std::string(setting->help))->group(std::string(group_of(*setting)));
+    option->description(std::string(setting->help) + default_shown(*setting))
+        ->group(std::string(group_of(*setting)));
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     settings[std::string(setting->flag)] = option;
   }

@@ -30,14 +30,14 @@ using Credit = std::shared_ptr<void>;
 Credit make_credit(std::function<void()> released);
 
 struct StreamWriterOptions {
-  std::string name;                          // "standard output", for errors
+  std::string name = {};                     // "standard output", for errors
   std::size_t limit = std::size_t{8} << 20;  // bytes
   std::chrono::milliseconds stall_timeout{10'000};
   // Once, when the stream cannot be written any more; `broken_pipe`: because its reader is gone.
   // All that comes later is dropped in silence.
-  std::function<void(const Status& why, bool broken_pipe)> on_failure;
+  std::function<void(const Status& why, bool broken_pipe)> on_failure = {};
   // When the reader goes on after `bytes` were dropped.
-  std::function<void(std::uint64_t bytes)> on_resumed;
+  std::function<void(std::uint64_t bytes)> on_resumed = {};
 };
 
 class StreamWriter {

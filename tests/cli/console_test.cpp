@@ -1,0 +1,263 @@
+// Real pipes, real files, a real terminal: what happens when the one who reads hvdrun's output is
+// slow, asleep or gone.
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <fcntl.h>
+#include <future>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/socket.h"
+#include "base/text.h"
+#include "cmd/hvdrun/job_output.h"
+#include "tests/support/process.h"
+
+namespace hvd::cli {
+namespace {
+
+using driver::Stream;
+using driver::WorkerView;
+using test::kGenerous;
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+  Pipe() {
+    std::array<int, 2> fds{};
+    if (::pipe2(fds.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+    read.reset(fds[0]);
+    write.reset(fds[1]);
+  }
+};
+
+// Reads until `done` is in it, or the writer has closed; what came until the deadline otherwise.
+std::string read_until(int fd, const std::string& done) {
+  std::string text;
+  const auto deadline = Clock::now() + kGenerous;
+  while (text.find(done) == std::string::npos) {
+    if (!wait_for(fd, POLLIN, deadline).ok()) break;
+    std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+TEST(StreamWriter, WritesInOrderAndGivesBackEveryCredit) {
+  Pipe pipe;
+  std::atomic<int> released = 0;
+  std::string expected;
+  auto reader =
+      std::async(std::launch::async, [&] { return read_until(pipe.read.get(), "end\n"); });
+  StreamWriter writer(pipe.write.get(), {.name = "pipe", .limit = 1000});
+  for (int i = 0; i < 2000; ++i) {
+    const std::string line = cat("line ", i, "\n");
+    expected += line;
+    writer.write(line, make_credit([&] { ++released; }));
+  }
+  writer.write("end\n");
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(reader.get(), expected + "end\n");
+  EXPECT_TRUE(test::eventually([&] { return released == 2000; }));
+}
+
+TEST(StreamWriter, DoesNotChangeTheModeOfAStreamThatOthersShare) {
+  Pipe pipe;
+  StreamWriter writer(pipe.write.get(), {.name = "pipe"});
+  writer.write("x\n");
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(::fcntl(pipe.write.get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+TEST(StreamWriter, AReaderThatSleepsHoldsCreditBackUntilTheQueueIsDropped) {
+  Pipe pipe;
+  std::promise<std::uint64_t> resumed;
+  std::atomic<std::size_t> released = 0;
+  StreamWriterOptions options{.name = "pipe", .limit = 100'000};
+  options.stall_timeout = std::chrono::milliseconds(300);
+  options.on_resumed = [&](std::uint64_t bytes) { resumed.set_value(bytes); };
+  StreamWriter writer(pipe.write.get(), options);
+  const std::string block(9'999, 'x');
+  constexpr std::size_t kBlocks = 100;  // a megabyte: more than the pipe and the queue hold
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    writer.write(block + "\n", make_credit([&] { ++released; }));
+  }
+  // Nobody reads, and yet all who wait for credit go on.
+  EXPECT_TRUE(test::eventually([&] { return released == kBlocks; })) << released;
+  auto reader =
+      std::async(std::launch::async, [&] { return read_until(pipe.read.get(), "after"); });
+  auto dropped = resumed.get_future();
+  ASSERT_EQ(dropped.wait_for(kGenerous), std::future_status::ready);
+  writer.write("after");
+  const std::string text = reader.get();
+  // Not a byte is unaccounted for: what was read, what was dropped, and the newline that closes the
+  // line that was cut.
+  const std::uint64_t lost = dropped.get();
+  EXPECT_GT(lost, 0U);
+  const std::size_t kept = text.size() - std::string("after").size();
+  const std::size_t closing = kBlocks * 10'000 < kept + lost ? 1 : 0;
+  EXPECT_EQ(kept + lost, kBlocks * 10'000 + closing);
+  EXPECT_EQ(text[kept - 1], '\n');
+}
+
+TEST(StreamWriter, AQueueThatIsNotFullIsNeverDropped) {
+  Pipe pipe;
+  StreamWriterOptions options{.name = "pipe"};
+  options.stall_timeout = std::chrono::milliseconds(1);
+  options.on_resumed = [](std::uint64_t bytes) { ADD_FAILURE() << bytes << " bytes dropped"; };
+  StreamWriter writer(pipe.write.get(), options);
+  const std::string text(1'000'000, 'x');
+  writer.write(text);
+  EXPECT_FALSE(writer.drain(Clock::now() + std::chrono::milliseconds(200)));
+  auto reader = std::async(std::launch::async, [&] { return read_until(pipe.read.get(), "y"); });
+  writer.write("y");
+  EXPECT_EQ(reader.get().size(), text.size() + 1);
+}
+
+TEST(StreamWriter, AReaderThatLeavesIsReportedOnceAndNobodyWaits) {
+  Pipe pipe;
+  pipe.read.reset();
+  std::atomic<int> failures = 0;
+  std::atomic<bool> broken = false;
+  std::atomic<int> released = 0;
+  StreamWriterOptions options{.name = "pipe", .limit = 10};
+  options.on_failure = [&](const Status& why, bool broken_pipe) {
+    EXPECT_NE(why.message().find("Broken pipe"), std::string::npos) << why.message();
+    broken = broken_pipe;
+    ++failures;
+  };
+  StreamWriter writer(pipe.write.get(), options);
+  for (int i = 0; i < 100; ++i) {
+    writer.write("many bytes for nobody", make_credit([&] { ++released; }));
+  }
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  EXPECT_TRUE(test::eventually([&] { return released == 100; }));
+  EXPECT_EQ(failures, 1);
+  EXPECT_TRUE(broken);
+}
+
+TEST(StreamWriter, AFullDiskIsReportedWithItsReason) {
+  const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  std::string reason;
+  StreamWriterOptions options{.name = "standard output"};
+  options.on_failure = [&](const Status& why, bool broken) {
+    reason = why.message();
+    EXPECT_FALSE(broken);
+  };
+  StreamWriter writer(full.get(), options);
+  writer.write("x");
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(reason, "write to standard output: No space left on device");
+}
+
+// The console of a job whose two streams are pipes of their own.
+struct Job {
+  Pipe out;
+  Pipe error;
+  Console console;
+  JobOutput output;
+  explicit Job(PrefixStyle style = {}, RankFiles* files = nullptr)
+      : console(out.write.get(), error.write.get(), std::chrono::seconds(10), nullptr),
+        output(console, files, style, true) {}
+};
+
+TEST(JobOutput, EachStreamGoesToItsOwnWithThePrefixOfItsRank) {
+  Job job;
+  const WorkerView zero{.rank = 0, .host = "a", .slot = 0, .incarnation = 1, .pid = 10};
+  const WorkerView one{.rank = 1, .host = "a", .slot = 1, .incarnation = 2, .pid = 11};
+  int released = 0;
+  const auto count = [&] { ++released; };
+  job.output.on_output(zero, Stream::standard_output, "hel", count);
+  job.output.on_output(one, Stream::standard_output, "other\n", count);
+  job.output.on_output(zero, Stream::standard_output, "lo\nunfinished", count);
+  job.output.on_output(one, Stream::standard_error, "oops\n", count);
+  job.output.on_output_closed(zero, Stream::standard_output);
+  job.output.on_output(one, Stream::standard_error, "never closed", count);
+  job.output.finish();
+  EXPECT_TRUE(job.console.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(read_until(job.out.read.get(), "unfinished\n"),
+            "[1]<stdout>:other\n[0]<stdout>:hello\n[0]<stdout>:unfinished\n");
+  EXPECT_EQ(read_until(job.error.read.get(), "never closed\n"),
+            "[1]<stderr>:oops\n[1]<stderr>:never closed\n");
+  EXPECT_EQ(released, 5);
+}
+
+TEST(JobOutput, WarningsAndProgressGoToStandardError) {
+  Job job;
+  job.output.on_warning("more workers than slots");
+  job.output.on_progress("all agents are ready");
+  EXPECT_TRUE(job.console.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(read_until(job.error.read.get(), "ready\n"),
+            "hvdrun: warning: more workers than slots\nhvdrun: all agents are ready\n");
+}
+
+TEST(JobOutput, WritesTheFilesBesideTheConsole) {
+  const test::TemporaryDirectory directory;
+  auto files = RankFiles::open(directory.path().string(), 1, nullptr);
+  ASSERT_TRUE(files.ok());
+  Job job({}, files->get());
+  const WorkerView zero{.rank = 0, .host = "a", .slot = 0, .incarnation = 1, .pid = 10};
+  job.output.on_output(zero, Stream::standard_error, "raw \xff bytes", nullptr);
+  job.output.finish();
+  (*files)->drain();
+  EXPECT_TRUE(job.console.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(test::read_file(directory.path() / "rank.0/stderr"), "raw \xff bytes");
+  EXPECT_EQ(read_until(job.error.read.get(), "\n"), "[0]<stderr>:raw \xff bytes\n");
+}
+
+TEST(Console, StreamsThatAreOneFileKeepTheirOrder) {
+  Pipe pipe;
+  const UniqueFd copy(::dup(pipe.write.get()));
+  Console console(pipe.write.get(), copy.get(), std::chrono::seconds(10), nullptr);
+  EXPECT_EQ(&console.out(), &console.error());
+  console.out().write("1\n");
+  console.error().write("2\n");
+  console.out().write("3\n");
+  EXPECT_TRUE(console.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(read_until(pipe.read.get(), "3\n"), "1\n2\n3\n");
+}
+
+TEST(Console, ColoursAreForTerminalsThatWantThem) {
+  const char* const before = std::getenv("TERM");
+  const std::string terminal = before == nullptr ? "" : before;
+  ::setenv("TERM", "xterm", 1);
+  ::unsetenv("NO_COLOR");
+  EXPECT_TRUE(colours_wanted(true));
+  EXPECT_FALSE(colours_wanted(false));
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(colours_wanted(true));
+  ::unsetenv("NO_COLOR");
+  ::setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(colours_wanted(true));
+  if (before == nullptr) {
+    ::unsetenv("TERM");
+  } else {
+    ::setenv("TERM", terminal.c_str(), 1);
+  }
+}
+
+TEST(Console, ATerminalGetsColouredTags) {
+  const UniqueFd master(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(master);
+  ASSERT_EQ(::grantpt(master.get()), 0);
+  ASSERT_EQ(::unlockpt(master.get()), 0);
+  std::array<char, 128> name{};
+  ASSERT_EQ(::ptsname_r(master.get(), name.data(), name.size()), 0);
+  const UniqueFd terminal(::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(terminal);
+  ::setenv("TERM", "xterm", 1);
+  ::unsetenv("NO_COLOR");
+  Console console(terminal.get(), terminal.get(), std::chrono::seconds(10), nullptr);
+  JobOutput output(console, nullptr, {}, false);
+  output.on_output({.rank = 0, .host = "a", .slot = 0, .incarnation = 1, .pid = 1},
+                   Stream::standard_output, "text\n", nullptr);
+  EXPECT_TRUE(console.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(read_until(master.get(), "text\r\n"), "\x1b[31m[0]<stdout>:\x1b[0mtext\r\n");
+}
+
+}  // namespace
+}  // namespace hvd::cli

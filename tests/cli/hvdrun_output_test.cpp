@@ -1,0 +1,161 @@
+// The output of real workers under the real hvdrun.
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) {
+    ++found;
+  }
+  return found;
+}
+
+Words job(const Words& options, const std::string& script) {
+  Words words{binary("hvdrun")};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"sh", "-c", script});
+  return words;
+}
+
+// Marks every process of a job, so that a test can see that none is left.
+ProcessOptions marked(const std::string& mark) {
+  ProcessOptions options;
+  options.environment = {{"HVD_TEST_MARK", mark}};
+  return options;
+}
+
+TEST(HvdrunOutput, LinesHaveThePrefixOfTheirRankAndStream) {
+  const auto status =
+      run(job({"-np", "2"}, "echo out $HVD_RANK; echo err $HVD_RANK >&2; printf unfinished"));
+  EXPECT_EQ(status.code, 0) << status.err;
+  for (const char* const rank : {"0", "1"}) {
+    EXPECT_TRUE(contains(status.out, cat("[", rank, "]<stdout>:out ", rank, "\n"))) << status.out;
+    EXPECT_TRUE(contains(status.out, cat("[", rank, "]<stdout>:unfinished\n"))) << status.out;
+    EXPECT_TRUE(contains(status.err, cat("[", rank, "]<stderr>:err ", rank, "\n"))) << status.err;
+  }
+  EXPECT_EQ(count(status.out, "\n"), 4U);
+}
+
+TEST(HvdrunOutput, BytesThatAreNoTextPassUnchanged) {
+  const auto status = run(job({"-np", "1", "--tag-output=none"}, R"(printf '\377\200\001x\r\ny')"));
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(status.out, "\xff\x80\x01x\r\ny");
+  EXPECT_EQ(status.err, "");
+}
+
+TEST(HvdrunOutput, EveryByteOfALotOfOutputArrives) {
+  const auto status = run(job({"-np", "2", "--tag-output=none"}, "head -c 20000000 /dev/zero"));
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(status.out.size(), 40'000'000U);
+}
+
+TEST(HvdrunOutput, FilesHoldEachRanksBytes) {
+  const TemporaryDirectory directory;
+  const auto status = run(job({"-np", "2", "--output-filename", directory.path().string()},
+                              "echo out $HVD_RANK; printf 'err %s' $HVD_RANK >&2"));
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(read_file(directory.path() / "rank.0/stdout"), "out 0\n");
+  EXPECT_EQ(read_file(directory.path() / "rank.1/stderr"), "err 1");
+  EXPECT_TRUE(contains(status.out, "[0]<stdout>:out 0\n")) << status.out;
+}
+
+TEST(HvdrunOutput, AFullDiskUnderAFileEndsTheJobAndNamesTheFile) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory.path() / "rank.1");
+  std::filesystem::create_symlink("/dev/full", directory.path() / "rank.1/stdout");
+  const std::string mark = cat("full-", ::getpid());
+  const auto status = run(job({"-np", "2", "--output-filename", directory.path().string()},
+                              "echo line; exec sleep 600"),
+                          marked(mark));
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_TRUE(contains(status.err, "rank.1/stdout: No space left on device")) << status.err;
+  EXPECT_TRUE(wait_until_gone("HVD_TEST_MARK", mark));
+}
+
+TEST(HvdrunOutput, AFullDiskUnderStdoutEndsTheJob) {
+  const std::string mark = cat("full-stdout-", ::getpid());
+  const auto status =
+      run({"sh", "-c",
+           "exec " + binary("hvdrun") + " -np 2 sh -c 'echo line; exec sleep 600' > /dev/full"},
+          marked(mark));
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_TRUE(contains(status.err, "write to standard output: No space left on device"))
+      << status.err;
+  EXPECT_TRUE(wait_until_gone("HVD_TEST_MARK", mark));
+}
+
+TEST(HvdrunOutput, AReaderThatLeavesEndsTheJobWith141) {
+  const TemporaryDirectory directory;
+  const std::string mark = cat("head-", ::getpid());
+  const std::string code = (directory.path() / "code").string();
+  const auto status =
+      run({"sh", "-c",
+           "(" + binary("hvdrun") + " -np 2 sh -c 'while :; do echo line; done'; echo $? > " +
+               code + ") | head -n 1"},
+          marked(mark));
+  EXPECT_EQ(count(status.out, "\n"), 1U) << status.out;
+  EXPECT_EQ(read_file(code), "141\n") << status.err;
+  EXPECT_TRUE(wait_until_gone("HVD_TEST_MARK", mark));
+}
+
+TEST(HvdrunOutput, AReaderThatSleepsDoesNotBlockTheWorkersForEver) {
+  const TemporaryDirectory directory;
+  const std::string done = (directory.path() / "done").string();
+  // The reader reads only when the worker, whose output is more than all queues hold, has ended.
+  const auto status =
+      run({"sh", "-c",
+           binary("hvdrun") +
+               " -np 1 --tag-output=none --output-stall-timeout 0.5 sh -c "
+               "'yes | head -c 40000000; echo > " +
+               done + "' | (until [ -e " + done + " ]; do sleep 0.01; done; wc -c)"});
+  const auto bytes = parse_number<std::size_t>(trim(status.out));
+  ASSERT_TRUE(bytes) << status.out << status.err;
+  EXPECT_LT(*bytes, 40'000'000U);
+  EXPECT_TRUE(contains(status.err, "bytes of output were dropped: nobody read standard output"))
+      << status.err;
+}
+
+TEST(HvdrunOutput, WhatArrivedBeforeAnInterruptionIsShown) {
+  Process process(job({"-np", "2"}, "echo before $HVD_RANK; printf half; exec sleep 600"));
+  ASSERT_TRUE(process.wait_for_output("before 0"));
+  ASSERT_TRUE(process.wait_for_output("before 1"));
+  process.signal(SIGINT);
+  const auto status = process.wait();
+  EXPECT_EQ(status.code, 130) << status.err;
+  EXPECT_EQ(count(status.out, "<stdout>:half\n"), 2U) << status.out;
+}
+
+TEST(HvdrunOutput, AFailureIsReportedInOneParagraph) {
+  const auto status = run(job(
+      {"-np", "2"}, "[ $HVD_RANK = 1 ] || exec sleep 600; seq 1 25 >&2; echo the end >&2; exit 7"));
+  EXPECT_EQ(status.code, 7) << status.err;
+  for (const char* const part : {"rank 1", "host localhost", "pid ", "code 7", "the last 20 lines",
+                                 "    the end\n", "    25\n", "    7\n"}) {
+    EXPECT_TRUE(contains(status.err, part)) << part << " in:\n" << status.err;
+  }
+  EXPECT_FALSE(contains(status.err, "    6\n")) << status.err;
+}
+
+TEST(HvdrunOutput, AClosedStdinDoesNotMatter) {
+  ProcessOptions options;
+  options.close_stdin = true;
+  const auto status = run(job({"-np", "2"}, "echo fine"), options);
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(count(status.out, "<stdout>:fine\n"), 2U) << status.out;
+}
+
+}  // namespace
+}  // namespace hvd::test

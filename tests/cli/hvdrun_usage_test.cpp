@@ -1,0 +1,95 @@
+// What hvdrun prints without starting anything.
+#include <gtest/gtest.h>
+
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(HvdrunUsage, HelpVersionAndCheckBuildEndWithZero) {
+  const auto help = run({binary("hvdrun"), "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(contains(help.out, "-np, --num-proc N")) << help.out;
+  EXPECT_TRUE(contains(help.out, "--[no-]stall-check")) << help.out;
+  const auto version = run({binary("hvdrun"), "-v"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.out.starts_with("hvdrun 0.")) << version.out;
+  const auto build = run({binary("hvdrun"), "-cb"});
+  EXPECT_EQ(build.code, 0);
+  EXPECT_TRUE(contains(build.out, "[X] Gloo")) << build.out;
+}
+
+TEST(HvdrunUsage, TheDryRunShowsThePlanAndWarnsOfOversubscription) {
+  const auto status =
+      run({binary("hvdrun"), "-np", "16", "-H", "a:4,b:4", "--dry-run", "./train", "a b"});
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_TRUE(contains(status.out, "15    b     7     7 of 8     1 of 2")) << status.out;
+  EXPECT_TRUE(contains(status.out, ": ./train 'a b'\n")) << status.out;
+  EXPECT_TRUE(status.err.starts_with("hvdrun: warning: ")) << status.err;
+}
+
+TEST(HvdrunUsage, WithoutHostsItIsThisMachine) {
+  const auto one = run({binary("hvdrun"), "--dry-run", "p"});
+  EXPECT_TRUE(contains(one.out, "0     localhost  0     0 of 1     0 of 1\nin ")) << one.out;
+  EXPECT_FALSE(contains(one.out, "\n1 ")) << one.out;
+  const auto three = run({binary("hvdrun"), "-np", "3", "--dry-run", "p"});
+  EXPECT_TRUE(contains(three.out, "2     localhost  2     2 of 3     0 of 1\nin ")) << three.out;
+  EXPECT_EQ(three.err, "");
+}
+
+TEST(HvdrunUsage, WithoutNpEverySlotIsTaken) {
+  const auto status =
+      run({binary("hvdrun"), "-H", "a:1,b", "--slots-per-host", "2", "--dry-run", "p"});
+  EXPECT_TRUE(contains(status.out, "2     b     1     1 of 2     0 of 1\nin ")) << status.out;
+}
+
+TEST(HvdrunUsage, FlagBeatsFileBeatsEnvironment) {
+  const TemporaryDirectory directory;
+  const auto file = directory.file("job.yaml",
+                                   "params:\n  cycle_time_ms: 2\n  cache_capacity: 2\n"
+                                   "launch:\n  num_proc: 2\n");
+  ProcessOptions options;
+  options.environment = {{"HOROVOD_CYCLE_TIME", "1"},
+                         {"HOROVOD_CACHE_CAPACITY", "1"},
+                         {"HOROVOD_NUM_NCCL_STREAMS", "1"}};
+  const auto status = run({binary("hvdrun"), "--config-file", file.string(), "--cycle-time-ms", "3",
+                           "--print-env", "p"},
+                          options);
+  EXPECT_EQ(status.code, 0) << status.err;
+  for (const char* const line :
+       {"HVD_CYCLE_TIME=3\n", "HOROVOD_CYCLE_TIME=3\n", "HVD_CACHE_CAPACITY=2\n",
+        "HOROVOD_CACHE_CAPACITY=2\n", "HVD_NUM_NCCL_STREAMS=1\n", "HOROVOD_NUM_NCCL_STREAMS=1\n"}) {
+    EXPECT_TRUE(contains(status.out, line)) << line << " in:\n" << status.out;
+  }
+  const auto plan = run({binary("hvdrun"), "--config-file", file.string(), "--dry-run", "p"});
+  EXPECT_TRUE(contains(plan.out, "\n1     localhost")) << plan.out;
+  EXPECT_FALSE(contains(plan.out, "\n2     localhost")) << plan.out;
+}
+
+TEST(HvdrunUsage, PrintEnvShowsWhatIsPassedAndWhatIsNot) {
+  ProcessOptions options;
+  options.environment = {{"HVD_TEST_SEEN", "a b"}, {"OLDPWD", "/x"}, {"HVD_TEST_HIDDEN", "h"}};
+  const auto status = run(
+      {binary("hvdrun"), "--env", "ADDED=1", "--env-exclude", "*HIDDEN", "--print-env"}, options);
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_TRUE(contains(status.out, "HVD_TEST_SEEN='a b'\n")) << status.out;
+  EXPECT_TRUE(contains(status.out, "ADDED=1\n")) << status.out;
+  EXPECT_FALSE(contains(status.out, "OLDPWD")) << status.out;
+  EXPECT_FALSE(contains(status.out, "HIDDEN")) << status.out;
+}
+
+TEST(HvdrunUsage, AnOutputThatIsFullOrClosedIsAnError) {
+  const auto full = run({"sh", "-c", "exec " + binary("hvdrun") + " --version > /dev/full"});
+  EXPECT_EQ(full.code, 1);
+  EXPECT_TRUE(contains(full.err, "No space left on device")) << full.err;
+  const auto closed = run({"sh", "-c", "exec " + binary("hvdrun") + " --version >&-"});
+  EXPECT_EQ(closed.code, 1);
+  EXPECT_TRUE(contains(closed.err, "Bad file descriptor")) << closed.err;
+}
+
+}  // namespace
+}  // namespace hvd::test

@@ -1,0 +1,189 @@
+#include "cmd/hvdrun/options.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+namespace hvd::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+CommandLine parsed(const Words& words) {
+  auto line = parse_command_line(words);
+  EXPECT_TRUE(line.ok()) << line.status().message();
+  return line.ok() ? *line : CommandLine{};
+}
+
+std::string value(const CommandLine& line, std::string_view flag) {
+  const auto found = line.values.find(flag);
+  return found == line.values.end() ? "(none)" : found->second.text;
+}
+
+TEST(Options, EverythingFromTheFirstWordThatIsNoOptionIsTheCommand) {
+  const auto line = parsed({"-np", "4", "-H", "a:2,b:2", "./train", "-np", "7", "--verbose", "--"});
+  EXPECT_EQ(line.action, Action::run);
+  EXPECT_EQ(value(line, "num-proc"), "4");
+  EXPECT_EQ(value(line, "hosts"), "a:2,b:2");
+  EXPECT_EQ(value(line, "verbose"), "(none)");
+  EXPECT_EQ(line.command, (Words{"./train", "-np", "7", "--verbose", "--"}));
+}
+
+TEST(Options, TwoDashesEndTheOptions) {
+  const auto line = parsed({"-np", "1", "--", "-odd-program", "-x"});
+  EXPECT_EQ(line.command, (Words{"-odd-program", "-x"}));
+}
+
+TEST(Options, HorovodsFormsWork) {
+  const std::vector<std::pair<Words, std::pair<const char*, const char*>>> rows = {
+      {{"-np", "3"}, {"num-proc", "3"}},
+      {{"-np=3"}, {"num-proc", "3"}},
+      {{"--num-proc", "3"}, {"num-proc", "3"}},
+      {{"--num-proc=3"}, {"num-proc", "3"}},
+      {{"-H", "a:1"}, {"hosts", "a:1"}},
+      {{"-Ha:1"}, {"hosts", "a:1"}},
+      {{"-H=a:1"}, {"hosts", "a:1"}},
+      {{"--hosts", "a:1"}, {"hosts", "a:1"}},
+      {{"-hostfile", "f"}, {"hostfile", "f"}},
+      {{"--hostfile", "f"}, {"hostfile", "f"}},
+      {{"-prefix-timestamp"}, {"prefix-output-with-timestamp", "1"}},
+      {{"--prefix-output-with-timestamp"}, {"prefix-output-with-timestamp", "1"}},
+      {{"--no-oversubscribe"}, {"oversubscribe", "0"}},
+      {{"--fusion-threshold-mb", "32"}, {"fusion-threshold-mb", "33554432"}},
+      {{"--hierarchical-allreduce"}, {"hierarchical-allreduce", "1"}},
+      {{"--no-hierarchical-allreduce"}, {"hierarchical-allreduce", "0"}},
+      {{"--no-stall-check"}, {"stall-check", "1"}},  // as the environment spells it
+      {{"--stall-check"}, {"stall-check", "0"}},
+      {{"--log-level", "DEBUG"}, {"log-level", "debug"}},
+      {{"--log-with-timestamp"}, {"log-with-timestamp", "0"}},
+      {{"--log-without-timestamp"}, {"log-with-timestamp", "1"}},
+      {{"--log-hide-timestamp"}, {"log-with-timestamp", "1"}},
+      {{"--no-log-hide-timestamp"}, {"log-with-timestamp", "0"}},
+      {{"--tcp"}, {"tcp", "1"}},
+      {{"--thread-affinity", "0,2"}, {"thread-affinity", "0,2"}},
+      {{"--output-filename", "-odd-name"}, {"output-filename", "-odd-name"}},
+  };
+  for (auto [words, expected] : rows) {
+    words.emplace_back("./train");
+    const auto line = parsed(words);
+    EXPECT_EQ(value(line, expected.first), expected.second) << words[0];
+    EXPECT_EQ(line.command, Words{"./train"}) << words[0];
+  }
+}
+
+TEST(Options, EveryKnobIsAFlag) {
+  const std::map<KnobType, std::string> texts{{KnobType::integer, "1"},
+                                              {KnobType::real, "1"},
+                                              {KnobType::text, "x"},
+                                              {KnobType::log_level, "ERROR"},
+                                              {KnobType::integer_list, "1"}};
+  for (const Knob& knob : knobs()) {
+    const std::string flag(knob.flag);
+    if (knob.type != KnobType::boolean) {
+      EXPECT_NE(value(parsed({"--" + flag, texts.at(knob.type), "p"}), flag), "(none)") << flag;
+      continue;
+    }
+    EXPECT_EQ(value(parsed({"--" + flag, "p"}), flag), knob.inverted ? "0" : "1");
+    EXPECT_EQ(value(parsed({"--no-" + flag, "p"}), flag), knob.inverted ? "1" : "0");
+  }
+}
+
+TEST(Options, TheLastOfARepeatedFlagWins) {
+  EXPECT_EQ(value(parsed({"-np", "2", "--num-proc", "3", "p"}), "num-proc"), "3");
+  EXPECT_EQ(value(parsed({"--autotune", "--no-autotune", "p"}), "autotune"), "0");
+  EXPECT_EQ(value(parsed({"--no-autotune", "--autotune", "p"}), "autotune"), "1");
+}
+
+TEST(Options, EnvironmentWordsAddUp) {
+  const auto line = parsed({"--env", "A=1", "--env", "B", "--env-exclude", "X*", "--env-exclude=Y",
+                            "--env-include", "XA", "p"});
+  EXPECT_EQ(line.environment.set, (Words{"A=1", "B"}));
+  EXPECT_EQ(line.environment.excluded, (Words{"X*", "Y"}));
+  EXPECT_EQ(line.environment.included, Words{"XA"});
+}
+
+TEST(Options, ActionsNeedNoProgram) {
+  EXPECT_EQ(parsed({"-cb"}).action, Action::check_build);
+  EXPECT_EQ(parsed({"--check-build"}).action, Action::check_build);
+  EXPECT_EQ(parsed({"-v"}).action, Action::version);
+  EXPECT_EQ(parsed({"--version"}).action, Action::version);
+  EXPECT_EQ(parsed({"-h"}).action, Action::help);
+  EXPECT_EQ(parsed({"--print-env"}).action, Action::print_env);
+  EXPECT_EQ(parsed({"-np", "2", "--dry-run", "p"}).action, Action::dry_run);
+  EXPECT_NE(parsed({"--help"}).help.find("-np, --num-proc N"), std::string::npos);
+}
+
+TEST(Options, TheRendezvousHasWordsOfItsOwn) {
+  const auto line =
+      parsed({"rendezvous", "--bind", "127.0.0.1:0", "--token-file=t", "--legacy-clients"});
+  EXPECT_EQ(line.action, Action::rendezvous);
+  EXPECT_EQ(line.rendezvous.bind, "127.0.0.1:0");
+  EXPECT_EQ(line.rendezvous.token_file, "t");
+  EXPECT_TRUE(line.rendezvous.legacy_clients);
+  EXPECT_EQ(parsed({"-np", "1", "rendezvous"}).action, Action::run);
+}
+
+TEST(Options, WrongWordsAreRefusedAndNamed) {
+  const std::vector<std::pair<Words, const char*>> rows = {
+      {{}, "no program to run"},
+      {{"-np", "2"}, "no program to run"},
+      {{"-np", "2", ""}, "no program to run"},
+      {{"-np"}, "-np: needs a value"},
+      {{"-np", "0", "p"}, "--num-proc=0: must be an integer from 1 to 100000"},
+      {{"-np", "-1", "p"}, "--num-proc=-1: must be"},
+      {{"-np", "abc", "p"}, "--num-proc=abc: must be"},
+      {{"-np", "99999999999999999999", "p"}, "must be an integer"},
+      {{"-np=", "p"}, "-np: needs a value"},
+      {{"-H", "", "p"}, "-H: needs a value"},
+      {{"--bogus", "p"}, "unknown option --bogus"},
+      {{"--num-prok", "2", "p"}, "did you mean --num-proc?"},
+      {{"--np", "2", "p"}, "did you mean -np?"},
+      {{"-x", "p"}, "unknown option -x"},
+      {{"--num-proc2=3", "p"}, "unknown option --num-proc2"},
+      {{"--verbose=yes", "p"}, "--verbose: takes no value"},
+      {{"--tag-output", "host", "p"}, "--tag-output=host: must be rank or none"},
+      {{"--min-np", "2", "p"}, "--min-np: elastic jobs are not in this version"},
+      {{"--max-np=2", "p"}, "--max-np: elastic jobs are not in this version"},
+      {{"--host-discovery-script", "s", "p"}, "elastic jobs are not in this version"},
+      {{"-p", "22", "p"}, "-p: starting workers on other machines through SSH is not in this"},
+      {{"--network-interfaces", "eth0", "p"}, "choosing network interfaces is not in this version"},
+      {{"--mpi", "p"}, "launching through MPI is not in this version"},
+      {{"--jsrun", "p"}, "launching through jsrun (LSF) is not in this version"},
+      {{"-H", "a:1", "-hostfile", "f", "p"}, "--hosts and --hostfile: give one of them"},
+      {{"-H", "a:1", "b:2"}, "hosts are separated by commas without blanks: -H a:1,b:2"},
+      {{"-H", "a:1,", "b:2", "./train"}, "without blanks: -H a:1,b:2"},
+      {{"-H", "a:1", "b:2,", "c:3", "./train"}, "without blanks: -H a:1,b:2,c:3"},
+      {{"rendezvous"}, "needs --bind ADDRESS:PORT"},
+      {{"rendezvous", "--bind"}, "--bind: needs a value"},
+      {{"rendezvous", "--bond", "x"}, "unknown option --bond; did you mean --bind?"},
+      {{"rendezvous", "--bind", "x:1", "extra"}, "unexpected word 'extra'"},
+  };
+  for (const auto& [words, expected] : rows) {
+    const auto line = parse_command_line(words);
+    ASSERT_FALSE(line.ok()) << expected;
+    EXPECT_NE(line.status().message().find(expected), std::string::npos) << line.status().message();
+  }
+}
+
+TEST(Options, AProgramWithAColonIsNoHostWithoutHosts) {
+  EXPECT_EQ(parsed({"-np", "1", "tool:2"}).command, Words{"tool:2"});
+}
+
+TEST(Settings, FlagBeatsFileBeatsEnvironment) {
+  const Values flags{{"grace", {"1", "flag"}}};
+  const Values file{{"grace", {"2", "file"}}, {"cycle-time-ms", {"2", "file"}}};
+  const Values environment{{"grace", {"3", "environment"}},
+                           {"cycle-time-ms", {"3", "environment"}},
+                           {"cache-capacity", {"3", "environment"}}};
+  const Values all = merge(merge(flags, file), environment);
+  EXPECT_EQ(all.at("grace").source, "flag");
+  EXPECT_EQ(all.at("cycle-time-ms").source, "file");
+  EXPECT_EQ(all.at("cache-capacity").source, "environment");
+}
+
+TEST(Settings, HostsThatWereTypedHideTheHostfileOfTheConfigFile) {
+  const Values all = merge({{"hosts", {"a:1", "flag"}}}, {{"hostfile", {"f", "file"}}});
+  EXPECT_EQ(all.count("hostfile"), 0U);
+}
+
+}  // namespace
+}  // namespace hvd::cli

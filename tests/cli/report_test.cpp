@@ -1,0 +1,61 @@
+#include "cmd/hvdrun/report.h"
+
+#include <gtest/gtest.h>
+
+#include "cmd/hvdrun/listings.h"
+
+namespace hvd::cli {
+namespace {
+
+TEST(Report, AJobThatEndedWellHasNone) { EXPECT_EQ(failure_report({}), ""); }
+
+TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
+  driver::Outcome outcome;
+  outcome.exit_code = 137;
+  outcome.failure = driver::Failure{
+      .worker = {.rank = 2, .host = "node-b", .slot = 1, .incarnation = 3, .pid = 4711},
+      .cause = "was killed by SIGKILL (signal 9)",
+      .stderr_tail = {"first", "second"}};
+  const std::string report = failure_report(outcome);
+  for (const char* const part :
+       {"rank 2", "node-b", "slot 1", "pid 4711", "was killed by SIGKILL (signal 9)",
+        "remaining workers were terminated",
+        "last 2 lines of its stderr:\n    first\n    second\n"}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " in:\n" << report;
+  }
+}
+
+TEST(Report, AFailureWithoutAWorkerGivesTheReason) {
+  driver::Outcome outcome;
+  outcome.exit_code = 1;
+  outcome.reason = "the agent on a did not answer";
+  EXPECT_EQ(failure_report(outcome), "hvdrun: the job has failed: the agent on a did not answer\n");
+}
+
+TEST(Listings, TheDryRunShowsRankHostSlotAndTheQuotedCommand) {
+  driver::JobSpec spec;
+  spec.command = {"./train", "--text", "it's here"};
+  spec.working_directory = "/data";
+  auto plan = driver::plan_static({{"a", 2}, {"long-name", 1}}, 0, true);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(dry_run_text(spec, *plan),
+            "rank  host       slot  local      cross\n"
+            "0     a          0     0 of 2     0 of 2\n"
+            "1     a          1     1 of 2     0 of 1\n"
+            "2     long-name  0     0 of 1     1 of 2\n"
+            "in /data: ./train --text 'it'\\''s here'\n");
+}
+
+TEST(Listings, TheEnvironmentCanBeReadByAShell) {
+  EXPECT_EQ(environment_text({"A=b c", "E=", "P=/bin"}), "A='b c'\nE=\nP=/bin\n");
+}
+
+TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
+  const std::string text = check_build_text();
+  EXPECT_NE(text.find("Available Controllers:\n    [ ] MPI\n    [X] Gloo\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("[ ] NCCL"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hvd::cli

@@ -1,0 +1,342 @@
+// What a person can get wrong, each against the real hvdrun: a clear error on stderr, an exit code
+// that is not zero, nothing on stdout, and nothing started.
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <ostream>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/socket.h"
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+struct WrongInput {
+  const char* name;
+  Words words;                                    // for hvdrun; {dir} is the test's own folder
+  int code;                                       // expected
+  Words expected;                                 // each stands in stderr
+  std::map<std::string, std::string> files = {};  // made in the test's folder
+  std::map<std::string, std::string> variables = {};
+  bool close_stdin = false;
+};
+
+void PrintTo(const WrongInput& row, std::ostream* out) {  // NOLINT(readability-identifier-naming)
+  *out << row.name;
+}
+
+const std::string kScript = "#!/bin/sh\necho started >> {dir}/started\n";
+
+// NOLINTNEXTLINE(cert-err58-cpp)
+const std::vector<WrongInput> kRows = {
+    // The command line.
+    {"NoWords", {}, 2, {"no program to run", "--help"}},
+    {"NoProgram", {"-np", "2"}, 2, {"no program to run"}},
+    {"EmptyProgram", {"-np", "2", ""}, 2, {"no program to run"}},
+    {"NpWithoutNumber", {"-np"}, 2, {"-np: needs a value"}},
+    {"NpZero", {"-np", "0", "./p"}, 2, {"--num-proc=0", "from 1 to 100000"}},
+    {"NpNegative", {"-np", "-1", "./p"}, 2, {"--num-proc=-1", "from 1 to 100000"}},
+    {"NpWord", {"-np", "abc", "./p"}, 2, {"--num-proc=abc", "integer"}},
+    {"NpFraction", {"-np", "1.5", "./p"}, 2, {"--num-proc=1.5", "integer"}},
+    {"NpHuge", {"-np", "1000000", "./p"}, 2, {"--num-proc=1000000", "from 1 to 100000"}},
+    {"NpBeyondNumbers",
+     {"-np", "99999999999999999999999", "./p"},
+     2,
+     {"--num-proc=999", "integer"}},
+    {"UnknownFlag", {"--bogus", "./p"}, 2, {"unknown option --bogus"}},
+    {"MisspeltFlag", {"--num-prok", "2", "./p"}, 2, {"--num-prok", "did you mean --num-proc?"}},
+    {"FlagWithNeedlessValue", {"--verbose=1", "./p"}, 2, {"--verbose: takes no value"}},
+    {"BadTag", {"--tag-output=host", "./p"}, 2, {"--tag-output=host", "rank or none"}},
+    {"NegativeGrace", {"--grace", "-3", "./p"}, 2, {"--grace=-3", "number from 0"}},
+    {"ElasticFlag",
+     {"--min-np", "2", "./p"},
+     2,
+     {"--min-np: elastic jobs are not in this version"}},
+    {"SshFlag", {"-p", "22", "./p"}, 2, {"-p: ", "SSH is not in this version"}},
+    {"MpiFlag", {"--mpi", "-np", "2", "./p"}, 2, {"--mpi: ", "not in this version"}},
+    {"HostsTwice", {"-H", "a:1", "--hostfile", "h", "./p"}, 2, {"--hosts and --hostfile"}},
+    {"HostsWithBlank", {"-H", "a:1", "b:2", "./p"}, 2, {"'b:2'", "without blanks: -H a:1,b:2"}},
+    {"HostsWithCommaAndBlank", {"-H", "a:1,", "b:2", "./p"}, 2, {"without blanks: -H a:1,b:2"}},
+    {"EnvironmentNameNotSet",
+     {"--env", "HVD_NOT_SET_AT_ALL", "./p"},
+     1,
+     {"--env HVD_NOT_SET_AT_ALL"}},
+    {"EnvironmentWithoutName", {"--env", "=x", "./p"}, 1, {"--env =x", "name"}},
+    // Knobs.
+    {"NegativeKnob",
+     {"--cache-capacity", "-1", "./p"},
+     2,
+     {"--cache-capacity=-1", "integer from 0"}},
+    {"NoiseAboveOne",
+     {"--autotune-gaussian-process-noise", "1.5", "./p"},
+     2,
+     {"noise=1.5", "from 0 to 1"}},
+    {"BadLogLevel", {"--log-level", "LOUD", "./p"}, 2, {"--log-level=LOUD", "TRACE, DEBUG"}},
+    {"BadAffinity", {"--thread-affinity", "0,x", "./p"}, 2, {"--thread-affinity=0,x", "integers"}},
+    {"BadHvdVariable",
+     {"./p"},
+     1,
+     {"HVD_CYCLE_TIME=soon", "number"},
+     {},
+     {{"HVD_CYCLE_TIME", "soon"}}},
+    {"BadHorovodVariable",
+     {"./p"},
+     1,
+     {"HOROVOD_FUSION_THRESHOLD=64MB", "integer"},
+     {},
+     {{"HOROVOD_FUSION_THRESHOLD", "64MB"}}},
+    {"BadStartTimeoutVariable",
+     {"./p"},
+     1,
+     {"HOROVOD_START_TIMEOUT=-5"},
+     {},
+     {{"HOROVOD_START_TIMEOUT", "-5"}}},
+    {"BadLogLevelVariable", {"./p"}, 1, {"HVD_LOG_LEVEL=shout"}, {}, {{"HVD_LOG_LEVEL", "shout"}}},
+    // Hosts and hostfiles.
+    {"HostWithBadSlots", {"-H", "a:x", "./p"}, 1, {"a:x"}},
+    {"HostWithNoSlots", {"-H", "a:0", "./p"}, 1, {"a:0"}},
+    {"HostWithoutName", {"-H", ":4", "./p"}, 1, {":4"}},
+    {"HostNamedTwice", {"-H", "a:1,a:2", "./p"}, 1, {"a", "twice"}},
+    {"MissingHostfile", {"-hostfile", "none", "./p"}, 1, {"hostfile none: No such file"}},
+    {"HostfileIsAFolder", {"-hostfile", "{dir}", "./p"}, 1, {"hostfile {dir}: Is a directory"}},
+    {"EmptyHostfile",
+     {"-hostfile", "h", "./p"},
+     1,
+     {"hostfile h: names no host"},
+     {{"h", "# nothing\n\n"}}},
+    {"BadHostfileLine",
+     {"-hostfile", "h", "./p"},
+     1,
+     {"h:2"},
+     {{"h", "a slots=2\nb slots=many\n"}}},
+    {"HostfileOfZeros",
+     {"-hostfile", "/dev/zero", "./p"},
+     1,
+     {"hostfile /dev/zero", "larger than"}},
+    {"HostfileFromClosedStdin",
+     {"-hostfile", "-", "./p"},
+     1,
+     {"hostfile on standard input: Bad file descriptor"},
+     {},
+     {},
+     true},
+    {"HostfileFromEmptyStdin", {"-hostfile", "-", "./p"}, 1, {"standard input: names no host"}},
+    {"MoreWorkersThanSlots",
+     {"-np", "5", "-H", "localhost:2", "--no-oversubscribe", "./p"},
+     1,
+     {"Requested more processes (5) than there are available slots (2)"}},
+    {"TooManySlots", {"-H", "a:90000,b:90000", "./p"}, 1, {"180,000 slots", "-np"}},
+    // Config files.
+    {"MissingConfig", {"--config-file", "none.yaml", "./p"}, 1, {"none.yaml: No such file"}},
+    {"ConfigIsAFolder", {"--config-file", "{dir}", "./p"}, 1, {"Is a directory"}},
+    {"ConfigIsNoYaml", {"--config-file", "c", "./p"}, 1, {"c:", "not YAML"}, {{"c", "a: {b\n"}}},
+    {"UnknownConfigSection",
+     {"--config-file", "c", "./p"},
+     1,
+     {"c:1: unknown section parms; did you mean params?"},
+     {{"c", "parms:\n  cycle_time_ms: 1\n"}}},
+    {"UnknownConfigKey",
+     {"--config-file", "c", "./p"},
+     1,
+     {"c:2: unknown key params.cycle_time; did you mean cycle_time_ms?"},
+     {{"c", "params:\n  cycle_time: 1\n"}}},
+    {"ConfigValueOfWrongType",
+     {"--config-file", "c", "./p"},
+     1,
+     {"c:2: params.cache_capacity: must be one value, but is a list"},
+     {{"c", "params:\n  cache_capacity: [1, 2]\n"}}},
+    {"ConfigValueOutOfRange",
+     {"--config-file", "c", "./p"},
+     1,
+     {"c:2: launch.num_proc=0"},
+     {{"c", "launch:\n  num_proc: 0\n"}}},
+    {"ConfigForMpi",
+     {"--config-file", "c", "./p"},
+     1,
+     {"c:1: controller", "not in this version"},
+     {{"c", "controller: mpi\n"}}},
+    // The program and where it runs.
+    {"MissingProgram", {"-np", "2", "./none"}, 127, {"none: No such file"}},
+    {"ProgramNotInPath", {"-np", "2", "hvd-no-such-program"}, 127, {"in no directory of PATH"}},
+    {"ProgramHereButNotInPath", {"p-here"}, 127, {"it is here: ./p-here"}, {{"p-here", kScript}}},
+    {"ProgramNotExecutable",
+     {"-np", "2", "./text"},
+     126,
+     {"text: Permission denied"},
+     {{"text", "no program"}}},
+    {"ProgramIsAFolder", {"-np", "2", "{dir}"}, 126, {"Is a directory"}},
+    {"MissingWorkingDirectory",
+     {"-wd", "none", "./p"},
+     1,
+     {"--working-directory none: No such file"}},
+    {"WorkingDirectoryIsAFile",
+     {"-wd", "f", "./p"},
+     1,
+     {"--working-directory f: Not a directory"},
+     {{"f", ""}}},
+    {"BadAgentPath",
+     {"./p"},
+     1,
+     {"HVD_AGENT=/none/hvd-agent: No such file"},
+     {},
+     {{"HVD_AGENT", "/none/hvd-agent"}}},
+    {"AgentIsAFolder", {"./p"}, 1, {"HVD_AGENT=", "Is a directory"}, {}, {{"HVD_AGENT", "/tmp"}}},
+    {"AgentIsNoAgent",
+     {"--start-timeout", "10", "./p"},
+     1,
+     {"agent"},
+     {},
+     {{"HVD_AGENT", "/bin/true"}}},
+    // Output.
+    {"OutputFolderIsAFile",
+     {"--output-filename", "f", "./p"},
+     1,
+     {"--output-filename: make the folder f/rank.0: Not a directory"},
+     {{"f", ""}}},
+    {"OutputFolderCannotBeMade",
+     {"--output-filename", "/proc/none", "./p"},
+     1,
+     {"--output-filename: make the folder /proc/none/rank.0"}},
+    // hvdrun rendezvous.
+    {"RendezvousWithoutAddress", {"rendezvous"}, 2, {"needs --bind ADDRESS:PORT"}},
+    {"RendezvousWithAName", {"rendezvous", "--bind", "somewhere:80"}, 2, {"somewhere"}},
+    {"RendezvousWithoutPort", {"rendezvous", "--bind", "127.0.0.1"}, 2, {"127.0.0.1"}},
+    {"RendezvousPortTooHigh", {"rendezvous", "--bind", "127.0.0.1:70000"}, 2, {"70000"}},
+    {"RendezvousUnknownFlag", {"rendezvous", "--bond", "x"}, 2, {"did you mean --bind?"}},
+    {"RendezvousExtraWord", {"rendezvous", "--bind", "127.0.0.1:0", "x"}, 2, {"'x'"}},
+    {"RendezvousForeignAddress",
+     {"rendezvous", "--bind", "192.0.2.1:0", "--token-file", "t"},
+     1,
+     {"192.0.2.1"}},
+    {"RendezvousBadToken",
+     {"rendezvous", "--bind", "127.0.0.1:0", "--token-file", "t"},
+     1,
+     {"t"},
+     {{"t", "not a token\n"}}},
+    {"RendezvousTokenIsAFolder",
+     {"rendezvous", "--bind", "127.0.0.1:0", "--token-file", "{dir}"},
+     1,
+     {"{dir}"}},
+};
+
+std::string fill(std::string text, const std::string& directory) {
+  for (auto at = text.find("{dir}"); at != std::string::npos; at = text.find("{dir}")) {
+    text.replace(at, 5, directory);
+  }
+  return text;
+}
+
+void make_executable(const fs::path& path) { fs::permissions(path, fs::perms{0755}); }
+
+class WrongInputs : public testing::TestWithParam<WrongInput> {};
+
+TEST_P(WrongInputs, EndWithAClearErrorAndAnExitCode) {
+  const WrongInput& row = GetParam();
+  const TemporaryDirectory directory;
+  const std::string here = directory.path().string();
+  make_executable(directory.file("p", fill(kScript, here)));
+  for (const auto& [name, content] : row.files) {
+    const auto path = directory.file(name, fill(content, here));
+    if (content == kScript) make_executable(path);
+    if (name == "t") fs::permissions(path, fs::perms{0600});
+  }
+  ProcessOptions options;
+  options.working_directory = directory.path();
+  options.environment = row.variables;
+  options.close_stdin = row.close_stdin;
+  Words command{binary("hvdrun")};
+  for (const auto& word : row.words) command.push_back(fill(word, here));
+  const ExitStatus status = run(command, options);
+  EXPECT_EQ(status.code, row.code) << status.err;
+  EXPECT_EQ(status.signal, 0);
+  EXPECT_EQ(status.out, "");
+  for (const auto& words : row.expected) {
+    EXPECT_NE(status.err.find(fill(words, here)), std::string::npos)
+        << "no '" << fill(words, here) << "' in:\n"
+        << status.err;
+  }
+  EXPECT_TRUE(status.err.starts_with("hvdrun")) << status.err;
+  EXPECT_FALSE(fs::exists(directory.path() / "started")) << "a worker was started";
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, WrongInputs, testing::ValuesIn(kRows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(WrongInput, APortThatIsTakenIsNamed) {
+  auto taken = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(taken.ok());
+  const auto address = local_address(taken->get());
+  ASSERT_TRUE(address.ok());
+  const TemporaryDirectory directory;
+  const auto status = run({binary("hvdrun"), "rendezvous", "--bind", address->to_string(),
+                           "--token-file", (directory.path() / "token").string()});
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_NE(status.err.find(address->to_string()), std::string::npos) << status.err;
+  EXPECT_NE(status.err.find("in use"), std::string::npos) << status.err;
+}
+
+TEST(WrongInput, ATokenFileThatOthersMayReadIsRefused) {
+  const TemporaryDirectory directory;
+  const auto token = directory.file("token", std::string(64, 'a') + "\n");
+  fs::permissions(token, fs::perms{0644});
+  const auto status = run(
+      {binary("hvdrun"), "rendezvous", "--bind", "127.0.0.1:0", "--token-file", token.string()});
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_NE(status.err.find(token.string()), std::string::npos) << status.err;
+  EXPECT_EQ(status.err.find("aaaa"), std::string::npos) << "the token itself was shown";
+}
+
+// Files that may not be read or written, as a user who is not root.
+class AsNobody : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::permissions(directory_.path(), fs::perms{0755});
+    if (::geteuid() != 0) return;
+    prefix_ = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+    Words probe = prefix_;
+    probe.insert(probe.end(), {"test", "-x", binary("hvdrun")});
+    if (run(probe).code != 0) GTEST_SKIP() << "user nobody cannot reach " << binary("hvdrun");
+  }
+
+  ExitStatus run_as_nobody(const Words& words) {
+    Words command = prefix_;
+    command.push_back(binary("hvdrun"));
+    command.insert(command.end(), words.begin(), words.end());
+    ProcessOptions options;
+    options.working_directory = directory_.path();
+    return run(command, options);
+  }
+
+  TemporaryDirectory directory_;
+  Words prefix_;
+};
+
+TEST_F(AsNobody, FilesThatMayNotBeReadAreNamed) {
+  fs::permissions(directory_.file("h", "a slots=1\n"), fs::perms::none);
+  const auto hostfile = run_as_nobody({"-hostfile", "h", "true"});
+  EXPECT_EQ(hostfile.code, 1);
+  EXPECT_NE(hostfile.err.find("hostfile h: Permission denied"), std::string::npos) << hostfile.err;
+  fs::permissions(directory_.file("c", ""), fs::perms::none);
+  const auto config = run_as_nobody({"--config-file", "c", "true"});
+  EXPECT_EQ(config.code, 1);
+  EXPECT_NE(config.err.find("config file c: Permission denied"), std::string::npos) << config.err;
+}
+
+TEST_F(AsNobody, AnOutputFolderThatMayNotBeWrittenIsNamed) {
+  fs::create_directory(directory_.path() / "logs");
+  fs::permissions(directory_.path() / "logs", fs::perms{0555});
+  const auto status = run_as_nobody({"--output-filename", "logs", "true"});
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("logs/rank.0: Permission denied"), std::string::npos) << status.err;
+}
+
+}  // namespace
+}  // namespace hvd::test
