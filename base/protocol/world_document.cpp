@@ -1,5 +1,6 @@
 #include "base/protocol/world_document.h"
 
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -54,23 +55,42 @@ static Status check(const WorldDocument& world) {
 Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
   WorldDocument world;
+  bool sound = true;
+  // Numbers as they must be: whole, not negative, not silently cut to fit.
+  const auto number = [&sound](const Json& object, const char* name) {
+    const Json& field = object.at(name);
+    sound = sound && field.is_number_unsigned() &&
+            field.get<std::uint64_t>() <= std::numeric_limits<int>::max();
+    return sound ? field.get<int>() : 0;
+  };
+  const auto long_number = [&sound](const Json& object, const char* name) {
+    const Json& field = object.at(name);
+    sound = sound && field.is_number_unsigned();
+    return sound ? field.get<std::uint64_t>() : 0;
+  };
   try {
     world.job_id = json.at("job").get<std::string>();
-    world.generation = json.at("generation").get<std::uint64_t>();
-    world.state = json.at("state").get<std::string>() == "proposed" ? WorldState::proposed
-                                                                    : WorldState::effective;
-    for (const auto& m : json.at("members")) {
-      world.members.push_back({.rank = m.at("rank"),
+    world.generation = long_number(json, "generation");
+    const auto state = json.at("state").get<std::string>();
+    sound = sound && (state == "proposed" || state == "effective");
+    world.state = state == "proposed" ? WorldState::proposed : WorldState::effective;
+    const Json& members = json.at("members");
+    sound = sound && members.is_array() && long_number(json, "size") == members.size();
+    for (const auto& m : members) {
+      world.members.push_back({.rank = number(m, "rank"),
                                .host = m.at("host"),
-                               .slot = m.at("slot"),
-                               .incarnation = m.at("incarnation"),
+                               .slot = number(m, "slot"),
+                               .incarnation = long_number(m, "incarnation"),
                                .address = m.at("address"),
-                               .local_rank = m.at("local_rank"),
-                               .local_size = m.at("local_size"),
-                               .cross_rank = m.at("cross_rank"),
-                               .cross_size = m.at("cross_size")});
+                               .local_rank = number(m, "local_rank"),
+                               .local_size = number(m, "local_size"),
+                               .cross_rank = number(m, "cross_rank"),
+                               .cross_size = number(m, "cross_size")});
     }
   } catch (const Json::exception&) {
+    sound = false;
+  }
+  if (!sound) {
     return Status(Code::data_loss,
                   "world document: not JSON, or a field is missing or of the wrong type");
   }

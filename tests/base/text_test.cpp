@@ -1,0 +1,71 @@
+#include "base/text.h"
+
+#include <cstdint>
+#include <gtest/gtest.h>
+
+#include "tests/support/process.h"
+
+namespace hvd {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+TEST(Text, TrimsBlanksAtBothEnds) {
+  EXPECT_EQ(trim(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trim("   "), "");
+  EXPECT_EQ(trim(""), "");
+}
+
+TEST(Text, SplitsIntoEveryField) {
+  EXPECT_EQ(split("a,b,,c", ','), (Strings{"a", "b", "", "c"}));
+  EXPECT_EQ(split(",", ','), (Strings{"", ""}));
+  EXPECT_EQ(split("a", ','), Strings{"a"});
+  EXPECT_EQ(split("", ','), Strings{});
+}
+
+TEST(Text, Joins) {
+  EXPECT_EQ(join({"a", "b", "c"}, ", "), "a, b, c");
+  EXPECT_EQ(join({"a"}, ", "), "a");
+  EXPECT_EQ(join({}, ", "), "");
+  EXPECT_EQ(join({"", ""}, "-"), "-");
+}
+
+TEST(Text, ParsesWholeNumbersOnly) {
+  EXPECT_EQ(parse_number<int>("-12"), -12);
+  EXPECT_EQ(parse_number<double>("2.5"), 2.5);
+  EXPECT_EQ(parse_number<std::uint64_t>("18446744073709551615"), UINT64_MAX);
+  for (const char* const wrong : {"", " 1", "1 ", "1x", "0x1", "+1", "99999999999"}) {
+    EXPECT_FALSE(parse_number<int>(wrong)) << wrong;
+  }
+  EXPECT_FALSE(parse_number<unsigned>("-1"));
+  EXPECT_FALSE(parse_number<std::uint8_t>("256"));
+}
+
+TEST(Text, SuggestsWhatWasMeant) {
+  const Strings flags = {"verbose", "version", "hostfile", "np"};
+  EXPECT_EQ(nearest("verbos", flags), "verbose");
+  EXPECT_EQ(nearest("hostfle", flags), "hostfile");
+  EXPECT_EQ(nearest("verison", flags), "version");
+  EXPECT_FALSE(nearest("completely-different", flags));
+  EXPECT_FALSE(nearest("x", {}));
+}
+
+TEST(Text, QuotesWordsSoThatAShellGivesThemBack) {
+  EXPECT_EQ(shell_quote("plain-word_1.2/x=y"), "plain-word_1.2/x=y");
+  EXPECT_EQ(shell_quote(""), "''");
+  for (const std::string word : {"two words", "it's", "$HOME `id` \"x\"", "a\nb", "*", "\\", "~",
+                                  "a;b|c&d", "!", "#x", "\xff\x01"}) {
+    const auto result = test::run({"sh", "-c", "printf %s " + shell_quote(word)});
+    EXPECT_EQ(result.out, word);
+  }
+}
+
+TEST(Text, GroupsThousands) {
+  EXPECT_EQ(with_thousands(0), "0");
+  EXPECT_EQ(with_thousands(999), "999");
+  EXPECT_EQ(with_thousands(1000), "1,000");
+  EXPECT_EQ(with_thousands(1234567), "1,234,567");
+}
+
+}  // namespace
+}  // namespace hvd
