@@ -145,7 +145,8 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
   }
   const auto parameters = parse_authorization(authorization);
   if (!parameters) {
-    verdict.reason = "the Authorization header is not of the form HVD1 client counter time body mac";
+    verdict.reason =
+        "the Authorization header is not of the form HVD1 client counter time body mac";
     return verdict;
   }
   text_.clear();
@@ -154,8 +155,9 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
   text_.clear();
   append_hex(text_, digest);
   if (!equal_in_constant_time(text_, parameters->mac)) {
-    verdict.reason = "the signature is wrong: the sender holds another token, or the request was "
-                     "changed on its way";
+    verdict.reason =
+        "the signature is wrong: the sender holds another token, or the request was "
+        "changed on its way";
     return verdict;
   }
   verdict.id = parameters->id;

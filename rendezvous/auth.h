@@ -86,15 +86,15 @@ class Verifier {
 
   enum class Outcome {
     accepted,
-    stranger,      // not signed, or not with the job's token
-    wrong_time,    // signed, but the clocks differ too much: the answer tells ours
-    repeated,      // signed, but seen before
+    stranger,    // not signed, or not with the job's token
+    wrong_time,  // signed, but the clocks differ too much: the answer tells ours
+    repeated,    // signed, but seen before
   };
   struct Verdict {
     Outcome outcome = Outcome::stranger;
-    RequestId id;               // unless a stranger
+    RequestId id;                  // unless a stranger
     std::string_view body_digest;  // as in SignedRequest; lies in `authorization`
-    std::string_view reason;    // why it is not accepted
+    std::string_view reason;       // why it is not accepted
   };
   // `method` and `target` as they came; `authorization` is the header's value, empty if none came.
   Verdict verify(std::string_view method, std::string_view target, std::string_view authorization,

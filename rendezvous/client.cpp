@@ -154,7 +154,7 @@ class Client::Connection {
   UniqueFd cancelled_fd_;
   std::atomic<bool> cancelled_ = false;
   UniqueFd socket_;
-  std::string received_;  // bytes after the last answer; empty between requests
+  std::string received_;           // bytes after the last answer; empty between requests
   std::int64_t clock_offset_ = 0;  // the server's clock less ours, ms
 };
 
@@ -191,8 +191,7 @@ Status Client::Connection::connect(TimePoint deadline) {
     return {Code::invalid_argument, cat("\"", options_.host, "\" is not an IP address")};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> address(found, &::freeaddrinfo);
-  socket_.reset(
-      ::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socket_.reset(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) return Status::from_errno("socket", errno);
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -245,7 +244,8 @@ Status Client::Connection::receive_answer(ResponseHead& head, std::string& body,
     const auto progress = parser.feed(received_, used, reason);
     if (progress == ResponseParser::Progress::done) break;
     if (progress != ResponseParser::Progress::need_more) {
-      return {Code::data_loss, cat("the answer is not HTTP/1.1", reason.empty() ? "" : ": ", reason)};
+      return {Code::data_loss,
+              cat("the answer is not HTTP/1.1", reason.empty() ? "" : ": ", reason)};
     }
     const std::size_t had = received_.size();
     received_.resize(had + 4096);
@@ -338,14 +338,13 @@ Result<Answer> Client::Connection::ask(const Request& request, TimePoint deadlin
                       describe(request, cat("refused: ", reason_of(*answer))));
       }
       trouble = again ? Status(Code::unavailable, reason_of(*answer))
-                      : Status(Code::unauthenticated,
-                               cat("the answer (", reason_of(*answer),
-                                   ") is not signed with the job's token"));
+                      : Status(Code::unauthenticated, cat("the answer (", reason_of(*answer),
+                                                          ") is not signed with the job's token"));
     }
     socket_.reset();
     const Code code = trouble.code();
-    if (code == Code::aborted || code == Code::invalid_argument ||
-        code == Code::unauthenticated || code == Code::data_loss) {
+    if (code == Code::aborted || code == Code::invalid_argument || code == Code::unauthenticated ||
+        code == Code::data_loss) {
       return Status(code, describe(request, trouble.message()));
     }
     if (Clock::now() >= deadline) {
@@ -483,8 +482,9 @@ Result<std::map<std::string, std::string>> Client::wait_many(std::string_view sc
     }
     if (missing.empty()) return found;
     if (over) {
-      return Status(Code::deadline_exceeded,
-                    connection_->describe(request, cat("not written in time: ", join(missing, ", "))));
+      return Status(
+          Code::deadline_exceeded,
+          connection_->describe(request, cat("not written in time: ", join(missing, ", "))));
     }
   }
 }

@@ -52,7 +52,8 @@ class HeadParser : public boost::beast::http::basic_parser<IsRequest> {
   Progress feed(std::string_view bytes, std::size_t& used, std::string& reason) {
     namespace http = boost::beast::http;
     boost::beast::error_code error;
-    used = bytes.empty() ? 0 : this->put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
+    used =
+        bytes.empty() ? 0 : this->put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
     if (error == http::error::header_limit) return Progress::too_large;
     if (error && error != http::error::need_more) {
       reason = error.message();

@@ -48,7 +48,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
         pause_timer_(io) {}
 
   Status start() {
-    if (acceptor_.is_open()) return {Code::failed_precondition, "the rendezvous was started before"};
+    if (acceptor_.is_open())
+      return {Code::failed_precondition, "the rendezvous was started before"};
     auto listener = listen_tcp(options_.bind, kBacklog);
     HVD_RETURN_IF_ERROR(listener.status().with_context("rendezvous"));
     auto bound = local_address(listener->get());
@@ -115,10 +116,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
         continue;
       }
       auto session = std::make_unique<Session>(std::move(socket), self->hub_);
-      asio::co_spawn(self->io_, Session::serve(std::move(session)),
-                     [](const std::exception_ptr& escaped) {
-                       log_escaped("a connection", escaped);
-                     });
+      asio::co_spawn(
+          self->io_, Session::serve(std::move(session)),
+          [](const std::exception_ptr& escaped) { log_escaped("a connection", escaped); });
     }
   }
 
@@ -156,10 +156,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   // One coarse timer for all other deadlines, which need no precision.
   static asio::awaitable<void> sweep(std::shared_ptr<Impl> self) {
     const auto& limits = self->options_.limits;
-    const auto interval =
-        std::clamp<std::chrono::milliseconds>(std::min(limits.idle_timeout, limits.receive_timeout) / 4,
-                                              std::chrono::milliseconds(10),
-                                              std::chrono::milliseconds(500));
+    const auto interval = std::clamp<std::chrono::milliseconds>(
+        std::min(limits.idle_timeout, limits.receive_timeout) / 4, std::chrono::milliseconds(10),
+        std::chrono::milliseconds(500));
     while (!self->hub_->stopping) {
       self->sweep_timer_.expires_after(interval);
       error_code error;

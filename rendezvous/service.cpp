@@ -151,8 +151,7 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
     return reply;
   }
   const Digest digest = body.empty() ? empty_digest() : sha256(body);
-  if (ticket.is_signed &&
-      ticket.body_digest != (body.empty() ? "-" : to_hex(as_view(digest)))) {
+  if (ticket.is_signed && ticket.body_digest != (body.empty() ? "-" : to_hex(as_view(digest)))) {
     return make_error(401, "the body is not the one that was signed");
   }
   if (!ticket.target_status.ok()) return make_error(400, ticket.target_status.message());
@@ -189,10 +188,9 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
 }
 
 Reply Service::handle_put(const Target& target, ValuePtr value) {
-  const auto version =
-      target.expected
-          ? store_.compare_and_set(target.scope, target.key, std::move(value), *target.expected)
-          : store_.put(target.scope, target.key, std::move(value));
+  const auto version = target.expected ? store_.compare_and_set(target.scope, target.key,
+                                                                std::move(value), *target.expected)
+                                       : store_.put(target.scope, target.key, std::move(value));
   if (version.ok()) return written(*version);
   if (version.status().code() == Code::already_exists) {
     return make_error(412, version.status().message());

@@ -8,6 +8,9 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+// Coroutines here take references and views, and nothing is constructed inside a co_await
+// expression: g++ 12 destroys such temporaries twice.
+
 namespace hvd::rendezvous {
 namespace {
 
@@ -22,6 +25,8 @@ constexpr std::size_t kBodyChunk = std::size_t{64} << 10;
 constexpr std::size_t kSlowest = std::size_t{64} << 10;  // bytes per second that we put up with
 constexpr std::size_t kMostLingering = std::size_t{1} << 20;
 constexpr std::chrono::seconds kLingering{2};
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kNothing;
 constexpr int kRequestsInOneGo = 32;  // of one client, before others have their turn
 
 std::int64_t unix_milliseconds() {
@@ -115,9 +120,8 @@ void Session::make_room() {
 awaitable<bool> Session::fill() {
   make_room();
   error_code error;
-  const std::size_t got =
-      co_await socket_.async_read_some(asio::buffer(in_.data() + end_, in_.size() - end_),
-                                       redirect_error(use_awaitable, error));
+  const std::size_t got = co_await socket_.async_read_some(
+      asio::buffer(in_.data() + end_, in_.size() - end_), redirect_error(use_awaitable, error));
   end_ += got;
   co_return !error && got > 0;
 }
@@ -138,24 +142,25 @@ awaitable<Session::Got> Session::read_head() {
       Reply reply = make_error(431, cat("the header is larger than the limit, ",
                                         with_thousands(hub_->limits.max_header), " bytes"));
       reply.close = true;
-      co_await answer(std::move(reply));
+      co_await answer(reply);
       co_return Got::refused;
     }
     if (progress == Progress::malformed) {
       Reply reply = make_error(400, cat("this is not HTTP/1.1: ", reason));
       reply.close = true;
-      co_await answer(std::move(reply));
+      co_await answer(reply);
       co_return Got::refused;
     }
     if (!begun && !unread().empty()) {
       begun = true;
       allow(hub_->limits.receive_timeout);
     }
-    if (co_await fill()) continue;
+    const bool more = co_await fill();
+    if (more) continue;
     if (!expired_ || !begun) co_return Got::closed;
     Reply reply = make_error(408, "the request's header did not come in time");
     reply.close = true;
-    co_await answer(std::move(reply));
+    co_await answer(reply);
     co_return Got::refused;
   }
 }
@@ -183,7 +188,7 @@ awaitable<bool> Session::read_body(std::size_t size, std::string& body) {
 }
 
 // Suspends until what is read is there, or the time is up. Nothing if the client has left.
-awaitable<std::optional<Reply>> Session::wait_for(PendingRead read) {
+awaitable<std::optional<Reply>> Session::wait_for(const PendingRead& read) {
   deadline_ = kNever;
   wait_over_ = false;
   const auto until = Clock::now() + read.wait;
@@ -199,19 +204,21 @@ awaitable<std::optional<Reply>> Session::wait_for(PendingRead read) {
       break;
     }
     woken_ = false;
-    const auto id = hub_->service.store().wait(read.scope, *key, read.newer_than,
-                                               [this](const Entry& entry) {
-                                                 woken_ = true;
-                                                 woken_with_ = entry;
-                                                 error_code ignored;
-                                                 socket_.cancel(ignored);
-                                               });
+    const auto id =
+        hub_->service.store().wait(read.scope, *key, read.newer_than, [this](const Entry& entry) {
+          woken_ = true;
+          woken_with_ = entry;
+          error_code ignored;
+          socket_.cancel(ignored);
+        });
     const Finally no_wait([&] { hub_->service.store().cancel_wait(read.scope, *key, id); });
-    // Requests that come meanwhile stay in the buffer. When it is full, only an error is waited for.
+    // Requests that come meanwhile stay in the buffer. When it is full, only an error is waited
+    // for.
     while (client_there && !woken_ && !wait_over_) {
       make_room();
       if (end_ < in_.size()) {
-        client_there = co_await fill() || woken_ || wait_over_;
+        const bool more = co_await fill();
+        client_there = more || woken_ || wait_over_;
       } else {
         error_code error;
         co_await socket_.async_wait(asio::ip::tcp::socket::wait_error,
@@ -230,29 +237,37 @@ awaitable<std::optional<Reply>> Session::wait_for(PendingRead read) {
   co_return reply;
 }
 
+// Nearly always there is room for all of it: then nothing need be suspended.
+std::size_t Session::write_some(std::string_view head, std::string_view body, bool& failed) {
+  const std::array<asio::const_buffer, 2> buffers{asio::buffer(head), asio::buffer(body)};
+  error_code error;
+  const std::size_t sent = socket_.write_some(buffers, error);
+  failed = error && error != asio::error::would_block;
+  return sent;
+}
+
+// Both must stay until it is done.
 awaitable<bool> Session::write(std::string_view head, std::string_view body) {
   allow(time_for(head.size() + body.size()));
-  while (!head.empty() || !body.empty()) {
-    const std::array<asio::const_buffer, 2> buffers{asio::buffer(head), asio::buffer(body)};
-    // Nearly always there is room: then nothing need be suspended.
-    error_code error;
-    std::size_t sent = socket_.write_some(buffers, error);
-    if (error == asio::error::would_block) {
-      sent = co_await socket_.async_write_some(buffers, redirect_error(use_awaitable, error));
-    }
-    if (error) co_return false;
+  for (;;) {
+    bool failed = false;
+    const std::size_t sent = write_some(head, body, failed);
+    if (failed) co_return false;
     const std::size_t of_head = std::min(sent, head.size());
     head.remove_prefix(of_head);
     body.remove_prefix(sent - of_head);
+    if (head.empty() && body.empty()) co_return true;
+    error_code error;
+    co_await socket_.async_wait(asio::ip::tcp::socket::wait_write,
+                                redirect_error(use_awaitable, error));
+    if (error) co_return false;
   }
-  co_return true;
 }
 
-awaitable<bool> Session::answer(Reply reply) {
+awaitable<bool> Session::answer(Reply& reply) {
   reply.close = reply.close || !head_.keep_alive;
   out_.clear();
   hub_->service.write_head(reply, head_, ticket_, out_);
-  // Not a conditional expression inside co_await: g++ 12 evaluates both of its branches there.
   std::string_view body;
   if (reply.body != nullptr && head_.method != "HEAD") body = reply.body->bytes;
   const bool sent = co_await write(out_, body);
@@ -268,8 +283,8 @@ awaitable<void> Session::linger() {
   std::size_t total = 0;
   Bytes waste(4096);
   while (!error && total < kMostLingering) {
-    total += co_await socket_.async_read_some(asio::buffer(waste),
-                                              redirect_error(use_awaitable, error));
+    total +=
+        co_await socket_.async_read_some(asio::buffer(waste), redirect_error(use_awaitable, error));
   }
 }
 
@@ -289,28 +304,29 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
     }
     if (refusal) {
       refusal->close = refusal->close || size > 0 || self.head_.chunked;
-      going_on = co_await self.answer(std::move(*refusal));
+      going_on = co_await self.answer(*refusal);
       continue;
     }
     std::string body;
     if (size > 0) {
-      if (self.head_.expects_continue && self.unread().empty() &&
-          !co_await self.write("HTTP/1.1 100 Continue\r\n\r\n", "")) {
-        co_return;
+      if (self.head_.expects_continue && self.unread().empty()) {
+        const bool sent = co_await self.write(kContinue, kNothing);
+        if (!sent) co_return;
       }
       hub.receiving += size;
       const Finally received([&] { hub.receiving -= size; });
-      if (!co_await self.read_body(size, body)) {
+      const bool whole = co_await self.read_body(size, body);
+      if (!whole) {
         if (!self.expired_) co_return;
         Reply late = make_error(408, "the request's body did not come in time");
         late.close = true;
-        co_await self.answer(std::move(late));
+        co_await self.answer(late);
         break;
       }
     }
     auto outcome = hub.service.handle(self.head_, self.ticket_, std::move(body));
     if (auto* const pending = std::get_if<PendingRead>(&outcome)) {
-      auto reply = co_await self.wait_for(std::move(*pending));
+      auto reply = co_await self.wait_for(*pending);
       if (!reply) co_return;
       outcome = std::move(*reply);
       in_one_go = 0;
@@ -318,7 +334,7 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
     Reply& reply = std::get<Reply>(outcome);
     // Horovod's clients read to the end of the connection.
     if (!self.ticket_.is_signed) reply.close = true;
-    going_on = co_await self.answer(std::move(reply));
+    going_on = co_await self.answer(reply);
     if (self.unread().empty()) {
       in_one_go = 0;
     } else if (++in_one_go >= kRequestsInOneGo) {

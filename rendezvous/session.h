@@ -1,8 +1,8 @@
 // One client's connection to the server: reads its requests one after the other, has the service
 // answer them, writes the answers. A blocking read is suspended with the connection's own read
 // still pending, so that a client that goes away is noticed, and is woken by cancelling that read:
-// each connection waits for one thing only, and needs no timer. Deadlines are the server's sweeper's
-// business. All on the server's thread.
+// each connection waits for one thing only, and needs no timer. Deadlines are the server's
+// sweeper's business. All on the server's thread.
 #pragma once
 
 #include <cstddef>
@@ -69,9 +69,10 @@ class Session {
   enum class Got { head, closed, refused };
   boost::asio::awaitable<Got> read_head();
   boost::asio::awaitable<bool> read_body(std::size_t size, std::string& body);
-  boost::asio::awaitable<std::optional<Reply>> wait_for(PendingRead read);
-  boost::asio::awaitable<bool> answer(Reply reply);
+  boost::asio::awaitable<std::optional<Reply>> wait_for(const PendingRead& read);
+  boost::asio::awaitable<bool> answer(Reply& reply);
   boost::asio::awaitable<bool> write(std::string_view head, std::string_view body);
+  std::size_t write_some(std::string_view head, std::string_view body, bool& failed);
   boost::asio::awaitable<void> linger();
   boost::asio::awaitable<bool> fill();
 
@@ -94,8 +95,8 @@ class Session {
   Ticket ticket_;
   std::string out_;
 
-  bool woken_ = false;   // a key that it waits for was written
-  Entry woken_with_;     // and this is what
+  bool woken_ = false;  // a key that it waits for was written
+  Entry woken_with_;    // and this is what
   bool wait_over_ = false;
 };
 

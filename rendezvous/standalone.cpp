@@ -56,7 +56,8 @@ int fail(const Status& status) {
 
 Result<SocketAddress> parse_bind_address(std::string_view text) {
   const Status wrong(Code::invalid_argument,
-                     cat("\"", text, "\" is not ADDRESS:PORT (such as 10.0.0.1:4000 or [::1]:4000; "
+                     cat("\"", text,
+                         "\" is not ADDRESS:PORT (such as 10.0.0.1:4000 or [::1]:4000; "
                          "the address is an IP address, port 0 lets the system choose)"));
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return wrong;

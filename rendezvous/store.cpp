@@ -42,8 +42,9 @@ Status Store::check_name(std::string_view scope, std::string_view key) const {
   if (scope.empty()) return {Code::invalid_argument, "the scope is empty"};
   if (key.empty()) return {Code::invalid_argument, "the key is empty"};
   if (scope.size() > limits_.max_scope) {
-    return {Code::invalid_argument, cat("the scope has ", with_thousands(scope.size()),
-                                        " bytes; the limit is ", with_thousands(limits_.max_scope))};
+    return {Code::invalid_argument,
+            cat("the scope has ", with_thousands(scope.size()), " bytes; the limit is ",
+                with_thousands(limits_.max_scope))};
   }
   if (key.size() > limits_.max_key) {
     return {Code::invalid_argument, cat("the key has ", with_thousands(key.size()),
@@ -89,8 +90,8 @@ Result<std::uint64_t> Store::put(std::string_view scope, std::string_view key, V
   return write(scope, key, std::move(value));
 }
 
-Result<std::uint64_t> Store::put_many(
-    std::string_view scope, const std::vector<std::pair<std::string, ValuePtr>>& values) {
+Result<std::uint64_t> Store::put_many(std::string_view scope,
+                                      const std::vector<std::pair<std::string, ValuePtr>>& values) {
   std::size_t added = 0;
   for (const auto& [key, value] : values) {
     HVD_RETURN_IF_ERROR(check_name(scope, key));
@@ -109,7 +110,9 @@ Result<std::uint64_t> Store::compare_and_set(std::string_view scope, std::string
   const Entry* const current = find(scope, key);
   const std::uint64_t version = current == nullptr ? 0 : current->version;
   if (version != expected) {
-    const auto said = [](std::uint64_t v) { return v == 0 ? std::string("absent") : cat("version ", v); };
+    const auto said = [](std::uint64_t v) {
+      return v == 0 ? std::string("absent") : cat("version ", v);
+    };
     return Status(Code::already_exists,
                   cat("the key is ", said(version), ", not ", said(expected), " as expected"));
   }

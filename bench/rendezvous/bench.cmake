@@ -1,0 +1,3 @@
+add_executable(hvd_rendezvous_bench rendezvous/load.cpp rendezvous/main.cpp)
+hvd_compile_options(hvd_rendezvous_bench)
+target_link_libraries(hvd_rendezvous_bench PRIVATE hvd_rendezvous hvd_rendezvous_client)
