@@ -24,9 +24,9 @@ std::uint16_t float_to_half(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return sign | 0x7E00U;       // not a number stays one
-  if (magnitude >= 0x477FF000U) return sign | 0x7C00U;      // rounds to 65536 or more: infinity
-  if (magnitude < 0x38800000U) {                            // subnormal or zero
+  if (magnitude > 0x7F800000U) return sign | 0x7E00U;   // not a number stays one
+  if (magnitude >= 0x477FF000U) return sign | 0x7C00U;  // rounds to 65536 or more: infinity
+  if (magnitude < 0x38800000U) {                        // subnormal or zero
     // Adding 0.5 puts the last bit of a half's subnormal at the last bit of the sum: the
     // processor rounds.
     const float rounded = std::bit_cast<float>(magnitude) + 0.5F;

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstddef>
+
 #include <hvd/types.h>
 
 namespace hvd::runtime {
 
 // out[i] = a[i] (op) b[i]; out may be a or b. Null for an operation that is none of a pair of
-// elements (adasum). Average sums: divide() does the rest. Of booleans, Sum and Max are "or", Product,
-// Min and Average are "and". Integers wrap around.
+// elements (adasum). Average sums: divide() does the rest. Of booleans, Sum and Max are "or",
+// Product, Min and Average are "and". Integers wrap around.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 ReduceFunction reduce_function(DataType type, ReduceOp op);
 

@@ -9,12 +9,13 @@ namespace hvd::runtime {
 
 struct Config {
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion
-  // How long tensors that are ready wait at most for others to share their batch, while the executor
-  // has something to do.
+  // How long tensors that are ready wait at most for others to share their batch, while the
+  // executor has something to do.
   std::chrono::microseconds cycle_time{1'000};
-  std::chrono::milliseconds connect_timeout{30'000};    // from create() until all members are there
-  std::chrono::milliseconds handshake_timeout{5'000};   // for one peer to prove itself
-  std::chrono::milliseconds collective_timeout{30'000}; // silence of a peer in the midst of its data
+  std::chrono::milliseconds connect_timeout{30'000};   // from create() until all members are there
+  std::chrono::milliseconds handshake_timeout{5'000};  // for one peer to prove itself
+  std::chrono::milliseconds collective_timeout{
+      30'000};  // silence of a peer in the midst of its data
   // How long a broken data connection waits for the news of who has died, before it is itself the
   // cause that everybody is told.
   std::chrono::milliseconds verdict_timeout{1'000};

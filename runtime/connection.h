@@ -21,13 +21,13 @@ class Connection {
   Status send(std::string_view frames);
   Status flush();
   bool has_unsent() const { return sent_ < unsent_.size(); }
-  // Takes in what has arrived. unavailable: the other side closed or is gone; frames that came before
-  // that are still there.
+  // Takes in what has arrived. unavailable: the other side closed or is gone; frames that came
+  // before that are still there.
   Status receive();
   // The next whole frame; data_loss if there can be none.
   Result<std::optional<Frame>> next() { return decoder_.next(); }
-  // From now on frames of up to this size: the other side has proved who it is. Between the proof and
-  // our answer to it nothing may arrive, so nothing is lost.
+  // From now on frames of up to this size: the other side has proved who it is. Between the proof
+  // and our answer to it nothing may arrive, so nothing is lost.
   void trust(std::size_t max_frame) { decoder_ = FrameDecoder(max_frame); }
 
  private:

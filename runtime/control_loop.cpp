@@ -68,8 +68,8 @@ Status ControlLoop::start(const std::string& coordinator, TimePoint deadline) {
     } else if (const Status joined = join_coordinator(where, deadline); joined.ok()) {
       set_formed();
     } else {
-      enter_failure({joined.with_context(cat("connect to ", who(0))), 0,
-                     spec_.members.front().host});
+      enter_failure(
+          {joined.with_context(cat("connect to ", who(0))), 0, spec_.members.front().host});
     }
     loop();
   });
@@ -234,9 +234,9 @@ TimePoint ControlLoop::check_timers(TimePoint now) {
     for (int rank = 1; rank < spec_.size(); ++rank) {
       if (!peers_.contains(rank)) missing.push_back(who(rank));
     }
-    enter_failure(Status(Code::deadline_exceeded,
-                         cat("forming the world: no connection in time from ",
-                             join(missing, ", "))));
+    enter_failure(
+        Status(Code::deadline_exceeded,
+               cat("forming the world: no connection in time from ", join(missing, ", "))));
     return kNever;
   }
   if (suspicion_until_ <= now) {

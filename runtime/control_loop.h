@@ -1,9 +1,9 @@
-// The thread that negotiates. On rank 0 it holds the coordinator and the connections of all members;
-// elsewhere one connection to rank 0. It sleeps until something happens: a request was enqueued, a
-// frame arrived, a batch has ended, somebody is gone. An idle world sends nothing.
+// The thread that negotiates. On rank 0 it holds the coordinator and the connections of all
+// members; elsewhere one connection to rank 0. It sleeps until something happens: a request was
+// enqueued, a frame arrived, a batch has ended, somebody is gone. An idle world sends nothing.
 //
-// It alone decides that the world has failed: it sets the verdict, tells the others, closes the queue,
-// and calls on_failure, which aborts the operations.
+// It alone decides that the world has failed: it sets the verdict, tells the others, closes the
+// queue, and calls on_failure, which aborts the operations.
 //
 // open() and start() once, in this order; stop() ends the thread. The other calls are safe from any
 // thread.
@@ -106,10 +106,10 @@ class ControlLoop {
   // Between threads.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Failure> failures_;    // commands of fail()
-  std::vector<Status> suspicions_;   // commands of suspect()
-  bool leaving_ = false;             // command of leave()
-  bool stopping_ = false;            // command of stop()
+  std::vector<Failure> failures_;   // commands of fail()
+  std::vector<Status> suspicions_;  // commands of suspect()
+  bool leaving_ = false;            // command of leave()
+  bool stopping_ = false;           // command of stop()
   bool formed_ = false;
   bool left_ = false;
 };

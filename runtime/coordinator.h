@@ -5,9 +5,9 @@
 // to be batched with others; if they do not, an error that names both sides takes its place, in the
 // same order on every rank, and the world goes on.
 //
-// While rank 0's executor has enough to do, ready tensors gather, and that is what fills a batch: one
-// batch runs, one waits behind it, the rest is still here and may be joined. After `cycle_time` a
-// tensor may go all the same, as long as no more than kMaxAhead batches are under way.
+// While rank 0's executor has enough to do, ready tensors gather, and that is what fills a batch:
+// one batch runs, one waits behind it, the rest is still here and may be joined. After `cycle_time`
+// a tensor may go all the same, as long as no more than kMaxAhead batches are under way.
 #pragma once
 
 #include <cstddef>

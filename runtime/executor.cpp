@@ -57,9 +57,9 @@ Failure Executor::run(const Response& response, std::vector<Entry>& entries) {
   if (entries.size() != response.names.size()) {
     // The queue gives entries to nobody else, except when a verdict has closed it.
     if (!verdict_.known()) {
-      hooks_.on_broken({Code::internal, cat("the coordinator wants to run ",
-                                            kind_name(response.kind), " \"", response.names.front(),
-                                            "\", which this rank never asked for")});
+      hooks_.on_broken(
+          {Code::internal, cat("the coordinator wants to run ", kind_name(response.kind), " \"",
+                               response.names.front(), "\", which this rank never asked for")});
     }
     return verdict_.wait();
   }

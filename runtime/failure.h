@@ -9,13 +9,14 @@
 namespace hvd::runtime {
 
 struct Failure {
-  Status status;     // ok: no failure
-  int rank = -1;     // the member whose loss or act it was; -1: not known, or nobody's
-  std::string host;  // where that member ran
+  Status status;              // ok: no failure
+  int rank = -1;              // the member whose loss or act it was; -1: not known, or nobody's
+  std::string host;           // where that member ran
   bool world_failed = false;  // not only this call: the world is over
 
   Failure() = default;
-  Failure(Status why, int whose = -1, std::string where = {})  // NOLINT(google-explicit-constructor)
+  Failure(Status why, int whose = -1,
+          std::string where = {})  // NOLINT(google-explicit-constructor)
       : status(std::move(why)), rank(whose), host(std::move(where)) {}
   bool ok() const { return status.ok(); }
 };

@@ -106,6 +106,8 @@ Result<Failure> decode_failure(std::string_view payload) {
   return failure;
 }
 
-std::string encode_empty(Message kind) { return encode_frame(static_cast<std::uint16_t>(kind), {}); }
+std::string encode_empty(Message kind) {
+  return encode_frame(static_cast<std::uint16_t>(kind), {});
+}
 
 }  // namespace hvd::runtime

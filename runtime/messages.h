@@ -1,5 +1,6 @@
 // What the members of a world and its coordinator (rank 0) say to each other: frames (base/frame.h)
-// on TCP, after the handshake (base/handshake.h) with the purpose kPurpose. Decoding trusts nothing.
+// on TCP, after the handshake (base/handshake.h) with the purpose kPurpose. Decoding trusts
+// nothing.
 //
 //   member -> coordinator   requests    tensors that are ready on this rank
 //                           suspicion   a data connection broke here; who is it?

@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <hvd/types.h>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <hvd/types.h>
 
 #include "base/status.h"
 #include "runtime/failure.h"
@@ -16,9 +17,9 @@ namespace hvd::runtime {
 
 enum class Kind : std::uint8_t { allreduce = 0, broadcast = 1, barrier = 2 };
 
-std::string_view kind_name(Kind kind);      // "allreduce"
-std::string_view type_name(DataType type);  // "float32"
-std::string_view op_name(ReduceOp op);      // "average"
+std::string_view kind_name(Kind kind);                           // "allreduce"
+std::string_view type_name(DataType type);                       // "float32"
+std::string_view op_name(ReduceOp op);                           // "average"
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "[2, 3]"
 
 // Everything that ranks must agree about before they may run it.
@@ -40,7 +41,8 @@ struct Request {
 // ok, or what of it can never be right, on any rank of a world of this size.
 Status check_request(const Request& request, int world_size);
 
-// What all ranks run next: the tensors of `names` in one go, or nothing but the delivery of `error`.
+// What all ranks run next: the tensors of `names` in one go, or nothing but the delivery of
+// `error`.
 struct Response {
   Kind kind = Kind::allreduce;
   std::vector<std::string> names;

@@ -27,8 +27,8 @@ class TensorQueue {
   std::vector<Entry> take(const std::vector<std::string>& names);
   // Forgets names that were taken; they may be used again.
   void finish(const std::vector<Entry>& entries);
-  // From now on push() returns `why`. Returns the entries that nobody has taken; only the first call
-  // does anything.
+  // From now on push() returns `why`. Returns the entries that nobody has taken; only the first
+  // call does anything.
   std::vector<Entry> close(const Failure& why);
   // Blocks until no entry is left, then closes; false at the deadline, and nothing is closed then.
   bool close_when_empty(const Failure& why, TimePoint deadline);

@@ -28,8 +28,7 @@ struct Introduction {
     Introduction introduction{in.str(), in.str()};
     HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
     if (version != kIntroductionVersion) {
-      return Status(Code::failed_precondition,
-                    cat("rank ", rank, " runs another version of hvd"));
+      return Status(Code::failed_precondition, cat("rank ", rank, " runs another version of hvd"));
     }
     return introduction;
   }
@@ -123,8 +122,8 @@ Status World::Impl::form(Exchange& exchange) {
 Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
   const SignalShield shield;  // Gloo's thread inherits it
   const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
-  auto mesh = GlooMesh::create(
-      {spec_.rank, spec_.size(), self.address, spec_.config.connect_timeout});
+  auto mesh =
+      GlooMesh::create({spec_.rank, spec_.size(), self.address, spec_.config.connect_timeout});
   HVD_RETURN_IF_ERROR(mesh.status());
   {
     const std::lock_guard lock(mutex_);
@@ -163,9 +162,8 @@ Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& ex
                   cat("rank ", spec.rank, " in a world of ", spec.size(), " members"));
   }
   auto impl = std::make_unique<Impl>(spec);
-  HVD_RETURN_IF_ERROR(
-      impl->form(exchange).with_context(cat("rank ", spec.rank, " joins generation ",
-                                            spec.generation, " of ", spec.size(), " members")));
+  HVD_RETURN_IF_ERROR(impl->form(exchange).with_context(cat(
+      "rank ", spec.rank, " joins generation ", spec.generation, " of ", spec.size(), " members")));
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
 

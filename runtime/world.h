@@ -47,8 +47,8 @@ struct WorldSpec {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Publishes `blob` as this member's, and returns everybody's, by rank, as soon as all are there. At
-  // the deadline the error names the ranks that are missing.
+  // Publishes `blob` as this member's, and returns everybody's, by rank, as soon as all are there.
+  // At the deadline the error names the ranks that are missing.
   virtual Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) = 0;
 };
 
@@ -72,7 +72,8 @@ class World {
   // Why the world failed; ok while it has not.
   Failure failure() const;
   // Waits for what this rank has in flight, then until all members want to leave. An error says why
-  // this could not be; deadline_exceeded: somebody did not come. Afterwards nothing can be enqueued.
+  // this could not be; deadline_exceeded: somebody did not come. Afterwards nothing can be
+  // enqueued.
   Failure shutdown(TimePoint deadline);
 
  private:

@@ -66,10 +66,10 @@ void AgentChannel::watch() {
   for (;;) {
     auto frame = receive_frame(fd_.get(), decoder_, kNever);
     if (!frame.ok()) {
-      end_process(frame.status().code() == Code::unavailable
-                      ? "the agent of this host is gone, and with it the job"
-                      : cat("the link to the agent of this host broke: ",
-                            frame.status().to_string()));
+      end_process(
+          frame.status().code() == Code::unavailable
+              ? "the agent of this host is gone, and with it the job"
+              : cat("the link to the agent of this host broke: ", frame.status().to_string()));
     }
     handle(*frame);
   }

@@ -1,8 +1,8 @@
 // The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
 // rest of its life: the agent is the one who notices when this process ends.
 //
-// A thread watches the descriptor. When the agent goes, the job is over, and the process ends at once
-// with one line on stderr. All calls are safe from any thread.
+// A thread watches the descriptor. When the agent goes, the job is over, and the process ends at
+// once with one line on stderr. All calls are safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace hvd::worker {
 
 class AgentChannel {
  public:
-  // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that lies
-  // there, and starts to watch. Fails if another process of this worker has read it before.
+  // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that
+  // lies there, and starts to watch. Fails if another process of this worker has read it before.
   static Result<AgentChannel*> open(const std::string& descriptor);
 
   const worker_link::Welcome& welcome() const { return welcome_; }

@@ -1,8 +1,8 @@
-#include <hvd/collectives.h>
-#include <hvd/error.h>
-
 #include <condition_variable>
 #include <mutex>
+
+#include <hvd/collectives.h>
+#include <hvd/error.h>
 
 #include "base/text.h"
 #include "worker/process_world.h"
@@ -64,17 +64,17 @@ Handle enqueue(runtime::Request request, const TensorView& input, const TensorVi
   check_memory(input, request.name);
   check_memory(output, request.name);
   if (input.type != output.type || input.shape != output.shape) {
-    throw InvalidArgumentError(
-        cat("\"", request.name, "\": the input is ", runtime::type_name(input.type),
-            runtime::shape_text(input.shape), ", the output ", runtime::type_name(output.type),
-            runtime::shape_text(output.shape), "; they must be alike"));
+    throw InvalidArgumentError(cat("\"", request.name, "\": the input is ",
+                                   runtime::type_name(input.type), runtime::shape_text(input.shape),
+                                   ", the output ", runtime::type_name(output.type),
+                                   runtime::shape_text(output.shape), "; they must be alike"));
   }
   request.type = input.type;
   request.shape = input.shape;
   auto pending = std::make_shared<detail::Pending>();
-  worker::throw_failure(world->enqueue(
-      {std::move(request), input.data, output.data,
-       [pending](const runtime::Failure& outcome) { pending->finish(outcome); }}));
+  worker::throw_failure(
+      world->enqueue({std::move(request), input.data, output.data,
+                      [pending](const runtime::Failure& outcome) { pending->finish(outcome); }}));
   return Handle(std::move(pending));
 }
 

@@ -48,11 +48,11 @@ class ProcessWorld {
   Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
   Status join(const runtime::WorldSpec& spec, runtime::Exchange& exchange);
 
-  std::mutex lifecycle_mutex_;      // held through init() and shutdown()
-  AgentChannel* agent_ = nullptr;   // under lifecycle_mutex_
-  std::uint64_t generation_ = 0;    // under lifecycle_mutex_: of round_
-  std::uint64_t round_ = 0;         // under lifecycle_mutex_: how often this generation was joined
-  bool at_exit_registered_ = false; // under lifecycle_mutex_
+  std::mutex lifecycle_mutex_;       // held through init() and shutdown()
+  AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_
+  std::uint64_t generation_ = 0;     // under lifecycle_mutex_: of round_
+  std::uint64_t round_ = 0;          // under lifecycle_mutex_: how often this generation was joined
+  bool at_exit_registered_ = false;  // under lifecycle_mutex_
 
   mutable std::mutex mutex_;
   std::shared_ptr<runtime::World> world_;

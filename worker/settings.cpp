@@ -43,9 +43,8 @@ Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup)
   HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
     config.collective_timeout = seconds(count);
   }));
-  HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup, [&](double count) {
-    config.connect_timeout = seconds(count);
-  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
+                                  [&](double count) { config.connect_timeout = seconds(count); }));
   return config;
 }
 

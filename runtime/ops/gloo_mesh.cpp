@@ -224,8 +224,8 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
     }
     peers.push_back({partner, for_us, connects(own, theirs)});
   }
-  // Those that we connect to answer by themselves; those that connect to us do so in their own time.
-  // In this order nobody waits for somebody who waits for him.
+  // Those that we connect to answer by themselves; those that connect to us do so in their own
+  // time. In this order nobody waits for somebody who waits for him.
   std::stable_partition(peers.begin(), peers.end(), [](const Peer& p) { return p.we_connect; });
   for (const auto& peer : peers) {
     if (aborted_) return {Code::aborted, "connecting was aborted"};
@@ -233,8 +233,8 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
   }
   keep_descriptors();
   ticker_->run(false);
-  context_ = std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device,
-                                           gloo_->transport);
+  context_ =
+      std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, gloo_->transport);
   if (aborted_) return {Code::aborted, "connecting was aborted"};
   return {};
 }

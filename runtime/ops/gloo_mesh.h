@@ -3,8 +3,9 @@
 //
 // Only the pairs that ring, binomial tree and dissemination need are made: partners whose distance
 // is a power of two. Gloo keeps its descriptors to itself, so the mesh finds them by the addresses
-// that its pairs report and keeps duplicates: shutdown(2) on a duplicate wakes whoever waits for the
-// connection, and a duplicate can never be mistaken for a descriptor that somebody else opened since.
+// that its pairs report and keeps duplicates: shutdown(2) on a duplicate wakes whoever waits for
+// the connection, and a duplicate can never be mistaken for a descriptor that somebody else opened
+// since.
 //
 // create(), connect() and the destructor belong to one thread; abort() is safe from any. The thread
 // that calls create() must have SIGPIPE blocked: Gloo's thread inherits that, and writes to sockets

@@ -1,6 +1,6 @@
 // Allreduce, broadcast and barrier by Gloo's algorithms, on a mesh of Gloo's stock transport. What
-// Gloo throws becomes a Status here. One object of each per world; each shares the mesh, and aborting
-// one aborts the mesh.
+// Gloo throws becomes a Status here. One object of each per world; each shares the mesh, and
+// aborting one aborts the mesh.
 #pragma once
 
 #include <chrono>

@@ -1,10 +1,10 @@
-// One way to run a response: over Gloo, within one process, later through shared memory or NCCL. The
-// executor asks its operations in order of priority and runs the first that is enabled().
+// One way to run a response: over Gloo, within one process, later through shared memory or NCCL.
+// The executor asks its operations in order of priority and runs the first that is enabled().
 //
-// enabled() and execute() are called by the executor's thread only, one at a time, on every rank with
-// the same response; enabled() must therefore answer the same on every rank. abort() may come from
-// any thread at any time, also before and after: an execute() under way returns soon with an error,
-// every later one at once.
+// enabled() and execute() are called by the executor's thread only, one at a time, on every rank
+// with the same response; enabled() must therefore answer the same on every rank. abort() may come
+// from any thread at any time, also before and after: an execute() under way returns soon with an
+// error, every later one at once.
 #pragma once
 
 #include <span>

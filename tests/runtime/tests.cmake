@@ -1,0 +1,10 @@
+hvd_test(hvd_runtime_test
+  runtime/arithmetic_test.cpp
+  runtime/coordinator_test.cpp
+  runtime/fusion_test.cpp
+  runtime/messages_test.cpp
+  runtime/world_failure_test.cpp
+  runtime/world_test.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)

@@ -1,0 +1,151 @@
+// Worlds whose ranks are threads of the test, for runtime tests.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <gtest/gtest.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/world.h"
+
+namespace hvd::test {
+
+inline constexpr std::chrono::seconds kLong{60};  // the deadline of what normally ends at once
+
+// Where the ranks of one world, as threads, leave their blobs.
+class Hub {
+ public:
+  explicit Hub(int size) : size_(size) {}
+
+  Result<std::vector<std::string>> exchange(int rank, std::string_view blob, TimePoint deadline) {
+    std::unique_lock lock(mutex_);
+    blobs_[rank] = blob;
+    changed_.notify_all();
+    const auto all_there = [this] { return static_cast<int>(blobs_.size()) == size_; };
+    if (!changed_.wait_until(lock, deadline, all_there)) {
+      std::vector<std::string> missing;
+      for (int other = 0; other < size_; ++other) {
+        if (!blobs_.contains(other)) missing.push_back(cat("rank ", other));
+      }
+      return Status(Code::deadline_exceeded, cat("missing: ", join(missing, ", ")));
+    }
+    std::vector<std::string> all;
+    for (const auto& [from, text] : blobs_) all.push_back(text);
+    return all;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int size_;
+  std::map<int, std::string> blobs_;
+};
+
+class HubExchange final : public runtime::Exchange {
+ public:
+  HubExchange(Hub& hub, int rank) : hub_(hub), rank_(rank) {}
+  Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override {
+    return hub_.exchange(rank_, blob, deadline);
+  }
+
+ private:
+  Hub& hub_;
+  int rank_;
+};
+
+inline const Token& test_token() {
+  static const Token token = Token::random();
+  return token;
+}
+
+// Two ranks on each of the hosts h0, h1, ...
+inline runtime::WorldSpec spec_of(int rank, int size) {
+  std::vector<runtime::Member> members;
+  for (int r = 0; r < size; ++r) {
+    members.push_back({cat("h", r / 2, "#", r % 2), cat("h", r / 2), "127.0.0.1"});
+  }
+  runtime::WorldSpec spec(rank, std::move(members), 1, test_token());
+  spec.config.connect_timeout = kLong;
+  spec.config.collective_timeout = kLong;
+  return spec;
+}
+
+using Body = std::function<void(int rank, runtime::World& world)>;
+using Change = std::function<void(runtime::WorldSpec& spec)>;
+
+// Forms a world of `size` threads, runs `body` in each; what it leaves of the world is destroyed.
+inline void run_world(
+    int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {}) {
+  Hub hub(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto spec = spec_of(rank, size);
+      change(spec);
+      HubExchange exchange(hub, rank);
+      auto world = runtime::World::create(spec, exchange);
+      ASSERT_TRUE(world.ok()) << world.status().to_string();
+      body(rank, **world);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+// The same, and all ranks leave in peace at the end.
+inline void run_world_to_end(
+    int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {}) {
+  run_world(
+      size,
+      [&](int rank, runtime::World& world) {
+        body(rank, world);
+        const auto left = world.shutdown(Clock::now() + kLong);
+        EXPECT_TRUE(left.ok()) << "rank " << rank << ": " << left.status.to_string();
+      },
+      change);
+}
+
+// Enqueues; the future holds the outcome, also if it is refused at once.
+inline std::future<runtime::Failure> submit(runtime::World& world, runtime::Request request,
+                                            const void* input, void* output) {
+  auto promise = std::make_shared<std::promise<runtime::Failure>>();
+  auto future = promise->get_future();
+  const auto refused =
+      world.enqueue({std::move(request), input, output,
+                     [promise](const runtime::Failure& outcome) { promise->set_value(outcome); }});
+  if (!refused.ok()) promise->set_value(refused);
+  return future;
+}
+
+inline runtime::Failure outcome_of(std::future<runtime::Failure> future) {
+  if (future.wait_for(kLong) != std::future_status::ready) {
+    return Status(Code::deadline_exceeded, "the test waited in vain");
+  }
+  return future.get();
+}
+
+inline runtime::Request allreduce_request(std::string name, std::int64_t elements,
+                                          DataType type = DataType::float32,
+                                          ReduceOp op = ReduceOp::sum) {
+  runtime::Request request;
+  request.name = std::move(name);
+  request.kind = runtime::Kind::allreduce;
+  request.type = type;
+  request.op = op;
+  request.shape = {elements};
+  return request;
+}
+
+inline std::future<runtime::Failure> allreduce(runtime::World& world, const std::string& name,
+                                               std::vector<float>& data) {
+  return submit(world, allreduce_request(name, static_cast<std::int64_t>(data.size())), data.data(),
+                data.data());
+}
+
+}  // namespace hvd::test
