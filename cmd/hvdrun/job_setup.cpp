@@ -47,9 +47,7 @@ Result<std::vector<discovery::Host>> named_hosts(const Reader& settings) {
   auto text = read_named_file("hostfile", path);
   if (!text.ok()) return text.status();
   const std::string source = path == "-" ? "standard input" : path;
-  auto hosts = discovery::parse_hostfile(*text, source);
-  if (hosts.ok() && hosts->empty()) return invalid(cat("hostfile ", source, ": names no host"));
-  return hosts;
+  return discovery::parse_hostfile(*text, source);
 }
 
 Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int processes) {

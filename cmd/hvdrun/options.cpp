@@ -343,7 +343,7 @@ Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
   app.add_option("--bind", line.rendezvous.bind, "Where to listen; port 0: any free one")
       ->type_name("ADDRESS:PORT");
   app.add_option("--token-file", line.rendezvous.token_file,
-                 "File with the job's token as 64 hex digits; -: standard input")
+                 "The token as 64 hex digits; made if it is not there (default: ./hvd-token)")
       ->type_name("FILE");
   app.add_flag("--legacy-clients", line.rendezvous.legacy_clients,
                "Also serve Horovod's own clients, unsigned");

@@ -23,8 +23,8 @@ struct EnvironmentWords {
 };
 
 struct RendezvousWords {
-  std::string bind;        // ADDRESS:PORT
-  std::string token_file;  // "-": standard input; empty: make a token
+  std::string bind;                      // ADDRESS:PORT
+  std::string token_file = "hvd-token";  // made if it is not there
   bool legacy_clients = false;
 };
 

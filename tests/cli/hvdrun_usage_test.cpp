@@ -1,5 +1,6 @@
 // What hvdrun prints without starting anything.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "tests/support/process.h"
 
@@ -89,6 +90,18 @@ TEST(HvdrunUsage, AnOutputThatIsFullOrClosedIsAnError) {
   const auto closed = run({"sh", "-c", "exec " + binary("hvdrun") + " --version >&-"});
   EXPECT_EQ(closed.code, 1);
   EXPECT_TRUE(contains(closed.err, "Bad file descriptor")) << closed.err;
+}
+
+TEST(HvdrunUsage, TheRendezvousServesByItselfAndMakesItsToken) {
+  const TemporaryDirectory directory;
+  ProcessOptions options;
+  options.working_directory = directory.path();
+  Process process({binary("hvdrun"), "rendezvous", "--bind", "127.0.0.1:0"}, options);
+  ASSERT_TRUE(process.wait_for_output("http://127.0.0.1:")) << process.err();
+  EXPECT_GE(read_file(directory.path() / "hvd-token").size(), 64U);
+  process.signal(SIGTERM);
+  const auto status = process.wait();
+  EXPECT_EQ(status.code, 0) << status.err;
 }
 
 }  // namespace

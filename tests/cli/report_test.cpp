@@ -32,6 +32,26 @@ TEST(Report, AFailureWithoutAWorkerGivesTheReason) {
   EXPECT_EQ(failure_report(outcome), "hvdrun: the job has failed: the agent on a did not answer\n");
 }
 
+TEST(Report, AFailedHostHasNoRank) {
+  driver::Outcome outcome;
+  outcome.exit_code = 1;
+  outcome.reason = "host a: its agent ended before it was ready";
+  outcome.failure =
+      driver::Failure{.worker = {.rank = -1, .host = "a", .slot = -1, .incarnation = 0, .pid = 0},
+                      .cause = "its agent ended before it was ready",
+                      .stderr_tail = {}};
+  EXPECT_EQ(failure_report(outcome),
+            "hvdrun: the job has failed: host a: its agent ended before it was ready\n");
+}
+
+TEST(Report, AnInterruptedJobHasNotFailed) {
+  driver::Outcome outcome;
+  outcome.exit_code = 130;
+  outcome.reason = "interrupted by SIGINT (signal 2)";
+  EXPECT_EQ(failure_report(outcome),
+            "hvdrun: the job was ended: interrupted by SIGINT (signal 2)\n");
+}
+
 TEST(Listings, TheDryRunShowsRankHostSlotAndTheQuotedCommand) {
   driver::JobSpec spec;
   spec.command = {"./train", "--text", "it's here"};

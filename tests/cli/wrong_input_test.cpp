@@ -101,17 +101,15 @@ const std::vector<WrongInput> kRows = {
      {{"HOROVOD_START_TIMEOUT", "-5"}}},
     {"BadLogLevelVariable", {"./p"}, 1, {"HVD_LOG_LEVEL=shout"}, {}, {{"HVD_LOG_LEVEL", "shout"}}},
     // Hosts and hostfiles.
-    {"HostWithBadSlots", {"-H", "a:x", "./p"}, 1, {"a:x"}},
-    {"HostWithNoSlots", {"-H", "a:0", "./p"}, 1, {"a:0"}},
-    {"HostWithoutName", {"-H", ":4", "./p"}, 1, {":4"}},
+    {"HostWithBadSlots", {"-H", "a:x", "./p"}, 1, {"the slots of a must be a number", "\"x\""}},
+    {"HostWithNoSlots", {"-H", "a:0", "./p"}, 1, {"the slots of a must be a number", "\"0\""}},
+    {"HostWithoutName", {"-H", ":4", "./p"}, 1, {"the host's name is missing"}},
     {"HostNamedTwice", {"-H", "a:1,a:2", "./p"}, 1, {"a", "twice"}},
+    {"HostUnknown", {"-H", "no-such-host.invalid:1", "./p"}, 1, {"no-such-host.invalid"}},
+    {"HostElsewhere", {"-H", "192.0.2.1:1", "./p"}, 1, {"192.0.2.1"}},
     {"MissingHostfile", {"-hostfile", "none", "./p"}, 1, {"hostfile none: No such file"}},
     {"HostfileIsAFolder", {"-hostfile", "{dir}", "./p"}, 1, {"hostfile {dir}: Is a directory"}},
-    {"EmptyHostfile",
-     {"-hostfile", "h", "./p"},
-     1,
-     {"hostfile h: names no host"},
-     {{"h", "# nothing\n\n"}}},
+    {"EmptyHostfile", {"-hostfile", "h", "./p"}, 1, {"h: names no host"}, {{"h", "# nothing\n\n"}}},
     {"BadHostfileLine",
      {"-hostfile", "h", "./p"},
      1,
@@ -133,7 +131,7 @@ const std::vector<WrongInput> kRows = {
      {"-np", "5", "-H", "localhost:2", "--no-oversubscribe", "./p"},
      1,
      {"Requested more processes (5) than there are available slots (2)"}},
-    {"TooManySlots", {"-H", "a:90000,b:90000", "./p"}, 1, {"180,000 slots", "-np"}},
+    {"TooManySlots", {"-H", "a:60000,b:60000", "./p"}, 1, {"120,000 slots", "-np"}},
     // Config files.
     {"MissingConfig", {"--config-file", "none.yaml", "./p"}, 1, {"none.yaml: No such file"}},
     {"ConfigIsAFolder", {"--config-file", "{dir}", "./p"}, 1, {"Is a directory"}},
@@ -268,7 +266,7 @@ TEST_P(WrongInputs, EndWithAClearErrorAndAnExitCode) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, WrongInputs, testing::ValuesIn(kRows),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& row) { return std::string(row.param.name); });
 
 TEST(WrongInput, APortThatIsTakenIsNamed) {
   auto taken = listen_tcp({"127.0.0.1", 0});
