@@ -53,7 +53,7 @@ TEST_F(FailureTest, TheFirstFailureIsReportedNotThoseThatFollowFromIt) {
 TEST_F(FailureTest, AWorkerThatLeavesWithoutHavingSaidThatItIsDoneHasFailed) {
   const ExitStatus end = run_job({"-np", "2", binary("e2e_works"), "--leave"});
   EXPECT_NE(end.code, 0);
-  expect_in(end.err, {"localhost", "code 0"});
+  expect_in(end.err, {"localhost", "exited with 0 without saying that it was done"});
 }
 
 TEST_F(FailureTest, APlainProgramNeedsNoHvd) {

@@ -70,7 +70,7 @@ TEST_F(LifetimeTest, SigtermEndsTheJobWith143) {
 
 TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
   // Without the second one the grace time would outlast the test's patience.
-  Process& job = start_staying(2, {"--ignore-term", "--daemon"}, {"--grace", "3600"});
+  Process& job = start_staying(2, {"--ignore-term", "--daemon"}, {"--verbose", "--grace", "3600"});
   job.signal(SIGINT);
   ASSERT_TRUE(job.wait_for_error("SIGINT")) << job.err();
   job.signal(SIGINT);

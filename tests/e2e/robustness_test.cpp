@@ -43,9 +43,10 @@ std::set<std::uint16_t> listening_ports(const std::vector<pid_t>& processes) {
   return ports;
 }
 
-// As much as the other side takes of it; whether it answers or hangs up is its own affair.
+// As much as the other side takes of it; whether it answers or hangs up, or no longer accepts
+// anybody, is its own affair.
 void send_rubbish(std::uint16_t port, const std::string& bytes) {
-  const auto deadline = Clock::now() + 10s;
+  const auto deadline = Clock::now() + 200ms;
   const auto connection = connect_tcp({"127.0.0.1", port}, deadline);
   if (connection.ok()) static_cast<void>(send_all(connection->get(), bytes, deadline));
 }
