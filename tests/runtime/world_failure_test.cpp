@@ -1,5 +1,6 @@
 // What the members of a world learn when something goes wrong.
 #include <atomic>
+#include <barrier>
 #include <csignal>
 #include <set>
 #include <sys/socket.h>
@@ -118,9 +119,11 @@ TEST(WorldLeave, ShutdownEndsAtItsDeadlineWhenTheOthersDoNotCome) {
 
 TEST(WorldAbort, EndsWhatIsInFlightOnEveryRankWithTheReasonGiven) {
   for (int aborter = 0; aborter < 4; ++aborter) {
+    std::barrier all_have_it(4);
     run_world(4, [&](int rank, World& world) {
       std::vector<float> first(1000, 1);
       ASSERT_TRUE(outcome_of(test::allreduce(world, "first", first)).ok());
+      all_have_it.arrive_and_wait();
       // "second" never becomes complete: the aborter does not ask for it.
       std::vector<float> second(1000, 1);
       std::future<Failure> pending;
@@ -165,9 +168,11 @@ TEST(WorldAbort, WakesCollectivesThatAreMovingBytes) {
 
 TEST(WorldLoss, AMemberThatIsDestroyedIsNamedToAllOthers) {
   for (int victim = 0; victim < 4; ++victim) {
+    std::barrier all_have_it(4);
     run_world(4, [&](int rank, World& world) {
       std::vector<float> data(100, 1);
       ASSERT_TRUE(outcome_of(test::allreduce(world, "first", data)).ok());
+      all_have_it.arrive_and_wait();
       if (rank == victim) return;
       const auto outcome = outcome_of(test::allreduce(world, "second", data));
       EXPECT_EQ(outcome.rank, victim) << outcome.status.message();

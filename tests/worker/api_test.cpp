@@ -1,0 +1,134 @@
+// The public calls, in a world of one, as a program sees them: against libhvd.so.
+#include <array>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+#include <hvd/hvd.h>
+
+namespace {
+
+class Api : public ::testing::Test {
+ protected:
+  void SetUp() override { hvd::init(); }
+  void TearDown() override { hvd::shutdown(); }
+};
+
+TEST_F(Api, TheExampleOfTheDocumentationWorks) {
+  std::vector<float> gradients{1, 2, 3};
+  hvd::allreduce(gradients, {.name = "gradients", .op = hvd::Average});
+  EXPECT_EQ(gradients, (std::vector<float>{1, 2, 3}));
+}
+
+TEST_F(Api, TakesWhateverIsASpan) {
+  std::array<double, 2> array{1, 2};
+  std::int64_t plain[2] = {3, 4};
+  std::vector<std::uint8_t> vector{5, 6};
+  hvd::allreduce(array, {.op = hvd::Sum, .prescale = 2.0});
+  hvd::allreduce(plain, {.op = hvd::Max, .postscale = 3.0});
+  hvd::allreduce(std::span(vector));
+  hvd::broadcast(array, {.root = 0});
+  hvd::barrier();
+  EXPECT_EQ(array, (std::array<double, 2>{2, 4}));
+  EXPECT_EQ(plain[1], 12);
+  EXPECT_EQ(vector, (std::vector<std::uint8_t>{5, 6}));
+}
+
+TEST_F(Api, WritesIntoAnotherBufferAndLeavesTheInputAlone) {
+  const std::vector<float> input{1, 2};
+  std::vector<float> output(2);
+  hvd::allreduce(input, output, {.prescale = 10.0});
+  EXPECT_EQ(output, (std::vector<float>{10, 20}));
+  EXPECT_EQ(input, (std::vector<float>{1, 2}));
+}
+
+TEST_F(Api, HandlesBecomeReadyAndMayBeWaitedForTwice) {
+  std::vector<float> data{1};
+  const auto handle = hvd::allreduce_async(data, {.name = "a"});
+  handle.wait();
+  EXPECT_TRUE(handle.ready());
+  handle.wait();
+  EXPECT_TRUE(hvd::Handle().ready());
+  hvd::Handle().wait();
+}
+
+TEST_F(Api, CarriesTypesThatHaveNoNameInCpp) {
+  std::array<std::uint16_t, 2> halves{0x3C00, 0xC000};  // 1, -2
+  const hvd::TensorView view{halves.data(), {2, 1}, hvd::DataType::float16};
+  hvd::allreduce(view, {.op = hvd::Sum, .prescale = 0.5});
+  EXPECT_EQ(halves, (std::array<std::uint16_t, 2>{0x3800, 0xBC00}));  // 0.5, -1
+}
+
+TEST_F(Api, RefusesWhatCannotBeByName) {
+  std::vector<float> data{1};
+  const auto refusal = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const hvd::InvalidArgumentError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_NE(refusal([&] {
+              hvd::broadcast(data, {.name = "w", .root = 1});
+            }).find("\"w\": there is no root rank 1 in a world of 1"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              hvd::allreduce(data, {.name = "w", .op = hvd::ReduceOp::adasum});
+            }).find("adasum"),
+            std::string::npos);
+  std::vector<float> two(2);
+  EXPECT_NE(refusal([&] { hvd::allreduce(data, two, {.name = "w"}); }).find("float32[1]"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              hvd::allreduce(hvd::TensorView{nullptr, {4}, hvd::DataType::int8}, {.name = "w"});
+            }).find("no memory"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              hvd::allreduce(hvd::TensorView{data.data(), {-4}, hvd::DataType::int8});
+            }).find("[-4]"),
+            std::string::npos);
+  hvd::allreduce(data, {.name = "w"});  // and goes on
+}
+
+TEST_F(Api, MayBeCalledFromManyThreads) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) {
+        std::vector<int> data{i};
+        hvd::allreduce(data, {.op = hvd::Sum});
+        EXPECT_EQ(data[0], i);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(ApiLifecycle, CallsOutsideOfAWorldSaySo) {
+  EXPECT_FALSE(hvd::is_initialized());
+  EXPECT_THROW(hvd::rank(), hvd::NotInitializedError);
+  EXPECT_THROW(hvd::barrier(), hvd::NotInitializedError);
+  hvd::shutdown();  // nothing to leave
+  hvd::init();
+  hvd::init();
+  EXPECT_TRUE(hvd::is_initialized());
+  EXPECT_EQ(hvd::size(), 1);
+  hvd::shutdown();
+  EXPECT_THROW(hvd::size(), hvd::Error);
+}
+
+TEST(ApiErrors, CanBeCaughtAsWhatTheyAre) {
+  try {
+    throw hvd::CollectiveError("text", 3, "b", "killed");
+  } catch (const hvd::Error& error) {
+    const auto* const collective = dynamic_cast<const hvd::CollectiveError*>(&error);
+    ASSERT_NE(collective, nullptr);
+    EXPECT_EQ(collective->rank(), 3);
+    EXPECT_EQ(collective->host(), "b");
+    EXPECT_EQ(collective->cause(), "killed");
+    EXPECT_STREQ(error.what(), "text");
+  }
+}
+
+}  // namespace

@@ -1,0 +1,16 @@
+# The program is built against libhvd.so, as users build theirs.
+add_executable(hvd_worker_program worker/worker_program.cpp)
+target_compile_options(hvd_worker_program PRIVATE -Wall -Wextra -Wshadow)
+target_link_libraries(hvd_worker_program PRIVATE hvd)
+
+hvd_test(hvd_worker_test
+  worker/worker_test.cpp
+  LIBRARIES hvd_rendezvous hvd_asio hvd_base
+  LABELS quick
+  TIMEOUT 300)
+add_dependencies(hvd_worker_test hvd_worker_program)
+
+hvd_test(hvd_api_test
+  worker/api_test.cpp
+  LIBRARIES hvd
+  LABELS quick)

@@ -1,0 +1,92 @@
+// A worker as users write them, for worker_test.cpp: `worker_program SCENARIO`. It prints what it
+// found; anything unexpected ends it with 1.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <hvd/hvd.h>
+
+namespace {
+
+int entries_of(const char* directory) {
+  int count = 0;
+  for ([[maybe_unused]] const auto& item : std::filesystem::directory_iterator(directory)) ++count;
+  return count;
+}
+
+float sum_of_ranks() {
+  std::vector<float> values{static_cast<float>(hvd::rank() + 1)};
+  hvd::allreduce(values, {.name = "ranks", .op = hvd::Sum});
+  return values[0];
+}
+
+void place() {
+  std::printf("rank %d of %d, local %d of %d, cross %d of %d, %s, sum %g\n", hvd::rank(),
+              hvd::size(), hvd::local_rank(), hvd::local_size(), hvd::cross_rank(),
+              hvd::cross_size(), hvd::is_homogeneous() ? "homogeneous" : "heterogeneous",
+              static_cast<double>(sum_of_ranks()));
+  std::fflush(stdout);
+}
+
+int run(const std::string& scenario) {
+  hvd::init();
+  if (scenario == "place") {
+    place();
+    hvd::shutdown();
+    return 0;
+  }
+  if (scenario == "no-shutdown") {  // the library says goodbye by itself
+    place();
+    return 0;
+  }
+  if (scenario == "rounds") {
+    hvd::shutdown();
+    hvd::init();
+    sum_of_ranks();
+    hvd::shutdown();
+    const int descriptors = entries_of("/proc/self/fd");
+    const int threads = entries_of("/proc/self/task");
+    for (int round = 0; round < 100; ++round) {
+      hvd::init();
+      if (sum_of_ranks() != static_cast<float>(hvd::size() * (hvd::size() + 1) / 2)) return 1;
+      hvd::shutdown();
+    }
+    std::printf("%d descriptors and %d threads more\n", entries_of("/proc/self/fd") - descriptors,
+                entries_of("/proc/self/task") - threads);
+    return 0;
+  }
+  if (scenario == "wait") {  // until somebody else ends it
+    place();
+    for (;;) ::pause();
+  }
+  if (scenario == "loss") {  // rank 1 dies in the midst, the others say what they were told
+    try {
+      for (int step = 0;; ++step) {
+        if (hvd::rank() == 1 && step == 10) ::_exit(9);
+        sum_of_ranks();
+      }
+    } catch (const hvd::CollectiveError& error) {
+      std::printf("lost rank %d on host %s: %s\n", error.rank(), error.host().c_str(),
+                  error.what());
+    }
+    return 0;
+  }
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return argc == 2 ? run(argv[1]) : 2;
+  } catch (const hvd::InitError& error) {
+    std::fprintf(stderr, "InitError: %s\n", error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  return 1;
+}

@@ -1,0 +1,256 @@
+// Real workers against a real rendezvous server. The test plays the agent: it holds the other end
+// of each worker's descriptor.
+#include <array>
+#include <fcntl.h>
+#include <future>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+
+#include "base/protocol/worker_link.h"
+#include "base/protocol/world_document.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "rendezvous/server.h"
+#include "tests/support/process.h"
+
+namespace hvd {
+namespace {
+
+using test::ExitStatus;
+using test::kGenerous;
+using test::Process;
+
+class Workers : public ::testing::Test {
+ protected:
+  Workers() : server_(io_, token_, {}) {
+    const Status started = server_.start();
+    EXPECT_TRUE(started.ok()) << started.to_string();
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Workers() override {
+    processes_.clear();  // killed if still there
+    boost::asio::post(io_, [this] {
+      server_.stop();
+      io_.stop();
+    });
+    thread_.join();
+  }
+
+  // The first of two hosts has one worker more than the second.
+  static WorldDocument document_of(int size) {
+    WorldDocument document;
+    document.job_id = "job";
+    document.generation = 1;
+    const int on_first = (size + 1) / 2;
+    for (int rank = 0; rank < size; ++rank) {
+      WorldMember member;
+      const bool first = rank < on_first;
+      member.rank = rank;
+      member.host = first ? "a" : "b";
+      member.slot = first ? rank : rank - on_first;
+      member.incarnation = static_cast<std::uint64_t>(100 + rank);
+      member.address = "127.0.0.1";
+      member.local_rank = member.slot;
+      member.local_size = first ? on_first : size - on_first;
+      member.cross_rank = first ? 0 : 1;
+      member.cross_size = member.local_rank < size - on_first ? 2 : 1;
+      document.members.push_back(member);
+    }
+    return document;
+  }
+
+  worker_link::Welcome welcome_of(const WorldMember& member, const std::string& world) const {
+    worker_link::Welcome welcome("job", token_);
+    welcome.worker = member.worker();
+    welcome.incarnation = member.incarnation;
+    welcome.rendezvous_host = "127.0.0.1";
+    welcome.rendezvous_port = server_.address().port;
+    welcome.advertise_address = member.address;
+    welcome.world = world;
+    return welcome;
+  }
+
+  void start(const std::string& welcome, const std::string& scenario) {
+    auto pair = socket_pair();
+    ASSERT_TRUE(pair.ok());
+    ASSERT_TRUE(send_all(pair->first.get(), welcome, kNever).ok());
+    ::fcntl(pair->second.get(), F_SETFD, 0);  // the worker inherits it
+    test::ProcessOptions options;
+    options.environment[worker_link::kDescriptorVariable] = cat(pair->second.get());
+    processes_.push_back(std::make_unique<Process>(
+        std::vector<std::string>{test::binary("hvd_worker_program"), scenario}, options));
+    links_.push_back(std::move(pair->first));
+  }
+
+  void start_all(int size, const std::string& scenario) {
+    const auto document = document_of(size);
+    for (const auto& member : document.members) {
+      start(welcome_of(member, document.to_json()).encode(), scenario);
+    }
+  }
+
+  std::vector<ExitStatus> wait_all() {
+    std::vector<ExitStatus> all;
+    for (auto& process : processes_) all.push_back(process->wait());
+    return all;
+  }
+
+  // What worker `index` told its agent until it ended.
+  std::vector<worker_link::Kind> told(std::size_t index) {
+    std::vector<worker_link::Kind> kinds;
+    FrameDecoder decoder;
+    for (;;) {
+      auto frame = receive_frame(links_[index].get(), decoder, Clock::now() + kGenerous);
+      if (!frame.ok()) return kinds;
+      kinds.push_back(static_cast<worker_link::Kind>(frame->kind));
+    }
+  }
+
+  Token token_ = Token::random();
+  boost::asio::io_context io_;
+  rendezvous::Server server_;
+  std::thread thread_;
+  std::vector<UniqueFd> links_;
+  std::vector<std::unique_ptr<Process>> processes_;
+};
+
+using Kinds = std::vector<worker_link::Kind>;
+const Kinds kInitialisedAndDone{worker_link::Kind::initialised, worker_link::Kind::done};
+
+TEST_F(Workers, KnowTheirPlaceAndReduceTogether) {
+  start_all(3, "place");
+  const auto ended = wait_all();
+  const std::array expected{"rank 0 of 3, local 0 of 2, cross 0 of 2, heterogeneous, sum 6\n",
+                            "rank 1 of 3, local 1 of 2, cross 0 of 1, heterogeneous, sum 6\n",
+                            "rank 2 of 3, local 0 of 1, cross 1 of 2, heterogeneous, sum 6\n"};
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
+    EXPECT_EQ(ended[rank].out, expected[rank]);
+    EXPECT_EQ(ended[rank].err, "");
+    EXPECT_EQ(told(rank), kInitialisedAndDone);
+  }
+}
+
+TEST_F(Workers, AreDoneWhenTheyReturnFromMainWithoutShutdown) {
+  start_all(2, "no-shutdown");
+  const auto ended = wait_all();
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
+    EXPECT_EQ(told(rank), kInitialisedAndDone);
+  }
+}
+
+TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
+  start_all(2, "rounds");
+  for (const auto& status : wait_all()) {
+    EXPECT_EQ(status.code, 0) << status.err;
+    EXPECT_EQ(status.out, "0 descriptors and 0 threads more\n");
+  }
+}
+
+TEST_F(Workers, ReadTheWorldFromTheRendezvousIfTheAgentDidNotKnowItYet) {
+  const auto document = document_of(2);
+  for (const auto& member : document.members) start(welcome_of(member, "").encode(), "place");
+  boost::asio::post(io_, [&] { server_.put(kWorldScope, kCurrentWorldKey, document.to_json()); });
+  for (const auto& status : wait_all()) EXPECT_EQ(status.code, 0) << status.err;
+}
+
+TEST_F(Workers, AreToldWhoWasLostAndDoNotSayThatTheyAreDone) {
+  start_all(4, "loss");
+  const auto ended = wait_all();
+  for (const std::size_t rank : {0U, 2U, 3U}) {
+    EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
+    EXPECT_NE(ended[rank].out.find("lost rank 1 on host a: rank 1 (a#1) on host a is gone"),
+              std::string::npos)
+        << ended[rank].out << ended[rank].err;
+    EXPECT_EQ(told(rank), Kinds{worker_link::Kind::initialised});
+  }
+  EXPECT_EQ(ended[1].code, 9);
+}
+
+TEST_F(Workers, EndAtOnceWhenTheirAgentIsGone) {
+  start_all(2, "wait");
+  for (auto& process : processes_) ASSERT_TRUE(process->wait_for_output("sum 3\n"));
+  links_.clear();
+  for (const auto& status : wait_all()) {
+    EXPECT_EQ(status.code, 1);
+    EXPECT_EQ(status.err,
+              "hvd: the agent of this host is gone, and with it the job; this worker ends\n");
+  }
+}
+
+TEST_F(Workers, OfAnotherIncarnationAreToldThatTheyAreNoMember) {
+  auto document = document_of(1);
+  auto stale = document.members.front();
+  stale.incarnation = 7;
+  start(welcome_of(stale, document.to_json()).encode(), "place");
+  const auto status = wait_all().front();
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("InitError: hvd::init(): this worker, a#0 of incarnation 7, is no "
+                            "member of generation 1"),
+            std::string::npos)
+      << status.err;
+}
+
+TEST_F(Workers, AreToldWhenAnotherProcessHasTakenTheirPlace) {
+  start("", "place");  // nothing lies on the descriptor any more
+  const auto status = wait_all().front();
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("another process of this worker has called hvd::init() already"),
+            std::string::npos)
+      << status.err;
+}
+
+TEST_F(Workers, RefuseAWelcomeThatIsRubbish) {
+  start(encode_frame(1, "rubbish"), "place");
+  const auto status = wait_all().front();
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("welcome"), std::string::npos) << status.err;
+}
+
+struct BadDescriptor {
+  const char* value;
+  const char* said;
+};
+
+TEST(WorkerDescriptor, ThatIsNoneIsAnInitErrorThatNamesTheVariable) {
+  for (const auto& [value, said] :
+       {BadDescriptor{"three", "that is no descriptor"},
+        BadDescriptor{"-1", "that is no descriptor"}, BadDescriptor{"999", "no socket behind"},
+        BadDescriptor{"0", "no socket behind"}}) {
+    test::ProcessOptions options;
+    options.environment[worker_link::kDescriptorVariable] = value;
+    const auto status = test::run({test::binary("hvd_worker_program"), "place"}, options);
+    EXPECT_EQ(status.code, 1) << value;
+    EXPECT_NE(status.err.find(cat("HVD_WORKER_FD=", value, ": ")), std::string::npos) << status.err;
+    EXPECT_NE(status.err.find(said), std::string::npos) << status.err;
+  }
+}
+
+TEST(WorkerAlone, IsAWorldOfOne) {
+  test::ProcessOptions options;
+  options.environment[worker_link::kDescriptorVariable] = "";
+  for (const auto* scenario : {"place", "no-shutdown"}) {
+    const auto status = test::run({test::binary("hvd_worker_program"), scenario}, options);
+    EXPECT_EQ(status.code, 0) << status.err;
+    EXPECT_EQ(status.out, "rank 0 of 1, local 0 of 1, cross 0 of 1, homogeneous, sum 1\n");
+  }
+  const auto rounds = test::run({test::binary("hvd_worker_program"), "rounds"}, options);
+  EXPECT_EQ(rounds.out, "0 descriptors and 0 threads more\n") << rounds.err;
+}
+
+TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {
+  test::ProcessOptions options;
+  options.environment[worker_link::kDescriptorVariable] = "";
+  options.environment["HVD_FUSION_THRESHOLD"] = "lots";
+  const auto status = test::run({test::binary("hvd_worker_program"), "place"}, options);
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("HVD_FUSION_THRESHOLD"), std::string::npos) << status.err;
+  EXPECT_NE(status.err.find("lots"), std::string::npos) << status.err;
+}
+
+}  // namespace
+}  // namespace hvd
