@@ -216,8 +216,8 @@ TEST(AgentTree, NothingSurvivesAKilledKeeperAndTheWorkersEndIsTold) {
   ASSERT_TRUE(until_ready(agent, 1));
   ASSERT_TRUE(until_ready(agent, 2));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
-  const std::string stat = read_file(cat("/proc/", agent.of(1).pid, "/stat"));
-  const pid_t keeper = number_after(stat, ") S ");
+  const std::string status = read_file(cat("/proc/", agent.of(1).pid, "/status"));
+  const pid_t keeper = number_after(status, "PPid:\t");
   ASSERT_GT(keeper, 1);
   ASSERT_NE(keeper, agent.pid());
   ::kill(keeper, SIGKILL);
