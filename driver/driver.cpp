@@ -306,6 +306,8 @@ class Driver {
       failure.stderr_tail = output_.stderr_tail(first.incarnation);
       outcome_.failure = std::move(failure);
     }
+    // An agent that left well may have left a process that was just about to end.
+    if (Subreaper::any_child()) kill_orphans();
     // Of a host that could not be brought to its end nothing was told yet.
     for (HostIndex host = 0; host < sessions_.size(); ++host) tell_host_gone(host);
     io_.stop();

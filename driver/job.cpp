@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxSignal = 64;
 constexpr int kMaxExitCode = 255;
+constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
 constexpr int kOwnTrouble = 1;
 constexpr int kNotExecutable = 126;  // as shells say it
 constexpr int kNotFound = 127;
@@ -58,7 +59,7 @@ Job::Job(JobOptions options, std::vector<WorldMember> members) : options_(std::m
     host.workers.push_back(workers_.size());
     ++host.live;
     ++host.unstarted;
-    workers_.push_back({std::move(member), hosts_.size() - 1, WorkerState::planned, 0});
+    workers_.push_back({std::move(member), hosts_.size() - 1, WorkerState::planned, 0, {}});
   }
   live_ = unstarted_ = static_cast<int>(workers_.size());
   agents_ = hosts_.size();
@@ -154,6 +155,7 @@ void Job::on(const event::Launched& event) {
   }
   move(*worker, WorkerState::running);
   worker->pid = event.pid;
+  for (const WorkerState said : std::exchange(worker->said_early, {})) hear(*worker, said);
   JobHost& host = hosts_[event.host];
   --unstarted_;
   if (--host.unstarted == 0 && host.state == HostState::ready) host.deadline = kNever;
@@ -176,16 +178,23 @@ void Job::on(const event::LaunchFailed& event) {
 // of turn, or not know what it says: that is no reason to distrust its agent.
 void Job::on(const event::Initialised& event) {
   JobWorker* const worker = worker_of(event.host, event.incarnation, "initialised");
-  if (worker == nullptr) return;
-  if (worker->state == WorkerState::running || worker->state == WorkerState::done) {
-    move(*worker, WorkerState::initialised);
-  }
+  if (worker != nullptr) hear(*worker, WorkerState::initialised);
 }
 
 void Job::on(const event::Done& event) {
   JobWorker* const worker = worker_of(event.host, event.incarnation, "done");
-  if (worker == nullptr) return;
-  if (worker->state == WorkerState::initialised) move(*worker, WorkerState::done);
+  if (worker != nullptr) hear(*worker, WorkerState::done);
+}
+
+void Job::hear(JobWorker& worker, WorkerState said) {
+  if (worker.state == WorkerState::launching) {
+    if (worker.said_early.size() < kMaxSaidEarly) worker.said_early.push_back(said);
+    return;
+  }
+  const bool in_turn = said == WorkerState::done ? worker.state == WorkerState::initialised
+                                                 : worker.state == WorkerState::running ||
+                                                       worker.state == WorkerState::done;
+  if (in_turn) move(worker, said);
 }
 
 void Job::on(const event::Exited& event) {
@@ -240,7 +249,7 @@ void Job::on(const event::StopRequested& event) {
       break;
     case JobState::killing:
     case JobState::closing:
-      if (stop_requests_ > 1) drop_all(cat(signal, " once more"));
+      if (stop_requests_ > 1) drop_all(cat(signal, " once more"), false);
       break;
     case JobState::finished:
       break;
@@ -302,12 +311,13 @@ void Job::on_state_deadline() {
   if (state_deadline_ > now_) return;
   state_deadline_ = kNever;
   if (state_ == JobState::stopping) {
-    warn(cat("some workers are still there ", seconds_text(options_.stop_margin),
-             " after their grace; killing them"));
+    warn(cat(live_ranks_text(), " still there ", seconds_text(options_.stop_margin),
+             " after the end of the grace; killing"));
     kill_all();
   } else if (state_ == JobState::killing) {
-    drop_all(
-        cat("killed workers were not reported gone within ", seconds_text(options_.kill_timeout)));
+    drop_all(cat(live_ranks_text(), " still there ", seconds_text(options_.kill_timeout),
+                 " after SIGKILL"),
+             true);
   }
 }
 
@@ -339,6 +349,11 @@ void Job::fail_worker(const JobWorker& worker, std::string cause, int exit_code)
 
 void Job::broken(HostIndex host, const std::string& what) {
   drop(host);
+  if (state_ == JobState::closing) {
+    // The job's outcome stands: every worker has ended.
+    warn(cat("the agent on host ", hosts_[host].name, " broke the protocol: ", what));
+    return;
+  }
   fail_host(host, cat("its agent broke the protocol: ", what));
 }
 
@@ -377,14 +392,16 @@ void Job::drop(HostIndex host) {
   actions_.emplace_back(action::DropAgent{host});
 }
 
-void Job::drop_all(const std::string& why) {
+void Job::drop_all(const std::string& why, bool only_with_workers) {
   std::vector<std::string> dropped;
   for (HostIndex index = 0; index < hosts_.size(); ++index) {
-    if (!believed(index)) continue;
+    if (!believed(index) || (only_with_workers && hosts_[index].live == 0)) continue;
     dropped.push_back(hosts_[index].name);
     drop(index);
   }
-  if (!dropped.empty()) warn(cat(why, ": killing the agents on ", join(dropped, ", ")));
+  if (!dropped.empty())
+    warn(cat(why, ": killing ", dropped.size() == 1 ? "the agent on " : "the agents on ",
+             join(dropped, ", ")));
 }
 
 void Job::leave(HostIndex index) {
@@ -407,7 +424,7 @@ void Job::settle() {
   }
   if (state_ == JobState::starting && unstarted_ == 0) {
     move(JobState::running);
-    say(cat("all ", workers_.size(), workers_.size() == 1 ? " worker runs" : " workers run"));
+    say(workers_.size() == 1 ? "the worker runs" : cat("all ", workers_.size(), " workers run"));
   }
   if (state_ < JobState::closing && live_ == 0) {
     move(JobState::closing);

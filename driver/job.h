@@ -52,6 +52,9 @@ struct JobWorker {
   HostIndex host = 0;
   WorkerState state = WorkerState::planned;
   int pid = 0;
+  // What it said before its agent reported its start: its own words and the report of its keeper
+  // reach the agent on two ways. Taken up with the start.
+  std::vector<WorkerState> said_early;
 };
 
 class Job {
@@ -91,6 +94,8 @@ class Job {
   void on_host_deadlines();
   void on_state_deadline();
 
+  // A worker's own word, which may be out of turn.
+  void hear(JobWorker& worker, WorkerState said);
   void fail(JobFailure failure, int exit_code);
   void fail_host(HostIndex host, std::string cause);
   void fail_worker(const JobWorker& worker, std::string cause, int exit_code);
@@ -98,7 +103,7 @@ class Job {
   void begin_stop(const std::string& reason);
   void kill_all();
   void drop(HostIndex host);
-  void drop_all(const std::string& why);
+  void drop_all(const std::string& why, bool only_with_workers);
   void leave(HostIndex host);
   // What follows by itself from what has happened.
   void settle();
@@ -115,6 +120,7 @@ class Job {
   void say(std::string text) { actions_.emplace_back(action::Say{false, std::move(text)}); }
 
   std::vector<int> ranks_of(HostIndex host, bool unstarted_only) const;
+  std::string live_ranks_text() const;  // "ranks 1, 3 are"
 
   JobOptions options_;
   std::vector<JobHost> hosts_;

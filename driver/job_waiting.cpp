@@ -18,6 +18,15 @@ std::vector<int> Job::ranks_of(HostIndex host, bool unstarted_only) const {
   return ranks;
 }
 
+std::string Job::live_ranks_text() const {
+  std::vector<int> live;
+  for (const auto& worker : workers_) {
+    if (!has_ended(worker.state)) live.push_back(worker.member.rank);
+  }
+  return live.size() == 1 ? cat("rank ", live.front(), " is")
+                          : cat("ranks ", range_text(live), " are");
+}
+
 std::string Job::waiting_for(TimePoint now) const {
   const auto left = [now](TimePoint deadline) {
     if (deadline == kNever) return std::string();

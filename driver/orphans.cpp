@@ -61,6 +61,11 @@ Subreaper::Subreaper() {
 
 Subreaper::~Subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, previous_); }
 
+bool Subreaper::any_child() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
+}
+
 std::size_t Subreaper::kill_orphans(const std::set<pid_t>& spared,
                                     std::chrono::milliseconds limit) const {
   const TimePoint until = Clock::now() + limit;

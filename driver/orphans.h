@@ -17,6 +17,8 @@ class Subreaper {
   Subreaper(const Subreaper&) = delete;
   Subreaper& operator=(const Subreaper&) = delete;
 
+  // True if this process has a child at all: the cheap question before the next.
+  static bool any_child();
   // Kills and reaps every child of this process that was not there before, `spared` excepted, and
   // then what falls to it from those, until nothing is left. Returns how many are still there at
   // the limit.

@@ -1,5 +1,10 @@
 hvd_test(hvd_driver_test
+  driver/job_golden_test.cpp
+  driver/job_simulation_test.cpp
   driver/plan_test.cpp
   driver/output_test.cpp
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)
+
+hvd_test(hvd_run_job_test driver/driver_test.cpp LIBRARIES hvd_driver LABELS quick TIMEOUT 180)
+add_dependencies(hvd_run_job_test hvd-agent)

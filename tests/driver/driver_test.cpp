@@ -1,0 +1,402 @@
+// run_job() with real agents and real programs. After every job nothing of it may be left, at once.
+#include "driver/driver.h"
+
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <mutex>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+
+#include "base/crypto.h"
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::driver {
+namespace {
+
+using std::chrono::milliseconds;
+using test::TemporaryDirectory;
+
+constexpr const char* kTag = "HVD_TEST_TAG";
+
+// Everything that the observer is told, and what a test wants to happen then.
+struct Seen : Observer {
+  WorldDocument world;
+  std::vector<std::string> warnings;
+  std::string progress;
+  std::vector<WorkerView> started;
+  std::map<int, std::string> out;  // by rank
+  std::map<int, std::string> err;
+  std::map<std::pair<int, Stream>, int> closed;
+  std::map<int, std::string> exited;
+
+  std::function<void(const WorkerView&)> at_start = [](const WorkerView&) {};
+  std::function<void(const WorkerView&, const std::string&)> at_output = [](const WorkerView&,
+                                                                            const std::string&) {};
+  std::function<void(std::function<void()>)> at_bytes = [](const std::function<void()>& consumed) {
+    consumed();
+  };
+
+  void on_plan(const WorldDocument& document) override { world = document; }
+  void on_warning(std::string_view text) override { warnings.emplace_back(text); }
+  void on_progress(std::string_view text) override { progress += cat(text, "\n"); }
+  void on_started(const WorkerView& worker) override {
+    started.push_back(worker);
+    at_start(worker);
+  }
+  void on_output(const WorkerView& worker, Stream stream, std::string bytes,
+                 std::function<void()> consumed) override {
+    EXPECT_EQ((closed[{worker.rank, stream}]), 0);
+    std::string& text = (stream == Stream::standard_error ? err : out)[worker.rank];
+    text += bytes;
+    at_output(worker, text);
+    at_bytes(std::move(consumed));
+  }
+  void on_output_closed(const WorkerView& worker, Stream stream) override {
+    ++closed[{worker.rank, stream}];
+  }
+  void on_exited(const WorkerView& worker, std::string_view how) override {
+    EXPECT_TRUE(exited.emplace(worker.rank, how).second);
+  }
+};
+
+class RunJob : public testing::Test {
+ protected:
+  RunJob() {
+    spec.agent_path = test::binary("hvd-agent");
+    spec.working_directory = directory.path();
+    spec.environment = {cat("PATH=", "/usr/local/bin:/usr/bin:/bin"), cat(kTag, "=", tag)};
+    spec.hosts = {{"localhost", 2}};
+  }
+
+  Outcome run(const std::string& script) {
+    spec.command = {"bash", "-c", script};
+    return run_command();
+  }
+  Outcome run_command() {
+    Outcome outcome = run_job(spec, seen);
+    EXPECT_EQ(test::processes_with_variable(kTag, tag), std::vector<pid_t>());
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+    EXPECT_EQ(errno, ECHILD);
+    for (const auto& worker : seen.started) {
+      EXPECT_EQ((seen.closed[{worker.rank, Stream::standard_output}]), 1);
+      EXPECT_EQ((seen.closed[{worker.rank, Stream::standard_error}]), 1);
+      EXPECT_EQ(seen.exited.count(worker.rank), 1U);
+    }
+    EXPECT_FALSE(outcome.reason.empty());
+    return outcome;
+  }
+  std::string script_file(const std::string& text) {
+    const auto path = directory.file("program", text);
+    ::chmod(path.c_str(), 0755);
+    return path;
+  }
+
+  const std::string tag = to_hex(random_bytes(8));
+  TemporaryDirectory directory;
+  JobSpec spec;
+  Seen seen;
+};
+
+TEST_F(RunJob, runs_every_worker_with_its_identity_and_passes_its_output) {
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 2}};
+  const auto outcome =
+      run("echo \"$HVD_RANK of $HVD_SIZE $HVD_WORKER $LOCAL_RANK $HOROVOD_CROSS_RANK $PWD\"; "
+          "echo trouble >&2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
+  EXPECT_FALSE(outcome.failure.has_value());
+  const std::string where = cat(" ", directory.path().string(), "\n");
+  EXPECT_EQ(seen.out[0], "0 of 3 localhost#0 0 0" + where);
+  EXPECT_EQ(seen.out[1], "1 of 3 127.0.0.1#0 0 1" + where);
+  EXPECT_EQ(seen.out[2], "2 of 3 127.0.0.1#1 1 0" + where);
+  EXPECT_EQ(seen.err[2], "trouble\n");
+  EXPECT_EQ(seen.started.size(), 3U);
+  EXPECT_EQ(seen.world.members.size(), 3U);
+  EXPECT_TRUE(seen.warnings.empty());
+}
+
+TEST_F(RunJob, says_when_there_are_more_processes_than_slots) {
+  spec.processes = 5;
+  EXPECT_EQ(run("true").exit_code, 0);
+  EXPECT_EQ(seen.started.size(), 5U);
+  ASSERT_EQ(seen.warnings.size(), 1U);
+  EXPECT_EQ(seen.warnings[0],
+            "oversubscribed: 5 processes on 2 slots: 5 on localhost (2 slots); --no-oversubscribe "
+            "makes this an error");
+}
+
+TEST_F(RunJob, returns_the_code_and_the_last_words_of_the_first_that_fails) {
+  const auto outcome = run(
+      "if [ $HVD_RANK = 1 ]; then seq 1 30 >&2; echo bad luck >&2; exit 7; fi; exec sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 7);
+  ASSERT_TRUE(outcome.failure.has_value());
+  EXPECT_EQ(outcome.failure->worker.rank, 1);
+  EXPECT_EQ(outcome.failure->worker.host, "localhost");
+  EXPECT_GT(outcome.failure->worker.pid, 0);
+  EXPECT_EQ(outcome.failure->cause, "exited with code 7");
+  ASSERT_EQ(outcome.failure->stderr_tail.size(), 20U);
+  EXPECT_EQ(outcome.failure->stderr_tail.front(), "12");
+  EXPECT_EQ(outcome.failure->stderr_tail.back(), "bad luck");
+  EXPECT_EQ(seen.exited[0], "was killed by SIGTERM (signal 15)");
+}
+
+TEST_F(RunJob, returns_128_and_the_signal_of_a_killed_worker) {
+  const auto outcome = run("[ $HVD_RANK = 0 ] && kill -SEGV $$; exec sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 139);
+  EXPECT_EQ(outcome.reason.substr(0, 53), "rank 0 on localhost was killed by SIGSEGV (signal 11)");
+}
+
+TEST_F(RunJob, kills_who_ignores_the_end_when_the_grace_is_over) {
+  spec.grace = milliseconds(100);
+  // The other fails only when this one is known to ignore the signal.
+  const auto outcome =
+      run("if [ $HVD_RANK = 0 ]; then trap '' TERM; touch deaf; while :; do sleep 1000; done; fi; "
+          "until [ -e deaf ]; do sleep 0.01; done; exit 3");
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_EQ(seen.exited[0], "was killed by SIGKILL (signal 9)");
+}
+
+TEST_F(RunJob, leaves_nothing_of_a_worker_that_made_a_daemon) {
+  const auto outcome = run(
+      "(trap '' TERM HUP; setsid sleep 1000 >/dev/null 2>&1 </dev/null &) ; sleep 1000 & exit 0");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
+}
+
+TEST_F(RunJob, says_127_if_there_is_no_such_program) {
+  spec.command = {"./train"};
+  const auto outcome = run_command();
+  EXPECT_EQ(outcome.exit_code, 127) << outcome.reason;
+  ASSERT_TRUE(outcome.failure.has_value());
+  EXPECT_EQ(outcome.failure->worker.pid, 0);
+  EXPECT_NE(outcome.reason.find("./train"), std::string::npos) << outcome.reason;
+  EXPECT_NE(outcome.reason.find("No such file"), std::string::npos) << outcome.reason;
+}
+
+TEST_F(RunJob, says_126_if_the_program_may_not_be_executed) {
+  const auto path = directory.file("train", "#!/bin/sh\n");
+  ::chmod(path.c_str(), 0644);
+  spec.command = {path};
+  const auto outcome = run_command();
+  EXPECT_EQ(outcome.exit_code, 126) << outcome.reason;
+  EXPECT_NE(outcome.reason.find("Permission denied"), std::string::npos) << outcome.reason;
+}
+
+TEST_F(RunJob, fails_if_the_working_directory_is_not_there) {
+  spec.working_directory = directory.path() / "gone";
+  const auto outcome = run("true");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.reason.find("gone"), std::string::npos) << outcome.reason;
+}
+
+// What an hvd program says on its descriptor (base/protocol/worker_link.h), by hand.
+constexpr const char* kInitialised =
+    "printf '\\006\\000\\000\\000\\145\\000\\001\\000\\000\\000' >&$HVD_WORKER_FD;";
+constexpr const char* kDone = "printf '\\002\\000\\000\\000\\146\\000' >&$HVD_WORKER_FD;";
+
+TEST_F(RunJob, wants_an_hvd_program_to_say_that_it_is_done) {
+  EXPECT_EQ(run(cat(kInitialised, kDone, "exit 0")).exit_code, 0);
+}
+
+TEST_F(RunJob, fails_if_an_hvd_program_ends_with_0_before_it_is_done) {
+  spec.hosts = {{"localhost", 1}};
+  const auto outcome = run(cat(kInitialised, "exit 0"));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("exited with 0 without saying that it was done"), std::string::npos)
+      << outcome.reason;
+}
+
+class RunJobSignalled : public RunJob, public testing::WithParamInterface<int> {};
+
+TEST_P(RunJobSignalled, stops_all_and_returns_128_and_the_signal) {
+  seen.at_start = [this](const WorkerView&) {
+    if (seen.started.size() == 2) ::kill(::getpid(), GetParam());
+  };
+  const auto outcome = run("exec sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 128 + GetParam());
+  EXPECT_FALSE(outcome.failure.has_value());
+  EXPECT_EQ(seen.exited[1], "was killed by SIGTERM (signal 15)");
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, RunJobSignalled, testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+TEST_F(RunJob, kills_at_once_when_it_is_interrupted_twice) {
+  spec.hosts = {{"localhost", 1}};
+  spec.grace = std::chrono::hours(1);
+  seen.at_output = [](const WorkerView&, const std::string& text) {
+    if (text == "deaf\n" || text == "deaf\nstill here\n") ::kill(::getpid(), SIGINT);
+  };
+  const auto outcome =
+      run("trap 'echo still here' TERM; echo deaf; while :; do read -t 1000 < <(sleep 1000); done");
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_EQ(seen.exited[0], "was killed by SIGKILL (signal 9)");
+}
+
+TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
+  seen.at_output = [this](const WorkerView& worker, const std::string& text) {
+    if (worker.rank != 1 || text != "up\n") return;
+    // The agents are this process's only children; that of rank 1 was started second.
+    std::vector<pid_t> agents;
+    for (const auto& pid : split(trim(test::read_file("/proc/thread-self/children")), ' ')) {
+      agents.push_back(parse_number<pid_t>(pid).value_or(0));
+    }
+    ASSERT_EQ(agents.size(), 2U);
+    ::kill(std::max(agents[0], agents[1]), SIGKILL);
+  };
+  const auto outcome = run("setsid sleep 1000 & trap '' TERM; echo up; sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 1);
+  ASSERT_TRUE(outcome.failure.has_value());
+  EXPECT_EQ(outcome.failure->worker.rank, -1);
+  EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
+  EXPECT_EQ(outcome.failure->cause, "its agent went away: it was killed by SIGKILL (signal 9)");
+  EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+TEST_F(RunJob, takes_output_of_any_size_from_an_observer_that_consumes_it_elsewhere) {
+  std::mutex mutex;
+  std::vector<std::function<void()>> receipts;
+  bool over = false;
+  std::thread consumer([&] {
+    for (;;) {
+      std::vector<std::function<void()>> some;
+      {
+        const std::lock_guard lock(mutex);
+        some.swap(receipts);
+        if (over && some.empty()) return;
+      }
+      for (const auto& consumed : some) consumed();
+      std::this_thread::yield();
+    }
+  });
+  seen.at_bytes = [&](std::function<void()> consumed) {
+    const std::lock_guard lock(mutex);
+    receipts.push_back(std::move(consumed));
+  };
+  const auto outcome = run("head -c 9000000 /dev/zero; head -c 5000000 /dev/zero >&2");
+  {
+    const std::lock_guard lock(mutex);
+    over = true;
+  }
+  consumer.join();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(seen.out[rank].size(), 9'000'000U);
+    EXPECT_EQ(seen.err[rank].size(), 5'000'000U);
+  }
+}
+
+TEST_F(RunJob, holds_back_a_worker_whose_output_is_not_consumed_and_still_ends) {
+  std::vector<std::function<void()>> receipts;
+  seen.at_bytes = [&](std::function<void()> consumed) { receipts.push_back(std::move(consumed)); };
+  seen.at_output = [](const WorkerView& worker, const std::string& text) {
+    // A whole window, no byte more: now the worker is blocked.
+    if (worker.rank == 0 && text.size() == (std::size_t{1} << 20)) ::kill(::getpid(), SIGINT);
+  };
+  spec.grace = milliseconds(100);
+  const auto outcome = run("if [ $HVD_RANK = 0 ]; then exec cat /dev/zero; fi; exec sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_LE(seen.out[0].size(), std::size_t{1} << 20);
+  for (const auto& consumed : receipts) consumed();  // late, and harmless
+}
+
+TEST_F(RunJob, passes_bytes_that_are_no_text) {
+  spec.hosts = {{"localhost", 1}};
+  EXPECT_EQ(run("printf 'a\\000\\377\\r\\nb'").exit_code, 0);
+  EXPECT_EQ(seen.out[0], std::string("a\0\xff\r\nb", 6));
+}
+
+// ---- agents that are none ----
+
+TEST_F(RunJob, says_that_the_agent_cannot_be_started) {
+  spec.agent_path = directory.path() / "no-agent";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find(spec.agent_path), std::string::npos) << outcome.reason;
+  EXPECT_NE(outcome.reason.find("No such file"), std::string::npos) << outcome.reason;
+}
+
+TEST_F(RunJob, says_that_the_agent_is_none_when_it_just_ends) {
+  spec.agent_path = "/bin/true";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("exited with code 0; is /bin/true the hvd-agent"),
+            std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, says_that_the_agent_is_none_when_it_echoes) {
+  spec.agent_path = "/bin/cat";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("which no agent sends; is /bin/cat the hvd-agent"),
+            std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, says_that_the_agent_is_none_when_it_talks_rubbish) {
+  spec.agent_path = script_file(
+      cat("#!/bin/sh\nexport ", kTag, "=", tag, "\necho all kinds of rubbish\nexec sleep 1000\n"));
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("its agent broke the protocol"), std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, gives_up_an_agent_that_never_answers) {
+  spec.start_timeout = milliseconds(200);
+  spec.agent_path =
+      script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nsleep 1000 &\nexec sleep 1000\n"));
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("the agent on localhost was not ready within 0.2 s"),
+            std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, kills_an_agent_that_closes_its_link_and_stays) {
+  spec.agent_path =
+      script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nexec sleep 1000 <&- >&-\n"));
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("closed its link and did not end"), std::string::npos)
+      << outcome.reason;
+}
+
+// ---- jobs that cannot begin ----
+
+TEST_F(RunJob, names_a_host_that_is_not_this_machine) {
+  spec.hosts = {{"localhost", 1}, {"192.0.2.1", 1}};  // an address that is nobody's
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("host 192.0.2.1"), std::string::npos) << outcome.reason;
+  EXPECT_NE(outcome.reason.find("is not this machine"), std::string::npos) << outcome.reason;
+  EXPECT_TRUE(seen.started.empty());
+}
+
+TEST_F(RunJob, names_a_host_that_does_not_exist) {
+  spec.hosts = {{"no-such-host.invalid", 1}};
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("host no-such-host.invalid cannot be found"), std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, refuses_more_processes_than_slots_if_told_to) {
+  spec.processes = 5;
+  spec.oversubscribe = false;
+  EXPECT_EQ(run("true").reason, "Requested more processes (5) than there are available slots (2)");
+}
+
+TEST_F(RunJob, names_an_address_that_it_cannot_listen_on) {
+  spec.bind_address = "192.0.2.1";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("192.0.2.1"), std::string::npos) << outcome.reason;
+}
+
+}  // namespace
+}  // namespace hvd::driver

@@ -1,0 +1,193 @@
+// Golden scripts: what happens to a job, and what it answers, as text in tests/driver/golden/.
+//
+//     job a:2 b:1                the hosts and their slots; further NAME=MILLISECONDS of JobOptions
+//     > +20ms ready a            20 ms later the agent of a is ready
+//     say: ...                   the actions, and what the job waits for then
+//     (waits for ...)
+//
+// Events: begin; ready, gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER ERRNO
+// TEXT; initialised, done WORKER; exited WORKER code N | signal N [core]; signal N; tick; and
+// "deadline", which lets time pass until the job asked for a tick. A WORKER is host#slot, or
+// HOST/INCARNATION for what an agent makes up.
+//
+// HVD_REWRITE_GOLDEN=1 writes the answers into the files, for review as a diff.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include "base/text.h"
+#include "driver/job.h"
+#include "driver/plan.h"
+#include "tests/support/process.h"
+
+namespace hvd::driver {
+namespace {
+
+using std::chrono::milliseconds;
+
+class Script {
+ public:
+  // Runs the script and returns it with the job's answers in place of those that stood there.
+  std::string run(const std::string& text) {
+    std::string result;
+    std::istringstream lines(text);
+    std::string line;
+    bool answer = false;  // inside what was answered last time
+    while (std::getline(lines, line)) {
+      if (line.substr(0, 2) == "> ") {
+        result += line + "\n" + answer_to(line.substr(2));
+        answer = true;
+      } else if (line.empty() || line.front() == '#') {
+        answer = false;
+        result += line + "\n";
+      } else if (line.substr(0, 4) == "job ") {
+        begin(line.substr(4));
+        result += line + "\n";
+      } else if (!answer) {
+        ADD_FAILURE() << "not understood: " << line;
+      }
+    }
+    return result;
+  }
+
+ private:
+  void begin(const std::string& text) {
+    JobOptions options;
+    options.job_id = "golden";
+    std::vector<HostSlots> hosts;
+    for (const auto& word : split(text, ' ')) {
+      const auto colon = word.find(':');
+      const auto equals = word.find('=');
+      if (colon != std::string::npos) {
+        hosts.push_back({word.substr(0, colon), std::atoi(word.c_str() + colon + 1)});
+      } else if (word.substr(0, equals) == "grace") {
+        options.grace = milliseconds(std::atoi(word.c_str() + equals + 1));
+      } else {
+        ADD_FAILURE() << "not understood: " << word;
+      }
+    }
+    const auto plan = plan_static(hosts, 0, true);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    job_ = std::make_unique<Job>(options, plan->members);
+  }
+
+  std::string answer_to(const std::string& command) {
+    std::istringstream words(command);
+    std::string name;
+    words >> name;
+    if (name.front() == '+') {
+      now_ += milliseconds(std::atoi(name.c_str() + 1));
+      words >> name;
+    }
+    if (name == "deadline") now_ = job_->next_deadline();
+    std::string answer;
+    for (const auto& action : job_->step(event(name, words), now_)) {
+      answer += to_text(action, job_->host_names()) + "\n";
+    }
+    const std::string waits = job_->waiting_for(now_);
+    EXPECT_EQ(waits.empty(), job_->state() == JobState::finished) << command;
+    answer += waits.empty() ? "(finished)\n" : cat("(waits for ", waits, ")\n");
+    return answer;
+  }
+
+  static std::string rest(std::istringstream& words) {
+    std::string text;
+    std::getline(words >> std::ws, text);
+    return text;
+  }
+
+  HostIndex host(std::istringstream& words) const {
+    std::string name;
+    words >> name;
+    return host(name);
+  }
+  HostIndex host(const std::string& name) const {
+    const auto names = job_->host_names();
+    const auto found = std::find(names.begin(), names.end(), name);
+    EXPECT_NE(found, names.end()) << name;
+    return static_cast<HostIndex>(found - names.begin());
+  }
+
+  std::pair<HostIndex, Incarnation> worker(std::istringstream& words) const {
+    std::string name;
+    words >> name;
+    if (const auto slash = name.find('/'); slash != std::string::npos) {
+      return {host(name.substr(0, slash)),
+              static_cast<Incarnation>(std::atoll(name.c_str() + slash + 1))};
+    }
+    for (const auto& one : job_->workers()) {
+      if (one.member.worker() == name) return {one.host, one.member.incarnation};
+    }
+    ADD_FAILURE() << "no such worker: " << name;
+    return {};
+  }
+
+  static int number(std::istringstream& words) {
+    int value = 0;
+    words >> value;
+    return value;
+  }
+
+  Event event(const std::string& name, std::istringstream& words) const {
+    if (name == "begin") return event::Begin{};
+    if (name == "tick" || name == "deadline") return event::Tick{};
+    if (name == "ready") return event::AgentReady{host(words)};
+    if (name == "signal") return event::StopRequested{number(words)};
+    if (name == "gone" || name == "broken") {
+      const auto where = host(words);
+      if (name == "gone") return event::AgentGone{where, rest(words)};
+      return event::AgentBroken{where, rest(words)};
+    }
+    const auto [where, incarnation] = worker(words);
+    if (name == "launched") return event::Launched{where, incarnation, number(words)};
+    if (name == "launch-failed") {
+      const int error = number(words);
+      return event::LaunchFailed{where, incarnation, error, rest(words)};
+    }
+    if (name == "initialised") return event::Initialised{where, incarnation};
+    if (name == "done") return event::Done{where, incarnation};
+    if (name == "exited") {
+      std::string kind;
+      words >> kind;
+      const int value = number(words);
+      const bool signal = kind == "signal";
+      return event::Exited{where, incarnation, signal ? 0 : value, signal ? value : 0,
+                           rest(words) == "core"};
+    }
+    ADD_FAILURE() << "not understood: " << name;
+    return event::Tick{};
+  }
+
+  std::unique_ptr<Job> job_;
+  TimePoint now_{std::chrono::hours(1)};
+};
+
+std::vector<std::filesystem::path> scripts() {
+  std::vector<std::filesystem::path> result;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(HVD_SOURCE_DIR "/tests/driver/golden")) {
+    if (entry.path().extension() == ".txt") result.push_back(entry.path());
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+class JobGolden : public testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(JobGolden, answers_as_written) {
+  const std::string expected = test::read_file(GetParam());
+  const std::string actual = Script().run(expected);
+  if (std::getenv("HVD_REWRITE_GOLDEN") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    std::ofstream(GetParam()) << actual;
+  }
+  EXPECT_EQ(actual, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Scripts, JobGolden, testing::ValuesIn(scripts()),
+                         [](const auto& script) { return script.param.stem().string(); });
+
+}  // namespace
+}  // namespace hvd::driver
