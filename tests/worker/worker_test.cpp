@@ -145,10 +145,16 @@ TEST_F(Workers, AreDoneWhenTheyReturnFromMainWithoutShutdown) {
 
 TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
   start_all(2, "rounds");
+  // An agent reads what its workers say.
+  std::vector<std::future<std::vector<worker_link::Kind>>> all_told;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    all_told.push_back(std::async(std::launch::async, [this, rank] { return told(rank); }));
+  }
   for (const auto& status : wait_all()) {
     EXPECT_EQ(status.code, 0) << status.err;
     EXPECT_EQ(status.out, "0 descriptors and 0 threads more\n");
   }
+  for (auto& one : all_told) EXPECT_EQ(one.get().size(), 2 * 102U);
 }
 
 TEST_F(Workers, ReadTheWorldFromTheRendezvousIfTheAgentDidNotKnowItYet) {
