@@ -192,7 +192,8 @@ awaitable<std::optional<Reply>> Session::wait_for(const PendingRead& read) {
   deadline_ = kNever;
   wait_over_ = false;
   const auto until = Clock::now() + read.wait;
-  if (hub_->waits.emplace(until, this).first == hub_->waits.begin()) hub_->on_new_wait();
+  const auto place = hub_->waits.emplace(until, this).first;
+  if (place == hub_->waits.begin()) hub_->on_new_wait();
   const Finally no_deadline([&] { hub_->waits.erase({until, this}); });
 
   std::optional<Reply> reply;
@@ -303,7 +304,8 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
       refusal = make_error(503, "too many bodies are on their way to this server; try again");
     }
     if (refusal) {
-      refusal->close = refusal->close || size > 0 || self.head_.chunked;
+      // What is left of the request cannot be told from the next one; and strangers do not stay.
+      refusal->close = size > 0 || self.head_.chunked || !self.ticket_.is_signed;
       going_on = co_await self.answer(*refusal);
       continue;
     }
