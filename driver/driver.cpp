@@ -282,6 +282,9 @@ class Driver {
   }
   void perform(const action::KillWorkers& action) {
     send(action.host, agent_link::Kill{action.incarnation});
+    // An exit is reported behind the worker's output, and must not wait for a terminal that stands
+    // still.
+    output_.forgive();
   }
   void perform(const action::ShutDownAgent& action) { send(action.host, agent_link::Shutdown{}); }
   void perform(const action::DropAgent& action) {

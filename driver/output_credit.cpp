@@ -15,6 +15,7 @@ constexpr std::uint64_t kWorthSending = agent_link::kOutputWindow / 4;
 using Key = std::pair<agent_link::Incarnation, agent_link::Stream>;
 
 struct Account {
+  std::uint64_t held = 0;  // by the observer
   std::uint64_t out = 0;   // taken from the agent's window and not returned to it
   std::uint64_t owed = 0;  // of that, what the observer has consumed
 };
@@ -24,6 +25,7 @@ struct Account {
 struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
   std::mutex mutex;
   bool open = true;
+  bool forgiving = false;
   bool posted = false;  // send_owed() is on its way
   std::map<Key, Account> accounts;
   Send send;
@@ -33,6 +35,8 @@ struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
     const std::lock_guard lock(mutex);
     if (!open) return;
     Account& account = accounts[key];
+    account.held -= bytes;
+    if (forgiving) return;
     account.owed += bytes;
     if (account.owed < kWorthSending || posted) return;
     posted = true;
@@ -45,7 +49,7 @@ struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
     {
       const std::lock_guard lock(mutex);
       posted = false;
-      if (!open) return;
+      if (!open || forgiving) return;
       for (auto& [key, account] : accounts) {
         if (account.owed < kWorthSending) continue;
         account.out -= account.owed;
@@ -66,17 +70,38 @@ OutputCredit::~OutputCredit() { close(); }
 Result<std::function<void()>> OutputCredit::take(agent_link::Incarnation worker,
                                                  agent_link::Stream stream, std::size_t bytes) {
   const Key key(worker, stream);
+  bool pay_at_once = false;
+  bool room = true;
   {
     const std::lock_guard lock(shared_->mutex);
     Account& account = shared_->accounts[key];
-    account.out += bytes;
-    if (account.out > agent_link::kOutputWindow) {
+    pay_at_once = shared_->forgiving;
+    if (account.out + bytes > agent_link::kOutputWindow) {
       return Status(Code::resource_exhausted,
                     cat("it sent more output of incarnation ", worker, " than its window of ",
                         agent_link::kOutputWindow, " bytes allows"));
     }
+    if (!pay_at_once) account.out += bytes;
+    room = account.held + bytes <= agent_link::kOutputWindow;
+    if (room) account.held += bytes;
   }
+  if (pay_at_once) shared_->send({worker, stream, bytes});
+  if (!room) return std::function<void()>();
   return std::function<void()>([shared = shared_, key, bytes] { shared->consumed(key, bytes); });
+}
+
+void OutputCredit::forgive() {
+  std::vector<agent_link::Credit> credits;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (std::exchange(shared_->forgiving, true)) return;
+    for (auto& [key, account] : shared_->accounts) {
+      account.owed = 0;
+      const std::uint64_t bytes = std::exchange(account.out, 0);
+      if (bytes != 0) credits.push_back({key.first, key.second, bytes});
+    }
+  }
+  for (const auto& credit : credits) shared_->send(credit);
 }
 
 void OutputCredit::close() {

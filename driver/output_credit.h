@@ -28,9 +28,13 @@ class OutputCredit {
   OutputCredit& operator=(const OutputCredit&) = delete;
 
   // Bytes have arrived. Returns what the observer calls once when it is done with them; an error if
-  // the agent sent more than its window.
+  // the agent sent more than its window. After forgive() the function is empty if the observer
+  // still holds a whole window of this stream: then these bytes are not for it.
   Result<std::function<void()>> take(agent_link::Incarnation worker, agent_link::Stream stream,
                                      std::size_t bytes);
+  // From now on nobody waits for the observer: everything is paid at once, and what it has no room
+  // for is lost. For a job that is being killed while its reader stands still.
+  void forgive();
   // From now on nothing is sent any more.
   void close();
 

@@ -51,6 +51,14 @@ Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
   if (!receipt) return receipt.status();
   const Stream stream = stream_of(output.stream);
   if (stream == Stream::standard_error) streams_[*index].tail.feed(output.bytes);
+  if (!*receipt) {
+    if (!std::exchange(lost_some_, true)) {
+      observer_.on_warning(
+          "the job is killed while its output is not being read; some of what the workers wrote is "
+          "lost");
+    }
+    return {};
+  }
   observer_.on_output(view_of(job_.workers()[*index]), stream, std::move(output.bytes),
                       *std::move(receipt));
   return {};

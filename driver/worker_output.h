@@ -34,6 +34,9 @@ class WorkerOutput {
   // Nothing more can come from this worker.
   void close_all(std::size_t worker);
 
+  // See OutputCredit::forgive().
+  void forgive() { credit_.forgive(); }
+
   std::vector<std::string> stderr_tail(Incarnation worker) const;
 
  private:
@@ -49,6 +52,7 @@ class WorkerOutput {
   const Job& job_;
   Observer& observer_;
   OutputCredit credit_;
+  bool lost_some_ = false;
   std::vector<Streams> streams_;  // as Job::workers()
 };
 

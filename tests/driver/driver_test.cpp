@@ -23,6 +23,15 @@ using test::TemporaryDirectory;
 
 constexpr const char* kTag = "HVD_TEST_TAG";
 
+pid_t parent_of(pid_t pid) {
+  for (const auto& line : split(test::read_file(cat("/proc/", pid, "/status")), '\n')) {
+    if (line.rfind("PPid:", 0) == 0) {
+      return parse_number<pid_t>(trim(std::string_view(line).substr(5))).value_or(0);
+    }
+  }
+  return 0;
+}
+
 // Everything that the observer is told, and what a test wants to happen then.
 struct Seen : Observer {
   WorldDocument world;
@@ -237,17 +246,19 @@ TEST_F(RunJob, kills_at_once_when_it_is_interrupted_twice) {
 
 TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
   spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
-  seen.at_output = [this](const WorkerView& worker, const std::string& text) {
+  seen.at_output = [](const WorkerView& worker, const std::string& text) {
     if (worker.rank != 1 || text != "up\n") return;
-    // The agents are this process's only children; that of rank 1 was started second.
-    std::vector<pid_t> agents;
-    for (const auto& pid : split(trim(test::read_file("/proc/thread-self/children")), ' ')) {
-      agents.push_back(parse_number<pid_t>(pid).value_or(0));
+    // Worker, keeper, agent: the agent is the child of this process.
+    pid_t agent = worker.pid;
+    while (parent_of(agent) != ::getpid()) {
+      agent = parent_of(agent);
+      ASSERT_GT(agent, 1);
     }
-    ASSERT_EQ(agents.size(), 2U);
-    ::kill(std::max(agents[0], agents[1]), SIGKILL);
+    ::kill(agent, SIGKILL);
   };
-  const auto outcome = run("setsid sleep 1000 & trap '' TERM; echo up; sleep 1000");
+  const auto outcome =
+      run("[ $HVD_RANK = 0 ] && exec sleep 1000; "
+          "setsid sleep 1000 & trap '' TERM; echo up; sleep 1000");
   EXPECT_EQ(outcome.exit_code, 1);
   ASSERT_TRUE(outcome.failure.has_value());
   EXPECT_EQ(outcome.failure->worker.rank, -1);
@@ -300,6 +311,7 @@ TEST_F(RunJob, holds_back_a_worker_whose_output_is_not_consumed_and_still_ends) 
   const auto outcome = run("if [ $HVD_RANK = 0 ]; then exec cat /dev/zero; fi; exec sleep 1000");
   EXPECT_EQ(outcome.exit_code, 130);
   EXPECT_LE(seen.out[0].size(), std::size_t{1} << 20);
+  EXPECT_EQ(seen.exited[0], "was killed by SIGTERM (signal 15)");
   for (const auto& consumed : receipts) consumed();  // late, and harmless
 }
 

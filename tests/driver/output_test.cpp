@@ -79,6 +79,24 @@ TEST(OutputCredit, refuses_more_than_the_window) {
   EXPECT_TRUE(credits.credit.take(2, Stream::standard_output, 1).ok());
 }
 
+TEST(OutputCredit, pays_everything_at_once_when_nobody_is_waited_for_any_more) {
+  Credits credits;
+  const auto held = credits.take(1, kOutputWindow - 100);
+  credits.credit.forgive();
+  ASSERT_EQ(credits.sent.size(), 1U);
+  EXPECT_EQ(credits.sent[0].bytes, kOutputWindow - 100);
+  const auto last = credits.take(1, 100);  // the observer still has room for this
+  EXPECT_TRUE(last);
+  EXPECT_FALSE(credits.take(1, 1));
+  ASSERT_EQ(credits.sent.size(), 3U);
+  EXPECT_EQ(credits.sent[1].bytes, 100U);
+  EXPECT_EQ(credits.sent[2].bytes, 1U);
+  held();
+  EXPECT_TRUE(credits.take(1, 1));
+  credits.run();
+  EXPECT_EQ(credits.sent.size(), 4U);  // nothing is paid twice
+}
+
 TEST(OutputCredit, takes_receipts_from_any_thread_also_after_its_end) {
   std::function<void()> late;
   std::vector<std::thread> threads;
