@@ -151,7 +151,10 @@ void ProcessWorld::shutdown() {
   const auto leaving = world();
   if (!leaving) return;
   const auto outcome = leaving->shutdown(Clock::now() + shutdown_timeout_);
-  if (!outcome.ok()) HVD_LOG(warning, "shutdown: " << outcome.status.message());
+  // Of a world that has failed the program has heard already.
+  if (!outcome.ok() && !outcome.world_failed) {
+    HVD_LOG(warning, "shutdown: " << outcome.status.message());
+  }
   if (agent_ != nullptr && leaving->failure().ok()) {
     if (const Status told = agent_->send_done(); !told.ok()) {
       HVD_LOG(warning, told.to_string());
