@@ -22,7 +22,7 @@ std::string time_text() {
 }  // namespace
 
 std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style) {
-  const std::string tag = cat("[", rank, "]<", stream, ">:");
+  std::string tag = cat("[", rank, "]<", stream, ">:");
   if (!style.colour) return tag;
   // Those of the sixteen colours that can be read on black and on white.
   constexpr std::array kColours{31, 32, 33, 34, 35, 36, 91, 92, 94, 95};

@@ -121,7 +121,7 @@ class HelpFormatter : public CLI::Formatter {
   HelpFormatter() { column_width(44); }
 
   std::string make_option_name(const CLI::Option* option, bool /*positional*/) const override {
-    const std::string flag = option->get_single_name();
+    const std::string& flag = option->get_single_name();
     const Knob* const setting = find_setting_by_flag(flag);
     const bool both = setting != nullptr && setting->type == KnobType::boolean;
     std::string name = cat(both ? "--[no-]" : "--", flag);
