@@ -1,7 +1,8 @@
 // Runs one job from a JobSpec to its end: starts the agents, hosts the rendezvous service, feeds
 // the job's state machine (driver/job.h) with what happens and does what it decides. All on one
 // thread, the one that calls run_job(); SIGINT, SIGTERM and SIGHUP of the process are handled while
-// it runs.
+// it runs (SIGHUP not if it was ignored, as nohup does) and have their default effect afterwards.
+// While it runs, orphans of its descendants become children of this process, and end with the job.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct WorkerView {
 
 // Why a job failed: the first worker (or host) that did, and what is known of it.
 struct Failure {
-  WorkerView worker;
+  WorkerView worker;  // rank and slot are -1 if it was a host; pid is 0 if it never ran
   std::string cause;  // "was killed by SIGKILL (signal 9)", "exited with code 3", ...
   std::vector<std::string> stderr_tail;  // its last lines, oldest first; at most 20
 };

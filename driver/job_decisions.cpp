@@ -1,0 +1,213 @@
+// What the job decides once something has happened, and the books that it keeps. The events are in
+// driver/job.cpp.
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr int kOwnTrouble = 1;
+
+// A change that the tables of job_states.cpp do not know is a bug of ours. Going on could leave
+// processes behind; ending does not, since the agents kill everything when their link closes.
+template <typename State>
+void check_move(State from, State to) {
+  if (may_follow(from, to)) return;
+  const std::string text = cat("hvdrun: bug in driver/job: \"", name_of(to), "\" cannot follow \"",
+                               name_of(from), "\"\n");
+  std::fputs(text.c_str(), stderr);
+  std::abort();
+}
+
+}  // namespace
+
+// ---- decisions ----
+
+void Job::fail(JobFailure failure, int exit_code) {
+  if (decided()) return;
+  failure_ = std::move(failure);
+  failure_code_ = exit_code;
+  const std::string who = failure_->rank < 0 ? cat("host ", failure_->host)
+                                             : cat("rank ", failure_->rank, " on ", failure_->host);
+  const std::string reason = cat(who, failure_->rank < 0 ? ": " : " ", failure_->cause);
+  say(cat(reason, "; stopping the job"));
+  begin_stop(reason);
+}
+
+void Job::fail_host(HostIndex host, std::string cause) {
+  JobFailure failure;
+  failure.host = hosts_[host].name;
+  failure.cause = std::move(cause);
+  fail(std::move(failure), kOwnTrouble);
+}
+
+void Job::fail_worker(const JobWorker& worker, std::string cause, int exit_code) {
+  const auto& member = worker.member;
+  fail({member.rank, member.host, member.slot, member.incarnation, worker.pid, std::move(cause)},
+       exit_code);
+}
+
+void Job::broken(HostIndex host, const std::string& what) {
+  drop(host);
+  if (state_ == JobState::closing) {
+    // The job's outcome stands: every worker has ended.
+    warn(cat("the agent on host ", hosts_[host].name, " broke the protocol: ", what));
+    return;
+  }
+  fail_host(host, cat("its agent broke the protocol: ", what));
+}
+
+void Job::begin_stop(const std::string& reason) {
+  if (stop_has_begun()) return;
+  move(JobState::stopping);
+  state_deadline_ = now_ + options_.grace + options_.stop_margin;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    JobHost& host = hosts_[index];
+    if (host.state == HostState::starting) {
+      // It has not answered yet, so nobody there can have done work worth a grace.
+      drop(index);
+    } else if (host.state == HostState::ready) {
+      host.deadline = kNever;
+      if (host.live > 0) {
+        actions_.emplace_back(action::StopWorkers{index, kEveryWorker, options_.grace, reason});
+      }
+    }
+  }
+}
+
+void Job::kill_all() {
+  move(JobState::killing);
+  state_deadline_ = now_ + options_.kill_timeout;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    const JobHost& host = hosts_[index];
+    if (host.state == HostState::ready && host.live > 0) {
+      actions_.emplace_back(action::KillWorkers{index, kEveryWorker});
+    }
+  }
+}
+
+void Job::drop(HostIndex host) {
+  move(host, HostState::dropping);
+  hosts_[host].deadline = now_ + options_.drop_timeout;
+  actions_.emplace_back(action::DropAgent{host});
+}
+
+void Job::drop_all(const std::string& why, bool only_with_workers) {
+  std::vector<std::string> dropped;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    if (!believed(index) || (only_with_workers && hosts_[index].live == 0)) continue;
+    dropped.push_back(hosts_[index].name);
+    drop(index);
+  }
+  if (!dropped.empty())
+    warn(cat(why, ": killing ", dropped.size() == 1 ? "the agent on " : "the agents on ",
+             join(dropped, ", ")));
+}
+
+void Job::leave(HostIndex index) {
+  JobHost& host = hosts_[index];
+  move(index, HostState::gone);
+  host.deadline = kNever;
+  --agents_;
+  for (const std::size_t worker : host.workers) {
+    if (!has_ended(workers_[worker].state)) end(workers_[worker], WorkerState::lost);
+  }
+}
+
+void Job::settle() {
+  if (state_ == JobState::planned) {
+    if (interrupt_ == 0) return;
+    move(JobState::finished);
+    actions_.emplace_back(action::Finish{128 + interrupt_, std::nullopt,
+                                         cat("interrupted by ", signal_text(interrupt_))});
+    return;
+  }
+  if (state_ == JobState::starting && unstarted_ == 0) {
+    move(JobState::running);
+    say(workers_.size() == 1 ? "the worker runs" : cat("all ", workers_.size(), " workers run"));
+  }
+  if (state_ < JobState::closing && live_ == 0) {
+    move(JobState::closing);
+    state_deadline_ = kNever;
+    for (HostIndex index = 0; index < hosts_.size(); ++index) {
+      if (hosts_[index].state != HostState::ready) continue;
+      move(index, HostState::closing);
+      hosts_[index].deadline = now_ + options_.close_timeout;
+      actions_.emplace_back(action::ShutDownAgent{index});
+    }
+  }
+  if (state_ == JobState::closing && agents_ == 0) {
+    move(JobState::finished);
+    action::Finish finish;
+    if (failure_) {
+      finish.exit_code = failure_code_;
+      finish.failure = failure_;
+      finish.reason = failure_->rank < 0 ? cat("host ", failure_->host, ": ", failure_->cause)
+                                         : cat("rank ", failure_->rank, " on ", failure_->host, " ",
+                                               failure_->cause);
+    } else if (interrupt_ != 0) {
+      finish.exit_code = 128 + interrupt_;
+      finish.reason = cat("interrupted by ", signal_text(interrupt_));
+    } else {
+      finish.reason = workers_.size() == 1 ? "the worker exited with 0"
+                                           : cat("all ", workers_.size(), " workers exited with 0");
+    }
+    actions_.emplace_back(std::move(finish));
+  }
+}
+
+// ---- bookkeeping ----
+
+bool Job::believed(HostIndex host) const {
+  const HostState state = hosts_[host].state;
+  return state == HostState::starting || state == HostState::ready || state == HostState::closing;
+}
+
+// The worker that an agent speaks of, if there is one there and the agent may speak.
+JobWorker* Job::worker_of(HostIndex host, Incarnation incarnation, std::string_view what) {
+  if (!believed(host)) return nullptr;
+  if (hosts_[host].state == HostState::starting) {
+    broken(host, cat("it reported a worker as ", what, " before it was ready"));
+    return nullptr;
+  }
+  const std::size_t index = index_of(incarnation);
+  if (index == workers_.size() || workers_[index].host != host) {
+    broken(host, cat("it reported incarnation ", incarnation, " as ", what,
+                     ", which was never started there"));
+    return nullptr;
+  }
+  return &workers_[index];
+}
+
+void Job::end(JobWorker& worker, WorkerState state) {
+  JobHost& host = hosts_[worker.host];
+  if (worker.state == WorkerState::planned || worker.state == WorkerState::launching) {
+    --unstarted_;
+    if (--host.unstarted == 0 && host.state == HostState::ready) host.deadline = kNever;
+  }
+  move(worker, state);
+  --host.live;
+  --live_;
+}
+
+void Job::move(JobState to) {
+  check_move(state_, to);
+  state_ = to;
+}
+
+void Job::move(HostIndex host, HostState to) {
+  check_move(hosts_[host].state, to);
+  hosts_[host].state = to;
+}
+
+void Job::move(JobWorker& worker, WorkerState to) {
+  check_move(worker.state, to);
+  worker.state = to;
+}
+
+}  // namespace hvd::driver
