@@ -31,7 +31,7 @@ enum class Kind : std::uint16_t {
 
 struct Welcome {
   static constexpr Kind kKind = Kind::welcome;
-  Welcome(std::string job, Token job_token) : job_id(std::move(job)), token(std::move(job_token)) {}
+  Welcome(std::string job, const Token& job_token) : job_id(std::move(job)), token(job_token) {}
   std::string job_id;
   Token token;
   std::string worker;  // "host#slot"
