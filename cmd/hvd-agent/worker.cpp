@@ -107,7 +107,9 @@ void Worker::on_keeper_events() {
   while (keeper_) {
     KeeperReport report;
     const ssize_t got = ::recv(keeper_.get(), &report, sizeof(report), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
+    // A keeper that ended before it read its last order resets the connection; that is said once,
+    // and before the reports that it still sent.
+    if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0) {
       on_report(report);
