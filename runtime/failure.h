@@ -15,8 +15,8 @@ struct Failure {
   bool world_failed = false;  // not only this call: the world is over
 
   Failure() = default;
-  Failure(Status why, int whose = -1,
-          std::string where = {})  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): a Status is a failure of nobody's
+  Failure(Status why, int whose = -1, std::string where = {})
       : status(std::move(why)), rank(whose), host(std::move(where)) {}
   bool ok() const { return status.ok(); }
 };

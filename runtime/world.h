@@ -31,8 +31,8 @@ struct Member {
 };
 
 struct WorldSpec {
-  WorldSpec(int own_rank, std::vector<Member> all, std::uint64_t number, Token job_token)
-      : rank(own_rank), members(std::move(all)), generation(number), token(std::move(job_token)) {}
+  WorldSpec(int own_rank, std::vector<Member> all, std::uint64_t number, const Token& job_token)
+      : rank(own_rank), members(std::move(all)), generation(number), token(job_token) {}
 
   int rank;
   std::vector<Member> members;  // members[r] is rank r

@@ -3,6 +3,7 @@ hvd_test(hvd_runtime_test
   runtime/coordinator_test.cpp
   runtime/fusion_test.cpp
   runtime/messages_test.cpp
+  runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
   runtime/world_test.cpp
   LIBRARIES hvd_runtime hvd_base

@@ -1,5 +1,6 @@
 # The program is built against libhvd.so, as users build theirs.
-add_executable(hvd_worker_program worker/worker_program.cpp)
+add_executable(hvd_worker_program worker/worker_program.cpp runtime/tsan_options.cpp)
+target_compile_definitions(hvd_worker_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_compile_options(hvd_worker_program PRIVATE -Wall -Wextra -Wshadow)
 target_link_libraries(hvd_worker_program PRIVATE hvd)
 
