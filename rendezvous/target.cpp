@@ -74,15 +74,17 @@ Status parse_target(std::string_view text, Target& target) {
   target.scope.clear();
   target.key.clear();
 
-  const Status shape(Code::invalid_argument, "the path is not of the form /<scope>/<key>");
-  if (!text.starts_with('/')) return shape;
+  const auto shape = [] {
+    return Status(Code::invalid_argument, "the path is not of the form /<scope>/<key>");
+  };
+  if (!text.starts_with('/')) return shape();
   const std::size_t question = text.find('?');
   std::string_view path =
       text.substr(1, question == std::string_view::npos ? question : question - 1);
   const std::size_t slash = path.find('/');
   const auto scope = path.substr(0, slash);
   const auto key = slash == std::string_view::npos ? "" : path.substr(slash + 1);
-  if (scope.empty()) return shape;
+  if (scope.empty()) return shape();
   if (slash != std::string_view::npos && key.empty()) {
     return {Code::invalid_argument, "the path is not of the form /<scope>/<key>: the key is empty"};
   }
