@@ -1,8 +1,7 @@
 # A room is one static library, `hvd_<room>`. Includes are written from the root: #include "base/status.h".
 
 function(hvd_compile_options target)
-  # g++ 12 sees overlaps where there are none (its bug 105329), hence -Wno-restrict.
-  target_compile_options(${target} PRIVATE -Wno-restrict -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
   if(HVD_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
