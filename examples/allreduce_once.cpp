@@ -10,7 +10,8 @@ int main() {
     hvd::init();
     std::vector<float> values{static_cast<float>(hvd::rank() + 1)};
     hvd::allreduce(values, {.name = "once", .op = hvd::Sum});
-    const auto expected = static_cast<float>(hvd::size() * (hvd::size() + 1) / 2);
+    const int sum = hvd::size() * (hvd::size() + 1) / 2;
+    const auto expected = static_cast<float>(sum);
     const int rank = hvd::rank();
     hvd::shutdown();
     if (values[0] == expected) return 0;

@@ -36,7 +36,7 @@ TEST_F(CompatibilityTest, EachWorkerIsToldItsPlaceInAllThreeDialects) {
     auto environment = environment_of(end.out, rank);
     const std::string number = std::to_string(rank);
     for (const std::string prefix : {"HVD_", "HOROVOD_"}) {
-      SCOPED_TRACE(prefix + " of rank " + number);
+      SCOPED_TRACE(cat(prefix, " of rank ", number));
       EXPECT_EQ(environment[prefix + "RANK"], number);
       EXPECT_EQ(environment[prefix + "SIZE"], "3");
       EXPECT_EQ(environment[prefix + "LOCAL_RANK"], expected[rank].local_rank);

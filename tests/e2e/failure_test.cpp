@@ -6,8 +6,6 @@
 namespace hvd::test {
 namespace {
 
-using testing::Test;
-
 class FailureTest : public JobTest {
  protected:
   void expect_in(const std::string& text, const Words& parts) {

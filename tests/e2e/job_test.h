@@ -16,9 +16,11 @@ namespace hvd::test {
 using Words = std::vector<std::string>;
 
 class JobTest : public testing::Test {
- protected:
+ public:
   JobTest();
   ~JobTest() override;
+
+ protected:
   void TearDown() override;  // fails the test if a process of a job is left
 
   // Starts `hvdrun words...`.

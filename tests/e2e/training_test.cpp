@@ -5,14 +5,15 @@
 namespace hvd::test {
 namespace {
 
+// This repository's licence, which changes less than its docs do.
+constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
+
 class TrainingTest : public JobTest {
  protected:
-  // Trains on this repository's licence, which changes less than its docs do.
   Words training(const Words& flags) const {
     Words words = flags;
-    for (const char* const word :
-         {binary_train_.c_str(), "--text", HVD_SOURCE_DIR "/LICENSE", "--steps", "12",
-          "--log-every", "3", "--batch", "64", "--hidden", "48"}) {
+    for (const char* const word : {binary_train_.c_str(), "--text", kText, "--steps", "12",
+                                   "--log-every", "3", "--batch", "64", "--hidden", "48"}) {
       words.emplace_back(word);
     }
     return words;

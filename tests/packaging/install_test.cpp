@@ -8,6 +8,8 @@
 namespace hvd::test {
 namespace {
 
+constexpr const char* kConsumer = HVD_SOURCE_DIR "/tests/packaging/consumer";
+
 // HVD_CMAKE, HVD_BUILD_DIR, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
 class InstallTest : public testing::Test {
  protected:
@@ -66,9 +68,9 @@ TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
 }
 
 TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
-  expect_success({HVD_CMAKE, "-S", HVD_SOURCE_DIR "/tests/packaging/consumer", "-B", path("built"),
-                  "-DCMAKE_PREFIX_PATH=" + prefix(), "-DCMAKE_CXX_COMPILER=" HVD_CXX,
-                  "-DCMAKE_CXX_FLAGS=" HVD_CXX_FLAGS});
+  expect_success({HVD_CMAKE, "-S", kConsumer, "-B", path("built"),
+                  "-DCMAKE_PREFIX_PATH=" + prefix(), std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX,
+                  std::string("-DCMAKE_CXX_FLAGS=") + HVD_CXX_FLAGS});
   expect_success({HVD_CMAKE, "--build", path("built")});
   expect_it_runs(path("built/consumer"));
 }
@@ -82,7 +84,7 @@ TEST_F(InstallTest, ACompilerFindsItWithPkgConfigAlsoAfterTheTreeMoved) {
                      {{"PKG_CONFIG_PATH", moved + "/" HVD_INSTALL_LIBDIR "/pkgconfig"}});
   EXPECT_NE(flags.out.find(moved), std::string::npos) << flags.out;
   std::vector<std::string> command{HVD_CXX, "-std=c++20", "-o", path("consumer"),
-                                   HVD_SOURCE_DIR "/tests/packaging/consumer/consumer.cpp"};
+                                   std::string(kConsumer) + "/consumer.cpp"};
   for (const auto& list : {std::string(HVD_CXX_FLAGS), std::string(trim(flags.out))}) {
     for (const auto& word : split(list, ' ')) {
       if (!word.empty()) command.push_back(word);

@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
   for (long step = 0; step != steps; ++step) {
     for (auto& value : values) value = static_cast<float>(hvd::rank() + 1);
     hvd::allreduce(values, {.name = "values", .op = hvd::Sum});
-    const auto expected = static_cast<float>(hvd::size() * (hvd::size() + 1) / 2);
+    const int sum = hvd::size() * (hvd::size() + 1) / 2;
+    const auto expected = static_cast<float>(sum);
     for (const float value : values) {
       if (value != expected) {
         std::fprintf(stderr, "rank %d, step %ld: %g is not %g\n", hvd::rank(), step,
