@@ -2,12 +2,12 @@
 // this host, over the agent's stdin and stdout on others. The link is private to the job (its far
 // end was inherited or came through SSH), so no handshake stands before it.
 //
-// The order: the driver says Hello, the agent answers Ready. Then Launch requests; each is answered
-// by Launched or LaunchFailed. For a launched worker the agent sends Output while it lives, one
-// Exited (after all output that the worker itself had written), one OutputClosed per stream when
-// its last holder is gone. Shutdown ends everything: the agent kills what is left, flushes, says
-// Bye and exits with 0. End of file on the link, in either direction, means that the other side is
-// gone: the agent then kills all.
+// The order: the driver says Hello, the agent answers Ready. Launch requests may follow the Hello
+// at once; each is answered, after Ready, by Launched or LaunchFailed. For a launched worker the
+// agent sends Output while it lives, one Exited (after all output that the worker itself had
+// written), one OutputClosed per stream when its last holder is gone. Shutdown ends everything: the
+// agent kills what is left, flushes, says Bye and exits with 0. End of file on the link, in either
+// direction, means that the other side is gone: the agent then kills all.
 //
 // Output is paid for: an agent sends at most kOutputWindow bytes of one stream that the driver has
 // not returned by Credit, so a slow terminal holds back one worker's output and nothing else.
