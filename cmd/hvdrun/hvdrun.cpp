@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -188,7 +189,7 @@ int run(const CommandLine& line) {
 
 }  // namespace
 
-int run_hvdrun(const std::vector<std::string>& words) {
+static int run_words(const std::vector<std::string>& words) {
   const auto line = parse_command_line(words);
   if (!line.ok()) return fail(line.status(), kExitUsage);
   switch (line->action) {
@@ -206,6 +207,17 @@ int run_hvdrun(const std::vector<std::string>& words) {
       return run(*line);
   }
   return kExitTrouble;
+}
+
+int run_hvdrun(const std::vector<std::string>& words) {
+  try {
+    return run_words(words);
+  } catch (const std::exception& error) {
+    // Threads, queues and event loops that the system does not give. What ran was ended on the way.
+    complain(cat("cannot go on: ", error.what(),
+                 "; if it is a limit, ulimit -n (open files) and ulimit -u (processes) show it"));
+    return kExitTrouble;
+  }
 }
 
 }  // namespace hvd::cli

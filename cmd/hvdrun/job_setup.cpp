@@ -73,11 +73,15 @@ Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int proc
 }
 
 Result<std::string> working_directory(const Reader& settings) {
-  std::error_code error;
-  const auto here = std::filesystem::current_path(error);
-  if (error) return Status::from_errno("the current directory", error.value());
-  if (!settings.has("working-directory")) return here.string();
-  const std::string wanted = settings.text("working-directory");
+  const std::string wanted =
+      settings.has("working-directory") ? settings.text("working-directory") : ".";
+  std::filesystem::path here;
+  if (!wanted.starts_with('/')) {
+    std::error_code error;
+    here = std::filesystem::current_path(error);
+    if (error) return Status::from_errno("the current directory", error.value());
+    if (!settings.has("working-directory")) return here.string();
+  }
   struct stat kind {};
   if (::stat(wanted.c_str(), &kind) != 0) {
     return Status::from_errno(cat("--working-directory ", wanted), errno);

@@ -33,9 +33,10 @@ StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
   struct stat kind {};
   if (::fstat(fd_, &kind) == 0) {
     socket_ = S_ISSOCK(kind.st_mode);
-    if (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode)) {
+    const bool writable = (::fcntl(fd_, F_GETFL) & O_ACCMODE) != O_RDONLY;
+    if (writable && (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode))) {
       // O_NONBLOCK belongs to the open file, which the shell and others share with us; so we open
-      // it once more.
+      // it once more. Not if it is only open for reading: that is what stands for a closed one.
       const std::string path = cat("/proc/self/fd/", fd_);
       own_.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
       small_ = !own_;

@@ -124,5 +124,39 @@ TEST_F(RobustnessTest, AClosedStdoutDoesNotHangTheJob) {
   EXPECT_EQ(lines_of(end.out).size(), 1U);
 }
 
+TEST_F(RobustnessTest, AStdoutThatWasNeverOpenIsAnErrorNotSilence) {
+  const ExitStatus end = run({"sh", "-c", binary("hvdrun") + " -np 2 echo hello >&-"},
+                             {.environment = {{"HVD_E2E_MARK", mark()}}});
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("standard output"), std::string::npos) << end.err;
+}
+
+TEST_F(RobustnessTest, TooFewDescriptorsAreAnErrorNotACrash) {
+  // From far too few to enough: each in another place of the program.
+  for (int limit = 6; limit < 20; ++limit) {
+    const ExitStatus end = run({"sh", "-c",
+                                "ulimit -n " + std::to_string(limit) + "; exec " +
+                                    binary("hvdrun") + " -np 1 sh -c 'exit 3'"},
+                               {.environment = {{"HVD_E2E_MARK", mark()}}});
+    EXPECT_EQ(end.signal, 0) << limit << ": " << end.err;
+    EXPECT_NE(end.code, 0) << limit;
+    EXPECT_FALSE(end.err.empty()) << limit;
+  }
+}
+
+TEST_F(RobustnessTest, ADeletedDirectoryMattersOnlyToThoseWhoStartThere) {
+  const std::string in_deleted =
+      "mkdir gone && cd gone && rmdir ../gone && exec " + binary("hvdrun");
+  const ProcessOptions options{.environment = {{"HVD_E2E_MARK", mark()}},
+                               .working_directory = directory()};
+  const ExitStatus here = run({"sh", "-c", in_deleted + " -np 1 pwd"}, options);
+  EXPECT_EQ(here.code, 1);
+  EXPECT_NE(here.err.find("the current directory"), std::string::npos) << here.err;
+  const ExitStatus elsewhere =
+      run({"sh", "-c", in_deleted + " --working-directory / -np 1 pwd"}, options);
+  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+  EXPECT_EQ(elsewhere.out, "[0]<stdout>:/\n");
+}
+
 }  // namespace
 }  // namespace hvd::test
