@@ -304,7 +304,9 @@ void Supervisor::on_child_ended() {
     for (auto& [incarnation, worker] : workers_) {
       // A worker becomes our child only when its keeper was killed.
       if (worker->pid() == pid) worker->reaped_by_agent(status);
-      if (worker->keeper_pid() == pid && WIFSIGNALED(status)) look_for_strays_at_ = Clock::now();
+      if (worker->keeper_pid() != pid) continue;
+      worker->keeper_reaped();
+      if (WIFSIGNALED(status)) look_for_strays_at_ = Clock::now();
     }
     std::erase(children_of_others_, pid);
   }

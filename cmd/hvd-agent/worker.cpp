@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -188,6 +189,8 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
 void Worker::kill() {
   kill_at_ = kNever;
   order(KeeperOrder::Kind::kill);
+  // Somebody may have stopped the keeper; it shall hear this order all the same.
+  if (keeper_pid_ > 0) ::kill(keeper_pid_, SIGCONT);
 }
 
 void Worker::on_time(TimePoint now) {

@@ -58,6 +58,8 @@ class Worker {
 
   // The agent itself has reaped the worker, because its keeper was killed.
   void reaped_by_agent(int wait_status) { exited(wait_status); }
+  // The keeper's number is free for others.
+  void keeper_reaped() { keeper_pid_ = 0; }
   // No more output is waited for than what is there now.
   void end_output();
   // Says what is due; true when the worker is over.
