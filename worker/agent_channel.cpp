@@ -91,6 +91,7 @@ void AgentChannel::handle(const Frame& frame) {
       if (!message.ok()) break;
       const std::lock_guard lock(mutex_);
       stop_reason_ = std::move(message->reason);
+      stopped_.notify_all();
       return;
     }
     default:
@@ -107,6 +108,11 @@ std::string AgentChannel::world() const {
 std::optional<std::string> AgentChannel::stop_reason() const {
   const std::lock_guard lock(mutex_);
   return stop_reason_;
+}
+
+bool AgentChannel::wait_for_stop(TimePoint deadline) const {
+  std::unique_lock lock(mutex_);
+  return stopped_.wait_until(lock, deadline, [this] { return stop_reason_.has_value(); });
 }
 
 Status AgentChannel::send(const std::string& frame) {

@@ -5,12 +5,14 @@
 // once with one line on stderr. All calls are safe from any thread.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/frame.h"
 #include "base/protocol/worker_link.h"
 #include "base/status.h"
@@ -29,6 +31,8 @@ class AgentChannel {
   std::string world() const;
   // Why the job is being stopped; nothing while it is not.
   std::optional<std::string> stop_reason() const;
+  // Blocks until the job is being stopped; false if it is not at the deadline.
+  bool wait_for_stop(TimePoint deadline) const;
 
   Status send_initialised();
   Status send_done();
@@ -44,6 +48,7 @@ class AgentChannel {
   worker_link::Welcome welcome_;
   std::mutex send_mutex_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable stopped_;
   std::uint64_t generation_ = 0;  // of world_
   std::string world_;
   std::optional<std::string> stop_reason_;

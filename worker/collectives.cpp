@@ -36,10 +36,20 @@ class detail::Pending {
   runtime::Failure outcome_;
 };
 
+namespace {
+
+void check(const runtime::Failure& outcome) {
+  if (outcome.ok()) return;
+  if (outcome.world_failed) worker::ProcessWorld::instance().await_stop_of_job();
+  worker::throw_failure(outcome);
+}
+
+}  // namespace
+
 Handle::Handle(std::shared_ptr<detail::Pending> pending) : pending_(std::move(pending)) {}
 bool Handle::ready() const { return !pending_ || pending_->ready(); }
 void Handle::wait() const {
-  if (pending_) worker::throw_failure(pending_->wait());
+  if (pending_) check(pending_->wait());
 }
 
 namespace {
@@ -72,9 +82,8 @@ Handle enqueue(runtime::Request request, const TensorView& input, const TensorVi
   request.type = input.type;
   request.shape = input.shape;
   auto pending = std::make_shared<detail::Pending>();
-  worker::throw_failure(
-      world->enqueue({std::move(request), input.data, output.data,
-                      [pending](const runtime::Failure& outcome) { pending->finish(outcome); }}));
+  check(world->enqueue({std::move(request), input.data, output.data,
+                        [pending](const runtime::Failure& outcome) { pending->finish(outcome); }}));
   return Handle(std::move(pending));
 }
 

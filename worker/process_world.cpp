@@ -4,6 +4,7 @@
 #include <set>
 #include <unistd.h>
 
+#include "base/crypto.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "worker/rendezvous_exchange.h"
@@ -11,6 +12,9 @@
 
 namespace hvd::worker {
 namespace {
+
+// From the end of a process to the stop that hvdrun orders because of it, usually milliseconds.
+constexpr std::chrono::milliseconds kPatienceWithHvdrun{500};
 
 class NoExchange final : public runtime::Exchange {
  public:
@@ -53,8 +57,12 @@ Status ProcessWorld::init() {
   const std::lock_guard lock(lifecycle_mutex_);
   if (world()) return {};
   if (!at_exit_registered_) {
-    // For programs that return from main() without shutdown(). Not run by _exit() and abort().
-    std::atexit([] { ProcessWorld::instance().shutdown(); });
+    // For programs that return from main() without shutdown(). Not run by _exit() and abort(). The
+    // cryptography registers its own end when it is first used: after us it must be taken down, so
+    // before us it must come up.
+    random_bytes(1);
+    ::on_exit([](int exit_code, void*) { ProcessWorld::instance().end_of_program(exit_code); },
+              nullptr);
     at_exit_registered_ = true;
   }
   const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
@@ -95,7 +103,14 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   if (agent_ == nullptr) {
     auto channel = AgentChannel::open(descriptor);
     HVD_RETURN_IF_ERROR(channel.status());
+    const std::lock_guard lock(mutex_);
     agent_ = *channel;
+    agents_worker_ = ::getpid();
+  }
+  if (agents_worker_ != ::getpid()) {
+    return {Code::failed_precondition,
+            "this process was forked from the worker after its hvd::init(); of the processes that "
+            "one slot of hvdrun starts, only one can be the worker"};
   }
   HVD_RETURN_IF_ERROR(agent_->send_initialised());
   const auto& welcome = agent_->welcome();
@@ -134,14 +149,45 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
 }
 
 Status ProcessWorld::join(const runtime::WorldSpec& spec, runtime::Exchange& exchange) {
+  {
+    const std::lock_guard lock(mutex_);
+    patience_until_ = kNever;
+  }
   auto world = runtime::World::create(spec, exchange);
-  HVD_RETURN_IF_ERROR(world.status());
+  if (!world.ok()) {
+    await_stop_of_job();
+    return world.status();
+  }
   const std::lock_guard lock(mutex_);
   world_ = std::move(*world);
   shutdown_timeout_ = spec.config.shutdown_timeout;
   owner_ = ::getpid();
   unnamed_.clear();
   return {};
+}
+
+void ProcessWorld::await_stop_of_job() {
+  AgentChannel* agent = nullptr;
+  TimePoint until = kNever;
+  {
+    const std::lock_guard lock(mutex_);
+    if (agent_ == nullptr || agents_worker_ != ::getpid()) return;
+    // Once a world, however many calls fail with it.
+    if (patience_until_ == kNever) patience_until_ = Clock::now() + kPatienceWithHvdrun;
+    agent = agent_;
+    until = patience_until_;
+  }
+  static_cast<void>(agent->wait_for_stop(until));
+}
+
+// A program that ends with an error leaves as if it had crashed: were it to call shutdown(), the
+// others would hear that it is done, fail, and perhaps end before it.
+void ProcessWorld::end_of_program(int exit_code) {
+  if (exit_code == 0) return shutdown();
+  if (!world()) return;
+  std::shared_ptr<runtime::World> leaving;  // its end tells the others
+  const std::lock_guard lock(mutex_);
+  leaving.swap(world_);
 }
 
 void ProcessWorld::shutdown() {

@@ -35,6 +35,9 @@ class ProcessWorld {
   Status init();
   // Leaves the world, if there is one.
   void shutdown();
+  // The world has failed through another rank. Gives hvdrun a moment to stop the job because of
+  // what happened there: if this rank ended first, it would be taken for the cause.
+  void await_stop_of_job();
   // Nothing before init() and after shutdown().
   std::shared_ptr<runtime::World> world() const;
   Result<Place> place() const;
@@ -43,13 +46,15 @@ class ProcessWorld {
 
  private:
   ProcessWorld() = default;
+  void end_of_program(int exit_code);
   Status init_alone();
   Status init_as_worker(const std::string& descriptor);
   Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
   Status join(const runtime::WorldSpec& spec, runtime::Exchange& exchange);
 
   std::mutex lifecycle_mutex_;       // held through init() and shutdown()
-  AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_
+  AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_ and mutex_; set once
+  pid_t agents_worker_ = -1;         // under both, too: who opened agent_
   std::uint64_t generation_ = 0;     // under lifecycle_mutex_: of round_
   std::uint64_t round_ = 0;          // under lifecycle_mutex_: how often this generation was joined
   bool at_exit_registered_ = false;  // under lifecycle_mutex_
@@ -58,7 +63,8 @@ class ProcessWorld {
   std::shared_ptr<runtime::World> world_;
   std::chrono::milliseconds shutdown_timeout_{};
   Place place_;
-  pid_t owner_ = -1;  // a forked child has the memory, but not the threads
+  TimePoint patience_until_ = kNever;  // of await_stop_of_job(), in this world
+  pid_t owner_ = -1;                   // a forked child has the memory, but not the threads
   std::map<runtime::Kind, std::uint64_t> unnamed_;
 };
 

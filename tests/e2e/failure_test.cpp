@@ -48,6 +48,50 @@ TEST_F(FailureTest, TheFirstFailureIsReportedNotThoseThatFollowFromIt) {
   }
 }
 
+TEST_F(FailureTest, ARankThatReturnsAnErrorFromMainIsTheCauseNotThoseThatHearOfIt) {
+  // The others are quick: what they catch ends them at once.
+  for (int i = 0; i < 5; ++i) {
+    const ExitStatus end =
+        run_job({"-np", "4", binary("e2e_works"), "--fail", "1", "3", "--return", "--catch", "7"});
+    EXPECT_EQ(end.code, 3) << end.err;
+    expect_in(end.err, {"rank 1", "exited with code 3"});
+  }
+}
+
+TEST_F(FailureTest, AKilledRankIsTheCauseNotThoseThatHearOfIt) {
+  for (int i = 0; i < 5; ++i) {
+    Process& job = start({"-np", "4", binary("e2e_works"), "--catch", "7"});
+    const auto workers = wait_for_workers(job, "working", 4);
+    ASSERT_EQ(workers.size(), 4U);
+    ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
+    const ExitStatus end = job.wait();
+    EXPECT_EQ(end.code, 137) << end.err;
+    expect_in(end.err, {"rank 3", "SIGKILL"});
+  }
+}
+
+TEST_F(FailureTest, AForkedChildOfAWorkerIsToldThatItCannotBeOne) {
+  const ExitStatus end = run_job({"-np", "2", binary("e2e_works"), "--steps", "3", "--fork"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto lines = lines_of_rank(end.out, rank);
+    ASSERT_EQ(lines.size(), 2U) << end.out;
+    expect_in(lines[1], {"the child heard", "forked from the worker"});
+  }
+}
+
+TEST_F(FailureTest, ARankThatNeverCallsInitIsNamedWhenTheStartTimeoutIsOver) {
+  // Far less than the default, and enough for three processes on a busy machine.
+  const std::string job = binary("hvdrun") +
+                          " --start-timeout 8 -np 3 sh -c 'if [ $HVD_RANK = 2 ]; " +
+                          "then exec sleep 3600; fi; exec " + binary("e2e_works") + "'";
+  const ExitStatus end = run({"timeout", "25", "sh", "-c", "exec " + job},
+                             {.environment = {{"HVD_E2E_MARK", mark()}}});
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.code, 124) << "the workers waited longer than they were told";
+  expect_in(end.err, {"rank-2", "not written in time"});
+}
+
 TEST_F(FailureTest, AWorkerThatLeavesWithoutHavingSaidThatItIsDoneHasFailed) {
   const ExitStatus end = run_job({"-np", "2", binary("e2e_works"), "--leave"});
   EXPECT_NE(end.code, 0);

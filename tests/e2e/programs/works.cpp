@@ -5,33 +5,51 @@
 //   --steps N      ends in order after N steps
 //   --leave        ends the process with _exit(0), without a word to anybody
 //   --fail R CODE  rank R writes 30 lines to stderr and ends with CODE after its first step
+//   --return       ... by returning CODE from main(), not by _exit()
+//   --catch CODE   what a collective throws ends the process with CODE, at once
+//   --fork         a child of it calls hvd::init() after the first step, and says what came of it
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 #include <hvd/hvd.h>
 
-int main(int argc, char** argv) {
+namespace {
+
+// A forked child has the memory of the worker, but neither its threads nor its place.
+void init_in_child() {
+  if (const pid_t child = ::fork(); child != 0) {
+    ::waitpid(child, nullptr, 0);
+    return;
+  }
+  try {
+    hvd::init();
+    std::printf("the child is rank %d\n", hvd::rank());
+  } catch (const std::exception& error) {
+    std::printf("the child heard: %s\n", error.what());
+  }
+  std::fflush(stdout);
+  ::_exit(0);
+}
+
+struct Options {
   long steps = -1;
   bool leave = false;
+  bool fork = false;
+  bool by_return = false;
   int failing_rank = -1;
   int code = 0;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--steps") {
-      steps = std::atol(argv[++i]);
-    } else if (argument == "--leave") {
-      leave = true;
-    } else if (argument == "--fail") {
-      failing_rank = std::atoi(argv[++i]);
-      code = std::atoi(argv[++i]);
-    }
-  }
+  int code_when_caught = -1;
+};
+
+int work(const Options& options) {
   hvd::init();
   std::vector<float> values(256);
-  for (long step = 0; step != steps; ++step) {
+  for (long step = 0; step != options.steps; ++step) {
     for (auto& value : values) value = static_cast<float>(hvd::rank() + 1);
     hvd::allreduce(values, {.name = "values", .op = hvd::Sum});
     const int sum = hvd::size() * (hvd::size() + 1) / 2;
@@ -46,13 +64,44 @@ int main(int argc, char** argv) {
     if (step != 0) continue;
     std::printf("%d working %d.\n", static_cast<int>(::getpid()), hvd::rank());
     std::fflush(stdout);
-    if (leave) ::_exit(0);
-    if (hvd::rank() == failing_rank) {
+    if (options.fork) init_in_child();
+    if (options.leave) ::_exit(0);
+    if (hvd::rank() == options.failing_rank) {
       for (int line = 1; line <= 30; ++line) std::fprintf(stderr, "last words %d.\n", line);
       std::fflush(stderr);
-      ::_exit(code);
+      if (options.by_return) return options.code;
+      ::_exit(options.code);
     }
   }
   hvd::shutdown();
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--steps") {
+      options.steps = std::atol(argv[++i]);
+    } else if (argument == "--leave") {
+      options.leave = true;
+    } else if (argument == "--fork") {
+      options.fork = true;
+    } else if (argument == "--return") {
+      options.by_return = true;
+    } else if (argument == "--catch") {
+      options.code_when_caught = std::atoi(argv[++i]);
+    } else if (argument == "--fail") {
+      options.failing_rank = std::atoi(argv[++i]);
+      options.code = std::atoi(argv[++i]);
+    }
+  }
+  if (options.code_when_caught < 0) return work(options);
+  try {
+    return work(options);
+  } catch (const std::exception& error) {
+    ::_exit(options.code_when_caught);
+  }
 }
