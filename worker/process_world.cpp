@@ -1,7 +1,9 @@
 #include "worker/process_world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <thread>
 #include <unistd.h>
 
 #include "base/crypto.h"
@@ -15,6 +17,8 @@ namespace {
 
 // From the end of a process to the stop that hvdrun orders because of it, usually milliseconds.
 constexpr std::chrono::milliseconds kPatienceWithHvdrun{500};
+// From the word of a stop to its signal, likewise.
+constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
 
 class NoExchange final : public runtime::Exchange {
  public:
@@ -177,7 +181,9 @@ void ProcessWorld::await_stop_of_job() {
     agent = agent_;
     until = patience_until_;
   }
-  static_cast<void>(agent->wait_for_stop(until));
+  if (!agent->wait_for_stop(until)) return;
+  // SIGTERM comes next. Who leaves that to the system shall end by it, not by what we throw.
+  std::this_thread::sleep_until(std::min(until, Clock::now() + kPatienceWithTheSignal));
 }
 
 // A program that ends with an error leaves as if it had crashed: were it to call shutdown(), the

@@ -79,6 +79,18 @@ TEST_F(LifetimeTest, SigtermEndsTheJobWith143) {
   expect_nobody_left("SIGTERM");
 }
 
+TEST_F(LifetimeTest, WorkersThatAreStoppedDoNotComplainOfEachOther) {
+  // Some are gone before others have got the signal: that must not look like a crash.
+  for (int i = 0; i < 5; ++i) {
+    Process& job = start({"-np", "4", binary("e2e_works")});
+    wait_for_workers(job, "working", 4);
+    job.signal(SIGTERM);
+    const ExitStatus end = job.wait();
+    EXPECT_EQ(end.code, 143);
+    EXPECT_EQ(end.err.find("terminate called"), std::string::npos) << end.err;
+  }
+}
+
 TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
   // Without the second one the grace time would outlast the test's patience.
   Process& job = start_staying(2, {"--ignore-term", "--daemon"}, {"--verbose", "--grace", "3600"});
