@@ -60,10 +60,8 @@ class HubExchange final : public runtime::Exchange {
   int rank_;
 };
 
-inline const Token& test_token() {
-  static const Token token = Token::random();
-  return token;
-}
+// Made before anything forks: ranks that are processes must have the same one.
+inline const Token kToken = Token::random();
 
 // Two ranks on each of the hosts h0, h1, ...
 inline runtime::WorldSpec spec_of(int rank, int size) {
@@ -71,7 +69,7 @@ inline runtime::WorldSpec spec_of(int rank, int size) {
   for (int r = 0; r < size; ++r) {
     members.push_back({cat("h", r / 2, "#", r % 2), cat("h", r / 2), "127.0.0.1"});
   }
-  runtime::WorldSpec spec(rank, std::move(members), 1, test_token());
+  runtime::WorldSpec spec(rank, std::move(members), 1, kToken);
   spec.config.connect_timeout = kLong;
   spec.config.collective_timeout = kLong;
   return spec;
