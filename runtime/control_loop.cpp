@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/member_link.h"
 #include "runtime/threads.h"
 
 namespace hvd::runtime {
@@ -77,21 +79,9 @@ Status ControlLoop::start(const std::string& coordinator, TimePoint deadline) {
 }
 
 Status ControlLoop::join_coordinator(const SocketAddress& where, TimePoint deadline) {
-  auto fd = connect_tcp(where, deadline);
+  auto fd = connect_and_prove(where, spec_.token, {handshake_name(spec_.rank), spec_.generation},
+                              {handshake_name(0), spec_.generation}, deadline);
   HVD_RETURN_IF_ERROR(fd.status());
-  HandshakeConnector handshake(spec_.token, kPurpose,
-                               {handshake_name(spec_.rank), spec_.generation},
-                               {handshake_name(0), spec_.generation});
-  FrameDecoder decoder(kMaxHandshakeFrame);
-  auto challenge = receive_frame(fd->get(), decoder, deadline);
-  HVD_RETURN_IF_ERROR(challenge.status());
-  auto proof = handshake.prove(*challenge);
-  HVD_RETURN_IF_ERROR(proof.status());
-  HVD_RETURN_IF_ERROR(hvd::send_all(fd->get(), *proof, deadline));
-  auto verdict = receive_frame(fd->get(), decoder, deadline);
-  HVD_RETURN_IF_ERROR(verdict.status());
-  HVD_RETURN_IF_ERROR(handshake.check(*verdict));
-  if (decoder.mid_frame()) return {Code::data_loss, "it spoke before it was its turn"};
   const int number = fd->get();
   peers_.emplace(0, std::make_unique<Connection>(std::move(*fd), kDefaultMaxFrame));
   rank_of_fd_[number] = 0;
@@ -209,7 +199,8 @@ void ControlLoop::drain_queue(TimePoint now) {
 }
 
 void ControlLoop::negotiate(TimePoint now) {
-  if (!is_coordinator() || verdict_.known()) return;
+  // Whoever is not connected yet would miss what is sent now.
+  if (!is_coordinator() || !formed_ || verdict_.known()) return;
   auto responses = coordinator_->poll(now, executor_.under_way());
   if (responses.empty()) return;
   send_all(encode_responses(responses));
@@ -396,15 +387,28 @@ void ControlLoop::enter_failure(const Failure& why) {
   for (const auto& entry : queue_.close(verdict)) entry.done(verdict);
 }
 
-// What is still unsent gets a moment: the others want to know why we go.
+// The others want to know why we go. What is unsent gets a moment; and since closing a connection
+// on which something lies unread would take back what was sent last, so do they to close their end.
 void ControlLoop::linger() {
+  lobby_.reset();
   const auto until = Clock::now() + std::chrono::milliseconds(200);
-  for (const auto& [rank, connection] : peers_) {
-    while (connection->has_unsent() && Clock::now() < until) {
-      if (!wait_for(connection->fd(), POLLOUT, until).ok() || !connection->flush().ok()) break;
+  if (!left_) {
+    for (const auto& [rank, connection] : peers_) {
+      while (connection->has_unsent()) {
+        if (!wait_for(connection->fd(), POLLOUT, until).ok() || !connection->flush().ok()) break;
+      }
+      poller_.watch(connection->fd());
+      ::shutdown(connection->fd(), SHUT_WR);
+    }
+    while (!peers_.empty() && Clock::now() < until) {
+      for (const auto& event : poller_.wait(until)) {
+        const auto peer = rank_of_fd_.find(event.fd);
+        if (peer == rank_of_fd_.end()) continue;
+        const int rank = peer->second;
+        if (!peers_.at(rank)->receive().ok()) drop(rank);
+      }
     }
   }
-  lobby_.reset();
   peers_.clear();
   rank_of_fd_.clear();
 }

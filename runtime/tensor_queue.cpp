@@ -16,12 +16,13 @@ Failure TensorQueue::push(Entry entry, bool& first) {
   }
   first = undrained_.empty();
   undrained_.push_back(entry.request);
-  waiting_.emplace(name, std::move(entry));
+  waiting_.emplace(name, Waiting{std::move(entry)});
   return {};
 }
 
 std::vector<Request> TensorQueue::drain() {
   const std::lock_guard lock(mutex_);
+  for (const auto& request : undrained_) waiting_.at(request.name).drained = true;
   return std::exchange(undrained_, {});
 }
 
@@ -30,7 +31,10 @@ std::vector<Entry> TensorQueue::take(const std::vector<std::string>& names) {
   entries.reserve(names.size());
   const std::lock_guard lock(mutex_);
   for (const auto& name : names) {
-    if (auto node = waiting_.extract(name)) entries.push_back(std::move(node.mapped()));
+    const auto found = waiting_.find(name);
+    if (found == waiting_.end() || !found->second.drained) continue;
+    entries.push_back(std::move(found->second.entry));
+    waiting_.erase(found);
   }
   return entries;
 }
@@ -48,9 +52,9 @@ std::vector<Entry> TensorQueue::close(const Failure& why) {
   closed_ = why;
   undrained_.clear();
   entries.reserve(waiting_.size());
-  for (auto& [name, entry] : waiting_) {
+  for (auto& [name, waiting] : waiting_) {
     names_.erase(name);
-    entries.push_back(std::move(entry));
+    entries.push_back(std::move(waiting.entry));
   }
   waiting_.clear();
   if (names_.empty()) emptied_.notify_all();

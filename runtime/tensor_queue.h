@@ -23,7 +23,7 @@ class TensorQueue {
   // Requests that were pushed since the last call, in their order.
   std::vector<Request> drain();
   // The entries of these names, to be run: they stay known, but close() no longer returns them. A
-  // name that is not there is left out.
+  // name that is not there, or not drained yet, is left out: no response can mean it.
   std::vector<Entry> take(const std::vector<std::string>& names);
   // Forgets names that were taken; they may be used again.
   void finish(const std::vector<Entry>& entries);
@@ -37,7 +37,11 @@ class TensorQueue {
  private:
   mutable std::mutex mutex_;
   std::condition_variable emptied_;
-  std::unordered_map<std::string, Entry> waiting_;
+  struct Waiting {
+    Entry entry;
+    bool drained = false;
+  };
+  std::unordered_map<std::string, Waiting> waiting_;
   std::unordered_set<std::string> names_;  // all that are in flight
   std::vector<Request> undrained_;
   Failure closed_;

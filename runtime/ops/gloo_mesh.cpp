@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "base/wire.h"
+#include "runtime/ops/abortable_transport.h"
 
 namespace hvd::runtime {
 namespace {
@@ -151,6 +152,7 @@ GlooMesh::~GlooMesh() {
     descriptors_.clear();
   }
   context_.reset();
+  transport_.reset();
   gloo_.reset();
 }
 
@@ -172,6 +174,7 @@ Status GlooMesh::listen() {
     gloo_->transport->setTimeout(
         std::max(options_.connect_timeout / 5, std::chrono::milliseconds(1)));
     for (const int partner : partners_) gloo_->transport->createPair(partner);
+    transport_ = std::make_shared<AbortableTransport>(gloo_->transport);
   } catch (const std::exception& error) {
     return {Code::unavailable,
             cat("listen on ", options_.bind_address, " for data: ", error.what())};
@@ -234,7 +237,7 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
   keep_descriptors();
   ticker_->run(false);
   context_ =
-      std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, gloo_->transport);
+      std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, transport_);
   if (aborted_) return {Code::aborted, "connecting was aborted"};
   return {};
 }
@@ -270,6 +273,7 @@ void GlooMesh::abort() {
   const std::lock_guard lock(mutex_);
   if (aborted_.exchange(true)) return;
   for (const auto& fd : descriptors_) ::shutdown(fd.get(), SHUT_RDWR);
+  if (transport_) transport_->abort();
 }
 
 }  // namespace hvd::runtime

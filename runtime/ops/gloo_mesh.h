@@ -28,6 +28,8 @@ class Context;
 
 namespace hvd::runtime {
 
+class AbortableTransport;
+
 struct MeshOptions {
   int rank = 0;
   int size = 1;
@@ -68,6 +70,7 @@ class GlooMesh {
   std::vector<int> partners_;
   std::unique_ptr<Ticker> ticker_;  // outlives the device, whose loop calls it
   std::unique_ptr<Gloo> gloo_;
+  std::shared_ptr<AbortableTransport> transport_;  // over Gloo's, once all pairs are listening
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
   std::vector<UniqueFd> descriptors_;  // guarded by mutex_

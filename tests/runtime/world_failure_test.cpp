@@ -93,11 +93,12 @@ TEST(WorldLeave, WhoAsksForACollectiveAfterAnotherHasLeftIsTold) {
       return;
     }
     std::vector<float> data(3, 1);
+    // Of several that have left, one is named.
     const auto outcome = outcome_of(test::allreduce(world, "x", data));
-    EXPECT_TRUE(mentions(outcome, "rank 1 on host h0 has called shutdown()"))
-        << outcome.status.message();
+    EXPECT_TRUE(mentions(outcome, " has called shutdown()")) << outcome.status.message();
     EXPECT_FALSE(outcome.world_failed);
-    EXPECT_TRUE(world.shutdown(Clock::now() + kLong).ok());
+    const auto left = world.shutdown(Clock::now() + kLong);
+    EXPECT_TRUE(left.ok()) << left.status.to_string();
     EXPECT_FALSE(outcome_of(test::allreduce(world, "y", data)).ok());
   });
 }

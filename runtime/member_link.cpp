@@ -1,0 +1,66 @@
+#include "runtime/member_link.h"
+
+#include <cerrno>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/wire.h"
+#include "runtime/messages.h"
+
+namespace hvd::runtime {
+namespace {
+
+Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint deadline) {
+  std::string part(bytes, '\0');
+  std::size_t done = 0;
+  while (done < bytes) {
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline));
+    const ssize_t got = ::recv(fd, part.data() + done, bytes - done, MSG_DONTWAIT);
+    if (got == 0) return {Code::unavailable, "the other side closed the connection"};
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Status::from_errno("receive", errno);
+    }
+  }
+  into += part;
+  return {};
+}
+
+// One frame of the handshake and not a byte of what follows it: the coordinator may speak as soon
+// as it has welcomed us.
+Result<Frame> receive_handshake_frame(int fd, TimePoint deadline) {
+  std::string bytes;
+  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, sizeof(std::uint32_t), deadline));
+  const std::size_t length = WireReader(bytes).u32();
+  if (length > kMaxHandshakeFrame) {
+    return Status(Code::data_loss, "what answers there does not speak our handshake");
+  }
+  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, length, deadline));
+  FrameDecoder decoder(kMaxHandshakeFrame);
+  decoder.feed(bytes);
+  auto frame = decoder.next();
+  HVD_RETURN_IF_ERROR(frame.status());
+  return std::move(**frame);
+}
+
+}  // namespace
+
+Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
+                                   const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                                   TimePoint deadline) {
+  auto fd = connect_tcp(where, deadline);
+  HVD_RETURN_IF_ERROR(fd.status());
+  HandshakeConnector handshake(token, kPurpose, self, peer);
+  auto challenge = receive_handshake_frame(fd->get(), deadline);
+  HVD_RETURN_IF_ERROR(challenge.status());
+  auto proof = handshake.prove(*challenge);
+  HVD_RETURN_IF_ERROR(proof.status());
+  HVD_RETURN_IF_ERROR(send_all(fd->get(), *proof, deadline));
+  auto verdict = receive_handshake_frame(fd->get(), deadline);
+  HVD_RETURN_IF_ERROR(verdict.status());
+  HVD_RETURN_IF_ERROR(handshake.check(*verdict));
+  return fd;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,19 @@
+// How a member comes to its coordinator: connects, and both prove to each other that they hold the
+// job's token. Blocks; safe from any thread.
+#pragma once
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/handshake.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+
+// The connection, with nothing of what follows the handshake read from it.
+Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
+                                   const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                                   TimePoint deadline);
+
+}  // namespace hvd::runtime
