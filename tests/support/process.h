@@ -19,10 +19,10 @@ inline constexpr std::chrono::seconds kGenerous{
     60};  // the deadline of waits that normally end at once
 
 struct ProcessOptions {
-  std::map<std::string, std::string> environment =
-      {};                                   // added to the test's own; "" removes a name
-  std::filesystem::path working_directory;  // empty: the test's own
-  bool close_stdin = false;                 // else /dev/null
+  // Added to the test's own; "" removes a name.
+  std::map<std::string, std::string> environment = {};
+  std::filesystem::path working_directory = {};  // empty: the test's own
+  bool close_stdin = false;                      // else /dev/null
 };
 
 struct ExitStatus {
