@@ -3,6 +3,7 @@
 #pragma once
 
 #include <csignal>
+#include <ctime>
 #include <pthread.h>
 #include <thread>
 #include <utility>
@@ -26,6 +27,31 @@ class SignalShield {
   SignalShield& operator=(const SignalShield&) = delete;
 
  private:
+  sigset_t before_{};
+};
+
+// For the program's own thread while it writes to sockets: a peer that has gone is an error there,
+// too. All other signals reach it, so that Ctrl-C ends a program that waits for the others.
+class BrokenPipeShield {
+ public:
+  BrokenPipeShield() {
+    sigemptyset(&broken_pipe_);
+    sigaddset(&broken_pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+  }
+  ~BrokenPipeShield() {
+    // What came in the meantime was ours.
+    const timespec at_once{};
+    while (sigismember(&before_, SIGPIPE) == 0 &&
+           sigtimedwait(&broken_pipe_, nullptr, &at_once) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  BrokenPipeShield(const BrokenPipeShield&) = delete;
+  BrokenPipeShield& operator=(const BrokenPipeShield&) = delete;
+
+ private:
+  sigset_t broken_pipe_{};
   sigset_t before_{};
 };
 

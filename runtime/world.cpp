@@ -120,11 +120,13 @@ Status World::Impl::form(Exchange& exchange) {
 }
 
 Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
-  const SignalShield shield;  // Gloo's thread inherits it
   const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
-  auto mesh =
-      GlooMesh::create({spec_.rank, spec_.size(), self.address, spec_.config.connect_timeout});
+  auto mesh = [&] {
+    const SignalShield shield;  // Gloo's thread inherits it
+    return GlooMesh::create({spec_.rank, spec_.size(), self.address, spec_.config.connect_timeout});
+  }();
   HVD_RETURN_IF_ERROR(mesh.status());
+  const BrokenPipeShield shield;
   {
     const std::lock_guard lock(mutex_);
     mesh_ = std::move(*mesh);

@@ -1,5 +1,8 @@
 // Nothing outlives hvdrun, however it ends, and a person's signals end a job as they expect.
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 
 #include "tests/e2e/job_test.h"
 
@@ -89,6 +92,28 @@ TEST_F(LifetimeTest, WorkersThatAreStoppedDoNotComplainOfEachOther) {
     EXPECT_EQ(end.code, 143);
     EXPECT_EQ(end.err.find("terminate called"), std::string::npos) << end.err;
   }
+}
+
+TEST_F(LifetimeTest, AWorkerThatWaitsInInitEndsBySigterm) {
+  // Only the grace could end it else, and that outlasts the test's patience.
+  Process& job = start({"--grace", "3600", "--start-timeout", "3600", "-np", "2", "sh", "-c",
+                        "[ $HVD_RANK = 1 ] && exec sleep 3600; exec " + binary("e2e_works")});
+  // With the threads of hvd and Gloo it is ready to meet the others, of whom one never comes.
+  const auto waits = [](pid_t pid) {
+    std::error_code gone;
+    const std::filesystem::path process = "/proc/" + std::to_string(pid);
+    if (std::filesystem::read_symlink(process / "exe", gone).filename() != "e2e_works")
+      return false;
+    std::filesystem::directory_iterator threads(process / "task", gone);
+    return !gone && std::distance(begin(threads), end(threads)) >= 3;
+  };
+  ASSERT_TRUE(eventually([&] {
+    const auto all = processes();
+    return std::any_of(all.begin(), all.end(), waits);
+  })) << job.err();
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
+  expect_nobody_left("SIGTERM in hvd::init()");
 }
 
 TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
