@@ -181,7 +181,11 @@ void Job::hear(JobWorker& worker, WorkerState said) {
   const bool in_turn = said == WorkerState::done ? worker.state == WorkerState::initialised
                                                  : worker.state == WorkerState::running ||
                                                        worker.state == WorkerState::done;
-  if (in_turn) move(worker, said);
+  if (!in_turn) return;
+  move(worker, said);
+  if (said != WorkerState::initialised || std::exchange(worker.joined, true)) return;
+  if (first_joined_ < 0) first_joined_ = worker.member.rank;
+  check_completeness();
 }
 
 void Job::on(const event::Exited& event) {
@@ -209,6 +213,9 @@ void Job::on(const event::Exited& event) {
                 "exited with 0 without saying that it was done: it called hvd::init, and ended "
                 "before hvd::shutdown or the normal end of its program",
                 kOwnTrouble);
+  } else if (!worker->joined) {
+    if (first_absent_ < 0) first_absent_ = worker->member.rank;
+    check_completeness();
   }
 }
 

@@ -55,6 +55,7 @@ struct JobWorker {
   // What it said before its agent reported its start: its own words and the report of its keeper
   // reach the agent on two ways. Taken up with the start.
   std::vector<WorkerState> said_early;
+  bool joined = false;  // it has called hvd::init, now or before
 };
 
 class Job {
@@ -105,6 +106,8 @@ class Job {
   void drop(HostIndex host);
   void drop_all(const std::string& why, bool only_with_workers);
   void leave(HostIndex host);
+  // A worker that ended well and never joined leaves those who join waiting for it.
+  void check_completeness();
   // What follows by itself from what has happened.
   void settle();
 
@@ -135,7 +138,9 @@ class Job {
 
   std::optional<JobFailure> failure_;
   int failure_code_ = 0;
-  int interrupt_ = 0;  // the first signal, if it came before any failure
+  int first_joined_ = -1;  // rank of the first that called hvd::init
+  int first_absent_ = -1;  // rank of the first that exited with 0 and never did
+  int interrupt_ = 0;      // the first signal, if it came before any failure
   int stop_requests_ = 0;
 
   // Of the step under way.

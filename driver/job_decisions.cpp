@@ -62,6 +62,14 @@ void Job::broken(HostIndex host, const std::string& what) {
   fail_host(host, cat("its agent broke the protocol: ", what));
 }
 
+void Job::check_completeness() {
+  if (first_joined_ < 0 || first_absent_ < 0) return;
+  fail_worker(workers_[static_cast<std::size_t>(first_absent_)],
+              cat("exited with 0 without calling hvd::init, which rank ", first_joined_,
+                  " has called: the world can never be complete"),
+              kOwnTrouble);
+}
+
 void Job::begin_stop(const std::string& reason) {
   if (stop_has_begun()) return;
   move(JobState::stopping);

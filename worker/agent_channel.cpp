@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kExitWithoutAgent = 1;
 constexpr std::chrono::seconds kSendTimeout{10};
+constexpr std::chrono::seconds kWelcomeTimeout{10};
 
 [[noreturn]] void end_process(const std::string& why) {
   const std::string line = cat("hvd: ", why, "; this worker ends\n");
@@ -37,14 +39,15 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) {
     return refuse(descriptor, "there is no socket behind this descriptor");
   }
-  // The Welcome lies there since before this program started: if nothing does, somebody took it.
-  FrameDecoder decoder;
-  auto frame = receive_frame(*number, decoder, Clock::now());
-  if (!frame.ok() && frame.status().code() == Code::deadline_exceeded) {
+  // The Welcome's beginning lies there since before this program started: if nothing does, somebody
+  // took it. The rest of a large one follows as it is read.
+  if (!wait_for(*number, POLLIN, Clock::now()).ok()) {
     return Status(Code::failed_precondition,
                   "another process of this worker has called hvd::init() already; of the processes "
                   "that one slot of hvdrun starts, only one can be the worker");
   }
+  FrameDecoder decoder;
+  auto frame = receive_frame(*number, decoder, Clock::now() + kWelcomeTimeout);
   HVD_RETURN_IF_ERROR(frame.status().with_context("the agent's welcome"));
   if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::welcome)) {
     return Status(Code::data_loss, cat("the agent's welcome: a frame of kind ", frame->kind));

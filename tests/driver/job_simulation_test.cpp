@@ -45,6 +45,7 @@ struct Weather {
   int launch_fails = 0;
   int worker_fails = 0;
   int worker_forgets_done = 0;
+  int some_join = 0;     // one of so many runs: only some of its workers call hvd::init
   int worker_hangs = 0;  // never ends by itself
   int worker_ignores_stop = 0;
   int interrupts = 0;  // one of so many runs; then one to three signals
@@ -66,6 +67,8 @@ class Simulation {
     job_ = std::make_unique<Job>(options_, plan->members);
     agents_.resize(job_->hosts().size());
     workers_.resize(job_->workers().size());
+    some_join_ = dice_.one_in(weather_.some_join);
+    all_join_ = dice_.one_in(2);
   }
 
   // Runs to the end, or to the first thing that does not hold; "" if all did.
@@ -229,7 +232,13 @@ class Simulation {
         expected_code_ = exited->exit_code;
       } else if (workers_[index].initialised && !workers_[index].done) {
         expected_code_ = 1;
+      } else if (!workers_[index].initialised) {
+        somebody_is_absent_ = true;
+        if (somebody_has_joined_) expected_code_ = 1;
       }
+    } else if (std::holds_alternative<event::Initialised>(event)) {
+      somebody_has_joined_ = true;
+      if (somebody_is_absent_) expected_code_ = 1;
     } else if (std::holds_alternative<event::AgentGone>(event) ||
                std::holds_alternative<event::AgentBroken>(event)) {
       const auto* gone = std::get_if<event::AgentGone>(&event);
@@ -300,7 +309,7 @@ class Simulation {
     workers_[index].ignores_stop = dice_.one_in(weather_.worker_ignores_stop);
     // From here on the agent's order only matters for one worker: times grow along the way.
     milliseconds at = std::chrono::ceil<milliseconds>(agents_[host].busy_until - now_);
-    if (dice_.one_in(2)) {
+    if (some_join_ ? dice_.one_in(2) : all_join_) {
       at += dice_.up_to(5'000);
       schedule(at, event::Initialised{host, incarnation});
       if (!dice_.one_in(weather_.worker_forgets_done)) {
@@ -385,7 +394,8 @@ class Simulation {
     }
     if (finish_->exit_code == 0) {
       for (const auto& worker : workers_) {
-        if (!worker.ended || (worker.initialised && !worker.done)) {
+        if (!worker.ended || (worker.initialised && !worker.done) ||
+            worker.initialised != workers_.front().initialised) {
           wrong("success, although a worker did not end well");
         }
       }
@@ -417,6 +427,10 @@ class Simulation {
   std::map<HostIndex, bool> agent_comes_;
   int published_ = 0;
   JobState last_state_ = JobState::planned;
+  bool some_join_ = false;
+  bool all_join_ = false;
+  bool somebody_has_joined_ = false;
+  bool somebody_is_absent_ = false;  // it ended well and never joined
   std::optional<int> expected_code_;
   std::optional<action::Finish> finish_;
   std::string wrong_;
@@ -444,6 +458,7 @@ TEST(JobSimulation, reports_the_first_failure_of_workers_and_launches) {
   Weather weather;
   weather.worker_fails = 10;
   weather.worker_forgets_done = 20;
+  weather.some_join = 10;
   weather.launch_fails = 50;
   weather.worker_ignores_stop = 4;
   simulate(weather, 2'000, 6, 4);

@@ -92,6 +92,13 @@ TEST_F(FailureTest, ARankThatNeverCallsInitIsNamedWhenTheStartTimeoutIsOver) {
   expect_in(end.err, {"rank-2", "not written in time"});
 }
 
+TEST_F(FailureTest, ARankThatEndsWellWithoutInitEndsTheJobThatWaitsForIt) {
+  const ExitStatus end =
+      run_job({"-np", "3", "sh", "-c", "[ $HVD_RANK = 1 ] || exec " + binary("allreduce_once")});
+  EXPECT_EQ(end.code, 1) << end.err;
+  expect_in(end.err, {"rank 1", "without calling hvd::init", "the world can never be complete"});
+}
+
 TEST_F(FailureTest, AWorkerThatLeavesWithoutHavingSaidThatItIsDoneHasFailed) {
   const ExitStatus end = run_job({"-np", "2", binary("e2e_works"), "--leave"});
   EXPECT_NE(end.code, 0);

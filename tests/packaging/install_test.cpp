@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kConsumer = HVD_SOURCE_DIR "/tests/packaging/consumer";
 
-// HVD_CMAKE, HVD_BUILD_DIR, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
+// HVD_CMAKE, HVD_BUILD_DIR, HVD_GENERATOR, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
 class InstallTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,7 +68,7 @@ TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
 }
 
 TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
-  expect_success({HVD_CMAKE, "-S", kConsumer, "-B", path("built"),
+  expect_success({HVD_CMAKE, "-G", HVD_GENERATOR, "-S", kConsumer, "-B", path("built"),
                   "-DCMAKE_PREFIX_PATH=" + prefix(), std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX,
                   std::string("-DCMAKE_CXX_FLAGS=") + HVD_CXX_FLAGS});
   expect_success({HVD_CMAKE, "--build", path("built")});

@@ -17,7 +17,7 @@ endif()
 hvd_test(hvd_packaging_test ${packaging}/install_test.cpp
   LABELS packaging
   TIMEOUT 400
-  DEFINITIONS HVD_CMAKE="${CMAKE_COMMAND}" HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_CXX="${CMAKE_CXX_COMPILER}"
+  DEFINITIONS HVD_CMAKE="${CMAKE_COMMAND}" HVD_GENERATOR="${CMAKE_GENERATOR}" HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_CXX="${CMAKE_CXX_COMPILER}"
     HVD_CXX_FLAGS="${consumer_flags}" HVD_INSTALL_LIBDIR="${CMAKE_INSTALL_LIBDIR}"
     HVD_PROJECT_VERSION="${PROJECT_VERSION}")
 add_dependencies(hvd_packaging_test hvd hvdrun hvd-agent)
