@@ -64,7 +64,7 @@ Status ProcessWorld::init() {
     // For programs that return from main() without shutdown(). Not run by _exit() and abort(). The
     // cryptography registers its own end when it is first used: after us it must be taken down, so
     // before us it must come up.
-    random_bytes(1);
+    const Mac up(Token::random());
     ::on_exit([](int exit_code, void*) { ProcessWorld::instance().end_of_program(exit_code); },
               nullptr);
     at_exit_registered_ = true;

@@ -249,6 +249,7 @@ TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) {
     return receive_frame(ends[r].get(), decoders[r], deadline);
   };
   std::vector<std::string> blobs;
+  blobs.reserve(kSize);
   for (int rank = 0; rank < kSize; ++rank) blobs.push_back(next(rank).value().payload);
   for (const auto& end : ends) {
     ASSERT_TRUE(
@@ -325,6 +326,7 @@ TEST(WorldStrangers, OnTheCoordinatorsPortHarmNothing) {
   constexpr int kSize = 3;
   test::Hub hub(kSize);
   std::vector<std::thread> threads;
+  threads.reserve(kSize);
   for (int rank = 0; rank < kSize; ++rank) {
     threads.emplace_back([&hub, rank] {
       StrangerExchange exchange(hub, rank);
@@ -355,6 +357,7 @@ TEST(WorldForming, AMemberOfAnotherJobOrGenerationIsRefusedByName) {
     test::Hub hub(2);
     std::vector<Status> outcomes(2);
     std::vector<std::thread> threads;
+    threads.reserve(2);
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         auto spec = test::spec_of(rank, 2);

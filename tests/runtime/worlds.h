@@ -61,15 +61,16 @@ class HubExchange final : public runtime::Exchange {
 };
 
 // Made before anything forks: ranks that are processes must have the same one.
-inline const Token kToken = Token::random();
+inline const Token test_token = Token::random();
 
 // Two ranks on each of the hosts h0, h1, ...
 inline runtime::WorldSpec spec_of(int rank, int size) {
   std::vector<runtime::Member> members;
+  members.reserve(static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r) {
     members.push_back({cat("h", r / 2, "#", r % 2), cat("h", r / 2), "127.0.0.1"});
   }
-  runtime::WorldSpec spec(rank, std::move(members), 1, kToken);
+  runtime::WorldSpec spec(rank, std::move(members), 1, test_token);
   spec.config.connect_timeout = kLong;
   spec.config.collective_timeout = kLong;
   return spec;
@@ -83,6 +84,7 @@ inline void run_world(
     int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {}) {
   Hub hub(size);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       auto spec = spec_of(rank, size);

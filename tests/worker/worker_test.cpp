@@ -24,7 +24,7 @@ using test::kGenerous;
 using test::Process;
 
 class Workers : public ::testing::Test {
- protected:
+ public:
   Workers() : server_(io_, token_, {}) {
     const Status started = server_.start();
     EXPECT_TRUE(started.ok()) << started.to_string();
@@ -39,6 +39,7 @@ class Workers : public ::testing::Test {
     thread_.join();
   }
 
+ protected:
   // The first of two hosts has one worker more than the second.
   static WorldDocument document_of(int size) {
     WorldDocument document;
@@ -51,7 +52,7 @@ class Workers : public ::testing::Test {
       member.rank = rank;
       member.host = first ? "a" : "b";
       member.slot = first ? rank : rank - on_first;
-      member.incarnation = static_cast<std::uint64_t>(100 + rank);
+      member.incarnation = 100U + static_cast<std::uint64_t>(rank);
       member.address = "127.0.0.1";
       member.local_rank = member.slot;
       member.local_size = first ? on_first : size - on_first;
@@ -118,7 +119,7 @@ class Workers : public ::testing::Test {
 };
 
 using Kinds = std::vector<worker_link::Kind>;
-const Kinds kInitialisedAndDone{worker_link::Kind::initialised, worker_link::Kind::done};
+const Kinds initialised_and_done{worker_link::Kind::initialised, worker_link::Kind::done};
 
 TEST_F(Workers, KnowTheirPlaceAndReduceTogether) {
   start_all(3, "place");
@@ -130,7 +131,7 @@ TEST_F(Workers, KnowTheirPlaceAndReduceTogether) {
     EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
     EXPECT_EQ(ended[rank].out, expected[rank]);
     EXPECT_EQ(ended[rank].err, "");
-    EXPECT_EQ(told(rank), kInitialisedAndDone);
+    EXPECT_EQ(told(rank), initialised_and_done);
   }
 }
 
@@ -139,7 +140,7 @@ TEST_F(Workers, AreDoneWhenTheyReturnFromMainWithoutShutdown) {
   const auto ended = wait_all();
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
-    EXPECT_EQ(told(rank), kInitialisedAndDone);
+    EXPECT_EQ(told(rank), initialised_and_done);
   }
 }
 
