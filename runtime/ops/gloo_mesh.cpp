@@ -236,8 +236,7 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
   }
   keep_descriptors();
   ticker_->run(false);
-  context_ =
-      std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, transport_);
+  context_ = std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, transport_);
   if (aborted_) return {Code::aborted, "connecting was aborted"};
   return {};
 }

@@ -54,7 +54,7 @@ TEST(Text, QuotesWordsSoThatAShellGivesThemBack) {
   EXPECT_EQ(shell_quote("plain-word_1.2/x=y"), "plain-word_1.2/x=y");
   EXPECT_EQ(shell_quote(""), "''");
   for (const std::string word : {"two words", "it's", "$HOME `id` \"x\"", "a\nb", "*", "\\", "~",
-                                  "a;b|c&d", "!", "#x", "\xff\x01"}) {
+                                 "a;b|c&d", "!", "#x", "\xff\x01"}) {
     const auto result = test::run({"sh", "-c", "printf %s " + shell_quote(word)});
     EXPECT_EQ(result.out, word);
   }
