@@ -34,7 +34,7 @@ std::string WorldDocument::to_json() const {
 }
 
 static Status check(const WorldDocument& world) {
-  const auto wrong = [](std::string what) {
+  const auto wrong = [](const std::string& what) {
     return Status(Code::data_loss, "world document: " + what);
   };
   if (world.members.empty()) return wrong("it has no members");

@@ -15,7 +15,7 @@ TEST(AgentChannel, HandsOnWelcomeAndWorlds) {
   launch.welcome = encode_frame(1, std::string(3'000'000, 'w'));  // more than a socket holds
   agent.send(launch.encode());
   const auto& out = agent.of(1).out;
-  ASSERT_TRUE(agent.until([&] { return out.find("\n") != std::string::npos; }));
+  ASSERT_TRUE(agent.until([&] { return out.find('\n') != std::string::npos; }));
   EXPECT_EQ(out, "kind 1 of 3000000 bytes\n");
   agent.send(agent_link::World{1, "one"}.encode());
   ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 15 bytes\n") != std::string::npos; }));
