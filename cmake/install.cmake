@@ -1,6 +1,3 @@
-if(NOT TARGET hvd OR NOT TARGET hvdrun OR NOT TARGET hvd-agent)
-  return()
-endif()
 # Installs what people need: the library and headers of a worker, hvdrun, the agent, and the files by which CMake and
 # pkg-config find them.
 include(CMakePackageConfigHelpers)

@@ -1,6 +1,3 @@
-if(NOT TARGET hvd OR NOT TARGET hvdrun OR NOT TARGET hvd-agent)
-  return()
-endif()
 # What somebody meets who installs hvd, and who uses it from its build tree.
 set(packaging ${CMAKE_CURRENT_SOURCE_DIR}/packaging)
 
