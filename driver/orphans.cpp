@@ -1,13 +1,7 @@
 #include "driver/orphans.h"
 
-#include <array>
 #include <csignal>
-#include <dirent.h>
-#include <fcntl.h>
-#include <memory>
 #include <poll.h>
-#include <string>
-#include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,38 +9,17 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/proc.h"
 #include "base/unique_fd.h"
 
 namespace hvd::driver {
 namespace {
 
-// From /proc/PID/stat: "pid (name) state parent ..."; the name may hold anything.
-pid_t parent_of(pid_t pid) {
-  const UniqueFd file(::open(cat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return 0;
-  std::array<char, 1024> text{};
-  const ssize_t size = ::read(file.get(), text.data(), text.size());
-  if (size <= 0) return 0;
-  const std::string_view stat(text.data(), static_cast<std::size_t>(size));
-  const auto close = stat.rfind(')');
-  if (close == std::string_view::npos) return 0;
-  const auto fields = split(stat.substr(close + 1), ' ');  // "", state, parent
-  return fields.size() < 3 ? 0 : parse_number<pid_t>(fields[2]).value_or(0);
-}
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
-
 std::vector<pid_t> children() {
   std::vector<pid_t> result;
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc"));
-  if (!directory) return result;
   const pid_t self = ::getpid();
-  while (const dirent* const entry = ::readdir(directory.get())) {
-    const auto pid = parse_number<pid_t>(entry->d_name);
-    if (pid && parent_of(*pid) == self) result.push_back(*pid);
+  for (const pid_t pid : numbers_in("/proc")) {
+    if (parent_of(pid) == self) result.push_back(pid);
   }
   return result;
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/crypto.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "tests/support/process.h"
 
@@ -22,15 +23,6 @@ using std::chrono::milliseconds;
 using test::TemporaryDirectory;
 
 constexpr const char* kTag = "HVD_TEST_TAG";
-
-pid_t parent_of(pid_t pid) {
-  for (const auto& line : split(test::read_file(cat("/proc/", pid, "/status")), '\n')) {
-    if (line.rfind("PPid:", 0) == 0) {
-      return parse_number<pid_t>(trim(std::string_view(line).substr(5))).value_or(0);
-    }
-  }
-  return 0;
-}
 
 // Everything that the observer is told, and what a test wants to happen then.
 struct Seen : Observer {
@@ -251,7 +243,7 @@ TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
     // Worker, keeper, agent: the agent is the child of this process.
     pid_t agent = worker.pid;
     while (parent_of(agent) != ::getpid()) {
-      agent = parent_of(agent);
+      agent = parent_of(agent).value_or(0);
       ASSERT_GT(agent, 1);
     }
     ::kill(agent, SIGKILL);

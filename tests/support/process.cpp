@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <dirent.h>
 #include <fcntl.h>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include <stdexcept>
 #include <sys/wait.h>
 
+#include "base/proc.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -30,7 +30,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     if (changes.count(text.substr(0, text.find('='))) == 0) result.push_back(text);
   }
   for (const auto& [name, value] : changes) {
-    if (!value.empty()) result.push_back(name + "=" + value);
+    if (!value.empty()) result.push_back(cat(name, "=", value));
   }
   return result;
 }
@@ -49,30 +49,8 @@ std::pair<UniqueFd, UniqueFd> make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-std::vector<pid_t> all_processes() {
-  std::vector<pid_t> pids;
-  DIR* const directory = ::opendir("/proc");
-  if (directory == nullptr) return pids;
-  while (const dirent* const entry = ::readdir(directory)) {
-    if (const auto pid = parse_number<pid_t>(entry->d_name)) pids.push_back(*pid);
-  }
-  ::closedir(directory);
-  return pids;
-}
-
-pid_t parent_of(pid_t pid) {
-  const std::string stat = read_file(cat("/proc/", pid, "/stat"));
-  const auto close = stat.rfind(')');
-  if (close == std::string::npos) return 0;
-  std::istringstream rest(stat.substr(close + 1));
-  char state = 0;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
-}
-
 void kill_tree(pid_t root) {
-  for (const pid_t pid : all_processes()) {
+  for (const pid_t pid : numbers_in("/proc")) {
     if (parent_of(pid) == root) kill_tree(pid);
   }
   ::kill(root, SIGKILL);
@@ -205,7 +183,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 
 std::filesystem::path TemporaryDirectory::file(const std::string& name,
                                                std::string_view content) const {
-  const auto path = path_ / name;
+  auto path = path_ / name;
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }
@@ -220,7 +198,7 @@ std::string read_file(const std::filesystem::path& path) {
 std::vector<pid_t> processes_with_variable(const std::string& name, const std::string& value) {
   std::vector<pid_t> found;
   const std::string wanted = name + "=" + value;
-  for (const pid_t pid : all_processes()) {
+  for (const pid_t pid : numbers_in("/proc")) {
     if (pid == ::getpid()) continue;
     for (const auto& entry : split(read_file(cat("/proc/", pid, "/environ")), '\0')) {
       if (entry == wanted) {

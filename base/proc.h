@@ -1,0 +1,19 @@
+// What Linux's /proc says of processes. Whatever ends meanwhile is simply not there any more: no
+// call here fails. Safe from any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace hvd {
+
+// A file of /proc, whole; empty if it cannot be read.
+std::string read_proc_file(const std::string& path);
+// The numbers that are names in a directory of /proc: of "/proc" itself, the pids of all processes.
+std::vector<pid_t> numbers_in(const std::string& directory);
+// Nothing if there is no such process.
+std::optional<pid_t> parent_of(pid_t pid);
+
+}  // namespace hvd
