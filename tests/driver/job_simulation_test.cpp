@@ -224,14 +224,14 @@ class Simulation {
       expected_code_ = failed->error_number == ENOENT ? 127 : 126;
     } else if (const auto* exited = std::get_if<event::Exited>(&event)) {
       const std::size_t index = job_->index_of(exited->incarnation);
-      if (index == workers_.size()) {
+      const bool lie = index == workers_.size();
+      const bool ended_well = exited->signal_number == 0 && exited->exit_code == 0;
+      if (lie || (ended_well && workers_[index].initialised && !workers_[index].done)) {
         expected_code_ = 1;
       } else if (exited->signal_number != 0) {
         expected_code_ = 128 + exited->signal_number;
       } else if (exited->exit_code != 0) {
         expected_code_ = exited->exit_code;
-      } else if (workers_[index].initialised && !workers_[index].done) {
-        expected_code_ = 1;
       } else if (!workers_[index].initialised) {
         somebody_is_absent_ = true;
         if (somebody_has_joined_) expected_code_ = 1;

@@ -150,7 +150,8 @@ TEST_P(WorldTest, ManyTensorsInFlightAreFusedAndStillRight) {
         }
         for (auto& future : pending) ASSERT_TRUE(outcome_of(std::move(future)).ok());
         for (int i = 0; i < kTensors; ++i) {
-          const auto sum = static_cast<float>(size * i + size * (size - 1) / 2);
+          const int ranks = size * (size - 1) / 2;
+          const auto sum = static_cast<float>(size * i + ranks);
           for (const float value : data[static_cast<std::size_t>(i)]) ASSERT_EQ(value, sum) << i;
         }
       },
@@ -216,7 +217,8 @@ TEST_P(WorldTest, ALargeTensorGoesThroughUnfused) {
       [&](int rank, World& world) {
         std::vector<float> data(3'000'017, static_cast<float>(rank));
         ASSERT_TRUE(outcome_of(test::allreduce(world, "large", data)).ok());
-        const auto sum = static_cast<float>(size * (size - 1) / 2);
+        const int ranks = size * (size - 1) / 2;
+        const auto sum = static_cast<float>(ranks);
         EXPECT_EQ(std::count(data.begin(), data.end(), sum), static_cast<long>(data.size()));
       },
       [](WorldSpec& spec) { spec.config.fusion_threshold = 1 << 20; });

@@ -52,7 +52,8 @@ int run(const std::string& scenario) {
     const int threads = entries_of("/proc/self/task");
     for (int round = 0; round < 100; ++round) {
       hvd::init();
-      if (sum_of_ranks() != static_cast<float>(hvd::size() * (hvd::size() + 1) / 2)) return 1;
+      const int expected = hvd::size() * (hvd::size() + 1) / 2;
+      if (sum_of_ranks() != static_cast<float>(expected)) return 1;
       hvd::shutdown();
     }
     std::printf("%d descriptors and %d threads more\n", entries_of("/proc/self/fd") - descriptors,
