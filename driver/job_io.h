@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/protocol/world_document.h"
+#include "driver/preflight.h"
 
 namespace hvd::driver {
 
@@ -23,7 +24,27 @@ inline constexpr Incarnation kEveryWorker = 0;  // of one host, where an action 
 namespace event {
 
 struct Begin {};  // once, first
+// A host that is being made ready has begun this step.
+struct HostProgress {
+  HostIndex host = 0;
+  Step step = Step::resolve;
+};
+// Its agent answers, and found directory and program in place.
 struct AgentReady {
+  HostIndex host = 0;
+};
+// The host cannot take part, and no agent of ours is there (any more). Only before it was ready, or
+// as the answer to ChooseAddresses.
+struct HostFailed {
+  HostIndex host = 0;
+  HostTrouble trouble;
+};
+// The answer to ChooseAddresses, unless some HostFailed are.
+struct AddressesChosen {
+  std::vector<std::string> addresses;  // by host: where the others reach its workers
+};
+// The agent has just proved that it lives.
+struct Heard {
   HostIndex host = 0;
 };
 // The agent has ended, wanted or not, and nothing that it had started is left.
@@ -71,9 +92,11 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::Begin, event::AgentReady, event::AgentGone, event::AgentBroken,
-                           event::Launched, event::LaunchFailed, event::Initialised, event::Done,
-                           event::Exited, event::StopRequested, event::Tick>;
+using Event =
+    std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
+                 event::AddressesChosen, event::Heard, event::AgentGone, event::AgentBroken,
+                 event::Launched, event::LaunchFailed, event::Initialised, event::Done,
+                 event::Exited, event::StopRequested, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker.
 struct JobFailure {
@@ -83,6 +106,12 @@ struct JobFailure {
   Incarnation incarnation = 0;
   int pid = 0;
   std::string cause;  // "exited with code 3"
+  // If hosts could not be made ready: all of those, in the job's order. `host` is the first.
+  struct Host {
+    std::string name;
+    HostTrouble trouble;
+  };
+  std::vector<Host> hosts;
 };
 
 // To be performed in the order given. What concerns one agent may be sent as soon as its link takes
@@ -93,9 +122,13 @@ namespace action {
 struct PublishWorld {
   WorldDocument world;
 };
+// Bring an agent there and to its Ready, tell the steps, have directory and program checked.
 struct StartAgent {
   HostIndex host = 0;
 };
+// All agents are ready: find addresses by which all reach all. Answered by AddressesChosen, or by
+// HostFailed for each host that is out of reach.
+struct ChooseAddresses {};
 // At most once for each incarnation.
 struct Launch {
   HostIndex host = 0;
@@ -115,7 +148,8 @@ struct KillWorkers {
 struct ShutDownAgent {
   HostIndex host = 0;
 };
-// Close its link and kill it, and all that it leaves behind. AgentGone must follow.
+// Close its link and kill it, and all that it leaves behind; or give up the way to it. AgentGone
+// must follow.
 struct DropAgent {
   HostIndex host = 0;
 };
@@ -132,9 +166,9 @@ struct Finish {
 
 }  // namespace action
 
-using Action = std::variant<action::PublishWorld, action::StartAgent, action::Launch,
-                            action::StopWorkers, action::KillWorkers, action::ShutDownAgent,
-                            action::DropAgent, action::Say, action::Finish>;
+using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
+                            action::Launch, action::StopWorkers, action::KillWorkers,
+                            action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
 
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);

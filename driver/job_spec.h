@@ -3,15 +3,33 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/crypto.h"
+#include "base/socket.h"
+#include "driver/ssh/launcher.h"
 
 namespace hvd::driver {
 
 struct HostSlots {
-  std::string name;  // as the person wrote it
+  std::string name;  // by which the job knows it; unique
   int slots = 1;
+  // How it is reached, where that is not its name: "me@10.0.0.7", port 2222. With a user or a port
+  // it is reached by SSH even if it is this machine.
+  std::string destination = {};
+  std::string user = {};
+  int port = 0;
+  std::string advertise_address = {};  // where the others reach its workers, if that is known
+
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
+};
+
+// Agents are not brought to the hosts, but come by themselves.
+struct JoinSpec {
+  SocketAddress bind;
+  Token token;
 };
 
 struct JobSpec {
@@ -19,7 +37,10 @@ struct JobSpec {
   std::vector<std::string>
       environment;  // NAME=VALUE for every worker; the driver adds the slot's own
   std::string working_directory;
-  std::vector<HostSlots> hosts;  // in the person's order
+  // Variables that are each host's own business (HOME, ...) and were not asked for by name: not in
+  // `environment`, and taken from the host.
+  std::vector<std::string> host_variables;
+  std::vector<HostSlots> hosts;  // in the person's order; with `join` may be empty: whoever comes
   int processes = 0;             // -np; 0 means every slot
   bool oversubscribe = true;
 
@@ -27,9 +48,18 @@ struct JobSpec {
   std::chrono::milliseconds start_timeout{
       30'000};  // for each agent to be ready and each worker to run
 
+  // Silence of an agent for this long is taken for the loss of its host. Its workers are frozen
+  // after two thirds of it (the lease), and killed after the other.
+  std::chrono::milliseconds heartbeat_timeout{3'000};
+  std::chrono::milliseconds orphan_timeout{30'000};
+
   std::string agent_path;  // of the hvd-agent executable
-  std::string bind_address =
-      "127.0.0.1";  // where the rendezvous listens and the workers are reached
+  ssh::Options ssh;
+  std::optional<JoinSpec> join;
+  // Where this machine is reached by the others; empty: found out. A job on this machine alone uses
+  // the loopback address.
+  std::string advertise_address;
+  std::vector<std::string> network_interfaces;  // empty: any
   bool legacy_clients = false;
 };
 

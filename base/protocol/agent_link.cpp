@@ -24,7 +24,13 @@ Result<Stream> stream_of(std::uint8_t number) {
 }  // namespace
 
 std::string Hello::encode() const {
-  return frame_of<Hello>(WireWriter().u32(protocol).str(build_id).str(job_id));
+  return frame_of<Hello>(WireWriter()
+                             .u32(protocol)
+                             .str(build_id)
+                             .str(job_id)
+                             .u32(lease_ms)
+                             .u32(orphan_timeout_ms)
+                             .u64(open_files));
 }
 Result<Hello> Hello::decode(std::string_view payload) {
   WireReader r(payload);
@@ -32,6 +38,9 @@ Result<Hello> Hello::decode(std::string_view payload) {
   m.protocol = r.u32();
   m.build_id = r.str();
   m.job_id = r.str();
+  m.lease_ms = r.u32();
+  m.orphan_timeout_ms = r.u32();
+  m.open_files = r.u64();
   return checked(std::move(m), r, "hello");
 }
 
@@ -42,7 +51,8 @@ std::string Launch::encode() const {
                               .strings(command)
                               .strings(environment)
                               .str(working_directory)
-                              .str(welcome));
+                              .str(welcome)
+                              .strings(host_variables));
 }
 Result<Launch> Launch::decode(std::string_view payload) {
   WireReader r(payload);
@@ -53,6 +63,7 @@ Result<Launch> Launch::decode(std::string_view payload) {
   m.environment = r.strings();
   m.working_directory = r.str();
   m.welcome = r.str();
+  m.host_variables = r.strings();
   return checked(std::move(m), r, "launch");
 }
 
@@ -112,10 +123,15 @@ Result<World> World::decode(std::string_view payload) {
   return checked(std::move(m), r, "world");
 }
 
-std::string Heartbeat::encode() const { return frame_of<Heartbeat>(WireWriter().u64(sequence)); }
+std::string Heartbeat::encode() const {
+  return frame_of<Heartbeat>(WireWriter().u64(sequence).u64(acknowledged));
+}
 Result<Heartbeat> Heartbeat::decode(std::string_view payload) {
   WireReader r(payload);
-  return checked(Heartbeat{r.u64()}, r, "heartbeat");
+  Heartbeat m;
+  m.sequence = r.u64();
+  m.acknowledged = r.u64();
+  return checked(m, r, "heartbeat");
 }
 
 std::string Shutdown::encode() const { return frame_of<Shutdown>(WireWriter()); }
@@ -123,8 +139,49 @@ Result<Shutdown> Shutdown::decode(std::string_view payload) {
   return checked(Shutdown{}, WireReader(payload), "shutdown");
 }
 
+std::string Check::encode() const {
+  return frame_of<Check>(WireWriter().str(working_directory).str(program).str(search_path));
+}
+Result<Check> Check::decode(std::string_view payload) {
+  WireReader r(payload);
+  Check m;
+  m.working_directory = r.str();
+  m.program = r.str();
+  m.search_path = r.str();
+  return checked(std::move(m), r, "check");
+}
+
+std::string Probe::encode() const {
+  WireWriter fields;
+  fields.u32(id).u32(timeout_ms).u32(static_cast<std::uint32_t>(targets.size()));
+  for (const auto& target : targets) {
+    fields.str(target.address).u16(target.port).str(target.greeting);
+  }
+  return frame_of<Probe>(fields);
+}
+Result<Probe> Probe::decode(std::string_view payload) {
+  WireReader r(payload);
+  Probe m;
+  m.id = r.u32();
+  m.timeout_ms = r.u32();
+  const std::uint32_t count = r.u32();
+  for (std::uint32_t i = 0; i < count && !r.failed(); ++i) {
+    ProbeTarget target;
+    target.address = r.str();
+    target.port = r.u16();
+    target.greeting = r.str();
+    m.targets.push_back(std::move(target));
+  }
+  return checked(std::move(m), r, "probe");
+}
+
 std::string Ready::encode() const {
-  return frame_of<Ready>(WireWriter().u32(protocol).str(build_id).i32(pid).str(host_name));
+  WireWriter fields;
+  fields.u32(protocol).str(build_id).i32(pid).str(host_name);
+  fields.u32(static_cast<std::uint32_t>(interfaces.size()));
+  for (const auto& interface : interfaces) fields.str(interface.name).str(interface.address);
+  fields.u16(probe_port).str(probe_greeting).u16(free_port);
+  return frame_of<Ready>(fields);
 }
 Result<Ready> Ready::decode(std::string_view payload) {
   WireReader r(payload);
@@ -133,6 +190,16 @@ Result<Ready> Ready::decode(std::string_view payload) {
   m.build_id = r.str();
   m.pid = r.i32();
   m.host_name = r.str();
+  const std::uint32_t count = r.u32();
+  for (std::uint32_t i = 0; i < count && !r.failed(); ++i) {
+    Interface interface;
+    interface.name = r.str();
+    interface.address = r.str();
+    m.interfaces.push_back(std::move(interface));
+  }
+  m.probe_port = r.u16();
+  m.probe_greeting = r.str();
+  m.free_port = r.u16();
   return checked(std::move(m), r, "ready");
 }
 
@@ -231,6 +298,35 @@ std::string HeartbeatAck::encode() const {
 Result<HeartbeatAck> HeartbeatAck::decode(std::string_view payload) {
   WireReader r(payload);
   return checked(HeartbeatAck{r.u64()}, r, "heartbeat answer");
+}
+
+std::string Checked::encode() const {
+  return frame_of<Checked>(
+      WireWriter().u8(static_cast<std::uint8_t>(failed)).i32(error_number).str(message));
+}
+Result<Checked> Checked::decode(std::string_view payload) {
+  WireReader r(payload);
+  Checked m;
+  const std::uint8_t step = r.u8();
+  m.error_number = r.i32();
+  m.message = r.str();
+  HVD_RETURN_IF_ERROR(r.finish("checked"));
+  if (step > static_cast<std::uint8_t>(Step::find_program)) {
+    return Status(Code::data_loss, "no such step of a check");
+  }
+  m.failed = static_cast<Step>(step);
+  return m;
+}
+
+std::string Probed::encode() const {
+  return frame_of<Probed>(WireWriter().u32(id).strings(troubles));
+}
+Result<Probed> Probed::decode(std::string_view payload) {
+  WireReader r(payload);
+  Probed m;
+  m.id = r.u32();
+  m.troubles = r.strings();
+  return checked(std::move(m), r, "probed");
 }
 
 std::string Problem::encode() const { return frame_of<Problem>(WireWriter().str(message)); }

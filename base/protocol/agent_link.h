@@ -1,13 +1,24 @@
-// What hvdrun's driver and an agent say to each other: frames (base/frame.h) over a socket pair on
-// this host, over the agent's stdin and stdout on others. The link is private to the job (its far
-// end was inherited or came through SSH), so no handshake stands before it.
+// What hvdrun's driver and an agent say to each other: frames (base/frame.h) over the agent's stdin
+// and stdout. The link is private to the job (its far end was inherited, or came through SSH or
+// TLS), so no handshake stands before it.
 //
-// The order: the driver says Hello, the agent answers Ready. Launch requests may follow the Hello
-// at once; each is answered, after Ready, by Launched or LaunchFailed. For a launched worker the
-// agent sends Output while it lives, one Exited (after all output that the worker itself had
+// The order: the driver says Hello, the agent answers Ready. Requests may follow the Hello at once;
+// they are answered after Ready. Check and Probe find out, before anything is started, whether this
+// host can do its part. Each Launch is answered by Launched or LaunchFailed. For a launched worker
+// the agent sends Output while it lives, one Exited (after all output that the worker itself had
 // written), one OutputClosed per stream when its last holder is gone. Shutdown ends everything: the
 // agent kills what is left, flushes, says Bye and exits with 0. End of file on the link, in either
 // direction, means that the other side is gone: the agent then kills all.
+//
+// The lease: from its Ready on an agent may let its workers run only while it hears the driver. The
+// driver sends a Heartbeat at a steady pace, each is answered at once by HeartbeatAck, and each
+// says which acknowledgement was the newest to have reached the driver when it was sent. The agent
+// remembers when it sent that one: at that moment, or later, the driver still heard it. So the
+// lease runs until lease_ms after the moment at which the newest acknowledgement that a Heartbeat
+// has named was sent (before there is one: after Ready was). No two clocks are compared, and delay
+// on the way makes a lease shorter, never longer. When it runs out the agent freezes its workers; a
+// Heartbeat that renews it lets them go on; after orphan_timeout_ms of silence it kills them and
+// ends. (Compare Gray and Cheriton, "Leases", 1989.)
 //
 // Output is paid for: an agent sends at most kOutputWindow bytes of one stream that the driver has
 // not returned by Credit, so a slow terminal holds back one worker's output and nothing else.
@@ -26,7 +37,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{1}
                                                << 20;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -42,6 +53,8 @@ enum class Kind : std::uint16_t {
   world = 7,
   heartbeat = 8,
   shutdown = 9,
+  check = 10,
+  probe = 11,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -54,6 +67,8 @@ enum class Kind : std::uint16_t {
   heartbeat_ack = 109,
   problem = 110,
   bye = 111,
+  checked = 112,
+  probed = 113,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -68,6 +83,10 @@ struct Hello {
   std::uint32_t protocol = kProtocolVersion;
   std::string build_id;  // of hvdrun; the agent must be of the same build
   std::string job_id;
+  std::uint32_t lease_ms = 0;           // 0: no lease, heartbeats are only answered
+  std::uint32_t orphan_timeout_ms = 0;  // 0: silence never kills
+  std::uint64_t open_files =
+      0;  // soft limit of descriptors for workers; 0: what the agent was given
   std::string encode() const;
   static Result<Hello> decode(std::string_view payload);
 };
@@ -80,6 +99,9 @@ struct Launch {
   std::vector<std::string> environment;  // NAME=VALUE, all that the worker gets
   std::string working_directory;
   std::string welcome;  // worker_link::Welcome, encoded: handed on through the worker's descriptor
+  // Names whose values are this host's own business (HOME, USER, ...): what the agent itself was
+  // given is added to `environment`, unless the name stands there.
+  std::vector<std::string> host_variables;
   std::string encode() const;
   static Result<Launch> decode(std::string_view payload);
 };
@@ -132,7 +154,8 @@ struct World {
 
 struct Heartbeat {
   static constexpr Kind kKind = Kind::heartbeat;
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;      // from 1 on
+  std::uint64_t acknowledged = 0;  // the newest HeartbeatAck that had arrived; 0: none
   std::string encode() const;
   static Result<Heartbeat> decode(std::string_view payload);
 };
@@ -143,12 +166,52 @@ struct Shutdown {
   static Result<Shutdown> decode(std::string_view payload);
 };
 
+// Can a worker be started here? Answered by Checked; nothing is started.
+struct Check {
+  static constexpr Kind kKind = Kind::check;
+  std::string working_directory;
+  std::string program;      // with a slash: a path, relative to working_directory; else searched in
+  std::string search_path;  // this PATH
+  std::string encode() const;
+  static Result<Check> decode(std::string_view payload);
+};
+
+struct ProbeTarget {
+  std::string address;  // IPv4 or IPv6, no name
+  std::uint16_t port = 0;
+  std::string greeting;  // what the other side must send at once; empty: to connect is enough
+  friend bool operator==(const ProbeTarget&, const ProbeTarget&) = default;
+};
+
+// Which of these can be reached from this host, by TCP? All are tried at once. Answered by Probed.
+struct Probe {
+  static constexpr Kind kKind = Kind::probe;
+  std::uint32_t id = 0;
+  std::uint32_t timeout_ms = 0;
+  std::vector<ProbeTarget> targets;
+  std::string encode() const;
+  static Result<Probe> decode(std::string_view payload);
+};
+
+struct Interface {
+  std::string name;     // "eth0"
+  std::string address;  // one of its addresses, without a scope
+  friend bool operator==(const Interface&, const Interface&) = default;
+};
+
 struct Ready {
   static constexpr Kind kKind = Kind::ready;
   std::uint32_t protocol = kProtocolVersion;
   std::string build_id;
   std::int32_t pid = 0;
   std::string host_name;  // what the machine calls itself
+  // Its addresses, interfaces that are down left out; loopback and link-local ones too.
+  std::vector<Interface> interfaces;
+  // Where the agent listens until its first Launch, on all addresses, for Probes of other agents:
+  // whoever connects is sent the greeting and nothing else. 0: it could not listen.
+  std::uint16_t probe_port = 0;
+  std::string probe_greeting;
+  std::uint16_t free_port = 0;  // a TCP port that nobody used when it looked; 0: none
   std::string encode() const;
   static Result<Ready> decode(std::string_view payload);
 };
@@ -220,6 +283,24 @@ struct HeartbeatAck {
   std::uint64_t sequence = 0;
   std::string encode() const;
   static Result<HeartbeatAck> decode(std::string_view payload);
+};
+
+struct Checked {
+  static constexpr Kind kKind = Kind::checked;
+  enum class Step : std::uint8_t { nothing_wrong = 0, change_directory = 1, find_program = 2 };
+  Step failed = Step::nothing_wrong;
+  std::int32_t error_number = 0;
+  std::string message;  // what was tried and what happened
+  std::string encode() const;
+  static Result<Checked> decode(std::string_view payload);
+};
+
+struct Probed {
+  static constexpr Kind kKind = Kind::probed;
+  std::uint32_t id = 0;
+  std::vector<std::string> troubles;  // one for each target, in order; empty: it was reached
+  std::string encode() const;
+  static Result<Probed> decode(std::string_view payload);
 };
 
 // Something that the person should read; the agent goes on.

@@ -11,17 +11,21 @@ using test::expect_sound;
 using test::payload_of;
 
 TEST(AgentLinkMessages, AreSound) {
-  expect_sound(Hello{3, "build", "job"});
-  expect_sound(Launch{7, "a#1", {"./train", ""}, {"A=1", "B="}, "/home", std::string("\0w", 2)});
+  expect_sound(Hello{3, "build", "job", 2000, 30000, 1024});
+  expect_sound(
+      Launch{7, "a#1", {"./train", ""}, {"A=1", "B="}, "/home", std::string("\0w", 2), {"HOME"}});
   expect_sound(Launch{});
   expect_sound(Signal{1, -15});
   expect_sound(Stop{2, 5000, "because"});
   expect_sound(Kill{3});
   expect_sound(Credit{4, Stream::standard_error, 1ULL << 40});
   expect_sound(World{5, "{}"});
-  expect_sound(Heartbeat{6});
+  expect_sound(Heartbeat{6, 5});
   expect_sound(Shutdown{});
-  expect_sound(Ready{1, "build", 99, "host"});
+  expect_sound(Check{"/home", "train", "/usr/bin:/bin"});
+  expect_sound(Probe{7, 1000, {{"10.0.0.1", 4000, "hello"}, {"::1", 22, ""}}});
+  expect_sound(
+      Ready{1, "build", 99, "host", {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}}, 1, "g", 2});
   expect_sound(Launched{8, 1234});
   expect_sound(LaunchFailed{9, 2, "find it"});
   expect_sound(Output{10, Stream::standard_output, std::string("\0\xff\n", 3)});
@@ -31,6 +35,8 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(WorkerDone{14});
   expect_sound(HeartbeatAck{15});
   expect_sound(Problem{"trouble"});
+  expect_sound(Checked{Checked::Step::find_program, 2, "find train"});
+  expect_sound(Probed{7, {"", "refused"}});
   expect_sound(Bye{});
 }
 

@@ -1,0 +1,40 @@
+// What `hvdrun agent --join` and the driver say to each other before the frames of agent_link.h,
+// inside TLS 1.3 that both sides authenticate with the pre-shared key of a token file: Join, then
+// Accepted or Refused. After Accepted the bytes are the agent link's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/frame.h"
+#include "base/status.h"
+
+namespace hvd::join_link {
+
+enum class Kind : std::uint16_t { join = 1, accepted = 2, refused = 3 };
+
+struct Join {
+  static constexpr Kind kKind = Kind::join;
+  std::string build_id;
+  std::string host;  // the name by which the job knows it
+  std::int32_t slots = 1;
+  std::string encode() const;
+  static Result<Join> decode(std::string_view payload);
+};
+
+struct Accepted {
+  static constexpr Kind kKind = Kind::accepted;
+  std::string encode() const;
+  static Result<Accepted> decode(std::string_view payload);
+};
+
+struct Refused {
+  static constexpr Kind kKind = Kind::refused;
+  std::string reason;
+  bool final = false;  // coming again would not help
+  std::string encode() const;
+  static Result<Refused> decode(std::string_view payload);
+};
+
+}  // namespace hvd::join_link

@@ -1,0 +1,54 @@
+// Where agents that come by themselves are let in (`hvdrun agent --join`, cmd/hvdrun): TLS 1.3
+// under the pre-shared key of the token file, so that both sides are known and the wire shows
+// nothing; then base/protocol/join_link.h. A stranger costs a bounded handshake and is refused.
+//
+// Owned by the driver; every call and callback on its thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "base/crypto.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "driver/agent_hold.h"
+
+namespace hvd::driver::join {
+
+struct JoinedAgent {
+  std::string host;
+  int slots = 1;
+  AgentConnection connection;  // nothing was said to the agent yet
+};
+
+struct Callbacks {
+  // Shall this host be let in? Else the reason why not, and whether coming again could help. Called
+  // before an agent is accepted.
+  std::function<Status(const std::string& host, int slots)> admit;
+  std::function<void(JoinedAgent agent)> on_joined;
+  // Somebody was refused; one line for a person, without secrets.
+  std::function<void(std::string_view text)> on_refused;
+};
+
+class JoinServer {
+ public:
+  JoinServer(boost::asio::io_context& io, const Token& token, SocketAddress bind,
+             Callbacks callbacks);
+  ~JoinServer();  // closes the door; those who are in stay
+  JoinServer(const JoinServer&) = delete;
+  JoinServer& operator=(const JoinServer&) = delete;
+
+  // Binds and begins to accept. The error names the address.
+  Status start();
+  SocketAddress address() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::driver::join
