@@ -1,7 +1,11 @@
-hvd_test(hvd_driver_test
+hvd_test(hvd_job_test
+  driver/heartbeats_test.cpp
   driver/job_golden_test.cpp
   driver/job_simulation_test.cpp
   driver/plan_test.cpp
+  LIBRARIES hvd_job LABELS quick)
+
+hvd_test(hvd_driver_test
   driver/output_test.cpp
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)

@@ -1,0 +1,27 @@
+#include "driver/preflight.h"
+
+namespace hvd::driver {
+
+std::string_view name_of(Step step) {
+  switch (step) {
+    case Step::resolve:
+      return "resolve";
+    case Step::connect:
+      return "connect";
+    case Step::host_key:
+      return "host key";
+    case Step::authenticate:
+      return "authenticate";
+    case Step::start_agent:
+      return "start agent";
+    case Step::change_directory:
+      return "change directory";
+    case Step::find_program:
+      return "find program";
+    case Step::reach:
+      return "reach";
+  }
+  return "unknown step";
+}
+
+}  // namespace hvd::driver
