@@ -29,6 +29,7 @@ enum class HostKeyCheck : std::uint8_t {
 struct Options {
   std::string agent_path;                   // of the hvd-agent to copy
   std::vector<std::string> identity_files;  // -i; tried before those of the configuration
+  int port = 0;                             // -p: of hosts that say none; 0: as configured
   std::string config_file;                  // -F; empty: ~/.ssh/config and the system's
   std::string known_hosts_file;             // empty: as configured, else ~/.ssh/known_hosts
   std::string cache_directory;  // on the hosts; empty: ${XDG_CACHE_HOME:-$HOME/.cache}/hvd

@@ -1,0 +1,331 @@
+#include "driver/join/join_server.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <list>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+
+#include "base/build_id.h"
+#include "base/clock.h"
+#include "base/protocol/join_link.h"
+#include "base/text.h"
+#include "base/tls_psk.h"
+#include "driver/join/passage.h"
+
+namespace hvd::driver::join {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::size_t kMaxJoinFrame = 4096;
+// More than a handshake and a Join ever take.
+constexpr std::size_t kMaxBytesBefore = std::size_t{32} << 10;
+constexpr std::size_t kMaxHostName = 300;
+constexpr int kMaxSlots = 65'536;
+constexpr std::size_t kMaxRemembered = 1000;  // refusals that need not be told again
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// It stands in messages to a person and in the environment of workers.
+bool is_host_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxHostName &&
+         std::all_of(name.begin(), name.end(), [](const char character) {
+           return std::isalnum(static_cast<unsigned char>(character)) != 0 ||
+                  std::string_view(".-_:[]%").find(character) != std::string_view::npos;
+         });
+}
+
+bool is_final(Code code) {
+  return code == Code::invalid_argument || code == Code::not_found ||
+         code == Code::permission_denied;
+}
+
+}  // namespace
+
+class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::io_context& io, const Token& token, SocketAddress bind, Callbacks callbacks,
+       Limits limits)
+      : io_(io),
+        token_(token),
+        bind_(std::move(bind)),
+        callbacks_(std::move(callbacks)),
+        limits_(limits),
+        acceptor_(io),
+        accept_pause_(io) {}
+
+  Status start() {
+    auto tls = TlsPsk::create(TlsPsk::Side::server, token_);
+    if (!tls.ok()) return tls.status();
+    tls_ = std::move(*tls);
+    auto listener = listen_tcp(bind_);
+    if (!listener.ok()) return listener.status();
+    auto address = local_address(listener->get());
+    if (!address.ok()) return address.status();
+    address_ = std::move(*address);
+    const bool v6 = address_.host.find(':') != std::string::npos;
+    error_code error;
+    acceptor_.assign(v6 ? tcp::v6() : tcp::v4(), listener->get(), error);
+    if (error) return {Code::internal, cat("watch ", bind_.to_string(), ": ", error.message())};
+    listener->release();
+    accept();
+    return {};
+  }
+
+  void close() {
+    closed_ = true;
+    error_code ignored;
+    acceptor_.close(ignored);
+    accept_pause_.cancel();
+    for (auto& guest : std::exchange(guests_, {})) guest->close();
+  }
+
+  SocketAddress address() const { return address_; }
+
+ private:
+  // Somebody at the door, until let in or sent away.
+  class Guest : public std::enable_shared_from_this<Guest> {
+   public:
+    Guest(std::shared_ptr<Impl> server, tcp::socket socket, TlsSession tls)
+        : server_(std::move(server)),
+          socket_(std::move(socket)),
+          tls_(std::move(tls)),
+          deadline_(socket_.get_executor()) {
+      error_code ignored;
+      const auto peer = socket_.remote_endpoint(ignored);
+      peer_ = ignored ? "a host that is gone" : peer.address().to_string();
+    }
+
+    void start() {
+      deadline_.expires_after(server_->limits_.handshake);
+      deadline_.async_wait([self = shared_from_this()](error_code error) {
+        if (error) return;
+        if (self->last_words_) return self->close();
+        self->turn_away("it did not say in time who it is");
+      });
+      read();
+    }
+
+    // Nothing is told to it.
+    void close() {
+      if (std::exchange(over_, true)) return;
+      deadline_.cancel();
+      error_code ignored;
+      socket_.close(ignored);
+    }
+
+    void turn_away(std::string_view why) {
+      if (over_) return;
+      server_->report_stranger(peer_, why);
+      leave();
+      close();
+    }
+
+   private:
+    void read() {
+      socket_.async_read_some(
+          asio::buffer(buffer_), [self = shared_from_this()](error_code error, std::size_t size) {
+            if (self->over_) return;
+            if (error) return self->turn_away("it went away before it had said who it is");
+            self->take({self->buffer_.data(), size});
+          });
+    }
+
+    void take(std::string_view bytes) {
+      taken_ += bytes.size();
+      if (taken_ > kMaxBytesBefore) return turn_away("it said too much before who it is");
+      const Status received = tls_.receive(bytes);
+      if (!received.ok()) {
+        // What TLS says to that goes out before the connection ends.
+        const std::string peer = peer_;
+        server_->report_stranger(peer, received.message());
+        return say_and_close({});
+      }
+      frames_.feed(tls_.take_received());
+      auto frame = frames_.next();
+      if (!frame.ok()) return refuse({frame.status().message(), true});
+      if (frame->has_value()) return take_frame(**frame);
+      flush();
+      read();
+    }
+
+    void flush() {
+      if (writing_) return;
+      writing_text_ = tls_.take_outgoing();
+      if (writing_text_.empty()) return;
+      writing_ = true;
+      asio::async_write(socket_, asio::buffer(writing_text_),
+                        [self = shared_from_this()](error_code error, std::size_t /*size*/) {
+                          self->writing_ = false;
+                          if (error || self->over_) return;
+                          self->flush();
+                          if (self->last_words_ && !self->writing_) self->close();
+                          if (self->joined_) self->let_in();
+                        });
+    }
+
+    void take_frame(const Frame& frame) {
+      if (frame.kind != static_cast<std::uint16_t>(join_link::Kind::join) || frames_.mid_frame()) {
+        return refuse({"it said something else than Join", true});
+      }
+      const auto join = join_link::Join::decode(frame.payload);
+      if (!join.ok()) return refuse({join.status().message(), true});
+      if (join->build_id != build_id()) {
+        return refuse({cat("its build is ", shown(join->build_id), ", the job's is ", build_id(),
+                           "; both need the same hvd"),
+                       true});
+      }
+      if (!is_host_name(join->host)) {
+        return refuse({cat(shown(join->host), " is no host's name"), true});
+      }
+      if (join->slots < 1 || join->slots > kMaxSlots) {
+        return refuse(
+            {cat("it has ", join->slots, " slots; there may be 1 to ", with_thousands(kMaxSlots)),
+             true});
+      }
+      const Status admitted = server_->callbacks_.admit(join->host, join->slots);
+      if (!admitted.ok())
+        return refuse({admitted.message(), is_final(admitted.code())}, join->host);
+      joined_ = *join;
+      let_in();
+    }
+
+    void let_in() {
+      if (writing_) return;  // the rest of the handshake goes first
+      over_ = true;
+      deadline_.cancel();
+      const auto server = server_;
+      leave();
+      auto connection =
+          open_passage(std::move(socket_), std::move(tls_), join_link::Accepted{}.encode());
+      if (!connection.ok()) return server->report_stranger(peer_, connection.status().message());
+      server->callbacks_.on_joined({joined_->host, joined_->slots, std::move(*connection)});
+    }
+
+    // It holds the token, so it is told why.
+    void refuse(const join_link::Refused& refused, const std::string& host = {}) {
+      server_->report_refusal(host.empty() ? peer_ : cat(host, " (", peer_, ")"), refused.reason);
+      say_and_close(refused.encode());
+    }
+
+    void say_and_close(const std::string& text) {
+      leave();
+      if (!text.empty() && tls_.send(text).ok()) tls_.close();
+      last_words_ = true;
+      flush();
+      if (!writing_) close();
+    }
+
+    static std::string shown(std::string_view text) {
+      std::string result = "\"";
+      for (const char character : text.substr(0, 80)) {
+        const bool plain = std::isprint(static_cast<unsigned char>(character)) != 0;
+        result += plain ? character : '?';
+      }
+      return result + "\"";
+    }
+
+    void leave() { server_->guests_.remove(shared_from_this()); }
+
+    std::shared_ptr<Impl> server_;
+    tcp::socket socket_;
+    TlsSession tls_;
+    asio::steady_timer deadline_;
+    std::string peer_;
+    std::array<char, 4096> buffer_{};
+    std::size_t taken_ = 0;
+    FrameDecoder frames_{kMaxJoinFrame};
+    std::string writing_text_;
+    bool writing_ = false;
+    bool last_words_ = false;
+    bool over_ = false;
+    std::optional<join_link::Join> joined_;
+  };
+
+  void accept() {
+    acceptor_.async_accept(io_, [self = shared_from_this()](error_code error, tcp::socket socket) {
+      if (self->closed_) return;
+      if (!error) {
+        self->welcome(std::move(socket));
+        return self->accept();
+      }
+      if (error == asio::error::connection_aborted) return self->accept();
+      // No descriptor is left, or no memory: that passes, or others will say so.
+      self->accept_pause_.expires_after(kAcceptPause);
+      self->accept_pause_.async_wait([self](error_code cancelled) {
+        if (!cancelled && !self->closed_) self->accept();
+      });
+    });
+  }
+
+  void welcome(tcp::socket socket) {
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    auto tls = tls_->session();
+    if (!tls.ok()) return;
+    // An honest one needs some milliseconds.
+    if (guests_.size() >= limits_.strangers) {
+      const auto oldest = guests_.front();
+      oldest->turn_away("too many others came before it had said who it is");
+    }
+    const auto guest =
+        std::make_shared<Guest>(shared_from_this(), std::move(socket), std::move(*tls));
+    guests_.push_back(guest);
+    guest->start();
+  }
+
+  void report_refusal(const std::string& who, std::string_view why) {
+    if (remembered_.size() >= kMaxRemembered) remembered_.clear();
+    std::string text = cat("did not let in ", who, ": ", why);
+    if (!remembered_.insert(text).second) return;
+    callbacks_.on_refused(text);
+  }
+
+  void report_stranger(const std::string& who, std::string_view why) {
+    const TimePoint now = Clock::now();
+    if (reported_ && now < *reported_ + limits_.report_every) {
+      ++unreported_;
+      return;
+    }
+    reported_ = now;
+    const std::size_t others = std::exchange(unreported_, 0);
+    callbacks_.on_refused(cat("did not let in ", who, ": ", why,
+                              others > 0 ? cat(" (and ", others, " others before)") : ""));
+  }
+
+  asio::io_context& io_;
+  Token token_;
+  SocketAddress bind_;
+  SocketAddress address_;
+  Callbacks callbacks_;
+  Limits limits_;
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_pause_;
+  std::optional<TlsPsk> tls_;
+  std::list<std::shared_ptr<Guest>> guests_;  // in the order in which they came
+  std::set<std::string> remembered_;
+  std::optional<TimePoint> reported_;
+  std::size_t unreported_ = 0;
+  bool closed_ = false;
+};
+
+JoinServer::JoinServer(asio::io_context& io, const Token& token, SocketAddress bind,
+                       Callbacks callbacks, Limits limits)
+    : impl_(std::make_shared<Impl>(io, token, std::move(bind), std::move(callbacks), limits)) {}
+
+JoinServer::~JoinServer() { impl_->close(); }
+
+Status JoinServer::start() { return impl_->start(); }
+
+SocketAddress JoinServer::address() const { return impl_->address(); }
+
+}  // namespace hvd::driver::join

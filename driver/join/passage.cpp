@@ -1,0 +1,190 @@
+#include "driver/join/passage.h"
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <sys/eventfd.h>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/write.hpp>
+
+#include "base/socket.h"
+#include "base/text.h"
+
+namespace hvd::driver::join {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::size_t kChunk = std::size_t{64} << 10;
+
+class Passage : public std::enable_shared_from_this<Passage> {
+ public:
+  Passage(tcp::socket socket, TlsSession tls, UniqueFd local, UniqueFd ended)
+      : socket_(std::move(socket)),
+        local_(socket_.get_executor(), asio::local::stream_protocol(), local.release()),
+        tls_(std::move(tls)),
+        ended_(std::move(ended)) {}
+
+  void start() {
+    deliver();
+    waits_for_wire_ = true;
+    flush();
+  }
+
+  int ended_fd() const { return ended_.get(); }
+  const std::string& how() const { return how_; }
+
+  void end(std::string how) {
+    if (over_) return;
+    over_ = true;
+    how_ = std::move(how);
+    error_code ignored;
+    socket_.close(ignored);
+    local_.close(ignored);
+    const std::uint64_t one = 1;
+    // It is a counter far from its limit: this cannot fail.
+    static_cast<void>(::write(ended_.get(), &one, sizeof(one)));
+  }
+
+ private:
+  // From the agent to the driver.
+  void read_wire() {
+    socket_.async_read_some(asio::buffer(from_wire_), [self = shared_from_this()](
+                                                          error_code error, std::size_t size) {
+      if (self->over_) return;
+      if (error) {
+        return self->end(error == asio::error::eof ? "closed its connection"
+                                                   : cat("lost its connection: ", error.message()));
+      }
+      const Status got = self->tls_.receive({self->from_wire_.data(), size});
+      self->broken_ = !got.ok();
+      self->flush();  // what TLS itself may have to answer
+      self->deliver();
+    });
+  }
+
+  void deliver() {
+    const std::string received = tls_.take_received();
+    if (local_closed_ || received.empty()) return delivered();
+    to_local_ = received;
+    asio::async_write(local_, asio::buffer(to_local_),
+                      [self = shared_from_this()](error_code error, std::size_t /*size*/) {
+                        if (self->over_) return;
+                        if (error) self->local_closed_ = true;
+                        self->delivered();
+                      });
+  }
+
+  void delivered() {
+    if (broken_) return end("sent what is not TLS");
+    if (tls_.is_closed()) return end("closed its connection");
+    read_wire();
+  }
+
+  // From the driver to the agent.
+  void read_local() {
+    local_.async_read_some(asio::buffer(from_local_),
+                           [self = shared_from_this()](error_code error, std::size_t size) {
+                             if (self->over_) return;
+                             if (error) {
+                               self->local_closed_ = true;
+                               self->tls_.close();
+                               self->closing_ = true;
+                             } else if (!self->tls_.send({self->from_local_.data(), size}).ok()) {
+                               return self->end("could not be written to");
+                             }
+                             self->waits_for_wire_ = true;
+                             self->flush();
+                           });
+  }
+
+  void flush() {
+    if (writing_) return;
+    to_wire_ = tls_.take_outgoing();
+    if (to_wire_.empty()) {
+      error_code ignored;
+      if (closing_) {
+        socket_.shutdown(tcp::socket::shutdown_send, ignored);
+      } else if (std::exchange(waits_for_wire_, false)) {
+        read_local();
+      }
+      return;
+    }
+    writing_ = true;
+    asio::async_write(socket_, asio::buffer(to_wire_),
+                      [self = shared_from_this()](error_code error, std::size_t /*size*/) {
+                        if (self->over_) return;
+                        self->writing_ = false;
+                        if (error) {
+                          return self->end(cat("lost its connection: ", error.message()));
+                        }
+                        self->flush();
+                      });
+  }
+
+  tcp::socket socket_;
+  asio::local::stream_protocol::socket local_;
+  TlsSession tls_;
+  UniqueFd ended_;
+  std::array<char, kChunk> from_wire_{};
+  std::array<char, kChunk> from_local_{};
+  std::string to_wire_;
+  std::string to_local_;
+  bool waits_for_wire_ = false;  // the link is read again when all was sent
+  bool writing_ = false;
+  bool closing_ = false;       // nothing more goes out than what is already there
+  bool local_closed_ = false;  // the driver reads no more
+  bool broken_ = false;
+  bool over_ = false;
+  std::string how_;
+};
+
+class PassageHold : public AgentHold {
+ public:
+  explicit PassageHold(std::shared_ptr<Passage> passage) : passage_(std::move(passage)) {}
+  ~PassageHold() override { passage_->end("was given up"); }
+  int ended_fd() const override { return passage_->ended_fd(); }
+  void kill() override { passage_->end("was given up"); }
+  std::string reap() override { return passage_->how(); }
+
+ private:
+  std::shared_ptr<Passage> passage_;
+};
+
+std::string address_text(const tcp::endpoint& endpoint) {
+  const auto address = endpoint.address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  }
+  return address.to_string();
+}
+
+}  // namespace
+
+Result<AgentConnection> open_passage(tcp::socket socket, TlsSession tls, std::string_view first) {
+  AgentConnection connection;
+  error_code error;
+  const auto local = socket.local_endpoint(error);
+  const auto peer = error ? tcp::endpoint() : socket.remote_endpoint(error);
+  if (error) return Status(Code::unavailable, cat("it went away: ", error.message()));
+  connection.local_address = address_text(local);
+  connection.peer_address = address_text(peer);
+  HVD_RETURN_IF_ERROR(tls.send(first));
+  auto pair = socket_pair();
+  if (!pair.ok()) return pair.status();
+  UniqueFd ended(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!ended) return Status::from_errno("eventfd", errno);
+  connection.link = std::move(pair->first);
+  auto passage = std::make_shared<Passage>(std::move(socket), std::move(tls),
+                                           std::move(pair->second), std::move(ended));
+  passage->start();
+  connection.hold = std::make_unique<PassageHold>(std::move(passage));
+  return connection;
+}
+
+}  // namespace hvd::driver::join
