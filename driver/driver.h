@@ -15,6 +15,7 @@
 
 #include "base/protocol/world_document.h"
 #include "driver/job_spec.h"
+#include "driver/preflight.h"
 
 namespace hvd::driver {
 
@@ -31,9 +32,12 @@ struct WorkerView {
 
 // Why a job failed: the first worker (or host) that did, and what is known of it.
 struct Failure {
-  WorkerView worker;  // rank and slot are -1 if it was a host; pid is 0 if it never ran
+  WorkerView worker;  // rank and slot are -1 if it was a host; pid is 0 if it never ran; no host if
+                      // it was neither
   std::string cause;  // "was killed by SIGKILL (signal 9)", "exited with code 3", ...
   std::vector<std::string> stderr_tail;  // its last lines, oldest first; at most 20
+  std::vector<FailedHost> hosts;  // if hosts could not be made ready: all of those; `worker.host`
+                                  // is the first
 };
 
 struct Outcome {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -32,9 +33,21 @@ int launch_failure_code(int error_number) {
   }
 }
 
+Heartbeats heartbeats_of(const JobOptions& options, const std::vector<WorldMember>& members) {
+  const std::set<std::string> names(options.local_hosts.begin(), options.local_hosts.end());
+  std::vector<bool> local;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i == 0 || members[i].host != members[i - 1].host) {
+      local.push_back(names.count(members[i].host) != 0);
+    }
+  }
+  return {{options.heartbeat_timeout, options.orphan_timeout}, std::move(local)};
+}
+
 }  // namespace
 
-Job::Job(JobOptions options, std::vector<WorldMember> members) : options_(std::move(options)) {
+Job::Job(JobOptions options, std::vector<WorldMember> members)
+    : options_(std::move(options)), heartbeats_(heartbeats_of(options_, members)) {
   Incarnation incarnation = first_incarnation_;
   for (auto& member : members) {
     if (hosts_.empty() || hosts_.back().name != member.host) {
@@ -46,10 +59,10 @@ Job::Job(JobOptions options, std::vector<WorldMember> members) : options_(std::m
     host.workers.push_back(workers_.size());
     ++host.live;
     ++host.unstarted;
-    workers_.push_back({std::move(member), hosts_.size() - 1, WorkerState::planned, 0, {}});
+    workers_.push_back({std::move(member), hosts_.size() - 1, WorkerState::planned, 0, {}, false});
   }
   live_ = unstarted_ = static_cast<int>(workers_.size());
-  agents_ = hosts_.size();
+  agents_ = unanswered_ = hosts_.size();
 }
 
 std::size_t Job::index_of(Incarnation incarnation) const {
@@ -76,6 +89,12 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
   if (state_ == JobState::finished) return {};
   now_ = now;
   actions_.clear();
+  if (const auto held_up = heartbeats_.look(now)) {
+    say(cat("hvdrun was held up for ",
+            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
+            ": hosts that were not heard meanwhile get another ",
+            seconds_text(options_.heartbeat_timeout)));
+  }
   std::visit([this](const auto& value) { on(value); }, event);
   settle();
   return std::exchange(actions_, {});
@@ -83,53 +102,9 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
 
 TimePoint Job::next_deadline() const {
   if (state_ == JobState::finished) return kNever;
-  TimePoint next = state_deadline_;
+  TimePoint next = std::min(state_deadline_, heartbeats_.next_look());
   for (const auto& host : hosts_) next = std::min(next, host.deadline);
   return next;
-}
-
-// ---- events ----
-
-void Job::on(const event::Begin& /*event*/) {
-  if (state_ != JobState::planned) return;
-  move(JobState::starting);
-  actions_.emplace_back(action::PublishWorld{world()});
-  for (HostIndex host = 0; host < hosts_.size(); ++host) {
-    move(host, HostState::starting);
-    hosts_[host].deadline = now_ + options_.start_timeout;
-    actions_.emplace_back(action::StartAgent{host});
-  }
-  for (auto& worker : workers_) {
-    move(worker, WorkerState::launching);
-    actions_.emplace_back(action::Launch{worker.host, worker.member});
-  }
-}
-
-void Job::on(const event::AgentReady& event) {
-  if (!believed(event.host)) return;
-  JobHost& host = hosts_[event.host];
-  if (host.state != HostState::starting) {
-    broken(event.host, "it said twice that it was ready");
-    return;
-  }
-  move(event.host, HostState::ready);
-  host.deadline = now_ + options_.start_timeout;
-}
-
-void Job::on(const event::AgentGone& event) {
-  JobHost& host = hosts_[event.host];
-  if (host.state == HostState::gone) return;
-  const HostState before = host.state;
-  leave(event.host);
-  if (before == HostState::starting) {
-    fail_host(event.host, cat("its agent ended before it was ready: it ", event.how));
-  } else if (before == HostState::ready) {
-    fail_host(event.host, cat("its agent went away: it ", event.how));
-  }
-}
-
-void Job::on(const event::AgentBroken& event) {
-  if (believed(event.host)) broken(event.host, event.how);
 }
 
 void Job::on(const event::Launched& event) {
@@ -226,6 +201,12 @@ void Job::on(const event::StopRequested& event) {
     case JobState::planned:
       interrupt_ = event.signal_number;
       break;
+    case JobState::preparing:
+    case JobState::choosing:
+      interrupt_ = event.signal_number;
+      say(cat(interrupt_text(), ": no worker was started yet; giving up"));
+      begin_stop(cat("hvdrun was interrupted by ", signal));
+      break;
     case JobState::starting:
     case JobState::running:
       interrupt_ = event.signal_number;
@@ -252,59 +233,16 @@ void Job::on(const event::StopRequested& event) {
 
 void Job::on(const event::Tick& /*event*/) {
   on_host_deadlines();
+  on_silence();
   on_state_deadline();
-}
-
-void Job::on_host_deadlines() {
-  std::vector<std::string> unready;
-  std::vector<int> unstarted;
-  HostIndex first_missing = hosts_.size();
-  for (HostIndex index = 0; index < hosts_.size(); ++index) {
-    JobHost& host = hosts_[index];
-    if (host.deadline > now_) continue;
-    switch (host.state) {
-      case HostState::starting:
-        unready.push_back(host.name);
-        first_missing = std::min(first_missing, index);
-        break;
-      case HostState::ready:
-        host.deadline = kNever;
-        for (const int rank : ranks_of(index, true)) unstarted.push_back(rank);
-        first_missing = std::min(first_missing, index);
-        break;
-      case HostState::closing:
-        warn(cat("the agent on host ", host.name, " did not leave within ",
-                 seconds_text(options_.close_timeout), "; killing it"));
-        drop(index);
-        break;
-      case HostState::dropping:
-        warn(cat("the agent on host ", host.name, " could not be killed within ",
-                 seconds_text(options_.drop_timeout), "; processes may be left there"));
-        leave(index);
-        break;
-      case HostState::planned:
-      case HostState::gone:
-        break;
-    }
-  }
-  if (first_missing == hosts_.size()) return;
-  std::vector<std::string> parts;
-  if (!unready.empty()) {
-    parts.push_back(cat(unready.size() == 1 ? "the agent on " : "the agents on ",
-                        join(unready, ", "), unready.size() == 1 ? " was" : " were", " not ready"));
-  }
-  if (!unstarted.empty()) {
-    parts.push_back(cat(unstarted.size() == 1 ? "rank " : "ranks ", range_text(unstarted),
-                        unstarted.size() == 1 ? " was" : " were", " not started"));
-  }
-  fail_host(first_missing, cat(join(parts, " and "), " within ",
-                               seconds_text(options_.start_timeout), " (--start-timeout)"));
 }
 
 void Job::on_state_deadline() {
   if (state_deadline_ > now_) return;
   state_deadline_ = kNever;
-  if (state_ == JobState::stopping) {
+  if (preparing()) {
+    on_preparation_deadline();
+  } else if (state_ == JobState::stopping) {
     warn(cat(live_ranks_text(), " still there ", seconds_text(options_.stop_margin),
              " after the end of the grace; killing"));
     kill_all();

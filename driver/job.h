@@ -2,10 +2,14 @@
 // No clock, socket, thread or random number inside, so that the same code runs in hvdrun and, with
 // thousands of hosts over virtual time, in tests/driver/job_simulation_test.cpp.
 //
-// The policy here is that of a static job: every worker must exit with 0, and one that called
-// hvd::init must have said before that it was done. The first worker, launch or host that fails
-// ends the job: all others are asked to stop and killed when their grace is over. Every wait has
-// its own deadline, except that for a running program, and its own words (waiting_for).
+// The policy here is that of a static job. First agents are brought to all hosts, each step of each
+// host with a deadline of its own; only when every host has answered and addresses are known by
+// which they reach each other are workers launched, else the job fails and names all hosts that
+// cannot take part. Then every worker must exit with 0, and one that called hvd::init must have
+// said before that it was done. The first worker, launch or host that fails ends the job: all
+// others are asked to stop and killed when their grace is over. A host that is silent for too long
+// is lost (driver/heartbeats.h). Every wait has its own deadline, except that for a running
+// program, and its own words (waiting_for).
 //
 // A value for one thread.
 #pragma once
@@ -18,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/protocol/world_document.h"
+#include "driver/heartbeats.h"
 #include "driver/job_io.h"
 #include "driver/job_states.h"
 
@@ -26,8 +31,19 @@ namespace hvd::driver {
 struct JobOptions {
   std::string job_id;
   std::chrono::milliseconds grace{5'000};
-  // For an agent to be ready, and then for all its workers to run.
+  // For each step of a host to being ready, for the choice of addresses, and then for all workers
+  // of a host to run.
   std::chrono::milliseconds start_timeout{30'000};
+  // Hosts that are out of reach are told one by one; those that come within this time of the first
+  // are told together.
+  std::chrono::milliseconds gather_time{100};
+  // Silence of an agent for this long is taken for the loss of its host; 0: never. With it comes a
+  // Tick every tenth of that time.
+  std::chrono::milliseconds heartbeat_timeout{0};
+  // Silence of all for this long is theirs and no longer ours; 0: never.
+  std::chrono::milliseconds orphan_timeout{30'000};
+  // Names of those hosts whose agents are children of hvdrun.
+  std::vector<std::string> local_hosts;
   // Beyond the grace, for the agents to kill what ignored it and to report.
   std::chrono::milliseconds stop_margin{2'000};
   // For killed workers to be reported.
@@ -43,8 +59,10 @@ struct JobHost {
   HostState state = HostState::planned;
   std::vector<std::size_t> workers;  // indices into Job::workers()
   TimePoint deadline = kNever;       // of what this host is waited for, if it has one of its own
-  int live = 0;                      // workers that have not ended
-  int unstarted = 0;                 // workers that neither run nor have ended
+  std::optional<Step> step;          // under way, while it is starting; none: it waits for its turn
+  std::optional<HostTrouble> trouble;  // why it cannot take part, if it cannot
+  int live = 0;                        // workers that have not ended
+  int unstarted = 0;                   // workers that neither run nor have ended
 };
 
 struct JobWorker {
@@ -63,13 +81,17 @@ class Job {
   // `members` are ordered by rank, those of one host together; incarnations are given here.
   Job(JobOptions options, std::vector<WorldMember> members);
 
-  // After Finish was returned, every event is answered with nothing.
+  // After Finish was returned, every event is answered with nothing. A Tick that comes late by more
+  // than a third of heartbeat_timeout is taken for a hold-up of this process.
   std::vector<Action> step(const Event& event, TimePoint now);
 
   // When a Tick is due; kNever if nothing has a deadline.
   TimePoint next_deadline() const;
-  // What the job waits for, in words for a person; empty only when it is finished.
+  // What the job waits for, in words for a person, of bounded length; empty only when it is
+  // finished.
   std::string waiting_for(TimePoint now) const;
+  // Hosts are being made ready, which may take long: persons like to hear what is waited for.
+  bool preparing() const { return state_ == JobState::preparing || state_ == JobState::choosing; }
 
   JobState state() const { return state_; }
   const std::vector<JobHost>& hosts() const { return hosts_; }
@@ -81,10 +103,24 @@ class Job {
   WorldDocument world() const;
 
  private:
+  // driver/job_hosts.cpp: the way of hosts to being ready, and their loss
   void on(const event::Begin&);
+  void on(const event::HostProgress& event);
   void on(const event::AgentReady& event);
+  void on(const event::HostFailed& event);
+  void on(const event::AddressesChosen& event);
+  void on(const event::Heard& event);
   void on(const event::AgentGone& event);
   void on(const event::AgentBroken& event);
+  void exclude(HostIndex host, HostTrouble trouble);
+  void something_moved() { state_deadline_ = now_ + options_.start_timeout; }
+  void on_host_deadlines();
+  void on_silence();
+  void on_preparation_deadline();
+  void fail_preparation();
+  std::vector<FailedHost> excluded_hosts() const;
+
+  // driver/job.cpp: workers, and persons
   void on(const event::Launched& event);
   void on(const event::LaunchFailed& event);
   void on(const event::Initialised& event);
@@ -92,13 +128,16 @@ class Job {
   void on(const event::Exited& event);
   void on(const event::StopRequested& event);
   void on(const event::Tick&);
-  void on_host_deadlines();
   void on_state_deadline();
 
   // A worker's own word, which may be out of turn.
   void hear(JobWorker& worker, WorkerState said);
+  // driver/job_decisions.cpp
   void fail(JobFailure failure, int exit_code);
-  void fail_host(HostIndex host, std::string cause);
+  std::string reason_of(const JobFailure& failure) const;
+  std::string interrupt_text() const;
+  // The step is that of a host that is lost while hosts are still being made ready.
+  void fail_host(HostIndex host, std::string cause, Step step);
   void fail_worker(const JobWorker& worker, std::string cause, int exit_code);
   void broken(HostIndex host, const std::string& what);
   void begin_stop(const std::string& reason);
@@ -106,6 +145,7 @@ class Job {
   void drop(HostIndex host);
   void drop_all(const std::string& why, bool only_with_workers);
   void leave(HostIndex host);
+  void lose_workers(HostIndex host);
   // A worker that ended well and never joined leaves those who join waiting for it.
   void check_completeness();
   // What follows by itself from what has happened.
@@ -124,6 +164,7 @@ class Job {
 
   std::vector<int> ranks_of(HostIndex host, bool unstarted_only) const;
   std::string live_ranks_text() const;  // "ranks 1, 3 are"
+  std::string preparing_text(TimePoint now) const;
 
   JobOptions options_;
   std::vector<JobHost> hosts_;
@@ -134,7 +175,10 @@ class Job {
   Incarnation first_incarnation_ = 1;
   int live_ = 0;
   int unstarted_ = 0;
-  std::size_t agents_ = 0;  // hosts that are not gone
+  std::size_t agents_ = 0;      // hosts that are not gone
+  std::size_t unanswered_ = 0;  // hosts that are neither ready nor excluded
+  std::size_t excluded_ = 0;    // hosts with a trouble
+  Heartbeats heartbeats_;
 
   std::optional<JobFailure> failure_;
   int failure_code_ = 0;

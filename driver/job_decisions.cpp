@@ -12,6 +12,7 @@ namespace hvd::driver {
 namespace {
 
 constexpr int kOwnTrouble = 1;
+constexpr std::size_t kMaxTroublesInReason = 3;
 
 // A change that the tables of job_states.cpp do not know is a bug of ours. Going on could leave
 // processes behind; ending does not, since the agents kill everything when their link closes.
@@ -32,14 +33,47 @@ void Job::fail(JobFailure failure, int exit_code) {
   if (decided()) return;
   failure_ = std::move(failure);
   failure_code_ = exit_code;
-  const std::string who = failure_->rank < 0 ? cat("host ", failure_->host)
-                                             : cat("rank ", failure_->rank, " on ", failure_->host);
-  const std::string reason = cat(who, failure_->rank < 0 ? ": " : " ", failure_->cause);
+  const std::string reason = reason_of(*failure_);
   say(cat(reason, "; stopping the job"));
   begin_stop(reason);
 }
 
-void Job::fail_host(HostIndex host, std::string cause) {
+std::string Job::reason_of(const JobFailure& failure) const {
+  if (failure.rank >= 0) {
+    return cat("rank ", failure.rank, " on ", failure.host, " ", failure.cause);
+  }
+  if (failure.hosts.size() > 1) {
+    return cat(failure.hosts.size(), " of ", hosts_.size(),
+               " hosts cannot take part; the first is ", failure.host, ": ", failure.cause);
+  }
+  if (failure.hosts.size() == 1) {
+    return cat("host ", failure.host, " cannot take part: ", failure.cause);
+  }
+  return failure.host.empty() ? failure.cause : cat("host ", failure.host, ": ", failure.cause);
+}
+
+std::string Job::interrupt_text() const {
+  std::string text = cat("interrupted by ", signal_text(interrupt_));
+  const auto excluded = excluded_hosts();
+  if (excluded.empty()) return text;
+  text += excluded.size() == 1 ? "; one host had failed: "
+                               : cat("; ", excluded.size(), " hosts had failed: ");
+  std::vector<std::string> each;
+  for (const auto& host : excluded) {
+    if (each.size() == kMaxTroublesInReason) break;
+    each.push_back(
+        cat(host.name, " (", name_of(host.trouble.step), ": ", host.trouble.message, ")"));
+  }
+  text += join(each, ", ");
+  if (each.size() < excluded.size()) text += cat(" and ", excluded.size() - each.size(), " more");
+  return text;
+}
+
+void Job::fail_host(HostIndex host, std::string cause, Step step) {
+  if (preparing()) {
+    exclude(host, {step, std::move(cause), kOwnTrouble});
+    return;
+  }
   JobFailure failure;
   failure.host = hosts_[host].name;
   failure.cause = std::move(cause);
@@ -48,8 +82,9 @@ void Job::fail_host(HostIndex host, std::string cause) {
 
 void Job::fail_worker(const JobWorker& worker, std::string cause, int exit_code) {
   const auto& member = worker.member;
-  fail({member.rank, member.host, member.slot, member.incarnation, worker.pid, std::move(cause)},
-       exit_code);
+  fail(
+      {member.rank, member.host, member.slot, member.incarnation, worker.pid, std::move(cause), {}},
+      exit_code);
 }
 
 void Job::broken(HostIndex host, const std::string& what) {
@@ -59,7 +94,7 @@ void Job::broken(HostIndex host, const std::string& what) {
     warn(cat("the agent on host ", hosts_[host].name, " broke the protocol: ", what));
     return;
   }
-  fail_host(host, cat("its agent broke the protocol: ", what));
+  fail_host(host, cat("its agent broke the protocol: ", what), Step::start_agent);
 }
 
 void Job::check_completeness() {
@@ -74,10 +109,12 @@ void Job::begin_stop(const std::string& reason) {
   if (stop_has_begun()) return;
   move(JobState::stopping);
   state_deadline_ = now_ + options_.grace + options_.stop_margin;
+  for (auto& worker : workers_) {
+    if (worker.state == WorkerState::planned) end(worker, WorkerState::never_started);
+  }
   for (HostIndex index = 0; index < hosts_.size(); ++index) {
     JobHost& host = hosts_[index];
     if (host.state == HostState::starting) {
-      // It has not answered yet, so nobody there can have done work worth a grace.
       drop(index);
     } else if (host.state == HostState::ready) {
       host.deadline = kNever;
@@ -114,7 +151,7 @@ void Job::drop_all(const std::string& why, bool only_with_workers) {
   }
   if (!dropped.empty())
     warn(cat(why, ": killing ", dropped.size() == 1 ? "the agent on " : "the agents on ",
-             join(dropped, ", ")));
+             names_text(dropped)));
 }
 
 void Job::leave(HostIndex index) {
@@ -122,8 +159,15 @@ void Job::leave(HostIndex index) {
   move(index, HostState::gone);
   host.deadline = kNever;
   --agents_;
-  for (const std::size_t worker : host.workers) {
-    if (!has_ended(workers_[worker].state)) end(workers_[worker], WorkerState::lost);
+  lose_workers(index);
+}
+
+void Job::lose_workers(HostIndex host) {
+  for (const std::size_t index : hosts_[host].workers) {
+    JobWorker& worker = workers_[index];
+    if (worker.state != WorkerState::planned && !has_ended(worker.state)) {
+      end(worker, WorkerState::lost);
+    }
   }
 }
 
@@ -135,11 +179,21 @@ void Job::settle() {
                                          cat("interrupted by ", signal_text(interrupt_))});
     return;
   }
+  if (state_ == JobState::preparing && unanswered_ == 0) {
+    if (excluded_ == 0) {
+      move(JobState::choosing);
+      state_deadline_ = now_ + options_.start_timeout;
+      actions_.emplace_back(action::ChooseAddresses{});
+    } else {
+      fail_preparation();
+    }
+  }
+  if (state_ == JobState::choosing && excluded_ == hosts_.size()) fail_preparation();
   if (state_ == JobState::starting && unstarted_ == 0) {
     move(JobState::running);
     say(workers_.size() == 1 ? "the worker runs" : cat("all ", workers_.size(), " workers run"));
   }
-  if (state_ < JobState::closing && live_ == 0) {
+  if (state_ >= JobState::starting && state_ < JobState::closing && live_ == 0) {
     move(JobState::closing);
     state_deadline_ = kNever;
     for (HostIndex index = 0; index < hosts_.size(); ++index) {
@@ -155,12 +209,10 @@ void Job::settle() {
     if (failure_) {
       finish.exit_code = failure_code_;
       finish.failure = failure_;
-      finish.reason = failure_->rank < 0 ? cat("host ", failure_->host, ": ", failure_->cause)
-                                         : cat("rank ", failure_->rank, " on ", failure_->host, " ",
-                                               failure_->cause);
+      finish.reason = reason_of(*failure_);
     } else if (interrupt_ != 0) {
       finish.exit_code = 128 + interrupt_;
-      finish.reason = cat("interrupted by ", signal_text(interrupt_));
+      finish.reason = interrupt_text();
     } else {
       finish.reason = workers_.size() == 1 ? "the worker exited with 0"
                                            : cat("all ", workers_.size(), " workers exited with 0");
@@ -209,8 +261,11 @@ void Job::move(JobState to) {
 }
 
 void Job::move(HostIndex host, HostState to) {
-  check_move(hosts_[host].state, to);
+  const HostState from = hosts_[host].state;
+  check_move(from, to);
   hosts_[host].state = to;
+  if (from == HostState::starting) --unanswered_;
+  if (to == HostState::dropping || to == HostState::gone) heartbeats_.forget(host);
 }
 
 void Job::move(JobWorker& worker, WorkerState to) {

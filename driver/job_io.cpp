@@ -8,6 +8,7 @@ namespace hvd::driver {
 namespace {
 
 constexpr int kMaxRanges = 8;
+constexpr std::size_t kMaxNames = 8;
 
 std::string workers_text(const std::string& host, Incarnation incarnation) {
   return incarnation == kEveryWorker ? cat("workers of ", host)
@@ -25,11 +26,15 @@ struct ActionText {
   std::string operator()(const action::StartAgent& action) const {
     return cat("start agent of ", hosts[action.host]);
   }
+  std::string operator()(const action::ChooseAddresses& /*action*/) const {
+    return "choose addresses";
+  }
   std::string operator()(const action::Launch& action) const {
     const auto& member = action.member;
     return cat("launch ", member.worker(), " incarnation ", member.incarnation, " rank ",
                member.rank, " local ", member.local_rank, "/", member.local_size, " cross ",
-               member.cross_rank, "/", member.cross_size);
+               member.cross_rank, "/", member.cross_size, member.address.empty() ? "" : " at ",
+               member.address);
   }
   std::string operator()(const action::StopWorkers& action) const {
     return cat("stop ", workers_text(hosts[action.host], action.incarnation), ", grace ",
@@ -53,6 +58,10 @@ struct ActionText {
       const auto& failure = *action.failure;
       text += cat(" [first failure: rank ", failure.rank, " host ", failure.host, " slot ",
                   failure.slot, " pid ", failure.pid, ": ", failure.cause, "]");
+      for (const auto& host : failure.hosts) {
+        text +=
+            cat("\n    ", host.name, ": ", name_of(host.trouble.step), ": ", host.trouble.message);
+      }
     }
     return text;
   }
@@ -73,6 +82,18 @@ std::string signal_text(int signal_number) {
 std::string exit_text(int exit_code, int signal_number, bool core_dumped) {
   if (signal_number == 0) return cat("exited with code ", exit_code);
   return cat("was killed by ", signal_text(signal_number), core_dumped ? ", core dumped" : "");
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  std::size_t shown = names.size();
+  if (shown > kMaxNames) shown = kMaxNames - 1;
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
+    text += names[i];
+  }
+  if (shown < names.size()) text += cat(" and ", names.size() - shown, " more");
+  return text;
 }
 
 std::string range_text(const std::vector<int>& numbers) {

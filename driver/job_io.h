@@ -33,8 +33,8 @@ struct HostProgress {
 struct AgentReady {
   HostIndex host = 0;
 };
-// The host cannot take part, and no agent of ours is there (any more). Only before it was ready, or
-// as the answer to ChooseAddresses.
+// The host cannot take part. Before it was ready: and no agent of ours is there (any more). As the
+// answer to ChooseAddresses: its agent still is, and will be told to leave.
 struct HostFailed {
   HostIndex host = 0;
   HostTrouble trouble;
@@ -98,7 +98,8 @@ using Event =
                  event::Launched, event::LaunchFailed, event::Initialised, event::Done,
                  event::Exited, event::StopRequested, event::Tick>;
 
-// The first thing that went wrong. `rank` is -1 if it was a host and no single worker.
+// The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
+// empty if it was none of them.
 struct JobFailure {
   int rank = -1;
   std::string host;
@@ -107,11 +108,7 @@ struct JobFailure {
   int pid = 0;
   std::string cause;  // "exited with code 3"
   // If hosts could not be made ready: all of those, in the job's order. `host` is the first.
-  struct Host {
-    std::string name;
-    HostTrouble trouble;
-  };
-  std::vector<Host> hosts;
+  std::vector<FailedHost> hosts;
 };
 
 // To be performed in the order given. What concerns one agent may be sent as soon as its link takes
@@ -177,6 +174,8 @@ std::string to_text(const Action& action, const std::vector<std::string>& hosts)
 std::string signal_text(int signal_number);
 // "exited with code 3", "was killed by SIGSEGV (signal 11), core dumped"
 std::string exit_text(int exit_code, int signal_number, bool core_dumped);
+// Of many names: "a", "a and b", "a, b and c"; of more than some, the first and how many more.
+std::string names_text(const std::vector<std::string>& names);
 // Of many numbers, in order: "0-3, 7"; after some ranges "..." and their count.
 std::string range_text(const std::vector<int>& numbers);
 // "5 s", "0.3 s"

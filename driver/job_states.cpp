@@ -17,7 +17,9 @@ struct Row {
 const std::vector<Row<JobState>>& job_table() {
   using enum JobState;
   static const std::vector<Row<JobState>> kTable{
-      {planned, "planned", {starting, finished}},
+      {planned, "planned", {preparing, finished}},
+      {preparing, "preparing", {choosing, stopping}},
+      {choosing, "choosing", {starting, stopping}},
       {starting, "starting", {running, stopping, killing, closing}},
       {running, "running", {stopping, killing, closing}},
       {stopping, "stopping", {killing, closing}},
@@ -44,7 +46,7 @@ const std::vector<Row<HostState>>& host_table() {
 const std::vector<Row<WorkerState>>& worker_table() {
   using enum WorkerState;
   static const std::vector<Row<WorkerState>> kTable{
-      {planned, "planned", {launching}},
+      {planned, "planned", {launching, never_started}},
       {launching, "launching", {running, never_started, lost}},
       {running, "running", {initialised, exited, lost}},
       {initialised, "initialised", {done, exited, lost}},

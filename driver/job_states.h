@@ -9,22 +9,24 @@
 namespace hvd::driver {
 
 enum class JobState : std::uint8_t {
-  planned,   // nothing is started
-  starting,  // agents and workers are on their way
-  running,   // every worker runs or has ended well
-  stopping,  // the job has failed or is to stop: workers were asked to end and have their grace
-  killing,   // the grace is over, or somebody could not wait: workers are being killed
-  closing,   // no worker is left; agents clean up and leave
-  finished,  // no process of the job is left
+  planned,    // nothing is started
+  preparing,  // agents are on their way
+  choosing,   // all agents are ready: addresses by which all hosts reach each other are looked for
+  starting,   // workers are on their way
+  running,    // every worker runs or has ended well
+  stopping,   // the job has failed or is to stop: workers were asked to end and have their grace
+  killing,    // the grace is over, or somebody could not wait: workers are being killed
+  closing,    // no worker is left; agents clean up and leave
+  finished,   // no process of the job is left
 };
 
 enum class HostState : std::uint8_t {
   planned,   // its agent is not started
-  starting,  // its agent was started and has not said that it is ready
+  starting,  // its agent is on its way there and has not said that it is ready
   ready,     // its agent answers
   closing,   // its agent was told to shut down
   dropping,  // its agent was given up and is being killed
-  gone,      // its agent has ended; with it everything that ran there
+  gone,      // no agent is there; what it had started ended with it
 };
 
 enum class WorkerState : std::uint8_t {
@@ -34,7 +36,7 @@ enum class WorkerState : std::uint8_t {
   initialised,    // it called hvd::init
   done,           // it said that its work is done
   exited,         // it ended, and its agent said how
-  never_started,  // its agent could not start it
+  never_started,  // its agent could not start it, or was not asked to
   lost,           // it ended with its agent; nobody knows how
 };
 

@@ -31,4 +31,12 @@ struct HostTrouble {
   int exit_code = 1;  // of hvdrun, if the job fails of this: 126 and 127 as shells say it
 };
 
+// The exit code for a program that could not be started with this errno.
+int exit_code_of_failed_start(int error_number);
+
+struct FailedHost {
+  std::string name;
+  HostTrouble trouble;
+};
+
 }  // namespace hvd::driver

@@ -5,6 +5,25 @@
 #include "base/text.h"
 
 namespace hvd::cli {
+namespace {
+
+// Every one of them, so that a person can repair all before the next attempt.
+std::string hosts_report(const std::vector<driver::FailedHost>& hosts) {
+  std::string text =
+      cat("hvdrun: the job has failed: ", hosts.size(), " hosts cannot take part:\n");
+  for (const auto& host : hosts) {
+    const auto& [step, message, exit_code] = host.trouble;
+    text += cat("    ", host.name, ": ", driver::name_of(step), ": ");
+    for (const char c : message) {
+      text += c;
+      if (c == '\n') text += "        ";
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string failure_report(const driver::Outcome& outcome) {
   if (outcome.exit_code == 0) return {};
@@ -15,7 +34,8 @@ std::string failure_report(const driver::Outcome& outcome) {
     return cat("hvdrun: the job ", interrupted ? "was ended" : "has failed", ": ",
                outcome.reason.empty() ? "no reason is known" : outcome.reason, "\n");
   }
-  const auto& [worker, cause, tail] = *outcome.failure;
+  const auto& [worker, cause, tail, hosts] = *outcome.failure;
+  if (hosts.size() > 1) return hosts_report(hosts);
   // Without a rank it was a host that failed, and its reason is a sentence about that.
   if (worker.rank < 0) return cat("hvdrun: the job has failed: ", outcome.reason, "\n");
   std::string text = cat("hvdrun: the job has failed: rank ", worker.rank, " on host ", worker.host,

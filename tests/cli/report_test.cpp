@@ -15,7 +15,8 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
   outcome.failure = driver::Failure{
       .worker = {.rank = 2, .host = "node-b", .slot = 1, .incarnation = 3, .pid = 4711},
       .cause = "was killed by SIGKILL (signal 9)",
-      .stderr_tail = {"first", "second"}};
+      .stderr_tail = {"first", "second"},
+      .hosts = {}};
   const std::string report = failure_report(outcome);
   for (const char* const part :
        {"rank 2", "node-b", "slot 1", "pid 4711", "was killed by SIGKILL (signal 9)",
@@ -39,9 +40,39 @@ TEST(Report, AFailedHostHasNoRank) {
   outcome.failure =
       driver::Failure{.worker = {.rank = -1, .host = "a", .slot = -1, .incarnation = 0, .pid = 0},
                       .cause = "its agent ended before it was ready",
-                      .stderr_tail = {}};
+                      .stderr_tail = {},
+                      .hosts = {}};
   EXPECT_EQ(failure_report(outcome),
             "hvdrun: the job has failed: host a: its agent ended before it was ready\n");
+}
+
+driver::Outcome hosts_failed(std::vector<driver::FailedHost> hosts) {
+  driver::Outcome outcome;
+  outcome.exit_code = 1;
+  outcome.reason = "host h2 cannot take part: connect: h2 refused";
+  outcome.failure =
+      driver::Failure{.worker = {.rank = -1, .host = "h2", .slot = -1, .incarnation = 0, .pid = 0},
+                      .cause = "connect: h2 refused",
+                      .stderr_tail = {},
+                      .hosts = std::move(hosts)};
+  return outcome;
+}
+
+TEST(Report, OneHostThatCannotTakePartIsOneSentence) {
+  EXPECT_EQ(failure_report(hosts_failed({{"h2", {driver::Step::connect, "h2 refused", 1}}})),
+            "hvdrun: the job has failed: host h2 cannot take part: connect: h2 refused\n");
+}
+
+TEST(Report, EveryHostThatCannotTakePartIsNamedWithStepAndCause) {
+  EXPECT_EQ(failure_report(hosts_failed(
+                {{"h2", {driver::Step::connect, "h2 refused", 1}},
+                 {"h4", {driver::Step::host_key, "the key has changed\nremove the old one", 1}},
+                 {"h7", {driver::Step::find_program, "no ./train there", 127}}})),
+            "hvdrun: the job has failed: 3 hosts cannot take part:\n"
+            "    h2: connect: h2 refused\n"
+            "    h4: host key: the key has changed\n"
+            "        remove the old one\n"
+            "    h7: find program: no ./train there\n");
 }
 
 TEST(Report, AnInterruptedJobHasNotFailed) {

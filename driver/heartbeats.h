@@ -1,0 +1,90 @@
+// Who has been silent for too long, and whether that says something of him or of us. Pure: the job
+// (driver/job.h) tells what it heard and when, and carries the verdicts out.
+//
+// A host is lost when it was not heard for `timeout`. Two things speak against such a verdict, for
+// they look alike from here and are the driver's own trouble:
+//   - All hosts of two or more are silent at the same moment, which means for at least half the
+//     timeout when the first verdict is due. Machines seldom die together, a cable does that. The
+//     verdict waits until one is heard again, whereupon the others get a fresh timeout, or until
+//     `orphan_timeout` of silence is over: then the agents have killed their workers themselves.
+//     An agent on this machine says nothing of the network: all *other* machines silent at once,
+//     of two or more, is enough, however well the local agents are heard. The reverse is not: a
+//     local agent that is silent while a machine out there is heard hangs by itself.
+//   - The driver was held up: more than a third of the timeout has passed since it last looked,
+//     although it had asked to be woken after a tenth. What arrived meanwhile lies unread, so all
+//     get a fresh timeout.
+//
+// A value for one thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hvd::driver {
+
+class Heartbeats {
+ public:
+  struct Options {
+    std::chrono::milliseconds timeout{0};         // 0: silence means nothing
+    std::chrono::milliseconds orphan_timeout{0};  // 0: verdicts may be delayed for ever
+  };
+
+  // Nobody is watched at first. `local`, by host: its agent is on this machine.
+  Heartbeats(Options options, std::vector<bool> local);
+
+  // From now on, which counts as the first word from it.
+  void watch(std::size_t host, TimePoint now);
+  void forget(std::size_t host);
+
+  // Both at the beginning of whatever happens. How long the driver was held up, if it was.
+  std::optional<Duration> look(TimePoint now);
+  // True if this ended a delay.
+  bool hear(std::size_t host, TimePoint now);
+
+  struct Judgement {
+    std::vector<std::size_t> lost;            // to be forgotten by the caller
+    std::chrono::milliseconds silent_for{0};  // they, at least
+    bool delayed = false;                     // the verdict on all of them was
+    bool delay_begins = false;
+  };
+  // To be called at next_look(), and harmless at any time.
+  Judgement judge(TimePoint now);
+  // kNever if nobody is watched.
+  TimePoint next_look() const;
+
+  // What is being delayed, if anything is: silence of everybody, or of all other machines.
+  bool delaying() const { return delay_ != Delay::none; }
+  bool delaying_everybody() const { return delay_ == Delay::everybody; }
+  // When the delay ends at the latest; kNever if there is none, or it has no end.
+  TimePoint delay_ends() const;
+
+ private:
+  enum class Delay { none, machines, everybody };
+  struct Host {
+    bool local = false;
+    bool watched = false;
+    TimePoint heard{};    // last
+    TimePoint counted{};  // from when its silence counts: later than `heard` after a delay
+  };
+
+  Delay silent_together(TimePoint now) const;
+  static bool concerns(Delay delay, const Host& host) {
+    return delay == Delay::everybody || (delay == Delay::machines && !host.local);
+  }
+  TimePoint limit(const Host& host) const;
+  void give_fresh_timeout(TimePoint now, bool only_local);
+
+  Options options_;
+  std::vector<Host> hosts_;
+  std::size_t watched_ = 0;
+  std::size_t watched_machines_ = 0;  // those that are not local
+  Delay delay_ = Delay::none;
+  TimePoint last_look_{};
+  TimePoint next_judgement_ = kNever;
+};
+
+}  // namespace hvd::driver
