@@ -1,5 +1,16 @@
 // Who may work, as words and files say it: `-H a:4,b:4`, a hostfile. Pure parsing; every error
 // names the place. Both keep the order given.
+//
+// A host is a name of letters, digits, '.', '-' and '_', an IPv4 address, or an IPv6 address in
+// brackets, a link-local one with its interface: "[fe80::1%eth0]". Before it may stand a user,
+// "me@a". What else there is to say follows as key=value:
+//
+//     port=2222         SSH's, on that host
+//     user=me           as me@a
+//     address=10.0.0.7  an IP address by which the other hosts reach it; IPv6 may be in brackets
+//     slots=4           as a:4
+//
+// in a list after colons ("a:4:port=2222"), in a file after blanks.
 #pragma once
 
 #include <string>
@@ -11,10 +22,12 @@
 namespace hvd::discovery {
 
 struct Host {
-  std::string name;  // unique: the host as it was written, "a", and with a port "a:2222"
-  int slots = 0;     // 0: not said
+  // Unique: the host as it was written, without user and brackets, "a"; with a port "a:2222",
+  // "[::1]:2222".
+  std::string name;
+  int slots = 0;  // 0: not said
   // Only as far as they were said.
-  std::string destination = {};  // the host of "me@a", without brackets; empty: it is the name
+  std::string destination = {};  // the host of "a:2222", without brackets; empty: it is the name
   std::string user = {};
   int port = 0;
   std::string address = {};
@@ -22,13 +35,12 @@ struct Host {
 };
 
 // "a:4,b:4", "a,b:2", "[::1]:4", "me@a:4", with a port of SSH "a:4:port=2222". A host named twice
-// is an error; the same one with two ports is two hosts.
+// is an error; the same one with two ports is two hosts, since behind a gateway it may be.
 Result<std::vector<Host>> parse_host_list(std::string_view text);
 
 // One host a line: "name slots=4" (Horovod), "name slots=4 max_slots=8" (Open MPI), "name:4",
-// "name"; each also with "port=2222", "user=me" (or me@name) and "address=10.0.0.7" (where the
-// other hosts reach it); comments from '#', blank lines. Open MPI's meaning of a name given twice:
-// the slots add up. `source` stands in errors: "hostfile:3: ...".
+// "name"; comments from '#', blank lines. Open MPI's meaning of a name given twice: the slots add
+// up; what else is said of it may then not differ. `source` stands in errors: "hostfile:3: ...".
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view source);
 
 }  // namespace hvd::discovery

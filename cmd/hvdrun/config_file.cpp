@@ -55,15 +55,18 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
 Result<std::string> scalar_text(std::string_view source, const YAML::Node& key,
                                 const YAML::Node& node, const Knob& setting) {
   if (node.IsScalar()) return node.Scalar();
-  if (node.IsSequence() && setting.type == KnobType::integer_list) {
+  const bool integers = setting.type == KnobType::integer_list;
+  if (node.IsSequence() && (integers || is_list(setting))) {
     std::vector<std::string> items;
     for (const auto& item : node) {
-      if (!item.IsScalar()) {
-        return error_at(source, item, cat(setting.config_key, ": every item must be an integer"));
+      if (!item.IsScalar() || item.Scalar().empty()) {
+        return error_at(source, item,
+                        cat(setting.config_key, ": every item must be ",
+                            integers ? "an integer" : "a text that is not empty"));
       }
       items.push_back(item.Scalar());
     }
-    return join(items, ",");
+    return integers ? join(items, ",") : list_text(items);
   }
   const char* const got = node.IsNull() ? "nothing" : node.IsMap() ? "a map" : "a list";
   // Of nothing, YAML says that it stands on the next line.

@@ -4,6 +4,8 @@
 #include <array>
 #include <fnmatch.h>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -16,6 +18,34 @@ namespace {
 // the secrets of launchers such as this one.
 constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*_SECRET_KEY",
                                                      "HVD_AGENT"};
+
+// Who one is there and where one's things lie, who logged in and from where, and which devices are
+// to be used. Their values mean nothing on another host, or give away what is none of its business.
+constexpr auto kHostsOwn = std::to_array<std::string_view>(
+    {"HOME", "USER", "LOGNAME", "USERNAME", "SHELL", "MAIL", "HOSTNAME", "HOST", "TMPDIR", "TMP",
+     "TEMP", "TEMPDIR",
+     // The session.
+     "XDG_RUNTIME_DIR", "XDG_SESSION_ID", "XDG_SESSION_TYPE", "XDG_SESSION_CLASS",
+     "XDG_SESSION_DESKTOP", "XDG_CURRENT_DESKTOP", "XDG_SEAT", "XDG_VTNR", "XDG_DATA_DIRS",
+     "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+     "DBUS_SESSION_BUS_ADDRESS", "DBUS_STARTER_ADDRESS", "DBUS_STARTER_BUS_TYPE", "SSH_AUTH_SOCK",
+     "SSH_AGENT_PID", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_ORIGINAL_COMMAND",
+     "SSH_ASKPASS", "SSH_USER_AUTH", "KRB5CCNAME", "GPG_AGENT_INFO", "GPG_TTY",
+     // The screen.
+     "DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "SESSION_MANAGER", "WINDOWID", "TMUX", "TMUX_PANE",
+     "STY",
+     // The devices; a batch system gives each host its own.
+     "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+     "HIP_VISIBLE_DEVICES"});
+// More of the same kind, if they are set here.
+constexpr std::array<const char*, 5> kHostsOwnPatterns{"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*",
+                                                       "*_VISIBLE_DEVICES"};
+
+bool is_hosts_own(const std::string& name) {
+  const auto fits = [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; };
+  return std::find(kHostsOwn.begin(), kHostsOwn.end(), name) != kHostsOwn.end() ||
+         std::any_of(kHostsOwnPatterns.begin(), kHostsOwnPatterns.end(), fits);
+}
 
 bool matches(const std::string& name, const std::vector<std::string>& patterns) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -33,11 +63,11 @@ bool passes(const std::string& name, const EnvironmentWords& words) {
 
 }  // namespace
 
-Result<std::vector<std::string>> worker_environment(const std::vector<std::string>& own,
-                                                    const EnvironmentWords& words,
-                                                    const Values& values) {
+Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
+                                             const EnvironmentWords& words, const Values& values) {
   std::map<std::string, std::string> outside;
   std::map<std::string, std::string> given;
+  std::set<std::string> from_host(kHostsOwn.begin(), kHostsOwn.end());
   // Or the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
   for (const auto& entry : own) {
@@ -45,7 +75,11 @@ Result<std::vector<std::string>> worker_environment(const std::vector<std::strin
     if (equals == std::string::npos || equals == 0) continue;
     const std::string name = entry.substr(0, equals);
     outside[name] = entry.substr(equals + 1);
-    if (passes(name, words)) given[name] = outside[name];
+    if (is_hosts_own(name)) {
+      from_host.insert(name);
+    } else if (passes(name, words)) {
+      given[name] = outside[name];
+    }
   }
   for (const auto& [flag, value] : values) {
     const auto& table = knobs();
@@ -72,9 +106,12 @@ Result<std::vector<std::string>> worker_environment(const std::vector<std::strin
                                          name, "=..."));
     }
   }
-  std::vector<std::string> result;
-  result.reserve(given.size());
-  for (const auto& [name, value] : given) result.push_back(cat(name, "=", value));
+  WorkerEnvironment result;
+  result.entries.reserve(given.size());
+  for (const auto& [name, value] : given) result.entries.push_back(cat(name, "=", value));
+  for (const auto& name : from_host) {
+    if (given.count(name) == 0 && passes(name, words)) result.host_variables.push_back(name);
+  }
   return result;
 }
 

@@ -91,9 +91,8 @@ int run_job(const JobSetup& setup) {
   OutputTrouble trouble;
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
-    auto opened =
-        RankFiles::open(setup.output.directory, static_cast<int>(setup.plan.members.size()),
-                        [&trouble](const Status& why) { trouble.report(why, false); });
+    auto opened = RankFiles::open(setup.output.directory, setup.workers(),
+                                  [&trouble](const Status& why) { trouble.report(why, false); });
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
   }
@@ -171,19 +170,14 @@ int run(const CommandLine& line) {
   auto setup = set_up_job(line, *values, own_environment());
   if (!setup.ok()) return fail(setup.status());
   if (line.action == Action::print_env)
-    return print_and_end(environment_text(setup->spec.environment));
+    return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
   if (line.action == Action::dry_run) {
     if (!setup->plan.oversubscription.empty()) {
       complain(cat("warning: ", setup->plan.oversubscription));
     }
     return print_and_end(dry_run_text(setup->spec, setup->plan));
   }
-  if (const Status program = check_program(setup->spec); !program.ok()) {
-    return fail(program, program.code() == Code::not_found ? kExitNotFound : kExitNotExecutable);
-  }
-  auto agent = find_agent();
-  if (!agent.ok()) return fail(agent.status());
-  setup->spec.agent_path = std::move(*agent);
+  if (const Status completed = complete(*setup); !completed.ok()) return fail(completed);
   return run_job(*setup);
 }
 

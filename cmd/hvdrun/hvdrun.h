@@ -9,8 +9,6 @@ namespace hvd::cli {
 
 inline constexpr int kExitTrouble = 1;  // of ours, or of the job's without a code
 inline constexpr int kExitUsage = 2;    // words that hvdrun does not understand
-inline constexpr int kExitNotExecutable = 126;
-inline constexpr int kExitNotFound = 127;
 inline constexpr int kExitBrokenPipe = 141;  // 128 + SIGPIPE, as a shell says it
 
 // `words` without the program's name.

@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/job_setup.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/environment.h"
 #include "discovery/hosts.h"
+#include "rendezvous/standalone.h"
 
 namespace hvd::cli {
 namespace {
@@ -53,6 +55,7 @@ Result<std::vector<discovery::Host>> named_hosts(const Reader& settings) {
 Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int processes) {
   const int default_slots = settings.integer("slots-per-host");
   if (!settings.has("hosts") && !settings.has("hostfile")) {
+    if (settings.has("join-bind")) return std::vector<driver::HostSlots>();
     const bool as_many = processes > 0 && !settings.has("slots-per-host");
     return std::vector<driver::HostSlots>{{"localhost", as_many ? processes : default_slots}};
   }
@@ -61,7 +64,17 @@ Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int proc
   std::vector<driver::HostSlots> hosts;
   long long total = 0;
   for (const auto& host : *named) {
-    hosts.push_back({host.name, host.slots > 0 ? host.slots : default_slots});
+    if (settings.has("join-bind") && (host.port != 0 || !host.user.empty())) {
+      return invalid(cat("the host ", host.name,
+                         " has a port or a user of SSH, but with --join-bind "
+                         "hosts come by themselves: name it without"));
+    }
+    hosts.push_back({.name = host.name,
+                     .slots = host.slots > 0 ? host.slots : default_slots,
+                     .destination = host.destination,
+                     .user = host.user,
+                     .port = host.port,
+                     .advertise_address = host.address});
     total += hosts.back().slots;
   }
   if (processes == 0 && total > kMaxWorkers) {
@@ -72,33 +85,85 @@ Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int proc
   return hosts;
 }
 
+// Absolute, and the same on every host.
 Result<std::string> working_directory(const Reader& settings) {
   const std::string wanted =
-      settings.has("working-directory") ? settings.text("working-directory") : ".";
-  std::filesystem::path here;
-  if (!wanted.starts_with('/')) {
-    std::error_code error;
-    here = std::filesystem::current_path(error);
-    if (error) return Status::from_errno("the current directory", error.value());
-    if (!settings.has("working-directory")) return here.string();
-  }
-  struct stat kind {};
-  if (::stat(wanted.c_str(), &kind) != 0) {
-    return Status::from_errno(cat("--working-directory ", wanted), errno);
-  }
-  if (!S_ISDIR(kind.st_mode)) {
-    return Status::from_errno(cat("--working-directory ", wanted), ENOTDIR);
-  }
-  return (here / wanted).lexically_normal().string();
+      settings.has("working-directory") ? settings.text("working-directory") : "";
+  if (wanted.starts_with('/')) return std::filesystem::path(wanted).lexically_normal().string();
+  std::error_code error;
+  const auto here = std::filesystem::current_path(error);
+  if (error) return Status::from_errno("the current directory", error.value());
+  return (wanted.empty() ? here : (here / wanted).lexically_normal()).string();
 }
 
-std::string variable(const std::vector<std::string>& environment, std::string_view name) {
-  for (const auto& entry : environment) {
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
-      return entry.substr(name.size() + 1);
+// The shell's word for where it stood is no longer true where the workers start.
+void set_directory(std::vector<std::string>& environment, const EnvironmentWords& words,
+                   const std::string& directory) {
+  const auto says_it = [](const std::string& word) {
+    return word == "PWD" || word.starts_with("PWD=");
+  };
+  if (std::any_of(words.set.begin(), words.set.end(), says_it)) return;
+  for (auto& entry : environment) {
+    if (entry.starts_with("PWD=")) entry = "PWD=" + directory;
+  }
+}
+
+// A file of this machine, for which no shell may have replaced the '~'.
+std::string with_home(const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
+}
+
+driver::ssh::Options ssh_options(const Reader& settings) {
+  driver::ssh::Options options;
+  if (settings.has("ssh-port")) options.port = settings.integer("ssh-port");
+  for (const auto& file : list_items(settings.text("ssh-identity-file"))) {
+    options.identity_files.push_back(with_home(file));
+  }
+  const std::string config = settings.text("ssh-config");
+  options.config_file = config == "none" ? "/dev/null" : with_home(config);
+  const std::string check = settings.text("ssh-host-key");
+  options.host_key_check = check == "strict" ? driver::ssh::HostKeyCheck::strict
+                           : check == "off"  ? driver::ssh::HostKeyCheck::off
+                                             : driver::ssh::HostKeyCheck::accept_new;
+  options.known_hosts_file = with_home(settings.text("ssh-known-hosts"));
+  options.connect_timeout = settings.seconds("ssh-connect-timeout");
+  options.step_timeout = settings.seconds("start-timeout");
+  options.parallel = settings.integer("ssh-parallel");
+  options.cache_directory = settings.text("agent-cache");
+  return options;
+}
+
+Status take_network(const Reader& settings, driver::JobSpec& spec) {
+  for (const auto& item : list_items(settings.text("network-interface"))) {
+    for (const auto& name : split(item, ',')) {
+      if (trim(name).empty()) {
+        return invalid(cat("--network-interface ", item, ": names an interface without letters"));
+      }
+      spec.network_interfaces.emplace_back(trim(name));
     }
   }
+  spec.advertise_address = settings.text("advertise-address");
+  spec.heartbeat_timeout = settings.seconds("heartbeat-timeout");
+  spec.orphan_timeout = settings.seconds("orphan-timeout");
+  if (spec.orphan_timeout < spec.heartbeat_timeout) {
+    return invalid(cat("--orphan-timeout ", settings.text("orphan-timeout"),
+                       " is shorter than --heartbeat-timeout ", settings.text("heartbeat-timeout"),
+                       ": a host would end its workers before it is taken for lost"));
+  }
   return {};
+}
+
+Result<std::optional<JoinWords>> join_words(const Reader& settings, const driver::JobSpec& spec) {
+  if (!settings.has("join-bind")) return std::optional<JoinWords>();
+  auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
+  if (!bind.ok()) return bind.status().with_context("--join-bind");
+  if (spec.hosts.empty() && spec.processes == 0) {
+    return invalid(
+        "--join-bind without hosts takes whoever joins: say with -np how many workers there are to "
+        "be");
+  }
+  return std::optional(JoinWords{std::move(*bind), settings.text("token-file")});
 }
 
 // 0, or why this file cannot be executed.
@@ -107,11 +172,6 @@ int why_not_executable(const std::string& path) {
   if (::stat(path.c_str(), &kind) != 0) return errno;
   if (S_ISDIR(kind.st_mode)) return EISDIR;
   return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
-}
-
-Status program_error(std::string_view program, int error, std::string_view hint) {
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::permission_denied;
-  return {code, cat(Status::from_errno(cat("start ", program), error).message(), hint)};
 }
 
 }  // namespace
@@ -131,16 +191,25 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto hosts = hosts_of(settings, spec.processes);
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
-  auto plan = driver::plan_static(spec.hosts, spec.processes, spec.oversubscribe);
-  if (!plan.ok()) return plan.status();
-  setup.plan = std::move(*plan);
+  auto join = join_words(settings, spec);
+  if (!join.ok()) return join.status();
+  setup.join = std::move(*join);
+  if (!spec.hosts.empty()) {
+    auto plan = driver::plan_static(spec.hosts, spec.processes, spec.oversubscribe);
+    if (!plan.ok()) return plan.status();
+    setup.plan = std::move(*plan);
+  }
 
   auto given = worker_environment(environment, line.environment, values);
   if (!given.ok()) return given.status();
-  spec.environment = std::move(*given);
+  spec.environment = std::move(given->entries);
+  spec.host_variables = std::move(given->host_variables);
   auto directory = working_directory(settings);
   if (!directory.ok()) return directory.status();
   spec.working_directory = std::move(*directory);
+  set_directory(spec.environment, line.environment, spec.working_directory);
+  spec.ssh = ssh_options(settings);
+  HVD_RETURN_IF_ERROR(take_network(settings, spec));
 
   setup.output.directory = settings.text("output-filename");
   setup.output.tagged = settings.text("tag-output") != "none";
@@ -150,27 +219,17 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   return setup;
 }
 
-Status check_program(const driver::JobSpec& spec) {
-  const std::string& program = spec.command.front();
-  const std::filesystem::path directory(spec.working_directory);
-  if (program.find('/') != std::string::npos) {
-    const int error = why_not_executable((directory / program).string());
-    if (error == 0) return {};
-    return program_error((directory / program).lexically_normal().string(), error, "");
+Status complete(JobSetup& setup) {
+  auto agent = find_agent();
+  if (!agent.ok()) return agent.status();
+  setup.spec.agent_path = std::move(*agent);
+  setup.spec.ssh.agent_path = setup.spec.agent_path;
+  if (setup.join) {
+    const auto token = rendezvous::load_or_create_token(setup.join->token_file);
+    if (!token.ok()) return token.status();
+    setup.spec.join = driver::JoinSpec{setup.join->bind, *token};
   }
-  int denied = 0;
-  std::string path = variable(spec.environment, "PATH");
-  if (path.empty()) path = "/usr/local/bin:/usr/bin:/bin";
-  for (const auto& entry : split(path, ':')) {
-    const int error = why_not_executable((directory / entry / program).string());
-    if (error == 0) return {};
-    if (error != ENOENT && error != ENOTDIR) denied = error;
-  }
-  if (denied != 0) return program_error(program, denied, " (found in PATH)");
-  const bool here = why_not_executable((directory / program).string()) == 0;
-  return program_error(program, ENOENT,
-                       here ? cat("; it is not in PATH, but it is here: ./", program)
-                            : std::string("; it is in no directory of PATH"));
+  return {};
 }
 
 Result<std::string> find_agent() {

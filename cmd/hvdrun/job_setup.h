@@ -1,11 +1,13 @@
-// From merged settings to a JobSpec: hosts are read, paths looked at, everything that can be known
-// to fail before the first process starts does so here.
+// From merged settings to a JobSpec. What the words alone tell to be wrong is refused here; whether
+// directory and program are in place, each host says of itself.
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/socket.h"
 #include "base/status.h"
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/settings.h"
@@ -23,20 +25,29 @@ struct OutputOptions {
   std::chrono::milliseconds stall_timeout{10'000};
 };
 
-struct JobSetup {
-  driver::JobSpec spec;
-  driver::Plan plan;
-  OutputOptions output;
+// Where agents may join.
+struct JoinWords {
+  SocketAddress bind;
+  std::string token_file;
 };
 
-// `environment` is hvdrun's own, as NAME=VALUE entries. Everything but the agent and the program,
-// which --dry-run does not need.
+struct JobSetup {
+  driver::JobSpec spec;
+  driver::Plan plan;  // of the hosts that were named; none if the job takes whoever joins
+  OutputOptions output;
+  std::optional<JoinWords> join;
+  int workers() const {
+    return plan.members.empty() ? spec.processes : static_cast<int>(plan.members.size());
+  }
+};
+
+// `environment` is hvdrun's own, as NAME=VALUE entries. Everything but what --dry-run does not need
+// and complete() adds.
 Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
                             const std::vector<std::string>& environment);
 
-// Whether the command can be started in the spec's directory with the spec's PATH. Code::not_found
-// or Code::permission_denied as a shell would say it with 127 or 126.
-Status check_program(const driver::JobSpec& spec);
+// The agent's path, and the token that agents join with; its file is made if it is not there.
+Status complete(JobSetup& setup);
 
 // HVD_AGENT if set, else hvd-agent beside hvdrun, else ../libexec/hvd/hvd-agent from there.
 Result<std::string> find_agent();

@@ -26,6 +26,12 @@ std::string section(std::string_view title, const std::array<Feature, N>& featur
   return text;
 }
 
+std::string command_text(const driver::JobSpec& spec) {
+  std::string text = cat("in ", shell_quote(spec.working_directory), ":");
+  for (const auto& word : spec.command) text += cat(" ", shell_quote(word));
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string version_text() { return cat("hvdrun ", version(), " (build ", build_id(), ")\n"); }
@@ -43,6 +49,9 @@ std::string check_build_text() {
 }
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
+  if (plan.members.empty()) {
+    return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));
+  }
   std::size_t width = 4;
   for (const auto& member : plan.members) width = std::max(width, member.host.size());
   std::ostringstream out;
@@ -61,18 +70,20 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     column(cat(member.local_rank, " of ", member.local_size), 9);
     out << member.cross_rank << " of " << member.cross_size << '\n';
   }
-  out << "in " << shell_quote(spec.working_directory) << ":";
-  for (const auto& word : spec.command) out << ' ' << shell_quote(word);
-  out << '\n';
+  out << command_text(spec);
   return std::move(out).str();
 }
 
-std::string environment_text(const std::vector<std::string>& environment) {
+std::string environment_text(const std::vector<std::string>& environment,
+                             const std::vector<std::string>& host_variables) {
   std::string text;
   for (const auto& entry : environment) {
     const auto equals = entry.find('=');
     text += cat(entry.substr(0, equals + 1),
                 equals + 1 < entry.size() ? shell_quote(entry.substr(equals + 1)) : "", "\n");
+  }
+  if (!host_variables.empty()) {
+    text += cat("# from each host, where it has them: ", join(host_variables, " "), "\n");
   }
   return text;
 }

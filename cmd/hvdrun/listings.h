@@ -16,7 +16,8 @@ std::string check_build_text();
 // A table of rank, host, slot and the local and cross ranks, then the command as a shell would read
 // it.
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan);
-// Sorted NAME=VALUE lines that a shell can read.
-std::string environment_text(const std::vector<std::string>& environment);
+// Sorted NAME=VALUE lines that a shell can read; what each host adds of its own is a comment.
+std::string environment_text(const std::vector<std::string>& environment,
+                             const std::vector<std::string>& host_variables);
 
 }  // namespace hvd::cli

@@ -25,6 +25,9 @@ constexpr std::array kAliases{
     Alias{"-H", "--hosts"},
     Alias{"-hostfile", "--hostfile"},
     Alias{"-wd", "--working-directory"},
+    Alias{"-p", "--ssh-port"},
+    Alias{"-i", "--ssh-identity-file"},
+    Alias{"--network-interfaces", "--network-interface"},
     Alias{"-prefix-timestamp", "--prefix-output-with-timestamp"},
     Alias{"-cb", "--check-build"},
     Alias{"-v", "--version"},
@@ -40,8 +43,6 @@ struct Missing {
 };
 
 constexpr std::string_view kElastic = "elastic jobs are";
-constexpr std::string_view kSsh = "starting workers on other machines through SSH is";
-constexpr std::string_view kInterfaces = "choosing network interfaces is";
 constexpr std::string_view kMpi = "launching through MPI is";
 constexpr std::string_view kJsrun = "launching through jsrun (LSF) is";
 
@@ -55,13 +56,6 @@ constexpr std::array kMissing{
     Missing{"--elastic-timeout", kElastic},
     Missing{"--reset-limit", kElastic},
     Missing{"--blacklist-cooldown-range", kElastic},
-    Missing{"-p", kSsh},
-    Missing{"--ssh-port", kSsh},
-    Missing{"-i", kSsh},
-    Missing{"--ssh-identity-file", kSsh},
-    Missing{"--disable-cache", kSsh},
-    Missing{"--network-interfaces", kInterfaces},
-    Missing{"--network-interface", kInterfaces},
     Missing{"--mpi", kMpi},
     Missing{"--mpi-args", kMpi},
     Missing{"--binding-args", kMpi},
@@ -77,6 +71,9 @@ std::string_view group_of(const Knob& setting) {
   if (section == "params") return "Reduction";
   if (section == "autotune") return "Autotuning";
   if (section == "timeline") return "Timeline";
+  if (section == "ssh") return "Other hosts, through SSH";
+  if (section == "network") return "Network";
+  if (section == "join") return "Agents that come by themselves (hvdrun agent --join)";
   if (section == "stall_check") return "Stall check";
   if (section == "library_options") return "Libraries";
   return "Logging";
@@ -96,6 +93,11 @@ std::string_view placeholder(const Knob& setting) {
       break;
   }
   if (setting.flag == "hosts") return "HOST:SLOTS,...";
+  if (setting.flag == "ssh-host-key") return "WHAT";
+  if (setting.flag == "network-interface") return "NAME";
+  if (setting.flag == "advertise-address") return "ADDRESS";
+  if (setting.flag == "join-bind") return "ADDRESS:PORT";
+  if (setting.flag == "ssh-config" || setting.flag == "ssh-known-hosts") return "FILE";
   if (setting.flag == "tag-output") return "rank|none";
   return setting.flag == "hostfile" || setting.flag.ends_with("-file") ||
                  setting.flag == "timeline-filename"
@@ -172,7 +174,8 @@ Parser::Parser() {
     }
     option->description(std::string(setting->help) + default_shown(*setting))
         ->group(std::string(group_of(*setting)));
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    option->multi_option_policy(is_list(*setting) ? CLI::MultiOptionPolicy::TakeAll
+                                                  : CLI::MultiOptionPolicy::TakeLast);
     settings[std::string(setting->flag)] = option;
   }
   constexpr const char* kEnvironment = "Environment of the workers";
@@ -200,6 +203,9 @@ Parser::Parser() {
       ->group(kGeneral);
   app.add_flag("--gloo")
       ->description("Communicate through Gloo; it is all there is in this version")
+      ->group(kGeneral);
+  app.add_flag("--disable-cache")
+      ->description("Check every host anew, as hvdrun always does")
       ->group(kGeneral);
   app.add_flag("--check-build", check_build, "Print what this build has")->group(kGeneral);
   app.add_flag("--version", version, "Print the version")->group(kGeneral);
@@ -321,9 +327,12 @@ Status take_settings(const Parser& parser, Values& values) {
   for (const auto& [flag, option] : parser.settings) {
     if (option->count() == 0) continue;
     const Knob& setting = *find_setting_by_flag(flag);
-    const auto text = setting.type == KnobType::boolean
-                          ? std::string(option->as<bool>() ? "1" : "0")
-                          : option->as<std::string>();
+    std::string text;
+    if (setting.type == KnobType::boolean) {
+      text = option->as<bool>() ? "1" : "0";
+    } else {
+      text = is_list(setting) ? list_text(option->results()) : option->as<std::string>();
+    }
     auto checked = setting_value(setting, text, "--" + flag);
     if (!checked.ok()) return checked.status();
     values[flag] = {std::move(*checked), "--" + flag};

@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/settings.h"
 
+#include <arpa/inet.h>
 #include <array>
 
 #include "base/text.h"
@@ -104,7 +105,114 @@ constexpr std::array kLaunchSettings{
          .type = KnobType::boolean,
          .default_text = "0",
          .help = "Say what hvdrun does"},
+    Knob{.flag = "ssh-port",
+         .config_key = "ssh.port",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::integer,
+         .minimum = 1,
+         .maximum = 65535,
+         .help = "SSH's port on hosts that name none (default: as configured, else 22)"},
+    Knob{.flag = "ssh-identity-file",
+         .config_key = "ssh.identity_file",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Private key to log in with, before those configured; repeatable"},
+    Knob{.flag = "ssh-config",
+         .config_key = "ssh.config_file",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Read this in place of ~/.ssh/config; none: read no configuration"},
+    Knob{.flag = "ssh-host-key",
+         .config_key = "ssh.host_key",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .default_text = "accept-new",
+         .help = "What to do with hosts' keys: accept-new, strict or off"},
+    Knob{.flag = "ssh-known-hosts",
+         .config_key = "ssh.known_hosts_file",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Where keys of hosts are kept (default: as configured, else ~/.ssh/known_hosts)"},
+    Knob{.flag = "ssh-connect-timeout",
+         .config_key = "ssh.connect_timeout_seconds",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::real,
+         .default_text = "10",
+         .minimum = 0.1,
+         .maximum = kMaxSeconds,
+         .help = "Seconds for a host to be found and to answer"},
+    Knob{.flag = "ssh-parallel",
+         .config_key = "ssh.parallel",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::integer,
+         .default_text = "32",
+         .minimum = 1,
+         .maximum = 1000,
+         .help = "Hosts that are connected to at the same time"},
+    Knob{.flag = "agent-cache",
+         .config_key = "ssh.agent_cache",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Where agents are kept on the hosts (default: ~/.cache/hvd)"},
+    Knob{.flag = "network-interface",
+         .config_key = "network.interface",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Use only addresses of this interface, eth0 or eth0,ib0; repeatable"},
+    Knob{.flag = "advertise-address",
+         .config_key = "network.advertise_address",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "IP address by which the hosts reach hvdrun (default: found out)"},
+    Knob{.flag = "heartbeat-timeout",
+         .config_key = "network.heartbeat_timeout_seconds",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::real,
+         .default_text = "3",
+         .minimum = 0.1,
+         .maximum = kMaxSeconds,
+         .help = "Seconds of silence after which a host is taken for lost"},
+    Knob{.flag = "orphan-timeout",
+         .config_key = "network.orphan_timeout_seconds",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::real,
+         .default_text = "30",
+         .minimum = 0.1,
+         .maximum = kMaxSeconds,
+         .help = "Seconds of silence after which a cut-off host kills its workers"},
+    Knob{.flag = "join-bind",
+         .config_key = "join.bind",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Start nothing on the hosts, but let in agents that come to this address"},
+    Knob{.flag = "token-file",
+         .config_key = "join.token_file",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .default_text = "hvd-token",
+         .help = "What proves that they may; made if it is not there"},
 };
+
+bool is_ip_address(std::string_view text) {
+  const std::string address(text);
+  in6_addr raw{};
+  return ::inet_pton(AF_INET, address.c_str(), &raw) == 1 ||
+         ::inet_pton(AF_INET6, address.c_str(), &raw) == 1;
+}
 
 }  // namespace
 
@@ -124,6 +232,14 @@ const Knob* find_setting_by_flag(std::string_view flag) {
   return nullptr;
 }
 
+bool is_list(const Knob& setting) {
+  return setting.flag == "ssh-identity-file" || setting.flag == "network-interface";
+}
+
+std::string list_text(const std::vector<std::string>& items) { return join(items, "\n"); }
+
+std::vector<std::string> list_items(std::string_view text) { return split(text, '\n'); }
+
 const Knob* find_setting_by_config_key(std::string_view key) {
   for (const Knob* const setting : all_settings()) {
     if (setting->config_key == key) return setting;
@@ -133,8 +249,17 @@ const Knob* find_setting_by_config_key(std::string_view key) {
 
 Result<std::string> setting_value(const Knob& setting, std::string_view text,
                                   std::string_view shown_as) {
+  const auto refuse = [&](std::string_view what) {
+    return Status(Code::invalid_argument, cat(shown_as, "=", text, ": must be ", what));
+  };
   if (setting.flag == "tag-output" && text != "rank" && text != "none") {
-    return Status(Code::invalid_argument, cat(shown_as, "=", text, ": must be rank or none"));
+    return refuse("rank or none");
+  }
+  if (setting.flag == "ssh-host-key" && text != "accept-new" && text != "strict" && text != "off") {
+    return refuse("accept-new, strict or off");
+  }
+  if (setting.flag == "advertise-address" && !is_ip_address(text)) {
+    return refuse("an IPv4 or IPv6 address");
   }
   return knob_environment_value(setting, text, shown_as);
 }

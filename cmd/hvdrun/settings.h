@@ -25,6 +25,12 @@ std::vector<const Knob*> all_settings();
 const Knob* find_setting_by_flag(std::string_view flag);
 const Knob* find_setting_by_config_key(std::string_view key);
 
+// Whether a setting may be given more than once, each time for one more. The text of its value is
+// then list_text() of them all.
+bool is_list(const Knob& setting);
+std::string list_text(const std::vector<std::string>& items);
+std::vector<std::string> list_items(std::string_view text);
+
 struct Value {
   std::string text;    // checked, as the environment spells it
   std::string source;  // "--grace", "job.yaml:3: launch.grace_seconds", "environment variable ..."
