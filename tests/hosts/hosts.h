@@ -46,7 +46,7 @@ class HostBed;
 class Host {
  public:
   const std::string& name() const;  // "h1", which all hosts and the head resolve; "head"
-  std::string ipv4() const;
+  std::string ipv4() const;         // empty if the bed has none
   std::string ipv6() const;
   // Its files as this machine sees them: files() / "root" is its /root.
   const std::filesystem::path& files() const;
@@ -60,6 +60,9 @@ class Host {
                                  const ProcessOptions& options = {});
   ExitStatus run(const std::vector<std::string>& command, const ProcessOptions& options = {});
   ExitStatus shell(const std::string& script) { return run({"bash", "-c", script}); }
+  // The same with this process's own stdin, stdout and stderr; returns the exit code, 128 + signal
+  // if it was killed.
+  int run_attached(const std::vector<std::string>& command, const ProcessOptions& options = {});
 
   struct Seen {
     pid_t pid = 0;             // as this machine numbers it
@@ -103,8 +106,13 @@ class HostBed {
   // of its /root and nothing else.
   void crash(Host& host);
   void boot(Host& host);
-  // What crosses the bridge from now on, as tcpdump writes it, until the bed's end.
+  // What crosses the bridge from now on, as tcpdump writes it, until the bed's end, or until
+  // end_capture(): then all of it is in the file.
   void capture(const std::filesystem::path& file);
+  void end_capture();
+  // A private key that every host lets in, for root and for the ordinary user hvduser, who has a
+  // home of his own. The head sees this file too, also if head_may_log_in is false.
+  std::filesystem::path key() const;
 
  private:
   class Impl;

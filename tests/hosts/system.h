@@ -1,0 +1,53 @@
+// The few words with which a bed talks to the kernel. Each throws std::runtime_error that says what
+// was tried, on what, and what the kernel said. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+#include "base/unique_fd.h"
+
+namespace hvd::test::bed {
+
+[[noreturn]] void throw_errno(const std::string& what);
+
+void mount_at(const std::string& source, const std::filesystem::path& target,
+              const std::string& type, unsigned long flags = 0, const std::string& data = "");
+// `target` shows what `source` does; both must exist. The rest of the machine cannot be written to
+// through it if it is read-only.
+void bind_mount(const std::filesystem::path& source, const std::filesystem::path& target,
+                bool read_only = false);
+// An empty directory of its own, which is made if it does not exist.
+void mount_empty(const std::filesystem::path& target, const std::string& mode = "0755");
+
+void write_file(const std::filesystem::path& path, std::string_view content, mode_t mode = 0644);
+
+// Like fork(), into new namespaces: 0 in the child.
+pid_t fork_into(unsigned long namespaces);
+UniqueFd open_pidfd(pid_t pid);
+void enter_namespaces(int pidfd, int namespaces, const std::string& whose);
+// In a child that only looks like its parent: closes every descriptor from 3 on but this one (-1:
+// all).
+void close_others(int kept);
+// The signals of a process that has just been started.
+void reset_signals();
+
+struct Command {
+  std::vector<std::string> words;
+  std::string input = {};
+  int network_of = -1;  // a pidfd: runs in the network of that process
+};
+// What it printed, stderr included. Throws if it fails.
+std::string run_program(const Command& command);
+
+// Records over a SOCK_SEQPACKET socket.
+void send_record(int socket, const std::string& text);
+void tell(int socket, const std::string& text) noexcept;  // if somebody still listens
+// False at the end, when the other side is gone. Throws when `limit_ms` is over (-1: never).
+bool receive_record(int socket, std::string& text, int limit_ms = -1);
+
+}  // namespace hvd::test::bed
