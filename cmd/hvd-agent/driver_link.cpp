@@ -20,6 +20,11 @@ Status DriverLink::receive() {
   return Status::from_errno("read from the driver", errno);
 }
 
+void DriverLink::send_first(std::string frame) {
+  waiting_bytes_ += frame.size();
+  urgent_.push_back({agent_link::kAllWorkers, std::move(frame)});
+}
+
 void DriverLink::send(std::string frame) {
   waiting_bytes_ += frame.size();
   first_.push_back({agent_link::kAllWorkers, std::move(frame)});
@@ -45,7 +50,7 @@ void DriverLink::send_in_order(agent_link::Incarnation worker, std::string frame
 Status DriverLink::flush() {
   for (;;) {
     if (writing_.empty()) {
-      auto& queue = first_.empty() ? ordered_ : first_;
+      auto& queue = !urgent_.empty() ? urgent_ : !first_.empty() ? first_ : ordered_;
       if (queue.empty()) return {};
       writing_ = std::move(queue.front().frame);
       queue.pop_front();

@@ -1,9 +1,9 @@
 // The agent's end of the link to the driver (base/protocol/agent_link.h): frames in, frames out,
 // never blocking. Owned by the supervisor.
 //
-// Frames wait here in two queues. What says something of one worker keeps its order behind that
-// worker's output; everything else, and a worker of which nothing waits, overtakes. So a
-// heartbeat's answer or the news of a death never waits behind another worker's output.
+// Frames wait here in three queues. Answers to heartbeats overtake everything. What says something
+// of one worker keeps its order behind that worker's output; everything else, and a worker of which
+// nothing waits, overtakes output. So the news of a death never waits behind another worker's.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,8 @@ class DriverLink {
   // The next whole frame of it, or nothing; data_loss if what arrived is none.
   Result<std::optional<Frame>> next() { return decoder_.next(); }
 
+  // Overtakes everything.
+  void send_first(std::string frame);
   // May overtake output.
   void send(std::string frame);
   // A worker's output: behind everything else.
@@ -39,7 +41,9 @@ class DriverLink {
   void send_in_order(agent_link::Incarnation worker, std::string frame);
   // True while more output may be read from the workers' pipes.
   bool has_room() const { return waiting_bytes_ < kEnoughWaiting; }
-  bool all_sent() const { return writing_.empty() && first_.empty() && ordered_.empty(); }
+  bool all_sent() const {
+    return writing_.empty() && urgent_.empty() && first_.empty() && ordered_.empty();
+  }
   // Writes what the other side takes. An error means that it is gone, or has stopped reading.
   Status flush();
 
@@ -56,6 +60,7 @@ class DriverLink {
   FrameDecoder decoder_;
   std::string writing_;  // begun: nothing may come between its bytes
   std::size_t written_ = 0;
+  std::deque<Item> urgent_;
   std::deque<Item> first_;
   std::deque<Item> ordered_;
   std::size_t waiting_bytes_ = 0;

@@ -5,14 +5,15 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <linux/close_range.h>
 #include <optional>
 #include <poll.h>
+#include <set>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -28,21 +29,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstKillPause{1};
 constexpr milliseconds kLongestKillPause{100};
 constexpr std::chrono::seconds kStubbornAfter{5};
-
-void close_all_but(std::vector<int> kept) {
-  std::sort(kept.begin(), kept.end());
-  unsigned first = STDERR_FILENO + 1;
-  for (const int fd : kept) {
-    const auto number = static_cast<unsigned>(fd);
-    if (number > first) ::syscall(SYS_close_range, first, number - 1, 0);
-    first = number + 1;
-  }
-  ::syscall(SYS_close_range, first, ~0U, 0);
-}
+// A frozen worker is looked after: anybody may wake a process.
+constexpr milliseconds kFirstFreezePause{1};
+constexpr milliseconds kLongestFreezePause{250};
 
 class KeeperProcess {
  public:
-  explicit KeeperProcess(int agent) : agent_(agent) {}
+  KeeperProcess(int agent, const LeaseBoard& lease) : agent_(agent), lease_(lease) {}
 
   void run(WorkerStart start) {
     ::prctl(PR_SET_NAME, "hvd-keeper");
@@ -54,13 +47,20 @@ class KeeperProcess {
     sigemptyset(&child_ended);
     sigaddset(&child_ended, SIGCHLD);
     signals_ = UniqueFd(::signalfd(-1, &child_ended, SFD_CLOEXEC | SFD_NONBLOCK));
+    lease_timer_ = UniqueFd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (!signals_ || !lease_timer_) {
+      return report_launch_failed(errno, Status::from_errno("watch over it", errno).message());
+    }
 
     auto worker = start_worker(start);
     start = {};  // only the worker holds its ends now
     if (!worker.ok()) return report_launch_failed(EAGAIN, worker.status().message());
     worker_ = worker->pid;
     trouble_ = std::move(worker->trouble);
-    while (!launch_failed_ && (reap() || !exit_reported_)) serve();
+    while (!launch_failed_ && (reap() || !exit_reported_)) {
+      obey_lease();
+      serve();
+    }
   }
 
  private:
@@ -80,16 +80,56 @@ class KeeperProcess {
   }
 
   void serve() {
-    std::array<pollfd, 3> polled{pollfd{agent_, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
-                                 pollfd{trouble_ ? trouble_.get() : -1, POLLIN, 0}};
-    const int timeout = killing_ ? milliseconds_until(next_kill_, Clock::now()) : -1;
-    ::poll(polled.data(), polled.size(), timeout);
+    set_lease_timer();
+    std::array<pollfd, 4> polled{pollfd{agent_, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
+                                 pollfd{trouble_ ? trouble_.get() : -1, POLLIN, 0},
+                                 pollfd{lease_timer_.get(), POLLIN, 0}};
+    const TimePoint deadline = killing_ ? next_kill_ : next_freeze_;
+    ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
     signalfd_siginfo ignored{};
     while (::read(signals_.get(), &ignored, sizeof(ignored)) > 0) {
     }
     if (polled[2].revents != 0) hear_of_launch();
     if (polled[0].revents != 0) take_order();
     if (killing_ && Clock::now() >= next_kill_) kill_once();
+  }
+
+  // Wakes us at the end that is known now. If it was put off meanwhile, the next one is set.
+  void set_lease_timer() {
+    LeaseTime next = kNoLeaseEnd;
+    if (!killing_) next = lease_.lives_until();
+    if (!killing_ && !frozen_) next = std::min(next, lease_.runs_until());
+    if (next == timer_set_to_) return;
+    timer_set_to_ = next;
+    itimerspec when{};  // all zero: never
+    if (next != kNoLeaseEnd) {
+      const auto since_start = next.time_since_epoch();
+      const auto whole = std::chrono::duration_cast<std::chrono::seconds>(since_start);
+      when.it_value.tv_sec = whole.count();
+      when.it_value.tv_nsec = (since_start - whole).count();
+    }
+    // Setting it also takes back that it has expired.
+    ::timerfd_settime(lease_timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  }
+
+  void obey_lease() {
+    if (killing_) return;
+    const LeaseTime now = LeaseClock::now();
+    if (now >= lease_.lives_until()) return begin_to_kill();
+    if (!frozen_ && now >= lease_.runs_until()) {
+      lease_.note_frozen();
+      frozen_ = now >= lease_.runs_until();  // it may have been renewed before that was noted
+      freeze_pause_ = kFirstFreezePause;
+      if (frozen_) next_freeze_ = Clock::now();
+    } else if (frozen_ && now < lease_.runs_until()) {
+      frozen_ = false;
+      next_freeze_ = kNever;
+      thaw_descendants(::getpid(), stopped_by_us_);
+    }
+    if (Clock::now() < next_freeze_) return;
+    freeze_descendants(::getpid(), stopped_by_us_);
+    next_freeze_ = Clock::now() + freeze_pause_;
+    freeze_pause_ = std::min(2 * freeze_pause_, kLongestFreezePause);
   }
 
   void hear_of_launch() {
@@ -120,19 +160,38 @@ class KeeperProcess {
       agent_ = -1;  // poll() passes over it from now on
       order.kind = KeeperOrder::Kind::kill;
     }
-    if (order.kind == KeeperOrder::Kind::kill) {
-      if (!killing_) stubborn_at_ = Clock::now() + kStubbornAfter;
-      killing_ = true;
-      kill_pause_ = kFirstKillPause;
-      next_kill_ = Clock::now();
-    } else if (trouble_) {
-      early_signals_.push_back(order.signal_number);
-    } else {
-      signal_group(order.signal_number);
+    switch (order.kind) {
+      case KeeperOrder::Kind::kill:
+        return begin_to_kill();
+      case KeeperOrder::Kind::look:
+        return;  // the next turn does
+      case KeeperOrder::Kind::signal:
+        if (trouble_) {
+          early_signals_.push_back(order.signal_number);
+        } else {
+          signal_group(order.signal_number);
+        }
     }
   }
 
+  void begin_to_kill() {
+    if (!killing_) stubborn_at_ = Clock::now() + kStubbornAfter;
+    killing_ = true;
+    kill_pause_ = kFirstKillPause;
+    next_kill_ = Clock::now();
+  }
+
   void signal_group(int number) {
+    // While the lease has run out nobody is woken, and who would have been stopped stays so after
+    // it. Every other signal waits in the frozen processes, but for SIGKILL.
+    if (frozen_ && (number == SIGCONT || number == SIGSTOP)) {
+      for (const auto& process : descendants_of(::getpid())) {
+        if (::getpgid(process.pid) != worker_) continue;
+        if (number == SIGCONT) stopped_by_us_.insert(process.pid);
+        if (number == SIGSTOP) stopped_by_us_.erase(process.pid);
+      }
+      return;
+    }
     if (!exit_reported_) {
       ::kill(-worker_, number);  // not reaped yet, so the number is still the worker's
       return;
@@ -187,7 +246,10 @@ class KeeperProcess {
   }
 
   int agent_;
+  const LeaseBoard& lease_;
   UniqueFd signals_;
+  UniqueFd lease_timer_;
+  LeaseTime timer_set_to_ = kNoLeaseEnd;
   UniqueFd trouble_;  // open until the worker's program runs
   pid_t worker_ = -1;
   std::vector<int> early_signals_;
@@ -198,11 +260,15 @@ class KeeperProcess {
   TimePoint next_kill_ = kNever;
   TimePoint stubborn_at_ = kNever;
   milliseconds kill_pause_ = kFirstKillPause;
+  bool frozen_ = false;
+  std::set<pid_t> stopped_by_us_;
+  TimePoint next_freeze_ = kNever;  // while frozen
+  milliseconds freeze_pause_ = kFirstFreezePause;
 };
 
 }  // namespace
 
-Result<Keeper> fork_keeper(const WorkerStart& start) {
+Result<Keeper> fork_keeper(const WorkerStart& start, const LeaseBoard& lease) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::from_errno("make a socket pair", errno);
@@ -224,7 +290,7 @@ Result<Keeper> fork_keeper(const WorkerStart& start) {
                    start.open_files};
   close_all_but(
       {other.get(), mine.socket.get(), mine.standard_output.get(), mine.standard_error.get()});
-  KeeperProcess(other.get()).run(std::move(mine));
+  KeeperProcess(other.get(), lease).run(std::move(mine));
   ::_exit(0);
 }
 

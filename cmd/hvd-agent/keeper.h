@@ -6,6 +6,10 @@
 //
 // It takes orders from the agent and reports to it, over a socket pair of whole records. End of
 // file there means that the agent is gone, however it ended: the keeper kills everything and ends.
+//
+// The lease is the keeper's to obey: it reads the ends from the board (lease.h), freezes all that
+// descends from the worker when the lease has run out, lets it go on when it was renewed, and kills
+// it when the agent has heard nothing for too long. So it holds also while the agent is stopped.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +18,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/launch.h"
+#include "cmd/hvd-agent/lease.h"
 
 namespace hvd::agent {
 
@@ -22,6 +27,7 @@ struct KeeperOrder {
   enum class Kind : std::int32_t {
     signal,  // to the worker's process group
     kill,    // SIGKILL to everything, until nothing is left
+    look,    // at the lease: it was renewed
   };
   Kind kind = Kind::kill;
   std::int32_t signal_number = 0;
@@ -49,6 +55,6 @@ struct Keeper {
 };
 
 // Forks a keeper that starts the worker at once.
-Result<Keeper> fork_keeper(const WorkerStart& start);
+Result<Keeper> fork_keeper(const WorkerStart& start, const LeaseBoard& lease);
 
 }  // namespace hvd::agent

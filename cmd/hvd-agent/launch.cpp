@@ -1,13 +1,11 @@
 #include "cmd/hvd-agent/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <fcntl.h>
-#include <optional>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,29 +18,6 @@ namespace {
 // The worker's descriptor gets the lowest free number from here on: scripts use small ones for
 // their own files, and select() wants numbers under 1,024.
 constexpr int kWorkerDescriptor = 100;
-constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
-
-struct Trouble {
-  int error_number;
-  std::string message;
-};
-
-Trouble trouble(int error_number, std::string_view what, std::string_view hint = {}) {
-  std::string message = Status::from_errno(what, error_number).message();
-  if (!hint.empty()) message += cat(" (", hint, ")");
-  return {error_number, std::move(message)};
-}
-
-std::optional<std::string_view> variable(const std::vector<std::string>& environment,
-                                         std::string_view name) {
-  for (const auto& entry : environment) {
-    const std::string_view text = entry;
-    if (text.starts_with(name) && text.substr(name.size()).starts_with('=')) {
-      return text.substr(name.size() + 1);
-    }
-  }
-  return std::nullopt;
-}
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
@@ -52,58 +27,15 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// Why a program that was found could not be executed, in words that help.
-std::string_view hint_for(const std::string& path, int error_number) {
-  struct stat file {};
-  const bool exists = ::stat(path.c_str(), &file) == 0;
-  if (error_number == ENOENT && exists) {
-    return "it is there, but the interpreter or loader that it names is not: see its first line";
-  }
-  if (error_number == EACCES && exists && S_ISDIR(file.st_mode)) return "it is a directory";
-  if (error_number == EACCES && exists && (file.st_mode & 0111) == 0) {
-    return "it is not executable: chmod +x would make it so";
-  }
-  if (error_number == ENOEXEC) {
-    return "it is no program for this machine; a script needs a first line such as #!/bin/sh";
-  }
-  if (error_number == E2BIG) return "arguments and environment together are too long";
-  return {};
-}
-
 // Replaces this process, or says why not.
-Trouble execute(const WorkerStart& start, const std::vector<std::string>& environment) {
-  const std::string& program = start.command.front();
+LaunchTrouble execute(const WorkerStart& start, const std::vector<std::string>& environment) {
+  const auto found =
+      find_program(start.command.front(), variable(environment, "PATH"), start.working_directory);
+  if (found.trouble) return *found.trouble;
   const auto arguments = pointers(start.command);
   const auto variables = pointers(environment);
-  const auto failed = [&](const std::string& path, int error_number) {
-    const std::string place =
-        start.working_directory.empty() ? "" : cat(" in ", start.working_directory);
-    return trouble(error_number, cat("start ", shell_quote(path), place),
-                   hint_for(path, error_number));
-  };
-  if (program.find('/') != std::string::npos) {
-    ::execve(program.c_str(), arguments.data(), variables.data());
-    return failed(program, errno);
-  }
-  const std::string_view path = variable(environment, "PATH").value_or(kDefaultPath);
-  std::optional<Trouble> forbidden;
-  // An empty element of PATH is the working directory; split() gives none at all for an empty text.
-  for (const auto& folder : path.empty() ? std::vector<std::string>{""} : split(path, ':')) {
-    const std::string candidate = cat(folder.empty() ? "." : folder, "/", program);
-    ::execve(candidate.c_str(), arguments.data(), variables.data());
-    const int error_number = errno;
-    const bool is_there = ::access(candidate.c_str(), F_OK) == 0;
-    if (error_number == EACCES) {
-      if (is_there && !forbidden) forbidden = failed(candidate, error_number);
-    } else if (is_there || (error_number != ENOENT && error_number != ENOTDIR)) {
-      return failed(candidate, error_number);
-    }
-  }
-  if (forbidden) return *forbidden;
-  const bool beside = ::access(program.c_str(), X_OK) == 0;
-  return trouble(ENOENT, cat("find ", shell_quote(program), " in PATH (", path, ")"),
-                 beside ? cat("./", program, " is in the working directory: is that the one?")
-                        : std::string());
+  ::execve(found.path.c_str(), arguments.data(), variables.data());
+  return cannot_start(found.path, errno, start.working_directory);
 }
 
 void reset_signals() {
@@ -119,20 +51,21 @@ void reset_signals() {
 }
 
 // Runs in the new process.
-Trouble become_worker(const WorkerStart& start, pid_t parent) {
+LaunchTrouble become_worker(const WorkerStart& start, pid_t parent) {
   ::setsid();
   ::prctl(PR_SET_NAME, "hvd-worker");
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return trouble(errno, "tie the worker to its agent");
-  if (::getppid() != parent) return trouble(ECANCELED, "the agent has ended");
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+    return launch_trouble(errno, "tie the worker to its agent");
+  if (::getppid() != parent) return launch_trouble(ECANCELED, "the agent has ended");
 
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0) return trouble(errno, "open /dev/null");
+  if (null < 0) return launch_trouble(errno, "open /dev/null");
   int descriptor = ::fcntl(start.socket.get(), F_DUPFD, kWorkerDescriptor);
   if (descriptor < 0) descriptor = ::fcntl(start.socket.get(), F_DUPFD, 3);
   if (descriptor < 0 || ::dup2(null, STDIN_FILENO) < 0 ||
       ::dup2(start.standard_output.get(), STDOUT_FILENO) < 0 ||
       ::dup2(start.standard_error.get(), STDERR_FILENO) < 0) {
-    return trouble(errno, "give the worker its descriptors");
+    return launch_trouble(errno, "give the worker its descriptors");
   }
 
   std::vector<std::string> environment;
@@ -142,15 +75,24 @@ Trouble become_worker(const WorkerStart& start, pid_t parent) {
   }
   environment.push_back(prefix + std::to_string(descriptor));
 
-  if (!start.working_directory.empty() && ::chdir(start.working_directory.c_str()) != 0) {
-    return trouble(errno, cat("change to the working directory ", start.working_directory));
-  }
+  if (auto failed = change_directory(start.working_directory)) return *failed;
   ::setrlimit(RLIMIT_NOFILE, &start.open_files);
   reset_signals();
   return execute(start, environment);
 }
 
 }  // namespace
+
+void close_all_but(std::vector<int> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned first = STDERR_FILENO + 1;
+  for (const int fd : kept) {
+    const auto number = static_cast<unsigned>(fd);
+    if (number > first) ::syscall(SYS_close_range, first, number - 1, 0);
+    first = number + 1;
+  }
+  ::syscall(SYS_close_range, first, ~0U, 0);
+}
 
 Status check(const WorkerStart& start) {
   const auto wrong = [](std::string message) {
@@ -187,21 +129,10 @@ Result<StartedProcess> start_worker(const WorkerStart& start) {
   if (started.pid < 0) return Status::from_errno("fork the worker", errno);
   if (started.pid > 0) return started;
 
-  const Trouble why = become_worker(start, parent);
-  std::string bytes(sizeof(int), '\0');
-  std::memcpy(bytes.data(), &why.error_number, sizeof(int));
-  bytes += why.message.substr(0, 4000);  // a pipe takes this at once
+  const LaunchTrouble why = become_worker(start, parent);
+  const std::string bytes = encode(why);
   [[maybe_unused]] const ssize_t written = ::write(write_end.get(), bytes.data(), bytes.size());
   ::_exit(127);
-}
-
-LaunchTrouble parse_trouble(std::string_view bytes) {
-  LaunchTrouble parsed;
-  if (bytes.size() >= sizeof(int)) {
-    std::memcpy(&parsed.error_number, bytes.data(), sizeof(int));
-    parsed.message = bytes.substr(sizeof(int));
-  }
-  return parsed;
 }
 
 }  // namespace hvd::agent

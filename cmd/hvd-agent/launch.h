@@ -3,13 +3,13 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "cmd/hvd-agent/program.h"
 
 namespace hvd::agent {
 
@@ -28,7 +28,7 @@ Status check(const WorkerStart& start);
 
 struct StartedProcess {
   pid_t pid = -1;
-  // Closes without a word when the program runs; else a LaunchTrouble comes out of it.
+  // Closes without a word when the program runs; else an encoded LaunchTrouble comes out of it.
   UniqueFd trouble;
 };
 
@@ -36,11 +36,7 @@ struct StartedProcess {
 // its descriptor and nothing else open, every signal as by default, and dies with its parent.
 Result<StartedProcess> start_worker(const WorkerStart& start);
 
-struct LaunchTrouble {
-  int error_number = 0;
-  std::string message;
-};
-// What stands in the `trouble` pipe, read to its end.
-LaunchTrouble parse_trouble(std::string_view bytes);
+// For a fork of the agent: from 3 on nothing but these stays open.
+void close_all_but(std::vector<int> kept);
 
 }  // namespace hvd::agent

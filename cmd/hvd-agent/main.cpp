@@ -96,7 +96,9 @@ int run() {
   options.signals = take_signals();
   auto loop = EventLoop::create();
   if (!loop.ok()) return fail("make an event loop");
-  return Supervisor(std::move(*loop), std::move(options)).run();
+  auto board = LeaseBoard::create();
+  if (!board.ok()) return fail("share a page of memory");
+  return Supervisor(std::move(*loop), std::move(*board), std::move(options)).run();
 }
 
 }  // namespace

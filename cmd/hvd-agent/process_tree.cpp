@@ -15,8 +15,7 @@
 namespace hvd::agent {
 namespace {
 
-// Walks before the kill, at most: a fork bomb is frozen well before, and if not, the next pass goes
-// on.
+// Walks of one pass, at most: a fork bomb is frozen well before, and if not, the next pass goes on.
 constexpr int kMaxFreezingWalks = 32;
 
 // Children belong to the thread that made them, so there is one list a thread.
@@ -27,6 +26,45 @@ void append_children(pid_t pid, std::vector<Descendant>& into) {
       if (const auto child = parse_number<pid_t>(word)) into.push_back({*child, pid});
     }
   }
+}
+
+// 'T' is stopped by a signal; 0: there is no such process.
+char state_of(pid_t pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  return close == std::string::npos || stat.size() < close + 3 ? '\0' : stat[close + 2];
+}
+
+std::vector<Descendant> descendants_but(pid_t root, const std::vector<pid_t>& spared) {
+  auto processes = descendants_of(root);
+  std::set<pid_t> left_out(spared.begin(), spared.end());
+  std::erase_if(processes, [&](const Descendant& process) {  // parents come first
+    const bool out = process.parent == root ? left_out.count(process.pid) != 0
+                                            : left_out.count(process.parent) != 0;
+    if (out) left_out.insert(process.pid);
+    return out;
+  });
+  return processes;
+}
+
+// Calls `freeze` for every process that is found, again until a walk finds no new one. Returns the
+// last walk.
+template <typename Freeze>
+std::vector<Descendant> freeze_until_nothing_is_new(pid_t root, const std::vector<pid_t>& spared,
+                                                    Freeze freeze) {
+  std::set<pid_t> seen;
+  std::vector<Descendant> processes;
+  for (int walk = 0; walk < kMaxFreezingWalks; ++walk) {
+    processes = descendants_but(root, spared);
+    bool found_new = false;
+    for (const auto& process : processes) {
+      if (!seen.insert(process.pid).second) continue;
+      found_new = true;
+      freeze(process);
+    }
+    if (!found_new) break;
+  }
+  return processes;
 }
 
 }  // namespace
@@ -71,37 +109,37 @@ bool signal_descendant(const Descendant& process, pid_t root, int signal_number)
   return result == 0 || errno != EPERM;
 }
 
-static std::vector<Descendant> descendants_but(pid_t root, const std::vector<pid_t>& spared) {
-  auto processes = descendants_of(root);
-  std::set<pid_t> left_out(spared.begin(), spared.end());
-  std::erase_if(processes, [&](const Descendant& process) {  // parents come first
-    const bool out = process.parent == root ? left_out.count(process.pid) != 0
-                                            : left_out.count(process.parent) != 0;
-    if (out) left_out.insert(process.pid);
-    return out;
-  });
-  return processes;
-}
-
 KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared) {
-  std::set<pid_t> frozen;
-  std::vector<Descendant> processes;
-  for (int walk = 0; walk < kMaxFreezingWalks; ++walk) {
-    processes = descendants_but(root, spared);
-    bool found_new = false;
-    for (const auto& process : processes) {
-      if (!frozen.insert(process.pid).second) continue;
-      found_new = true;
-      signal_descendant(process, root, SIGSTOP);
-    }
-    if (!found_new) break;
-  }
+  const auto processes = freeze_until_nothing_is_new(
+      root, spared, [&](const Descendant& process) { signal_descendant(process, root, SIGSTOP); });
   KillPass pass;
   for (const auto& process : processes) {
     pass.found.push_back(process.pid);
     if (!signal_descendant(process, root, SIGKILL)) pass.forbidden.push_back(process.pid);
   }
   return pass;
+}
+
+void freeze_descendants(pid_t root, std::set<pid_t>& frozen) {
+  // Parents before children, so that a parent which asks for it does not hear of stopped children.
+  freeze_until_nothing_is_new(root, {}, [&](const Descendant& process) {
+    if (state_of(process.pid) == 'T') return;  // by us already, or by somebody else
+    signal_descendant(process, root, SIGSTOP);
+    frozen.insert(process.pid);
+  });
+}
+
+void thaw_descendants(pid_t root, std::set<pid_t>& frozen) {
+  for (bool found = true; found && !frozen.empty();) {
+    found = false;
+    auto processes = descendants_of(root);
+    for (auto process = processes.rbegin(); process != processes.rend(); ++process) {
+      if (frozen.erase(process->pid) == 0) continue;
+      found = true;
+      signal_descendant(*process, root, SIGCONT);
+    }
+  }
+  frozen.clear();  // of these nothing is left
 }
 
 }  // namespace hvd::agent

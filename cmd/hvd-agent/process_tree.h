@@ -1,7 +1,9 @@
-// Finding and ending every process that descends from one, also those that left its session and its
-// process group. Free functions over /proc; they keep nothing. Used by the keeper (keeper.h).
+// Finding, freezing and ending every process that descends from one, also those that left its
+// session and its process group. Free functions over /proc; they keep nothing. Used by the keeper
+// (keeper.h).
 #pragma once
 
+#include <set>
 #include <sys/types.h>
 #include <vector>
 
@@ -35,5 +37,12 @@ struct KillPass {
   std::vector<pid_t> forbidden;  // of them, those that may not be signalled
 };
 KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared = {});
+
+// Stops everything that descends from `root`, again until a walk finds nothing new, and adds to
+// `frozen` what ran until then: what somebody else had stopped is not ours to wake. To be called
+// again now and then, since anybody may wake a process.
+void freeze_descendants(pid_t root, std::set<pid_t>& frozen);
+// Lets go on what stands in `frozen`, which is empty afterwards.
+void thaw_descendants(pid_t root, std::set<pid_t>& frozen);
 
 }  // namespace hvd::agent

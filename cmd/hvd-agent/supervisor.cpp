@@ -18,13 +18,15 @@ namespace hvd::agent {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr seconds kGraceAfterSigterm{5};
-// How long processes that do not die of SIGKILL (waiting for a dead file system, or somebody
-// else's) hold up the agent's end.
-constexpr seconds kPatienceWithTheDying{10};
 constexpr milliseconds kStrayPause{5};
+// A driver that has brought an agent here says hello at once.
+constexpr minutes kPatienceForHello{5};
+
+}  // namespace
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -32,14 +34,22 @@ std::string host_name() {
   return name.data();
 }
 
-}  // namespace
+std::string seconds_of(std::chrono::nanoseconds duration) {
+  const auto tenths = std::chrono::duration_cast<milliseconds>(duration).count() / 100;
+  return cat(tenths / 10, ".", tenths % 10, " s");
+}
 
-Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SupervisorOptions options)
+Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, SupervisorOptions options)
     : loop_(std::move(loop)),
+      board_(std::move(board)),
       link_(std::move(options.link_in), std::move(options.link_out)),
       signals_(std::move(options.signals)),
       pump_(link_),
-      context_{*loop_, link_, pump_, options.open_files_of_workers} {
+      context_{*loop_, link_, pump_, options.open_files_of_workers, board_},
+      lease_(milliseconds(0), kPatienceForHello, LeaseClock::now()),
+      checker_(*loop_,
+               [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
+      prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {
   for (const auto& child : descendants_of(::getpid())) {
     if (child.parent == ::getpid()) children_of_others_.push_back(child.pid);
   }
@@ -49,8 +59,11 @@ Status Supervisor::watch_all() {
   auto in = loop_->watch(link_.in_fd(), EPOLLIN, [this](std::uint32_t) { on_link_readable(); });
   HVD_RETURN_IF_ERROR(in.status());
   link_in_watch_ = std::move(*in);
-  // Only wakes the loop; turn() flushes whatever happened.
-  auto out = loop_->watch(link_.out_fd(), EPOLLOUT | EPOLLET, [](std::uint32_t) {});
+  // Wakes the loop; turn() flushes whatever happened. A pipe says so at once when nobody will read
+  // from it any more.
+  auto out = loop_->watch(link_.out_fd(), EPOLLOUT | EPOLLET, [this](std::uint32_t events) {
+    nobody_reads_ = nobody_reads_ || (events & EPOLLERR) != 0;
+  });
   HVD_RETURN_IF_ERROR(out.status());
   link_out_watch_ = std::move(*out);
   auto signals = loop_->watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); });
@@ -80,25 +93,60 @@ int Supervisor::run() {
 // What follows from what the loop has just served.
 void Supervisor::turn() {
   const TimePoint now = Clock::now();
+  obey_lease();
   for (auto& [incarnation, worker] : workers_) worker->on_time(now);
+  probe_listener_.on_time(now);
+  prober_.on_time(now);
   if (now >= look_for_strays_at_) kill_strays();
   if (phase_ != Phase::lost) pump_.run();
   settle_workers();
   if (phase_ != Phase::lost) {
-    if (const Status flushed = link_.flush(); !flushed.ok()) fail_link(flushed);
+    Status flushed = link_.flush();
+    if (flushed.ok() && nobody_reads_) {
+      flushed = Status(Code::unavailable, "the driver does not read its end of the link any more");
+    }
+    if (!flushed.ok()) fail_link(flushed);
   }
   finish_if_done();
 }
 
+// The keepers do the freezing. (They do the killing, too, should this process be stopped.)
+void Supervisor::obey_lease() {
+  if (phase_ == Phase::lost || phase_ == Phase::over) return;
+  const LeaseTime now = LeaseClock::now();
+  if (now >= lease_.lives_until()) {
+    HVD_LOG(error, "on " << host_name() << ": nothing was heard from hvdrun for "
+                         << seconds_of(lease_.orphan_timeout()) << "; killing " << workers_.size()
+                         << " workers and ending");
+    lose_link();
+  } else if (now >= lease_.runs_until() && !std::exchange(saw_lease_end_, true)) {
+    HVD_LOG(info, "nothing was heard from hvdrun; the workers are frozen");
+    for (auto& [incarnation, worker] : workers_) worker->wake_keeper();
+  }
+}
+
 TimePoint Supervisor::deadline() const {
   if (phase_ != Phase::lost && pump_.ready()) return Clock::now();
-  TimePoint first = std::min(give_up_at_, look_for_strays_at_);
+  TimePoint first =
+      std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(), prober_.deadline()});
+  LeaseTime lease_end = kNoLeaseEnd;
+  if (phase_ != Phase::lost) lease_end = lease_.lives_until();
+  if (phase_ != Phase::lost && !saw_lease_end_) {
+    lease_end = std::min(lease_end, lease_.runs_until());
+  }
+  if (lease_end != kNoLeaseEnd) {
+    first = std::min(first, Clock::now() + (lease_end - LeaseClock::now()));
+  }
   for (const auto& [incarnation, worker] : workers_) first = std::min(first, worker->deadline());
   return first;
 }
 
 void Supervisor::on_link_readable() {
   Status status = link_.receive();
+  if (status.ok()) {
+    lease_.heard(LeaseClock::now());
+    board_.write(lease_);
+  }
   while (status.ok() && phase_ != Phase::lost) {
     auto frame = link_.next();
     if (!frame.ok()) {
@@ -110,129 +158,6 @@ void Supervisor::on_link_readable() {
     }
   }
   if (!status.ok()) fail_link(status);
-}
-
-template <typename Message>
-Status Supervisor::decode_and_handle(const Frame& frame) {
-  auto message = Message::decode(frame.payload);
-  HVD_RETURN_IF_ERROR(message.status());
-  return on(std::move(*message));
-}
-
-Status Supervisor::handle(const Frame& frame) {
-  using agent_link::Kind;
-  const auto kind = static_cast<Kind>(frame.kind);
-  if (phase_ == Phase::greeting && kind != Kind::hello) {
-    return {Code::data_loss, cat("the first message is of kind ", frame.kind, ", not a hello")};
-  }
-  switch (kind) {
-    case Kind::hello:
-      return decode_and_handle<agent_link::Hello>(frame);
-    case Kind::launch:
-      return decode_and_handle<agent_link::Launch>(frame);
-    case Kind::signal:
-      return decode_and_handle<agent_link::Signal>(frame);
-    case Kind::stop:
-      return decode_and_handle<agent_link::Stop>(frame);
-    case Kind::kill:
-      return decode_and_handle<agent_link::Kill>(frame);
-    case Kind::credit:
-      return decode_and_handle<agent_link::Credit>(frame);
-    case Kind::world:
-      return decode_and_handle<agent_link::World>(frame);
-    case Kind::heartbeat:
-      return decode_and_handle<agent_link::Heartbeat>(frame);
-    case Kind::shutdown:
-      return decode_and_handle<agent_link::Shutdown>(frame);
-    default:
-      return {Code::data_loss, cat("a message of kind ", frame.kind, ", which no driver sends")};
-  }
-}
-
-Status Supervisor::on(const agent_link::Hello& hello) {
-  if (phase_ != Phase::greeting) return {Code::data_loss, "a second hello"};
-  if (hello.protocol != agent_link::kProtocolVersion || hello.build_id != build_id()) {
-    return {Code::failed_precondition,
-            cat("this agent is of build ", build_id(), " (protocol ", agent_link::kProtocolVersion,
-                "), hvdrun of build ", hello.build_id, " (protocol ", hello.protocol,
-                "): install the same hvd on both hosts")};
-  }
-  phase_ = Phase::serving;
-  link_.send(agent_link::Ready{agent_link::kProtocolVersion, std::string(build_id()), ::getpid(),
-                               host_name()}
-                 .encode());
-  return {};
-}
-
-Status Supervisor::on(agent_link::Launch launch) {
-  const auto incarnation = launch.incarnation;
-  if (incarnation == agent_link::kAllWorkers || workers_.count(incarnation) != 0) {
-    return {Code::data_loss,
-            cat("a launch of incarnation ", incarnation, ", which is no number for a new worker")};
-  }
-  if (phase_ == Phase::ending) {
-    link_.send(agent_link::LaunchFailed{incarnation, ECANCELED,
-                                        cat("worker ", launch.worker, ": this agent is ending")}
-                   .encode());
-    return {};
-  }
-  auto& worker = workers_[incarnation];
-  worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
-                                    [this, incarnation] { changed_.insert(incarnation); });
-  worker->start(std::move(launch));
-  return {};
-}
-
-std::vector<Worker*> Supervisor::select(agent_link::Incarnation incarnation) {
-  std::vector<Worker*> selected;
-  for (auto& [number, worker] : workers_) {
-    if (incarnation == agent_link::kAllWorkers || incarnation == number) {
-      selected.push_back(worker.get());
-    }
-  }
-  return selected;
-}
-
-Status Supervisor::on(const agent_link::Signal& signal) {
-  if (signal.signal_number < 1 || signal.signal_number >= NSIG) {
-    problem(cat("asked to send signal ", signal.signal_number, ", which does not exist"));
-    return {};
-  }
-  for (auto* const worker : select(signal.incarnation)) worker->signal(signal.signal_number);
-  return {};
-}
-
-Status Supervisor::on(const agent_link::Stop& stop) {
-  for (auto* const worker : select(stop.incarnation)) {
-    worker->stop(stop.reason, milliseconds(stop.grace_ms), Clock::now());
-  }
-  return {};
-}
-
-Status Supervisor::on(const agent_link::Kill& kill) {
-  for (auto* const worker : select(kill.incarnation)) worker->kill();
-  return {};
-}
-
-Status Supervisor::on(const agent_link::Credit& credit) {
-  for (auto* const worker : select(credit.incarnation)) worker->credit(credit.stream, credit.bytes);
-  return {};
-}
-
-Status Supervisor::on(const agent_link::World& world) {
-  for (auto& [incarnation, worker] : workers_) worker->world(world.generation, world.document);
-  return {};
-}
-
-Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
-  link_.send(agent_link::HeartbeatAck{heartbeat.sequence}.encode());
-  return {};
-}
-
-Status Supervisor::on(const agent_link::Shutdown&) {
-  for (auto& [incarnation, worker] : workers_) worker->kill();
-  end(0, Clock::now() + kPatienceWithTheDying);
-  return {};
 }
 
 void Supervisor::problem(std::string message) {
@@ -262,6 +187,10 @@ void Supervisor::fail_link(const Status& why) {
     // If it still takes something, it shall know why; else the log does.
     if (!link_.flush().ok() || !link_.all_sent()) HVD_LOG(warning, message);
   }
+  lose_link();
+}
+
+void Supervisor::lose_link() {
   link_in_watch_.end();
   link_out_watch_.end();
   for (auto& [incarnation, worker] : workers_) {

@@ -2,7 +2,7 @@
 // them outlives it. One thread, one object, run by main().
 //
 //     greeting --Hello--> serving --Shutdown, SIGTERM--> ending --nothing left, Bye--> over
-//         `------------------`------- end of file, rubbish on the link ------> lost ----'
+//         `------------- end of file or rubbish on the link, silence --------> lost ----'
 //
 // `ending` goes on serving the link until every worker is over and all its output was sent; `lost`
 // has nobody to serve, kills and leaves.
@@ -21,9 +21,13 @@
 #include "base/frame.h"
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
+#include "cmd/hvd-agent/checker.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
+#include "cmd/hvd-agent/host_network.h"
+#include "cmd/hvd-agent/lease.h"
 #include "cmd/hvd-agent/output_stream.h"
+#include "cmd/hvd-agent/prober.h"
 #include "cmd/hvd-agent/worker.h"
 
 namespace hvd::agent {
@@ -37,15 +41,19 @@ struct SupervisorOptions {
 
 class Supervisor {
  public:
-  Supervisor(std::unique_ptr<EventLoop> loop, SupervisorOptions options);
+  Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, SupervisorOptions options);
   // Returns the exit code of the agent when nothing of any worker is left.
   int run();
 
  private:
   enum class Phase { greeting, serving, ending, lost, over };
+  // How long processes that do not die of SIGKILL (waiting for a dead file system, or somebody
+  // else's) hold up the agent's end.
+  static constexpr std::chrono::seconds kPatienceWithTheDying{10};
 
   Status watch_all();
   void turn();
+  void obey_lease();
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
@@ -61,6 +69,8 @@ class Supervisor {
   Status on(const agent_link::World& world);
   Status on(const agent_link::Heartbeat& heartbeat);
   Status on(const agent_link::Shutdown& shutdown);
+  Status on(agent_link::Check check);
+  Status on(agent_link::Probe probe);
   template <typename Message>
   Status decode_and_handle(const Frame& frame);
 
@@ -68,12 +78,14 @@ class Supervisor {
   std::vector<Worker*> select(agent_link::Incarnation incarnation);
   void problem(std::string message);
   void fail_link(const Status& why);
+  void lose_link();
   void end(int exit_code, TimePoint give_up_at);
   void settle_workers();
   void kill_strays();
   void finish_if_done();
 
   std::unique_ptr<EventLoop> loop_;
+  LeaseBoard board_;
   DriverLink link_;
   UniqueFd signals_;
   Watch link_in_watch_;
@@ -81,6 +93,10 @@ class Supervisor {
   Watch signals_watch_;
   OutputPump pump_;
   WorkerContext context_;
+  Lease lease_;
+  Checker checker_;
+  Prober prober_;
+  ProbeListener probe_listener_;
   std::map<agent_link::Incarnation, std::unique_ptr<Worker>> workers_;
   std::set<agent_link::Incarnation> changed_;
   std::vector<pid_t> children_of_others_;  // were there before us: a shell's that exec'ed us
@@ -89,6 +105,13 @@ class Supervisor {
   TimePoint give_up_at_ = kNever;
   TimePoint look_for_strays_at_ = kNever;
   bool said_bye_ = false;
+  bool nobody_reads_ = false;
+  bool saw_lease_end_ = false;
 };
+
+// What this machine calls itself.
+std::string host_name();
+// "0.8 s"
+std::string seconds_of(std::chrono::nanoseconds duration);
 
 }  // namespace hvd::agent

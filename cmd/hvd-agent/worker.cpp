@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -29,6 +30,20 @@ Result<Pipe> make_pipe() {
   Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
   HVD_RETURN_IF_ERROR(set_nonblocking(pipe.read_end.get(), true));
   return pipe;
+}
+
+// Only what is asked for by name: the rest of the agent's environment is no business of workers.
+void add_host_variables(const std::vector<std::string>& names,
+                        std::vector<std::string>& environment) {
+  for (const auto& name : names) {
+    if (name.empty() || name.find_first_of(std::string_view("=\0", 2)) != std::string::npos)
+      continue;
+    if (variable(environment, name)) continue;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
+    if (const char* const value = std::getenv(name.c_str())) {
+      environment.push_back(cat(name, "=", value));
+    }
+  }
 }
 
 }  // namespace
@@ -62,6 +77,7 @@ Status Worker::try_start(agent_link::Launch launch) {
   WorkerStart start;
   start.command = std::move(launch.command);
   start.environment = std::move(launch.environment);
+  add_host_variables(launch.host_variables, start.environment);
   start.working_directory = std::move(launch.working_directory);
   start.open_files = context_.open_files;
   HVD_RETURN_IF_ERROR(check(start));
@@ -78,7 +94,7 @@ Status Worker::try_start(agent_link::Launch launch) {
   HVD_RETURN_IF_ERROR(
       channel_.open(context_.loop, std::move(sockets->first), std::move(launch.welcome)));
 
-  auto keeper = fork_keeper(start);
+  auto keeper = fork_keeper(start, context_.lease);
   HVD_RETURN_IF_ERROR(keeper.status());
   keeper_pid_ = keeper->pid;
   keeper_ = std::move(keeper->socket);
@@ -189,7 +205,10 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
 void Worker::kill() {
   kill_at_ = kNever;
   order(KeeperOrder::Kind::kill);
-  // Somebody may have stopped the keeper; it shall hear this order all the same.
+  wake_keeper();
+}
+
+void Worker::wake_keeper() const {
   if (keeper_pid_ > 0) ::kill(keeper_pid_, SIGCONT);
 }
 

@@ -34,6 +34,7 @@ struct WorkerContext {
   DriverLink& link;
   OutputPump& pump;
   rlimit open_files;  // for the worker's own process
+  const LeaseBoard& lease;
 };
 
 class Worker {
@@ -51,8 +52,12 @@ class Worker {
   void world(std::uint64_t generation, std::string_view document);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
 
-  // When on_time() wants to be called. (The seam for leases: freezing a worker when the agent's
-  // lease has run out is another deadline here and another order to its keeper.)
+  // The lease was renewed after its keeper may have frozen it.
+  void lease_renewed() { order(KeeperOrder::Kind::look); }
+  // Somebody may have stopped the keeper; it shall obey all the same.
+  void wake_keeper() const;
+
+  // When on_time() wants to be called.
   TimePoint deadline() const { return kill_at_; }
   void on_time(TimePoint now);
 

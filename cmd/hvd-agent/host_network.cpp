@@ -1,0 +1,136 @@
+#include "cmd/hvd-agent/host_network.h"
+
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <utility>
+
+namespace hvd::agent {
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr int kVisitorsATurn = 64;  // the link is served in between
+
+// Bound to a free port on every address: IPv6 and IPv4 in one, or IPv4 alone where there is no
+// IPv6.
+Result<UniqueFd> bind_anywhere() {
+  const int both = 0;
+  UniqueFd v6(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in6 any_v6{};
+  any_v6.sin6_family = AF_INET6;
+  if (v6 && ::setsockopt(v6.get(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) == 0 &&
+      ::bind(v6.get(), reinterpret_cast<const sockaddr*>(&any_v6), sizeof(any_v6)) == 0) {
+    return v6;
+  }
+  UniqueFd v4(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in any_v4{};
+  any_v4.sin_family = AF_INET;
+  if (v4 && ::bind(v4.get(), reinterpret_cast<const sockaddr*>(&any_v4), sizeof(any_v4)) == 0) {
+    return v4;
+  }
+  return Status::from_errno("listen on all addresses", errno);
+}
+
+std::uint16_t port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+Result<std::string> random_hex() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Status::from_errno("get random bytes", errno);
+  }
+  std::string text;
+  for (const unsigned byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<agent_link::Interface> interfaces_of_this_host() {
+  std::vector<agent_link::Interface> interfaces;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return interfaces;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const int family = entry->ifa_addr->sa_family;
+    const void* address = nullptr;
+    if (family == AF_INET) {
+      address = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
+    } else if (family == AF_INET6) {
+      address = &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+    } else {
+      continue;
+    }
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    if (::inet_ntop(family, address, text.data(), text.size()) == nullptr) continue;
+    interfaces.push_back({entry->ifa_name, text.data()});
+  }
+  ::freeifaddrs(list);
+  return interfaces;
+}
+
+std::uint16_t find_free_port() {
+  const auto bound = bind_anywhere();
+  return bound.ok() ? port_of(bound->get()) : std::uint16_t{0};
+}
+
+Status ProbeListener::open(EventLoop& loop, TimePoint now) {
+  auto greeting = random_hex();
+  HVD_RETURN_IF_ERROR(greeting.status());
+  auto socket = bind_anywhere();
+  HVD_RETURN_IF_ERROR(socket.status());
+  if (::listen(socket->get(), kBacklog) != 0) {
+    return Status::from_errno("listen on all addresses", errno);
+  }
+  auto watch = loop.watch(socket->get(), EPOLLIN, [this](std::uint32_t) { on_visitors(); });
+  HVD_RETURN_IF_ERROR(watch.status());
+  socket_ = std::move(*socket);
+  watch_ = std::move(*watch);
+  port_ = port_of(socket_.get());
+  greeting_ = std::move(*greeting);
+  close_at_ = now + kOpenFor;
+  return {};
+}
+
+void ProbeListener::close() {
+  watch_.end();
+  socket_.reset();
+  close_at_ = kNever;
+}
+
+void ProbeListener::on_time(TimePoint now) {
+  if (now >= close_at_) close();
+}
+
+void ProbeListener::on_visitors() {
+  for (int i = 0; i < kVisitorsATurn; ++i) {
+    const UniqueFd visitor(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!visitor) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
+      // Without descriptors or memory the same visitor would call for us for ever.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return close();
+    } else {
+      // The buffer of a new connection takes it whole.
+      [[maybe_unused]] const ssize_t sent =
+          ::send(visitor.get(), greeting_.data(), greeting_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    if (++visitors_ >= kMostVisitors) return close();
+  }
+}
+
+}  // namespace hvd::agent

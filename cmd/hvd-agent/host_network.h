@@ -1,0 +1,51 @@
+// What this host tells of its network when it says that it is ready: its addresses, a port that is
+// free, and the place where other hosts can try whether they reach it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/protocol/agent_link.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/event_loop.h"
+
+namespace hvd::agent {
+
+// Every address of every interface that is up.
+std::vector<agent_link::Interface> interfaces_of_this_host();
+// A TCP port on which nobody listens, on no address; 0 if there is none.
+std::uint16_t find_free_port();
+
+// Listens on all addresses and says a random greeting to everybody who connects, and nothing else.
+// Visitors cost nothing that lasts: nothing is read from them, no connection is kept. Only so many
+// are served, and only for a while. Owned by the supervisor, on its thread.
+class ProbeListener {
+ public:
+  static constexpr int kMostVisitors = 10'000;
+  static constexpr std::chrono::seconds kOpenFor{60};
+
+  // An error means that it could not listen; port() is 0 then.
+  Status open(EventLoop& loop, TimePoint now);
+  void close();
+  std::uint16_t port() const { return port_; }
+  const std::string& greeting() const { return greeting_; }
+
+  TimePoint deadline() const { return close_at_; }
+  void on_time(TimePoint now);
+
+ private:
+  void on_visitors();
+
+  UniqueFd socket_;
+  Watch watch_;
+  std::uint16_t port_ = 0;
+  std::string greeting_;
+  int visitors_ = 0;
+  TimePoint close_at_ = kNever;
+};
+
+}  // namespace hvd::agent

@@ -1,0 +1,84 @@
+#include "cmd/hvd-agent/lease.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <new>
+#include <sys/mman.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::agent {
+namespace {
+
+LeaseTime from_nanoseconds(std::int64_t count) {
+  return LeaseTime(std::chrono::nanoseconds(count));
+}
+
+}  // namespace
+
+LeaseTime LeaseClock::now() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return LeaseTime(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
+}
+
+Lease::Lease(std::chrono::milliseconds length, std::chrono::milliseconds orphan_timeout,
+             LeaseTime ready_sent)
+    : length_(length), orphan_timeout_(orphan_timeout) {
+  if (length_.count() > 0) runs_until_ = ready_sent + length_;
+  heard(ready_sent);
+}
+
+void Lease::heard(LeaseTime now) {
+  if (orphan_timeout_.count() > 0) lives_until_ = now + orphan_timeout_;
+}
+
+Status Lease::heartbeat(std::uint64_t sequence, std::uint64_t acknowledged, LeaseTime now) {
+  if (sequence <= last_sequence_) {
+    return {Code::data_loss, cat("heartbeat ", sequence, " came after heartbeat ", last_sequence_)};
+  }
+  if (acknowledged > last_sequence_) {
+    return {Code::data_loss, cat("heartbeat ", sequence, " names answer ", acknowledged,
+                                 ", but the last that was given is ", last_sequence_)};
+  }
+  while (!unnamed_.empty() && unnamed_.front().sequence <= acknowledged) {
+    if (length_.count() > 0) runs_until_ = std::max(runs_until_, unnamed_.front().sent + length_);
+    unnamed_.pop_front();
+  }
+  last_sequence_ = sequence;
+  unnamed_.push_back({sequence, now});
+  if (unnamed_.size() > kRemembered) unnamed_.pop_front();
+  return {};
+}
+
+Result<LeaseBoard> LeaseBoard::create() {
+  void* const memory =
+      ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Status::from_errno("share a page of memory", errno);
+  LeaseBoard board(new (memory) Page{});
+  board.write(Lease());
+  return board;
+}
+
+LeaseBoard::LeaseBoard(LeaseBoard&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+
+LeaseBoard::~LeaseBoard() {
+  if (page_ != nullptr) ::munmap(page_, sizeof(Page));
+}
+
+void LeaseBoard::write(const Lease& lease) {
+  page_->lives_until = lease.lives_until().time_since_epoch().count();
+  page_->runs_until = lease.runs_until().time_since_epoch().count();
+}
+
+bool LeaseBoard::take_frozen() { return page_->frozen.exchange(false); }
+
+LeaseTime LeaseBoard::runs_until() const { return from_nanoseconds(page_->runs_until); }
+
+LeaseTime LeaseBoard::lives_until() const { return from_nanoseconds(page_->lives_until); }
+
+void LeaseBoard::note_frozen() const { page_->frozen = true; }
+
+}  // namespace hvd::agent

@@ -1,0 +1,99 @@
+// The agent's lease (base/protocol/agent_link.h): until when the workers may run, and from when on
+// an agent that hears nothing ends everything. In three parts: the clock, the arithmetic, and the
+// board on which the keepers read its result.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+
+#include "base/status.h"
+
+namespace hvd::agent {
+
+// Goes on while the machine is suspended, other than hvd::Clock: a lease does not wait for a
+// machine that sleeps.
+struct LeaseClock {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<LeaseClock>;
+  static constexpr bool is_steady = true;
+  static time_point now() noexcept;
+};
+using LeaseTime = LeaseClock::time_point;
+inline constexpr LeaseTime kNoLeaseEnd = LeaseTime::max();
+
+// When the lease ends. Pure: it is told what happened and when. A default one never ends.
+class Lease {
+ public:
+  Lease() = default;
+  // Zero for either means that there is no such end.
+  Lease(std::chrono::milliseconds length, std::chrono::milliseconds orphan_timeout,
+        LeaseTime ready_sent);
+
+  // Anything at all has come from the driver.
+  void heard(LeaseTime now);
+  // A heartbeat has come, and its answer is on its way from `now` on. data_loss if no driver can
+  // have sent it.
+  Status heartbeat(std::uint64_t sequence, std::uint64_t acknowledged, LeaseTime now);
+
+  // The workers may run until then ...
+  LeaseTime runs_until() const { return runs_until_; }
+  // ... and live until then.
+  LeaseTime lives_until() const { return lives_until_; }
+  std::chrono::milliseconds orphan_timeout() const { return orphan_timeout_; }
+
+ private:
+  // Of answers that the driver has not named yet only so many are remembered. A driver that names
+  // an older one renews nothing.
+  static constexpr std::size_t kRemembered = 4096;
+  struct Answer {
+    std::uint64_t sequence = 0;
+    LeaseTime sent;
+  };
+
+  std::chrono::milliseconds length_{0};
+  std::chrono::milliseconds orphan_timeout_{0};
+  LeaseTime runs_until_ = kNoLeaseEnd;
+  LeaseTime lives_until_ = kNoLeaseEnd;
+  std::deque<Answer> unnamed_;
+  std::uint64_t last_sequence_ = 0;
+};
+
+// A page of memory that the agent shares with its keepers, made before the first of them. The agent
+// writes the lease's ends there, and each keeper obeys them by itself, whatever becomes of the
+// agent. A renewal is a store: nobody is woken, and a keeper looks only when the end that it knew
+// has come.
+class LeaseBoard {
+ public:
+  static Result<LeaseBoard> create();
+  LeaseBoard(LeaseBoard&& other) noexcept;
+  LeaseBoard& operator=(LeaseBoard&&) = delete;
+  ~LeaseBoard();
+
+  // The agent's side. True if a keeper may have frozen its worker since the last time that this was
+  // true: after a renewal all keepers are then to be told to look.
+  void write(const Lease& lease);
+  bool take_frozen();
+
+  // A keeper's side. It notes that it is about to freeze and then looks at the end once more; the
+  // agent writes the end and then looks at the note. So a renewal is missed by one of them at most.
+  LeaseTime runs_until() const;
+  LeaseTime lives_until() const;
+  void note_frozen() const;
+
+ private:
+  struct Page {
+    std::atomic<std::int64_t> runs_until;
+    std::atomic<std::int64_t> lives_until;
+    std::atomic<bool> frozen;
+  };
+  static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // or it could not be shared
+  explicit LeaseBoard(Page* page) : page_(page) {}
+
+  Page* page_;
+};
+
+}  // namespace hvd::agent

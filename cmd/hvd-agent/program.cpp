@@ -1,0 +1,119 @@
+#include "cmd/hvd-agent/program.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+
+namespace hvd::agent {
+namespace {
+
+constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+constexpr std::size_t kLongestMessage = 4000;
+
+// 0 if execve() would try, else its error.
+int may_execute(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return errno;
+  if (!S_ISREG(file.st_mode)) return EACCES;
+  return ::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
+std::string_view hint_for(const std::string& path, int error_number) {
+  struct stat file {};
+  const bool exists = ::stat(path.c_str(), &file) == 0;
+  if (error_number == ENOENT && exists) {
+    return "it is there, but the interpreter or loader that it names is not: see its first line";
+  }
+  if (error_number == EACCES && exists && S_ISDIR(file.st_mode)) return "it is a directory";
+  if (error_number == EACCES && exists && (file.st_mode & 0111) == 0) {
+    return "it is not executable: chmod +x would make it so";
+  }
+  if (error_number == ENOEXEC) {
+    return "it is no program for this machine; a script needs a first line such as #!/bin/sh";
+  }
+  if (error_number == E2BIG) return "arguments and environment together are too long";
+  return {};
+}
+
+}  // namespace
+
+LaunchTrouble launch_trouble(int error_number, std::string_view what, std::string_view hint) {
+  std::string message = Status::from_errno(what, error_number).message();
+  if (!hint.empty()) message += cat(" (", hint, ")");
+  return {error_number, std::move(message)};
+}
+
+std::string encode(const LaunchTrouble& trouble) {
+  std::string bytes(sizeof(int), '\0');
+  std::memcpy(bytes.data(), &trouble.error_number, sizeof(int));
+  return bytes + trouble.message.substr(0, kLongestMessage);
+}
+
+LaunchTrouble parse_trouble(std::string_view bytes) {
+  LaunchTrouble parsed;
+  if (bytes.size() >= sizeof(int)) {
+    std::memcpy(&parsed.error_number, bytes.data(), sizeof(int));
+    parsed.message = bytes.substr(sizeof(int));
+  }
+  return parsed;
+}
+
+std::optional<std::string_view> variable(const std::vector<std::string>& environment,
+                                         std::string_view name) {
+  for (const auto& entry : environment) {
+    const std::string_view text = entry;
+    if (text.starts_with(name) && text.substr(name.size()).starts_with('=')) {
+      return text.substr(name.size() + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<LaunchTrouble> change_directory(const std::string& directory) {
+  if (directory.empty() || ::chdir(directory.c_str()) == 0) return std::nullopt;
+  return launch_trouble(errno, cat("change to the working directory ", directory));
+}
+
+LaunchTrouble cannot_start(const std::string& path, int error_number,
+                           const std::string& directory) {
+  const std::string place = directory.empty() ? "" : cat(" in ", directory);
+  return launch_trouble(error_number, cat("start ", shell_quote(path), place),
+                        hint_for(path, error_number));
+}
+
+FoundProgram find_program(const std::string& program, std::optional<std::string_view> search_path,
+                          const std::string& directory) {
+  if (program.find('/') != std::string::npos) {
+    if (const int error_number = may_execute(program); error_number != 0) {
+      return {{}, cannot_start(program, error_number, directory)};
+    }
+    return {program, {}};
+  }
+  const std::string_view path = search_path.value_or(kDefaultPath);
+  std::optional<LaunchTrouble> forbidden;
+  // An empty element of PATH is the working directory; split() gives none at all for an empty text.
+  for (const auto& folder : path.empty() ? std::vector<std::string>{""} : split(path, ':')) {
+    std::string candidate = cat(folder.empty() ? "." : folder, "/", program);
+    const int error_number = may_execute(candidate);
+    if (error_number == 0) return {std::move(candidate), {}};
+    // As shells do it: what is there, but not for us to execute, is told only if nothing else is.
+    if (!forbidden && ::access(candidate.c_str(), F_OK) == 0) {
+      forbidden = cannot_start(candidate, error_number, directory);
+    }
+  }
+  if (forbidden) return {{}, std::move(forbidden)};
+  const bool beside = may_execute(program) == 0;
+  return {
+      {},
+      launch_trouble(ENOENT, cat("find ", shell_quote(program), " in PATH (", path, ")"),
+                     beside ? cat("./", program, " is in the working directory: is that the one?")
+                            : std::string())};
+}
+
+}  // namespace hvd::agent

@@ -1,0 +1,181 @@
+// What the driver may say, message by message.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <unistd.h>
+#include <utility>
+
+#include "base/build_id.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/hvd-agent/supervisor.h"
+
+namespace hvd::agent {
+
+using std::chrono::milliseconds;
+
+template <typename Message>
+Status Supervisor::decode_and_handle(const Frame& frame) {
+  auto message = Message::decode(frame.payload);
+  HVD_RETURN_IF_ERROR(message.status());
+  return on(std::move(*message));
+}
+
+Status Supervisor::handle(const Frame& frame) {
+  using agent_link::Kind;
+  const auto kind = static_cast<Kind>(frame.kind);
+  if (phase_ == Phase::greeting && kind != Kind::hello) {
+    return {Code::data_loss, cat("the first message is of kind ", frame.kind, ", not a hello")};
+  }
+  switch (kind) {
+    case Kind::hello:
+      return decode_and_handle<agent_link::Hello>(frame);
+    case Kind::launch:
+      return decode_and_handle<agent_link::Launch>(frame);
+    case Kind::signal:
+      return decode_and_handle<agent_link::Signal>(frame);
+    case Kind::stop:
+      return decode_and_handle<agent_link::Stop>(frame);
+    case Kind::kill:
+      return decode_and_handle<agent_link::Kill>(frame);
+    case Kind::credit:
+      return decode_and_handle<agent_link::Credit>(frame);
+    case Kind::world:
+      return decode_and_handle<agent_link::World>(frame);
+    case Kind::heartbeat:
+      return decode_and_handle<agent_link::Heartbeat>(frame);
+    case Kind::shutdown:
+      return decode_and_handle<agent_link::Shutdown>(frame);
+    case Kind::check:
+      return decode_and_handle<agent_link::Check>(frame);
+    case Kind::probe:
+      return decode_and_handle<agent_link::Probe>(frame);
+    default:
+      return {Code::data_loss, cat("a message of kind ", frame.kind, ", which no driver sends")};
+  }
+}
+
+Status Supervisor::on(const agent_link::Hello& hello) {
+  if (phase_ != Phase::greeting) return {Code::data_loss, "a second hello"};
+  if (hello.protocol != agent_link::kProtocolVersion || hello.build_id != build_id()) {
+    return {Code::failed_precondition,
+            cat("this agent is of build ", build_id(), " (protocol ", agent_link::kProtocolVersion,
+                "), hvdrun of build ", hello.build_id, " (protocol ", hello.protocol,
+                "): install the same hvd on both hosts")};
+  }
+  phase_ = Phase::serving;
+  if (hello.open_files > 0) {
+    context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
+  }
+  if (const Status open = probe_listener_.open(*loop_, Clock::now()); !open.ok()) {
+    HVD_LOG(warning, "other hosts cannot try whether they reach this one: " << open.message());
+  }
+  agent_link::Ready ready;
+  ready.build_id = build_id();
+  ready.pid = ::getpid();
+  ready.host_name = host_name();
+  ready.interfaces = interfaces_of_this_host();
+  ready.probe_port = probe_listener_.port();
+  ready.probe_greeting = probe_listener_.greeting();
+  ready.free_port = find_free_port();
+  lease_ =
+      Lease(milliseconds(hello.lease_ms), milliseconds(hello.orphan_timeout_ms), LeaseClock::now());
+  board_.write(lease_);
+  link_.send_first(ready.encode());
+  return {};
+}
+
+Status Supervisor::on(agent_link::Launch launch) {
+  const auto incarnation = launch.incarnation;
+  if (incarnation == agent_link::kAllWorkers || workers_.count(incarnation) != 0) {
+    return {Code::data_loss,
+            cat("a launch of incarnation ", incarnation, ", which is no number for a new worker")};
+  }
+  if (phase_ == Phase::ending) {
+    link_.send(agent_link::LaunchFailed{incarnation, ECANCELED,
+                                        cat("worker ", launch.worker, ": this agent is ending")}
+                   .encode());
+    return {};
+  }
+  probe_listener_.close();  // who had to be tried was tried
+  auto& worker = workers_[incarnation];
+  worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
+                                    [this, incarnation] { changed_.insert(incarnation); });
+  worker->start(std::move(launch));
+  return {};
+}
+
+std::vector<Worker*> Supervisor::select(agent_link::Incarnation incarnation) {
+  std::vector<Worker*> selected;
+  for (auto& [number, worker] : workers_) {
+    if (incarnation == agent_link::kAllWorkers || incarnation == number) {
+      selected.push_back(worker.get());
+    }
+  }
+  return selected;
+}
+
+Status Supervisor::on(const agent_link::Signal& signal) {
+  if (signal.signal_number < 1 || signal.signal_number >= NSIG) {
+    problem(cat("asked to send signal ", signal.signal_number, ", which does not exist"));
+    return {};
+  }
+  for (auto* const worker : select(signal.incarnation)) worker->signal(signal.signal_number);
+  return {};
+}
+
+Status Supervisor::on(const agent_link::Stop& stop) {
+  for (auto* const worker : select(stop.incarnation)) {
+    worker->stop(stop.reason, milliseconds(stop.grace_ms), Clock::now());
+  }
+  return {};
+}
+
+Status Supervisor::on(const agent_link::Kill& kill) {
+  for (auto* const worker : select(kill.incarnation)) worker->kill();
+  return {};
+}
+
+Status Supervisor::on(const agent_link::Credit& credit) {
+  for (auto* const worker : select(credit.incarnation)) worker->credit(credit.stream, credit.bytes);
+  return {};
+}
+
+Status Supervisor::on(const agent_link::World& world) {
+  for (auto& [incarnation, worker] : workers_) worker->world(world.generation, world.document);
+  return {};
+}
+
+Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
+  const LeaseTime now = LeaseClock::now();
+  const LeaseTime ran_out = lease_.runs_until();
+  HVD_RETURN_IF_ERROR(lease_.heartbeat(heartbeat.sequence, heartbeat.acknowledged, now));
+  link_.send_first(agent_link::HeartbeatAck{heartbeat.sequence}.encode());
+  board_.write(lease_);
+  if (now >= lease_.runs_until()) return {};
+  saw_lease_end_ = false;
+  if (!board_.take_frozen()) return {};
+  for (auto& [incarnation, worker] : workers_) worker->lease_renewed();
+  if (ran_out < now) {
+    problem(cat("the workers on ", host_name(), " were frozen for ", seconds_of(now - ran_out),
+                ": the link was silent"));
+  }
+  return {};
+}
+
+Status Supervisor::on(const agent_link::Shutdown&) {
+  for (auto& [incarnation, worker] : workers_) worker->kill();
+  end(0, Clock::now() + kPatienceWithTheDying);
+  return {};
+}
+
+Status Supervisor::on(agent_link::Check check) {
+  checker_.check(std::move(check));
+  return {};
+}
+
+Status Supervisor::on(agent_link::Probe probe) {
+  return prober_.probe(std::move(probe), Clock::now());
+}
+
+}  // namespace hvd::agent
