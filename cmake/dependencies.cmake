@@ -7,6 +7,14 @@ find_package(CLI11 REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(Gloo REQUIRED)
 
+# Its own CMake file names a target, but not where the headers are, in the versions that distributions have.
+find_path(HVD_LIBSSH_INCLUDE_DIR libssh/libssh.h REQUIRED)
+find_library(HVD_LIBSSH_LIBRARY ssh REQUIRED)
+mark_as_advanced(HVD_LIBSSH_INCLUDE_DIR HVD_LIBSSH_LIBRARY)
+add_library(hvd_libssh INTERFACE)
+target_include_directories(hvd_libssh SYSTEM INTERFACE ${HVD_LIBSSH_INCLUDE_DIR})
+target_link_libraries(hvd_libssh INTERFACE ${HVD_LIBSSH_LIBRARY})
+
 # Asio and Beast are compiled once, in base/asio.cpp and rendezvous/beast.cpp, not in every file that uses them.
 add_library(hvd_boost INTERFACE)
 target_link_libraries(hvd_boost INTERFACE Boost::headers Threads::Threads)

@@ -64,6 +64,7 @@ class Launcher {
    public:
     virtual ~Attempt() = default;
   };
+  // Ends within start() only if the system gives no thread at all.
   std::unique_ptr<Attempt> start(Target target, Callbacks callbacks);
 
  private:

@@ -1,0 +1,392 @@
+#include "driver/ssh/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::driver::ssh {
+namespace {
+
+constexpr int kMostIncludes = 16;                       // nested
+constexpr std::size_t kLargest = std::size_t{4} << 20;  // bytes of a file
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+// A comma-separated list in which "!x" excludes.
+bool matches_list(std::string_view text, std::string_view list) {
+  bool matched = false;
+  for (const std::string& entry : split(list, ',')) {
+    std::string_view pattern = trim(entry);
+    const bool negated = pattern.starts_with('!');
+    if (negated) pattern.remove_prefix(1);
+    if (!matches_pattern(text, pattern)) continue;
+    if (negated) return false;
+    matched = true;
+  }
+  return matched;
+}
+
+struct Words {
+  std::vector<std::string> words;
+  std::string rest;  // what follows the keyword, as written
+};
+
+// "Key value", "Key=value", "Key \"a value\"". The keyword comes first, in lower case.
+Result<Words> words_of(std::string_view line) {
+  Words result;
+  std::size_t i = 0;
+  const auto blank = [&](std::size_t at) { return line[at] == ' ' || line[at] == '\t'; };
+  while (i < line.size()) {
+    while (i < line.size() &&
+           (blank(i) || (result.words.size() == 1 && result.rest.empty() && line[i] == '='))) {
+      ++i;
+    }
+    if (i == line.size() || (line[i] == '#')) break;
+    if (result.words.size() == 1) result.rest = std::string(trim(line.substr(i)));
+    std::string word;
+    if (line[i] == '"') {
+      const std::size_t end = line.find('"', i + 1);
+      if (end == std::string_view::npos) {
+        return Status(Code::invalid_argument, "a quotation mark is not closed");
+      }
+      word = std::string(line.substr(i + 1, end - i - 1));
+      i = end + 1;
+    } else {
+      while (i < line.size() && !blank(i) && (!result.words.empty() || line[i] != '=')) {
+        word += line[i++];
+      }
+    }
+    result.words.push_back(result.words.empty() ? lower(word) : word);
+  }
+  return result;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!fd) return Status::from_errno(cat("read ", path), errno);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (text.size() < kLargest) {
+    const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
+    if (count == 0) return text;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::from_errno(cat("read ", path), errno);
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  return Status(Code::invalid_argument,
+                cat("read ", path, ": it is too large for a configuration"));
+}
+
+std::vector<std::string> files_of(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> result;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) result.emplace_back(found.gl_pathv[i]);
+  }
+  ::globfree(&found);
+  return result;
+}
+
+class Reader {
+ public:
+  Reader(const ConfigQuery& query, HostConfig& into) : query_(query), into_(into) {}
+
+  Status read(std::string_view text, const std::string& source, const std::string& directory,
+              bool active, int depth) {
+    int number = 0;
+    active_ = active;
+    for (const std::string& line : split(text, '\n')) {
+      ++number;
+      const auto place = [&] { return cat(source, ":", number); };
+      auto words = words_of(trim(line));
+      if (!words.ok()) return words.status().with_context(place());
+      if (words->words.empty()) continue;
+      if (words->words.size() == 1) {
+        return {Code::invalid_argument, cat(place(), ": ", words->words[0], " has no value")};
+      }
+      HVD_RETURN_IF_ERROR(apply(*words, directory, depth).with_context(place()));
+    }
+    return {};
+  }
+
+ private:
+  Status apply(const Words& line, const std::string& directory, int depth) {
+    const std::string& key = line.words[0];
+    if (key == "host") {
+      active_ = host_matches(line.words);
+      return {};
+    }
+    if (key == "match") return match(line.words);
+    if (!active_) return {};
+    if (key == "include") return include(line.words, directory, depth);
+    if (key == "port") {
+      const auto port = parse_number<int>(line.words[1]);
+      if (!port || *port < 1 || *port > 65535) {
+        return {Code::invalid_argument, cat("port ", line.words[1], " is none")};
+      }
+      if (into_.port == 0) into_.port = *port;
+      return {};
+    }
+    if (key == "identityfile") {
+      add(into_.identity_files, line.words[1]);
+    } else if (key == "certificatefile") {
+      add(into_.certificate_files, line.words[1]);
+    } else if (key == "identitiesonly") {
+      if (!identities_only_seen_) into_.identities_only = lower(line.words[1]) == "yes";
+      identities_only_seen_ = true;
+    } else if (key == "userknownhostsfile" || key == "globalknownhostsfile") {
+      auto& files = key[0] == 'u' ? into_.user_known_hosts : into_.global_known_hosts;
+      if (files.empty()) files.assign(line.words.begin() + 1, line.words.end());
+    } else if (key == "proxycommand") {
+      if (into_.proxy_command.empty() && into_.proxy_jump.empty()) into_.proxy_command = line.rest;
+    } else if (key == "proxyjump") {
+      if (into_.proxy_command.empty() && into_.proxy_jump.empty()) {
+        into_.proxy_jump = line.words[1];
+      }
+    } else {
+      simple(key, line.words[1]);
+    }
+    return {};
+  }
+
+  void simple(const std::string& key, const std::string& value) {
+    struct Keyword {
+      std::string_view name;
+      std::string HostConfig::*field;
+    };
+    static constexpr std::array<Keyword, 14> kKeywords{{
+        {"hostname", &HostConfig::host_name},
+        {"user", &HostConfig::user},
+        {"identityagent", &HostConfig::identity_agent},
+        {"stricthostkeychecking", &HostConfig::strict_host_key_checking},
+        {"hostkeyalias", &HostConfig::host_key_alias},
+        {"addressfamily", &HostConfig::address_family},
+        {"bindaddress", &HostConfig::bind_address},
+        {"ciphers", &HostConfig::ciphers},
+        {"macs", &HostConfig::macs},
+        {"kexalgorithms", &HostConfig::kex_algorithms},
+        {"hostkeyalgorithms", &HostConfig::host_key_algorithms},
+        {"pubkeyacceptedalgorithms", &HostConfig::pubkey_algorithms},
+        {"pubkeyacceptedkeytypes", &HostConfig::pubkey_algorithms},
+        {"compression", &HostConfig::compression},
+    }};
+    const auto* const found = std::find_if(kKeywords.begin(), kKeywords.end(),
+                                           [&](const Keyword& k) { return k.name == key; });
+    if (found == kKeywords.end()) return;
+    std::string& field = into_.*(found->field);
+    if (field.empty()) field = value;
+  }
+
+  static void add(std::vector<std::string>& list, const std::string& value) {
+    if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+  }
+
+  bool host_matches(const std::vector<std::string>& words) const {
+    bool matched = false;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      std::string_view pattern = words[i];
+      const bool negated = pattern.starts_with('!');
+      if (negated) pattern.remove_prefix(1);
+      if (!matches_pattern(query_.host, pattern)) continue;
+      if (negated) return false;
+      matched = true;
+    }
+    return matched;
+  }
+
+  Status match(const std::vector<std::string>& words) {
+    bool all = true;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      std::string criterion = lower(words[i]);
+      const bool negated = criterion.starts_with('!');
+      if (negated) criterion.erase(0, 1);
+      if (criterion == "all") {
+        all = all && !negated;
+        continue;
+      }
+      if (criterion == "canonical" || criterion == "final") {
+        all = all && negated;  // there is no second pass
+        continue;
+      }
+      if (++i == words.size()) {
+        return {Code::invalid_argument, cat("Match ", criterion, " has no value")};
+      }
+      std::string subject;
+      if (criterion == "host") {
+        subject = into_.host_name.empty() ? query_.host : into_.host_name;
+      } else if (criterion == "originalhost") {
+        subject = query_.host;
+      } else if (criterion == "localuser") {
+        subject = query_.local_user;
+      } else if (criterion == "user") {
+        subject = query_.user;
+        if (subject.empty()) subject = into_.user;
+        if (subject.empty()) subject = query_.local_user;
+      } else {
+        all = false;  // exec and the like
+        continue;
+      }
+      all = all && matches_list(subject, words[i]) != negated;
+    }
+    active_ = all;
+    return {};
+  }
+
+  Status include(const std::vector<std::string>& words, const std::string& directory, int depth) {
+    if (depth >= kMostIncludes) return {Code::invalid_argument, "too many nested Include"};
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      std::string path = expand_path(
+          words[i],
+          {.home = query_.home, .local_user = {}, .host = {}, .original_host = {}, .user = {}});
+      if (!path.starts_with('/')) path = cat(directory, "/", path);
+      for (const std::string& file : files_of(path)) {
+        auto text = read_text(file);
+        if (!text.ok()) continue;  // as ssh does
+        HVD_RETURN_IF_ERROR(read(*text, file, directory, true, depth + 1));
+        active_ = true;  // it was, or the Include would not have been read
+      }
+    }
+    return {};
+  }
+
+  const ConfigQuery& query_;
+  HostConfig& into_;
+  bool active_ = true;
+  bool identities_only_seen_ = false;
+};
+
+std::string token_value(char token, const Tokens& tokens) {
+  switch (token) {
+    case '%':
+      return "%";
+    case 'd':
+      return tokens.home;
+    case 'u':
+      return tokens.local_user;
+    case 'h':
+      return tokens.host;
+    case 'n':
+      return tokens.original_host;
+    case 'r':
+      return tokens.user;
+    case 'p':
+      return std::to_string(tokens.port);
+    case 'i':
+      return std::to_string(::geteuid());
+    default:
+      return {'%', token};
+  }
+}
+
+}  // namespace
+
+bool matches_pattern(std::string_view text, std::string_view pattern) {
+  // The last '*' seen, and how much of the text it has swallowed so far.
+  std::size_t t = 0;
+  std::size_t p = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t swallowed = 0;
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) ==
+           std::tolower(static_cast<unsigned char>(b));
+  };
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      swallowed = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || same(pattern[p], text[t]))) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++swallowed;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+Status apply_config_text(std::string_view text, const std::string& source,
+                         const std::string& include_directory, const ConfigQuery& query,
+                         HostConfig& into) {
+  return Reader(query, into).read(text, source, include_directory, true, 0);
+}
+
+Result<HostConfig> read_host_config(const ConfigQuery& query, const std::string& file) {
+  HostConfig config;
+  const std::string own = query.home + "/.ssh";
+  Reader reader(query, config);
+  if (!file.empty()) {
+    auto text = read_text(file);
+    if (!text.ok()) return text.status().with_context("the configuration of SSH");
+    HVD_RETURN_IF_ERROR(reader.read(*text, file, own, true, 0));
+  } else {
+    for (const auto& [path, directory] : {std::pair<std::string, std::string>{own + "/config", own},
+                                          {"/etc/ssh/ssh_config", "/etc/ssh"}}) {
+      auto text = read_text(path);
+      if (!text.ok()) continue;
+      HVD_RETURN_IF_ERROR(reader.read(*text, path, directory, true, 0));
+    }
+  }
+  if (config.host_name.empty()) {
+    config.host_name = query.host;
+  } else {
+    config.host_name = expand(config.host_name, {.home = query.home,
+                                                 .local_user = query.local_user,
+                                                 .host = query.host,
+                                                 .original_host = query.host,
+                                                 .user = query.user});
+  }
+  return config;
+}
+
+std::string expand(std::string_view text, const Tokens& tokens) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 1 < text.size()) {
+      result += token_value(text[++i], tokens);
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+std::string expand_path(std::string_view path, const Tokens& tokens) {
+  std::string result;
+  if (path == "~" || path.starts_with("~/")) {
+    result = tokens.home;
+    path.remove_prefix(1);
+  }
+  std::string with_variables;
+  while (!path.empty()) {
+    const std::size_t end = path.starts_with("${") ? path.find('}') : std::string_view::npos;
+    if (end == std::string_view::npos) {
+      with_variables += path.front();
+      path.remove_prefix(1);
+      continue;
+    }
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): hvdrun does not change its environment
+    const char* const value = std::getenv(std::string(path.substr(2, end - 2)).c_str());
+    if (value != nullptr) with_variables += value;
+    path.remove_prefix(end + 1);
+  }
+  return result + expand(with_variables, tokens);
+}
+
+}  // namespace hvd::driver::ssh

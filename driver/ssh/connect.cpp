@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/ssh/steps.h"
+
+namespace hvd::driver::ssh {
+namespace {
+
+// sshd turns connections away when too many are under way (MaxStartups), at random and mostly
+// without a word. So it is tried again: often if it says why, some times if it does not.
+constexpr int kSilentRefusals = 5;
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLongestPause{1'000};
+
+constexpr const char* kHostKeyAlgorithms =
+    "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,"
+    "rsa-sha2-512,rsa-sha2-256";
+
+// First those of which a key is known: a host with several keys shall show the one that was seen.
+std::string host_key_algorithms(const Route& route) {
+  if (!route.host_key_algorithms.empty()) return route.host_key_algorithms;
+  std::vector<std::string> wanted;
+  const auto add = [&](const std::string& name) {
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) wanted.push_back(name);
+  };
+  if (route.host_key_check != HostKeyCheck::off) {
+    std::vector<std::string> files = route.known_hosts;
+    files.insert(files.end(), route.global_known_hosts.begin(), route.global_known_hosts.end());
+    const std::vector<std::string> ours = split(kHostKeyAlgorithms, ',');
+    for (const KnownKey& known : look_up(files, route.key_name, nullptr)) {
+      if (known.type == "ssh-rsa") {
+        add("rsa-sha2-512");
+        add("rsa-sha2-256");
+      } else if (std::find(ours.begin(), ours.end(), known.type) != ours.end()) {
+        add(known.type);
+      }
+    }
+  }
+  for (const std::string& name : split(kHostKeyAlgorithms, ',')) add(name);
+  return join(wanted, ",");
+}
+
+Status set_up(ssh_session session, const Route& route) {
+  const auto set = [&](ssh_options_e option, const std::string& value, std::string_view what) {
+    if (value.empty() || ssh_options_set(session, option, value.c_str()) == SSH_OK) return Status();
+    return Status(Code::invalid_argument,
+                  cat(what, " ", value, " cannot be used: ", trim(ssh_get_error(session))));
+  };
+  // Only what libssh must know: the rest of the configuration is ours to heed.
+  const bool no = false;
+  ssh_options_set(session, SSH_OPTIONS_PROCESS_CONFIG, &no);
+  ssh_options_set(session, SSH_OPTIONS_HOST, "host");
+  ssh_options_set(session, SSH_OPTIONS_KNOWNHOSTS, "/dev/null");
+  ssh_options_set(session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null");
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_USER, route.user, "the user"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_C_S, route.ciphers, "Ciphers"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_S_C, route.ciphers, "Ciphers"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HMAC_C_S, route.macs, "MACs"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HMAC_S_C, route.macs, "MACs"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_KEY_EXCHANGE, route.kex_algorithms, "KexAlgorithms"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, route.pubkey_algorithms,
+                          "PubkeyAcceptedAlgorithms"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(route), "HostKeyAlgorithms"));
+  return set(SSH_OPTIONS_COMPRESSION, route.compression ? "yes" : "no", "Compression");
+}
+
+std::string where(const Route& route) {
+  if (!route.proxy_command.empty()) return cat("through \"", route.proxy_command, "\"");
+  return cat("port ", route.port);
+}
+
+// Up to a socket on which SSH was greeted.
+Status reach(const Route& route, const std::vector<Endpoint>& endpoints, const Patience& patience,
+             Connected& into, UniqueFd& socket, bool& again) {
+  again = false;
+  if (route.proxy_command.empty()) {
+    auto dialled = connect_first(endpoints, route.bind_address, patience);
+    if (!dialled.ok()) return dialled.status();
+    socket = std::move(dialled->socket);
+    into.local_address = std::move(dialled->local_address);
+    into.peer_address = std::move(dialled->peer_address);
+  } else {
+    auto proxy = Proxy::start(route.proxy_command);
+    if (!proxy.ok()) return proxy.status();
+    into.proxy = std::move(*proxy);
+    socket = into.proxy->take_socket();
+  }
+  Greeting greeting = await_greeting(socket.get(), patience);
+  if (greeting.status.ok()) return {};
+  if (into.proxy == nullptr) {
+    again = greeting.again;
+    return greeting.status.with_context(into.peer_address);
+  }
+  const std::string complaint = into.proxy->complaint();
+  if (complaint.empty()) return greeting.status;
+  return {greeting.status.code(),
+          cat(greeting.status.message(), "; the command says: ", complaint)};
+}
+
+Status with_advice(const Status& status, const Route& route, const Patience& patience) {
+  if (status.code() == Code::aborted) return status;
+  std::string message = cat("connect to ", route.host, " ", where(route), ": ", status.message());
+  if (status.code() == Code::deadline_exceeded || !patience.left().ok()) {
+    message += " (gave up at the connect timeout)";
+  }
+  return {status.code(), std::move(message)};
+}
+
+}  // namespace
+
+Result<Connected> connect(const Route& route, const Patience& patience,
+                          const std::function<void(Step)>& step) {
+  std::vector<Endpoint> endpoints;
+  if (route.proxy_command.empty()) {
+    auto resolved = resolve(route.host, route.port, route.address_family, patience);
+    if (!resolved.ok()) {
+      if (resolved.status().code() == Code::aborted) return resolved.status();
+      return Status(resolved.status().code(),
+                    cat("look up ", route.host, ": ", resolved.status().message()));
+    }
+    endpoints = std::move(*resolved);
+  }
+  step(Step::connect);
+
+  Connected connected;
+  UniqueFd socket;
+  std::minstd_rand random{std::random_device()()};
+  std::chrono::milliseconds pause = kFirstPause;
+  for (int refusals = 1;; ++refusals) {
+    bool again = false;
+    const Status status = reach(route, endpoints, patience, connected, socket, again);
+    if (status.ok()) break;
+    const bool says_why = status.message().find("it says") != std::string::npos;
+    if (!again || (!says_why && refusals > kSilentRefusals) || !patience.left().ok()) {
+      return with_advice(status, route, patience);
+    }
+    // Not all at the same moment again.
+    const auto some = pause / 2 + pause * static_cast<int>(random() % 100) / 100;
+    if (const Status waited = patience.poll({}, Clock::now() + some); !waited.ok()) {
+      return with_advice(waited.code() == Code::aborted ? waited : status, route, patience);
+    }
+    pause = std::min(2 * pause, kLongestPause);
+  }
+
+  connected.session.reset(ssh_new());
+  if (connected.session == nullptr) return Status(Code::resource_exhausted, "out of memory");
+  ssh_session session = connected.session.get();
+  if (const Status status = set_up(session, route); !status.ok()) return status;
+  ssh_set_blocking(session, 0);
+  const int fd = socket.release();  // the session closes it
+  if (ssh_options_set(session, SSH_OPTIONS_FD, &fd) != SSH_OK) {
+    socket.reset(fd);
+    return Status(Code::internal, "libssh does not take the socket");
+  }
+  auto result = drive(session, SSH_AGAIN, patience, [&] { return ssh_connect(session); });
+  if (ssh_get_fd(session) < 0 && !result.ok()) socket.reset(fd);  // never taken over
+  if (!result.ok()) {
+    return with_advice(result.status().with_context("the key exchange"), route, patience);
+  }
+  if (*result != SSH_OK) {
+    return with_advice({Code::unavailable, cat("the key exchange failed: ", error_text(session))},
+                       route, patience);
+  }
+  return connected;
+}
+
+}  // namespace hvd::driver::ssh

@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "base/text.h"
+#include "driver/ssh/steps.h"
+
+namespace hvd::driver::ssh {
+namespace {
+
+std::string type_of(ssh_key key) { return ssh_key_type_to_char(ssh_key_type(key)); }
+
+std::string changed(const Route& route, const KnownKey& known, ssh_key key) {
+  return cat(
+      "the host showed another key than last time: now ", type_of(key), " ", fingerprint_of(key),
+      ", but ", known.file, ":", known.line, " says ", known.type, " ", known.fingerprint,
+      ". Either somebody stands in between, or the host was set up anew. If you know that it "
+      "was: ssh-keygen -f ",
+      shell_quote(known.file), " -R ", shell_quote(route.key_name));
+}
+
+}  // namespace
+
+Status check_host_key(ssh_session session, const Route& route) {
+  ssh_key raw = nullptr;
+  if (ssh_get_server_publickey(session, &raw) != SSH_OK) {
+    return {Code::internal, "the host's key cannot be had"};
+  }
+  const KeyPtr key(raw);
+  if (route.host_key_check == HostKeyCheck::off) return {};
+
+  std::vector<std::string> files = route.known_hosts;
+  files.insert(files.end(), route.global_known_hosts.begin(), route.global_known_hosts.end());
+  const std::vector<KnownKey> known = look_up(files, route.key_name, key.get());
+  for (const KnownKey& entry : known) {
+    if (entry.revoked && entry.same) {
+      return {Code::permission_denied, cat("the host's key ", entry.fingerprint, " is revoked by ",
+                                           entry.file, ":", entry.line)};
+    }
+  }
+  if (std::any_of(known.begin(), known.end(),
+                  [](const KnownKey& entry) { return entry.same && !entry.revoked; })) {
+    return {};
+  }
+  const auto other = std::find_if(known.begin(), known.end(),
+                                  [](const KnownKey& entry) { return !entry.revoked; });
+  if (other != known.end()) return {Code::permission_denied, changed(route, *other, key.get())};
+
+  if (route.host_key_check == HostKeyCheck::strict) {
+    return {Code::permission_denied,
+            cat("the host is unknown, and unknown ones are to be refused: its key ",
+                type_of(key.get()), " ", fingerprint_of(key.get()), " stands in none of ",
+                join(files, ", "), ". Add it, or let new hosts be accepted")};
+  }
+  return append_known_host(route.known_hosts.front(), route.key_name, key.get())
+      .with_context("the host is new, but its key could not be noted");
+}
+
+}  // namespace hvd::driver::ssh

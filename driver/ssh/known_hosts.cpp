@@ -1,0 +1,125 @@
+#include "driver/ssh/known_hosts.h"
+
+#include <cctype>
+#include <cerrno>
+#include <fcntl.h>
+#include <fstream>
+#include <mutex>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::driver::ssh {
+namespace {
+
+constexpr int kMostLines = 1'000'000;
+
+struct Entry {
+  ssh_knownhosts_entry* entry = nullptr;
+  Entry() = default;
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  ~Entry() { ssh_knownhosts_entry_free(entry); }
+};
+
+// The line that another writer left without its end would swallow ours.
+bool ends_in_mid_line(int fd) {
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  char last = '\n';
+  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+}  // namespace
+
+std::string known_hosts_name(std::string_view host, int port) {
+  std::string name(host);
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return port == 0 || port == 22 ? name : cat("[", name, "]:", port);
+}
+
+std::string fingerprint_of(ssh_key key) {
+  unsigned char* hash = nullptr;
+  std::size_t size = 0;
+  if (key == nullptr || ssh_get_publickey_hash(key, SSH_PUBLICKEY_HASH_SHA256, &hash, &size) != 0) {
+    return "unknown";
+  }
+  char* const text = ssh_get_fingerprint_hash(SSH_PUBLICKEY_HASH_SHA256, hash, size);
+  std::string result = text == nullptr ? "unknown" : text;
+  ssh_string_free_char(text);
+  ssh_clean_pubkey_hash(&hash);
+  return result;
+}
+
+std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::string& name,
+                              ssh_key key) {
+  std::vector<KnownKey> found;
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    std::string line;
+    for (int number = 1; number < kMostLines && std::getline(in, line); ++number) {
+      std::string_view text = trim(line);
+      if (text.empty() || text.front() == '#') continue;
+      bool revoked = false;
+      if (text.front() == '@') {
+        // Certificates of hosts are not checked; a key that was called back is.
+        if (!text.starts_with("@revoked")) continue;
+        revoked = true;
+        text = trim(text.substr(std::string_view("@revoked").size()));
+      }
+      std::string plain(text);
+      for (char& c : plain) c = c == '\t' ? ' ' : c;
+      Entry entry;
+      if (ssh_known_hosts_parse_line(name.c_str(), plain.c_str(), &entry.entry) != SSH_OK) continue;
+      found.push_back({.file = file,
+                       .line = number,
+                       .type = ssh_key_type_to_char(ssh_key_type(entry.entry->publickey)),
+                       .fingerprint = fingerprint_of(entry.entry->publickey),
+                       .revoked = revoked,
+                       .same = key != nullptr &&
+                               ssh_key_cmp(entry.entry->publickey, key, SSH_KEY_CMP_PUBLIC) == 0});
+      const char* const curve = ssh_pki_key_ecdsa_name(entry.entry->publickey);
+      if (curve != nullptr && found.back().type.starts_with("ecdsa") &&
+          std::string_view(curve).starts_with("ecdsa-")) {
+        found.back().type = curve;
+      }
+    }
+  }
+  return found;
+}
+
+Status append_known_host(const std::string& file, const std::string& name, ssh_key key) {
+  // Two of our own sessions to one host must not both find it unknown and write it twice.
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
+  for (const KnownKey& known : look_up({file}, name, key)) {
+    if (known.same) return {};
+  }
+  char* base64 = nullptr;
+  if (ssh_pki_export_pubkey_base64(key, &base64) != SSH_OK) {
+    return {Code::internal, "the host's key cannot be written down"};
+  }
+  const char* type = ssh_key_type_to_char(ssh_key_type(key));
+  if (const char* const curve = ssh_pki_key_ecdsa_name(key);
+      curve != nullptr && std::string_view(curve).starts_with("ecdsa-")) {
+    type = curve;
+  }
+  std::string line = cat(name, " ", type, " ", base64, "\n");
+  ssh_string_free_char(base64);
+
+  if (const std::size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0) {
+    ::mkdir(file.substr(0, slash).c_str(), 0700);  // if it is not there; open() tells the rest
+  }
+  const UniqueFd fd(::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return Status::from_errno(cat("open ", file), errno);
+  ::flock(fd.get(), LOCK_EX);  // against other jobs; ssh itself appends in one write, as we do
+  if (ends_in_mid_line(fd.get())) line.insert(0, "\n");
+  if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return Status::from_errno(cat("write ", file), errno);
+  }
+  return {};
+}
+
+}  // namespace hvd::driver::ssh

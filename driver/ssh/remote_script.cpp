@@ -1,0 +1,86 @@
+#include "driver/ssh/remote_script.h"
+
+#include "base/text.h"
+
+namespace hvd::driver::ssh {
+namespace {
+
+// $1 nonce, $2 build id, $3 hash, $4 size, $5 machine. Every error of a tool is caught in $e, so
+// that it can be told apart from what the login shell's start files may have printed.
+constexpr std::string_view kScript =
+    "n=$1 b=$2 h=$3 s=$4 m=$5; "
+    "no() { echo \"$n:no:$*\"; exit 1; }; "
+    // Clears "$@" if there is no sha256sum: then no agent is ever taken from the cache.
+    "same() { set -- $(sha256sum <\"$1\" 2>/dev/null); [ \"$1\" = \"$h\" ]; }; "
+    "IFS= read -r c; c=${c#hvd:}; "
+    "u=$(uname -sm); [ \"$u\" = \"Linux $m\" ] || no machine \"$u\"; "
+    "case $c in "
+    "\"\") c=${XDG_CACHE_HOME:-$HOME/.cache}/hvd;; "
+    "\"~/\"*) c=$HOME/${c#??};; "
+    "/*) ;; "
+    "*) c=$HOME/$c;; "
+    "esac; "
+    "d=$c/agents; f=$d/hvd-agent-$b; t=$f.$n.part; "
+    "if [ -f \"$f\" ] && [ -x \"$f\" ] && [ -O \"$f\" ] && [ -O \"$d\" ] && same \"$f\"; then :; "
+    "else "
+    "e=$(umask 077; mkdir -p \"$d\" 2>&1) || no directory \"$e\"; "
+    // Whoever owns it could replace the agent between our look and our start.
+    "[ -O \"$d\" ] || no owner \"$d\"; "
+    "e=$(chmod 700 \"$d\" 2>&1) || no directory \"$e\"; "
+    "find \"$d\" -name \"hvd-agent-*\" -atime +30 -mtime +30 -exec rm -f {} + 2>/dev/null; "
+    "find \"$d\" -name \"hvd-agent-*.part\" -mtime +1 -exec rm -f {} + 2>/dev/null; "
+    "e=$( (umask 077; : >\"$t\") 2>&1) || no write \"$e\"; "
+    "echo \"$n:need:\"; "
+    "e=$(head -c \"$s\" 2>&1 >\"$t\") || { rm -f \"$t\"; no write \"$e\"; }; "
+    "g=$(wc -c <\"$t\"); [ \"$g\" -eq \"$s\" ] || { rm -f \"$t\"; no size \"$g of $s bytes\"; }; "
+    "if command -v sha256sum >/dev/null 2>&1; then same \"$t\" || { rm -f \"$t\"; no hash \"$h\"; "
+    "}; "
+    "fi; "
+    "e=$(chmod 700 \"$t\" 2>&1 && mv -f \"$t\" \"$f\" 2>&1) || { rm -f \"$t\"; no write \"$e\"; }; "
+    "fi; "
+    // A file system mounted noexec, a missing right, a wrong processor: it shows here.
+    "e=$(\"$f\" --version 2>&1) || no execute \"$f: $e\"; "
+    "echo \"$n:ok:\"; "
+    "exec \"$f\"";
+
+}  // namespace
+
+std::string remote_command(const RemoteScript& script) {
+  return cat("exec /bin/sh -c '", kScript, "' hvd ", script.nonce, " ", script.build_id, " ",
+             script.hash, " ", script.size, " ", script.machine);
+}
+
+std::string first_line(const std::string& cache_directory) {
+  // The prefix makes an SFTP server, which a host may start instead, give up at once: read as the
+  // length of a packet it is absurd.
+  return cat("hvd:", cache_directory, "\n");
+}
+
+std::string explain(std::string_view kind, std::string_view text) {
+  if (kind == "directory") {
+    return cat("cannot make the directory for the agent: ", text,
+               ". Name another place with --agent-cache-dir");
+  }
+  if (kind == "owner") {
+    return cat("the directory for the agent, ", text,
+               ", belongs to somebody else, who could change what is run. Name another place with "
+               "--agent-cache-dir");
+  }
+  if (kind == "write") {
+    return cat("cannot write the agent there: ", text,
+               ". Make room, or name another place with --agent-cache-dir");
+  }
+  if (kind == "size" || kind == "hash") {
+    return cat("the agent did not arrive whole (", text, ")");
+  }
+  if (kind == "machine") {
+    return cat("the host is of another kind, ", text, ": the agent of this build cannot run there");
+  }
+  if (kind == "execute") {
+    return cat("the agent cannot be executed there: ", text,
+               ". Is that file system mounted noexec? Name another place with --agent-cache-dir");
+  }
+  return cat("the host says: ", kind, " ", text);
+}
+
+}  // namespace hvd::driver::ssh

@@ -1,0 +1,46 @@
+#include "driver/ssh/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fcntl.h>
+#include <poll.h>
+#include <string_view>
+
+#include "base/socket.h"
+#include "base/text.h"
+
+namespace hvd::driver::ssh {
+namespace {
+
+// libssh may hold bytes that it has read and not looked at, of which poll() knows nothing.
+constexpr std::chrono::milliseconds kLookAgain{200};
+
+}  // namespace
+
+Result<int> drive(ssh_session session, int again, const Patience& patience,
+                  const std::function<int()>& call) {
+  while (true) {
+    HVD_RETURN_IF_ERROR(patience.left());
+    const int result = call();
+    const int fd = ssh_get_fd(session);
+    // libssh makes a socket that it was given a blocking one.
+    if (fd >= 0) (void)set_nonblocking(fd, true);
+    if (result != again) return result;
+    if (fd < 0) return SSH_ERROR;
+    const int flags = ssh_get_poll_flags(session);
+    pollfd socket{.fd = fd, .events = POLLIN, .revents = 0};
+    if ((flags & SSH_WRITE_PENDING) != 0) socket.events |= POLLOUT;
+    HVD_RETURN_IF_ERROR(patience.poll({&socket, 1}, Clock::now() + kLookAgain));
+  }
+}
+
+std::string error_text(ssh_session session) {
+  std::string_view text = trim(ssh_get_error(session));
+  for (const std::string_view prefix : {"Socket error: ", "Received SSH_MSG_DISCONNECT: "}) {
+    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  }
+  if (text == "disconnected") return "it closed the connection";
+  return text.empty() ? "no reason given" : std::string(text);
+}
+
+}  // namespace hvd::driver::ssh

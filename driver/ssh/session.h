@@ -1,0 +1,39 @@
+// libssh's objects with owners, and the one way in which they are used before they are handed to
+// the carrier: without blocking, call by call, while there is patience. For the .cpp files of this
+// room.
+//
+// One session is used by one thread at a time; it may be handed to another.
+#pragma once
+
+#include <functional>
+#include <libssh/libssh.h>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "driver/ssh/patience.h"
+
+namespace hvd::driver::ssh {
+
+struct FreeSession {
+  // Closes the socket without a goodbye: that could block.
+  void operator()(ssh_session session) const {
+    ssh_silent_disconnect(session);
+    ssh_free(session);
+  }
+};
+struct FreeKey {
+  void operator()(ssh_key key) const { ssh_key_free(key); }
+};
+using SessionPtr = std::unique_ptr<ssh_session_struct, FreeSession>;
+using KeyPtr = std::unique_ptr<ssh_key_struct, FreeKey>;
+
+// Repeats `call` until it returns something else than `again`, waiting for the session's socket in
+// between. Its last return value, or why the waiting ended.
+Result<int> drive(ssh_session session, int again, const Patience& patience,
+                  const std::function<int()>& call);
+
+// What libssh says of its last error, without its prefixes.
+std::string error_text(ssh_session session);
+
+}  // namespace hvd::driver::ssh
