@@ -70,11 +70,17 @@ Result<SocketAddress> parse_bind_address(std::string_view text) {
   return SocketAddress{std::move(host), *port};
 }
 
+Result<Token> load_token(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return Status::from_errno(cat("open token file ", path), errno);
+  return read_token(fd.get(), path);
+}
+
 Result<Token> load_or_create_token(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd) return read_token(fd.get(), path);
-  if (errno != ENOENT) return Status::from_errno(cat("open token file ", path), errno);
-  fd.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  auto there = load_token(path);
+  if (there.ok() || there.status().code() != Code::not_found) return there;
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!fd) return Status::from_errno(cat("create token file ", path), errno);
   const Token token = Token::random();
   const std::string line = to_hex(token.bytes()) + "\n";

@@ -24,6 +24,8 @@ struct StandaloneOptions {
 // "ADDRESS:PORT" or "[IPV6]:PORT"; the address must be an IP address.
 Result<SocketAddress> parse_bind_address(std::string_view text);
 
+// Reads the token file; Code::not_found if there is none.
+Result<Token> load_token(const std::string& path);
 // Reads the token file, or makes it. The error names the file and what is wrong with it.
 Result<Token> load_or_create_token(const std::string& path);
 

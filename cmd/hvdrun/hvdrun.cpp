@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/environment.h"
 #include "cmd/hvdrun/job_output.h"
@@ -195,6 +196,9 @@ static int run_words(const std::vector<std::string>& words) {
       return print_and_end(check_build_text());
     case Action::rendezvous:
       return run_rendezvous(line->rendezvous);
+    case Action::agent:
+      set_up_log({});
+      return run_agent(line->agent);
     case Action::run:
     case Action::dry_run:
     case Action::print_env:

@@ -1,7 +1,5 @@
 #include "cmd/hvdrun/options.h"
 
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <regex>
 #include <string_view>
@@ -9,60 +7,11 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cmd/hvdrun/subcommands.h"
+#include "cmd/hvdrun/words.h"
 
 namespace hvd::cli {
 namespace {
-
-struct Alias {
-  std::string_view word;
-  std::string_view flag;
-};
-
-// CLI11 has no options of several letters behind one dash, so they are rewritten before it sees
-// them.
-constexpr std::array kAliases{
-    Alias{"-np", "--num-proc"},
-    Alias{"-H", "--hosts"},
-    Alias{"-hostfile", "--hostfile"},
-    Alias{"-wd", "--working-directory"},
-    Alias{"-p", "--ssh-port"},
-    Alias{"-i", "--ssh-identity-file"},
-    Alias{"--network-interfaces", "--network-interface"},
-    Alias{"-prefix-timestamp", "--prefix-output-with-timestamp"},
-    Alias{"-cb", "--check-build"},
-    Alias{"-v", "--version"},
-    Alias{"-h", "--help"},
-    Alias{"--log-without-timestamp", "--no-log-with-timestamp"},
-    Alias{"--log-hide-timestamp", "--no-log-with-timestamp"},
-    Alias{"--no-log-hide-timestamp", "--log-with-timestamp"},
-};
-
-struct Missing {
-  std::string_view flag;
-  std::string_view what;
-};
-
-constexpr std::string_view kElastic = "elastic jobs are";
-constexpr std::string_view kMpi = "launching through MPI is";
-constexpr std::string_view kJsrun = "launching through jsrun (LSF) is";
-
-// Horovod's flags for what hvd cannot do yet. To take one silently would be a lie.
-constexpr std::array kMissing{
-    Missing{"--min-np", kElastic},
-    Missing{"--min-num-proc", kElastic},
-    Missing{"--max-np", kElastic},
-    Missing{"--max-num-proc", kElastic},
-    Missing{"--host-discovery-script", kElastic},
-    Missing{"--elastic-timeout", kElastic},
-    Missing{"--reset-limit", kElastic},
-    Missing{"--blacklist-cooldown-range", kElastic},
-    Missing{"--mpi", kMpi},
-    Missing{"--mpi-args", kMpi},
-    Missing{"--binding-args", kMpi},
-    Missing{"--jsrun", kJsrun},
-};
-
-Status usage(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 std::string_view group_of(const Knob& setting) {
   const auto section = setting.config_key.substr(0, setting.config_key.find('.'));
@@ -137,7 +86,8 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
     return "Usage: hvdrun [options] program [arguments]\n"
-           "       hvdrun rendezvous --bind ADDRESS:PORT [--token-file FILE] [--legacy-clients]\n";
+           "       hvdrun rendezvous --bind ADDRESS:PORT [--token-file FILE] [--legacy-clients]\n"
+           "       hvdrun agent --join tls://ADDRESS:PORT [--token-file FILE] [--slots N]\n";
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -212,97 +162,6 @@ Parser::Parser() {
   app.add_flag("--help", help, "Print this")->group(kGeneral);
 }
 
-bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
-
-std::vector<std::string> all_words(const CLI::App& app) {
-  std::vector<std::string> words;
-  for (const CLI::Option* const option : app.get_options()) {
-    for (const auto& name : option->get_lnames()) words.push_back("--" + name);
-    for (const auto& name : option->get_fnames()) words.push_back("--" + name);
-  }
-  for (const Alias& alias : kAliases) words.emplace_back(alias.word);
-  return words;
-}
-
-// A word as it was typed, taken apart: "-np=4" is {"--num-proc", "4"}.
-struct Word {
-  std::string flag;
-  std::optional<std::string> value;
-};
-
-Word take_apart(const std::string& word) {
-  const auto equals = word.find('=');
-  Word result{word.substr(0, equals), std::nullopt};
-  if (equals != std::string::npos) result.value = word.substr(equals + 1);
-  if (word.starts_with("-H") && word.size() > 2 && word[2] != '=') {
-    return {"--hosts", word.substr(2)};
-  }
-  for (const Alias& alias : kAliases) {
-    if (alias.word == result.flag) result.flag = alias.flag;
-  }
-  return result;
-}
-
-struct SplitWords {
-  std::vector<std::string> options;  // each "--flag" or "--flag=value"
-  std::vector<std::string> command;
-};
-
-// Finds where the options end; rewrites them so that each is one word with no doubt about its
-// value, also if that begins with a dash.
-Result<SplitWords> split_words(const CLI::App& app, const std::vector<std::string>& words) {
-  SplitWords result;
-  std::size_t at = 0;
-  for (; at < words.size(); ++at) {
-    const std::string& typed = words[at];
-    if (typed.size() < 2 || typed[0] != '-') break;
-    if (typed == "--") {
-      ++at;
-      break;
-    }
-    const std::string shown = typed.substr(0, typed.find('='));
-    for (const Missing& missing : kMissing) {
-      if (missing.flag == shown)
-        return usage(cat(shown, ": ", missing.what, " not in this version"));
-    }
-    const Word word = take_apart(typed);
-    const CLI::Option* const option = app.get_option_no_throw(word.flag);
-    if (option == nullptr || !word.flag.starts_with("--")) {
-      const auto near = nearest(shown, all_words(app));
-      return usage(cat("unknown option ", shown, near ? cat("; did you mean ", *near, "?") : "",
-                       " (hvdrun --help lists all)"));
-    }
-    if (!takes_value(*option)) {
-      if (word.value)
-        return usage(cat(shown, ": takes no value, but was given '", *word.value, "'"));
-      result.options.push_back(word.flag);
-      continue;
-    }
-    std::string value;
-    if (word.value) {
-      value = *word.value;
-    } else if (at + 1 < words.size()) {
-      value = words[++at];
-    } else {
-      return usage(cat(shown, ": needs a value"));
-    }
-    if (value.empty()) return usage(cat(shown, ": needs a value that is not empty"));
-    result.options.push_back(cat(word.flag, "=", value));
-  }
-  result.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
-  return result;
-}
-
-Status parse_options(CLI::App& app, std::vector<std::string> options) {
-  std::reverse(options.begin(), options.end());  // the form that CLI11 takes
-  try {
-    app.parse(std::move(options));
-  } catch (const CLI::ParseError& error) {
-    return usage(error.what());
-  }
-  return {};
-}
-
 // `-H a:1 b:2`: the blank makes a command of the second host.
 Status check_command_is_no_host(const CommandLine& line) {
   const auto hosts = line.values.find("hosts");
@@ -343,41 +202,14 @@ Status take_settings(const Parser& parser, Values& values) {
   return {};
 }
 
-Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
-  CLI::App app{"hvdrun rendezvous: the rendezvous service by itself", "hvdrun rendezvous"};
-  CommandLine line;
-  line.action = Action::rendezvous;
-  bool help = false;
-  app.set_help_flag();
-  app.add_option("--bind", line.rendezvous.bind, "Where to listen; port 0: any free one")
-      ->type_name("ADDRESS:PORT");
-  app.add_option("--token-file", line.rendezvous.token_file,
-                 "The token as 64 hex digits; made if it is not there (default: ./hvd-token)")
-      ->type_name("FILE");
-  app.add_flag("--legacy-clients", line.rendezvous.legacy_clients,
-               "Also serve Horovod's own clients, unsigned");
-  app.add_flag("--help", help, "Print this");
-  auto split = split_words(app, words);
-  if (!split.ok()) return split.status().with_context("hvdrun rendezvous");
-  if (!split->command.empty()) {
-    return usage(cat("hvdrun rendezvous: unexpected word '", split->command.front(),
-                     "'; a program of this name is started as ./rendezvous"));
-  }
-  HVD_RETURN_IF_ERROR(parse_options(app, split->options).with_context("hvdrun rendezvous"));
-  if (help) {
-    line.action = Action::help;
-    line.help = app.help();
-  } else if (line.rendezvous.bind.empty()) {
-    return usage("hvdrun rendezvous: needs --bind ADDRESS:PORT");
-  }
-  return line;
-}
-
 }  // namespace
 
 Result<CommandLine> parse_command_line(const std::vector<std::string>& words) {
   if (!words.empty() && words.front() == "rendezvous") {
     return parse_rendezvous({words.begin() + 1, words.end()});
+  }
+  if (!words.empty() && words.front() == "agent") {
+    return parse_agent({words.begin() + 1, words.end()});
   }
   Parser parser;
   auto split = split_words(parser.app, words);

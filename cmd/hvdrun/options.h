@@ -4,6 +4,8 @@
 // and everything from the first word that is no option is the command.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +15,7 @@
 
 namespace hvd::cli {
 
-enum class Action { run, dry_run, print_env, check_build, version, help, rendezvous };
+enum class Action { run, dry_run, print_env, check_build, version, help, rendezvous, agent };
 
 // How the workers' environment differs from hvdrun's own.
 struct EnvironmentWords {
@@ -28,6 +30,19 @@ struct RendezvousWords {
   bool legacy_clients = false;
 };
 
+struct JoinAddress {
+  std::string host;  // a name or an address
+  std::uint16_t port = 0;
+};
+
+struct AgentWords {
+  JoinAddress join;
+  std::string token_file = "hvd-token";
+  std::string host;  // empty: this machine's own name
+  int slots = 1;
+  std::chrono::milliseconds join_timeout{300'000};
+};
+
 struct CommandLine {
   Action action = Action::run;
   Values values;
@@ -35,6 +50,7 @@ struct CommandLine {
   EnvironmentWords environment;
   std::vector<std::string> command;
   RendezvousWords rendezvous;
+  AgentWords agent;
   std::string help;  // the text of --help, when that is the action
 };
 

@@ -1,0 +1,246 @@
+#include "cmd/hvdrun/agent_relay.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <poll.h>
+#include <string>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "cmd/hvdrun/hvdrun.h"
+#include "cmd/hvdrun/job_setup.h"
+#include "cmd/hvdrun/join_client.h"
+#include "driver/agent_process.h"
+#include "driver/orphans.h"
+
+namespace hvd::cli {
+namespace {
+
+// Of what was read on one side and waits to be written on the other.
+constexpr std::size_t kMaxWaiting = std::size_t{1} << 20;
+// For the agent to kill and leave, once the way to the driver is lost.
+constexpr std::chrono::seconds kPatienceWithAgent{30};
+// For the last words on their way to the driver.
+constexpr std::chrono::seconds kPatienceWithDriver{5};
+constexpr std::chrono::seconds kOrphanLimit{5};
+
+void say(std::string_view text) {
+  std::fprintf(stderr, "hvdrun agent: %.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+int fail(const Status& status) {
+  say(status.message());
+  return kExitTrouble;
+}
+
+// How a child ended, without taking that from whoever waits for it: its code, or 128 + the signal.
+int exit_code_of(pid_t pid) {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
+    if (errno != EINTR) return kExitTrouble;
+  }
+  return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+}
+
+class Relay {
+ public:
+  Relay(Joined joined, driver::AgentConnection& agent, UniqueFd signals)
+      : wire_(std::move(joined.socket)),
+        tls_(std::move(joined.tls)),
+        to_agent_(std::move(joined.received)),
+        agent_(agent),
+        signals_(std::move(signals)) {}
+
+  // Until the agent has ended and what it had said is on its way.
+  void run() {
+    while (!is_over()) {
+      if (wait()) turn();
+    }
+    farewell();
+  }
+
+  // Why the way to the driver was lost before the agent had ended; empty if it was not.
+  const std::string& lost() const { return lost_; }
+
+ private:
+  bool is_over() const {
+    return agent_ended_ && link_closed_ && (wire_closed_ || to_wire_.empty());
+  }
+
+  // False if nothing has happened but that the patience is over.
+  bool wait() {
+    polled_ = {pollfd{wire_closed_ ? -1 : wire_.get(), 0, 0},
+               pollfd{link_closed_ ? -1 : agent_.link.get(), 0, 0},
+               pollfd{signals_.get(), POLLIN, 0},
+               pollfd{agent_ended_ ? -1 : agent_.hold->ended_fd(), POLLIN, 0}};
+    to_wire_ += tls_.take_outgoing();
+    if (to_agent_.size() < kMaxWaiting) polled_[0].events |= POLLIN;
+    if (!to_wire_.empty()) polled_[0].events |= POLLOUT;
+    if (to_wire_.size() < kMaxWaiting) polled_[1].events |= POLLIN;
+    if (!to_agent_.empty()) polled_[1].events |= POLLOUT;
+    // What nothing is wanted of could only wake us in vain, again and again.
+    for (auto& entry : polled_) {
+      if (entry.events == 0) entry.fd = -1;
+    }
+    const int ready =
+        ::poll(polled_.data(), polled_.size(), milliseconds_until(give_up_, Clock::now()));
+    if (ready > 0) return true;
+    if (Clock::now() < give_up_) return false;
+    give_up_ = kNever;
+    if (!agent_ended_) {
+      agent_.hold->kill();
+    } else {
+      lose("it took no more bytes");
+    }
+    return false;
+  }
+
+  void turn() {
+    if (polled_[2].revents != 0) pass_on_signal();
+    if (polled_[0].revents != 0) read_wire();
+    if (polled_[1].revents != 0) read_link();
+    write_link();
+    write_wire();
+    if (polled_[3].revents != 0 && !agent_ended_) {
+      agent_ended_ = true;
+      give_up_ = Clock::now() + kPatienceWithDriver;
+    }
+  }
+
+  void pass_on_signal() {
+    signalfd_siginfo info{};
+    if (::read(signals_.get(), &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
+    if (!agent_ended_) ::kill(agent_.hold->pid(), SIGTERM);
+  }
+
+  void lose(std::string why) {
+    if (std::exchange(wire_closed_, true)) return;
+    if (!agent_ended_) {
+      lost_ = std::move(why);
+      give_up_ = Clock::now() + kPatienceWithAgent;
+    }
+    to_wire_.clear();
+  }
+
+  void read_wire() {
+    if (wire_closed_ || to_agent_.size() >= kMaxWaiting) return;
+    const ssize_t got = ::recv(wire_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got < 0) return lose(Status::from_errno("it lost the connection", errno).message());
+    if (got == 0) return lose("it closed the connection");
+    const Status said = tls_.receive({buffer_.data(), static_cast<std::size_t>(got)});
+    to_agent_ += tls_.take_received();
+    if (!said.ok()) return lose(said.message());
+    if (tls_.is_closed()) lose("it closed the connection");
+  }
+
+  void read_link() {
+    if (link_closed_ || to_wire_.size() >= kMaxWaiting) return;
+    const ssize_t got = ::recv(agent_.link.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+      link_closed_ = true;
+      return;
+    }
+    if (wire_closed_) return;  // nobody hears it any more
+    const Status sent = tls_.send({buffer_.data(), static_cast<std::size_t>(got)});
+    if (!sent.ok()) lose(sent.message());
+  }
+
+  void write_link() {
+    if (!link_closed_ && !to_agent_.empty()) {
+      const ssize_t sent = ::send(agent_.link.get(), to_agent_.data(), to_agent_.size(),
+                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent > 0) to_agent_.erase(0, static_cast<std::size_t>(sent));
+      // It reads no more; what it still says is read to the end.
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) to_agent_.clear();
+    }
+    // What the driver had said is heard before the end.
+    if (wire_closed_ && to_agent_.empty() && !std::exchange(link_shut_, true)) {
+      ::shutdown(agent_.link.get(), SHUT_WR);
+    }
+  }
+
+  void write_wire() {
+    to_wire_ += tls_.take_outgoing();
+    if (wire_closed_ || to_wire_.empty()) return;
+    const ssize_t sent =
+        ::send(wire_.get(), to_wire_.data(), to_wire_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) to_wire_.erase(0, static_cast<std::size_t>(sent));
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+      lose(Status::from_errno("it lost the connection", errno).message());
+    }
+  }
+
+  void farewell() {
+    if (wire_closed_) return;
+    tls_.close();
+    // If it cannot be said, the end of the connection says it.
+    static_cast<void>(
+        send_all(wire_.get(), tls_.take_outgoing(), Clock::now() + kPatienceWithDriver));
+  }
+
+  UniqueFd wire_;
+  TlsSession tls_;
+  std::string to_agent_;
+  std::string to_wire_;
+  driver::AgentConnection& agent_;
+  UniqueFd signals_;
+  std::array<pollfd, 4> polled_{};
+  std::array<char, 65536> buffer_{};
+  TimePoint give_up_ = kNever;
+  bool wire_closed_ = false;
+  bool link_closed_ = false;
+  bool link_shut_ = false;
+  bool agent_ended_ = false;
+  std::string lost_;
+};
+
+Result<UniqueFd> take_signals() {
+  sigset_t ours;
+  sigemptyset(&ours);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ours, number);
+  ::sigprocmask(SIG_BLOCK, &ours, nullptr);
+  UniqueFd fd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return Status::from_errno("signalfd", errno);
+  return fd;
+}
+
+}  // namespace
+
+int run_agent(const AgentWords& words) {
+  const auto path = find_agent();
+  if (!path.ok()) return fail(path.status());
+  auto joined = join(words, say);
+  if (!joined.ok()) return fail(joined.status());
+  const std::string who = SocketAddress{words.join.host, words.join.port}.to_string();
+  say(cat("joined the job at ", who));
+
+  auto signals = take_signals();
+  if (!signals.ok()) return fail(signals.status());
+  const driver::Subreaper subreaper;  // for what an agent that is killed leaves behind
+  auto agent = driver::AgentProcess::start(*path);
+  if (!agent.ok()) return fail(agent.status());
+  Relay relay(std::move(*joined), *agent, std::move(*signals));
+  relay.run();
+
+  const int code = exit_code_of(agent->hold->pid());
+  const std::string how = agent->hold->reap();
+  if (driver::Subreaper::any_child()) subreaper.kill_orphans({}, kOrphanLimit);
+  if (code == 0) return 0;
+  if (!relay.lost().empty()) {
+    say(cat("the job at ", who, " was lost: ", relay.lost(), "; its workers here were ended"));
+  } else {
+    say(cat("the agent ", how));
+  }
+  return code;
+}
+
+}  // namespace hvd::cli

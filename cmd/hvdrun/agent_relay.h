@@ -1,0 +1,13 @@
+// `hvdrun agent --join`: joins, starts the agent of this machine and carries its bytes until it has
+// ended. If this process dies, the agent sees the end of its link and kills what it has started.
+#pragma once
+
+#include "cmd/hvdrun/options.h"
+
+namespace hvd::cli {
+
+// Returns the exit code: 0 if the job had its agent end in good order; says on stderr what else
+// happened. SIGTERM, SIGINT and SIGHUP are handed to the agent as SIGTERM.
+int run_agent(const AgentWords& words);
+
+}  // namespace hvd::cli

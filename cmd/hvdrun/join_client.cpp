@@ -1,0 +1,210 @@
+#include "cmd/hvdrun/join_client.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <optional>
+#include <poll.h>
+#include <random>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "base/build_id.h"
+#include "base/protocol/join_link.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "rendezvous/standalone.h"
+
+namespace hvd::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLongestPause{5'000};
+constexpr std::chrono::seconds kConnectLimit{10};  // for each address
+constexpr std::chrono::seconds kAnswerLimit{30};
+constexpr std::size_t kMaxAnswer = 64 << 10;
+
+// Why this time it did not work.
+struct Setback {
+  Status why;
+  bool final = false;
+};
+template <typename T>
+using Attempt = std::variant<T, Setback>;
+
+struct AddressesFreed {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, AddressesFreed>;
+
+Result<Addresses> resolve(const JoinAddress& where) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error =
+      ::getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &list);
+  if (error == EAI_SYSTEM) return Status::from_errno(cat("resolve ", where.host), errno);
+  if (error != 0) {
+    return Status(Code::unavailable, cat("resolve ", where.host, ": ", ::gai_strerror(error)));
+  }
+  return Addresses(list);
+}
+
+Result<UniqueFd> connect_one(const addrinfo& address, const std::string& what, TimePoint deadline) {
+  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return Status::from_errno("socket", errno);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
+  if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
+  HVD_RETURN_IF_ERROR(wait_for(fd.get(), POLLOUT, deadline).with_context(what));
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return Status::from_errno(what, error);
+  return fd;
+}
+
+Result<UniqueFd> connect_any(const JoinAddress& where, TimePoint deadline) {
+  auto addresses = resolve(where);
+  if (!addresses.ok()) return addresses.status();
+  const std::string what = cat("connect to ", SocketAddress{where.host, where.port}.to_string());
+  Status trouble(Code::unavailable, cat(what, ": it has no address"));
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    auto fd = connect_one(*address, what, std::min(deadline, Clock::now() + kConnectLimit));
+    if (fd.ok()) return fd;
+    trouble = fd.status();
+  }
+  return trouble;
+}
+
+// Reads and writes what the session wants until `done`.
+template <typename Done>
+Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
+  std::array<char, 4096> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  std::size_t total = 0;
+  for (;;) {
+    HVD_RETURN_IF_ERROR(send_all(fd, tls.take_outgoing(), deadline));
+    if (done()) return {};
+    if (tls.is_closed()) return {Code::unavailable, "it closed the connection"};
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline).with_context("wait for an answer"));
+    const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return Status::from_errno("receive", errno);
+    if (got == 0) return {Code::unavailable, "it closed the connection"};
+    total += static_cast<std::size_t>(got);
+    if (total > kMaxAnswer) return {Code::data_loss, "it says too much"};
+    if (const Status said = tls.receive({buffer.data(), static_cast<std::size_t>(got)});
+        !said.ok()) {
+      // Tell it why, if that can be sent at once; nothing depends on it.
+      static_cast<void>(send_all(fd, tls.take_outgoing(), deadline));
+      return said;
+    }
+  }
+}
+
+Attempt<Joined> join_once(const AgentWords& words, const std::string& host, TimePoint deadline) {
+  const auto token = rendezvous::load_token(words.token_file);
+  if (!token.ok()) {
+    // On a shared file system that hvdrun may be about to make it.
+    return Setback{token.status(), token.status().code() != Code::not_found};
+  }
+  auto fd = connect_any(words.join, deadline);
+  if (!fd.ok()) return Setback{fd.status()};
+  const std::string who = SocketAddress{words.join.host, words.join.port}.to_string();
+  const auto key = TlsPsk::create(TlsPsk::Side::client, *token);
+  if (!key.ok()) return Setback{key.status(), true};
+  auto tls = key->session();
+  if (!tls.ok()) return Setback{tls.status(), true};
+  const TimePoint answered = std::min(deadline, Clock::now() + kAnswerLimit);
+  const auto setback = [&](const Status& why) {
+    return Setback{why.with_context(who), why.code() == Code::unauthenticated};
+  };
+  if (const Status begun = tls->receive({}); !begun.ok()) return setback(begun);
+  Status status = exchange(fd->get(), *tls, answered, [&] { return tls->established(); });
+  if (!status.ok()) return setback(status);
+  const join_link::Join join{
+      .build_id = std::string(build_id()), .host = host, .slots = words.slots};
+  status = tls->send(join.encode());
+  if (!status.ok()) return setback(status);
+
+  // What comes behind the answer is meant for the agent already.
+  std::string received;
+  std::optional<Frame> answer;
+  Status damage;
+  status = exchange(fd->get(), *tls, answered, [&] {
+    received += tls->take_received();
+    FrameDecoder decoder(kMaxAnswer);
+    decoder.feed(received);
+    auto frame = decoder.next();
+    if (!frame.ok()) {
+      damage = frame.status();
+      return true;
+    }
+    answer = std::move(*frame);
+    return answer.has_value();
+  });
+  if (!status.ok()) return setback(status);
+  if (!damage.ok()) return setback(damage);
+  if (answer->kind == static_cast<std::uint16_t>(join_link::Kind::refused)) {
+    const auto refused = join_link::Refused::decode(answer->payload);
+    if (!refused.ok()) return setback(refused.status());
+    return Setback{{Code::permission_denied,
+                    cat(who, " does not let this machine in as ", host, ": ", refused->reason)},
+                   refused->final};
+  }
+  if (answer->kind != static_cast<std::uint16_t>(join_link::Kind::accepted)) {
+    return setback({Code::data_loss, "it gave no answer that was expected"});
+  }
+  received.erase(0, kFrameHeaderSize + answer->payload.size());
+  return Joined{std::move(*fd), std::move(*tls), std::move(received)};
+}
+
+Result<std::string> own_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) {
+    return Status::from_errno("ask for this machine's name (--host gives one)", errno);
+  }
+  return std::string(name.data());
+}
+
+}  // namespace
+
+Result<Joined> join(const AgentWords& words, const std::function<void(std::string_view)>& say) {
+  std::string host = words.host;
+  if (host.empty()) {
+    auto name = own_name();
+    if (!name.ok()) return name.status();
+    host = std::move(*name);
+  }
+  const TimePoint deadline = Clock::now() + words.join_timeout;
+  // Many machines may be waiting for one hvdrun: they do not all come at the same moments.
+  std::mt19937 random(std::random_device{}());
+  std::uniform_real_distribution<double> share(0.5, 1.0);
+  std::string said;
+  for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
+    auto attempt = join_once(words, host, std::max(deadline, Clock::now() + kFirstPause));
+    if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
+    auto& setback = std::get<Setback>(attempt);
+    if (setback.final) return setback.why;
+    const auto next = std::chrono::duration_cast<Duration>(pause * share(random));
+    if (Clock::now() + next >= deadline) {
+      return setback.why.with_context("could not join in time (--join-timeout)");
+    }
+    if (setback.why.message() != said) {
+      said = setback.why.message();
+      say(cat(said, "; trying again"));
+    }
+    std::this_thread::sleep_for(next);
+  }
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,54 @@
+// Words of a command line, brought into the form that CLI11 takes: Horovod's spellings rewritten,
+// each option one word with no doubt about its value, and what follows the options apart.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hvd::cli {
+
+struct Alias {
+  std::string_view word;
+  std::string_view flag;
+};
+
+// CLI11 has no options of several letters behind one dash, so they are rewritten before it sees
+// them.
+inline constexpr std::array kAliases{
+    Alias{"-np", "--num-proc"},
+    Alias{"-H", "--hosts"},
+    Alias{"-hostfile", "--hostfile"},
+    Alias{"-wd", "--working-directory"},
+    Alias{"-p", "--ssh-port"},
+    Alias{"-i", "--ssh-identity-file"},
+    Alias{"--network-interfaces", "--network-interface"},
+    Alias{"-prefix-timestamp", "--prefix-output-with-timestamp"},
+    Alias{"-cb", "--check-build"},
+    Alias{"-v", "--version"},
+    Alias{"-h", "--help"},
+    Alias{"--log-without-timestamp", "--no-log-with-timestamp"},
+    Alias{"--log-hide-timestamp", "--no-log-with-timestamp"},
+    Alias{"--no-log-hide-timestamp", "--log-with-timestamp"},
+};
+
+// An error of usage.
+Status usage(std::string message);
+
+struct SplitWords {
+  std::vector<std::string> options;  // each "--flag" or "--flag=value"
+  std::vector<std::string> command;
+};
+
+// Finds where the options of `app` end. Errors name the word as it was typed.
+Result<SplitWords> split_words(const CLI::App& app, const std::vector<std::string>& words);
+Status parse_options(CLI::App& app, std::vector<std::string> options);
+
+}  // namespace hvd::cli
