@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <utility>
 
+#include "base/socket.h"
 #include "base/text.h"
 #include "driver/job_io.h"
 
@@ -34,10 +35,12 @@ struct SpawnPlan {
 
 }  // namespace
 
-Result<AgentProcess> AgentProcess::start(const std::string& path, const UniqueFd& link) {
+Result<AgentConnection> AgentProcess::start(const std::string& path) {
+  auto pair = socket_pair();
+  if (!pair) return pair.status();
   SpawnPlan plan;
-  ::posix_spawn_file_actions_adddup2(&plan.actions, link.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&plan.actions, link.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&plan.actions, pair->second.get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&plan.actions, pair->second.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_addclosefrom_np(&plan.actions, STDERR_FILENO + 1);
   sigset_t every;
   sigset_t none;
@@ -55,28 +58,30 @@ Result<AgentProcess> AgentProcess::start(const std::string& path, const UniqueFd
       error != 0) {
     return Status::from_errno(cat("start ", path), error);
   }
-  AgentProcess process(pid, UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))));
-  if (!process.ended_) return Status::from_errno(cat("watch the agent, pid ", pid), errno);
-  return process;
+  UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const int error = errno;
+  const bool watched = static_cast<bool>(ended);
+  AgentConnection connection;
+  connection.link = std::move(pair->first);
+  connection.hold.reset(new AgentProcess(pid, std::move(ended)));
+  if (!watched) return Status::from_errno(cat("watch the agent, pid ", pid), error);
+  return connection;
 }
 
-AgentProcess::AgentProcess(AgentProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), ended_(std::move(other.ended_)) {}
-
 AgentProcess::~AgentProcess() {
-  if (pid_ < 0) return;
+  if (reaped_) return;
   kill();
   ::waitpid(pid_, nullptr, 0);
 }
 
-void AgentProcess::kill() const {
-  if (pid_ > 0) ::kill(pid_, SIGKILL);
+void AgentProcess::kill() {
+  if (!reaped_) ::kill(pid_, SIGKILL);
 }
 
 std::string AgentProcess::reap() {
   int status = 0;
-  const pid_t pid = std::exchange(pid_, -1);
-  while (::waitpid(pid, &status, 0) < 0) {
+  reaped_ = true;
+  while (::waitpid(pid_, &status, 0) < 0) {
     if (errno != EINTR) return "ended";
   }
   if (WIFSIGNALED(status)) return exit_text(0, WTERMSIG(status), WCOREDUMP(status));

@@ -1,6 +1,6 @@
-// The agent of this host as a child process: started at once, with one socket as its standard input
-// and output, in a session of its own so that Ctrl-C on the terminal does not reach it. Dies with
-// the object.
+// The agent of this machine as a child process: started at once, with one socket as its standard
+// input and output, in a session of its own so that Ctrl-C on the terminal does not reach it. Dies
+// with the object.
 #pragma once
 
 #include <string>
@@ -8,27 +8,25 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "driver/agent_hold.h"
 
 namespace hvd::driver {
 
-class AgentProcess {
+class AgentProcess : public AgentHold {
  public:
-  // The error names the path.
-  static Result<AgentProcess> start(const std::string& path, const UniqueFd& link);
-  AgentProcess(AgentProcess&& other) noexcept;
-  AgentProcess& operator=(AgentProcess&& other) = delete;
-  ~AgentProcess();
+  // A running agent and the link to it. The error names the path.
+  static Result<AgentConnection> start(const std::string& path);
+  ~AgentProcess() override;
 
-  pid_t pid() const { return pid_; }
-  // Readable when it has ended.
-  int ended_fd() const { return ended_.get(); }
-  void kill() const;
-  // To be called once it has ended: "exited with code 0", "was killed by SIGKILL (signal 9)".
-  std::string reap();
+  int ended_fd() const override { return ended_.get(); }
+  void kill() override;
+  std::string reap() override;
+  pid_t pid() const override { return pid_; }
 
  private:
   AgentProcess(pid_t pid, UniqueFd ended) : pid_(pid), ended_(std::move(ended)) {}
-  pid_t pid_ = -1;  // -1 when reaped
+  pid_t pid_ = -1;  // stays known after it was reaped
+  bool reaped_ = false;
   UniqueFd ended_;
 };
 

@@ -1,6 +1,8 @@
 #include "driver/agent_session.h"
 
+#include <cerrno>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -17,9 +19,7 @@
 
 #include "base/build_id.h"
 #include "base/frame.h"
-#include "base/socket.h"
 #include "base/text.h"
-#include "driver/agent_process.h"
 
 namespace hvd::driver {
 namespace {
@@ -36,25 +36,30 @@ constexpr std::chrono::seconds kEndTogether{1};
 
 }  // namespace
 
-// Alive as long as one of its two coroutines is, or the session.
+// Alive as long as one of its coroutines is, or the session.
 class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& io, AgentSessionOptions options, AgentSessionCallbacks callbacks,
-       AgentProcess process, UniqueFd link)
+       AgentConnection connection)
       : options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        process_(std::move(process)),
-        pid_(process_.pid()),
-        link_(io, asio::local::stream_protocol(), link.release()),
-        ended_(io, ::dup(process_.ended_fd())),
+        hold_(std::move(connection.hold)),
+        pid_(hold_->pid()),
+        local_address_(std::move(connection.local_address)),
+        peer_address_(std::move(connection.peer_address)),
+        link_(io, asio::local::stream_protocol(), connection.link.release()),
+        ended_(io, ::dup(hold_->ended_fd())),
         link_patience_(io),
         decoder_(kMaxFrameFromAgent) {}
 
   void begin() {
-    send(agent_link::Hello{agent_link::kProtocolVersion, std::string(build_id()), options_.job_id}
-             .encode());
+    agent_link::Hello hello = options_.hello;
+    hello.protocol = agent_link::kProtocolVersion;
+    hello.build_id = std::string(build_id());
+    send(hello.encode());
+    send(options_.check.encode());
     spawn(read());
-    spawn(watch_process());
+    spawn(watch_end());
   }
 
   void send(std::string_view frame) {
@@ -63,7 +68,19 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     if (!std::exchange(writing_, true)) spawn(write());
   }
 
-  void drop() { process_.kill(); }
+  void beat() {
+    if (!is_ready() || bye_) return;
+    if (std::exchange(spoke_, false)) report(event::Heard{options_.host});
+    // What cannot be written now would be no news by the time it can.
+    if (!writable_ || beat_waits_) return;
+    beat_waits_ = true;
+    send(agent_link::Heartbeat{++beats_, acknowledged_}.encode());
+  }
+
+  void drop() {
+    dropped_ = true;
+    if (hold_) hold_->kill();
+  }
   // After this nothing is reported any more.
   void detach() {
     callbacks_ = {};
@@ -71,11 +88,16 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     link_.close(ignored);
     ended_.close(ignored);
     link_patience_.cancel();
-    process_.kill();
+    hold_.reset();
   }
   pid_t pid() const { return pid_; }
+  const agent_link::Ready& ready() const { return ready_; }
+  const std::string& local_address() const { return local_address_; }
+  const std::string& peer_address() const { return peer_address_; }
 
  private:
+  bool is_ready() const { return greeted_ && checked_ && !trouble_; }
+
   void spawn(asio::awaitable<void> work) {
     asio::co_spawn(
         link_.get_executor(),
@@ -91,6 +113,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     while (!unsent_.empty()) {
       sending_.clear();
       sending_.swap(unsent_);
+      const bool with_beat = beat_waits_;
       co_await asio::async_write(link_, asio::buffer(sending_),
                                  asio::redirect_error(asio::use_awaitable, error));
       if (error) {
@@ -98,6 +121,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
         unsent_.clear();
         break;
       }
+      if (with_beat) beat_waits_ = false;
     }
     writing_ = false;
   }
@@ -110,6 +134,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       const std::size_t size = co_await link_.async_read_some(
           asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, error));
       if (error) break;
+      spoke_ = true;
       decoder_.feed({buffer.data(), size});
       while (status.ok()) {
         auto frame = decoder_.next();
@@ -124,46 +149,61 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     }
     if (!callbacks_.on_event) co_return;  // detached meanwhile
     link_ended_ = true;
-    if (!status.ok()) {
-      const std::string what = ready_ ? status.message() : cat(status.message(), wrong_agent());
-      report(event::AgentBroken{options_.host, what});
-    } else if (!process_ended_) {
+    if (!status.ok() && is_ready()) {
+      report(event::AgentBroken{options_.host, status.message()});
+    } else if (!status.ok()) {
+      give_up({Step::start_agent,
+               cat("what runs there is no agent of ours: ", status.message(), hint()), 1});
+    } else if (!ended_seen_) {
       link_patience_.expires_after(kEndTogether);
       error_code error;
       co_await link_patience_.async_wait(asio::redirect_error(asio::use_awaitable, error));
-      if (!process_ended_ && callbacks_.on_event) {
+      if (!ended_seen_ && callbacks_.on_event) {
         closed_early_ = !bye_;
-        process_.kill();
+        hold_->kill();
       }
     }
     finish_if_ended();
   }
 
-  asio::awaitable<void> watch_process() {
+  asio::awaitable<void> watch_end() {
     error_code error;
     co_await ended_.async_wait(asio::posix::stream_descriptor::wait_read,
                                asio::redirect_error(asio::use_awaitable, error));
     if (!callbacks_.on_event) co_return;
-    how_ = process_.reap();
+    how_ = hold_->reap();
     if (closed_early_) how_ = "closed its link and did not end";
-    process_ended_ = true;
+    ended_seen_ = true;
     link_patience_.cancel();
-    if (!bye_) callbacks_.kill_orphans();
+    if (!bye_ && pid_ > 0) callbacks_.kill_orphans();
     // What it sent before is still read; whoever else may hold the other end is not waited for.
     error_code ignored;
     link_.shutdown(Socket::shutdown_receive, ignored);
     finish_if_ended();
   }
 
-  void finish_if_ended() {
-    if (!link_ended_ || !process_ended_ || std::exchange(finished_, true)) return;
-    if (bye_) how_ += " and said goodbye";
-    if (!ready_) how_ += wrong_agent();
-    report(event::AgentGone{options_.host, how_});
+  // It cannot take part; reported when it has ended.
+  void give_up(HostTrouble trouble) {
+    if (!trouble_) trouble_ = std::move(trouble);
+    hold_->kill();
   }
 
-  std::string wrong_agent() const {
-    return cat("; is ", options_.agent_path, " the hvd-agent that belongs to this hvdrun?");
+  void finish_if_ended() {
+    if (!link_ended_ || !ended_seen_ || std::exchange(finished_, true)) return;
+    if (bye_) how_ += " and said goodbye";
+    if (is_ready() || dropped_) {
+      report(event::AgentGone{options_.host, how_});
+      return;
+    }
+    if (!trouble_) {
+      trouble_ = {Step::start_agent,
+                  cat("the agent ended before it was ready: it ", how_, greeted_ ? "" : hint()), 1};
+    }
+    report(event::HostFailed{options_.host, *trouble_});
+  }
+
+  std::string hint() const {
+    return cat("; is ", options_.where, " the hvd-agent that belongs to this hvdrun?");
   }
 
   void report(const Event& event) {
@@ -185,6 +225,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       report(event);
       return Status();
     };
+    if (trouble_) return {};
     if (bye_)
       return {Code::data_loss, cat("it sent a message of kind ", frame.kind, " after its goodbye")};
     switch (kind) {
@@ -225,7 +266,14 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
             });
       case Kind::heartbeat_ack:
         return decode<agent_link::HeartbeatAck>(
-            frame, [](const agent_link::HeartbeatAck&) { return Status(); });
+            frame, [&](const agent_link::HeartbeatAck& ack) { return on_ack(ack); });
+      case Kind::checked:
+        return decode<agent_link::Checked>(
+            frame, [&](const agent_link::Checked& checked) { return on_checked(checked); });
+      case Kind::probed:
+        return decode<agent_link::Probed>(frame, [&](const agent_link::Probed& probed) {
+          return callbacks_.on_probed ? callbacks_.on_probed(probed) : Status();
+        });
       case Kind::problem:
         return decode<agent_link::Problem>(frame, [&](const agent_link::Problem& message) {
           if (callbacks_.on_problem) callbacks_.on_problem(message.message);
@@ -247,15 +295,49 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       return {Code::failed_precondition,
               cat("it is of build ", ready.build_id, ", and hvdrun of build ", build_id())};
     }
-    ready_ = true;
-    report(event::AgentReady{options_.host});
+    if (greeted_) return {Code::data_loss, "it said twice that it was ready"};
+    greeted_ = true;
+    ready_ = ready;
+    if (!checked_) report(event::HostProgress{options_.host, Step::change_directory});
+    report_if_ready();
+    return {};
+  }
+
+  Status on_checked(const agent_link::Checked& checked) {
+    using Wrong = agent_link::Checked::Step;
+    if (checked_) return {Code::data_loss, "it answered twice what it was asked to check"};
+    checked_ = true;
+    if (checked.failed == Wrong::nothing_wrong) {
+      report_if_ready();
+    } else {
+      const bool directory = checked.failed == Wrong::change_directory;
+      give_up({directory ? Step::change_directory : Step::find_program, checked.message,
+               exit_code_of_failed_start(checked.error_number)});
+    }
+    return {};
+  }
+
+  void report_if_ready() {
+    if (is_ready() && !dropped_) report(event::AgentReady{options_.host});
+  }
+
+  Status on_ack(const agent_link::HeartbeatAck& ack) {
+    if (ack.sequence <= acknowledged_ || ack.sequence > beats_) {
+      return {Code::data_loss, cat("it acknowledged heartbeat ", ack.sequence, " when ", beats_,
+                                   " were sent and ", acknowledged_, " acknowledged")};
+    }
+    acknowledged_ = ack.sequence;
+    spoke_ = false;
+    report(event::Heard{options_.host});
     return {};
   }
 
   AgentSessionOptions options_;
   AgentSessionCallbacks callbacks_;
-  AgentProcess process_;
-  pid_t pid_;
+  std::unique_ptr<AgentHold> hold_;
+  const pid_t pid_;
+  const std::string local_address_;
+  const std::string peer_address_;
   Socket link_;
   asio::posix::stream_descriptor ended_;
   asio::steady_timer link_patience_;
@@ -266,33 +348,37 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   bool writing_ = false;
   bool writable_ = true;
 
-  bool ready_ = false;
+  std::uint64_t beats_ = 0;         // heartbeats sent
+  std::uint64_t acknowledged_ = 0;  // the newest that was answered
+  bool beat_waits_ = false;         // one is not written yet
+  bool spoke_ = false;              // it sent something since that was last reported
+
+  agent_link::Ready ready_;
+  bool greeted_ = false;
+  bool checked_ = false;
+  std::optional<HostTrouble> trouble_;  // why it was given up before it was ready
+  bool dropped_ = false;
   bool bye_ = false;
   bool closed_early_ = false;
   bool link_ended_ = false;
-  bool process_ended_ = false;
+  bool ended_seen_ = false;  // the process, or the way to it
   bool finished_ = false;
   std::string how_;
 };
 
-Result<std::unique_ptr<AgentSession>> AgentSession::start(asio::io_context& io,
-                                                          AgentSessionOptions options,
-                                                          AgentSessionCallbacks callbacks) {
-  auto pair = socket_pair();
-  if (!pair) return pair.status();
-  auto process = AgentProcess::start(options.agent_path, pair->second);
-  if (!process) return process.status();
-  pair->second.reset();
-  auto impl = std::make_shared<Impl>(io, std::move(options), std::move(callbacks),
-                                     *std::move(process), std::move(pair->first));
-  impl->begin();
-  return std::unique_ptr<AgentSession>(new AgentSession(std::move(impl)));
+AgentSession::AgentSession(asio::io_context& io, AgentSessionOptions options,
+                           AgentSessionCallbacks callbacks, AgentConnection connection)
+    : impl_(std::make_shared<Impl>(io, std::move(options), std::move(callbacks),
+                                   std::move(connection))) {
+  impl_->begin();
 }
-
-AgentSession::AgentSession(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AgentSession::~AgentSession() { impl_->detach(); }
 void AgentSession::send(std::string_view frame) { impl_->send(frame); }
+void AgentSession::beat() { impl_->beat(); }
 void AgentSession::drop() { impl_->drop(); }
 pid_t AgentSession::pid() const { return impl_->pid(); }
+const agent_link::Ready& AgentSession::ready() const { return impl_->ready(); }
+const std::string& AgentSession::local_address() const { return impl_->local_address(); }
+const std::string& AgentSession::peer_address() const { return impl_->peer_address(); }
 
 }  // namespace hvd::driver

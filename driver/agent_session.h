@@ -1,6 +1,7 @@
-// One agent, as the driver's thread sees it: its process, the link to it, and the translation
+// The driver's side of one agent: the link to it, whatever lies between, and the translation
 // between frames (base/protocol/agent_link.h) and the events of driver/job.h. What arrives is
-// trusted in nothing: what no agent of ours sends becomes event::AgentBroken.
+// trusted in nothing: what no agent of ours sends becomes event::AgentBroken, or event::HostFailed
+// if the agent was not ready yet.
 //
 // Owned by the driver; every call and callback on the driver's thread. A callback may not destroy
 // the session.
@@ -17,44 +18,57 @@
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
+#include "driver/agent_hold.h"
 #include "driver/job_io.h"
 
 namespace hvd::driver {
 
 struct AgentSessionOptions {
   HostIndex host = 0;
-  std::string agent_path;
-  std::string job_id;
+  std::string where;        // of the agent's executable, for errors
+  agent_link::Hello hello;  // protocol and build id are filled in
+  agent_link::Check check;  // follows it at once
 };
 
 struct AgentSessionCallbacks {
+  // Before ready: AgentReady, or HostFailed as the last. After it the last one is AgentGone, and
+  // also if it was dropped.
   std::function<void(const Event& event)> on_event;
   // An error means that the agent may not have sent it.
   std::function<Status(agent_link::Output output)> on_output;
   std::function<Status(const agent_link::OutputClosed& closed)> on_output_closed;
+  std::function<Status(const agent_link::Probed& probed)> on_probed;
   std::function<void(std::string_view message)> on_problem;
-  // The agent died without a goodbye: kills what it left, before AgentGone is reported.
+  // An agent that is a child of this process died without a goodbye: kills what it left, before
+  // that is reported.
   std::function<void()> kill_orphans;
 };
 
 class AgentSession {
  public:
-  // Starts the agent and greets it. The last event is AgentGone.
-  static Result<std::unique_ptr<AgentSession>> start(boost::asio::io_context& io,
-                                                     AgentSessionOptions options,
-                                                     AgentSessionCallbacks callbacks);
-  ~AgentSession();
+  // Greets the agent.
+  AgentSession(boost::asio::io_context& io, AgentSessionOptions options,
+               AgentSessionCallbacks callbacks, AgentConnection connection);
+  ~AgentSession();  // ends the agent, without a word
   AgentSession(const AgentSession&) = delete;
   AgentSession& operator=(const AgentSession&) = delete;
 
   // An encoded frame. Frames sent in one go leave in one write.
   void send(std::string_view frame);
+  // To be called at a steady pace: once the agent is ready it is sent a heartbeat, unless the last
+  // one still waits to be written; and event::Heard is reported if it has said anything since.
+  void beat();
   void drop();
+  // Of a child of this process; else -1.
   pid_t pid() const;
+  // What it said of its host; empty before it was ready.
+  const agent_link::Ready& ready() const;
+  // As AgentConnection has them.
+  const std::string& local_address() const;
+  const std::string& peer_address() const;
 
  private:
   class Impl;
-  explicit AgentSession(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };
 

@@ -1,8 +1,10 @@
-// Runs one job from a JobSpec to its end: starts the agents, hosts the rendezvous service, feeds
-// the job's state machine (driver/job.h) with what happens and does what it decides. All on one
-// thread, the one that calls run_job(); SIGINT, SIGTERM and SIGHUP of the process are handled while
-// it runs (SIGHUP not if it was ignored, as nohup does) and have their default effect afterwards.
-// While it runs, orphans of its descendants become children of this process, and end with the job.
+// Runs one job from a JobSpec to its end: brings agents to the hosts (or waits for them to come),
+// hosts the rendezvous service, feeds the job's state machine (driver/job.h) with what happens and
+// does what it decides. All on one thread, the one that calls run_job(), but for SSH sessions and
+// name servers, which have threads of their own; SIGINT, SIGTERM and SIGHUP of the process are
+// handled while it runs (SIGHUP not if it was ignored, as nohup does) and have their default effect
+// afterwards. While it runs, orphans of its descendants become children of this process, and end
+// with the job.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +57,8 @@ class Observer {
   virtual void on_plan(const WorldDocument& world) = 0;
   // One line that a person should read ("oversubscribed: ...").
   virtual void on_warning(std::string_view text) = 0;
+  // One line for a person who may wonder what takes so long: no trouble, but good to know.
+  virtual void on_notice(std::string_view text) = 0;
   // One line for --verbose.
   virtual void on_progress(std::string_view text) = 0;
   virtual void on_started(const WorkerView& worker) = 0;

@@ -1,5 +1,7 @@
 #include "driver/preflight.h"
 
+#include <cerrno>
+
 namespace hvd::driver {
 
 std::string_view name_of(Step step) {
@@ -22,6 +24,21 @@ std::string_view name_of(Step step) {
       return "reach";
   }
   return "unknown step";
+}
+
+int exit_code_of_failed_start(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+      return 127;
+    case EACCES:
+    case EPERM:
+    case ENOEXEC:
+    case EISDIR:
+      return 126;
+    default:
+      return 1;
+  }
 }
 
 }  // namespace hvd::driver

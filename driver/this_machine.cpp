@@ -1,19 +1,18 @@
 #include "driver/this_machine.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
-#include <cerrno>
 #include <ifaddrs.h>
 #include <memory>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <set>
-#include <string_view>
 #include <unistd.h>
-#include <vector>
+#include <utility>
 
 #include "base/socket.h"
-#include "base/text.h"
+#include "driver/addresses.h"
 
 namespace hvd::driver {
 namespace {
@@ -33,41 +32,16 @@ std::string address_text(const sockaddr* address) {
                                                                                    : text.data();
 }
 
-bool is_loopback(std::string_view address) {
-  return address == "::1" || address.substr(0, 4) == "127.";
-}
-
-struct Interface {
-  std::string name;
-  std::string address;
-};
-
-std::vector<Interface> interfaces() {
-  std::vector<Interface> result;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return result;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    std::string address = address_text(entry->ifa_addr);
-    if (!address.empty()) result.push_back({entry->ifa_name, std::move(address)});
-  }
-  return result;
-}
-
 std::string own_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-Result<std::vector<std::string>> addresses_of(const std::string& name) {
+std::vector<std::string> addresses_of(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  if (const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &list); error != 0) {
-    const std::string why = error == EAI_SYSTEM ? Status::from_errno("getaddrinfo", errno).message()
-                                                : ::gai_strerror(error);
-    return Status(Code::not_found, why);
-  }
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return {};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   std::vector<std::string> result;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
@@ -76,30 +50,41 @@ Result<std::vector<std::string>> addresses_of(const std::string& name) {
   return result;
 }
 
-}  // namespace
-
-Status check_is_this_machine(const std::string& name) {
-  if (name == "localhost" || is_loopback(name) || name == own_name()) return {};
-  const auto addresses = addresses_of(name);
-  if (!addresses) {
-    return {Code::not_found, cat("host ", name, " cannot be found: ", addresses.status().message(),
-                                 "; check the name")};
-  }
-  std::set<std::string> own;
-  for (const auto& interface : interfaces()) own.insert(interface.address);
-  for (const auto& address : *addresses) {
-    if (is_loopback(address) || own.count(address) != 0) return {};
-  }
-  return {Code::invalid_argument,
-          cat("host ", name, " (", join(*addresses, ", "),
-              ") is not this machine, and this version starts workers on this machine only")};
+bool is_own_address(const std::string& address) {
+  if (is_loopback_address(address)) return true;
+  const auto own = interfaces_of_this_machine();
+  return std::any_of(own.begin(), own.end(),
+                     [&](const auto& interface) { return interface.address == address; });
 }
 
-std::string interface_of(const std::string& address) {
-  for (const auto& interface : interfaces()) {
-    if (interface.address == address) return interface.name;
+}  // namespace
+
+std::vector<agent_link::Interface> interfaces_of_this_machine() {
+  std::vector<agent_link::Interface> result;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return result;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    std::string address = address_text(entry->ifa_addr);
+    if ((entry->ifa_flags & IFF_UP) == 0 || address.empty()) continue;
+    result.push_back({entry->ifa_name, std::move(address)});
   }
-  return is_loopback(address) ? "lo" : "";
+  return result;
+}
+
+std::optional<bool> is_this_machine_at_a_glance(const std::string& name) {
+  if (name == "localhost" || name == own_name()) return true;
+  std::array<char, sizeof(in6_addr)> raw{};
+  const bool is_address = ::inet_pton(AF_INET, name.c_str(), raw.data()) == 1 ||
+                          ::inet_pton(AF_INET6, name.c_str(), raw.data()) == 1;
+  if (!is_address) return std::nullopt;
+  return is_own_address(name);
+}
+
+bool is_this_machine(const std::string& name) {
+  if (const auto known = is_this_machine_at_a_glance(name)) return *known;
+  const auto addresses = addresses_of(name);
+  return std::any_of(addresses.begin(), addresses.end(), is_own_address);
 }
 
 Result<std::uint16_t> free_port(const std::string& address) {
@@ -108,6 +93,17 @@ Result<std::uint16_t> free_port(const std::string& address) {
   auto bound = local_address(listener->get());
   if (!bound) return bound.status();
   return bound->port;
+}
+
+MoreOpenFiles::MoreOpenFiles() {
+  known_ = ::getrlimit(RLIMIT_NOFILE, &before_) == 0;
+  rlimit more = before_;
+  more.rlim_cur = more.rlim_max;
+  if (known_) ::setrlimit(RLIMIT_NOFILE, &more);
+}
+
+MoreOpenFiles::~MoreOpenFiles() {
+  if (known_) ::setrlimit(RLIMIT_NOFILE, &before_);
 }
 
 }  // namespace hvd::driver

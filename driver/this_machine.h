@@ -1,22 +1,45 @@
-// What the driver asks of the machine that it runs on. The calls ask the system each time and may
-// block for a name server; any thread may call them.
+// What the driver asks of the machine that it runs on. The calls ask the system each time; any
+// thread may call them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <sys/resource.h>
+#include <vector>
 
+#include "base/protocol/agent_link.h"
 #include "base/status.h"
 
 namespace hvd::driver {
 
-// ok if `name` (a host's name or address) is this machine: localhost, its own name, or whatever
-// resolves to one of its addresses. Else the error says what it is instead.
-Status check_is_this_machine(const std::string& name);
+// Its addresses, interfaces that are down left out.
+std::vector<agent_link::Interface> interfaces_of_this_machine();
 
-// The network interface that has this address, or nothing.
-std::string interface_of(const std::string& address);
+// Whether `name` (a host's name or address) is this machine: localhost, its own name, one of its
+// addresses. Nothing if only a resolver can tell.
+std::optional<bool> is_this_machine_at_a_glance(const std::string& name);
+// The same for any name; may block for a name server. What cannot be resolved is not this machine.
+bool is_this_machine(const std::string& name);
 
 // A TCP port that nobody listens on at `address` now.
 Result<std::uint16_t> free_port(const std::string& address);
+
+// The driver keeps a few descriptors for each host and worker: while this lives, the process may
+// open as many as it is allowed to at all.
+class MoreOpenFiles {
+ public:
+  MoreOpenFiles();
+  ~MoreOpenFiles();  // what it was before
+  MoreOpenFiles(const MoreOpenFiles&) = delete;
+  MoreOpenFiles& operator=(const MoreOpenFiles&) = delete;
+
+  // The soft limit that it was before; 0 if that is not known.
+  std::uint64_t before() const { return known_ ? before_.rlim_cur : 0; }
+
+ private:
+  rlimit before_{};
+  bool known_ = false;
+};
 
 }  // namespace hvd::driver

@@ -83,4 +83,13 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   return result;
 }
 
+std::string value_of(const std::vector<std::string>& environment, std::string_view name) {
+  for (const auto& entry : environment) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
+
 }  // namespace hvd::driver

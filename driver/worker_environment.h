@@ -5,13 +5,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/protocol/world_document.h"
 
 namespace hvd::driver {
 
-// What is the same for all workers of a job.
+// What is the same for all workers of a host.
 struct JobEnvironment {
   std::string job_id;
   int size = 0;
@@ -27,5 +28,8 @@ struct JobEnvironment {
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,
                                             int host_index);
+
+// The value of a variable, empty if it is not there.
+std::string value_of(const std::vector<std::string>& environment, std::string_view name);
 
 }  // namespace hvd::driver

@@ -1,6 +1,8 @@
 #include "rendezvous/server.h"
 
 #include <exception>
+#include <utility>
+#include <vector>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -42,49 +44,58 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
         options_(std::move(options)),
         hub_(std::make_shared<Hub>(token, options_.limits, options_.legacy_clients,
                                    options_.legacy_scope_sizes)),
-        acceptor_(io),
         wait_timer_(io),
-        sweep_timer_(io),
-        pause_timer_(io) {}
+        sweep_timer_(io) {}
 
-  Status start() {
-    if (acceptor_.is_open())
-      return {Code::failed_precondition, "the rendezvous was started before"};
-    auto listener = listen_tcp(options_.bind, kBacklog);
+  Result<SocketAddress> listen(SocketAddress where) {
+    if (hub_->stopping) return Status(Code::failed_precondition, "the rendezvous was stopped");
+    const bool any_port = where.port == 0 && !doors_.empty();
+    if (any_port) where.port = address().port;
+    auto listener = listen_tcp(where, kBacklog);
+    if (!listener.ok() && any_port) {
+      where.port = 0;
+      listener = listen_tcp(where, kBacklog);
+    }
     HVD_RETURN_IF_ERROR(listener.status().with_context("rendezvous"));
     auto bound = local_address(listener->get());
     HVD_RETURN_IF_ERROR(bound.status().with_context("rendezvous"));
-    address_ = *bound;
-    const bool v6 = address_.host.find(':') != std::string::npos;
+    auto door = std::make_shared<Door>(io_, *bound);
+    const bool v6 = bound->host.find(':') != std::string::npos;
     error_code error;
-    acceptor_.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), listener->get(), error);
-    if (error) return {Code::internal, cat("rendezvous: listen: ", error.message())};
+    door->acceptor.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), listener->get(), error);
+    if (error) {
+      return Status(Code::internal, cat("rendezvous: listen: ", error.message()));
+    }
     listener->release();
-
-    hub_->on_new_wait = [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->arm_wait_timer();
-    };
+    doors_.push_back(door);
     const auto self = shared_from_this();
-    asio::co_spawn(io_, accept(self), [](const std::exception_ptr& escaped) {
+    asio::co_spawn(io_, accept(self, std::move(door)), [](const std::exception_ptr& escaped) {
       log_escaped("accepting connections", escaped);
     });
-    asio::co_spawn(io_, sweep(self), [](const std::exception_ptr& escaped) {
-      log_escaped("watching over deadlines", escaped);
+    if (!std::exchange(watching_, true)) watch(self);
+    return *bound;
+  }
+
+  void close(const SocketAddress& where) {
+    std::erase_if(doors_, [&](const std::shared_ptr<Door>& door) {
+      if (door->address.host != where.host || door->address.port != where.port) return false;
+      door->close();
+      return true;
     });
-    return {};
   }
 
   void stop() {
     hub_->stopping = true;
-    error_code ignored;
-    acceptor_.close(ignored);
+    for (const auto& door : doors_) door->close();
     wait_timer_.cancel();
     sweep_timer_.cancel();
-    pause_timer_.cancel();
     for (Session* const session : hub_->sessions) session->close();
   }
 
-  const SocketAddress& address() const { return address_; }
+  SocketAddress address() const {
+    return doors_.empty() ? SocketAddress() : doors_.front()->address;
+  }
+  const ServerOptions& options() const { return options_; }
 
   void put(std::string_view scope, std::string_view key, std::string value) {
     const auto version = hub_->service.store().put(scope, key, make_value(std::move(value)));
@@ -98,16 +109,39 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   void erase_scope(std::string_view scope) { hub_->service.store().erase_scope(scope); }
 
  private:
-  static asio::awaitable<void> accept(std::shared_ptr<Impl> self) {
+  // One address where clients are let in. Kept alive by its coroutine.
+  struct Door {
+    Door(asio::io_context& io, SocketAddress where)
+        : address(std::move(where)), acceptor(io), pause_timer(io) {}
+    void close() {
+      error_code ignored;
+      acceptor.close(ignored);
+      pause_timer.cancel();
+    }
+    const SocketAddress address;
+    asio::ip::tcp::acceptor acceptor;
+    asio::steady_timer pause_timer;
+  };
+
+  static void watch(const std::shared_ptr<Impl>& self) {
+    self->hub_->on_new_wait = [weak = self->weak_from_this()] {
+      if (const auto impl = weak.lock()) impl->arm_wait_timer();
+    };
+    asio::co_spawn(self->io_, sweep(self), [](const std::exception_ptr& escaped) {
+      log_escaped("watching over deadlines", escaped);
+    });
+  }
+
+  static asio::awaitable<void> accept(std::shared_ptr<Impl> self, std::shared_ptr<Door> door) {
     while (!self->hub_->stopping) {
       error_code error;
-      auto socket = co_await self->acceptor_.async_accept(redirect_error(use_awaitable, error));
-      if (self->hub_->stopping) break;
+      auto socket = co_await door->acceptor.async_accept(redirect_error(use_awaitable, error));
+      if (self->hub_->stopping || !door->acceptor.is_open()) break;
       if (error == asio::error::no_descriptors || error == asio::error::no_memory ||
           error == asio::error::no_buffer_space) {
         HVD_LOG(warning, "rendezvous: a connection cannot be accepted now: " << error.message());
-        self->pause_timer_.expires_after(kPauseWithoutDescriptors);
-        co_await self->pause_timer_.async_wait(redirect_error(use_awaitable, error));
+        door->pause_timer.expires_after(kPauseWithoutDescriptors);
+        co_await door->pause_timer.async_wait(redirect_error(use_awaitable, error));
         continue;
       }
       if (error) continue;  // that client is gone already
@@ -173,11 +207,10 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   asio::io_context& io_;
   ServerOptions options_;
   std::shared_ptr<Hub> hub_;
-  asio::ip::tcp::acceptor acceptor_;
+  std::vector<std::shared_ptr<Door>> doors_;
   asio::steady_timer wait_timer_;
   asio::steady_timer sweep_timer_;
-  asio::steady_timer pause_timer_;
-  SocketAddress address_;
+  bool watching_ = false;
 };
 
 Server::Server(asio::io_context& io, const Token& token, ServerOptions options)
@@ -185,7 +218,14 @@ Server::Server(asio::io_context& io, const Token& token, ServerOptions options)
 
 Server::~Server() { stop(); }
 
-Status Server::start() { return impl_->start(); }
+Status Server::start() {
+  if (impl_->address().port != 0) {
+    return {Code::failed_precondition, "the rendezvous was started before"};
+  }
+  return impl_->listen(impl_->options().bind).status();
+}
+Result<SocketAddress> Server::listen(const SocketAddress& where) { return impl_->listen(where); }
+void Server::close(const SocketAddress& where) { impl_->close(where); }
 void Server::stop() { impl_->stop(); }
 SocketAddress Server::address() const { return impl_->address(); }
 

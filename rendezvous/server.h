@@ -1,6 +1,6 @@
 // The rendezvous service: the store (rendezvous/store.h) behind HTTP/1.1. It lives on one Asio
 // executor and thread, that of the driver or of `hvdrun rendezvous`; no call here is safe from
-// another thread.
+// another thread. It may listen on several addresses, all of them doors to the same store.
 #pragma once
 
 #include <cstddef>
@@ -35,10 +35,15 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Binds and begins to accept. The error names the address.
+  // Begins to accept at options.bind. The error names the address.
   Status start();
+  // Begins to accept at one more address, and tells it with its port. With port 0 it is the port of
+  // the first address, if that is free there too, so that usually all have the same.
+  Result<SocketAddress> listen(const SocketAddress& where);
+  // Accepts nobody at this address any more; who is connected stays.
+  void close(const SocketAddress& where);
   void stop();
-  // Where it listens, after start().
+  // Where it listens: the first address that is still open.
   SocketAddress address() const;
 
   // The driver's own way into the store, without HTTP; wakes those who wait for the key.

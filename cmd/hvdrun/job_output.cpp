@@ -96,6 +96,8 @@ void JobOutput::on_plan(const WorldDocument& world) {
 
 void JobOutput::on_warning(std::string_view text) { say(cat("warning: ", text)); }
 
+void JobOutput::on_notice(std::string_view text) { say(text); }
+
 void JobOutput::on_progress(std::string_view text) {
   if (verbose_) say(text);
 }

@@ -55,6 +55,7 @@ class JobOutput : public driver::Observer {
 
   void on_plan(const WorldDocument& world) override;
   void on_warning(std::string_view text) override;
+  void on_notice(std::string_view text) override;
   void on_progress(std::string_view text) override;
   void on_started(const driver::WorkerView& worker) override;
   void on_output(const driver::WorkerView& worker, driver::Stream stream, std::string bytes,

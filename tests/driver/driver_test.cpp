@@ -28,6 +28,7 @@ constexpr const char* kTag = "HVD_TEST_TAG";
 struct Seen : Observer {
   WorldDocument world;
   std::vector<std::string> warnings;
+  std::vector<std::string> notices;
   std::string progress;
   std::vector<WorkerView> started;
   std::map<int, std::string> out;  // by rank
@@ -44,6 +45,7 @@ struct Seen : Observer {
 
   void on_plan(const WorldDocument& document) override { world = document; }
   void on_warning(std::string_view text) override { warnings.emplace_back(text); }
+  void on_notice(std::string_view text) override { notices.emplace_back(text); }
   void on_progress(std::string_view text) override { progress += cat(text, "\n"); }
   void on_started(const WorkerView& worker) override {
     started.push_back(worker);
@@ -346,7 +348,8 @@ TEST_F(RunJob, says_that_the_agent_is_none_when_it_talks_rubbish) {
       cat("#!/bin/sh\nexport ", kTag, "=", tag, "\necho all kinds of rubbish\nexec sleep 1000\n"));
   const auto outcome = run("true");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("its agent broke the protocol"), std::string::npos)
+  EXPECT_NE(outcome.reason.find("what runs there is no agent of ours: a frame of"),
+            std::string::npos)
       << outcome.reason;
 }
 
@@ -356,8 +359,9 @@ TEST_F(RunJob, gives_up_an_agent_that_never_answers) {
       script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nsleep 1000 &\nexec sleep 1000\n"));
   const auto outcome = run("true");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("the agent on localhost was not ready within 0.2 s"),
-            std::string::npos)
+  EXPECT_NE(
+      outcome.reason.find("host localhost cannot take part: start agent: no answer within 0.2 s"),
+      std::string::npos)
       << outcome.reason;
 }
 
@@ -372,34 +376,10 @@ TEST_F(RunJob, kills_an_agent_that_closes_its_link_and_stays) {
 
 // ---- jobs that cannot begin ----
 
-TEST_F(RunJob, names_a_host_that_is_not_this_machine) {
-  spec.hosts = {{"localhost", 1}, {"192.0.2.1", 1}};  // an address that is nobody's
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("host 192.0.2.1"), std::string::npos) << outcome.reason;
-  EXPECT_NE(outcome.reason.find("is not this machine"), std::string::npos) << outcome.reason;
-  EXPECT_TRUE(seen.started.empty());
-}
-
-TEST_F(RunJob, names_a_host_that_does_not_exist) {
-  spec.hosts = {{"no-such-host.invalid", 1}};
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("host no-such-host.invalid cannot be found"), std::string::npos)
-      << outcome.reason;
-}
-
 TEST_F(RunJob, refuses_more_processes_than_slots_if_told_to) {
   spec.processes = 5;
   spec.oversubscribe = false;
   EXPECT_EQ(run("true").reason, "Requested more processes (5) than there are available slots (2)");
-}
-
-TEST_F(RunJob, names_an_address_that_it_cannot_listen_on) {
-  spec.bind_address = "192.0.2.1";
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("192.0.2.1"), std::string::npos) << outcome.reason;
 }
 
 }  // namespace

@@ -1,0 +1,151 @@
+#include "driver/address_search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "base/text.h"
+#include "driver/this_machine.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr std::chrono::milliseconds kProbeTimeout{2'000};
+constexpr std::chrono::milliseconds kAnswerTimeout{5'000};
+constexpr const char* kHere = "on this machine: ";
+
+}  // namespace
+
+AddressSearch::AddressSearch(boost::asio::io_context& io, rendezvous::Server& server,
+                             std::vector<HostNetwork> hosts, AddressWishes wishes, Send send,
+                             End end)
+    : server_(server),
+      wishes_(std::move(wishes)),
+      send_(std::move(send)),
+      end_(std::move(end)),
+      patience_(io) {
+  problem_.hosts = std::move(hosts);
+}
+
+void AddressSearch::begin() {
+  const bool all_here = std::all_of(problem_.hosts.begin(), problem_.hosts.end(),
+                                    [](const HostNetwork& host) { return host.local; });
+  if (all_here) {
+    choose_loopback();
+    return;
+  }
+  AddressChoice none;
+  find_candidates(none.troubles);
+  if (none.troubles.empty()) open_doors(none.troubles);
+  if (!none.troubles.empty()) {
+    end_with(std::move(none));
+    return;
+  }
+  tasks_ = plan_probes(problem_);
+  answers_.resize(tasks_.size());
+  answered_.resize(tasks_.size());
+  for (std::size_t index = 0; index < tasks_.size(); ++index) {
+    agent_link::Probe probe;
+    probe.id = static_cast<std::uint32_t>(index + 1);
+    probe.timeout_ms = static_cast<std::uint32_t>(kProbeTimeout.count());
+    probe.targets = tasks_[index].targets;
+    send_(tasks_[index].prober, probe);
+  }
+  patience_.expires_after(kAnswerTimeout);
+  patience_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    for (std::size_t index = 0; index < tasks_.size(); ++index) {
+      if (answered_[index]) continue;
+      answers_[index].failure = cat("its agent did not say within ", seconds_text(kAnswerTimeout),
+                                    " which addresses can be reached from it");
+      answered_[index] = true;
+    }
+    end_if_complete();
+  });
+}
+
+void AddressSearch::choose_loopback() {
+  AddressChoice choice;
+  auto door = server_.listen({"127.0.0.1", 0});
+  // A machine without IPv4.
+  if (!door) {
+    if (auto v6 = server_.listen({"::1", 0})) door = std::move(v6);
+  }
+  if (!door) {
+    choice.troubles.emplace_back(
+        0, cat("the rendezvous service could not be started: ", door.status().message()));
+  } else {
+    choice.addresses.assign(problem_.hosts.size(), door->host);
+    choice.rendezvous.assign(problem_.hosts.size(), *door);
+  }
+  end_with(std::move(choice));
+}
+
+void AddressSearch::find_candidates(Troubles& troubles) {
+  for (HostIndex host = 0; host < problem_.hosts.size(); ++host) {
+    problem_.candidates.emplace_back();
+    if (problem_.hosts[host].local) continue;
+    auto candidates = candidates_of(problem_.hosts[host], wishes_.network_interfaces);
+    if (candidates) {
+      problem_.candidates.back() = *std::move(candidates);
+    } else {
+      troubles.emplace_back(host, candidates.status().message());
+    }
+  }
+}
+
+void AddressSearch::open_doors(Troubles& troubles) {
+  const auto candidates =
+      candidates_of_this_machine(interfaces_of_this_machine(), wishes_.advertise_address,
+                                 problem_.hosts, wishes_.network_interfaces);
+  if (!candidates) {
+    troubles.emplace_back(0, cat(kHere, candidates.status().message()));
+    return;
+  }
+  std::vector<std::string> failures;
+  for (const auto& address : *candidates) {
+    const auto door = server_.listen({address, 0});
+    if (door) {
+      problem_.rendezvous.push_back(*door);
+    } else {
+      failures.push_back(door.status().message());
+    }
+  }
+  if (!problem_.rendezvous.empty()) return;
+  troubles.emplace_back(0, cat(kHere, join(failures, "; "),
+                               wishes_.advertise_address.empty() ? "" : " (--advertise-address)"));
+}
+
+Status AddressSearch::on_probed(HostIndex host, const agent_link::Probed& probed) {
+  const std::size_t index = std::size_t{probed.id} - 1;
+  if (probed.id == 0 || index >= tasks_.size() || tasks_[index].prober != host ||
+      probed.troubles.size() != tasks_[index].targets.size()) {
+    return {Code::data_loss, "it answered a probe that nobody had asked it for"};
+  }
+  if (answered_[index]) return {};  // too late
+  answers_[index].troubles = probed.troubles;
+  answered_[index] = true;
+  end_if_complete();
+  return {};
+}
+
+void AddressSearch::end_if_complete() {
+  if (std::find(answered_.begin(), answered_.end(), false) != answered_.end()) return;
+  patience_.cancel();
+  end_with(choose_addresses(problem_, tasks_, answers_));
+}
+
+void AddressSearch::end_with(AddressChoice choice) {
+  if (!end_) return;
+  for (const auto& door : problem_.rendezvous) {
+    const bool used = std::any_of(choice.rendezvous.begin(), choice.rendezvous.end(),
+                                  [&](const SocketAddress& chosen) {
+                                    return chosen.host == door.host && chosen.port == door.port;
+                                  });
+    if (!used) server_.close(door);
+  }
+  const End end = std::exchange(end_, nullptr);
+  end(choice);
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,65 @@
+// Carries out what driver/addresses.h plans, once all agents are ready: opens the doors of the
+// rendezvous service that might be reached, sends the probes to the agents, waits for their answers
+// for a bounded time, closes the doors that nobody needs, and tells the choice. A job on this
+// machine alone gets the loopback address at once.
+//
+// Owned by the driver; every call and callback on its thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/protocol/agent_link.h"
+#include "base/status.h"
+#include "driver/addresses.h"
+#include "rendezvous/server.h"
+
+namespace hvd::driver {
+
+struct AddressWishes {
+  std::string advertise_address;                // of this machine; empty: any
+  std::vector<std::string> network_interfaces;  // empty: any
+};
+
+class AddressSearch {
+ public:
+  using Send = std::function<void(HostIndex host, const agent_link::Probe& probe)>;
+  // Once, also from within begin(). It may not destroy the search.
+  using End = std::function<void(const AddressChoice& choice)>;
+
+  // `server` outlives this, and listens nowhere yet.
+  AddressSearch(boost::asio::io_context& io, rendezvous::Server& server,
+                std::vector<HostNetwork> hosts, AddressWishes wishes, Send send, End end);
+  AddressSearch(const AddressSearch&) = delete;
+  AddressSearch& operator=(const AddressSearch&) = delete;
+
+  void begin();
+  // An error if nobody has asked the agent of this host for that.
+  Status on_probed(HostIndex host, const agent_link::Probed& probed);
+
+ private:
+  using Troubles = std::vector<std::pair<HostIndex, std::string>>;
+
+  void choose_loopback();
+  void find_candidates(Troubles& troubles);
+  void open_doors(Troubles& troubles);
+  void end_if_complete();
+  void end_with(AddressChoice choice);
+
+  rendezvous::Server& server_;
+  const AddressWishes wishes_;
+  AddressProblem problem_;
+  std::vector<ProbeTask> tasks_;
+  std::vector<ProbeAnswer> answers_;  // as tasks_
+  std::vector<bool> answered_;
+  Send send_;
+  End end_;
+  boost::asio::steady_timer patience_;
+};
+
+}  // namespace hvd::driver

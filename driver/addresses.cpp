@@ -1,0 +1,291 @@
+#include "driver/addresses.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+using agent_link::Interface;
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
+
+bool is_link_local(std::string_view address) {
+  if (address.starts_with("169.254.")) return true;
+  // fe80::/10
+  return is_v6(address) && address.size() > 4 && address.starts_with("fe") && address[3] != ':' &&
+         std::string_view("89ab").find(address[2]) != std::string_view::npos;
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+void add(std::vector<std::string>& list, const std::string& item) {
+  if (!item.empty() && !contains(list, item)) list.push_back(item);
+}
+
+// "eth0 (10.0.0.1, fd00::1), lo (127.0.0.1)"
+std::string inventory(const std::vector<Interface>& interfaces) {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<std::string>> addresses;
+  for (const auto& interface : interfaces) {
+    add(names, interface.name);
+    addresses[interface.name].push_back(interface.address);
+  }
+  std::vector<std::string> parts;
+  parts.reserve(names.size());
+  for (const auto& name : names) parts.push_back(cat(name, " (", join(addresses[name], ", "), ")"));
+  return parts.empty() ? "none" : join(parts, ", ");
+}
+
+// The addresses that may be used at all. An interface that was asked for by name may be any.
+Result<std::vector<std::string>> usable(const std::vector<Interface>& interfaces,
+                                        const std::vector<std::string>& wanted) {
+  std::vector<std::string> result;
+  for (const auto& interface : interfaces) {
+    const bool good =
+        wanted.empty() ? !is_loopback_address(interface.address) : contains(wanted, interface.name);
+    if (good && !is_link_local(interface.address)) add(result, interface.address);
+  }
+  if (result.empty() && !wanted.empty()) {
+    return Status(Code::not_found,
+                  cat("no usable address is on the network interfaces ", join(wanted, ", "),
+                      " (--network-interface); there are ", inventory(interfaces)));
+  }
+  return result;
+}
+
+// `first` in front, then what is of its family, then the rest.
+std::vector<std::string> ordered(const std::vector<std::string>& first,
+                                 const std::vector<std::string>& rest) {
+  std::vector<std::string> result = first;
+  const bool v6 = !first.empty() && is_v6(first.front());
+  for (const bool same : {true, false}) {
+    for (const auto& address : rest) {
+      if (first.empty() || (is_v6(address) == v6) == same) add(result, address);
+    }
+  }
+  return result;
+}
+
+Status no_address(const std::vector<Interface>& interfaces, std::string_view flag) {
+  return {Code::not_found, cat("no address of it can be used, there are ", inventory(interfaces),
+                               "; ", flag, " says which to take")};
+}
+
+// The hosts in a ring, this machine once.
+std::vector<HostIndex> ring_of(const std::vector<HostNetwork>& hosts) {
+  std::vector<HostIndex> ring;
+  bool seen_local = false;
+  for (HostIndex host = 0; host < hosts.size(); ++host) {
+    if (!hosts[host].local || !std::exchange(seen_local, true)) ring.push_back(host);
+  }
+  return ring;
+}
+
+// "10.0.0.1: Connection refused"
+std::string with_address(const std::string& address, const std::string& trouble) {
+  return trouble.find(address) == std::string::npos ? cat(address, ": ", trouble) : trouble;
+}
+
+std::string all_troubles(const std::vector<agent_link::ProbeTarget>& targets,
+                         const std::vector<std::string>& troubles, std::size_t from,
+                         std::size_t count) {
+  std::vector<std::string> parts;
+  for (std::size_t index = from; index < from + count; ++index) {
+    parts.push_back(with_address(targets[index].address, troubles[index]));
+  }
+  return join(parts, "; ");
+}
+
+std::size_t first_reached(const std::vector<std::string>& troubles, std::size_t from,
+                          std::size_t count) {
+  for (std::size_t index = 0; index < count; ++index) {
+    if (troubles[from + index].empty()) return index;
+  }
+  return kNone;
+}
+
+// The candidate that all reach, else the one that most do, the earlier among equals.
+std::size_t most_reached(const std::vector<std::vector<bool>>& reached, std::size_t candidates) {
+  std::size_t best = 0;
+  std::ptrdiff_t most = -1;
+  for (std::size_t index = 0; index < candidates; ++index) {
+    const auto count = std::count_if(reached.begin(), reached.end(),
+                                     [index](const auto& host) { return host[index]; });
+    if (count > most) {
+      most = count;
+      best = index;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+bool is_loopback_address(std::string_view address) {
+  return address == "::1" || address.starts_with("127.");
+}
+
+std::string interface_with(const std::vector<Interface>& interfaces, std::string_view address) {
+  for (const auto& interface : interfaces) {
+    if (interface.address == address) return interface.name;
+  }
+  return is_loopback_address(address) ? "lo" : "";
+}
+
+Result<std::vector<std::string>> candidates_of(const HostNetwork& host,
+                                               const std::vector<std::string>& wanted) {
+  if (!host.advertise_address.empty()) return std::vector<std::string>{host.advertise_address};
+  auto own = usable(host.interfaces, wanted);
+  if (!own) return own;
+  std::vector<std::string> first;
+  // Where it was reached, unless that belongs to something in between.
+  const bool has_peer = std::any_of(
+      host.interfaces.begin(), host.interfaces.end(),
+      [&](const Interface& interface) { return interface.address == host.peer_address; });
+  if (has_peer && (wanted.empty() || contains(*own, host.peer_address))) {
+    first.push_back(host.peer_address);
+  }
+  auto result = ordered(first, *own);
+  if (result.empty()) return no_address(host.interfaces, "address= in the list of hosts");
+  return result;
+}
+
+Result<std::vector<std::string>> candidates_of_this_machine(
+    const std::vector<Interface>& interfaces, const std::string& advertise,
+    const std::vector<HostNetwork>& hosts, const std::vector<std::string>& wanted) {
+  if (!advertise.empty()) return std::vector<std::string>{advertise};
+  auto own = usable(interfaces, wanted);
+  if (!own) return own;
+  // Loopback is of use only if all others are on this machine, too.
+  const bool all_here = std::all_of(hosts.begin(), hosts.end(), [](const HostNetwork& host) {
+    return host.local || is_loopback_address(host.local_address);
+  });
+  std::vector<std::string> first;
+  for (const auto& host : hosts) {
+    const bool is_own = std::any_of(
+        interfaces.begin(), interfaces.end(),
+        [&](const Interface& interface) { return interface.address == host.local_address; });
+    const bool good = wanted.empty() ? all_here || !is_loopback_address(host.local_address)
+                                     : contains(*own, host.local_address);
+    if (!host.local && is_own && good) add(first, host.local_address);
+  }
+  auto result = ordered(first, *own);
+  if (result.empty()) return no_address(interfaces, "--advertise-address");
+  return result;
+}
+
+std::vector<ProbeTask> plan_probes(const AddressProblem& problem) {
+  const auto ring = ring_of(problem.hosts);
+  std::vector<ProbeTask> tasks;
+  for (std::size_t place = 0; place < ring.size(); ++place) {
+    ProbeTask task;
+    task.prober = task.subject = ring[place];
+    const HostIndex before = ring[(place + ring.size() - 1) % ring.size()];
+    const HostNetwork& other = problem.hosts[before];
+    if (before != task.prober && !other.local && other.probe_port != 0) {
+      task.subject = before;
+      for (const auto& address : problem.candidates[before]) {
+        task.targets.push_back({address, other.probe_port, other.probe_greeting});
+      }
+    }
+    if (!problem.hosts[task.prober].local) {
+      for (const auto& where : problem.rendezvous) {
+        task.targets.push_back({where.host, where.port, ""});
+      }
+    }
+    if (!task.targets.empty()) tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<ProbeTask>& tasks,
+                               const std::vector<ProbeAnswer>& answers) {
+  AddressChoice choice;
+  const std::size_t hosts = problem.hosts.size();
+  const std::size_t doors = problem.rendezvous.size();
+  const auto trouble = [&](HostIndex host, std::string text) {
+    choice.troubles.emplace_back(host, std::move(text));
+  };
+  for (HostIndex host = 0; host < hosts; ++host) {
+    // Who is tried by nobody is taken at his best word.
+    const bool known = !problem.hosts[host].local && !problem.candidates[host].empty();
+    choice.addresses.push_back(known ? problem.candidates[host].front() : std::string());
+  }
+  choice.rendezvous.resize(hosts);
+
+  std::vector<std::vector<bool>> reached;  // by those who tried, which doors
+  std::vector<std::size_t> triers;         // indices into tasks
+  for (std::size_t index = 0; index < tasks.size(); ++index) {
+    const ProbeTask& task = tasks[index];
+    const ProbeAnswer& answer = answers[index];
+    if (!answer.failure.empty()) {
+      trouble(task.prober, answer.failure);
+      continue;
+    }
+    const std::size_t own = task.targets.size() - (problem.hosts[task.prober].local ? 0 : doors);
+    if (own != 0) {
+      const std::size_t found = first_reached(answer.troubles, 0, own);
+      if (found == kNone) {
+        const HostNetwork& prober = problem.hosts[task.prober];
+        trouble(task.subject,
+                cat("no address of it can be reached from ",
+                    prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
+                    all_troubles(task.targets, answer.troubles, 0, own),
+                    "; --network-interface, or address= in the list of hosts, choose another"));
+      } else {
+        choice.addresses[task.subject] = task.targets[found].address;
+      }
+    }
+    if (problem.hosts[task.prober].local) continue;
+    std::vector<bool> mine(doors);
+    for (std::size_t door = 0; door < doors; ++door)
+      mine[door] = answer.troubles[own + door].empty();
+    if (std::find(mine.begin(), mine.end(), true) == mine.end()) {
+      trouble(task.prober,
+              cat("this machine cannot be reached from it: ",
+                  all_troubles(task.targets, answer.troubles, own, doors),
+                  "; --network-interface or --advertise-address choose another address"));
+      continue;
+    }
+    reached.push_back(std::move(mine));
+    triers.push_back(index);
+  }
+
+  const std::size_t best = most_reached(reached, doors);
+  const bool workers_here = std::any_of(problem.hosts.begin(), problem.hosts.end(),
+                                        [](const HostNetwork& host) { return host.local; });
+  for (std::size_t index = 0; index < triers.size(); ++index) {
+    const HostIndex host = tasks[triers[index]].prober;
+    const auto& mine = reached[index];
+    if (mine[best]) {
+      choice.rendezvous[host] = problem.rendezvous[best];
+      continue;
+    }
+    const auto door =
+        static_cast<std::size_t>(std::find(mine.begin(), mine.end(), true) - mine.begin());
+    choice.rendezvous[host] = problem.rendezvous[door];
+    if (workers_here) {
+      trouble(host, cat("the workers on this machine, at ", problem.rendezvous[best].host,
+                        ", cannot be reached from it, which reaches this machine only at ",
+                        problem.rendezvous[door].host,
+                        "; --advertise-address chooses one address for all"));
+    }
+  }
+  for (HostIndex host = 0; host < hosts && doors != 0; ++host) {
+    if (!problem.hosts[host].local) continue;
+    choice.addresses[host] = problem.rendezvous[best].host;
+    choice.rendezvous[host] = problem.rendezvous[best];
+  }
+  return choice;
+}
+
+}  // namespace hvd::driver

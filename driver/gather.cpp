@@ -1,0 +1,168 @@
+#include "driver/gather.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <unistd.h>
+#include <utility>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/text.h"
+#include "driver/job_io.h"
+#include "driver/join/join_server.h"
+#include "driver/notices.h"
+
+namespace hvd::driver {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+class Gathering {
+ public:
+  Gathering(asio::io_context& io, const Signals& signals, const JobSpec& spec, Observer& observer)
+      : io_(io),
+        signals_(signals),
+        spec_(spec),
+        observer_(observer),
+        deadline_(io),
+        notices_(io,
+                 [this] { observer_.on_notice(cat(progress(), "; waiting for ", missing())); }) {}
+
+  Result<Gathered> run() {
+    if (spec_.hosts.empty() && spec_.processes < 1) {
+      return Status(Code::invalid_argument,
+                    "with neither hosts nor a number of processes nobody knows how many agents to "
+                    "wait for: say -np or -H");
+    }
+    join::Callbacks callbacks;
+    callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
+    callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
+    callbacks.on_refused = [this](std::string_view text) { observer_.on_warning(text); };
+    join::JoinServer server(io_, spec_.join->token, spec_.join->bind, std::move(callbacks));
+    if (const Status started = server.start(); !started.ok()) {
+      return started.with_context("wait for agents to join");
+    }
+    const std::string where = server.address().to_string();
+    observer_.on_notice(cat("waiting at ", where, " for ", missing(), " to join"));
+    deadline_.expires_after(spec_.start_timeout);
+    deadline_.async_wait([late = late_](const error_code& error) { *late = *late || !error; });
+    while (!complete() && !*late_ && signals_.waiting() == 0) io_.run_one();
+    if (signals_.waiting() != 0) {
+      return Status(Code::aborted,
+                    cat("hvdrun was interrupted by ", signal_text(signals_.waiting()),
+                        " while it waited for agents to join"));
+    }
+    if (!complete()) {
+      return Status(Code::deadline_exceeded,
+                    cat(progress(), " within ", seconds_text(spec_.start_timeout),
+                        " (--start-timeout): ", missing(), " did not come to ", where,
+                        "; `hvdrun agent --join` brings an agent there"));
+    }
+    return result();
+  }
+
+ private:
+  struct Member {
+    int slots = 1;
+    AgentConnection connection;
+    std::unique_ptr<asio::posix::stream_descriptor> ended;
+  };
+
+  bool complete() const {
+    return spec_.hosts.empty() ? slots_ >= spec_.processes : members_.size() == spec_.hosts.size();
+  }
+  std::string progress() const {
+    return spec_.hosts.empty()
+               ? cat(slots_, " of ", spec_.processes, " slots have joined")
+               : cat(members_.size(), " of ", spec_.hosts.size(), " hosts have joined");
+  }
+  std::string missing() const {
+    if (spec_.hosts.empty()) {
+      const int left = spec_.processes - slots_;
+      return cat("agents with ", left, members_.empty() ? "" : " more",
+                 left == 1 ? " slot" : " slots");
+    }
+    std::vector<std::string> names;
+    for (const auto& host : spec_.hosts) {
+      if (members_.count(host.name) == 0) names.push_back(host.name);
+    }
+    return names_text(names);
+  }
+
+  Status admit(const std::string& host, int /*slots*/) {
+    if (complete()) return {Code::failed_precondition, "the job has all the hosts that it needs"};
+    const bool named = std::any_of(spec_.hosts.begin(), spec_.hosts.end(),
+                                   [&](const HostSlots& known) { return known.name == host; });
+    if (!named && !spec_.hosts.empty()) {
+      return {Code::not_found, cat("this job has no host ", host)};
+    }
+    if (members_.count(host) != 0) {
+      return {Code::already_exists, cat("a host ", host, " has joined already")};
+    }
+    return {};
+  }
+
+  void on_joined(join::JoinedAgent agent) {
+    Member member;
+    member.slots = agent.slots;
+    member.ended = std::make_unique<asio::posix::stream_descriptor>(
+        io_, ::dup(agent.connection.hold->ended_fd()));
+    member.ended->async_wait(
+        asio::posix::stream_descriptor::wait_read,
+        [this, host = agent.host, alive = std::weak_ptr(late_)](const error_code& error) {
+          if (!error && !alive.expired()) on_gone(host);
+        });
+    member.connection = std::move(agent.connection);
+    slots_ += member.slots;
+    order_.push_back(agent.host);
+    members_.emplace(agent.host, std::move(member));
+    observer_.on_progress(cat("host ", agent.host, " has joined with ", agent.slots,
+                              agent.slots == 1 ? " slot: " : " slots: ", progress()));
+  }
+
+  void on_gone(const std::string& host) {
+    const auto member = members_.find(host);
+    if (member == members_.end()) return;
+    observer_.on_warning(cat("the agent of host ", host, ", which had joined, went away: it ",
+                             member->second.connection.hold->reap()));
+    slots_ -= member->second.slots;
+    std::erase(order_, host);
+    members_.erase(member);
+  }
+
+  Gathered result() {
+    Gathered gathered;
+    gathered.hosts = spec_.hosts;
+    for (const auto& host : order_) {
+      Member& member = members_.at(host);
+      member.ended.reset();
+      if (spec_.hosts.empty()) gathered.hosts.push_back({host, member.slots});
+      gathered.agents.emplace(host, std::move(member.connection));
+    }
+    return gathered;
+  }
+
+  asio::io_context& io_;
+  const Signals& signals_;
+  const JobSpec& spec_;
+  Observer& observer_;
+  asio::steady_timer deadline_;
+  Notices notices_;
+  // Handlers that are on their way when this ends look only at this.
+  std::shared_ptr<bool> late_ = std::make_shared<bool>(false);
+  int slots_ = 0;
+  std::map<std::string, Member> members_;
+  std::vector<std::string> order_;  // as they came
+};
+
+}  // namespace
+
+Result<Gathered> gather_agents(asio::io_context& io, const Signals& signals, const JobSpec& spec,
+                               Observer& observer) {
+  return Gathering(io, signals, spec, observer).run();
+}
+
+}  // namespace hvd::driver

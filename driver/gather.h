@@ -1,0 +1,30 @@
+// The first step of a job whose agents come by themselves (`hvdrun agent --join`): waits until
+// those are there that the job needs. The named hosts, if any are named, else as many slots as
+// there are to be processes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "base/status.h"
+#include "driver/agent_hold.h"
+#include "driver/driver.h"
+#include "driver/job_spec.h"
+#include "driver/signals.h"
+
+namespace hvd::driver {
+
+struct Gathered {
+  std::vector<HostSlots> hosts;                   // in the person's order, or as they came
+  std::map<std::string, AgentConnection> agents;  // by host; nothing was said to them yet
+};
+
+// Runs `io` meanwhile; lets nobody in any more when it returns. An error names who is missing, and
+// has the code aborted if a signal is waiting.
+Result<Gathered> gather_agents(boost::asio::io_context& io, const Signals& signals,
+                               const JobSpec& spec, Observer& observer);
+
+}  // namespace hvd::driver

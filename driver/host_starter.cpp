@@ -1,0 +1,152 @@
+#include "driver/host_starter.h"
+
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <boost/asio/post.hpp>
+
+#include "base/text.h"
+#include "driver/agent_process.h"
+#include "driver/ssh/launcher.h"
+
+namespace hvd::driver {
+namespace {
+
+namespace asio = boost::asio;
+
+// What the launcher says on its threads.
+struct News {
+  HostIndex host = 0;
+  std::variant<Step, AgentConnection, HostTrouble> what;
+};
+
+}  // namespace
+
+class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl> {
+ public:
+  Impl(asio::io_context& io, const JobSpec& spec, std::set<std::string> local,
+       std::map<std::string, AgentConnection> joined, HostStarterCallbacks callbacks)
+      : io_(io),
+        spec_(spec),
+        local_(std::move(local)),
+        joined_(std::move(joined)),
+        callbacks_(std::move(callbacks)) {}
+
+  void start(HostIndex host, const HostSlots& how) {
+    if (const auto joined = joined_.find(how.name); joined != joined_.end()) {
+      callbacks_.on_step(host, Step::start_agent);
+      AgentConnection connection = std::move(joined->second);
+      joined_.erase(joined);
+      callbacks_.on_agent(host, std::move(connection));
+    } else if (local_.count(how.name) != 0) {
+      start_here(host);
+    } else {
+      start_there(host, how);
+    }
+  }
+
+  bool give_up(HostIndex host) { return attempts_.erase(host) != 0; }
+
+  void end() {
+    callbacks_ = {};
+    attempts_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      news_.clear();
+    }
+    joined_.clear();
+    launcher_.reset();
+  }
+
+ private:
+  void start_here(HostIndex host) {
+    callbacks_.on_step(host, Step::start_agent);
+    auto agent = AgentProcess::start(spec_.agent_path);
+    if (agent) {
+      callbacks_.on_agent(host, *std::move(agent));
+    } else {
+      callbacks_.on_trouble(host,
+                            {Step::start_agent,
+                             cat("the agent could not be started: ", agent.status().message()), 1});
+    }
+  }
+
+  void start_there(HostIndex host, const HostSlots& how) {
+    if (!launcher_) {
+      ssh::Options options = spec_.ssh;
+      if (options.agent_path.empty()) options.agent_path = spec_.agent_path;
+      launcher_ = std::make_unique<ssh::Launcher>(std::move(options));
+    }
+    ssh::Callbacks callbacks;
+    callbacks.on_step = [this, host](Step step) { hear({host, step}); };
+    callbacks.on_end = [this, host](std::variant<AgentConnection, HostTrouble> result) {
+      std::visit([&](auto& value) { hear({host, std::move(value)}); }, result);
+    };
+    // Before the first word can be handled, since that needs this thread.
+    attempts_[host] =
+        launcher_->start({how.destination.empty() ? how.name : how.destination, how.user, how.port},
+                         std::move(callbacks));
+  }
+
+  // On any thread. Connections wait here and in no handler, so that they end before the launcher
+  // does. `this` is there: no attempt speaks after its end, and we end them.
+  void hear(News news) {
+    const std::lock_guard lock(mutex_);
+    news_.push_back(std::move(news));
+    if (news_.size() > 1) return;
+    asio::post(io_, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->tell();
+    });
+  }
+
+  void tell() {
+    for (;;) {
+      std::deque<News> some;
+      {
+        const std::lock_guard lock(mutex_);
+        some.swap(news_);
+      }
+      if (some.empty()) return;
+      for (auto& news : some) tell(std::move(news));
+    }
+  }
+
+  void tell(News news) {
+    const auto attempt = attempts_.find(news.host);
+    if (attempt == attempts_.end()) return;  // given up meanwhile
+    if (const Step* const step = std::get_if<Step>(&news.what)) {
+      callbacks_.on_step(news.host, *step);
+      return;
+    }
+    attempts_.erase(attempt);
+    if (auto* const connection = std::get_if<AgentConnection>(&news.what)) {
+      callbacks_.on_agent(news.host, std::move(*connection));
+    } else {
+      callbacks_.on_trouble(news.host, std::get<HostTrouble>(std::move(news.what)));
+    }
+  }
+
+  asio::io_context& io_;
+  const JobSpec& spec_;
+  const std::set<std::string> local_;
+  std::map<std::string, AgentConnection> joined_;
+  HostStarterCallbacks callbacks_;
+  std::mutex mutex_;
+  std::deque<News> news_;
+  std::unique_ptr<ssh::Launcher> launcher_;
+  std::map<HostIndex, std::unique_ptr<ssh::Launcher::Attempt>> attempts_;
+};
+
+HostStarter::HostStarter(asio::io_context& io, const JobSpec& spec, std::set<std::string> local,
+                         std::map<std::string, AgentConnection> joined,
+                         HostStarterCallbacks callbacks)
+    : impl_(std::make_shared<Impl>(io, spec, std::move(local), std::move(joined),
+                                   std::move(callbacks))) {}
+HostStarter::~HostStarter() { impl_->end(); }
+void HostStarter::start(HostIndex host, const HostSlots& how) { impl_->start(host, how); }
+bool HostStarter::give_up(HostIndex host) { return impl_->give_up(host); }
+
+}  // namespace hvd::driver

@@ -1,0 +1,41 @@
+// Tells a person that something takes longer than he would expect: first after two seconds, then
+// every five. For the thread of its io_context.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace hvd::driver {
+
+class Notices {
+ public:
+  // Begins at once, ends with the object.
+  Notices(boost::asio::io_context& io, std::function<void()> say)
+      : timer_(io), say_(std::move(say)) {
+    wait(std::chrono::seconds(2));
+  }
+  Notices(const Notices&) = delete;
+  Notices& operator=(const Notices&) = delete;
+
+ private:
+  void wait(std::chrono::seconds time) {
+    timer_.expires_after(time);
+    timer_.async_wait(
+        [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+          if (error || alive.expired()) return;
+          say_();
+          wait(std::chrono::seconds(5));
+        });
+  }
+
+  boost::asio::steady_timer timer_;
+  std::function<void()> say_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace hvd::driver
