@@ -16,14 +16,14 @@ Heartbeats::Heartbeats(Options options, std::vector<bool> local)
   for (std::size_t host = 0; host < local.size(); ++host) hosts_[host].local = local[host];
 }
 
-void Heartbeats::watch(std::size_t index, TimePoint now) {
+bool Heartbeats::watch(std::size_t index, TimePoint now) {
   Host& host = hosts_[index];
-  if (options_.timeout.count() == 0 || host.watched) return;
+  if (options_.timeout.count() == 0 || host.watched) return false;
   if (watched_ == 0) next_judgement_ = now + options_.timeout / kLooksPerTimeout;
   host.watched = true;
   ++watched_;
   if (!host.local) ++watched_machines_;
-  hear(index, now);
+  return hear(index, now);
 }
 
 void Heartbeats::forget(std::size_t index) {

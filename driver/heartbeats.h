@@ -36,8 +36,8 @@ class Heartbeats {
   // Nobody is watched at first. `local`, by host: its agent is on this machine.
   Heartbeats(Options options, std::vector<bool> local);
 
-  // From now on, which counts as the first word from it.
-  void watch(std::size_t host, TimePoint now);
+  // From now on, which counts as the first word from it. True if that ended a delay.
+  bool watch(std::size_t host, TimePoint now);
   void forget(std::size_t host);
 
   // Both at the beginning of whatever happens. How long the driver was held up, if it was.

@@ -116,6 +116,7 @@ class Job {
   void something_moved() { state_deadline_ = now_ + options_.start_timeout; }
   void on_host_deadlines();
   void on_silence();
+  void say_heard(HostIndex host);
   void on_preparation_deadline();
   void fail_preparation();
   std::vector<FailedHost> excluded_hosts() const;

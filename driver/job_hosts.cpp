@@ -53,7 +53,7 @@ void Job::on(const event::AgentReady& event) {
   }
   move(event.host, HostState::ready);
   hosts_[event.host].deadline = kNever;
-  heartbeats_.watch(event.host, now_);
+  if (heartbeats_.watch(event.host, now_)) say_heard(event.host);
   something_moved();
 }
 
@@ -176,8 +176,9 @@ void Job::on_host_deadlines() {
         drop(index);
         break;
       case HostState::dropping:
-        warn(cat("the agent on host ", host.name, " could not be killed within ",
-                 seconds_text(options_.drop_timeout), "; processes may be left there"));
+        warn(cat("the agent on host ", host.name, " is not gone ",
+                 seconds_text(options_.drop_timeout),
+                 " after it was given up; processes may be left there"));
         leave(index);
         break;
       case HostState::planned:
@@ -213,8 +214,11 @@ void Job::on(const event::AgentBroken& event) {
 }
 
 void Job::on(const event::Heard& event) {
-  if (!heartbeats_.hear(event.host, now_)) return;
-  warn(cat("host ", hosts_[event.host].name, " is heard again; the others get another ",
+  if (heartbeats_.hear(event.host, now_)) say_heard(event.host);
+}
+
+void Job::say_heard(HostIndex host) {
+  warn(cat("host ", hosts_[host].name, " is heard; the others get another ",
            seconds_text(options_.heartbeat_timeout)));
 }
 

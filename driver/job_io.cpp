@@ -8,7 +8,7 @@ namespace hvd::driver {
 namespace {
 
 constexpr int kMaxRanges = 8;
-constexpr std::size_t kMaxNames = 8;
+constexpr std::size_t kMaxNames = 5;
 
 std::string workers_text(const std::string& host, Incarnation incarnation) {
   return incarnation == kEveryWorker ? cat("workers of ", host)

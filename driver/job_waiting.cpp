@@ -170,8 +170,9 @@ std::string Job::waiting_for(TimePoint now) const {
       return "";
   }
   if (!dropping.empty()) {
-    parts.push_back(named("the agent", dropping) + " to be gone after SIGKILL" +
-                    left(drop_deadline));
+    parts.push_back(cat(named("the agent", dropping),
+                        dropping.size() == 1 ? ", which was given up," : ", which were given up,",
+                        " to be gone", left(drop_deadline)));
   }
   if (heartbeats_.delaying()) {
     parts.push_back(cat(heartbeats_.delaying_everybody() ? "any host" : "any other machine",

@@ -1,17 +1,24 @@
 // Golden scripts: what happens to a job, and what it answers, as text in tests/driver/golden/.
 //
-//     job a:2 b:1                the hosts and their slots; further NAME=MILLISECONDS of JobOptions
+//     job a:2 b:1                the hosts and their slots; further grace=, start=, heartbeat= and
+//                                orphan=MILLISECONDS, and local=HOST
 //     > +20ms ready a            20 ms later the agent of a is ready
 //     say: ...                   the actions, and what the job waits for then
 //     (waits for ...)
 //
-// Events: begin; ready, gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER ERRNO
-// TEXT; initialised, done WORKER; exited WORKER code N | signal N [core]; signal N; tick; and
-// "deadline", which lets time pass until the job asked for a tick. A WORKER is host#slot, or
-// HOST/INCARNATION for what an agent makes up.
+// Events: begin; progress HOST STEP; ready HOST; failed HOST STEP [EXIT CODE] TEXT; addresses
+// ADDRESS... (of all hosts; none: 10.0.0.1 and so on); heard HOST; gone, broken HOST [HOW];
+// launched WORKER PID; launch-failed WORKER ERRNO TEXT; initialised, done WORKER; exited WORKER
+// code N | signal N [core]; signal N; tick. A STEP is written find-program. A WORKER is host#slot,
+// or HOST/INCARNATION for what an agent makes up.
+//
+// Time: "deadline" lets it pass until the job asked for a tick. "pass 2000ms [HOST...]" lets it
+// pass with every tick in time, while these hosts are heard every tenth of the heartbeat timeout;
+// what happens on the way is shown with the time since.
 //
 // HVD_REWRITE_GOLDEN=1 writes the answers into the files, for review as a diff.
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -63,12 +70,25 @@ class Script {
       const auto equals = word.find('=');
       if (colon != std::string::npos) {
         hosts.push_back({word.substr(0, colon), std::atoi(word.c_str() + colon + 1)});
-      } else if (word.substr(0, equals) == "grace") {
-        options.grace = milliseconds(std::atoi(word.c_str() + equals + 1));
+      } else if (word.substr(0, equals) == "local") {
+        options.local_hosts.push_back(word.substr(equals + 1));
       } else {
-        ADD_FAILURE() << "not understood: " << word;
+        const milliseconds value(std::atoi(word.c_str() + equals + 1));
+        const std::string name = word.substr(0, equals);
+        if (name == "grace") {
+          options.grace = value;
+        } else if (name == "start") {
+          options.start_timeout = value;
+        } else if (name == "heartbeat") {
+          options.heartbeat_timeout = value;
+        } else if (name == "orphan") {
+          options.orphan_timeout = value;
+        } else {
+          ADD_FAILURE() << "not understood: " << word;
+        }
       }
     }
+    heartbeat_ = options.heartbeat_timeout / 10;
     const auto plan = plan_static(hosts, 0, true);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     job_ = std::make_unique<Job>(options, plan->members);
@@ -83,13 +103,42 @@ class Script {
       words >> name;
     }
     if (name == "deadline") now_ = job_->next_deadline();
-    std::string answer;
-    for (const auto& action : job_->step(event(name, words), now_)) {
-      answer += to_text(action, job_->host_names()) + "\n";
-    }
+    std::string answer = name == "pass" ? pass(words) : actions(event(name, words), "");
     const std::string waits = job_->waiting_for(now_);
     EXPECT_EQ(waits.empty(), job_->state() == JobState::finished) << command;
     answer += waits.empty() ? "(finished)\n" : cat("(waits for ", waits, ")\n");
+    return answer;
+  }
+
+  std::string actions(const Event& event, const std::string& before) {
+    std::string answer;
+    for (const auto& action : job_->step(event, now_)) {
+      answer += before + to_text(action, job_->host_names()) + "\n";
+    }
+    return answer;
+  }
+
+  std::string pass(std::istringstream& words) {
+    const TimePoint start = now_;
+    const TimePoint end = now_ + milliseconds(number(words));
+    words.ignore(2);  // "ms"
+    std::vector<HostIndex> heard;
+    for (std::string name; words >> name;) heard.push_back(host(name));
+    std::string answer;
+    const auto since = [&] {
+      return cat("[+", std::chrono::duration_cast<milliseconds>(now_ - start).count(), "ms] ");
+    };
+    TimePoint next_beat = heard.empty() ? kNever : start + heartbeat_;
+    while (std::min(next_beat, job_->next_deadline()) <= end) {
+      now_ = std::min(next_beat, job_->next_deadline());
+      if (now_ == next_beat) {
+        for (const HostIndex host : heard) answer += actions(event::Heard{host}, since());
+        next_beat += heartbeat_;
+      } else {
+        answer += actions(event::Tick{}, since());
+      }
+    }
+    now_ = end;
     return answer;
   }
 
@@ -131,10 +180,48 @@ class Script {
     return value;
   }
 
+  static Step step(std::istringstream& words) {
+    std::string name;
+    words >> name;
+    std::replace(name.begin(), name.end(), '-', ' ');
+    for (int number = 0; number <= static_cast<int>(Step::reach); ++number) {
+      if (name_of(static_cast<Step>(number)) == name) return static_cast<Step>(number);
+    }
+    ADD_FAILURE() << "no such step: " << name;
+    return {};
+  }
+
+  Event failed(std::istringstream& words) const {
+    event::HostFailed failed;
+    failed.host = host(words);
+    failed.trouble.step = step(words);
+    words >> std::ws;
+    if (std::isdigit(words.peek()) != 0) failed.trouble.exit_code = number(words);
+    failed.trouble.message = rest(words);
+    return failed;
+  }
+
+  Event addresses(std::istringstream& words) const {
+    event::AddressesChosen chosen;
+    for (std::string address; words >> address;) chosen.addresses.push_back(address);
+    if (!chosen.addresses.empty()) return chosen;
+    for (std::size_t host = 1; host <= job_->hosts().size(); ++host) {
+      chosen.addresses.push_back(cat("10.0.0.", host));
+    }
+    return chosen;
+  }
+
   Event event(const std::string& name, std::istringstream& words) const {
     if (name == "begin") return event::Begin{};
     if (name == "tick" || name == "deadline") return event::Tick{};
     if (name == "ready") return event::AgentReady{host(words)};
+    if (name == "heard") return event::Heard{host(words)};
+    if (name == "failed") return failed(words);
+    if (name == "addresses") return addresses(words);
+    if (name == "progress") {
+      const auto where = host(words);
+      return event::HostProgress{where, step(words)};
+    }
     if (name == "signal") return event::StopRequested{number(words)};
     if (name == "gone" || name == "broken") {
       const auto where = host(words);
@@ -162,6 +249,7 @@ class Script {
   }
 
   std::unique_ptr<Job> job_;
+  milliseconds heartbeat_{0};
   TimePoint now_{std::chrono::hours(1)};
 };
 

@@ -1,8 +1,11 @@
 hvd_test(hvd_job_test
+  driver/addresses_test.cpp
   driver/heartbeats_test.cpp
   driver/job_golden_test.cpp
+  driver/job_rules.cpp
   driver/job_simulation_test.cpp
   driver/plan_test.cpp
+  driver/simulated_job.cpp
   LIBRARIES hvd_job LABELS quick)
 
 hvd_test(hvd_driver_test

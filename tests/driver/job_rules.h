@@ -1,0 +1,106 @@
+// What must hold of a job whatever happens to it, checked at every step from what it is told and
+// what it answers: nobody is launched too early or twice, a verdict on silence is neither hasty nor
+// late, every wait has words and an end, the exit code is that of the first failure. A second
+// opinion: nothing here looks at how driver/job.h decides. A value for one thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "driver/job.h"
+
+namespace hvd::driver {
+
+class JobRules {
+ public:
+  JobRules(const Job& job, const JobOptions& options, std::vector<bool> local);
+
+  void before(const Event& event, TimePoint now);
+  void answered(const Action& action);
+  // `in_detail`: also what takes long to check.
+  void after(const Event& event, TimePoint now, bool in_detail);
+  void ended();
+
+  bool finished() const { return finish_.has_value(); }
+  // The first thing that did not hold; "" if all did.
+  const std::string& wrong() const { return wrong_; }
+  void wrong(const std::string& what) {
+    if (wrong_.empty()) wrong_ = what;
+  }
+
+ private:
+  struct HostFacts {
+    bool started = false;
+    HostState before = HostState::planned;  // this step
+    TimePoint heard{};
+  };
+  struct WorkerFacts {
+    bool launched = false;
+    bool ended = false;
+    bool initialised = false;
+    bool done = false;
+  };
+
+  void note(const event::StopRequested& event);
+  void note(const event::AgentReady& event) { hosts_[event.host].heard = now_; }
+  void note(const event::Heard& event) { hosts_[event.host].heard = now_; }
+  void note(const event::HostFailed& event);
+  void note(const event::AddressesChosen& event) { addresses_ = event.addresses; }
+  void note(const event::AgentGone& event);
+  void note(const event::AgentBroken& event) { note_host_failure(event.host, 1); }
+  void note(const event::LaunchFailed& event);
+  void note(const event::Initialised& event);
+  void note(const event::Done& event);
+  void note(const event::Exited& event);
+  template <typename Other>
+  void note(const Other& /*event*/) {}
+  void note_host_failure(HostIndex host, int exit_code);
+  void note_failure(int exit_code);
+
+  void check(const action::PublishWorld& action);
+  void check(const action::StartAgent& action);
+  void check(const action::ChooseAddresses& action);
+  void check(const action::Launch& action);
+  void check(const action::ShutDownAgent& action);
+  void check(const action::DropAgent& action) { dropped_.push_back(action.host); }
+  void check(const action::Say& action);
+  void check(const action::Finish& action) { finish_ = action; }
+  template <typename Other>
+  void check(const Other& /*action*/) {}
+
+  bool was_watched(HostIndex host) const;
+  Duration silence(HostIndex host) const;
+  bool somebody_vouches_for_the_network(HostIndex against) const;
+  void check_verdicts();
+  void check_patience();
+
+  const Job& job_;
+  JobOptions options_;
+  std::vector<bool> local_;
+  std::vector<HostFacts> hosts_;
+  std::vector<WorkerFacts> workers_;
+
+  TimePoint now_{};
+  TimePoint last_step_{};
+  TimePoint held_up_{};    // last
+  TimePoint delay_end_{};  // last
+  JobState before_ = JobState::planned;
+  std::vector<HostIndex> dropped_;  // in this step
+  bool verdict_ = false;
+  bool other_drop_ = false;
+
+  int published_ = 0;
+  bool choosing_ = false;
+  std::vector<std::string> addresses_;
+  std::map<HostIndex, int> preparation_failures_;  // and their exit codes
+  bool somebody_has_joined_ = false;
+  bool somebody_is_absent_ = false;  // it ended well and never joined
+  std::optional<int> expected_code_;
+  std::optional<action::Finish> finish_;
+  std::string wrong_;
+};
+
+}  // namespace hvd::driver
