@@ -55,12 +55,18 @@ void JobRules::note_host_failure(HostIndex host, int exit_code) {
 
 void JobRules::note(const event::StopRequested& event) { note_failure(128 + event.signal_number); }
 
+void JobRules::note(const event::Heard& event) {
+  if (local_[event.host] && silence(event.host) >= options_.heartbeat_timeout) local_return_ = now_;
+  hosts_[event.host].heard = now_;
+}
+
 void JobRules::note(const event::HostFailed& event) {
   note_host_failure(event.host, event.trouble.exit_code);
 }
 
 void JobRules::note(const event::AgentGone& event) {
   note_host_failure(event.host, 1);
+  parting_ = now_;
   for (const std::size_t worker : job_.hosts()[event.host].workers) workers_[worker].ended = true;
 }
 
@@ -224,8 +230,10 @@ void JobRules::check_patience() {
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
     const HostState state = job_.hosts()[host].state;
     if (!was_watched(host) || (state != HostState::ready && state != HostState::closing)) continue;
-    const Duration since_delay = now_ - std::max({hosts_[host].heard, held_up_, delay_end_});
-    if (since_delay > options_.heartbeat_timeout + slack &&
+    TimePoint fresh = std::max({hosts_[host].heard, held_up_, delay_end_});
+    if (local_[host]) fresh = std::max(fresh, local_return_);
+    const Duration since_delay = now_ - fresh;
+    if (since_delay > options_.heartbeat_timeout + slack && now_ - parting_ > slack &&
         somebody_vouches_for_the_network(host)) {
       wrong(cat("no verdict on ", job_.hosts()[host].name, ", which is silent"));
     }

@@ -46,7 +46,7 @@ class JobRules {
 
   void note(const event::StopRequested& event);
   void note(const event::AgentReady& event) { hosts_[event.host].heard = now_; }
-  void note(const event::Heard& event) { hosts_[event.host].heard = now_; }
+  void note(const event::Heard& event);
   void note(const event::HostFailed& event);
   void note(const event::AddressesChosen& event) { addresses_ = event.addresses; }
   void note(const event::AgentGone& event);
@@ -65,7 +65,10 @@ class JobRules {
   void check(const action::ChooseAddresses& action);
   void check(const action::Launch& action);
   void check(const action::ShutDownAgent& action);
-  void check(const action::DropAgent& action) { dropped_.push_back(action.host); }
+  void check(const action::DropAgent& action) {
+    dropped_.push_back(action.host);
+    parting_ = now_;
+  }
   void check(const action::Say& action);
   void check(const action::Finish& action) { finish_ = action; }
   template <typename Other>
@@ -85,8 +88,10 @@ class JobRules {
 
   TimePoint now_{};
   TimePoint last_step_{};
-  TimePoint held_up_{};    // last
-  TimePoint delay_end_{};  // last
+  TimePoint held_up_{};       // last
+  TimePoint delay_end_{};     // last
+  TimePoint local_return_{};  // last: of an agent on this machine that had been silent
+  TimePoint parting_{};       // last: of a host, which may leave another alone in its silence
   JobState before_ = JobState::planned;
   std::vector<HostIndex> dropped_;  // in this step
   bool verdict_ = false;
