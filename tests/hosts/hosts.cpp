@@ -6,14 +6,11 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <linux/nsfs.h>
 #include <poll.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdexcept>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,24 +53,6 @@ class BornThere {
   UniqueFd here_;
 };
 
-// The inode that names the pid namespace of a process; 0 if it has none any more.
-ino_t pid_namespace_of(pid_t pid) {
-  struct stat about {};
-  return ::stat(cat("/proc/", pid, "/ns/pid").c_str(), &about) == 0 ? about.st_ino : 0;
-}
-
-// Whether the process lives in this pid namespace or in one below it.
-bool lives_in(pid_t pid, ino_t wanted) {
-  UniqueFd at(::open(cat("/proc/", pid, "/ns/pid").c_str(), O_RDONLY | O_CLOEXEC));
-  while (at) {
-    struct stat about {};
-    if (::fstat(at.get(), &about) != 0) return false;
-    if (about.st_ino == wanted) return true;
-    at.reset(::ioctl(at.get(), NS_GET_PARENT));  // none above the machine's own
-  }
-  return false;
-}
-
 std::string with_blanks(std::string words) {
   std::replace(words.begin(), words.end(), '\0', ' ');
   while (words.ends_with(' ')) words.pop_back();
@@ -104,7 +83,7 @@ class Host::Impl {
     if (!number) throw std::runtime_error(cat(name, " has no process number: \"", text, "\""));
     pid = *number;
     pidfd = bed::open_pidfd(pid);
-    pid_namespace = pid_namespace_of(pid);
+    pid_namespace = bed::pid_namespace_of(pid);
   }
   bool is_up() const {
     pollfd polled{pidfd.get(), POLLIN, 0};
@@ -214,7 +193,7 @@ std::vector<Host::Seen> Host::processes() const {
   std::vector<Seen> found;
   if (!is_up()) return found;
   for (const pid_t pid : numbers_in("/proc")) {
-    if (!lives_in(pid, impl_->pid_namespace)) continue;
+    if (!bed::lives_in(pid, impl_->pid_namespace)) continue;
     const std::string directory = cat("/proc/", pid);
     Seen seen{pid, with_blanks(read_proc_file(directory + "/cmdline")),
               read_proc_file(directory + "/environ"), state_of(pid)};

@@ -35,6 +35,7 @@ struct Machine {
   pid_t pid = -1;       // of the first process, as the bed counts
   std::string far_pid;  // as the machine counts
   UniqueFd line;        // to it, while it starts
+  ino_t processes = 0;  // its pid namespace
 };
 
 class Keeper {
@@ -55,6 +56,7 @@ class Keeper {
   const int control_;
   Network network_;
   std::map<int, Machine> machines_;
+  std::vector<pid_t> unreaped_;  // first processes of hosts that crashed
 };
 
 std::string Keeper::told_by(int number, const std::string& expected) {
@@ -79,13 +81,15 @@ void Keeper::start(const std::vector<int>& numbers) {
     UniqueFd its(pair[1]);
     const pid_t pid = fork_into(kHostNamespaces);
     if (pid == 0) be_host(plan_, number, its.get());
-    machines_[number] = Machine{pid, "", std::move(ours)};
+    machines_[number] = Machine{pid, "", std::move(ours), 0};
     pids[number] = pid;
   }
   network_.plug(pids);
   for (const int number : numbers) {
-    machines_.at(number).far_pid = told_by(number, "files ");
-    send_record(machines_.at(number).line.get(), "go");
+    Machine& machine = machines_.at(number);
+    machine.far_pid = told_by(number, "files ");
+    machine.processes = pid_namespace_of(parse_number<pid_t>(machine.far_pid).value_or(-1));
+    send_record(machine.line.get(), "go");
   }
   for (const int number : numbers) {
     told_by(number, "ready");
@@ -104,8 +108,7 @@ void Keeper::crash(int number) {
   Machine& machine = machines_.at(number);
   if (machine.pid < 0) throw std::runtime_error(name_of(number) + " is off already");
   network_.silence(number);  // before anything there can say goodbye
-  ::kill(machine.pid, SIGKILL);
-  ::waitpid(machine.pid, nullptr, 0);
+  if (!end_namespace(machine.pid, machine.processes)) unreaped_.push_back(machine.pid);
   machine.pid = -1;
   network_.unplug(number);
 }
@@ -122,6 +125,7 @@ std::string Keeper::answer_to(const std::string& request) {
   const auto words = split(request, '\n');
   const auto word = [&](std::size_t index) { return index < words.size() ? words[index] : ""; };
   const auto host = [&](std::size_t index) { return number_from(word(index)); };
+  std::erase_if(unreaped_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
   const std::string& verb = words.at(0);
   if (verb == "cut_off") {
     network_.cut_off(host(1));
@@ -225,11 +229,19 @@ int keep_bed(Plan plan, int control, pid_t maker) {
     const UniqueFd maker_fd = open_pidfd(maker);
     remove_abandoned();
     lock = make_directory(plan);
+    std::array<int, 2> pair{};
+    if (::pipe2(pair.data(), O_CLOEXEC) != 0) throw_errno("pipe2");
     const pid_t pid = fork_into(kHostNamespaces);
     if (pid == 0) be_first_process(plan, control, maker_fd.get());
+    const ino_t processes = pid_namespace_of(pid);
+    // It ends when it closes this, also when it is killed.
+    const UniqueFd life(pair[0]);
+    ::close(pair[1]);
     ::close(control);
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    char nothing = 0;
+    while (::read(life.get(), &nothing, 1) < 0 && errno == EINTR) {
     }
+    end_namespace(pid, processes);
   } catch (const std::exception& error) {
     tell(control, cat("error\n", error.what()));
   }

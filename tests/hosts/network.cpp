@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdexcept>
@@ -62,12 +63,13 @@ std::string Network::device(int number) const { return name_of(number); }
 void Network::plug(const std::map<int, pid_t>& pids) {
   std::string batch;
   if (!has_bridge_) {
-    batch +=
-        cat("link add ", kBridge, " type bridge mcast_snooping 0\nlink set ", kBridge, " up\n");
+    batch += cat("link add ", kBridge, " type bridge mcast_snooping 0\nlink set ", kBridge,
+                 " addrgenmode none up\n");
   }
   for (const auto& [number, pid] : pids) {
     batch += cat("link add ", device(number), " type veth peer name eth0 address ", mac_of(number),
-                 " netns ", pid, "\nlink set ", device(number), " master ", kBridge, " up\n");
+                 " netns ", pid, "\nlink set ", device(number), " master ", kBridge,
+                 " addrgenmode none up\n");
   }
   run_program({.words = {"ip", "-batch", "-"}, .input = batch});
   has_bridge_ = true;
@@ -92,7 +94,12 @@ void Network::unplug(int number) {
   port.pidfd.reset();
   port.hooked = false;
   port.limited = false;
-  run_program({.words = {"ip", "link", "delete", device(number)}});
+  try {
+    run_program({.words = {"ip", "link", "delete", device(number)}});
+  } catch (const std::runtime_error&) {
+    // The kernel does so by itself, some time after the host's network lost its last process.
+    if (::if_nametoindex(device(number).c_str()) != 0) throw;
+  }
 }
 
 void Network::set_state(int number, bool forwarding) {

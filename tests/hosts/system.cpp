@@ -1,14 +1,17 @@
 #include "tests/hosts/system.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdexcept>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -17,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/proc.h"
 #include "base/text.h"
 
 namespace hvd::test::bed {
@@ -105,6 +109,39 @@ void reset_signals() {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+ino_t pid_namespace_of(pid_t pid) {
+  struct stat about {};
+  return ::stat(cat("/proc/", pid, "/ns/pid").c_str(), &about) == 0 ? about.st_ino : 0;
+}
+
+bool lives_in(pid_t pid, ino_t pid_namespace) {
+  UniqueFd at(::open(cat("/proc/", pid, "/ns/pid").c_str(), O_RDONLY | O_CLOEXEC));
+  while (at) {
+    struct stat about {};
+    if (::fstat(at.get(), &about) != 0) return false;
+    if (about.st_ino == pid_namespace) return true;
+    at.reset(::ioctl(at.get(), NS_GET_PARENT));  // none above the machine's own
+  }
+  return false;
+}
+
+bool end_namespace(pid_t first, ino_t pid_namespace) {
+  // A process gives up its files, then its network, and then waits to be reaped.
+  const auto lives = [&](pid_t pid) {
+    return lives_in(pid, pid_namespace) &&
+           ::access(cat("/proc/", pid, "/ns/net").c_str(), F_OK) == 0;
+  };
+  ::kill(first, SIGKILL);
+  constexpr int kRoundsForReaping = 20;
+  for (int quiet_rounds = 0; quiet_rounds < kRoundsForReaping;) {
+    if (::waitpid(first, nullptr, WNOHANG) == first) return true;
+    const auto pids = numbers_in("/proc");
+    if (std::none_of(pids.begin(), pids.end(), lives)) ++quiet_rounds;
+    ::usleep(1000);
+  }
+  return false;
 }
 
 std::string run_program(const Command& command) {

@@ -36,6 +36,16 @@ void close_others(int kept);
 // The signals of a process that has just been started.
 void reset_signals();
 
+// The inode that names the pid namespace of a process; 0 if it has none any more.
+ino_t pid_namespace_of(pid_t pid);
+// Whether the process lives in this pid namespace or in one below it.
+bool lives_in(pid_t pid, ino_t pid_namespace);
+// Ends our child, which is the first process of this pid namespace, and waits until nothing there
+// runs, holds a file or is on a network any more. That is sooner than the child can be reaped: not
+// before the parents of all that died there have asked how they ended, and some are tests, that do
+// so later. True if it was reaped.
+bool end_namespace(pid_t first, ino_t pid_namespace);
+
 struct Command {
   std::vector<std::string> words;
   std::string input = {};

@@ -26,3 +26,10 @@ target_link_libraries(hvd-hosts PRIVATE hvd_test_hosts_base)
 add_library(hvd_test_hosts INTERFACE)
 target_link_libraries(hvd_test_hosts INTERFACE hvd_test_hosts_base)
 add_dependencies(hvd_test_hosts hvd-hosts)
+
+hvd_test(hvd_hosts_test
+  ${hosts}/faults_test.cpp
+  ${hosts}/hosts_test.cpp
+  ${hosts}/lifetime_test.cpp
+  LIBRARIES hvd_test_hosts
+  LABELS hosts)
