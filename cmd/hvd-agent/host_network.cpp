@@ -14,7 +14,7 @@
 namespace hvd::agent {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;      // a crowd at once would else have to knock again
 constexpr int kVisitorsATurn = 64;  // the link is served in between
 
 // Bound to a free port on every address: IPv6 and IPv4 in one, or IPv4 alone where there is no

@@ -1,10 +1,14 @@
 #include "tests/agent/agent_under_test.h"
 
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdexcept>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,46 +20,109 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace hvd::test {
 
-AgentUnderTest::AgentUnderTest(Greeting greeting) {
+namespace {
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+UniqueFd duplicate(const UniqueFd& fd) { return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)); }
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  result.reserve(texts.size() + 1);
+  for (auto& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+AgentUnderTest::AgentUnderTest(AgentOptions options) {
   static int count = 0;
   mark_ = cat(::getpid(), "-", ++count);
-  auto sockets = socket_pair();
-  if (!sockets.ok()) throw std::runtime_error(sockets.status().to_string());
-  link_ = std::move(sockets->first);
+  std::signal(SIGPIPE, SIG_IGN);  // an agent that ends is no end of the test
+
+  UniqueFd agent_in;
+  UniqueFd agent_out;
+  if (options.pipes) {
+    Pipe in = make_pipe();
+    Pipe out = make_pipe();
+    agent_in = std::move(in.read_end);
+    to_agent_ = std::move(in.write_end);
+    agent_out = std::move(out.write_end);
+    from_agent_ = std::move(out.read_end);
+  } else {
+    auto sockets = socket_pair();
+    if (!sockets.ok()) throw std::runtime_error(sockets.status().to_string());
+    agent_in = std::move(sockets->second);
+    agent_out = duplicate(agent_in);
+    to_agent_ = std::move(sockets->first);
+    from_agent_ = duplicate(to_agent_);
+  }
+  for (const auto* const fd : {&to_agent_, &from_agent_}) {
+    if (!set_nonblocking(fd->get(), true).ok()) throw std::runtime_error("no non-blocking link");
+  }
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, sockets->second.get(), 0);
-  posix_spawn_file_actions_adddup2(&actions, sockets->second.get(), 1);
-  std::string program = binary("hvd-agent");
-  std::vector<char*> arguments{program.data(), nullptr};
-  std::string marked = cat(kMark, "=", mark_);
-  std::vector<char*> environment{marked.data()};
-  for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
-  environment.push_back(nullptr);
-  const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(),
-                                  environment.data());
+  posix_spawn_file_actions_adddup2(&actions, agent_in.get(), 0);
+  posix_spawn_file_actions_adddup2(&actions, agent_out.get(), 1);
+  const std::string log = directory_.path() / "agent-stderr";
+  posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  std::vector<std::string> command = {binary("hvd-agent")};
+  if (!options.script.empty()) command = {"/bin/sh", "-c", options.script, command[0]};
+  std::vector<std::string> environment = {cat(kMark, "=", mark_)};
+  for (const auto& [name, value] : options.environment) {
+    environment.push_back(cat(name, "=", value));
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  const int error = ::posix_spawn(&pid_, command[0].c_str(), &actions, nullptr,
+                                  pointers(command).data(), pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw std::runtime_error(Status::from_errno(program, error).to_string());
+  if (error != 0) throw std::runtime_error(Status::from_errno(command[0], error).to_string());
 
-  if (greeting == Greeting::none) return;
-  agent_link::Hello hello;
-  hello.build_id = build_id();
-  hello.job_id = "test";
-  send(hello.encode());
+  if (!options.greet) return;
+  options.hello.build_id = build_id();
+  options.hello.job_id = "test";
+  send(options.hello.encode());
+  agent_in.reset();
+  agent_out.reset();
   until([&] { return ready.has_value(); });
 }
 
 AgentUnderTest::~AgentUnderTest() {
-  link_.reset();
+  close_link();
+  if (!exit_) ::kill(pid_, SIGCONT);  // a test that failed may have left it stopped
   EXPECT_TRUE(wait_until_gone(kMark, mark_)) << "processes outlived their agent";
   for (const pid_t pid : processes_with_variable(kMark, mark_)) ::kill(pid, SIGKILL);
   if (!exit_) wait_for_exit();
 }
 
 void AgentUnderTest::send(const std::string& bytes) {
-  const Status sent = send_all(link_.get(), bytes, Clock::now() + kGenerous);
-  EXPECT_TRUE(sent.ok()) << sent.to_string();
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const Status ready_to_write = wait_for(to_agent_.get(), POLLOUT, Clock::now() + kGenerous);
+    if (!ready_to_write.ok()) {
+      ADD_FAILURE() << "the agent takes nothing: " << ready_to_write.to_string();
+      return;
+    }
+    const ssize_t written = ::write(to_agent_.get(), rest.data(), rest.size());
+    if (written >= 0) rest.remove_prefix(static_cast<std::size_t>(written));
+    // The agent may have ended meanwhile; whether it should have is the test's to say.
+    if (written < 0 && errno != EAGAIN && errno != EINTR) return;
+  }
+}
+
+void AgentUnderTest::beat() {
+  send(agent_link::Heartbeat{++last_heartbeat_, acks.empty() ? 0 : acks.back()}.encode());
 }
 
 agent_link::Launch AgentUnderTest::launch_of(agent_link::Incarnation incarnation,
@@ -105,9 +172,7 @@ void AgentUnderTest::handle(const Frame& frame) {
       return with(static_cast<Output*>(nullptr), [&](const auto& m, auto& h) {
         (m.stream == Stream::standard_output ? h.out : h.err) += m.bytes;
         if (gives_credit && !closed) {
-          // The agent may have ended meanwhile; whether it should have is the test's to say.
-          (void)send_all(link_.get(), Credit{m.incarnation, m.stream, m.bytes.size()}.encode(),
-                         Clock::now() + kGenerous);
+          send(Credit{m.incarnation, m.stream, m.bytes.size()}.encode());
         }
       });
     case Kind::output_closed:
@@ -132,6 +197,11 @@ void AgentUnderTest::handle(const Frame& frame) {
     case Kind::problem:
       return with(static_cast<Problem*>(nullptr),
                   [&](const auto& m, auto&) { problems.push_back(m.message); });
+    case Kind::checked:
+      return with(static_cast<Checked*>(nullptr),
+                  [&](const auto& m, auto&) { checked.push_back(m); });
+    case Kind::probed:
+      return with(static_cast<Probed*>(nullptr), [&](const auto& m, auto&) { probed[m.id] = m; });
     case Kind::bye:
       bye = true;
       return;
@@ -141,13 +211,25 @@ void AgentUnderTest::handle(const Frame& frame) {
 }
 
 Status AgentUnderTest::take_in(TimePoint deadline) {
-  auto frame = receive_frame(link_.get(), decoder_, deadline);
-  if (frame.ok()) {
-    handle(*frame);
-  } else if (frame.status().code() != Code::deadline_exceeded) {
-    closed = true;  // also when the agent was killed with our bytes unread, which resets the link
+  for (;;) {
+    auto frame = decoder_.next();
+    if (frame.ok() && frame->has_value()) {
+      handle(**frame);
+      return {};
+    }
+    Status status = frame.status();
+    if (status.ok()) status = wait_for(from_agent_.get(), POLLIN, deadline);
+    if (status.code() == Code::deadline_exceeded) return status;
+    std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    ssize_t got = 0;
+    if (status.ok()) got = ::read(from_agent_.get(), buffer.data(), buffer.size());
+    if (got > 0) {
+      decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+      closed = true;  // also when the agent was killed with our bytes unread, which resets the link
+      return status.ok() ? Status(Code::unavailable, "the agent closed the link") : status;
+    }
   }
-  return frame.status();
 }
 
 bool AgentUnderTest::until(const std::function<bool()>& condition) {
@@ -155,6 +237,30 @@ bool AgentUnderTest::until(const std::function<bool()>& condition) {
   while (!condition()) {
     const Status status = take_in(deadline);
     if (status.ok() || (closed && condition())) continue;
+    ADD_FAILURE() << "waited in vain: " << status.to_string()
+                  << "; problems so far: " << join(problems, " | ");
+    return false;
+  }
+  return true;
+}
+
+void AgentUnderTest::take_in_what_is_there() {
+  while (take_in(Clock::now()).ok()) {
+  }
+}
+
+bool AgentUnderTest::until_beating(const std::function<bool()>& condition) {
+  const auto give_up_at = Clock::now() + kGenerous;
+  auto next_beat = Clock::now();
+  while (!condition()) {
+    if (Clock::now() >= next_beat) {
+      beat();
+      next_beat = Clock::now() + std::chrono::milliseconds(5);
+    }
+    const Status status = take_in(next_beat);
+    if (status.ok() || (status.code() == Code::deadline_exceeded && Clock::now() < give_up_at)) {
+      continue;
+    }
     ADD_FAILURE() << "waited in vain: " << status.to_string()
                   << "; problems so far: " << join(problems, " | ");
     return false;

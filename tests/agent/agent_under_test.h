@@ -1,5 +1,5 @@
-// A real hvd-agent over a real socket pair, with the test as its driver. When it goes out of scope
-// the agent and everything that it started are ended, and a leftover fails the test.
+// A real hvd-agent over a real socket pair or two pipes, with the test as its driver. When it goes
+// out of scope the agent and everything that it started are ended, and a leftover fails the test.
 #pragma once
 
 #include <chrono>
@@ -36,10 +36,21 @@ struct Heard {
   bool over() const { return failed || (exited && out_closed && err_closed); }
 };
 
+struct AgentOptions {
+  bool greet = true;
+  agent_link::Hello hello = {};                         // build and job are filled in
+  std::map<std::string, std::string> environment = {};  // of the agent, added to the test's own
+  bool pipes = false;                                   // else one socket for both directions
+  // A script of sh that ends with `exec "$0"`, as sshd starts programs; empty: none between.
+  std::string script = {};
+};
+
 class AgentUnderTest {
  public:
   enum class Greeting { hello, none };
-  explicit AgentUnderTest(Greeting greeting = Greeting::hello);
+  explicit AgentUnderTest(Greeting greeting = Greeting::hello)
+      : AgentUnderTest(AgentOptions{.greet = greeting == Greeting::hello}) {}
+  explicit AgentUnderTest(AgentOptions options);
   ~AgentUnderTest();
   AgentUnderTest(const AgentUnderTest&) = delete;
   AgentUnderTest& operator=(const AgentUnderTest&) = delete;
@@ -61,19 +72,33 @@ class AgentUnderTest {
   // the agent closes the link before.
   bool until(const std::function<bool()>& condition);
   bool until_over(agent_link::Incarnation incarnation);
+  // Takes in what has arrived already.
+  void take_in_what_is_there();
+  // As until(), and the lease is renewed meanwhile.
+  bool until_beating(const std::function<bool()>& condition);
+  // One heartbeat, which names the newest answer that was heard.
+  void beat();
   // Until the agent has closed the link, with everything that it says before.
   void until_closed();
   Heard& of(agent_link::Incarnation incarnation) { return heard_[incarnation]; }
 
   // The agent's own end: its exit code, or -signal.
   int wait_for_exit();
-  void close_link() { link_.reset(); }
-  int link() const { return link_.get(); }
+  void close_link() {
+    to_agent_.reset();
+    from_agent_.reset();
+  }
+  void close_to_agent() { to_agent_.reset(); }
+  void close_from_agent() { from_agent_.reset(); }
+  // What it wrote to stderr.
+  std::string err() const { return read_file(directory_.path() / "agent-stderr"); }
 
   bool gives_credit = true;
   std::optional<agent_link::Ready> ready;
   std::vector<std::string> problems;
   std::vector<std::uint64_t> acks;
+  std::vector<agent_link::Checked> checked;
+  std::map<std::uint32_t, agent_link::Probed> probed;
   bool bye = false;
   bool closed = false;
 
@@ -85,7 +110,9 @@ class AgentUnderTest {
   TemporaryDirectory directory_;
   pid_t pid_ = -1;
   std::optional<int> exit_;
-  UniqueFd link_;
+  UniqueFd to_agent_;
+  UniqueFd from_agent_;
+  std::uint64_t last_heartbeat_ = 0;
   FrameDecoder decoder_;
   std::map<agent_link::Incarnation, Heard> heard_;
 };

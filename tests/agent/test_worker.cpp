@@ -93,6 +93,13 @@ void stopped_child() {
   stay();
 }
 
+[[noreturn]] void tick() {
+  for (;;) {
+    say("tick");
+    ::poll(nullptr, 0, 2);
+  }
+}
+
 // The child keeps both pipes; the worker itself ends.
 void leave_child() {
   if (::fork() == 0) stay();
@@ -194,6 +201,7 @@ int main(int argc, char** argv) {
   if (mode == "daemon-and-exit") daemon("/proc/self/exe");
   if (mode == "runners") runners(count);
   if (mode == "stopped-child") stopped_child();
+  if (mode == "tick") tick();
   if (mode == "leave-child") leave_child();
   if (mode == "read-channel") read_channel();
   if (mode == "write-channel") write_channel(argv[2]);

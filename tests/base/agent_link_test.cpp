@@ -41,8 +41,8 @@ TEST(AgentLinkMessages, AreSound) {
 }
 
 TEST(AgentLinkMessages, KeepEveryField) {
-  const auto launch = Launch::decode(
-      payload_of(Launch{7, "a#1", {"./train", "-x"}, {"A=1", "B="}, "/home", "welcome"}));
+  const auto launch = Launch::decode(payload_of(
+      Launch{7, "a#1", {"./train", "-x"}, {"A=1", "B="}, "/home", "welcome", {"HOME", "USER"}}));
   ASSERT_TRUE(launch.ok());
   EXPECT_EQ(launch->incarnation, 7U);
   EXPECT_EQ(launch->worker, "a#1");
@@ -50,6 +50,7 @@ TEST(AgentLinkMessages, KeepEveryField) {
   EXPECT_EQ(launch->environment, (std::vector<std::string>{"A=1", "B="}));
   EXPECT_EQ(launch->working_directory, "/home");
   EXPECT_EQ(launch->welcome, "welcome");
+  EXPECT_EQ(launch->host_variables, (std::vector<std::string>{"HOME", "USER"}));
 
   const auto exited = Exited::decode(payload_of(Exited{12, 1234, 3, 9, true}));
   ASSERT_TRUE(exited.ok());
@@ -71,17 +72,71 @@ TEST(AgentLinkMessages, KeepEveryField) {
   EXPECT_EQ(credit->stream, Stream::standard_error);
   EXPECT_EQ(credit->bytes, 1ULL << 40);
 
-  const auto ready = Ready::decode(payload_of(Ready{2, "build", 99, "host"}));
+  const auto failed = LaunchFailed::decode(payload_of(LaunchFailed{9, 2, "find it"}));
+  ASSERT_TRUE(failed.ok());
+  EXPECT_EQ(failed->error_number, 2);
+  EXPECT_EQ(failed->message, "find it");
+}
+
+TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
+  const auto hello = Hello::decode(payload_of(Hello{3, "build", "job", 2000, 30'000, 1ULL << 40}));
+  ASSERT_TRUE(hello.ok());
+  EXPECT_EQ(hello->protocol, 3U);
+  EXPECT_EQ(hello->build_id, "build");
+  EXPECT_EQ(hello->job_id, "job");
+  EXPECT_EQ(hello->lease_ms, 2000U);
+  EXPECT_EQ(hello->orphan_timeout_ms, 30'000U);
+  EXPECT_EQ(hello->open_files, 1ULL << 40);
+
+  const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
+  const auto ready =
+      Ready::decode(payload_of(Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000}));
   ASSERT_TRUE(ready.ok());
   EXPECT_EQ(ready->protocol, 2U);
   EXPECT_EQ(ready->build_id, "build");
   EXPECT_EQ(ready->pid, 99);
   EXPECT_EQ(ready->host_name, "host");
+  EXPECT_EQ(ready->interfaces, interfaces);
+  EXPECT_EQ(ready->probe_port, 4000);
+  EXPECT_EQ(ready->probe_greeting, "hi");
+  EXPECT_EQ(ready->free_port, 5000);
 
-  const auto failed = LaunchFailed::decode(payload_of(LaunchFailed{9, 2, "find it"}));
-  ASSERT_TRUE(failed.ok());
-  EXPECT_EQ(failed->error_number, 2);
-  EXPECT_EQ(failed->message, "find it");
+  const auto heartbeat = Heartbeat::decode(payload_of(Heartbeat{1ULL << 33, 1ULL << 32}));
+  ASSERT_TRUE(heartbeat.ok());
+  EXPECT_EQ(heartbeat->sequence, 1ULL << 33);
+  EXPECT_EQ(heartbeat->acknowledged, 1ULL << 32);
+
+  const auto answer = HeartbeatAck::decode(payload_of(HeartbeatAck{1ULL << 34}));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->sequence, 1ULL << 34);
+}
+
+TEST(AgentLinkMessages, KeepEveryFieldOfChecksAndProbes) {
+  const auto check = Check::decode(payload_of(Check{"/home", "train", "/usr/bin:/bin"}));
+  ASSERT_TRUE(check.ok());
+  EXPECT_EQ(check->working_directory, "/home");
+  EXPECT_EQ(check->program, "train");
+  EXPECT_EQ(check->search_path, "/usr/bin:/bin");
+
+  const auto checked =
+      Checked::decode(payload_of(Checked{Checked::Step::change_directory, 2, "not there"}));
+  ASSERT_TRUE(checked.ok());
+  EXPECT_EQ(checked->failed, Checked::Step::change_directory);
+  EXPECT_EQ(checked->error_number, 2);
+  EXPECT_EQ(checked->message, "not there");
+  EXPECT_FALSE(Checked::decode(payload_of(Checked{Checked::Step{3}, 2, "x"})).ok());
+
+  const std::vector<ProbeTarget> targets = {{"10.0.0.1", 4000, "hello"}, {"::1", 65'535, ""}};
+  const auto probe = Probe::decode(payload_of(Probe{7, 1000, targets}));
+  ASSERT_TRUE(probe.ok());
+  EXPECT_EQ(probe->id, 7U);
+  EXPECT_EQ(probe->timeout_ms, 1000U);
+  EXPECT_EQ(probe->targets, targets);
+
+  const auto probed = Probed::decode(payload_of(Probed{7, {"", "refused"}}));
+  ASSERT_TRUE(probed.ok());
+  EXPECT_EQ(probed->id, 7U);
+  EXPECT_EQ(probed->troubles, (std::vector<std::string>{"", "refused"}));
 }
 
 TEST(AgentLinkMessages, AStreamThatDoesNotExistIsRefused) {
