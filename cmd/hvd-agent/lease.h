@@ -19,6 +19,7 @@ struct LeaseClock {
   using rep = duration::rep;
   using period = duration::period;
   using time_point = std::chrono::time_point<LeaseClock>;
+  // NOLINTNEXTLINE(readability-identifier-naming): the standard's name for it
   static constexpr bool is_steady = true;
   static time_point now() noexcept;
 };
