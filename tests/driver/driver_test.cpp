@@ -1,12 +1,15 @@
 // run_job() with real agents and real programs. After every job nothing of it may be left, at once.
 #include "driver/driver.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <mutex>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -66,6 +69,13 @@ struct Seen : Observer {
     EXPECT_TRUE(exited.emplace(worker.rank, how).second);
   }
 };
+
+// Worker, keeper, agent: the agent is the child of this process. 0 if it is not to be found.
+pid_t agent_of(const WorkerView& worker) {
+  pid_t agent = worker.pid;
+  while (agent > 1 && parent_of(agent) != ::getpid()) agent = parent_of(agent).value_or(0);
+  return agent;
+}
 
 class RunJob : public testing::Test {
  protected:
@@ -242,12 +252,8 @@ TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
   spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
   seen.at_output = [](const WorkerView& worker, const std::string& text) {
     if (worker.rank != 1 || text != "up\n") return;
-    // Worker, keeper, agent: the agent is the child of this process.
-    pid_t agent = worker.pid;
-    while (parent_of(agent) != ::getpid()) {
-      agent = parent_of(agent).value_or(0);
-      ASSERT_GT(agent, 1);
-    }
+    const pid_t agent = agent_of(worker);
+    ASSERT_GT(agent, 1);
     ::kill(agent, SIGKILL);
   };
   const auto outcome =
@@ -259,6 +265,58 @@ TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
   EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
   EXPECT_EQ(outcome.failure->cause, "its agent went away: it was killed by SIGKILL (signal 9)");
   EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+TEST_F(RunJob, gives_up_an_agent_that_is_silent_for_too_long_and_leaves_nothing_of_it) {
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
+  spec.heartbeat_timeout = milliseconds(500);
+  seen.at_output = [](const WorkerView& worker, const std::string& text) {
+    if (worker.rank != 1 || text != "up\n") return;
+    const pid_t agent = agent_of(worker);
+    ASSERT_GT(agent, 1);
+    ::kill(agent, SIGSTOP);
+  };
+  const auto outcome = run("[ $HVD_RANK = 1 ] && echo up; exec sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 1);
+  ASSERT_TRUE(outcome.failure.has_value());
+  EXPECT_EQ(outcome.failure->worker.rank, -1);
+  EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
+  EXPECT_EQ(outcome.failure->cause,
+            "no sign of life for 0.5 s (--heartbeat-timeout): its agent hangs or was stopped");
+  EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+TEST_F(RunJob, keeps_an_agent_that_is_heard_as_long_as_the_job_takes) {
+  spec.heartbeat_timeout = milliseconds(300);
+  EXPECT_EQ(run("sleep 1.5").exit_code, 0);
+  EXPECT_TRUE(seen.warnings.empty()) << seen.warnings.front();
+}
+
+TEST_F(RunJob, gives_the_workers_the_limit_of_open_files_that_it_was_given) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit lower{std::min<rlim_t>(limit.rlim_cur, 300), limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  EXPECT_EQ(run("ulimit -n").exit_code, 0);
+  rlimit after{};
+  ::getrlimit(RLIMIT_NOFILE, &after);
+  EXPECT_EQ(after.rlim_cur, lower.rlim_cur);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_EQ(seen.out[0], cat(lower.rlim_cur, "\n"));
+}
+
+TEST_F(RunJob, takes_a_host_s_own_variables_from_the_host) {
+  spec.hosts = {{"localhost", 1}};
+  spec.host_variables = {"HOME", "HVD_NOWHERE"};
+  EXPECT_EQ(run("echo \"$HOME ${HVD_NOWHERE-unset}\"").exit_code, 0);
+  EXPECT_EQ(seen.out[0], cat(std::getenv("HOME"), " unset\n"));
+}
+
+TEST_F(RunJob, uses_loopback_alone_on_this_machine) {
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
+  EXPECT_EQ(run("echo $HVD_RENDEZVOUS_ADDR $MASTER_ADDR $HOROVOD_GLOO_IFACE").exit_code, 0);
+  EXPECT_EQ(seen.out[0], "127.0.0.1 127.0.0.1 lo\n");
+  EXPECT_EQ(seen.out[1], seen.out[0]);
 }
 
 TEST_F(RunJob, takes_output_of_any_size_from_an_observer_that_consumes_it_elsewhere) {

@@ -1,0 +1,191 @@
+// hvdrun on pretend hosts, for what the shell of the driver does with them: which addresses it
+// takes, what it says of hosts out of reach, and how it hears of a host's loss.
+#include <csignal>
+#include <gtest/gtest.h>
+#include <optional>
+#include <thread>
+
+#include "base/text.h"
+#include "tests/hosts/hosts.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+// In the workers' command lines, and in no other.
+constexpr const char* kMark = "1000000.25";
+
+class ManyHosts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto why = HostBed::why_impossible()) GTEST_SKIP() << *why;
+  }
+  void make(BedOptions options) { bed_.emplace(std::move(options)); }
+  HostBed& bed() { return *bed_; }
+
+  static std::vector<std::string> command(std::vector<std::string> words,
+                                          const std::string& script) {
+    words.insert(words.begin(), binary("hvdrun"));
+    words.insert(words.end(), {"-wd", "/root", "bash", "-c", script});
+    return words;
+  }
+  std::unique_ptr<Process> start(std::vector<std::string> words, const std::string& script) {
+    return bed().head().start(command(std::move(words), script));
+  }
+  ExitStatus run(std::vector<std::string> words, const std::string& script) {
+    return bed().head().run(command(std::move(words), script));
+  }
+  // States of the workers' processes on a host: "S", "SS", "T".
+  static std::string states(const Host& host) {
+    std::string result;
+    for (const auto& seen : host.processes()) {
+      if (seen.command_line.find(kMark) != std::string::npos) result += seen.state;
+    }
+    return result;
+  }
+  // Nothing but sshd is left.
+  static bool is_clean(const Host& host) {
+    for (const auto& seen : host.processes()) {
+      if (seen.command_line.find("hvd-agent") != std::string::npos) return false;
+    }
+    return states(host).empty();
+  }
+  // Two workers that run until they are stopped.
+  std::unique_ptr<Process> start_sleepers(std::vector<std::string> words) {
+    words.insert(words.end(), {"-H", "h1,h2"});
+    auto job = start(std::move(words), cat("echo up; exec sleep ", kMark));
+    EXPECT_TRUE(job->wait_for_output("[0]<stdout>:up")) << job->err();
+    EXPECT_TRUE(job->wait_for_output("[1]<stdout>:up")) << job->err();
+    return job;
+  }
+
+ private:
+  std::optional<HostBed> bed_;
+};
+
+constexpr const char* kTell =
+    "echo $(hostname) $HVD_RENDEZVOUS_ADDR $HOROVOD_GLOO_IFACE $MASTER_ADDR $HOME";
+
+TEST_F(ManyHosts, run_workers_that_know_where_they_are_and_find_the_rendezvous) {
+  make({.hosts = 2, .ipv6 = false});
+  const auto job = run({"-H", "h1:2,h2:1"}, kTell);
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_NE(job.out.find("[1]<stdout>:h1 10.77.0.254 eth0 10.77.0.1 /root\n"), std::string::npos)
+      << job.out;
+  EXPECT_NE(job.out.find("[2]<stdout>:h2 10.77.0.254 eth0 10.77.0.1 /root\n"), std::string::npos)
+      << job.out;
+}
+
+TEST_F(ManyHosts, need_no_ipv4) {
+  make({.hosts = 2, .ipv4 = false});
+  const auto job = run({"-H", "h1,h2"}, kTell);
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_NE(job.out.find("[1]<stdout>:h2 fd77::254 eth0 fd77::1 /root\n"), std::string::npos)
+      << job.out;
+}
+
+TEST_F(ManyHosts, may_be_this_machine_and_others) {
+  make({.hosts = 1, .ipv6 = false});
+  const auto job = run({"-H", "localhost,h1,head"}, kTell);
+  EXPECT_EQ(job.code, 0) << job.err;
+  for (const char* line : {"[0]<stdout>:head 10.77.0.254 eth0 10.77.0.254 /root\n",
+                           "[1]<stdout>:h1 10.77.0.254 eth0 10.77.0.254 /root\n",
+                           "[2]<stdout>:head 10.77.0.254 eth0 10.77.0.254 /root\n"}) {
+    EXPECT_NE(job.out.find(line), std::string::npos) << line << job.out;
+  }
+}
+
+TEST_F(ManyHosts, are_on_the_interface_that_the_person_wants) {
+  make({.hosts = 2, .ipv6 = false});
+  const auto wrong = run({"--network-interface", "ib0", "-H", "h1,h2"}, "true");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.err.find("h2"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("no usable address is on the network interfaces ib0 "
+                           "(--network-interface); there are lo (127.0.0.1"),
+            std::string::npos)
+      << wrong.err;
+  EXPECT_NE(wrong.err.find("eth0 (10.77.0.2)"), std::string::npos) << wrong.err;
+  EXPECT_EQ(run({"--network-interface", "ib0,eth0", "-H", "h1,h2"}, "true").code, 0);
+}
+
+TEST_F(ManyHosts, are_named_if_the_others_cannot_reach_them) {
+  make({.hosts = 2, .ipv6 = false});
+  bed().cut(bed().host(1), bed().host(2));
+  const auto job = run({"-H", "h1,h2"}, "true");
+  EXPECT_EQ(job.code, 1);
+  EXPECT_NE(job.err.find("no address of it can be reached from host h2"), std::string::npos)
+      << job.err;
+  EXPECT_NE(job.err.find("10.77.0.1"), std::string::npos) << job.err;
+  EXPECT_NE(job.err.find("no address of it can be reached from host h1"), std::string::npos)
+      << job.err;
+  EXPECT_TRUE(is_clean(bed().host(1)));
+  EXPECT_TRUE(is_clean(bed().host(2)));
+}
+
+TEST_F(ManyHosts, refuse_an_advertised_address_that_is_not_this_machine_s) {
+  make({.hosts = 1, .ipv6 = false});
+  const auto job = run({"--advertise-address", "10.77.0.99", "-H", "h1"}, "true");
+  EXPECT_EQ(job.code, 1);
+  EXPECT_NE(job.err.find("10.77.0.99"), std::string::npos) << job.err;
+  EXPECT_NE(job.err.find("--advertise-address"), std::string::npos) << job.err;
+}
+
+TEST_F(ManyHosts, fail_with_the_name_of_one_that_is_cut_off_which_freezes_and_then_clears_itself) {
+  make({.hosts = 2, .ipv6 = false});
+  const auto job = start_sleepers({"--heartbeat-timeout", "1.5", "--orphan-timeout", "6"});
+  bed().cut_off(bed().host(2));
+  EXPECT_TRUE(eventually([&] { return states(bed().host(2)) == "T"; }));
+  const auto end = job->wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("host h2"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("no sign of life for 1.5 s"), std::string::npos) << end.err;
+  EXPECT_TRUE(is_clean(bed().host(1)));
+  EXPECT_EQ(states(bed().host(2)), "T");
+  EXPECT_TRUE(eventually([&] { return is_clean(bed().host(2)); }));
+}
+
+TEST_F(ManyHosts, go_on_after_a_cut_that_is_shorter_than_the_lease) {
+  make({.hosts = 2, .ipv6 = false});
+  // So long that the networks' own patience, which doubles with each try, is over before.
+  const auto job = start_sleepers({"--heartbeat-timeout", "20"});
+  bed().cut_off(bed().host(2));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // the cut
+  bed().heal();
+  EXPECT_FALSE(job->wait_for_error("h2", std::chrono::seconds(3))) << job->err();
+  EXPECT_EQ(states(bed().host(2)), "S");
+  job->signal(SIGINT);
+  EXPECT_EQ(job->wait().code, 130);
+  EXPECT_TRUE(is_clean(bed().host(2)));
+}
+
+TEST_F(ManyHosts, fail_with_the_name_of_one_that_crashes) {
+  make({.hosts = 2, .ipv6 = false});
+  const auto job = start_sleepers({"--heartbeat-timeout", "1.5"});
+  bed().crash(bed().host(1));
+  const auto end = job->wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("host h1"), std::string::npos) << end.err;
+  EXPECT_TRUE(is_clean(bed().host(2)));
+}
+
+TEST_F(ManyHosts, are_cleared_when_hvdrun_is_killed) {
+  make({.hosts = 2, .ipv6 = false});
+  const auto job = start_sleepers({});
+  job->signal(SIGKILL);
+  EXPECT_EQ(job->wait().signal, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return is_clean(bed().host(1)) && is_clean(bed().host(2)); }));
+}
+
+TEST_F(ManyHosts, are_let_go_when_hvdrun_is_interrupted_while_one_does_not_answer) {
+  make({.hosts = 2, .ipv6 = false});
+  bed().cut_off(bed().host(2));
+  const auto job = start({"-H", "h1,h2"}, "true");
+  ASSERT_TRUE(job->wait_for_error("waiting for h2")) << job->err();
+  EXPECT_NE(job->err().find("1 of 2 hosts is ready"), std::string::npos) << job->err();
+  job->signal(SIGINT);
+  EXPECT_EQ(job->wait().code, 130);
+  EXPECT_TRUE(is_clean(bed().host(1)));
+}
+
+}  // namespace
+}  // namespace hvd::test
