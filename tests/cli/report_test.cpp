@@ -98,7 +98,8 @@ TEST(Listings, TheDryRunShowsRankHostSlotAndTheQuotedCommand) {
 }
 
 TEST(Listings, TheEnvironmentCanBeReadByAShell) {
-  EXPECT_EQ(environment_text({"A=b c", "E=", "P=/bin"}), "A='b c'\nE=\nP=/bin\n");
+  EXPECT_EQ(environment_text({"A=b c", "E=", "P=/bin"}, {"HOME", "USER"}),
+            "A='b c'\nE=\nP=/bin\n# from each host, where it has them: HOME USER\n");
 }
 
 TEST(Listings, CheckBuildMarksWhatThisBuildHas) {

@@ -56,7 +56,9 @@ void JobRules::note_host_failure(HostIndex host, int exit_code) {
 void JobRules::note(const event::StopRequested& event) { note_failure(128 + event.signal_number); }
 
 void JobRules::note(const event::Heard& event) {
-  if (local_[event.host] && silence(event.host) >= options_.heartbeat_timeout) local_return_ = now_;
+  if (local_[event.host] && silence(event.host) >= options_.heartbeat_timeout / 2) {
+    local_return_ = now_;
+  }
   hosts_[event.host].heard = now_;
 }
 
@@ -218,6 +220,9 @@ void JobRules::check_verdicts() {
     } else if (!somebody_vouches_for_the_network(host) &&
                (options_.orphan_timeout.count() == 0 || silence(host) < options_.orphan_timeout)) {
       wrong(cat("a verdict on ", name, ", although all are silent"));
+    }
+    if (before_ >= JobState::starting && job_.hosts()[host].live != 0) {
+      wrong(cat("workers on ", name, " are waited for, which is lost"));
     }
     for (const std::size_t worker : job_.hosts()[host].workers) workers_[worker].ended = true;
     note_host_failure(host, 1);
