@@ -104,7 +104,7 @@ Status with_advice(const Status& status, const Route& route, const Patience& pat
   if (status.code() == Code::aborted) return status;
   std::string message = cat("connect to ", route.host, " ", where(route), ": ", status.message());
   if (status.code() == Code::deadline_exceeded || !patience.left().ok()) {
-    message += " (gave up at the connect timeout)";
+    message += " (gave up at --ssh-connect-timeout)";
   }
   return {status.code(), std::move(message)};
 }

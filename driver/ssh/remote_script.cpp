@@ -59,16 +59,16 @@ std::string first_line(const std::string& cache_directory) {
 std::string explain(std::string_view kind, std::string_view text) {
   if (kind == "directory") {
     return cat("cannot make the directory for the agent: ", text,
-               ". Name another place with --agent-cache-dir");
+               ". Name another place with --agent-cache");
   }
   if (kind == "owner") {
     return cat("the directory for the agent, ", text,
                ", belongs to somebody else, who could change what is run. Name another place with "
-               "--agent-cache-dir");
+               "--agent-cache");
   }
   if (kind == "write") {
     return cat("cannot write the agent there: ", text,
-               ". Make room, or name another place with --agent-cache-dir");
+               ". Make room, or name another place with --agent-cache");
   }
   if (kind == "size" || kind == "hash") {
     return cat("the agent did not arrive whole (", text, ")");
@@ -78,7 +78,7 @@ std::string explain(std::string_view kind, std::string_view text) {
   }
   if (kind == "execute") {
     return cat("the agent cannot be executed there: ", text,
-               ". Is that file system mounted noexec? Name another place with --agent-cache-dir");
+               ". Is that file system mounted noexec? Name another place with --agent-cache");
   }
   return cat("the host says: ", kind, " ", text);
 }
