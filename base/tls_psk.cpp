@@ -143,10 +143,10 @@ Result<TlsPsk> TlsPsk::create(Side side, const Token& token) {
   // could read what was captured before.
   SSL_CTX_clear_options(context, SSL_OP_ALLOW_NO_DHE_KEX);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-  // So that a program that does not know the key gets nowhere: there is nothing else to trust.
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   if (side == Side::client) {
+    // A server that does not know the key could still show a certificate: none is trusted.
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
     SSL_CTX_set_psk_use_session_callback(context, TlsSession::State::offer_key);
   } else {
     SSL_CTX_set_psk_find_session_callback(context, TlsSession::State::find_key);

@@ -7,8 +7,8 @@
 
 namespace hvd::cli {
 
-inline constexpr int kExitTrouble = 1;  // of ours, or of the job's without a code
-inline constexpr int kExitUsage = 2;    // words that hvdrun does not understand
+inline constexpr int kExitTrouble = 1;       // of ours, or of the job's without a code
+inline constexpr int kExitUsage = 2;         // words that hvdrun does not understand
 inline constexpr int kExitBrokenPipe = 141;  // 128 + SIGPIPE, as a shell says it
 
 // `words` without the program's name.

@@ -83,6 +83,29 @@ TEST(ConfigFile, OursAreToo) {
   EXPECT_EQ(values->at("tag-output").text, "none");
 }
 
+TEST(ConfigFile, SshNetworkAndJoinHaveSections) {
+  const auto values = parse_config(
+      "ssh:\n  port: 2222\n  identity_file: [~/.ssh/a, 'b c']\n  host_key: strict\n"
+      "  known_hosts_file: k\n  config_file: none\n  connect_timeout_seconds: 2.5\n"
+      "  parallel: 4\n  agent_cache: /var/tmp/hvd\n"
+      "network:\n  interface: eth0\n  advertise_address: 'fd00::1'\n"
+      "  heartbeat_timeout_seconds: 1\n  orphan_timeout_seconds: 9\n"
+      "join: {bind: '0.0.0.0:4000', token_file: t}\n",
+      "job.yaml");
+  ASSERT_TRUE(values.ok()) << values.status().message();
+  EXPECT_EQ(values->at("ssh-port").text, "2222");
+  EXPECT_EQ(list_items(values->at("ssh-identity-file").text),
+            (std::vector<std::string>{"~/.ssh/a", "b c"}));
+  EXPECT_EQ(values->at("ssh-host-key").text, "strict");
+  EXPECT_EQ(values->at("ssh-config").text, "none");
+  EXPECT_EQ(values->at("ssh-connect-timeout").text, "2.5");
+  EXPECT_EQ(values->at("agent-cache").text, "/var/tmp/hvd");
+  EXPECT_EQ(values->at("network-interface").text, "eth0");
+  EXPECT_EQ(values->at("advertise-address").text, "fd00::1");
+  EXPECT_EQ(values->at("orphan-timeout").text, "9");
+  EXPECT_EQ(values->at("join-bind").text, "0.0.0.0:4000");
+}
+
 TEST(ConfigFile, AnEmptyOneSaysNothing) {
   EXPECT_TRUE(parse_config("", "f")->empty());
   EXPECT_TRUE(parse_config("# only a comment\n", "f")->empty());
@@ -116,6 +139,12 @@ TEST(ConfigFile, WhatIsWrongIsNamedWithItsLine) {
        "f:3: params.cycle_time_ms is given twice"},
       {"controller: mpi\n", "f:1: controller: mpi: launching through MPI is not in this version"},
       {"controller: carrier-pigeon\n", "controller: must be gloo"},
+      {"ssh:\n  host_key: no\n", "f:2: ssh.host_key=no: must be accept-new, strict or off"},
+      {"ssh:\n  identity_file: [a, '']\n", "every item must be a text that is not empty"},
+      {"ssh:\n  known_hosts_file: [a]\n", "must be one value, but is a list"},
+      {"network:\n  interfaces: eth0\n",
+       "f:2: unknown key network.interfaces; did you mean interface?"},
+      {"network:\n  advertise_address: here\n", "must be an IPv4 or IPv6 address"},
       {"output:\n  tag: host\n", "f:2: output.tag=host: must be rank or none"},
       {"params: {cycle_time_ms: 1\n", "not YAML"},
       {"params:\n\t- x\n", "not YAML"},

@@ -83,6 +83,34 @@ TEST(HvdrunUsage, PrintEnvShowsWhatIsPassedAndWhatIsNot) {
   EXPECT_FALSE(contains(status.out, "HIDDEN")) << status.out;
 }
 
+TEST(HvdrunUsage, PrintEnvSaysWhatEachHostAdds) {
+  ProcessOptions options;
+  options.environment = {{"HOME", "/somewhere"}, {"USER", "me"}};
+  const auto status = run({binary("hvdrun"), "--env", "USER", "--print-env"}, options);
+  EXPECT_TRUE(contains(status.out, "\n# from each host, where it has them: ")) << status.out;
+  EXPECT_TRUE(contains(status.out, " HOME ")) << status.out;
+  EXPECT_FALSE(contains(status.out, "/somewhere")) << status.out;
+  EXPECT_TRUE(contains(status.out, "USER=me\n")) << status.out;
+}
+
+TEST(HvdrunUsage, TheWorkersPwdIsWhereTheyStart) {
+  ProcessOptions options;
+  options.environment = {{"PWD", "/elsewhere"}};
+  const auto status = run({binary("hvdrun"), "-wd", "/usr", "--print-env"}, options);
+  EXPECT_TRUE(contains(status.out, "PWD=/usr\n")) << status.out;
+}
+
+TEST(HvdrunUsage, TheDryRunOfHostsThatJoinMakesNoToken) {
+  const TemporaryDirectory directory;
+  ProcessOptions options;
+  options.working_directory = directory.path();
+  const auto status =
+      run({binary("hvdrun"), "--join-bind", "0.0.0.0:4000", "-np", "3", "--dry-run", "p"}, options);
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_TRUE(status.out.starts_with("3 workers on the hosts that join\n")) << status.out;
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "hvd-token"));
+}
+
 TEST(HvdrunUsage, AnOutputThatIsFullOrClosedIsAnError) {
   const auto full = run({"sh", "-c", "exec " + binary("hvdrun") + " --version > /dev/full"});
   EXPECT_EQ(full.code, 1);

@@ -122,6 +122,36 @@ TEST(Options, TheRendezvousHasWordsOfItsOwn) {
   EXPECT_EQ(parsed({"-np", "1", "rendezvous"}).action, Action::run);
 }
 
+TEST(Options, AnAgentThatJoinsHasWordsOfItsOwn) {
+  const auto line = parsed({"agent", "--join", "tls://driver:4000"});
+  EXPECT_EQ(line.action, Action::agent);
+  EXPECT_EQ(line.agent.join.host, "driver");
+  EXPECT_EQ(line.agent.join.port, 4000);
+  EXPECT_EQ(line.agent.token_file, "hvd-token");
+  EXPECT_EQ(line.agent.host, "");
+  EXPECT_EQ(line.agent.slots, 1);
+  EXPECT_EQ(line.agent.join_timeout, std::chrono::seconds(300));
+  const auto more = parsed({"agent", "--join=tls://[fe80::1%eth0]:1", "--token-file", "t", "--host",
+                            "h1", "--slots=4", "--join-timeout", "0.5"});
+  EXPECT_EQ(more.agent.join.host, "fe80::1%eth0");
+  EXPECT_EQ(more.agent.token_file, "t");
+  EXPECT_EQ(more.agent.host, "h1");
+  EXPECT_EQ(more.agent.slots, 4);
+  EXPECT_EQ(more.agent.join_timeout, std::chrono::milliseconds(500));
+  EXPECT_EQ(parsed({"-np", "1", "agent"}).action, Action::run);
+}
+
+TEST(Options, HorovodsSshFlagsAndOurs) {
+  const auto line = parsed({"-p", "2222", "-i", "a,b", "--ssh-identity-file=c", "--ssh-host-key",
+                            "off", "--disable-cache", "--network-interfaces", "eth0,ib0",
+                            "--network-interface", "eth1", "p"});
+  EXPECT_EQ(value(line, "ssh-port"), "2222");
+  EXPECT_EQ(list_items(value(line, "ssh-identity-file")), (Words{"a,b", "c"}));
+  EXPECT_EQ(value(line, "ssh-host-key"), "off");
+  EXPECT_EQ(list_items(value(line, "network-interface")), (Words{"eth0,ib0", "eth1"}));
+  EXPECT_EQ(line.command, Words{"p"});
+}
+
 TEST(Options, WrongWordsAreRefusedAndNamed) {
   const std::vector<std::pair<Words, const char*>> rows = {
       {{}, "no program to run"},
@@ -144,8 +174,16 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"--min-np", "2", "p"}, "--min-np: elastic jobs are not in this version"},
       {{"--max-np=2", "p"}, "--max-np: elastic jobs are not in this version"},
       {{"--host-discovery-script", "s", "p"}, "elastic jobs are not in this version"},
-      {{"-p", "22", "p"}, "-p: starting workers on other machines through SSH is not in this"},
-      {{"--network-interfaces", "eth0", "p"}, "choosing network interfaces is not in this version"},
+      {{"-p", "0", "p"}, "--ssh-port=0: must be an integer from 1 to 65535"},
+      {{"-p", "p"}, "--ssh-port=p: must be an integer"},
+      {{"-i"}, "-i: needs a value"},
+      {{"--ssh-host-key", "never", "p"}, "--ssh-host-key=never: must be accept-new, strict or off"},
+      {{"--ssh-connect-timeout", "0", "p"}, "--ssh-connect-timeout=0: must be a number from 0.1"},
+      {{"--ssh-parallel", "0", "p"}, "--ssh-parallel=0: must be an integer from 1 to 1000"},
+      {{"--advertise-address", "me.example", "p"},
+       "--advertise-address=me.example: must be an IPv4 or IPv6 address"},
+      {{"--advertise-address", "10.0.0.300", "p"}, "must be an IPv4 or IPv6 address"},
+      {{"--heartbeat-timeout", "0.05", "p"}, "--heartbeat-timeout=0.05: must be a number from 0.1"},
       {{"--mpi", "p"}, "launching through MPI is not in this version"},
       {{"--jsrun", "p"}, "launching through jsrun (LSF) is not in this version"},
       {{"-H", "a:1", "-hostfile", "f", "p"}, "--hosts and --hostfile: give one of them"},
@@ -156,6 +194,18 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"rendezvous", "--bind"}, "--bind: needs a value"},
       {{"rendezvous", "--bond", "x"}, "unknown option --bond; did you mean --bind?"},
       {{"rendezvous", "--bind", "x:1", "extra"}, "unexpected word 'extra'"},
+      {{"agent"}, "hvdrun agent: needs --join tls://ADDRESS:PORT"},
+      {{"agent", "--join", "a:1"}, "--join a:1: must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "http://a:1"}, "must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "tls://a"}, "must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "tls://:1"}, "must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "tls://a:0"}, "must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "tls://::1:4000"}, "must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "tls://a:1/path"}, "must be tls://ADDRESS:PORT"},
+      {{"agent", "--join", "tls://a:1", "--slots", "0"}, "--slots=0: must be an integer from 1"},
+      {{"agent", "--join", "tls://a:1", "--join-timeout", "-1"}, "--join-timeout=-1: must be a"},
+      {{"agent", "--join", "tls://a:1", "--token-fil", "f"}, "did you mean --token-file?"},
+      {{"agent", "--join", "tls://a:1", "train"}, "unexpected word 'train'"},
   };
   for (const auto& [words, expected] : rows) {
     const auto line = parse_command_line(words);

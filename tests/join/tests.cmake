@@ -1,0 +1,11 @@
+# The door for agents that come by themselves, with the real client at the other end.
+hvd_test(hvd_join_test
+  join/join_server_test.cpp
+  join/tls_psk_test.cpp
+  LIBRARIES hvd_cli hvd_join hvd_tls LABELS quick)
+
+# The real hvdrun agent, with a real agent below it.
+hvd_test(hvd_join_process_test
+  join/agent_relay_test.cpp
+  LIBRARIES hvd_join LABELS e2e)
+add_dependencies(hvd_join_process_test hvdrun hvd-agent)
