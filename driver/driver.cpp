@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -20,16 +19,16 @@
 #include "base/text.h"
 #include "driver/address_search.h"
 #include "driver/agent_session.h"
-#include "driver/gather.h"
 #include "driver/host_starter.h"
 #include "driver/job.h"
-#include "driver/local_hosts.h"
 #include "driver/notices.h"
 #include "driver/orphans.h"
 #include "driver/plan.h"
+#include "driver/preparation.h"
 #include "driver/signals.h"
 #include "driver/this_machine.h"
 #include "driver/worker_environment.h"
+#include "driver/worker_news.h"
 #include "driver/worker_output.h"
 #include "rendezvous/server.h"
 
@@ -49,26 +48,6 @@ Outcome own_trouble(std::string reason) {
   outcome.reason = std::move(reason);
   return outcome;
 }
-
-// How many keys each scope of Horovod's own clients gets (horovod's global, local_<host> and
-// cross_<local rank>).
-std::map<std::string, std::size_t> legacy_scope_sizes(const std::vector<WorldMember>& members) {
-  std::map<std::string, std::size_t> sizes;
-  sizes["global"] = members.size();
-  for (const auto& member : members) {
-    ++sizes[cat("local_", member.host)];
-    ++sizes[cat("cross_", member.local_rank)];
-  }
-  return sizes;
-}
-
-// What is found out before a job can begin.
-struct Preparation {
-  std::set<std::string> local;                    // hosts that are this machine
-  std::map<std::string, AgentConnection> joined;  // agents that came by themselves, by host
-  std::vector<HostSlots> hosts;                   // at least those that the plan names
-  Plan plan;
-};
 
 class Driver {
  public:
@@ -92,6 +71,7 @@ class Driver {
         output_(
             job_, observer, [this](const agent_link::Credit& credit) { pay(credit); },
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); }),
+        news_(job_, observer, output_),
         timer_(io_),
         heartbeat_timer_(io_),
         notices_(io_, [this] { remind(); }) {}
@@ -183,7 +163,7 @@ class Driver {
       events_.pop_front();
       const auto actions = job_.step(next, Clock::now());
       // What was seen is told before what follows from it.
-      std::visit([this](const auto& value) { tell(value); }, next);
+      news_.tell(next);
       for (const auto& action : actions) {
         HVD_LOG(debug, "job: " << to_text(action, host_names_));
         std::visit([this](const auto& value) { perform(value); }, action);
@@ -205,41 +185,6 @@ class Driver {
       wake_at_ = kNever;
       feed(event::Tick{});
     });
-  }
-
-  // ---- what the observer is told of events ----
-
-  template <typename Other>
-  void tell(const Other& /*event*/) {}
-  void tell(const event::Launched& event) {
-    const std::size_t index = job_.index_of(event.incarnation);
-    if (index == job_.workers().size()) return;
-    const JobWorker& worker = job_.workers()[index];
-    // Only if the job took it for true, and not for the second time.
-    if (worker.host == event.host && worker.pid == event.pid && worker.pid != 0 &&
-        started_.insert(index).second) {
-      observer_.on_started(view_of(worker));
-    }
-  }
-  void tell(const event::Exited& event) {
-    const std::size_t index = job_.index_of(event.incarnation);
-    if (index == job_.workers().size() || job_.workers()[index].host != event.host ||
-        job_.workers()[index].state != WorkerState::exited) {
-      return;
-    }
-    tell_exited(index, exit_text(event.exit_code, event.signal_number, event.core_dumped));
-  }
-  void tell(const event::AgentGone& event) { tell_host_gone(event.host); }
-
-  void tell_host_gone(HostIndex host) {
-    for (const std::size_t index : job_.hosts()[host].workers) {
-      output_.close_all(index);
-      tell_exited(index, "ended with its agent");
-    }
-  }
-  void tell_exited(std::size_t index, std::string_view how) {
-    if (started_.count(index) == 0 || !ended_.insert(index).second) return;
-    observer_.on_exited(view_of(job_.workers()[index]), how);
   }
 
   // ---- what the job decided ----
@@ -322,7 +267,10 @@ class Driver {
     for (const auto& [host, message] : choice.troubles) {
       feed(event::HostFailed{host, {Step::reach, message, 1}});
     }
-    if (!choice.troubles.empty()) return;
+    if (!choice.troubles.empty()) {
+      feed(event::AddressesChosen{});  // nobody else is out of reach
+      return;
+    }
     const HostIndex first = job_.workers().front().host;
     environment_.job_id = job_id_;
     environment_.size = static_cast<int>(job_.workers().size());
@@ -410,7 +358,7 @@ class Driver {
       outcome_.failure = std::move(failure);
     }
     // Of a host that could not be brought to its end nothing was told yet.
-    for (HostIndex host = 0; host < sessions_.size(); ++host) tell_host_gone(host);
+    for (HostIndex host = 0; host < sessions_.size(); ++host) news_.host_gone(host);
     io_.stop();
   }
 
@@ -452,6 +400,7 @@ class Driver {
   std::vector<std::unique_ptr<AgentSession>> sessions_;  // by host
   std::unique_ptr<AddressSearch> search_;
   WorkerOutput output_;
+  WorkerNews news_;
   asio::steady_timer timer_;
   TimePoint wake_at_ = kNever;
   asio::steady_timer heartbeat_timer_;
@@ -462,34 +411,8 @@ class Driver {
   std::string world_;
   std::deque<Event> events_;
   bool feeding_ = false;
-  std::set<std::size_t> started_;  // workers that the observer was told of
-  std::set<std::size_t> ended_;
   Outcome outcome_;
 };
-
-// Which hosts there are, who is there already, and who will work where.
-Result<Preparation> prepare(asio::io_context& io, const Signals& signals, const JobSpec& spec,
-                            Observer& observer) {
-  Preparation preparation;
-  preparation.hosts = spec.hosts;
-  if (spec.join) {
-    auto gathered = gather_agents(io, signals, spec, observer);
-    if (!gathered) return gathered.status();
-    preparation.hosts = std::move(gathered->hosts);
-    preparation.joined = std::move(gathered->agents);
-  }
-  auto plan = plan_static(preparation.hosts, spec.processes, spec.oversubscribe);
-  if (!plan) return plan.status();
-  preparation.plan = *std::move(plan);
-  if (!spec.join) {
-    std::erase_if(preparation.hosts, [&](const HostSlots& host) {
-      return std::none_of(preparation.plan.members.begin(), preparation.plan.members.end(),
-                          [&](const WorldMember& member) { return member.host == host.name; });
-    });
-    preparation.local = find_local_hosts(io, signals, preparation.hosts);
-  }
-  return preparation;
-}
 
 }  // namespace
 

@@ -121,4 +121,14 @@ Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, boo
   return plan;
 }
 
+std::map<std::string, std::size_t> legacy_scope_sizes(const std::vector<WorldMember>& members) {
+  std::map<std::string, std::size_t> sizes;
+  sizes["global"] = members.size();
+  for (const auto& member : members) {
+    ++sizes[cat("local_", member.host)];
+    ++sizes[cat("cross_", member.local_rank)];
+  }
+  return sizes;
+}
+
 }  // namespace hvd::driver

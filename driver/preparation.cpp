@@ -1,0 +1,34 @@
+#include "driver/preparation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "driver/gather.h"
+#include "driver/local_hosts.h"
+
+namespace hvd::driver {
+
+Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
+                            const JobSpec& spec, Observer& observer) {
+  Preparation preparation;
+  preparation.hosts = spec.hosts;
+  if (spec.join) {
+    auto gathered = gather_agents(io, signals, spec, observer);
+    if (!gathered) return gathered.status();
+    preparation.hosts = std::move(gathered->hosts);
+    preparation.joined = std::move(gathered->agents);
+  }
+  auto plan = plan_static(preparation.hosts, spec.processes, spec.oversubscribe);
+  if (!plan) return plan.status();
+  preparation.plan = *std::move(plan);
+  if (!spec.join) {
+    std::erase_if(preparation.hosts, [&](const HostSlots& host) {
+      return std::none_of(preparation.plan.members.begin(), preparation.plan.members.end(),
+                          [&](const WorldMember& member) { return member.host == host.name; });
+    });
+    preparation.local = find_local_hosts(io, signals, preparation.hosts);
+  }
+  return preparation;
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,32 @@
+// What is found out before a job can begin: which hosts there are, which of them are this machine,
+// whose agents are there already, and who will work where.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "base/status.h"
+#include "driver/agent_hold.h"
+#include "driver/driver.h"
+#include "driver/job_spec.h"
+#include "driver/plan.h"
+#include "driver/signals.h"
+
+namespace hvd::driver {
+
+struct Preparation {
+  std::set<std::string> local;                    // hosts that are this machine
+  std::map<std::string, AgentConnection> joined;  // agents that came by themselves, by host
+  std::vector<HostSlots> hosts;                   // at least those that the plan names
+  Plan plan;
+};
+
+// Runs `io` meanwhile, and ends early when a signal is waiting; what it returns then is of no use.
+Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
+                            const JobSpec& spec, Observer& observer);
+
+}  // namespace hvd::driver

@@ -1,0 +1,49 @@
+#include "driver/worker_news.h"
+
+#include <variant>
+
+namespace hvd::driver {
+
+void WorkerNews::tell(const Event& event) {
+  if (const auto* const launched = std::get_if<event::Launched>(&event)) {
+    on(*launched);
+  } else if (const auto* const exited = std::get_if<event::Exited>(&event)) {
+    on(*exited);
+  } else if (const auto* const gone = std::get_if<event::AgentGone>(&event)) {
+    host_gone(gone->host);
+  }
+}
+
+void WorkerNews::on(const event::Launched& event) {
+  const std::size_t index = job_.index_of(event.incarnation);
+  if (index == job_.workers().size()) return;
+  const JobWorker& worker = job_.workers()[index];
+  // Only if the job took it for true, and not for the second time.
+  if (worker.host == event.host && worker.pid == event.pid && worker.pid != 0 &&
+      started_.insert(index).second) {
+    observer_.on_started(view_of(worker));
+  }
+}
+
+void WorkerNews::on(const event::Exited& event) {
+  const std::size_t index = job_.index_of(event.incarnation);
+  if (index == job_.workers().size() || job_.workers()[index].host != event.host ||
+      job_.workers()[index].state != WorkerState::exited) {
+    return;
+  }
+  ended(index, exit_text(event.exit_code, event.signal_number, event.core_dumped));
+}
+
+void WorkerNews::host_gone(HostIndex host) {
+  for (const std::size_t index : job_.hosts()[host].workers) {
+    output_.close_all(index);
+    ended(index, "ended with its agent");
+  }
+}
+
+void WorkerNews::ended(std::size_t worker, std::string_view how) {
+  if (started_.count(worker) == 0 || !ended_.insert(worker).second) return;
+  observer_.on_exited(view_of(job_.workers()[worker]), how);
+}
+
+}  // namespace hvd::driver

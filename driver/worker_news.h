@@ -1,0 +1,38 @@
+// What the observer is told of the beginning and the end of workers: each once, and only what the
+// job took for true. Owned by the driver, on its thread.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string_view>
+
+#include "driver/driver.h"
+#include "driver/job.h"
+#include "driver/worker_output.h"
+
+namespace hvd::driver {
+
+class WorkerNews {
+ public:
+  // All outlive this.
+  WorkerNews(const Job& job, Observer& observer, WorkerOutput& output)
+      : job_(job), observer_(observer), output_(output) {}
+
+  // An event that the job has just taken in.
+  void tell(const Event& event);
+  // Nothing more will come from there.
+  void host_gone(HostIndex host);
+
+ private:
+  void on(const event::Launched& event);
+  void on(const event::Exited& event);
+  void ended(std::size_t worker, std::string_view how);
+
+  const Job& job_;
+  Observer& observer_;
+  WorkerOutput& output_;
+  std::set<std::size_t> started_;  // workers that the observer was told of
+  std::set<std::size_t> ended_;
+};
+
+}  // namespace hvd::driver
