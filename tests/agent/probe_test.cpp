@@ -45,7 +45,7 @@ class Stranger {
     });
   }
   ~Stranger() { thread_.join(); }
-  ProbeTarget target(std::string greeting) const { return {"127.0.0.1", port_, greeting}; }
+  ProbeTarget target(const std::string& greeting) const { return {"127.0.0.1", port_, greeting}; }
 
  private:
   std::uint16_t port_ = 0;
