@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(HVD_LIBEXECDIR ${CMAKE_INSTALL_LIBEXECDIR}/hvd)
 
-install(TARGETS hvd EXPORT hvd-targets
+install(TARGETS hvd hvd_static EXPORT hvd-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS hvdrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -27,8 +27,11 @@ install(FILES ${PROJECT_BINARY_DIR}/hvd-config.cmake ${PROJECT_BINARY_DIR}/hvd-c
 # Relative to where the file itself lies, so that an installed tree may be moved.
 file(RELATIVE_PATH HVD_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HVD_PC_TO_PREFIX "${HVD_PC_TO_PREFIX}")
-configure_file(${PROJECT_SOURCE_DIR}/cmake/hvd.pc.in ${PROJECT_BINARY_DIR}/hvd.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/hvd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(name hvd hvd-static)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
-# `add_subdirectory(hvd)` gives the same name as find_package(hvd).
+# `add_subdirectory(hvd)` gives the same names as find_package(hvd).
 add_library(hvd::hvd ALIAS hvd)
+add_library(hvd::hvd_static ALIAS hvd_static)

@@ -311,8 +311,9 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       report_if_ready();
     } else {
       const bool directory = checked.failed == Wrong::change_directory;
+      // 126 and 127 are said of a program alone.
       give_up({directory ? Step::change_directory : Step::find_program, checked.message,
-               exit_code_of_failed_start(checked.error_number)});
+               directory ? 1 : exit_code_of_failed_start(checked.error_number)});
     }
     return {};
   }

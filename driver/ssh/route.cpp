@@ -158,6 +158,7 @@ Result<Route> plan_route(const Options& options, const Target& target) {
   if (route.user.empty()) route.user = config->user;
   if (route.user.empty()) route.user = person.name;
   route.port = target.port;
+  if (route.port == 0) route.port = options.port;
   if (route.port == 0) route.port = config->port;
   if (route.port == 0) route.port = 22;
   route.address_family = config->address_family;

@@ -7,5 +7,6 @@ hvd_test(hvd_join_test
 # The real hvdrun agent, with a real agent below it.
 hvd_test(hvd_join_process_test
   join/agent_relay_test.cpp
+  join/joined_job_test.cpp
   LIBRARIES hvd_join LABELS e2e)
-add_dependencies(hvd_join_process_test hvdrun hvd-agent)
+add_dependencies(hvd_join_process_test hvdrun hvd-agent allreduce_once)

@@ -41,6 +41,31 @@ class InstallTest : public testing::Test {
     EXPECT_NE(pair.out.find("[1]<stdout>:consumer 1 of 2\n"), std::string::npos) << pair.out;
   }
 
+  // Where nothing of ours is installed: without a folder of libraries to look in.
+  void expect_it_needs_no_library_of_ours(const std::string& program) const {
+    EXPECT_EQ(expect_success({program}).out, "consumer 0 of 1\n");
+    const ExitStatus pair = expect_success({prefix() + "/bin/hvdrun", "-np", "2", program});
+    EXPECT_NE(pair.out.find("[1]<stdout>:consumer 1 of 2\n"), std::string::npos) << pair.out;
+    const ExitStatus libraries = expect_success({"ldd", program});
+    EXPECT_EQ(libraries.out.find("hvd"), std::string::npos) << libraries.out;
+  }
+
+  void compile(const std::string& package, const std::string& prefix_now,
+               const std::string& program) const {
+    const ExitStatus flags =
+        expect_success({"pkg-config", "--cflags", "--libs", package},
+                       {{"PKG_CONFIG_PATH", prefix_now + "/" HVD_INSTALL_LIBDIR "/pkgconfig"}});
+    EXPECT_NE(flags.out.find(prefix_now), std::string::npos) << flags.out;
+    std::vector<std::string> command{HVD_CXX, "-std=c++20", "-o", program,
+                                     std::string(kConsumer) + "/consumer.cpp"};
+    for (const auto& list : {std::string(HVD_CXX_FLAGS), std::string(trim(flags.out))}) {
+      for (const auto& word : split(list, ' ')) {
+        if (!word.empty()) command.push_back(word);
+      }
+    }
+    expect_success(command);
+  }
+
  private:
   TemporaryDirectory directory_;
 };
@@ -58,8 +83,8 @@ TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
     EXPECT_EQ(text.find("#include \""), std::string::npos) << entry.path();
   }
   // Nothing of the machine that built it.
-  for (const char* const name :
-       {"/pkgconfig/hvd.pc", "/cmake/hvd/hvd-config.cmake", "/cmake/hvd/hvd-targets.cmake"}) {
+  for (const char* const name : {"/pkgconfig/hvd.pc", "/pkgconfig/hvd-static.pc",
+                                 "/cmake/hvd/hvd-config.cmake", "/cmake/hvd/hvd-targets.cmake"}) {
     const std::string text = read_file(library_folder() + name);
     EXPECT_FALSE(text.empty()) << name;
     EXPECT_EQ(text.find(HVD_SOURCE_DIR), std::string::npos) << name;
@@ -73,25 +98,17 @@ TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
                   std::string("-DCMAKE_CXX_FLAGS=") + HVD_CXX_FLAGS});
   expect_success({HVD_CMAKE, "--build", path("built")});
   expect_it_runs(path("built/consumer"));
+  expect_it_needs_no_library_of_ours(path("built/consumer_static"));
 }
 
 TEST_F(InstallTest, ACompilerFindsItWithPkgConfigAlsoAfterTheTreeMoved) {
   const std::string moved = path("elsewhere");
   std::filesystem::rename(prefix(), moved);
   std::filesystem::create_directory_symlink(moved, prefix());
-  const ExitStatus flags =
-      expect_success({"pkg-config", "--cflags", "--libs", "hvd"},
-                     {{"PKG_CONFIG_PATH", moved + "/" HVD_INSTALL_LIBDIR "/pkgconfig"}});
-  EXPECT_NE(flags.out.find(moved), std::string::npos) << flags.out;
-  std::vector<std::string> command{HVD_CXX, "-std=c++20", "-o", path("consumer"),
-                                   std::string(kConsumer) + "/consumer.cpp"};
-  for (const auto& list : {std::string(HVD_CXX_FLAGS), std::string(trim(flags.out))}) {
-    for (const auto& word : split(list, ' ')) {
-      if (!word.empty()) command.push_back(word);
-    }
-  }
-  expect_success(command);
+  compile("hvd", moved, path("consumer"));
   expect_it_runs(path("consumer"));
+  compile("hvd-static", moved, path("consumer_static"));
+  expect_it_needs_no_library_of_ours(path("consumer_static"));
 }
 
 TEST_F(InstallTest, TheVersionIsTheSameEverywhere) {

@@ -1,0 +1,103 @@
+// A whole job whose agents come by themselves: real hvdrun at both ends.
+#include <csignal>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "base/socket.h"
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+constexpr const char* kMark = "HVD_JOINED_JOB_TEST";
+
+class JoinedJob : public testing::Test {
+ protected:
+  JoinedJob() {
+    // Free a moment ago; the kernel hands out others first.
+    auto listener = *listen_tcp({"127.0.0.1", 0});
+    where_ = local_address(listener.get())->to_string();
+  }
+
+  std::unique_ptr<Process> start_job(std::vector<std::string> words) {
+    words.insert(words.begin(), {binary("hvdrun"), "--join-bind", where_, "--token-file", token_,
+                                 "--env", cat(kMark, "=", mark_)});
+    return std::make_unique<Process>(words);
+  }
+  std::unique_ptr<Process> start_agent(const std::string& host, int slots) {
+    return std::make_unique<Process>(std::vector<std::string>{
+        binary("hvdrun"), "agent", "--join", "tls://" + where_, "--token-file", token_, "--host",
+        host, "--slots", std::to_string(slots)});
+  }
+
+  TemporaryDirectory directory_;
+  std::string token_ = directory_.path() / "token";
+  std::string mark_ = directory_.path();
+  std::string where_;
+};
+
+TEST_F(JoinedJob, RunsOnWhoeverComesAndAllEndWell) {
+  // Also before hvdrun is there, and its token.
+  const auto a = start_agent("a", 2);
+  ASSERT_TRUE(a->wait_for_error("trying again")) << a->err();
+  const auto job = start_job({"-np", "4", binary("allreduce_once")});
+  const auto b = start_agent("b", 2);
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(a->wait().code, 0) << a->err();
+  EXPECT_EQ(b->wait().code, 0) << b->err();
+}
+
+TEST_F(JoinedJob, NamedHostsKeepTheirOrderWhoeverComesFirst) {
+  const auto job =
+      start_job({"-H", "a:1,b:1", "sh", "-c", "echo \"$HVD_RANK is on $HVD_HOSTNAME\""});
+  ASSERT_TRUE(job->wait_for_error("waiting at")) << job->err();
+  const auto b = start_agent("b", 1);
+  const auto stranger = start_agent("c", 1);
+  EXPECT_EQ(stranger->wait().code, 1);
+  EXPECT_NE(stranger->err().find("this job has no host c"), std::string::npos) << stranger->err();
+  const auto a = start_agent("a", 1);
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_NE(status.out.find("0 is on a\n"), std::string::npos) << status.out;
+  EXPECT_NE(status.out.find("1 is on b\n"), std::string::npos) << status.out;
+  EXPECT_EQ(a->wait().code, 0) << a->err();
+  EXPECT_EQ(b->wait().code, 0) << b->err();
+}
+
+TEST_F(JoinedJob, AKilledRelayIsALostHostAndNothingStays) {
+  const auto job = start_job({"-H", "a:1,b:1", "sh", "-c", "echo up; exec sleep 1000"});
+  const auto a = start_agent("a", 1);
+  const auto b = start_agent("b", 1);
+  ASSERT_TRUE(job->wait_for_output("[0]<stdout>:up")) << job->err();
+  ASSERT_TRUE(job->wait_for_output("[1]<stdout>:up")) << job->err();
+  b->signal(SIGKILL);
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_NE(status.err.find("host b"), std::string::npos) << status.err;
+  a->wait();
+  EXPECT_TRUE(wait_until_gone(kMark, mark_));
+}
+
+TEST_F(JoinedJob, AKilledHvdrunEndsAllAgents) {
+  const auto job = start_job({"-H", "a:1", "sh", "-c", "echo up; exec sleep 1000"});
+  const auto a = start_agent("a", 1);
+  ASSERT_TRUE(job->wait_for_output("up")) << job->err();
+  job->signal(SIGKILL);
+  EXPECT_NE(a->wait().code, 0);
+  EXPECT_NE(a->err().find("was lost"), std::string::npos) << a->err();
+  EXPECT_TRUE(wait_until_gone(kMark, mark_));
+}
+
+TEST_F(JoinedJob, WhoDoesNotComeIsNamed) {
+  const auto job = start_job({"-H", "a:1,b:1", "--start-timeout", "1", "true"});
+  const auto a = start_agent("a", 1);
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("b did not come to " + where_), std::string::npos) << status.err;
+  a->wait();
+}
+
+}  // namespace
+}  // namespace hvd::test
