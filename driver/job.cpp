@@ -1,7 +1,6 @@
 #include "driver/job.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -15,23 +14,6 @@ constexpr int kMaxSignal = 64;
 constexpr int kMaxExitCode = 255;
 constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
 constexpr int kOwnTrouble = 1;
-constexpr int kNotExecutable = 126;  // as shells say it
-constexpr int kNotFound = 127;
-
-int launch_failure_code(int error_number) {
-  switch (error_number) {
-    case ENOENT:
-    case ENOTDIR:
-      return kNotFound;
-    case EACCES:
-    case EPERM:
-    case ENOEXEC:
-    case EISDIR:
-      return kNotExecutable;
-    default:
-      return kOwnTrouble;
-  }
-}
 
 Heartbeats heartbeats_of(const JobOptions& options, const std::vector<WorldMember>& members) {
   const std::set<std::string> names(options.local_hosts.begin(), options.local_hosts.end());
@@ -133,7 +115,7 @@ void Job::on(const event::LaunchFailed& event) {
   }
   end(*worker, WorkerState::never_started);
   fail_worker(*worker, cat("could not be started: ", event.message),
-              launch_failure_code(event.error_number));
+              exit_code_of_failed_start(event.error_number));
 }
 
 // The next two repeat what a worker said on its own descriptor. A worker may say it twice, or out

@@ -39,6 +39,7 @@ struct Seen : Observer {
   std::map<std::pair<int, Stream>, int> closed;
   std::map<int, std::string> exited;
 
+  std::function<void()> at_notice = [] {};
   std::function<void(const WorkerView&)> at_start = [](const WorkerView&) {};
   std::function<void(const WorkerView&, const std::string&)> at_output = [](const WorkerView&,
                                                                             const std::string&) {};
@@ -48,7 +49,10 @@ struct Seen : Observer {
 
   void on_plan(const WorldDocument& document) override { world = document; }
   void on_warning(std::string_view text) override { warnings.emplace_back(text); }
-  void on_notice(std::string_view text) override { notices.emplace_back(text); }
+  void on_notice(std::string_view text) override {
+    notices.emplace_back(text);
+    at_notice();
+  }
   void on_progress(std::string_view text) override { progress += cat(text, "\n"); }
   void on_started(const WorkerView& worker) override {
     started.push_back(worker);
@@ -433,6 +437,34 @@ TEST_F(RunJob, kills_an_agent_that_closes_its_link_and_stays) {
 }
 
 // ---- jobs that cannot begin ----
+
+// ---- agents that come by themselves ----
+
+TEST_F(RunJob, names_the_hosts_that_did_not_join) {
+  spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
+  spec.hosts = {{"a", 1}, {"b", 1}};
+  spec.start_timeout = milliseconds(100);
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.reason.substr(0, 82),
+            "0 of 2 hosts have joined within 0.1 s (--start-timeout): a and b did not come to 1")
+      << outcome.reason;
+}
+
+TEST_F(RunJob, wants_to_know_for_how_many_agents_to_wait) {
+  spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
+  spec.hosts.clear();
+  EXPECT_NE(run("true").reason.find("say -np or -H"), std::string::npos);
+}
+
+TEST_F(RunJob, can_be_interrupted_while_it_waits_for_agents) {
+  spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
+  spec.start_timeout = std::chrono::hours(1);
+  seen.at_notice = [] { ::kill(::getpid(), SIGINT); };
+  EXPECT_EQ(run("true").exit_code, 130);
+  ASSERT_EQ(seen.notices.size(), 1U);
+  EXPECT_EQ(seen.notices[0].substr(0, 21), "waiting at 127.0.0.1:");
+}
 
 TEST_F(RunJob, refuses_more_processes_than_slots_if_told_to) {
   spec.processes = 5;

@@ -176,6 +176,31 @@ TEST_F(ManyHosts, are_cleared_when_hvdrun_is_killed) {
   EXPECT_TRUE(eventually([&] { return is_clean(bed().host(1)) && is_clean(bed().host(2)); }));
 }
 
+TEST_F(ManyHosts, may_come_by_themselves) {
+  make({.hosts = 2, .ipv6 = false});
+  const auto job = start(
+      {"-H", "h1:1,h2:2", "--join-bind", "10.77.0.254:7000", "--token-file", "/root/job-token"},
+      kTell);
+  const auto token = bed().head().files() / "root" / "job-token";
+  ASSERT_TRUE(job->wait_for_error("waiting at 10.77.0.254:7000 for h1 and h2")) << job->err();
+  std::vector<std::unique_ptr<Process>> agents;
+  for (const int number : {2, 1}) {
+    Host& host = bed().host(number);
+    host.place(binary("hvdrun"));
+    host.place(binary("hvd-agent"));
+    host.place(token);
+    agents.push_back(host.start({"./hvdrun", "agent", "--join", "tls://10.77.0.254:7000",
+                                 "--token-file", "job-token", "--slots", "2"}));
+  }
+  const auto end = job->wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("[0]<stdout>:h1 10.77.0.254 eth0 10.77.0.1 /root\n"), std::string::npos)
+      << end.out;
+  EXPECT_NE(end.out.find("[2]<stdout>:h2 10.77.0.254 eth0 10.77.0.1 /root\n"), std::string::npos)
+      << end.out;
+  for (const auto& agent : agents) EXPECT_EQ(agent->wait().code, 0) << agent->err();
+}
+
 TEST_F(ManyHosts, are_let_go_when_hvdrun_is_interrupted_while_one_does_not_answer) {
   make({.hosts = 2, .ipv6 = false});
   bed().cut_off(bed().host(2));
