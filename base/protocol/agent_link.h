@@ -38,8 +38,8 @@
 namespace hvd::agent_link {
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
-inline constexpr std::uint64_t kOutputWindow = std::uint64_t{1}
-                                               << 20;  // bytes per stream in flight
+inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
+                                               << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
 
 enum class Kind : std::uint16_t {
