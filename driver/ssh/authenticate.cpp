@@ -243,7 +243,7 @@ class Authenticator {
 }  // namespace
 
 Status authenticate(ssh_session session, const Route& route, const Patience& patience) {
-  const Status status = Authenticator(session, route, patience).run();
+  Status status = Authenticator(session, route, patience).run();
   if (status.code() == Code::deadline_exceeded) {
     return {status.code(), cat("authentication as user ", route.user, " did not end in time")};
   }

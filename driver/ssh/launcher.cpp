@@ -126,7 +126,7 @@ class Launcher::Impl {
     const auto image = agent();
     if (!image.ok()) return image.status();
     auto started = start_agent(session, **image, options_.cache_directory, work.given_up,
-                               options_.step_timeout);
+                               options_.step_timeout, [&] { begin(Step::start_agent); });
     if (!started.ok()) return started.status();
     const auto carrier = this->carrier();
     if (!carrier.ok()) return carrier.status();

@@ -46,7 +46,8 @@ struct Target {
 };
 
 struct Callbacks {
-  // A step begins. The first call means that the host's turn has come.
+  // A step begins, or a long one goes on: start_agent, while the agent is copied. The first call
+  // means that the host's turn has come.
   std::function<void(Step step)> on_step;
   // Once: a running agent to which nothing was said yet, or why there is none.
   std::function<void(std::variant<AgentConnection, HostTrouble> result)> on_end;

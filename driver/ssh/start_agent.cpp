@@ -2,6 +2,7 @@
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
+#include <functional>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -24,6 +25,8 @@ constexpr std::size_t kLongestAnswer = std::size_t{64} << 10;
 // Enough in libssh's buffer to keep the wire busy, little enough to stop soon.
 constexpr std::uint32_t kLargestWrite = 128U << 10;
 constexpr std::chrono::milliseconds kLookAgain{200};
+// While the agent is being copied it is said this often that it goes on.
+constexpr std::chrono::milliseconds kTellOfProgress{1'000};
 
 // The last lines, on one line.
 std::string last_words(const std::vector<std::string>& lines) {
@@ -44,8 +47,9 @@ std::string last_words(const std::vector<std::string>& lines) {
 // One exec channel, as a conversation with the script.
 class Conversation {
  public:
-  Conversation(ssh_session session, ssh_channel channel, std::string nonce)
-      : session_(session), channel_(channel), nonce_(std::move(nonce)) {}
+  Conversation(ssh_session session, ssh_channel channel, std::string nonce,
+               const std::function<void()>& on_progress)
+      : session_(session), channel_(channel), nonce_(std::move(nonce)), on_progress_(on_progress) {}
 
   struct Mark {
     std::string kind;  // "need", "ok", "no"
@@ -67,7 +71,12 @@ class Conversation {
         return Status(Code::data_loss, cat("the host's answer has no end", said()));
       }
       if (out.size() < unsent) {
-        deadline = Clock::now() + quiet_for;
+        const TimePoint now = Clock::now();
+        deadline = now + quiet_for;
+        if (now >= tell_at_) {
+          tell_at_ = now + kTellOfProgress;
+          on_progress_();
+        }
         continue;
       }
       const Patience patience{.given_up = &given_up, .deadline = deadline};
@@ -181,6 +190,8 @@ class Conversation {
   ssh_session session_;
   ssh_channel channel_;
   std::string nonce_;
+  const std::function<void()>& on_progress_;
+  TimePoint tell_at_ = Clock::now() + kTellOfProgress;
   std::string seen_;
   StderrTail errors_;
   bool ended_ = false;
@@ -222,7 +233,8 @@ Result<std::shared_ptr<const AgentImage>> read_agent(const std::string& path) {
 
 Result<Started> start_agent(ssh_session session, const AgentImage& image,
                             const std::string& cache_directory, const Signal& given_up,
-                            std::chrono::milliseconds quiet_for) {
+                            std::chrono::milliseconds quiet_for,
+                            const std::function<void()>& on_progress) {
   if (cache_directory.find_first_of(std::string("\n\0", 2)) != std::string::npos) {
     return Status(Code::invalid_argument, "the cache directory's name holds a line end");
   }
@@ -249,7 +261,7 @@ Result<Started> start_agent(ssh_session session, const AgentImage& image,
     return Status(Code::unavailable, cat("the host runs no command: ", error_text(session)));
   }
 
-  Conversation conversation(session, channel, script.nonce);
+  Conversation conversation(session, channel, script.nonce, on_progress);
   const std::string line = first_line(cache_directory);
   std::string_view out = line;
   while (true) {

@@ -4,6 +4,7 @@
 // room.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -80,9 +81,11 @@ struct Started {
   ssh_channel channel = nullptr;  // of the session
   std::string first_bytes;        // what the agent said already, if anything
 };
-// `quiet_for`: how long nothing at all may happen.
+// `quiet_for`: how long nothing at all may happen. `on_progress` is called now and then while a
+// copy goes on.
 Result<Started> start_agent(ssh_session session, const AgentImage& image,
                             const std::string& cache_directory, const Signal& given_up,
-                            std::chrono::milliseconds quiet_for);
+                            std::chrono::milliseconds quiet_for,
+                            const std::function<void()>& on_progress);
 
 }  // namespace hvd::driver::ssh

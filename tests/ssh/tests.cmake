@@ -14,6 +14,7 @@ target_link_libraries(hvd_ssh_launcher PRIVATE hvd_ssh)
 hvd_test(hvd_ssh_hosts_test
   ${ssh}/authentication_test.cpp
   ${ssh}/connection_test.cpp
+  ${ssh}/hvdrun_test.cpp
   ${ssh}/start_test.cpp
   LIBRARIES hvd_test_hosts LABELS hosts TIMEOUT 180)
-add_dependencies(hvd_ssh_hosts_test hvd-agent hvd_ssh_launcher)
+add_dependencies(hvd_ssh_hosts_test hvd-agent hvd_ssh_launcher hvdrun)
