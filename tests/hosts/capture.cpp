@@ -93,7 +93,8 @@ void Network::capture(const std::string& file) {
 
 void Network::end_capture() {
   if (tcpdump_ <= 0) return;
-  await_marker();
+  // Who has removed the file does not want to read it.
+  if (::access(capture_file_.c_str(), F_OK) == 0) await_marker();
   ::kill(tcpdump_, SIGTERM);
   ::waitpid(tcpdump_, nullptr, 0);
   tcpdump_ = -1;

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "base/proc.h"
 #include "base/text.h"
@@ -204,7 +205,7 @@ std::vector<Host::Seen> Host::processes() const {
 
 class HostBed::Impl {
  public:
-  explicit Impl(const BedOptions& options);
+  explicit Impl(BedOptions wanted);
   ~Impl();
   // Asks the keeper, and returns the lines of its answer without the "ok".
   std::vector<std::string> ask(const std::vector<std::string>& request);
@@ -223,7 +224,7 @@ class HostBed::Impl {
   friend class HostBed;
 };
 
-HostBed::Impl::Impl(const BedOptions& wanted) : options(wanted) {
+HostBed::Impl::Impl(BedOptions wanted) : options(std::move(wanted)) {
   if (const auto reason = why_impossible()) throw std::runtime_error("no test bed: " + *reason);
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
@@ -299,7 +300,7 @@ int HostBed::Impl::number_of(const Host& host) const {
   throw std::runtime_error(cat("host ", host.name(), " is of another bed"));
 }
 
-HostBed::HostBed(BedOptions options) : impl_(std::make_unique<Impl>(options)) {}
+HostBed::HostBed(BedOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 
 HostBed::~HostBed() {
   try {

@@ -11,7 +11,7 @@
 // Everything lives in namespaces whose first process dies with the one that made them, even if that
 // is killed: nothing is left, whatever happens. Several beds may exist at a time, also of several
 // processes; their addresses are alike and do not meet. Needs root; why_impossible() says what is
-// missing. For one thread.
+// missing. For one thread. By hand: `hvd-hosts run 2 -- bash` (build/*/bin).
 #pragma once
 
 #include <filesystem>

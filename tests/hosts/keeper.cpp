@@ -40,7 +40,7 @@ struct Machine {
 
 class Keeper {
  public:
-  Keeper(const Plan& plan, int control) : plan_(plan), control_(control), network_(plan) {}
+  explicit Keeper(const Plan& plan) : plan_(plan), network_(plan) {}
 
   // All these hosts, at a time.
   void start(const std::vector<int>& numbers);
@@ -53,7 +53,6 @@ class Keeper {
   int number_from(const std::string& word) const;
 
   const Plan& plan_;
-  const int control_;
   Network network_;
   std::map<int, Machine> machines_;
   std::vector<pid_t> unreaped_;  // first processes of hosts that crashed
@@ -176,7 +175,7 @@ void serve(Keeper& keeper, int control, int maker) {
     mount_at("none", "/", "", MS_REC | MS_PRIVATE);
     make_keys(plan);
     make_head_login(plan);
-    Keeper keeper(plan, control);
+    Keeper keeper(plan);
     std::vector<int> everybody;
     for (int number = 0; number <= plan.last(); ++number) everybody.push_back(number);
     keeper.start(everybody);

@@ -166,7 +166,7 @@ std::string run_program(const Command& command) {
   int raw = 0;
   while (::waitpid(pid, &raw, 0) < 0 && errno == EINTR) {
   }
-  const std::string printed = content_of(output.get());
+  std::string printed = content_of(output.get());
   if (raw != 0) {
     const std::string ended = WIFSIGNALED(raw) ? cat("was killed by signal ", WTERMSIG(raw))
                                                : cat("ended with ", WEXITSTATUS(raw));

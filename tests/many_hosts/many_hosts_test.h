@@ -1,0 +1,51 @@
+// What all tests of jobs on many hosts share: a bed, hvdrun on its head, and the certainty that at
+// the end no host holds anything of a job. On the hosts there is only what a test places there.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job_test.h"
+#include "tests/hosts/hosts.h"
+
+namespace hvd::test {
+
+class ManyHostsTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;  // fails the test if something of a job is left on any host
+
+  void make_bed(BedOptions options);
+  HostBed& bed() { return *bed_; }
+  Host& host(int number) { return bed_->host(number); }
+  // Places programs of this build in every host's /root.
+  void place(const Words& programs);
+
+  // Starts `hvdrun words...` on the head, in its /root.
+  Process& start(const Words& words, ProcessOptions options = {});
+  ExitStatus run_job(const Words& words, ProcessOptions options = {});
+
+  // What runs on a host that did not when the bed was made, agents and workers and the sshd of
+  // their connection; of all hosts that are up and of the head.
+  std::vector<Host::Seen> strangers(const Host& on) const;
+  bool nobody_left(std::chrono::milliseconds limit = std::chrono::seconds(20)) const;
+  std::string names_of_strangers() const;
+  // The workers on a host that run this program: their states, "SS", "TT".
+  static std::string states(const Host& on, const std::string& program);
+  // Their pids, as this machine counts.
+  static std::vector<pid_t> pids(const Host& on, const std::string& program);
+
+ private:
+  std::vector<const Host*> everybody() const;
+
+  std::optional<HostBed> bed_;
+  std::set<pid_t> residents_;
+  std::vector<std::unique_ptr<Process>> started_;
+};
+
+}  // namespace hvd::test
