@@ -36,7 +36,7 @@ class AgentRelay : public testing::Test {
   // A relay that has joined.
   std::unique_ptr<Process> start() {
     auto relay = std::make_unique<Process>(command(token_file()));
-    EXPECT_TRUE(door_.wait_for_joined(1)) << relay->err();
+    EXPECT_TRUE(door_.wait_for_joined(1)) << hvd::join(door_.refused(), "\n");
     return relay;
   }
   AgentConnection& agent() { return door_.joined(0).connection; }
