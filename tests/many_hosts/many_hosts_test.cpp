@@ -27,15 +27,15 @@ void ManyHostsTest::place(const Words& programs) {
   }
 }
 
-Process& ManyHostsTest::start(const Words& words, ProcessOptions options) {
+Process& ManyHostsTest::start(const Words& words, const ProcessOptions& options) {
   Words command{binary("hvdrun")};
   command.insert(command.end(), words.begin(), words.end());
   started_.push_back(bed_->head().start(command, options));
   return *started_.back();
 }
 
-ExitStatus ManyHostsTest::run_job(const Words& words, ProcessOptions options) {
-  return start(words, std::move(options)).wait();
+ExitStatus ManyHostsTest::run_job(const Words& words, const ProcessOptions& options) {
+  return start(words, options).wait();
 }
 
 std::vector<const Host*> ManyHostsTest::everybody() const {

@@ -27,8 +27,8 @@ class ManyHostsTest : public testing::Test {
   void place(const Words& programs);
 
   // Starts `hvdrun words...` on the head, in its /root.
-  Process& start(const Words& words, ProcessOptions options = {});
-  ExitStatus run_job(const Words& words, ProcessOptions options = {});
+  Process& start(const Words& words, const ProcessOptions& options = {});
+  ExitStatus run_job(const Words& words, const ProcessOptions& options = {});
 
   // What runs on a host that did not when the bed was made, agents and workers and the sshd of
   // their connection; of all hosts that are up and of the head.
