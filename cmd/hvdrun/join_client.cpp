@@ -102,8 +102,7 @@ Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
     if (got == 0) return {Code::unavailable, "it closed the connection"};
     total += static_cast<std::size_t>(got);
     if (total > kMaxAnswer) return {Code::data_loss, "it says too much"};
-    if (const Status said = tls.receive({buffer.data(), static_cast<std::size_t>(got)});
-        !said.ok()) {
+    if (Status said = tls.receive({buffer.data(), static_cast<std::size_t>(got)}); !said.ok()) {
       // Tell it why, if that can be sent at once; nothing depends on it.
       static_cast<void>(send_all(fd, tls.take_outgoing(), deadline));
       return said;
