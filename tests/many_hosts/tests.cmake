@@ -1,16 +1,22 @@
-#Whole jobs on pretend hosts : real hvdrun, real SSH, real workers, real faults.
-set(many_hosts ${CMAKE_CURRENT_SOURCE_DIR} / many_hosts)
+# Whole jobs on pretend hosts: real hvdrun, real SSH, real workers, real faults.
+set(many_hosts ${CMAKE_CURRENT_SOURCE_DIR}/many_hosts)
 
-#Like the examples it needs nothing of ours beside it, since nothing of ours is on a host.
-    add_executable(placed_works ${CMAKE_CURRENT_SOURCE_DIR} / e2e / programs / works.cpp)
-        hvd_compile_options(placed_works) target_link_libraries(placed_works PRIVATE hvd_static)
+# Like the examples it needs nothing of ours beside it, since nothing of ours is on a host.
+add_executable(placed_works ${CMAKE_CURRENT_SOURCE_DIR}/e2e/programs/works.cpp)
+hvd_compile_options(placed_works)
+target_link_libraries(placed_works PRIVATE hvd_static)
 
-            add_executable(looks ${many_hosts} / programs / looks.cpp) hvd_compile_options(looks)
-                target_link_libraries(looks PRIVATE hvd_base)
+add_executable(looks ${many_hosts}/programs/looks.cpp)
+hvd_compile_options(looks)
+target_link_libraries(looks PRIVATE hvd_base)
 
-                    hvd_test(hvd_jobs_on_hosts_test ${CMAKE_CURRENT_SOURCE_DIR} / e2e /
-                             job_test.cpp ${many_hosts} / faults_test.cpp ${many_hosts} /
-                             many_hosts_test.cpp ${many_hosts} / secrets_test.cpp ${many_hosts} /
-                             training_test.cpp LIBRARIES hvd_test_hosts LABELS hosts TIMEOUT 300)
-                        add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd -
-                                         agent train placed_works looks e2e_stays)
+hvd_test(hvd_jobs_on_hosts_test
+  ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
+  ${many_hosts}/faults_test.cpp
+  ${many_hosts}/many_hosts_test.cpp
+  ${many_hosts}/secrets_test.cpp
+  ${many_hosts}/training_test.cpp
+  LIBRARIES hvd_test_hosts
+  LABELS hosts
+  TIMEOUT 300)
+add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train placed_works looks e2e_stays)
