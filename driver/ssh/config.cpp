@@ -331,7 +331,9 @@ Result<HostConfig> read_host_config(const ConfigQuery& query, const std::string&
   HostConfig config;
   const std::string own = query.home + "/.ssh";
   Reader reader(query, config);
-  if (!file.empty()) {
+  if (file == "none") {
+    // Nothing is read, as with ssh -F none.
+  } else if (!file.empty()) {
     auto text = read_text(file);
     if (!text.ok()) return text.status().with_context("the configuration of SSH");
     HVD_RETURN_IF_ERROR(reader.read(*text, file, own, true, 0));

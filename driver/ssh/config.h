@@ -48,7 +48,8 @@ struct ConfigQuery {
   std::string home;        // of this process's user: for "~"
 };
 
-// `file`: -F, which must exist; empty: ~/.ssh/config and /etc/ssh/ssh_config, if they are there.
+// `file`: -F, which must exist; "none": no file at all; empty: ~/.ssh/config and
+// /etc/ssh/ssh_config, if they are there.
 Result<HostConfig> read_host_config(const ConfigQuery& query, const std::string& file);
 
 // One file's text on top of what was found before. `source` stands in errors: "x/config:3: ...".

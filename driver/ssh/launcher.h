@@ -30,7 +30,7 @@ struct Options {
   std::string agent_path;                   // of the hvd-agent to copy
   std::vector<std::string> identity_files;  // -i; tried before those of the configuration
   int port = 0;                             // -p: of hosts that say none; 0: as configured
-  std::string config_file;                  // -F; empty: ~/.ssh/config and the system's
+  std::string config_file;                  // -F; empty: ~/.ssh/config and the system's; "none"
   std::string known_hosts_file;             // empty: as configured, else ~/.ssh/known_hosts
   std::string cache_directory;  // on the hosts; empty: ${XDG_CACHE_HOME:-$HOME/.cache}/hvd
   HostKeyCheck host_key_check = HostKeyCheck::accept_new;

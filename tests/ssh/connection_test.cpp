@@ -225,6 +225,9 @@ TEST_F(SshConnection, AMistakeInTheConfigurationNamesFileAndLine) {
   bash(bed.head(), "printf 'Host h1\\n  Port high\\n' >other");
   EXPECT_TRUE(holds(trouble_of(launch(bed, {"-F", "/root/other", "h1"}), "h1"), "/root/other:2: "));
   EXPECT_TRUE(holds(trouble_of(launch(bed, {"-F", "/root/none", "h1"}), "h1"), "/root/none"));
+  bash(bed.head(), "mv other .ssh/config");
+  EXPECT_TRUE(holds(trouble_of(launch(bed, {"h1"}), "h1"), "/root/.ssh/config:2: "));
+  EXPECT_EQ(launch(bed, {"-F", "none", "h1"}).code, 0);
 }
 
 TEST_F(SshConnection, AJumpHostIsPassedAndNothingOfItStays) {

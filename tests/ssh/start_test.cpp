@@ -10,7 +10,7 @@ namespace {
 
 using SshStart = BedTest;
 
-std::string trouble(HostBed& bed, std::vector<std::string> words = {"h1"}) {
+std::string trouble(HostBed& bed, const std::vector<std::string>& words = {"h1"}) {
   return trouble_of(launch(bed, words), "h1");
 }
 
