@@ -1,10 +1,8 @@
 #include "driver/addresses.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "base/text.h"
 
@@ -12,7 +10,6 @@ namespace hvd::driver {
 namespace {
 
 using agent_link::Interface;
-constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
 bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
 
@@ -105,27 +102,75 @@ std::string all_troubles(const std::vector<agent_link::ProbeTarget>& targets,
   return join(parts, "; ");
 }
 
-std::size_t first_reached(const std::vector<std::string>& troubles, std::size_t from,
-                          std::size_t count) {
+// Of the first `count` targets.
+std::vector<std::string> reached_addresses(const std::vector<agent_link::ProbeTarget>& targets,
+                                           const std::vector<std::string>& troubles,
+                                           std::size_t count) {
+  std::vector<std::string> result;
   for (std::size_t index = 0; index < count; ++index) {
-    if (troubles[from + index].empty()) return index;
+    if (troubles[index].empty()) result.push_back(targets[index].address);
   }
-  return kNone;
+  return result;
 }
 
-// The candidate that all reach, else the one that most do, the earlier among equals.
-std::size_t most_reached(const std::vector<std::vector<bool>>& reached, std::size_t candidates) {
+const std::string* first_of_family(const std::vector<std::string>& addresses, bool v6) {
+  const auto found = std::find_if(addresses.begin(), addresses.end(),
+                                  [v6](const auto& address) { return is_v6(address) == v6; });
+  return found == addresses.end() ? nullptr : &*found;
+}
+
+// Which doors of the rendezvous were reached, by each host that tried.
+using Reached = std::vector<std::vector<bool>>;
+
+std::ptrdiff_t times_reached(const Reached& reached, std::size_t door) {
+  return std::count_if(reached.begin(), reached.end(),
+                       [door](const auto& host) { return host[door]; });
+}
+
+// The door that all reach, else the one that most do, the earlier among equals; of the family, if
+// one is asked for and all reach one of it.
+std::size_t most_reached(const std::vector<SocketAddress>& doors, const Reached& reached,
+                         std::optional<bool> v6) {
   std::size_t best = 0;
   std::ptrdiff_t most = -1;
-  for (std::size_t index = 0; index < candidates; ++index) {
-    const auto count = std::count_if(reached.begin(), reached.end(),
-                                     [index](const auto& host) { return host[index]; });
+  for (std::size_t door = 0; door < doors.size(); ++door) {
+    auto count = times_reached(reached, door);
+    const bool by_all = count == static_cast<std::ptrdiff_t>(reached.size());
+    if (by_all && v6 && is_v6(doors[door].host) == *v6) ++count;
     if (count > most) {
       most = count;
-      best = index;
+      best = door;
     }
   }
   return best;
+}
+
+// Workers listen at one address each, so all of them must have one of the same family: is it IPv6?
+// Nothing if there is no such family. `usable` are addresses by host, none for those that are this
+// machine, whose workers have the address of a door.
+std::optional<bool> common_family(const AddressProblem& problem,
+                                  const std::vector<std::vector<std::string>>& usable,
+                                  const Reached& reached) {
+  const auto has = [&](bool v6) {
+    for (HostIndex host = 0; host < usable.size(); ++host) {
+      if (!problem.hosts[host].local && first_of_family(usable[host], v6) == nullptr) return false;
+      if (!problem.hosts[host].local) continue;
+      const std::size_t door = most_reached(problem.rendezvous, reached, v6);
+      if (is_v6(problem.rendezvous[door].host) != v6 ||
+          times_reached(reached, door) != static_cast<std::ptrdiff_t>(reached.size())) {
+        return false;
+      }
+    }
+    return true;
+  };
+  // What the first host would rather have comes first.
+  const auto first = std::find_if(usable.begin(), usable.end(),
+                                  [](const auto& addresses) { return !addresses.empty(); });
+  if (first == usable.end()) return std::nullopt;
+  const bool preferred = is_v6(first->front());
+  if (has(preferred)) return preferred;
+  if (has(!preferred)) return !preferred;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -215,15 +260,13 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
   const auto trouble = [&](HostIndex host, std::string text) {
     choice.troubles.emplace_back(host, std::move(text));
   };
-  for (HostIndex host = 0; host < hosts; ++host) {
-    // Who is tried by nobody is taken at his best word.
-    const bool known = !problem.hosts[host].local && !problem.candidates[host].empty();
-    choice.addresses.push_back(known ? problem.candidates[host].front() : std::string());
-  }
+  // Who is tried by nobody is taken at his word.
+  std::vector<std::vector<std::string>> usable = problem.candidates;
+  choice.addresses.resize(hosts);
   choice.rendezvous.resize(hosts);
 
-  std::vector<std::vector<bool>> reached;  // by those who tried, which doors
-  std::vector<std::size_t> triers;         // indices into tasks
+  Reached reached;
+  std::vector<std::size_t> triers;  // indices into tasks
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     const ProbeTask& task = tasks[index];
     const ProbeAnswer& answer = answers[index];
@@ -233,16 +276,14 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
     }
     const std::size_t own = task.targets.size() - (problem.hosts[task.prober].local ? 0 : doors);
     if (own != 0) {
-      const std::size_t found = first_reached(answer.troubles, 0, own);
-      if (found == kNone) {
+      usable[task.subject] = reached_addresses(task.targets, answer.troubles, own);
+      if (usable[task.subject].empty()) {
         const HostNetwork& prober = problem.hosts[task.prober];
         trouble(task.subject,
                 cat("no address of it can be reached from ",
                     prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
                     all_troubles(task.targets, answer.troubles, 0, own),
                     "; --network-interface, or address= in the list of hosts, choose another"));
-      } else {
-        choice.addresses[task.subject] = task.targets[found].address;
       }
     }
     if (problem.hosts[task.prober].local) continue;
@@ -260,9 +301,18 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
     triers.push_back(index);
   }
 
-  const std::size_t best = most_reached(reached, doors);
+  const std::optional<bool> v6 =
+      doors == 0 ? std::nullopt : common_family(problem, usable, reached);
+  for (HostIndex host = 0; host < hosts; ++host) {
+    if (problem.hosts[host].local || usable[host].empty()) continue;
+    const auto* const address = v6 ? first_of_family(usable[host], *v6) : nullptr;
+    choice.addresses[host] = address != nullptr ? *address : usable[host].front();
+  }
+
   const bool workers_here = std::any_of(problem.hosts.begin(), problem.hosts.end(),
                                         [](const HostNetwork& host) { return host.local; });
+  const std::size_t best =
+      most_reached(problem.rendezvous, reached, workers_here ? v6 : std::nullopt);
   for (std::size_t index = 0; index < triers.size(); ++index) {
     const HostIndex host = tasks[triers[index]].prober;
     const auto& mine = reached[index];

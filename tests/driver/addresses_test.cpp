@@ -202,6 +202,33 @@ TEST_F(Choice, takes_the_first_address_that_is_reached) {
   EXPECT_EQ(choice.rendezvous[1].to_string(), "10.0.0.254:80");
 }
 
+// Workers listen at one address each, and cannot connect from one family to the other.
+TEST_F(Choice, gives_all_hosts_addresses_of_one_family_however_each_was_reached) {
+  const auto a = far("a", {{"e", "10.0.0.1"}, {"e", "fd00::1"}}, "fd00::1");
+  const auto b = far("b", {{"e", "10.0.0.2"}, {"e", "fd00::2"}}, "10.0.0.2");
+  const std::vector<SocketAddress> both{{"10.0.0.254", 80}, {"fd00::fe", 80}};
+  EXPECT_EQ(choose(problem_of({a, b}, both), {}).addresses, (Addresses{"fd00::1", "fd00::2"}));
+  EXPECT_EQ(choose(problem_of({b, a}, both), {}).addresses, (Addresses{"10.0.0.2", "10.0.0.1"}));
+  EXPECT_EQ(choose(problem_of({a, b}, both), {">fd00::2"}).addresses,
+            (Addresses{"10.0.0.1", "10.0.0.2"}));
+  const auto only_v4 = far("c", {{"e", "10.0.0.3"}}, "10.0.0.3");
+  EXPECT_EQ(choose(problem_of({a, only_v4, b}, both), {}).addresses,
+            (Addresses{"10.0.0.1", "10.0.0.3", "10.0.0.2"}));
+}
+
+TEST_F(Choice, counts_this_machine_as_a_host_of_that_family) {
+  const auto a = far("a", {{"e", "10.0.0.1"}, {"e", "fd00::1"}}, "fd00::1");
+  const std::vector<SocketAddress> both{{"10.0.0.254", 80}, {"fd00::fe", 80}};
+  const auto choice = choose(problem_of({here(), a}, both), {});
+  EXPECT_EQ(choice.addresses, (Addresses{"fd00::fe", "fd00::1"}));
+  EXPECT_EQ(choice.rendezvous[1].host, "fd00::fe");
+  EXPECT_EQ(choose(problem_of({here(), a}, both), {">fd00::fe"}).addresses,
+            (Addresses{"10.0.0.254", "10.0.0.1"}));
+  // Where there is none, each has what it has: not every program needs more.
+  EXPECT_EQ(choose(problem_of({here(), a}, both), {">fd00::fe", ">10.0.0.1"}).addresses,
+            (Addresses{"10.0.0.254", "fd00::1"}));
+}
+
 TEST_F(Choice, names_a_host_that_the_next_cannot_reach_and_what_was_tried) {
   const auto problem =
       problem_of({far("a", {{"e", "10.0.0.1"}, {"f", "10.1.0.1"}}), far("b", {{"e", "10.0.0.2"}})});
