@@ -16,6 +16,7 @@
 
 #include "base/crypto.h"
 #include "base/proc.h"
+#include "base/protocol/agent_link.h"
 #include "base/text.h"
 #include "tests/support/process.h"
 
@@ -361,12 +362,12 @@ TEST_F(RunJob, holds_back_a_worker_whose_output_is_not_consumed_and_still_ends) 
   seen.at_bytes = [&](std::function<void()> consumed) { receipts.push_back(std::move(consumed)); };
   seen.at_output = [](const WorkerView& worker, const std::string& text) {
     // A whole window, no byte more: now the worker is blocked.
-    if (worker.rank == 0 && text.size() == (std::size_t{1} << 20)) ::kill(::getpid(), SIGINT);
+    if (worker.rank == 0 && text.size() == agent_link::kOutputWindow) ::kill(::getpid(), SIGINT);
   };
   spec.grace = milliseconds(100);
   const auto outcome = run("if [ $HVD_RANK = 0 ]; then exec cat /dev/zero; fi; exec sleep 1000");
   EXPECT_EQ(outcome.exit_code, 130);
-  EXPECT_LE(seen.out[0].size(), std::size_t{1} << 20);
+  EXPECT_LE(seen.out[0].size(), agent_link::kOutputWindow);
   EXPECT_EQ(seen.exited[0], "was killed by SIGTERM (signal 15)");
   for (const auto& consumed : receipts) consumed();  // late, and harmless
 }
