@@ -241,7 +241,8 @@ Result<Draft> parse_host(std::string_view text) {
     fields = split_at_colons(after);
   } else {
     fields = split_at_colons(rest);
-    const bool plain = fields.size() > 2 && cat(fields[1], fields[2]).find('=') == std::string::npos;
+    const bool plain =
+        fields.size() > 2 && cat(fields[1], fields[2]).find('=') == std::string::npos;
     if (plain) {
       return bad(cat(shown(rest),
                      " has more than one ':'; write an IPv6 address as [::1]:4, and a "
