@@ -106,6 +106,8 @@ class Gathering {
   }
 
   void on_joined(join::JoinedAgent agent) {
+    // Between being admitted and being let in another of this name may have come.
+    if (!admit(agent.host, agent.slots).ok()) return;
     Member member;
     member.slots = agent.slots;
     member.ended = std::make_unique<asio::posix::stream_descriptor>(

@@ -84,6 +84,19 @@ TEST_F(ManyHosts, need_no_ipv4) {
       << job.out;
 }
 
+// Their names stand for IPv6 addresses first.
+TEST_F(ManyHosts, meet_however_each_of_them_is_named) {
+  make({.hosts = 2});
+  for (Host* const host : {&bed().host(1), &bed().host(2), &bed().head()}) {
+    host->place(binary("allreduce_once"));
+  }
+  for (const std::string hosts : {"h1,10.77.0.2", "10.77.0.1,h2", "localhost,10.77.0.2,h1"}) {
+    const auto job =
+        bed().head().run({binary("hvdrun"), "-H", hosts, "-wd", "/root", "./allreduce_once"});
+    EXPECT_EQ(job.code, 0) << hosts << ": " << job.err;
+  }
+}
+
 TEST_F(ManyHosts, may_be_this_machine_and_others) {
   make({.hosts = 1, .ipv6 = false});
   const auto job = run({"-H", "localhost,h1,head"}, kTell);

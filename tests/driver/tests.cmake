@@ -17,4 +17,4 @@ hvd_test(hvd_run_job_test driver/driver_test.cpp LIBRARIES hvd_driver LABELS qui
 add_dependencies(hvd_run_job_test hvd-agent)
 
 hvd_test(hvd_many_hosts_test driver/many_hosts_test.cpp LIBRARIES hvd_test_hosts LABELS hosts TIMEOUT 180)
-add_dependencies(hvd_many_hosts_test hvdrun hvd-agent)
+add_dependencies(hvd_many_hosts_test hvdrun hvd-agent allreduce_once)
