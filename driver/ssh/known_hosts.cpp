@@ -2,13 +2,16 @@
 
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <fcntl.h>
 #include <fstream>
 #include <mutex>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -30,6 +33,19 @@ bool ends_in_mid_line(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   char last = '\n';
   return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+// Against other jobs. Without it two of them might write a key twice, and no more: each line is
+// one write, as ssh's own, which locks nothing. So whoever keeps it locked is not waited for long.
+void lock_if_possible(int fd) {
+  constexpr std::chrono::milliseconds kLongest{1'000};
+  constexpr std::chrono::milliseconds kPause{10};
+  static bool hopeless = false;  // under append_known_host()'s mutex
+  const TimePoint until = Clock::now() + kLongest;
+  while (!hopeless && ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    hopeless = Clock::now() >= until;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 }  // namespace
@@ -114,7 +130,7 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
   }
   const UniqueFd fd(::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return Status::from_errno(cat("open ", file), errno);
-  ::flock(fd.get(), LOCK_EX);  // against other jobs; ssh itself appends in one write, as we do
+  lock_if_possible(fd.get());
   if (ends_in_mid_line(fd.get())) line.insert(0, "\n");
   if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     return Status::from_errno(cat("write ", file), errno);

@@ -14,6 +14,8 @@
 namespace hvd::driver::ssh {
 namespace {
 
+constexpr std::chrono::seconds kPatienceWithThreads{2};
+
 // One host on its way. Belongs to the Attempt and to the thread that works on it.
 struct Work {
   Target target;
@@ -48,18 +50,25 @@ class RealAttempt final : public Launcher::Attempt {
 
 }  // namespace
 
-class Launcher::Impl {
+// Belongs to the Launcher and to each of its threads.
+class Launcher::Impl : public std::enable_shared_from_this<Impl> {
  public:
   explicit Impl(Options options) : options_(std::move(options)) {}
-  ~Impl() {
-    std::unique_lock lock(mutex_);
-    waiting_.clear();
-    for (const auto& work : under_way_) work->given_up.raise();
-    // Each waits for nothing but what its Signal ends.
-    idle_.wait(lock, [this] { return threads_ == 0; });
+
+  void end() {
+    {
+      std::unique_lock lock(mutex_);
+      waiting_.clear();
+      for (const auto& work : under_way_) work->given_up.raise();
+      // They wait for nothing but what their Signal ends; only what they read here, keys and
+      // configuration, may lie on a file system that does not answer. Such a thread is left to
+      // itself, and gives up as soon as it can.
+      idle_.wait_for(lock, kPatienceWithThreads, [this] { return threads_ == 0; });
+    }
+    const std::scoped_lock lock(carrier_mutex_);
+    ended_ = true;
+    carrier_.reset();
   }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
   std::unique_ptr<Attempt> start(Target target, Callbacks callbacks) {
     auto work = std::make_shared<Work>();
@@ -69,7 +78,7 @@ class Launcher::Impl {
     std::unique_lock lock(mutex_);
     waiting_.push_back(work);
     if (threads_ >= std::max(1, options_.parallel)) return attempt;
-    const Status status = start_small_thread([this] { work_off(); });
+    const Status status = start_small_thread([self = shared_from_this()] { self->work_off(); });
     if (status.ok()) ++threads_;
     if (threads_ > 0) return attempt;
     waiting_.pop_back();
@@ -142,7 +151,7 @@ class Launcher::Impl {
   }
 
   Result<std::shared_ptr<const AgentImage>> agent() {
-    const std::scoped_lock lock(once_);
+    const std::scoped_lock lock(image_mutex_);
     if (image_ == nullptr) {
       auto image = read_agent(options_.agent_path);
       if (!image.ok()) return image.status();
@@ -151,21 +160,24 @@ class Launcher::Impl {
     return image_;
   }
 
-  Result<Carrier*> carrier() {
-    const std::scoped_lock lock(once_);
+  Result<std::shared_ptr<Carrier>> carrier() {
+    const std::scoped_lock lock(carrier_mutex_);
+    if (ended_) return Status(Code::aborted, "given up");
     if (carrier_ == nullptr) {
       auto carrier = Carrier::create();
       if (!carrier.ok()) return carrier.status();
       carrier_ = std::move(*carrier);
     }
-    return carrier_.get();
+    return carrier_;
   }
 
   const Options options_;
 
-  std::mutex once_;  // what is made when first needed
-  std::shared_ptr<const AgentImage> image_;
-  std::unique_ptr<Carrier> carrier_;
+  std::mutex image_mutex_;
+  std::shared_ptr<const AgentImage> image_;  // made when first needed, as is the carrier
+  std::mutex carrier_mutex_;
+  std::shared_ptr<Carrier> carrier_;
+  bool ended_ = false;
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -174,8 +186,8 @@ class Launcher::Impl {
   int threads_ = 0;
 };
 
-Launcher::Launcher(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-Launcher::~Launcher() = default;
+Launcher::Launcher(Options options) : impl_(std::make_shared<Impl>(std::move(options))) {}
+Launcher::~Launcher() { impl_->end(); }
 
 std::unique_ptr<Launcher::Attempt> Launcher::start(Target target, Callbacks callbacks) {
   return impl_->start(std::move(target), std::move(callbacks));

@@ -56,7 +56,9 @@ struct Callbacks {
 class Launcher {
  public:
   explicit Launcher(Options options);
-  ~Launcher();  // gives up what is under way and closes all sessions
+  // Gives up what is under way and closes all sessions. Nothing calls back any more, even if a
+  // thread is stuck in reading a file and has to be left behind.
+  ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
@@ -70,7 +72,7 @@ class Launcher {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace hvd::driver::ssh

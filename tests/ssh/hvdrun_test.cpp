@@ -66,6 +66,31 @@ TEST_F(SshHvdrun, WhatIsMissingOnOneHostIsFoundBeforeAnythingIsStarted) {
   EXPECT_TRUE(holds(elsewhere.err, "/root/work: No such file or directory")) << elsewhere.err;
 }
 
+// What is read here may lie on a file system that does not answer; a pipe without a writer is as
+// bad.
+TEST_F(SshHvdrun, AFileThatCannotBeReadToItsEndHoldsUpNoEnd) {
+  HostBed bed({.hosts = 1});
+  bash(bed.head(), "mkfifo /root/pipe");
+  for (const char* const option : {"-i", "--ssh-config"}) {
+    const auto job = hvdrun(
+        bed, {option, "/root/pipe", "--start-timeout", "1", "-wd", "/", "-H", "h1", "hostname"});
+    EXPECT_EQ(job.code, 1) << option;
+    EXPECT_TRUE(holds(job.err, "host h1 cannot take part: ")) << job.err;
+    EXPECT_TRUE(holds(job.err, "no answer within 1 s (--start-timeout)")) << job.err;
+  }
+}
+
+TEST_F(SshHvdrun, KnownHostsThatSomebodyKeepsLockedAreWrittenAllTheSame) {
+  HostBed bed({.hosts = 2, .head_knows_hosts = false});
+  bash(bed.head(), "touch /root/.ssh/known_hosts");
+  const auto locker = bed.head().start(
+      {"flock", "/root/.ssh/known_hosts", "bash", "-c", "echo locked; exec sleep 1000000.75"});
+  ASSERT_TRUE(locker->wait_for_output("locked"));
+  const auto job = hvdrun(bed, {"-wd", "/", "-H", "h1,h2", "hostname"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  bash(bed.head(), "grep -q ^h1 /root/.ssh/known_hosts && grep -q ^h2 /root/.ssh/known_hosts");
+}
+
 TEST_F(SshHvdrun, OddHostsWork) {
   HostBed bed({.hosts = 3, .sshd_settings = {"MaxSessions 1", "Port 22", "Port 2222"}});
   bash(bed.host(1), "printf 'echo Welcome; echo warning >&2\\n' >.bashrc");
