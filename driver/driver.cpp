@@ -1,4 +1,4 @@
-// The shell around driver/job.h: performs what the job decides, and tells it what happens.
+// The shell around driver/job/job.h: performs what the job decides, and tells it what happens.
 #include "driver/driver.h"
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 #include "base/protocol/agent_link.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
-#include "driver/address_search.h"
-#include "driver/agent_session.h"
-#include "driver/host_starter.h"
-#include "driver/job.h"
+#include "driver/agents/address_search.h"
+#include "driver/agents/agent_session.h"
+#include "driver/agents/host_starter.h"
+#include "driver/agents/preparation.h"
+#include "driver/job/job.h"
+#include "driver/job/plan.h"
 #include "driver/notices.h"
 #include "driver/orphans.h"
-#include "driver/plan.h"
-#include "driver/preparation.h"
 #include "driver/signals.h"
 #include "driver/this_machine.h"
 #include "driver/worker_environment.h"

@@ -1,7 +1,7 @@
 // Runs one job from a JobSpec to its end: brings agents to the hosts (or waits for them to come),
-// hosts the rendezvous service, feeds the job's state machine (driver/job.h) with what happens and
-// does what it decides. All on one thread, the one that calls run_job(), but for SSH sessions and
-// name servers, which have threads of their own; SIGINT, SIGTERM and SIGHUP of the process are
+// hosts the rendezvous service, feeds the job's state machine (driver/job/job.h) with what happens
+// and does what it decides. All on one thread, the one that calls run_job(), but for SSH sessions
+// and name servers, which have threads of their own; SIGINT, SIGTERM and SIGHUP of the process are
 // handled while it runs (SIGHUP not if it was ignored, as nohup does) and have their default effect
 // afterwards. While it runs, orphans of its descendants become children of this process, and end
 // with the job.
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/protocol/world_document.h"
+#include "driver/job/preflight.h"
 #include "driver/job_spec.h"
-#include "driver/preflight.h"
 
 namespace hvd::driver {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/socket.h"
-#include "driver/addresses.h"
+#include "driver/job/addresses.h"
 
 namespace hvd::driver {
 namespace {

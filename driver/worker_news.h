@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "driver/driver.h"
-#include "driver/job.h"
+#include "driver/job/job.h"
 #include "driver/worker_output.h"
 
 namespace hvd::driver {

@@ -14,7 +14,7 @@
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
 #include "driver/driver.h"
-#include "driver/job.h"
+#include "driver/job/job.h"
 #include "driver/output_credit.h"
 #include "driver/stderr_tail.h"
 

@@ -66,7 +66,7 @@ int fail(std::string_view what) {
   return 1;
 }
 
-int run() {
+int run(bool patient) {
   LogOptions log;
   log.who = "hvd-agent";
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
@@ -87,6 +87,7 @@ int run() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail("become the subreaper");
 
   SupervisorOptions options;
+  options.patient = patient;
   options.open_files_of_workers = raise_open_files();
   auto in = take_over(STDIN_FILENO);
   auto out = take_over(STDOUT_FILENO);
@@ -109,11 +110,14 @@ int main(int argc, char** argv) {
     std::printf("hvd-agent %s\n", hvd::build_id().data());
     return 0;
   }
-  if (argc != 1) {
+  // Somebody else sees to it that an agent whom nobody greets does not stay.
+  const bool patient = argc == 2 && std::string_view(argv[1]) == "--patient";
+  if (argc != 1 && !patient) {
     std::fputs(
-        "usage: hvd-agent [--version]\nIt takes its orders from hvdrun, on standard input.\n",
+        "usage: hvd-agent [--version | --patient]\nIt takes its orders from hvdrun, on standard "
+        "input.\n",
         stderr);
     return 2;
   }
-  return hvd::agent::run();
+  return hvd::agent::run(patient);
 }

@@ -46,7 +46,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, Superv
       signals_(std::move(options.signals)),
       pump_(link_),
       context_{*loop_, link_, pump_, options.open_files_of_workers, board_},
-      lease_(milliseconds(0), kPatienceForHello, LeaseClock::now()),
+      lease_(milliseconds(0), options.patient ? minutes(0) : kPatienceForHello, LeaseClock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {

@@ -37,6 +37,7 @@ struct SupervisorOptions {
   UniqueFd link_out;  // may be the same socket
   UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM and SIGINT
   rlimit open_files_of_workers{};
+  bool patient = false;  // waits for Hello as long as the link stands
 };
 
 class Supervisor {

@@ -17,7 +17,7 @@
 #include "cmd/hvdrun/hvdrun.h"
 #include "cmd/hvdrun/job_setup.h"
 #include "cmd/hvdrun/join_client.h"
-#include "driver/agent_process.h"
+#include "driver/agents/agent_process.h"
 #include "driver/orphans.h"
 
 namespace hvd::cli {
@@ -226,7 +226,7 @@ int run_agent(const AgentWords& words) {
   auto signals = take_signals();
   if (!signals.ok()) return fail(signals.status());
   const driver::Subreaper subreaper;  // for what an agent that is killed leaves behind
-  auto agent = driver::AgentProcess::start(*path);
+  auto agent = driver::AgentProcess::start(*path, true);
   if (!agent.ok()) return fail(agent.status());
   Relay relay(std::move(*joined), *agent, std::move(*signals));
   relay.run();

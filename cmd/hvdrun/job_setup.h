@@ -12,7 +12,7 @@
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/settings.h"
 #include "driver/job_spec.h"
-#include "driver/plan.h"
+#include "driver/job/plan.h"
 
 namespace hvd::cli {
 

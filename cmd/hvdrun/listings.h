@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "driver/job_spec.h"
-#include "driver/plan.h"
+#include "driver/job/plan.h"
 
 namespace hvd::cli {
 

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
 #include "driver/ssh/patience.h"
 #include "driver/stderr_tail.h"
 

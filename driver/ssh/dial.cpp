@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kNextAddressAfter{250};
 // The kernel's upper bound of the time between two retransmissions, if it knows the option: after
 // a short cut the link is back within that time, and not within twice the length of the cut.
 constexpr int kTcpRtoMaxMs = 44;
+constexpr int kMostUnsent = 128 << 10;  // bytes; the kernel doubles it
 constexpr int kLongestRetransmissionMs = 1'000;
 
 struct Lookup {
@@ -49,6 +50,8 @@ void set_option(int fd, int level, int name, int value) {
 void tune(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // What the kernel has taken is ahead of every heartbeat.
+  set_option(fd, SOL_SOCKET, SO_SNDBUF, kMostUnsent);
   set_option(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
   set_option(fd, IPPROTO_TCP, kTcpRtoMaxMs, kLongestRetransmissionMs);
 }

@@ -21,6 +21,10 @@ constexpr std::string_view kScript =
     "*) c=$HOME/$c;; "
     "esac; "
     "d=$c/agents; f=$d/hvd-agent-$b; t=$f.$n.part; "
+    // Whoever owns the directory above could put another in its place, unless it is sticky as /tmp.
+    "if [ -d \"$c\" ] && command -v find >/dev/null 2>&1; then "
+    "[ -O \"$c\" ] || [ -n \"$(find \"$c/.\" -prune \"(\" -user 0 -o -perm -1000 \")\")\" ] || "
+    "no owner \"$c\"; fi; "
     "if [ -f \"$f\" ] && [ -x \"$f\" ] && [ -O \"$f\" ] && [ -O \"$d\" ] && same \"$f\"; then :; "
     "else "
     "e=$(umask 077; mkdir -p \"$d\" 2>&1) || no directory \"$e\"; "
@@ -31,7 +35,9 @@ constexpr std::string_view kScript =
     "find \"$d\" -name \"hvd-agent-*.part\" -mtime +1 -exec rm -f {} + 2>/dev/null; "
     "e=$( (umask 077; : >\"$t\") 2>&1) || no write \"$e\"; "
     "echo \"$n:need:\"; "
-    "e=$(head -c \"$s\" 2>&1 >\"$t\") || { rm -f \"$t\"; no write \"$e\"; }; "
+    // Cut off in the midst of it, nobody else would end it for hours.
+    "k=; timeout 900 true 2>/dev/null && k=\"timeout 900\"; "
+    "e=$($k head -c \"$s\" 2>&1 >\"$t\") || { rm -f \"$t\"; no write \"$e\"; }; "
     "g=$(wc -c <\"$t\"); [ \"$g\" -eq \"$s\" ] || { rm -f \"$t\"; no size \"$g of $s bytes\"; }; "
     "if command -v sha256sum >/dev/null 2>&1; then same \"$t\" || { rm -f \"$t\"; no hash \"$h\"; "
     "}; "

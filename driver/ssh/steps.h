@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "driver/preflight.h"
+#include "driver/job/preflight.h"
 #include "driver/ssh/dial.h"
 #include "driver/ssh/known_hosts.h"
 #include "driver/ssh/launcher.h"

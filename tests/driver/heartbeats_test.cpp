@@ -1,4 +1,4 @@
-#include "driver/heartbeats.h"
+#include "driver/job/heartbeats.h"
 
 #include <gtest/gtest.h>
 

@@ -26,8 +26,8 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "driver/job.h"
-#include "driver/plan.h"
+#include "driver/job/job.h"
+#include "driver/job/plan.h"
 #include "tests/support/process.h"
 
 namespace hvd::driver {

@@ -1,4 +1,4 @@
-#include "driver/plan.h"
+#include "driver/job/plan.h"
 
 #include <gtest/gtest.h>
 

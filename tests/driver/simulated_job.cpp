@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "driver/plan.h"
+#include "driver/job/plan.h"
 
 namespace hvd::driver {
 namespace {

@@ -1,7 +1,7 @@
-// A job (driver/job.h) against simulated hosts over virtual time: hosts that are slow to connect,
-// fail or never answer; agents that die, lie, do not kill and do not leave; links that are silent
-// for a while or for ever, one or all at once; a driver that is held up; workers that fail, hang,
-// ignore signals; people who press Ctrl-C. A seed reproduces a run. What must hold is in
+// A job (driver/job/job.h) against simulated hosts over virtual time: hosts that are slow to
+// connect, fail or never answer; agents that die, lie, do not kill and do not leave; links that are
+// silent for a while or for ever, one or all at once; a driver that is held up; workers that fail,
+// hang, ignore signals; people who press Ctrl-C. A seed reproduces a run. What must hold is in
 // tests/driver/job_rules.h. Values for one thread.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/job.h"
+#include "driver/job/job.h"
 #include "tests/driver/job_rules.h"
 
 namespace hvd::driver {

@@ -15,6 +15,3 @@ hvd_test(hvd_driver_test
 
 hvd_test(hvd_run_job_test driver/driver_test.cpp LIBRARIES hvd_driver LABELS quick TIMEOUT 180)
 add_dependencies(hvd_run_job_test hvd-agent)
-
-hvd_test(hvd_many_hosts_test driver/many_hosts_test.cpp LIBRARIES hvd_test_hosts LABELS hosts TIMEOUT 180)
-add_dependencies(hvd_many_hosts_test hvdrun hvd-agent allreduce_once)

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "driver/plan.h"
+#include "driver/job/plan.h"
 
 namespace hvd::driver {
 namespace {

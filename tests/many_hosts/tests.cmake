@@ -12,6 +12,7 @@ target_link_libraries(looks PRIVATE hvd_base)
 
 hvd_test(hvd_jobs_on_hosts_test
   ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
+  ${many_hosts}/addresses_test.cpp
   ${many_hosts}/faults_test.cpp
   ${many_hosts}/many_hosts_test.cpp
   ${many_hosts}/secrets_test.cpp
@@ -19,4 +20,4 @@ hvd_test(hvd_jobs_on_hosts_test
   LIBRARIES hvd_test_hosts
   LABELS hosts
   TIMEOUT 300)
-add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train placed_works looks e2e_stays)
+add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train allreduce_once placed_works looks e2e_stays)

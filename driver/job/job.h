@@ -8,7 +8,7 @@
 // cannot take part. Then every worker must exit with 0, and one that called hvd::init must have
 // said before that it was done. The first worker, launch or host that fails ends the job: all
 // others are asked to stop and killed when their grace is over. A host that is silent for too long
-// is lost (driver/heartbeats.h). Every wait has its own deadline, except that for a running
+// is lost (driver/job/heartbeats.h). Every wait has its own deadline, except that for a running
 // program, and its own words (waiting_for).
 //
 // A value for one thread.
@@ -22,9 +22,9 @@
 
 #include "base/clock.h"
 #include "base/protocol/world_document.h"
-#include "driver/heartbeats.h"
-#include "driver/job_io.h"
-#include "driver/job_states.h"
+#include "driver/job/heartbeats.h"
+#include "driver/job/job_io.h"
+#include "driver/job/job_states.h"
 
 namespace hvd::driver {
 
@@ -103,7 +103,7 @@ class Job {
   WorldDocument world() const;
 
  private:
-  // driver/job_hosts.cpp: the way of hosts to being ready, and their loss
+  // driver/job/job_hosts.cpp: the way of hosts to being ready, and their loss
   void on(const event::Begin&);
   void on(const event::HostProgress& event);
   void on(const event::AgentReady& event);
@@ -121,7 +121,7 @@ class Job {
   void fail_preparation();
   std::vector<FailedHost> excluded_hosts() const;
 
-  // driver/job.cpp: workers, and persons
+  // driver/job/job.cpp: workers, and persons
   void on(const event::Launched& event);
   void on(const event::LaunchFailed& event);
   void on(const event::Initialised& event);
@@ -133,7 +133,7 @@ class Job {
 
   // A worker's own word, which may be out of turn.
   void hear(JobWorker& worker, WorkerState said);
-  // driver/job_decisions.cpp
+  // driver/job/job_decisions.cpp
   void fail(JobFailure failure, int exit_code);
   std::string reason_of(const JobFailure& failure) const;
   std::string interrupt_text() const;

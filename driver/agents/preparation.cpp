@@ -1,10 +1,10 @@
-#include "driver/preparation.h"
+#include "driver/agents/preparation.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "driver/gather.h"
-#include "driver/local_hosts.h"
+#include "driver/agents/gather.h"
+#include "driver/agents/local_hosts.h"
 
 namespace hvd::driver {
 

@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "driver/agent_hold.h"
 #include "driver/driver.h"
+#include "driver/job/plan.h"
 #include "driver/job_spec.h"
-#include "driver/plan.h"
 #include "driver/signals.h"
 
 namespace hvd::driver {

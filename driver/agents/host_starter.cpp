@@ -1,4 +1,4 @@
-#include "driver/host_starter.h"
+#include "driver/agents/host_starter.h"
 
 #include <deque>
 #include <mutex>
@@ -9,7 +9,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/text.h"
-#include "driver/agent_process.h"
+#include "driver/agents/agent_process.h"
 #include "driver/ssh/launcher.h"
 
 namespace hvd::driver {

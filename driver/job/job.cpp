@@ -1,4 +1,4 @@
-#include "driver/job.h"
+#include "driver/job/job.h"
 
 #include <algorithm>
 #include <set>

@@ -1,11 +1,11 @@
 // A host's way from being planned to being ready, all hosts' way to reaching each other, and the
-// loss of one. The events about workers are in driver/job.cpp.
+// loss of one. The events about workers are in driver/job/job.cpp.
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "base/text.h"
-#include "driver/job.h"
+#include "driver/job/job.h"
 
 namespace hvd::driver {
 namespace {

@@ -1,10 +1,10 @@
-// What a job waits for, in words. driver/job.cpp decides; nothing here changes anything.
+// What a job waits for, in words. driver/job/job.cpp decides; nothing here changes anything.
 #include <algorithm>
 #include <map>
 #include <string_view>
 
 #include "base/text.h"
-#include "driver/job.h"
+#include "driver/job/job.h"
 
 namespace hvd::driver {
 namespace {

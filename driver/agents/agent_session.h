@@ -1,5 +1,5 @@
 // The driver's side of one agent: the link to it, whatever lies between, and the translation
-// between frames (base/protocol/agent_link.h) and the events of driver/job.h. What arrives is
+// between frames (base/protocol/agent_link.h) and the events of driver/job/job.h. What arrives is
 // trusted in nothing: what no agent of ours sends becomes event::AgentBroken, or event::HostFailed
 // if the agent was not ready yet.
 //
@@ -19,7 +19,7 @@
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
 #include "driver/agent_hold.h"
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
 
 namespace hvd::driver {
 

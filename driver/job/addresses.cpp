@@ -1,4 +1,4 @@
-#include "driver/addresses.h"
+#include "driver/job/addresses.h"
 
 #include <algorithm>
 #include <map>

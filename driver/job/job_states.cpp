@@ -1,4 +1,4 @@
-#include "driver/job_states.h"
+#include "driver/job/job_states.h"
 
 #include <algorithm>
 #include <array>

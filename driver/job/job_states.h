@@ -1,5 +1,5 @@
 // The states of a job, of its hosts and of its workers, and for each the only states that may
-// follow. Pure; driver/job.cpp checks every change against these tables.
+// follow. Pure; driver/job/job.cpp checks every change against these tables.
 #pragma once
 
 #include <cstdint>

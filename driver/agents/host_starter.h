@@ -13,9 +13,9 @@
 #include <boost/asio/io_context.hpp>
 
 #include "driver/agent_hold.h"
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
+#include "driver/job/preflight.h"
 #include "driver/job_spec.h"
-#include "driver/preflight.h"
 
 namespace hvd::driver {
 

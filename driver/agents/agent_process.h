@@ -14,8 +14,9 @@ namespace hvd::driver {
 
 class AgentProcess : public AgentHold {
  public:
-  // A running agent and the link to it. The error names the path.
-  static Result<AgentConnection> start(const std::string& path);
+  // A running agent and the link to it. The error names the path. A patient one waits to be greeted
+  // for as long as the link stands.
+  static Result<AgentConnection> start(const std::string& path, bool patient = false);
   ~AgentProcess() override;
 
   int ended_fd() const override { return ended_.get(); }

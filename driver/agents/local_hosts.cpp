@@ -1,4 +1,4 @@
-#include "driver/local_hosts.h"
+#include "driver/agents/local_hosts.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,12 +1,12 @@
 // What the job decides once something has happened, and the books that it keeps. The events are in
-// driver/job.cpp.
+// driver/job/job.cpp.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
-#include "driver/job.h"
+#include "driver/job/job.h"
 
 namespace hvd::driver {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/protocol/world_document.h"
-#include "driver/preflight.h"
+#include "driver/job/preflight.h"
 
 namespace hvd::driver {
 

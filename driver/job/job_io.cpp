@@ -1,4 +1,4 @@
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // Who has been silent for too long, and whether that says something of him or of us. Pure: the job
-// (driver/job.h) tells what it heard and when, and carries the verdicts out.
+// (driver/job/job.h) tells what it heard and when, and carries the verdicts out.
 //
 // A host is lost when it was not heard for `timeout`. Two things speak against such a verdict, for
 // they look alike from here and are the driver's own trouble:

@@ -8,7 +8,7 @@
 
 #include "base/protocol/world_document.h"
 #include "base/status.h"
-#include "driver/job_spec.h"
+#include "driver/job/host_slots.h"
 
 namespace hvd::driver {
 

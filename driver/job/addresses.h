@@ -18,7 +18,7 @@
 #include "base/protocol/agent_link.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
 
 namespace hvd::driver {
 

@@ -1,4 +1,4 @@
-#include "driver/agent_process.h"
+#include "driver/agents/agent_process.h"
 
 #include <array>
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 #include "base/socket.h"
 #include "base/text.h"
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -35,7 +35,7 @@ struct SpawnPlan {
 
 }  // namespace
 
-Result<AgentConnection> AgentProcess::start(const std::string& path) {
+Result<AgentConnection> AgentProcess::start(const std::string& path, bool patient) {
   auto pair = socket_pair();
   if (!pair) return pair.status();
   SpawnPlan plan;
@@ -51,7 +51,8 @@ Result<AgentConnection> AgentProcess::start(const std::string& path) {
   ::posix_spawnattr_setflags(&plan.attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   std::string name = "hvd-agent";
-  const std::array<char*, 2> arguments{name.data(), nullptr};
+  std::string patience = "--patient";
+  const std::array<char*, 3> arguments{name.data(), patient ? patience.data() : nullptr, nullptr};
   pid_t pid = -1;
   if (const int error = ::posix_spawn(&pid, path.c_str(), &plan.actions, &plan.attributes,
                                       arguments.data(), environ);

@@ -1,4 +1,4 @@
-#include "driver/gather.h"
+#include "driver/agents/gather.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/text.h"
-#include "driver/job_io.h"
+#include "driver/job/job_io.h"
 #include "driver/join/join_server.h"
 #include "driver/notices.h"
 

@@ -1,4 +1,4 @@
-#include "driver/preflight.h"
+#include "driver/job/preflight.h"
 
 #include <cerrno>
 

@@ -1,4 +1,4 @@
-#include "driver/address_search.h"
+#include "driver/agents/address_search.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,7 @@
-#include "driver/agent_session.h"
+#include "driver/agents/agent_session.h"
 
 #include <cerrno>
+#include <deque>
 #include <optional>
 #include <unistd.h>
 #include <utility>
@@ -28,6 +29,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Socket = asio::local::stream_protocol::socket;
 
+// Of many frames only so much leaves in one write: then whatever is urgent has its turn.
+constexpr std::size_t kEnoughAtOnce = std::size_t{64} << 10;
 constexpr std::size_t kReadSize = std::size_t{256} << 10;
 // An output chunk and its header, with room for the texts of other messages.
 constexpr std::size_t kMaxFrameFromAgent = std::size_t{1} << 20;
@@ -64,8 +67,8 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
   void send(std::string_view frame) {
     if (!writable_) return;
-    unsent_ += frame;
-    if (!std::exchange(writing_, true)) spawn(write());
+    unsent_.emplace_back(frame);
+    begin_to_write();
   }
 
   void beat() {
@@ -74,7 +77,9 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     // What cannot be written now would be no news by the time it can.
     if (!writable_ || beat_waits_) return;
     beat_waits_ = true;
-    send(agent_link::Heartbeat{++beats_, acknowledged_}.encode());
+    // Ahead of all that waits: it is the host's lease.
+    unsent_.push_front(agent_link::Heartbeat{++beats_, acknowledged_}.encode());
+    begin_to_write();
   }
 
   void drop() {
@@ -108,12 +113,19 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
         asio::detached);
   }
 
+  void begin_to_write() {
+    if (!std::exchange(writing_, true)) spawn(write());
+  }
+
   asio::awaitable<void> write() {
     error_code error;
     while (!unsent_.empty()) {
-      sending_.clear();
-      sending_.swap(unsent_);
       const bool with_beat = beat_waits_;
+      sending_.clear();
+      while (!unsent_.empty() && sending_.size() < kEnoughAtOnce) {
+        sending_ += unsent_.front();
+        unsent_.pop_front();
+      }
       co_await asio::async_write(link_, asio::buffer(sending_),
                                  asio::redirect_error(asio::use_awaitable, error));
       if (error) {
@@ -344,7 +356,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   asio::steady_timer link_patience_;
   FrameDecoder decoder_;
 
-  std::string unsent_;
+  std::deque<std::string> unsent_;  // frames
   std::string sending_;
   bool writing_ = false;
   bool writable_ = true;

@@ -1,4 +1,4 @@
-// Carries out what driver/addresses.h plans, once all agents are ready: opens the doors of the
+// Carries out what driver/job/addresses.h plans, once all agents are ready: opens the doors of the
 // rendezvous service that might be reached, sends the probes to the agents, waits for their answers
 // for a bounded time, closes the doors that nobody needs, and tells the choice. A job on this
 // machine alone gets the loopback address at once.
@@ -16,7 +16,7 @@
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
-#include "driver/addresses.h"
+#include "driver/job/addresses.h"
 #include "rendezvous/server.h"
 
 namespace hvd::driver {
