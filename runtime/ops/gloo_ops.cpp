@@ -46,6 +46,13 @@ Status guarded(const GlooMesh& mesh, std::string_view what, Collective collectiv
   }
 }
 
+void same_as_inputs(std::span<const Entry> entries, std::span<Outcome> outcomes) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    outcomes[i].output = entries[i].output;
+    outcomes[i].shape = entries[i].request.shape;
+  }
+}
+
 class GlooOperation : public Operation {
  public:
   GlooOperation(std::shared_ptr<GlooMesh> mesh, const GlooOperationOptions& options)
@@ -66,11 +73,13 @@ class GlooAllreduce final : public GlooOperation {
  public:
   using GlooOperation::GlooOperation;
   std::string_view name() const override { return "gloo allreduce"; }
-  bool enabled(const Response& response, std::span<const Entry>) const override {
+  bool enabled(const Response& response, const Group&) const override {
     return response.kind == Kind::allreduce;
   }
 
-  Status execute(const Response& /*response*/, std::span<Entry> entries) override {
+  Status execute(const Response& /*response*/, const Group& /*group*/, std::span<Entry> entries,
+                 std::span<Outcome> outcomes) override {
+    same_as_inputs(entries, outcomes);
     return guarded(mesh(), name(), [&] {
       if (entries.size() == 1) {
         reduce_one(entries.front());
@@ -144,11 +153,13 @@ class GlooBroadcast final : public GlooOperation {
  public:
   using GlooOperation::GlooOperation;
   std::string_view name() const override { return "gloo broadcast"; }
-  bool enabled(const Response& response, std::span<const Entry>) const override {
+  bool enabled(const Response& response, const Group&) const override {
     return response.kind == Kind::broadcast;
   }
 
-  Status execute(const Response& /*response*/, std::span<Entry> entries) override {
+  Status execute(const Response& /*response*/, const Group& /*group*/, std::span<Entry> entries,
+                 std::span<Outcome> outcomes) override {
+    same_as_inputs(entries, outcomes);
     Entry& entry = entries.front();
     const auto bytes = entry.request.bytes();
     if (bytes == 0) return {};
@@ -169,11 +180,12 @@ class GlooBarrier final : public GlooOperation {
  public:
   using GlooOperation::GlooOperation;
   std::string_view name() const override { return "gloo barrier"; }
-  bool enabled(const Response& response, std::span<const Entry>) const override {
+  bool enabled(const Response& response, const Group&) const override {
     return response.kind == Kind::barrier;
   }
 
-  Status execute(const Response& /*response*/, std::span<Entry> /*entries*/) override {
+  Status execute(const Response& /*response*/, const Group& /*group*/, std::span<Entry> /*entries*/,
+                 std::span<Outcome> /*outcomes*/) override {
     return guarded(mesh(), name(), [&] {
       gloo::BarrierOptions gloo_options(context());
       gloo_options.setTimeout(options().timeout);

@@ -8,8 +8,9 @@ namespace hvd::runtime {
 class LocalOperation final : public Operation {
  public:
   std::string_view name() const override { return "local"; }
-  bool enabled(const Response&, std::span<const Entry>) const override { return true; }
-  Status execute(const Response& response, std::span<Entry> entries) override;
+  bool enabled(const Response&, const Group& group) const override { return group.size() == 1; }
+  Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+                 std::span<Outcome> outcomes) override;
   void abort() override {}
 };
 

@@ -36,6 +36,8 @@ class Operation {
   // Fills `outcomes`, one for each entry: output and shape, and received splits.
   virtual Status execute(const Response& response, const Group& group, std::span<Entry> entries,
                          std::span<Outcome> outcomes) = 0;
+  // The process set is no more; on the executor's thread.
+  virtual void forget(int /*process_set*/) {}
   virtual void abort() = 0;
 };
 
