@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <exception>
 #include <fcntl.h>
-#include <gloo/context.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
@@ -88,15 +87,13 @@ Result<tcp::attr> attributes_for(const std::string& address) {
   return attr;
 }
 
-class MeshContext final : public gloo::Context {
- public:
-  MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device,
-              std::shared_ptr<gloo::transport::Context> transport)
-      : gloo::Context(own_rank, world_size) {
-    device_ = std::move(device);
-    transportContext_ = std::move(transport);
+std::vector<int> all_but(int rank, int size) {
+  std::vector<int> others;
+  for (int other = 0; other < size; ++other) {
+    if (other != rank) others.push_back(other);
   }
-};
+  return others;
+}
 
 }  // namespace
 
@@ -128,19 +125,9 @@ struct GlooMesh::Gloo {
   std::shared_ptr<gloo::transport::Context> transport;
 };
 
-std::vector<int> mesh_partners(int rank, int size) {
-  std::set<int> partners;
-  for (int distance = 1; distance < size; distance *= 2) {
-    partners.insert((rank + distance) % size);
-    partners.insert((rank - distance + size) % size);
-  }
-  partners.erase(rank);
-  return {partners.begin(), partners.end()};
-}
-
 GlooMesh::GlooMesh(const MeshOptions& options)
     : options_(options),
-      partners_(mesh_partners(options.rank, options.size)),
+      partners_(all_but(options.rank, options.size)),
       ticker_(std::make_unique<Ticker>()),
       gloo_(std::make_unique<Gloo>()) {}
 
@@ -151,7 +138,6 @@ GlooMesh::~GlooMesh() {
     const std::lock_guard lock(mutex_);
     descriptors_.clear();
   }
-  context_.reset();
   transport_.reset();
   gloo_.reset();
 }
@@ -236,10 +222,11 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
   }
   keep_descriptors();
   ticker_->run(false);
-  context_ = std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, transport_);
   if (aborted_) return {Code::aborted, "connecting was aborted"};
   return {};
 }
+
+gloo::transport::Context& GlooMesh::transport() const { return *transport_; }
 
 void GlooMesh::keep_descriptors() {
   std::set<std::string> wanted;

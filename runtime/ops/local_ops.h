@@ -1,14 +1,22 @@
-// The collectives of a world of one: nobody to talk to, so only the arithmetic is left.
+// The collectives of one rank: nobody to talk to, so only the arithmetic is left. For worlds and
+// sets of one, first in the order of priority; and, for the other families, for sets of which all
+// others have joined.
 #pragma once
 
 #include "runtime/ops/operation.h"
 
 namespace hvd::runtime {
 
+// Runs the response as if all other members of the group had joined. May throw what allocators
+// throw; an error that concerns one tensor goes into its outcome. Nothing is sent, so nothing is
+// compressed.
+void run_alone(const Response& response, const Group& group, std::span<Entry> entries,
+               std::span<Outcome> outcomes);
+
 class LocalOperation final : public Operation {
  public:
   std::string_view name() const override { return "local"; }
-  bool enabled(const Response&, const Group& group) const override { return group.size() == 1; }
+  bool enabled(const Response& response, const Group& group) const override;
   Status execute(const Response& response, const Group& group, std::span<Entry> entries,
                  std::span<Outcome> outcomes) override;
   void abort() override {}
