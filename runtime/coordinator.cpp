@@ -134,8 +134,8 @@ std::vector<Response> Coordinator::poll(TimePoint now, int under_way) {
     Response response;
     response.kind = batch.front().request.kind;
     response.error = batch.front().error;
-    response.names.reserve(batch.size());
-    for (const auto& tensor : batch) response.names.push_back(tensor.request.name);
+    response.process_set = batch.front().request.process_set;
+    for (const auto& tensor : batch) response.tensors.push_back({tensor.request, {}});
     // An error costs the executor nothing, so it never holds back what comes after it.
     if (response.error.ok()) ++under_way;
     responses.push_back(std::move(response));

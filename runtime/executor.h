@@ -35,7 +35,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Once, before the first response is run; until then responses wait.
-  void start(std::vector<std::unique_ptr<Operation>> operations);
+  void start(std::vector<std::unique_ptr<Operation>> operations, Group world);
   void submit(std::vector<Response> responses);
   // Batches submitted and not done yet; errors do not count.
   int under_way() const { return under_way_; }
@@ -44,12 +44,14 @@ class Executor {
 
  private:
   void loop();
-  Failure run(const Response& response, std::vector<Entry>& entries);
+  Failure run(const Response& response, std::vector<Entry>& entries,
+              std::vector<Outcome>& outcomes);
 
   TensorQueue& queue_;
   Verdict& verdict_;
   Hooks hooks_;
   std::vector<std::unique_ptr<Operation>> operations_;
+  Group world_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Response> responses_;  // guarded by mutex_

@@ -12,6 +12,18 @@ std::string_view kind_name(Kind kind) {
       return "broadcast";
     case Kind::barrier:
       return "barrier";
+    case Kind::allgather:
+      return "allgather";
+    case Kind::alltoall:
+      return "alltoall";
+    case Kind::reducescatter:
+      return "reducescatter";
+    case Kind::join:
+      return "join";
+    case Kind::add_process_set:
+      return "add_process_set";
+    case Kind::remove_process_set:
+      return "remove_process_set";
   }
   return "unknown";
 }

@@ -26,12 +26,12 @@ std::vector<Request> TensorQueue::drain() {
   return std::exchange(undrained_, {});
 }
 
-std::vector<Entry> TensorQueue::take(const std::vector<std::string>& names) {
+std::vector<Entry> TensorQueue::take(const std::vector<ResponseTensor>& tensors) {
   std::vector<Entry> entries;
-  entries.reserve(names.size());
+  entries.reserve(tensors.size());
   const std::lock_guard lock(mutex_);
-  for (const auto& name : names) {
-    const auto found = waiting_.find(name);
+  for (const auto& tensor : tensors) {
+    const auto found = waiting_.find(tensor.request.name);
     if (found == waiting_.end() || !found->second.drained) continue;
     entries.push_back(std::move(found->second.entry));
     waiting_.erase(found);

@@ -22,9 +22,9 @@ class TensorQueue {
   Failure push(Entry entry, bool& first);
   // Requests that were pushed since the last call, in their order.
   std::vector<Request> drain();
-  // The entries of these names, to be run: they stay known, but close() no longer returns them. A
+  // The entries of these tensors, to be run: they stay known, but close() no longer returns them. A
   // name that is not there, or not drained yet, is left out: no response can mean it.
-  std::vector<Entry> take(const std::vector<std::string>& names);
+  std::vector<Entry> take(const std::vector<ResponseTensor>& tensors);
   // Forgets names that were taken; they may be used again.
   void finish(const std::vector<Entry>& entries);
   // From now on push() returns `why`. Returns the entries that nobody has taken; only the first

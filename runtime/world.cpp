@@ -115,7 +115,10 @@ Status World::Impl::form(Exchange& exchange) {
     operations = make_gloo_operations(mesh_, {spec_.config.collective_timeout});
   }
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
-  executor_.start(std::move(operations));
+  Group world;
+  for (int rank = 0; rank < spec_.size(); ++rank) world.ranks.push_back(rank);
+  world.rank = spec_.rank;
+  executor_.start(std::move(operations), std::move(world));
   return {};
 }
 

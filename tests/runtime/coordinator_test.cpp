@@ -21,6 +21,12 @@ Request tensor(const std::string& name, std::int64_t elements = 4) {
   return request;
 }
 
+std::vector<std::string> names_of(const Response& response) {
+  std::vector<std::string> names;
+  for (const auto& tensor : response.tensors) names.push_back(tensor.request.name);
+  return names;
+}
+
 std::vector<std::string> hosts(int size) {
   std::vector<std::string> names;
   for (int rank = 0; rank < size; ++rank) names.push_back(cat("host", rank));
@@ -47,7 +53,7 @@ TEST_F(CoordinatorTest, RunsATensorOnceAllRanksHaveAskedForIt) {
   ASSERT_TRUE(coordinator_.submit(1, {tensor("a")}, now_).ok());
   const auto responses = coordinator_.poll(now_, 0);
   ASSERT_EQ(responses.size(), 1U);
-  EXPECT_EQ(responses[0].names, std::vector<std::string>{"a"});
+  EXPECT_EQ(names_of(responses[0]), std::vector<std::string>{"a"});
   EXPECT_TRUE(responses[0].error.ok());
   EXPECT_TRUE(coordinator_.poll(now_, 0).empty());
 }
@@ -57,7 +63,7 @@ TEST_F(CoordinatorTest, GathersWhatIsReadyWhileTheExecutorHasEnoughToDo) {
   EXPECT_TRUE(coordinator_.poll(now_, Coordinator::kEnoughAhead).empty());
   const auto responses = coordinator_.poll(now_, Coordinator::kEnoughAhead - 1);
   ASSERT_EQ(responses.size(), 1U);
-  EXPECT_EQ(responses[0].names, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(names_of(responses[0]), (std::vector<std::string>{"a", "b", "c"}));
 }
 
 TEST_F(CoordinatorTest, ReleasesWhatHasWaitedForTheCycleTimeButNotWithoutEnd) {
@@ -192,8 +198,8 @@ TEST(CoordinatorSimulation, EveryTensorRunsExactlyOnceWhateverTheOrderOfMessages
       ASSERT_TRUE(coordinator.submit(static_cast<int>(rank), piece, now).ok());
       for (const auto& response : coordinator.poll(now, static_cast<int>(below(5)))) {
         ASSERT_TRUE(response.error.ok());
-        ASSERT_FALSE(response.names.empty());
-        for (const auto& name : response.names) {
+        ASSERT_FALSE(response.tensors.empty());
+        for (const auto& name : names_of(response)) {
           EXPECT_EQ(++ran[name], 1) << name;
           // Nothing may run that some rank has not asked for yet.
           for (const auto& others : left) {

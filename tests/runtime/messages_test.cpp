@@ -22,12 +22,27 @@ std::vector<Request> some_requests() {
   b.name = "b";
   b.kind = Kind::broadcast;
   b.root = 7;
+  b.on_host = false;
+  b.compression = Compression::bfloat16;
+  b.process_set = 5;
+  b.group = "g";
+  b.group_size = 2;
+  b.ranks = {1, 2};
   return {a, b};
 }
 
 std::vector<Response> some_responses() {
-  return {{Kind::allreduce, {"a", "b"}, {}},
-          {Kind::barrier, {"c"}, Status(Code::invalid_argument, "they differ")}};
+  Response fused;
+  fused.process_set = 2;
+  for (const auto& request : some_requests()) fused.tensors.push_back({request, {1, 0, 1LL << 33}});
+  fused.joined = {1, 3};
+  Response refused;
+  refused.kind = Kind::join;
+  refused.tensors.push_back({some_requests()[1], {}});
+  refused.last_joined = 3;
+  refused.new_set = 7;
+  refused.error = Status(Code::invalid_argument, "they differ");
+  return {fused, refused};
 }
 
 TEST(Messages, WhatIsEncodedIsDecoded) {

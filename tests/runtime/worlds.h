@@ -118,7 +118,7 @@ inline std::future<runtime::Failure> submit(runtime::World& world, runtime::Requ
   auto future = promise->get_future();
   const auto refused =
       world.enqueue({std::move(request), input, output,
-                     [promise](const runtime::Failure& outcome) { promise->set_value(outcome); }});
+                     [promise](const runtime::Outcome& outcome) { promise->set_value(outcome.failure); }});
   if (!refused.ok()) promise->set_value(refused);
   return future;
 }
