@@ -342,16 +342,26 @@ std::vector<int> part_of(int size) {
   }
 }
 
-// No rows, one, a prime, more than goes in one message or through the algorithms for little data;
-// and several at once. The last but one is left to one type in two, so that the table takes
-// seconds.
-std::vector<std::vector<std::vector<std::int64_t>>> shapes_for(Kind kind, DataType type) {
-  std::vector<std::vector<std::vector<std::int64_t>>> all{
-      {{0}}, {{1}}, {{13}}, {{5, 0}}, {{13}, {1}, {0}, {40, 3}, {7, 2, 2}}};
+// Tensors of one call, and how often it is made: the second time with warm buffers, that still hold
+// what the first one left.
+struct Shapes {
+  std::vector<std::vector<std::int64_t>> tensors;
+  int times = 1;
+  bool everywhere = true;  // else only in the whole world, so that the table takes seconds
+};
+
+// No rows, one, a prime number of them, several tensors at once; and what is too much for one
+// message and for the algorithms for little data.
+std::vector<Shapes> shapes_for(Kind kind, DataType type) {
+  if (kind == Kind::barrier) return {{{{0}}, 2}};
+  std::vector<Shapes> all{{{{0}}, 1, false},
+                          {{{1}}, 1, false},
+                          {{{13}}, 2},
+                          {{{13}, {5, 0}, {1}, {0}, {40, 3}, {7, 2, 2}}, 2, false}};
   const bool heavy = kind == Kind::alltoall;
-  all.push_back({{heavy ? 4'001 : 35'003, 3}});
+  all.push_back({{{heavy ? 4'001 : 25'003, 3}}});
   if (type == DataType::float32) {
-    all.push_back({{heavy ? 20'011 : 300'007}, {3}, {50'021}, {11, 5}});
+    all.push_back({{{heavy ? 20'011 : 300'007}, {3}, {50'021}, {11, 5}}});
   }
   return all;
 }
@@ -378,21 +388,38 @@ double tolerance_for(DataType type, ReduceOp op) {
   }
 }
 
-// Everything that differs only in what memory is used; the second time is with warm buffers, that
-// still hold what the first one left.
-void run_variants(RankUnderTest& self, int rank, Call call, std::size_t bytes) {
+void run_variants(RankUnderTest& self, int rank, Call call, int times) {
   for (const bool in_place : {false, true}) {
     // Rows that were sent lie where others arrive: only even ones fit.
-    if (in_place && call.kind == Kind::alltoall && call.uneven) continue;
+    if (in_place && call.uneven) continue;
     call.in_place = in_place;
     const bool may_allocate = call.kind == Kind::allgather || call.kind == Kind::alltoall ||
                               call.kind == Kind::reducescatter;
-    const int times = bytes > 200'000 ? 1 : 2;
     for (int time = 0; time < times; ++time) {
       call.allocated = may_allocate && !in_place && time == 1;
       run_and_check(self, rank, call);
       if (::testing::Test::HasFatalFailure()) return;
     }
+  }
+}
+
+// The calls of one table that concern one type of element and operation.
+void run_all_shapes(RankUnderTest& self, int rank, Call call, bool whole_world) {
+  for (const auto& [shapes, times, everywhere] : shapes_for(call.kind, call.type)) {
+    if (!everywhere && !whole_world) continue;
+    const std::size_t bytes =
+        static_cast<std::size_t>(elements_of(shapes.front())) * size_of(call.type);
+    const bool cheap = call.op == ReduceOp::sum || call.op == ReduceOp::adasum;
+    // Other operations go the same ways: at three ranks is enough.
+    if (bytes > 60'000 && !cheap && call.ranks.size() != 3) continue;
+    call.shapes = shapes;
+    call.uneven = false;
+    run_variants(self, rank, call, times);
+    if (call.kind == Kind::alltoall && times > 1) {
+      call.uneven = true;
+      run_variants(self, rank, call, times);
+    }
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
@@ -405,31 +432,21 @@ void run_table(RankUnderTest& self, int rank, const Table& table) {
     if (!contains(set, rank)) continue;
     for (const auto type : kAllTypes) {
       for (const auto op : ops_for(table.kind, type)) {
-        for (const auto& shapes : shapes_for(table.kind, type)) {
-          Call call;
-          call.kind = table.kind;
-          call.type = type;
-          call.op = op;
-          call.shapes = shapes;
-          call.ranks = set;
-          call.root = set.back();
-          call.tolerance = tolerance_for(type, op);
-          const std::size_t bytes =
-              static_cast<std::size_t>(elements_of(shapes.front())) * size_of(type);
-          if (bytes > 200'000 && op != ReduceOp::sum && op != ReduceOp::adasum) continue;
-          run_variants(self, rank, call, bytes);
-          if (table.kind == Kind::alltoall) {
-            call.uneven = true;
-            run_variants(self, rank, call, bytes);
-          }
-          if (::testing::Test::HasFatalFailure()) return;
-        }
+        Call call;
+        call.kind = table.kind;
+        call.type = type;
+        call.op = op;
+        call.ranks = set;
+        call.root = set.back();
+        call.tolerance = tolerance_for(type, op);
+        run_all_shapes(self, rank, call, set.size() == world.size());
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }
 }
 
-// Calls that the table leaves out, on four ranks: factors, compression, ranks that have joined.
+// On four ranks, of which some have joined.
 void run_joined(RankUnderTest& self, int rank, Kind kind) {
   const std::vector<std::vector<int>> joined{{2}, {0, 3}, {1, 2, 3}};
   for (const auto& gone : joined) {
@@ -456,6 +473,38 @@ void run_joined(RankUnderTest& self, int rank, Kind kind) {
   }
 }
 
+// Factors and compression of the reductions.
+void run_options(RankUnderTest& self, int rank, Kind kind, int size) {
+  std::vector<int> world(static_cast<std::size_t>(size));
+  std::iota(world.begin(), world.end(), 0);
+  Call call;
+  call.kind = kind;
+  call.ranks = world;
+  for (const std::int64_t count : {13, 70'001}) {
+    call.shapes = {{count}, {5, 3}};
+    for (const auto type : kAllTypes) {
+      call.type = type;
+      for (const auto op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+        call.op = op;
+        call.prescale = 2;
+        call.postscale = 0.5;
+        call.compression = Compression::none;
+        // Of twice as much, 8-bit numbers wrap or are cut off: which of the two is not said here.
+        if (size_of(type) > 1 || type == DataType::boolean) run_variants(self, rank, call, 1);
+        if (type != DataType::float32 && type != DataType::float64) continue;
+        for (const auto compression : {Compression::float16, Compression::bfloat16}) {
+          call.compression = compression;
+          // Sums of small integers are exact in 16 bits.
+          call.tolerance = op == ReduceOp::average ? 1e-6 : 0;
+          run_variants(self, rank, call, 1);
+        }
+        call.tolerance = 0;
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Table> every_table_of(const Backend& backend) {
@@ -469,6 +518,14 @@ std::vector<Table> every_table_of(const Backend& backend) {
 TEST_P(Conformance, EveryTypeAndSizeIsRight) {
   GetParam().backend.on_ranks(
       GetParam().size, [&](int rank, RankUnderTest& self) { run_table(self, rank, GetParam()); });
+}
+
+TEST_P(Conformance, FactorsAndCompressionAreApplied) {
+  const auto kind = GetParam().kind;
+  if (kind != Kind::allreduce && kind != Kind::reducescatter) return;
+  GetParam().backend.on_ranks(GetParam().size, [&](int rank, RankUnderTest& self) {
+    run_options(self, rank, kind, GetParam().size);
+  });
 }
 
 TEST_P(Conformance, IsRightWhileSomeHaveJoined) {

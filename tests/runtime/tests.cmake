@@ -9,3 +9,12 @@ hvd_test(hvd_runtime_test
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
+
+# Every operation, type, number of ranks and size: some thousand collectives for each backend.
+hvd_test(hvd_conformance_test
+  runtime/conformance.cpp
+  runtime/conformance_gloo_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)
