@@ -11,8 +11,8 @@ namespace {
 int floor_power_of_two(int n) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(n))); }
 
 // Pieces of a broadcast: see ring.cpp.
-constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
-constexpr std::size_t kAhead = 4;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kAhead = 16;
 
 }  // namespace
 

@@ -10,11 +10,6 @@
 namespace hvd::runtime {
 namespace {
 
-// Up to here, of all ranks together, everybody sends to everybody; beyond it the ring.
-constexpr std::size_t kDirectBytes = std::size_t{64} << 10;
-// Tensors of a fused batch with larger outputs are sent and received where they lie.
-constexpr std::size_t kPackedBytes = std::size_t{64} << 10;
-
 class GlooAllgather final : public GlooOperation {
  public:
   GlooAllgather(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
@@ -38,10 +33,10 @@ class GlooAllgather final : public GlooOperation {
       total += tensors_.back().total;
     }
     // The own rows go where they belong before anything arrives beside them.
-    const bool direct = total <= kDirectBytes;
+    const bool direct = total <= options().direct_bytes;
     std::vector<std::size_t> packed_bytes(ranks);
     for (auto& tensor : tensors_) {
-      tensor.packed = tensors_.size() > 1 && (direct || tensor.total <= kPackedBytes);
+      tensor.packed = tensors_.size() > 1 && (direct || tensor.total <= options().packed_bytes);
       if (!tensor.packed) continue;
       for (std::size_t rank = 0; rank < ranks; ++rank) packed_bytes[rank] += tensor.bytes[rank];
     }

@@ -37,6 +37,7 @@ class GlooOperation : public Operation {
   // May throw; an error that concerns one tensor goes into its outcome, and no further.
   virtual void run(const Work& work, const Peers& peers) = 0;
 
+  const GlooOperationOptions& options() const { return options_; }
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
   std::byte* output_of(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome);

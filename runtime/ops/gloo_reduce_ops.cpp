@@ -12,11 +12,6 @@
 namespace hvd::runtime {
 namespace {
 
-// Up to here recursive doubling, beyond it the ring.
-constexpr std::size_t kDoublingBytes = std::size_t{64} << 10;
-// Tensors of a fused batch that are larger travel from where they lie.
-constexpr std::size_t kPackedBytes = std::size_t{64} << 10;
-
 // What the tensors of one batch have in common.
 struct Arithmetic {
   DataType type;  // of the tensors
@@ -137,7 +132,7 @@ class GlooAllreduce final : public GlooOperation {
         adasum_allreduce(peers, arithmetic.wire, buffer, lengths, scratch_);
         if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
       });
-    } else if (elements * size_of(arithmetic.wire) <= kDoublingBytes) {
+    } else if (elements * size_of(arithmetic.wire) <= options().few_steps_bytes) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         doubling_allreduce(peers, buffer, elements, size_of(arithmetic.wire),
                            reduce_function(arithmetic.wire, arithmetic.op), scratch_);
@@ -179,7 +174,7 @@ class GlooAllreduce final : public GlooOperation {
   void in_place(const Arithmetic& arithmetic, const Peers& peers) {
     const std::size_t element = size_of(arithmetic.type);
     const auto is_packed = [&](const Tensor& tensor) {
-      return tensors_.size() > 1 && tensor.elements * element <= kPackedBytes;
+      return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
     };
     std::size_t packed = 0;
     for (const auto& tensor : tensors_) {
@@ -260,7 +255,7 @@ class GlooReducescatter final : public GlooOperation {
         at += size * element;
       }
     }
-    if (elements * element <= kDoublingBytes) {
+    if (elements * element <= options().few_steps_bytes) {
       doubling_allreduce(peers, buffer, elements, element,
                          reduce_function(arithmetic.wire, arithmetic.op), scratch_);
       if (!arithmetic.compressed()) {

@@ -32,6 +32,10 @@ class RankUnderTest {
                      std::vector<runtime::Outcome>& outcomes) = 0;
 };
 
+// What is much and what is little may be set so that some kilobytes are much: the table calls
+// tensors of a few hundred bytes, of 2 KB and more, and of megabytes.
+inline constexpr std::size_t kLittleBytes = 1024;
+
 struct Backend {
   std::string name;
   // Calls `body` on `size` ranks at the same time, and returns when all have ended.

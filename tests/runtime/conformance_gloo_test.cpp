@@ -23,7 +23,8 @@ class GlooRank final : public RankUnderTest {
     const Status connected = mesh_->connect(*addresses);
     if (!connected.ok()) throw std::runtime_error(connected.to_string());
     operations_.push_back(std::make_unique<runtime::LocalOperation>());
-    for (auto& operation : runtime::make_gloo_operations(mesh_, {kLong})) {
+    for (auto& operation : runtime::make_gloo_operations(
+             mesh_, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8})) {
       operations_.push_back(std::move(operation));
     }
   }

@@ -1,3 +1,13 @@
+# The negotiation: pure, so quick to build and to run.
+hvd_test(hvd_negotiation_test
+  runtime/control_tree_test.cpp
+  runtime/interval_set_test.cpp
+  runtime/negotiation_simulation_test.cpp
+  runtime/response_cache_test.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)
+
 hvd_test(hvd_runtime_test
   runtime/arithmetic_test.cpp
   runtime/coordinator_test.cpp
@@ -14,6 +24,7 @@ hvd_test(hvd_runtime_test
 hvd_test(hvd_conformance_test
   runtime/conformance.cpp
   runtime/conformance_gloo_test.cpp
+  runtime/conformance_tables.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
