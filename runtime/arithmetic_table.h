@@ -7,6 +7,10 @@
 
 #include "runtime/arithmetic.h"
 
+#if defined(__x86_64__) && !defined(HVD_AVX2_KERNELS)
+#define HVD_AVX2_KERNELS
+#endif
+
 namespace hvd::runtime {
 
 inline constexpr std::size_t kTypes = 11;

@@ -1,65 +1,13 @@
-// The conformance tables over Gloo's connections: ranks are threads, each with connections and
-// operations of its own.
-#include <thread>
-
-#include "runtime/ops/gloo_ops.h"
-#include "runtime/ops/local_ops.h"
-#include "runtime/threads.h"
+// The conformance tables over Gloo's connections.
 #include "tests/runtime/conformance.h"
-#include "tests/runtime/hub.h"
+#include "tests/runtime/gloo_ranks.h"
 
 namespace hvd::test {
 namespace {
 
-class GlooRank final : public RankUnderTest {
- public:
-  GlooRank(int rank, int size, Hub& hub) {
-    const runtime::SignalShield shield;
-    auto mesh = runtime::GlooMesh::create({rank, size, "127.0.0.1", kLong});
-    if (!mesh.ok()) throw std::runtime_error(mesh.status().to_string());
-    mesh_ = std::move(*mesh);
-    const auto addresses = hub.exchange(rank, mesh_->address(), Clock::now() + kLong);
-    if (!addresses.ok()) throw std::runtime_error(addresses.status().to_string());
-    const Status connected = mesh_->connect(*addresses);
-    if (!connected.ok()) throw std::runtime_error(connected.to_string());
-    operations_.push_back(std::make_unique<runtime::LocalOperation>());
-    for (auto& operation : runtime::make_gloo_operations(
-             mesh_, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8})) {
-      operations_.push_back(std::move(operation));
-    }
-  }
-
-  Status run(const runtime::Response& response, const runtime::Group& group,
-             std::vector<runtime::Entry>& entries,
-             std::vector<runtime::Outcome>& outcomes) override {
-    for (auto& operation : operations_) {
-      if (operation->enabled(response, group)) {
-        return operation->execute(response, group, entries, outcomes);
-      }
-    }
-    return {Code::internal, "no operation is enabled"};
-  }
-
- private:
-  std::shared_ptr<runtime::GlooMesh> mesh_;
-  std::vector<std::unique_ptr<runtime::Operation>> operations_;
-};
-
 Backend gloo_backend() {
   return {"gloo", [](int size, const std::function<void(int, RankUnderTest&)>& body) {
-            Hub hub(size);
-            Hub end(size);
-            std::vector<std::thread> threads;
-            for (int rank = 0; rank < size; ++rank) {
-              threads.emplace_back([&, rank] {
-                GlooRank self(rank, size, hub);
-                body(rank, self);
-                // Nobody leaves while another may still be receiving, unless all is lost anyway.
-                if (::testing::Test::HasFatalFailure()) return;
-                EXPECT_TRUE(end.exchange(rank, "", Clock::now() + kLong).ok());
-              });
-            }
-            for (auto& thread : threads) thread.join();
+            on_gloo_ranks(size, body, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
           }};
 }
 

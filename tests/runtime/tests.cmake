@@ -29,3 +29,18 @@ hvd_test(hvd_conformance_test
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
+
+hvd_test(hvd_operations_test
+  runtime/arithmetic_kernels_test.cpp
+  runtime/gloo_ops_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)
+
+hvd_test(hvd_large_test
+  runtime/large_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS large
+  TIMEOUT 300)
