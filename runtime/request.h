@@ -36,6 +36,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape);  // "[2, 3]"
 // The process set of all ranks; it always exists.
 inline constexpr int kGlobalSet = 0;
 
+// Joins of all ranks meet, whatever they are called: World gives them this name.
+inline constexpr std::string_view kJoinName = "join";
+
 // Everything that ranks must agree about before they may run it, and the little about which they
 // may differ: the first extent of allgather and alltoall.
 struct Request {
