@@ -33,7 +33,7 @@ struct GlooOperationOptions {
   std::size_t packed_bytes = std::size_t{64} << 10;
 };
 
-// In the order of their priority. For sets of at least two ranks; local_ops.h serves the others.
+// In the order of their priority. For sets of any size, also of one rank.
 std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_ptr<GlooMesh>& mesh,
                                                              const GlooOperationOptions& options);
 

@@ -1,5 +1,5 @@
-// The collectives of one rank: nobody to talk to, so only the arithmetic is left. For worlds and
-// sets of one, first in the order of priority; and, for the other families, for sets of which all
+// The collectives of one rank: nobody to talk to, so only the arithmetic is left. For worlds of
+// one, without any connections; and, for the other families, for sets of one rank or of which all
 // others have joined.
 #pragma once
 

@@ -38,6 +38,7 @@ inline constexpr std::size_t kLittleBytes = 1024;
 
 struct Backend {
   std::string name;
+  bool brief = false;  // only some kilobytes at most: it is not the algorithms that are in question
   // Calls `body` on `size` ranks at the same time, and returns when all have ended.
   std::function<void(int size, const std::function<void(int rank, RankUnderTest& self)>& body)>
       on_ranks;
@@ -75,6 +76,9 @@ struct Table {
   runtime::Kind kind = runtime::Kind::allreduce;
   int size = 1;
 };
+
+// The part of a world of this size that is a set of its own in the tables.
+std::vector<int> part_of(int size);
 
 class Conformance : public ::testing::TestWithParam<Table> {};
 

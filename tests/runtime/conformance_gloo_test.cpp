@@ -6,7 +6,7 @@ namespace hvd::test {
 namespace {
 
 Backend gloo_backend() {
-  return {"gloo", [](int size, const std::function<void(int, RankUnderTest&)>& body) {
+  return {"gloo", false, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
             on_gloo_ranks(size, body, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
           }};
 }
