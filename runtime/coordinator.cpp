@@ -43,20 +43,13 @@ Status Coordinator::take(int from, const Upward& message, TimePoint now) {
   for (const auto& known : message.known) {
     HVD_RETURN_IF_ERROR(refuse_the_left(known.ranks));
     HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
+    decide_touched(touched, now);
   }
   for (const auto& asked : message.asked) {
     HVD_RETURN_IF_ERROR(refuse_the_left(asked.ranks));
     HVD_RETURN_IF_ERROR(check_request(asked.request, tree_.size()));
     HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
-  }
-  for (const auto& key : touched) {
-    const auto* row = table_.find(key);
-    if (row == nullptr) continue;  // touched twice, and decided
-    if (table_.complete(key, *row)) {
-      decide(key, now);
-    } else if (left_.intersects(sets_.members(key.process_set))) {
-      fail_for_left(key, now);
-    }
+    decide_touched(touched, now);
   }
   if (!message.joined.empty()) {
     HVD_RETURN_IF_ERROR(refuse_the_left(message.joined));
@@ -65,6 +58,19 @@ Status Coordinator::take(int from, const Upward& message, TimePoint now) {
   }
   if (!message.left.empty()) leave(message.left, now);
   return {};
+}
+
+// One part of a message after the other: once somebody has left, a rank may have had an error for
+// what the first part asks, and the next one asks for it again.
+void Coordinator::decide_touched(std::vector<TensorKey>& touched, TimePoint now) {
+  for (const auto& key : touched) {
+    if (table_.complete(key, *table_.find(key))) {
+      decide(key, now);
+    } else if (left_.intersects(sets_.members(key.process_set))) {
+      fail_for_left(key, now);
+    }
+  }
+  touched.clear();
 }
 
 void Coordinator::note_order(const TensorKey& key) {

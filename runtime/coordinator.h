@@ -83,6 +83,7 @@ class Coordinator {
  private:
   using Order = std::uint64_t;
   std::string who(int rank) const { return tree_.who(rank); }
+  void decide_touched(std::vector<TensorKey>& touched, TimePoint now);
   void decide(const TensorKey& key, TimePoint now);
   void fail_for_left(const TensorKey& key, TimePoint now);
   void leave(const RankSet& ranks, TimePoint now);

@@ -16,16 +16,13 @@ Gatherer::Gatherer(const ResponseCache& cache, const ProcessSets& sets, const Co
 Status Gatherer::take(int from, Upward message, TimePoint now) {
   last_words_.heard(from, message, cache_, now);
   std::vector<TensorKey> touched;
-  for (const auto& known : message.known) HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
-  for (const auto& asked : message.asked) HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
-  for (const auto& key : touched) {
-    const auto* row = table_.find(key);
-    if (row == nullptr) continue;  // it was touched twice, and passed on
-    if (at_once_ || is_passed_in_part(*row) || table_.complete(key, *row)) {
-      pass(key);
-    } else {
-      next_look_ = std::min(next_look_, row->since + hold_);
-    }
+  for (const auto& known : message.known) {
+    HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
+    pass_touched(touched);
+  }
+  for (const auto& asked : message.asked) {
+    HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
+    pass_touched(touched);
   }
   pending_.joined.unite(message.joined);
   if (!message.joined.empty() && !at_once_) {
@@ -46,6 +43,19 @@ Status Gatherer::take(int from, Upward message, TimePoint now) {
   pending_.last_words.insert(pending_.last_words.end(), message.last_words.begin(),
                              message.last_words.end());
   return {};
+}
+
+// One part of a message after the other, as the coordinator does.
+void Gatherer::pass_touched(std::vector<TensorKey>& touched) {
+  for (const auto& key : touched) {
+    const auto& row = *table_.find(key);
+    if (at_once_ || is_passed_in_part(row) || table_.complete(key, row)) {
+      pass(key);
+    } else {
+      next_look_ = std::min(next_look_, row.since + hold_);
+    }
+  }
+  touched.clear();
 }
 
 void Gatherer::pass(const TensorKey& key) {

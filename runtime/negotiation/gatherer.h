@@ -37,6 +37,7 @@ class Gatherer {
   void set_removed(int process_set) { table_.set_removed(process_set); }
 
  private:
+  void pass_touched(std::vector<TensorKey>& touched);
   void pass(const TensorKey& key);
   void look_for_late_ones(TimePoint now);
   bool is_passed_in_part(const MessageTable::Row& row) const { return !row.passed.empty(); }

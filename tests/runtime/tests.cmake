@@ -1,6 +1,7 @@
 # The negotiation: pure, so quick to build and to run.
 hvd_test(hvd_negotiation_test
   runtime/control_tree_test.cpp
+  runtime/coordinator_sets_test.cpp
   runtime/coordinator_test.cpp
   runtime/fusion_test.cpp
   runtime/gatherer_test.cpp
@@ -17,6 +18,7 @@ hvd_test(hvd_runtime_test
   runtime/arithmetic_test.cpp
   runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
+  runtime/world_negotiation_test.cpp
   runtime/world_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
@@ -27,6 +29,7 @@ hvd_test(hvd_conformance_test
   runtime/conformance.cpp
   runtime/conformance_gloo_test.cpp
   runtime/conformance_tables.cpp
+  runtime/conformance_world_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
