@@ -46,6 +46,13 @@ std::string endpoint_of_socket(int fd) {
   return endpoint_of(storage);
 }
 
+std::string endpoint_of_peer(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return endpoint_of(storage);
+}
+
 // A pair's address as Gloo writes it begins with the sockaddr_storage.
 std::string endpoint_of_gloo(const std::vector<char>& bytes) {
   sockaddr_storage storage{};
@@ -212,6 +219,7 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
                                    options_.rank, " could connect to")};
     }
     peers.push_back({partner, for_us, connects(own, theirs)});
+    if (peers.back().we_connect) dialled_.insert(theirs);
   }
   // Those that we connect to answer by themselves; those that connect to us do so in their own
   // time. In this order nobody waits for somebody who waits for him.
@@ -228,22 +236,31 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
 
 gloo::transport::Context& GlooMesh::transport() const { return *transport_; }
 
+// A connected pair calls its address what its socket is bound to. Where Gloo has connected, the
+// kernel chose that port, and may have chosen it for other connections of this process, too, as
+// long as they lead elsewhere: so there, the other end must be right as well.
 void GlooMesh::keep_descriptors() {
   std::set<std::string> wanted;
   for (const int partner : partners_) {
     wanted.insert(endpoint_of_gloo(gloo_->transport->getPair(partner)->address().bytes()));
   }
   wanted.erase(std::string());
+  if (listening_.empty()) listening_ = wanted;
+  const auto is_ours = [&](int fd) {
+    const auto own = endpoint_of_socket(fd);
+    return wanted.contains(own) &&
+           (listening_.contains(own) || dialled_.contains(endpoint_of_peer(fd)));
+  };
   std::vector<UniqueFd> found;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc/self/fd"), &::closedir);
   if (!directory) return;
   while (const dirent* const item = ::readdir(directory.get())) {
     const auto fd = parse_number<int>(item->d_name);
-    if (!fd || !wanted.contains(endpoint_of_socket(*fd))) continue;
+    if (!fd || !is_ours(*fd)) continue;
     // Between the look and the duplicate the number may have changed hands: only the duplicate is
     // believed.
     UniqueFd duplicate(::fcntl(*fd, F_DUPFD_CLOEXEC, 0));
-    if (!duplicate || !wanted.contains(endpoint_of_socket(duplicate.get()))) continue;
+    if (!duplicate || !is_ours(duplicate.get())) continue;
     // Gloo leaves its descriptors open to programs that this one starts.
     ::fcntl(*fd, F_SETFD, FD_CLOEXEC);
     found.push_back(std::move(duplicate));

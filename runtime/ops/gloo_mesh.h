@@ -16,6 +16,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,8 @@ class GlooMesh {
   std::unique_ptr<Ticker> ticker_;  // outlives the device, whose loop calls it
   std::unique_ptr<Gloo> gloo_;
   std::shared_ptr<AbortableTransport> transport_;  // over Gloo's, once all pairs are listening
+  std::set<std::string> listening_;                // endpoints of our own that nobody else can have
+  std::set<std::string> dialled_;                  // those of others that we connect to
   std::mutex mutex_;
   std::vector<UniqueFd> descriptors_;  // guarded by mutex_
   std::atomic<bool> aborted_ = false;
