@@ -5,12 +5,16 @@
 
 #include "runtime/arithmetic_table.h"
 
+#ifdef HVD_AVX2_KERNELS
+#include <cpuid.h>
+#endif
+
 namespace hvd::runtime {
 namespace {
 
 const Kernels& choose_kernels() {
 #ifdef HVD_AVX2_KERNELS
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return kAvx2Kernels;
+  if (avx2_is_there()) return kAvx2Kernels;
 #endif
   return kPortableKernels;
 }
@@ -27,6 +31,18 @@ const TypeKernels& kernels_of(DataType type) {
 std::size_t index(ReduceOp op) { return static_cast<std::size_t>(op); }
 
 }  // namespace
+
+#ifdef HVD_AVX2_KERNELS
+bool avx2_is_there() {
+  // Not every compiler knows F16C by its name.
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  return f16c && __builtin_cpu_supports("avx2");
+}
+#endif
 
 ReduceFunction reduce_function(DataType type, ReduceOp op) {
   return kernels_of(type).reduce[index(op)];

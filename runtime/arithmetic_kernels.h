@@ -187,8 +187,14 @@ struct AllOf {
 
 // --- loops --------------------------------------------------------------------------------------
 
-// to[i] = f(x[i], y[i]), in the type that elements are computed in. Arrays are the same or apart,
-// so that no turn of a loop depends on another one ("ivdep").
+// Arrays are the same or apart, so that no turn of a loop depends on another one.
+#ifdef __clang__
+#define HVD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define HVD_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// to[i] = f(x[i], y[i]), in the type that elements are computed in.
 template <typename Type, typename F>
 void map_pairs(void* out, const void* a, const void* b, std::size_t count, F f) {
   using Stored = typename Type::Stored;
@@ -206,7 +212,7 @@ void map_pairs(void* out, const void* a, const void* b, std::size_t count, F f) 
       store_halves(to + at, left, n);
     }
   } else {
-#pragma GCC ivdep
+    HVD_INDEPENDENT
     for (std::size_t i = 0; i < count; ++i) {
       to[i] = Type::store(f(Type::load(x[i]), Type::load(y[i])));
     }
@@ -228,7 +234,7 @@ void map_each(void* out, const void* in, std::size_t count, F f) {
       store_halves(to + at, block, n);
     }
   } else {
-#pragma GCC ivdep
+    HVD_INDEPENDENT
     for (std::size_t i = 0; i < count; ++i) to[i] = Type::store(f(Type::load(x[i])));
   }
 }

@@ -7,7 +7,7 @@
 
 #include "runtime/arithmetic.h"
 
-#if defined(__x86_64__) && !defined(HVD_AVX2_KERNELS)
+#ifdef __x86_64__
 #define HVD_AVX2_KERNELS
 #endif
 
@@ -39,7 +39,8 @@ struct Kernels {
 
 extern const Kernels kPortableKernels;
 #ifdef HVD_AVX2_KERNELS
-extern const Kernels kAvx2Kernels;  // only where avx2_is_there()
+bool avx2_is_there();  // and F16C
+extern const Kernels kAvx2Kernels;
 #endif
 
 }  // namespace hvd::runtime

@@ -28,7 +28,7 @@ class ArithmeticKernels : public ::testing::TestWithParam<Processor> {
 std::vector<Processor> processors() {
   std::vector<Processor> all{{"portable", &runtime::kPortableKernels}};
 #ifdef HVD_AVX2_KERNELS
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+  if (runtime::avx2_is_there()) {
     all.push_back({"avx2", &runtime::kAvx2Kernels});
   }
 #endif
