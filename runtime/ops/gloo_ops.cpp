@@ -57,11 +57,12 @@ Status GlooOperation::execute(const Response& response, const Group& group,
 
 std::byte* GlooOperation::output_of(Entry& entry, std::vector<std::int64_t> shape,
                                     Outcome& outcome) {
-  Request as_output = entry.request;
-  as_output.shape = shape;
+  const Request& request = entry.request;
+  const auto wanted = shape.empty() ? 1 : shape.front();
   std::byte* const output = prepare_output(entry, std::move(shape), outcome);
   if (outcome.ok()) return output;
-  throwaway_.push_back(std::make_unique<std::byte[]>(as_output.bytes()));
+  const std::size_t bytes = row_bytes(request) * static_cast<std::size_t>(wanted);
+  throwaway_.push_back(std::make_unique<std::byte[]>(bytes));
   return throwaway_.back().get();
 }
 
