@@ -201,16 +201,15 @@ TEST(GlooOps, TensorsOnADeviceAreLeftToOthers) {
 }
 
 TEST(GlooOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
-  std::atomic<bool> entered = false;
+  std::atomic<int> entered = 0;
   on_gloo_ranks(3, [&](int rank, GlooRank& self) {
-    // Rank 2 never comes; it aborts the others' connections by leaving, rank 0's by the call.
-    if (rank == 2) return;
+    if (rank == 2) return;  // it never comes: the others wait for it
     std::thread aborter([&] {
-      while (!entered) std::this_thread::yield();
+      while (entered < 2) std::this_thread::yield();
       self.abort();
     });
     OneTensor tensor(Kind::allreduce, std::vector<float>(1'000'000, 1));
-    entered = true;
+    ++entered;
     EXPECT_FALSE(tensor.run(self, world_of(3, rank)).ok());
     EXPECT_FALSE(tensor.run(self, world_of(3, rank)).ok());
     aborter.join();

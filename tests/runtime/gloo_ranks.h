@@ -18,8 +18,8 @@ namespace hvd::test {
 
 class GlooRank final : public RankUnderTest {
  public:
-  GlooRank(int rank, int size, Hub& hub, const runtime::GlooOperationOptions& options) {
-    const runtime::SignalShield shield;
+  GlooRank(int rank, int size, Hub& hub, Hub& connected_hub,
+           const runtime::GlooOperationOptions& options) {
     auto mesh = runtime::GlooMesh::create({rank, size, "127.0.0.1", kLong});
     if (!mesh.ok()) throw std::runtime_error(mesh.status().to_string());
     mesh_ = std::move(*mesh);
@@ -27,6 +27,10 @@ class GlooRank final : public RankUnderTest {
     if (!addresses.ok()) throw std::runtime_error(addresses.status().to_string());
     const Status connected = mesh_->connect(*addresses);
     if (!connected.ok()) throw std::runtime_error(connected.to_string());
+    // An abort must not meet those who still connect.
+    if (!connected_hub.exchange(rank, "", Clock::now() + kLong).ok()) {
+      throw std::runtime_error("not all ranks are connected");
+    }
     operations_.push_back(std::make_unique<runtime::LocalOperation>());
     for (auto& operation : runtime::make_gloo_operations(mesh_, options)) {
       operations_.push_back(std::move(operation));
@@ -55,11 +59,13 @@ class GlooRank final : public RankUnderTest {
 inline void on_gloo_ranks(int size, const std::function<void(int rank, GlooRank& self)>& body,
                           const runtime::GlooOperationOptions& options = {kLong}) {
   Hub begin(size);
+  Hub connected(size);
   Hub end(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      GlooRank self(rank, size, begin, options);
+      const runtime::BrokenPipeShield shield;  // as the threads of a world have it
+      GlooRank self(rank, size, begin, connected, options);
       body(rank, self);
       // Nobody leaves while another may still be receiving, unless all is lost anyway.
       if (::testing::Test::HasFatalFailure()) return;
