@@ -142,7 +142,7 @@ void ControlLoop::loop() {
     const auto events = poller_.wait(deadline);
     now = Clock::now();
     for (const auto& event : events) {
-      if (auto received = links_.handle(event, now)) handle(std::move(*received), now);
+      if (auto received = links_.handle(event, now)) handle(*received, now);
     }
     check_forming();
   }
@@ -235,7 +235,7 @@ TimePoint ControlLoop::check_timers(TimePoint now) {
   return std::min({next, forming_until_, suspicion_until_});
 }
 
-void ControlLoop::handle(TreeLinks::Received received, TimePoint now) {
+void ControlLoop::handle(const TreeLinks::Received& received, TimePoint now) {
   const int rank = received.rank;
   Status status;
   for (const auto& frame : received.frames) {

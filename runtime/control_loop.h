@@ -72,7 +72,7 @@ class ControlLoop {
   TimePoint check_timers(TimePoint now);
   void check_forming();
   std::string missing_text() const;
-  void handle(TreeLinks::Received received, TimePoint now);
+  void handle(const TreeLinks::Received& received, TimePoint now);
   Status handle_frame(int rank, const Frame& frame, TimePoint now);
   void suspect_now(const Failure& why, TimePoint now);
   void enter_failure(const Failure& why);

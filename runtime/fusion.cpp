@@ -5,11 +5,9 @@ namespace {
 
 bool may_be_fused(const Ready& ready) {
   if (!ready.error.ok()) return false;
-  const Request& request = ready.tensor.request;
-  switch (request.kind) {
+  switch (ready.tensor.request.kind) {
     case Kind::allreduce:
     case Kind::reducescatter:
-      return request.op != ReduceOp::adasum;
     case Kind::allgather:
       return true;
     default:

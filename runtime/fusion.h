@@ -27,8 +27,8 @@ enum class Fusion {
 // Takes the next batch out of `ready`, which is not empty: its first tensor, and every later one
 // that may share a buffer with it while the batch stays within `threshold` bytes. Allreduces,
 // reducescatters and allgathers may, each with their like: of one process set, type and kind of
-// memory, and of one operation, factors and compression where there is a reduction. Adasum looks at
-// each tensor as a whole, so it goes alone, as does everything else.
+// memory, and of one operation, factors and compression where there is a reduction. Everything else
+// goes alone.
 //
 // Tensors that do not fit are looked past and keep their order; the search ends when what was taken
 // and what was skipped together exceed the threshold, so that nobody is overtaken by more than

@@ -103,6 +103,13 @@ Status check_request(const Request& request, int world_size) {
   if (request.kind > Kind::remove_process_set) return refuse("no such operation");
   if (request.type > DataType::float64) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
+  const bool reduces = request.kind == Kind::allreduce || request.kind == Kind::reducescatter;
+  if (reduces && request.op == ReduceOp::adasum) {
+    if (request.kind != Kind::allreduce) return refuse("adasum is there for allreduce only");
+    if (request.type < DataType::float16) {
+      return refuse("adasum is there for floating point, not for ", type_name(request.type));
+    }
+  }
   if (request.compression > Compression::bfloat16) return refuse("no such compression");
   if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
     return refuse("a factor that is no number");

@@ -8,8 +8,6 @@ namespace hvd::runtime {
 Gatherer::Gatherer(const ResponseCache& cache, const ProcessSets& sets, const ControlTree& tree,
                    int rank, Duration hold)
     : cache_(cache),
-      tree_(tree),
-      rank_(rank),
       hold_(hold),
       table_(cache, sets, tree.subtree(rank)) {}
 

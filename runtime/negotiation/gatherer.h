@@ -43,8 +43,6 @@ class Gatherer {
   bool is_passed_in_part(const MessageTable::Row& row) const { return !row.passed.empty(); }
 
   const ResponseCache& cache_;
-  const ControlTree& tree_;
-  int rank_;
   Duration hold_;
   MessageTable table_;
   LastWords last_words_;

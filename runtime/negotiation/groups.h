@@ -21,7 +21,10 @@ struct GroupKey {
   int process_set = kGlobalSet;
   std::string name;
   int size = 0;
-  friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
+  friend bool operator==(const GroupKey&, const GroupKey&) = default;
+  friend bool operator<(const GroupKey& a, const GroupKey& b) {
+    return std::tie(a.process_set, a.name, a.size) < std::tie(b.process_set, b.name, b.size);
+  }
 };
 
 class Groups {

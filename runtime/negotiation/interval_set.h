@@ -2,10 +2,10 @@
 // same, or a hundred ids that were given out one after the other, are a few numbers. Values.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "base/wire.h"
@@ -18,7 +18,10 @@ class IntervalSet {
   struct Interval {
     Value begin = 0;
     Value end = 0;  // one past the last
-    friend auto operator<=>(const Interval&, const Interval&) = default;
+    friend bool operator==(const Interval&, const Interval&) = default;
+    friend bool operator<(const Interval& a, const Interval& b) {
+      return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+    }
   };
 
   IntervalSet() = default;
@@ -55,8 +58,8 @@ class IntervalSet {
   static std::optional<IntervalSet> decode(WireReader& in, Value limit);
 
   friend bool operator==(const IntervalSet&, const IntervalSet&) = default;
-  friend auto operator<=>(const IntervalSet& a, const IntervalSet& b) {
-    return a.intervals_ <=> b.intervals_;
+  friend bool operator<(const IntervalSet& a, const IntervalSet& b) {
+    return a.intervals_ < b.intervals_;
   }
 
  private:

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -31,7 +32,10 @@ using CacheId = IntervalSet::Value;
 struct TensorKey {
   int process_set = kGlobalSet;
   std::string name;
-  friend auto operator<=>(const TensorKey&, const TensorKey&) = default;
+  friend bool operator==(const TensorKey&, const TensorKey&) = default;
+  friend bool operator<(const TensorKey& a, const TensorKey& b) {
+    return std::tie(a.process_set, a.name) < std::tie(b.process_set, b.name);
+  }
 };
 struct TensorKeyHash {
   std::size_t operator()(const TensorKey& key) const {
