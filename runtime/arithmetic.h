@@ -1,5 +1,17 @@
 // Element-wise arithmetic on memory of any DataType: what collectives on CPUs compute. Pure; safe
-// from any thread. float16 and bfloat16 are computed in float32 and rounded to nearest even.
+// from any thread; counts are 64-bit. float16 and bfloat16 are computed in float32 and rounded to
+// nearest even.
+//
+// What is not a number stays one, and stays visible through Min and Max. Of booleans Sum and Max
+// are "any", Product, Min and Average are "all". Integers wrap around as unsigned numbers do; what
+// they are multiplied by or divided by is truncated toward zero.
+//
+// Costs: every function passes once over its memory, without memory of its own. The loops are
+// vectorised by the compiler, once for the oldest processor and once for AVX2 with F16C, which is
+// asked for when the program runs; both give the same bits. Measured on one core, in its cache,
+// GB/s of one operand: float32, float64 and integers 40 to 55, float16 12 (without F16C 0.6),
+// bfloat16 8 (4); memory that fits into no cache gives 10. Compression to 16 bits 20 to 35,
+// back 45. Integers are scaled by way of double, at 1 to 9, and 64-bit ones divided at 4.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +21,40 @@
 namespace hvd::runtime {
 
 // out[i] = a[i] (op) b[i]; out may be a or b. Null for an operation that is none of a pair of
-// elements (adasum). Average sums: divide() does the rest. Of booleans, Sum and Max are "or",
-// Product, Min and Average are "and". Integers wrap around.
+// elements (adasum). Average sums: divide() does the rest.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 ReduceFunction reduce_function(DataType type, ReduceOp op);
 
-// data[i] *= factor. Integers are truncated toward zero and kept within their range; a boolean
-// becomes false if the factor is 0.
-void scale(DataType type, void* data, std::size_t count, double factor);
+// What changes nothing when it is reduced with anything, for those who have nothing to give: 0, for
+// Product 1, for Min and Max the largest and smallest value, of floating point the infinities.
+// (Average is a sum that is divided by the number of those who gave something.) Of booleans: false
+// where the operation is "any", true where it is "all".
+void fill_neutral(DataType type, ReduceOp op, void* data, std::size_t count);
 
-// data[i] /= ranks, the second half of Average. Integers exactly, truncated toward zero; booleans
-// stay as they are.
+// data[i] *= factor. Integers are kept within their range and what is not a number becomes 0; a
+// boolean becomes false if the factor is 0. The factor is taken as a double, so that 64-bit
+// integers beyond 2^53 lose their last bits unless it is 1.
+void scale(DataType type, void* data, std::size_t count, double factor);
+// out[i] = in[i] * factor, the same way; out may be in.
+void copy_scaled(DataType type, void* out, const void* in, std::size_t count, double factor);
+
+// data[i] /= ranks, the second half of Average. Integers exactly; booleans stay as they are.
 void divide(DataType type, void* data, std::size_t count, int ranks);
+
+// The type that elements travel in; `type` itself if there is nothing to compress.
+DataType compressed_type(DataType type, Compression compression);
+// Elements to and from the type that they travel in, on the way multiplied by `factor`, in `from`'s
+// precision or float32, whichever is more. Of float32 and float64 to float16 and bfloat16 and back;
+// out and in do not overlap. float64 goes by way of float32, rounded to odd there, so that the
+// result is rounded once.
+void convert(DataType from, const void* in, DataType to, void* out, std::size_t count,
+             double factor = 1.0);
+
+// For adasum: sums[0] += a.b, sums[1] += a.a, sums[2] += b.b, in double. Floating point only.
+void add_dot_products(DataType type, const void* a, const void* b, std::size_t count, double* sums);
+// out[i] = factor_a * a[i] + factor_b * b[i], in float32 or double; out may be a or b.
+void combine(DataType type, void* out, const void* a, double factor_a, const void* b,
+             double factor_b, std::size_t count);
 
 float half_to_float(std::uint16_t half);
 std::uint16_t float_to_half(float value);

@@ -12,6 +12,14 @@ struct Config {
   // How long tensors that are ready wait at most for others to share their batch, while the
   // executor has something to do.
   std::chrono::microseconds cycle_time{1'000};
+  // Tensors that are known by a short name because they were agreed about before; 0: none.
+  std::size_t cache_capacity = 1024;
+  // Batches that do not depend on timing, so that the same program gives the same bits.
+  bool deterministic = false;
+  // How long a tensor waits for some ranks before rank 0 says so, and again each time; 0: never.
+  std::chrono::milliseconds stall_warning{60'000};
+  // How long until that is a failure of the world; 0: never.
+  std::chrono::milliseconds stall_shutdown{0};
   std::chrono::milliseconds connect_timeout{30'000};   // from create() until all members are there
   std::chrono::milliseconds handshake_timeout{5'000};  // for one peer to prove itself
   std::chrono::milliseconds collective_timeout{

@@ -1,9 +1,12 @@
-// The thread that negotiates. On rank 0 it holds the coordinator and the connections of all
-// members; elsewhere one connection to rank 0. It sleeps until something happens: a request was
-// enqueued, a frame arrived, a batch has ended, somebody is gone. An idle world sends nothing.
+// The thread that negotiates: it drives this rank's Negotiator (negotiation/negotiator.h) with what
+// the program asks for and what comes over the links of the control tree (tree_links.h). It sleeps
+// until something happens: a request was enqueued, a frame arrived, a batch has ended, somebody is
+// gone. An idle world sends nothing.
 //
-// It alone decides that the world has failed: it sets the verdict, tells the others, closes the
-// queue, and calls on_failure, which aborts the operations.
+// It alone decides that the world has failed: it sets the verdict, tells its neighbours, who tell
+// theirs, closes the queue, and calls on_failure, which aborts the operations. Whose connection
+// ends unexpectedly is gone, whether that is the parent or a child: so both parts of a tree whose
+// inner node died hear of it, with its name.
 //
 // open() and start() once, in this order; stop() ends the thread. The other calls are safe from any
 // thread.
@@ -11,23 +14,20 @@
 
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/socket.h"
-#include "runtime/connection.h"
-#include "runtime/coordinator.h"
 #include "runtime/executor.h"
-#include "runtime/lobby.h"
 #include "runtime/messages.h"
+#include "runtime/negotiation/negotiator.h"
 #include "runtime/poller.h"
 #include "runtime/tensor_queue.h"
+#include "runtime/tree_links.h"
 #include "runtime/verdict.h"
 #include "runtime/world.h"
 
@@ -41,11 +41,11 @@ class ControlLoop {
   ControlLoop(const ControlLoop&) = delete;
   ControlLoop& operator=(const ControlLoop&) = delete;
 
-  // Rank 0 of several listens; its address, as the others need it, is address().
+  // Whoever has children in the tree listens; its address, as they need it, is address().
   Status open();
-  const std::string& address() const { return address_; }
-  // Starts the thread; `coordinator` is address() of rank 0. Forming must end by `deadline`.
-  Status start(const std::string& coordinator, TimePoint deadline);
+  const std::string& address() const { return links_.address(); }
+  // Starts the thread; `addresses` are those of all ranks. Forming must end by `deadline`.
+  Status start(std::vector<std::string> addresses, TimePoint deadline);
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed();
 
@@ -60,44 +60,40 @@ class ControlLoop {
   void stop();
 
  private:
-  bool is_coordinator() const { return spec_.rank == 0; }
   std::string who(int rank) const;
+  const std::string& host(int rank) const;
   Failure lost(int rank, const Status& how) const;
 
   void loop();
   void take_commands();
   void drain_queue(TimePoint now);
   void negotiate(TimePoint now);
-  void check_left();
+  void report(const StallInspector::Findings& stalls);
   TimePoint check_timers(TimePoint now);
-  void handle(const Poller::Event& event, TimePoint now);
-  void handle_arrival(Lobby::Arrival arrival);
-  void handle_frames(int rank, TimePoint now);
+  void check_forming();
+  std::string missing_text() const;
+  void handle(const TreeLinks::Received& received, TimePoint now);
   Status handle_frame(int rank, const Frame& frame, TimePoint now);
-  Status join_coordinator(const SocketAddress& where, TimePoint deadline);
-  void send(int rank, const std::string& bytes);
-  void send_all(const std::string& bytes);
-  void drop(int rank);
   void suspect_now(const Failure& why, TimePoint now);
   void enter_failure(const Failure& why);
   void set_formed();
-  void linger();
+  void set_left();
 
   const WorldSpec& spec_;
   TensorQueue& queue_;
   Verdict& verdict_;
   Executor& executor_;
   std::function<void()> on_failure_;
+  const std::shared_ptr<const ControlTree> tree_;
 
   Poller poller_;
-  std::string address_;
   std::thread thread_;
 
   // Of the thread.
-  std::optional<Coordinator> coordinator_;            // rank 0
-  std::optional<Lobby> lobby_;                        // rank 0 of several, while forming
-  std::map<int, std::unique_ptr<Connection>> peers_;  // by rank
-  std::map<int, int> rank_of_fd_;
+  TreeLinks links_;
+  Negotiator negotiator_;
+  std::set<int> formed_children_;  // whose whole subtree is connected
+  bool subtree_formed_ = false;
   TimePoint forming_until_ = kNever;
   TimePoint suspicion_until_ = kNever;
   Failure suspicion_;

@@ -1,151 +1,263 @@
 #include "runtime/coordinator.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/text.h"
 
 namespace hvd::runtime {
 namespace {
 
-std::string with_article(Kind kind) {
-  return cat(kind == Kind::allreduce ? "an " : "a ", kind_name(kind));
+// The groups that the ranks of a row speak of: one, none, or several if they disagree.
+std::vector<GroupKey> groups_of(const MessageTable::Row& row, const ResponseTensor* cached) {
+  std::vector<GroupKey> keys;
+  const auto note = [&keys](const Request& request) {
+    if (request.group.empty()) return;
+    GroupKey key{request.process_set, request.group, request.group_size};
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
+  };
+  if (row.id && cached != nullptr) note(cached->request);
+  for (const auto& variant : row.whole) note(variant.request);
+  return keys;
 }
 
 }  // namespace
 
-Coordinator::Coordinator(std::vector<std::string> hosts, std::size_t fusion_threshold,
-                         Duration cycle_time)
-    : hosts_(std::move(hosts)),
-      fusion_threshold_(fusion_threshold),
-      cycle_time_(cycle_time),
-      left_(hosts_.size(), false) {}
+Coordinator::Coordinator(const ControlTree& tree, const ResponseCache& cache,
+                         const ProcessSets& sets, const CoordinatorOptions& options)
+    : tree_(tree),
+      cache_(cache),
+      sets_(sets),
+      options_(options),
+      table_(cache, sets, tree.subtree(0)) {}
 
-std::string Coordinator::who(int rank) const {
-  return cat("rank ", rank, " on host ", hosts_[static_cast<std::size_t>(rank)]);
-}
-
-Status Coordinator::submit(int rank, std::vector<Request> requests, TimePoint now) {
-  for (auto& request : requests) {
-    HVD_RETURN_IF_ERROR(check_request(request, size()).with_context(who(rank)));
-    if (has_left(rank)) {
-      return {Code::failed_precondition,
-              cat(who(rank), " asked for \"", request.name, "\" after it had left")};
-    }
-    auto& row = table_[request.name];
-    row.by_rank.resize(hosts_.size());
-    auto& cell = row.by_rank[static_cast<std::size_t>(rank)];
-    if (cell) {
-      return {Code::already_exists, cat(who(rank), " asked for \"", request.name, "\" twice")};
-    }
-    const auto key = request.name;
-    cell = std::move(request);
-    ++row.count;
-    if (row.count == size()) {
-      auto node = table_.extract(key);
-      complete(std::move(node.mapped()), now);
-    } else if (left_count_ > 0) {
-      for (int other = 0; other < size(); ++other) {
-        if (!has_left(other) || row.by_rank[static_cast<std::size_t>(other)]) continue;
-        auto node = table_.extract(key);
-        fail_for_left(std::move(node.mapped()), other, now);
-        break;
-      }
-    }
+Status Coordinator::take(int from, const Upward& message, TimePoint now) {
+  last_words_.heard(from, message, cache_, now);
+  for (const auto& word : message.last_words) last_words_.heard(word, now);
+  std::vector<TensorKey> touched;
+  const auto refuse_the_left = [this](const RankSet& ranks) -> Status {
+    if (!ranks.intersects(left_)) return {};
+    const auto rank = static_cast<int>(ranks.intersection(left_).front());
+    return {Code::failed_precondition, cat(who(rank), " asked for something after it had left")};
+  };
+  for (const auto& known : message.known) {
+    HVD_RETURN_IF_ERROR(refuse_the_left(known.ranks));
+    HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
+    decide_touched(touched, now);
   }
+  for (const auto& asked : message.asked) {
+    HVD_RETURN_IF_ERROR(refuse_the_left(asked.ranks));
+    HVD_RETURN_IF_ERROR(check_request(asked.request, tree_.size()));
+    HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
+    decide_touched(touched, now);
+  }
+  if (!message.joined.empty()) {
+    HVD_RETURN_IF_ERROR(refuse_the_left(message.joined));
+    if (left_.empty()) HVD_RETURN_IF_ERROR(table_.join(message.joined));
+    join(message.joined, now);
+  }
+  if (!message.left.empty()) leave(message.left, now);
   return {};
 }
 
-void Coordinator::leave(int rank, TimePoint now) {
-  if (has_left(rank)) return;
-  left_[static_cast<std::size_t>(rank)] = true;
-  ++left_count_;
-  std::vector<std::string> stranded;
-  for (const auto& [name, row] : table_) {
-    if (!row.by_rank[static_cast<std::size_t>(rank)]) stranded.push_back(name);
+// One part of a message after the other: once somebody has left, a rank may have had an error for
+// what the first part asks, and the next one asks for it again.
+void Coordinator::decide_touched(std::vector<TensorKey>& touched, TimePoint now) {
+  for (const auto& key : touched) {
+    if (table_.complete(key, *table_.find(key))) {
+      decide(key, now);
+    } else if (left_.intersects(sets_.members(key.process_set))) {
+      fail_for_left(key, now);
+    }
   }
-  for (const auto& name : stranded) {
-    auto node = table_.extract(name);
-    fail_for_left(std::move(node.mapped()), rank, now);
+  touched.clear();
+}
+
+void Coordinator::note_order(const TensorKey& key) {
+  if (!options_.deterministic || order_of_.contains(key)) return;
+  order_of_.emplace(key, next_order_);
+  unreleased_.insert(next_order_++);
+}
+
+void Coordinator::decide(const TensorKey& key, TimePoint now) {
+  auto row = table_.take(key);
+  decided_.insert(key);
+  const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+  const auto groups = groups_of(row, cached.get());
+  auto agreement =
+      agreement_of(std::move(row), cached.get(), sets_.members(key.process_set), tree_);
+  Ready ready{std::move(agreement.tensor), std::move(agreement.error), now,
+              std::move(agreement.joined), -1};
+  if (groups.empty()) {
+    enqueue({std::move(ready)});
+  } else {
+    enqueue(groups_.decided(groups, std::move(ready)));
   }
 }
 
-void Coordinator::fail_for_left(Row row, int rank, TimePoint now) {
-  for (auto& cell : row.by_rank) {
-    if (!cell) continue;
-    Status error(Code::failed_precondition,
-                 cat(kind_name(cell->kind), " \"", cell->name, "\" can never be: ", who(rank),
-                     " has called shutdown(). All ranks must make the same calls."));
-    ready_.push_back({std::move(*cell), std::move(error), now});
+Status Coordinator::cannot_be(const Request& request, int left) const {
+  return {Code::failed_precondition,
+          cat(kind_name(request.kind), " \"", request.name, "\" can never be: ", who(left),
+              " has called shutdown(). All ranks must make the same calls.")};
+}
+
+void Coordinator::fail_for_left(const TensorKey& key, TimePoint now) {
+  auto row = table_.take(key);
+  decided_.insert(key);
+  const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+  ResponseTensor tensor;
+  tensor.request = row.whole.empty() ? cached->request : row.whole.front().request;
+  const auto left = left_.intersection(sets_.members(key.process_set)).front();
+  Status error = cannot_be(tensor.request, static_cast<int>(left));
+  enqueue({{std::move(tensor), std::move(error), now, {}, -1}});
+}
+
+void Coordinator::leave(const RankSet& ranks, TimePoint now) {
+  left_.unite(ranks);
+  for (const auto& [id, members] : sets_.all()) {
+    if (!members.intersects(left_)) continue;
+    std::vector<TensorKey> stranded;
+    for (const auto& [key, row] : table_.rows()) {
+      if (key.process_set == id) stranded.push_back(key);
+    }
+    for (const auto& key : stranded) fail_for_left(key, now);
+    const auto left = static_cast<int>(members.intersection(left_).front());
+    enqueue(
+        groups_.fail(id, {Code::failed_precondition,
+                          cat("it can never be complete: ", who(left), " has called shutdown()")}));
+  }
+  if (!table_.joined().empty()) join({}, now);
+}
+
+void Coordinator::join(const RankSet& ranks, TimePoint now) {
+  Request request;
+  request.kind = Kind::join;
+  request.name = kJoinName;
+  if (!left_.empty()) {
+    end_join(cannot_be(request, static_cast<int>(left_.front())), now);
     return;
   }
+  last_joined_ = static_cast<int>(ranks.back());
+  std::vector<TensorKey> complete;
+  for (const auto& [key, row] : table_.rows()) {
+    if (table_.complete(key, row)) complete.push_back(key);
+  }
+  for (const auto& key : complete) decide(key, now);
+  if (table_.joined() == tree_.subtree(0)) end_join({}, now);
 }
 
-// The first thing, in this order, about which two ranks differ.
-Status Coordinator::disagreement(const Row& row) const {
-  const Request& first = *row.by_rank.front();
-  for (int rank = 1; rank < size(); ++rank) {
-    const Request& other = *row.by_rank[static_cast<std::size_t>(rank)];
-    const auto differ = [&](const auto&... what) {
-      return Status(Code::invalid_argument, cat(what..., " (tensor \"", first.name, "\": ", who(0),
-                                                " and ", who(rank), ")"));
-    };
-    if (first.kind != other.kind) {
-      return differ("Mismatched collective operations: One rank did ", with_article(first.kind),
-                    ", but another rank did ", with_article(other.kind), ".");
-    }
-    if (first.type != other.type) {
-      return differ("Mismatched data types: One rank had type ", type_name(first.type),
-                    ", but another rank had type ", type_name(other.type), ".");
-    }
-    if (first.op != other.op) {
-      return differ("Mismatched reduce operations: One rank had operation ", op_name(first.op),
-                    ", but another rank had operation ", op_name(other.op), ".");
-    }
-    if (first.prescale != other.prescale) {
-      return differ("Mismatched prescale factors: One rank had factor ", first.prescale,
-                    ", but another rank had factor ", other.prescale, ".");
-    }
-    if (first.postscale != other.postscale) {
-      return differ("Mismatched postscale factors: One rank had factor ", first.postscale,
-                    ", but another rank had factor ", other.postscale, ".");
-    }
-    if (first.shape != other.shape) {
-      return differ("Mismatched ", kind_name(first.kind),
-                    " tensor shapes: One rank sent a tensor of shape ", shape_text(first.shape),
-                    ", but another rank sent a tensor of shape ", shape_text(other.shape), ".");
-    }
-    if (first.root != other.root) {
-      return differ("Mismatched broadcast root ranks: One rank specified root rank ", first.root,
-                    ", but another rank specified root rank ", other.root, ".");
+void Coordinator::end_join(Status error, TimePoint now) {
+  Ready ready;
+  ready.tensor.request.kind = Kind::join;
+  ready.tensor.request.name = kJoinName;
+  ready.error = std::move(error);
+  ready.since = now;
+  ready.last_joined = last_joined_;
+  // All have joined, so everything that was asked for is decided.
+  for (auto& [order, tensors] : ordered_) {
+    std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
+  }
+  ordered_.clear();
+  unreleased_.clear();
+  ready_.push_back(std::move(ready));
+}
+
+void Coordinator::enqueue(std::vector<Ready> tensors) {
+  std::optional<Order> first;
+  for (const auto& ready : tensors) {
+    const auto node = order_of_.extract(key_of(ready.tensor.request));
+    if (node.empty()) continue;
+    if (!first || node.mapped() < *first) {
+      if (first) unreleased_.erase(*first);
+      first = node.mapped();
+    } else {
+      unreleased_.erase(node.mapped());
     }
   }
-  return {};
-}
-
-void Coordinator::complete(Row row, TimePoint now) {
-  Status error = disagreement(row);
-  ready_.push_back({std::move(*row.by_rank.front()), std::move(error), now});
-}
-
-std::vector<Response> Coordinator::poll(TimePoint now, int under_way) {
-  std::vector<Response> responses;
-  while (!ready_.empty()) {
-    const bool waited = now - ready_.front().since >= cycle_time_;
-    if (under_way >= (waited ? kMaxAhead : kEnoughAhead)) break;
-    const auto batch = take_batch(ready_, fusion_threshold_);
-    Response response;
-    response.kind = batch.front().request.kind;
-    response.error = batch.front().error;
-    response.names.reserve(batch.size());
-    for (const auto& tensor : batch) response.names.push_back(tensor.request.name);
-    // An error costs the executor nothing, so it never holds back what comes after it.
-    if (response.error.ok()) ++under_way;
-    responses.push_back(std::move(response));
+  if (first && left_.empty() && unreleased_.contains(*first)) {
+    ordered_.emplace(*first, std::move(tensors));
+  } else {
+    std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
   }
-  return responses;
 }
 
-TimePoint Coordinator::next_poll(int under_way) const {
-  if (ready_.empty() || under_way >= kMaxAhead) return kNever;
-  return ready_.front().since + cycle_time_;
+void Coordinator::release_ordered(TimePoint now) {
+  while (!ordered_.empty()) {
+    const auto first = ordered_.begin();
+    const bool is_its_turn = first->first == *unreleased_.begin();
+    if (!is_its_turn && left_.empty() && first->second.front().since + kOrderPatience > now) return;
+    unreleased_.erase(first->first);
+    std::move(first->second.begin(), first->second.end(), std::back_inserter(ready_));
+    ordered_.erase(first);
+  }
+}
+
+Response Coordinator::response_of(std::vector<Ready> batch) {
+  Response response;
+  Ready& first = batch.front();
+  const Request& request = first.tensor.request;
+  response.kind = request.kind;
+  response.process_set = request.process_set;
+  response.error = std::move(first.error);
+  response.joined = std::move(first.joined);
+  response.last_joined = first.last_joined;
+  if (response.error.ok() && request.kind == Kind::add_process_set) {
+    response.error = sets_.check_add(request);
+    if (response.error.ok()) response.new_set = sets_.next();
+  } else if (response.error.ok() && request.kind == Kind::remove_process_set) {
+    response.error = sets_.check_remove(request);
+  }
+  response.tensors.reserve(batch.size());
+  for (auto& ready : batch) {
+    const auto decided = decided_.find(key_of(ready.tensor.request));
+    if (decided != decided_.end()) decided_.erase(decided);
+    response.tensors.push_back(std::move(ready.tensor));
+  }
+  return response;
+}
+
+std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
+  release_ordered(now);
+  if (ready_.empty()) return std::nullopt;
+  const bool waited = now - ready_.front().since >= options_.cycle_time;
+  if (under_way >= (waited ? kMaxAhead : kEnoughAhead)) return std::nullopt;
+  return response_of(take_batch(ready_, options_.fusion_threshold,
+                                options_.deterministic ? Fusion::groups_only : Fusion::look_ahead));
+}
+
+TimePoint Coordinator::next_at(int under_way) const {
+  TimePoint next = kNever;
+  if (!ordered_.empty()) next = ordered_.begin()->second.front().since + kOrderPatience;
+  if (ready_.empty() || under_way >= kMaxAhead) return next;
+  return std::min(next, ready_.front().since + options_.cycle_time);
+}
+
+void Coordinator::applied(const Response& response, const std::vector<Departed>& died) {
+  table_.died(died);
+  if (response.kind == Kind::join) table_.join_ended();
+  if (response.kind == Kind::remove_process_set && response.error.ok()) {
+    forget_set(response.process_set);
+  }
+}
+
+void Coordinator::forget_set(int process_set) {
+  const auto of_the_set = [process_set](const Ready& ready) {
+    return key_of(ready.tensor.request).process_set == process_set;
+  };
+  table_.set_removed(process_set);
+  groups_.set_removed(process_set);
+  std::erase_if(decided_, [&](const TensorKey& key) { return key.process_set == process_set; });
+  std::erase_if(ready_, of_the_set);
+  for (auto& [order, tensors] : ordered_) std::erase_if(tensors, of_the_set);
+  std::erase_if(ordered_, [this](const auto& item) {
+    if (item.second.empty()) unreleased_.erase(item.first);
+    return item.second.empty();
+  });
+  std::erase_if(order_of_, [&](const auto& item) {
+    if (item.first.process_set != process_set) return false;
+    unreleased_.erase(item.second);
+    return true;
+  });
 }
 
 }  // namespace hvd::runtime

@@ -1,70 +1,117 @@
 // The coordinator's half of the negotiation: requests of all ranks in, one total order of responses
 // out. A pure state machine: no clock, socket or thread inside. Lives on rank 0, for one thread.
 //
-// A tensor is ready once every rank has asked for it. If the ranks agree about it, it waits in line
-// to be batched with others; if they do not, an error that names both sides takes its place, in the
-// same order on every rank, and the world goes on.
+// A tensor is ready once every rank of its process set has asked for it or joined. If the ranks
+// agree about it, it waits in line to be batched with others; if they do not, an error that names
+// both sides takes its place, in the same order on every rank, and the world goes on.
 //
 // While rank 0's executor has enough to do, ready tensors gather, and that is what fills a batch:
 // one batch runs, one waits behind it, the rest is still here and may be joined. After `cycle_time`
 // a tensor may go all the same, as long as no more than kMaxAhead batches are under way.
+//
+// That makes batches a matter of timing, and sums of floating point depend on them. In
+// deterministic mode only tensors of one group share a batch, which a program states and timing
+// cannot change; and what rank 0 takes part in runs in the order in which rank 0 asked for it. Then
+// whoever is first in that order holds back the others, but no longer than kOrderPatience: a
+// program in which another rank waits for a later one before it asks for the first shall be slow,
+// not stuck. Batches, and hence results, are the same even then.
+//
+// Cache and process sets belong to the owner (negotiator.h), who applies each response to them, and
+// tells with applied(), before the next one is taken.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/fusion.h"
-#include "runtime/request.h"
+#include "runtime/negotiation/agreement.h"
+#include "runtime/negotiation/control_tree.h"
+#include "runtime/negotiation/groups.h"
+#include "runtime/negotiation/last_words.h"
+#include "runtime/negotiation/message_table.h"
+#include "runtime/negotiation/traffic.h"
 
 namespace hvd::runtime {
+
+struct CoordinatorOptions {
+  std::size_t fusion_threshold = std::size_t{128} << 20;
+  Duration cycle_time = std::chrono::milliseconds(1);
+  bool deterministic = false;
+};
 
 class Coordinator {
  public:
   static constexpr int kEnoughAhead = 2;
   static constexpr int kMaxAhead = 4;
+  static constexpr std::chrono::seconds kOrderPatience{1};
 
-  // `hosts[rank]` is named in errors.
-  Coordinator(std::vector<std::string> hosts, std::size_t fusion_threshold, Duration cycle_time);
+  Coordinator(const ControlTree& tree, const ResponseCache& cache, const ProcessSets& sets,
+              const CoordinatorOptions& options);
 
-  // What `rank` is ready for. An error means that this rank does not keep to the protocol.
-  Status submit(int rank, std::vector<Request> requests, TimePoint now);
-  // No more requests of `rank` will come: what others still wait for with it can never be.
-  void leave(int rank, TimePoint now);
-  bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)]; }
-  bool all_left() const { return left_count_ == size(); }
+  // What the subtree of `from`, or (0) rank 0 itself, is ready for, who of it has joined, and who
+  // will ask for nothing more: what others still wait for with those can never be. An error means
+  // that somebody there does not keep to the protocol.
+  Status take(int from, const Upward& message, TimePoint now);
+  // Rank 0 is about to ask for this: deterministic mode needs the order.
+  void note_order(const TensorKey& key);
+  bool somebody_left() const { return !left_.empty(); }
+  bool has_left(int rank) const { return left_.contains(static_cast<RankSet::Value>(rank)); }
+  bool all_left() const { return left_ == tree_.subtree(0); }
 
-  // What all ranks are to run next, in this order; `under_way` batches of former calls are not done
-  // yet on rank 0.
-  std::vector<Response> poll(TimePoint now, int under_way);
-  // When to poll again although nothing has arrived and no batch has ended.
-  TimePoint next_poll(int under_way) const;
-  // Tensors that wait for some rank.
-  std::size_t incomplete() const { return table_.size(); }
+  // What the ranks are to run next; `under_way` batches of former calls are not done yet on rank 0.
+  std::optional<Response> next(TimePoint now, int under_way);
+  // When to ask again although nothing has arrived and no batch has ended.
+  TimePoint next_at(int under_way) const;
+  // The response has been applied to the cache and the process sets; those ids are no more.
+  void applied(const Response& response, const std::vector<Departed>& died);
+
+  // All have asked for it; its response is still to come.
+  bool is_decided(const TensorKey& key) const { return decided_.contains(key); }
+
+  // Tensors that wait for some rank, and what is known of the ranks: for the stall inspector.
+  const MessageTable& table() const { return table_; }
+  const LastWords& last_words() const { return last_words_; }
 
  private:
-  struct Row {
-    std::vector<std::optional<Request>> by_rank;
-    int count = 0;
-  };
-  int size() const { return static_cast<int>(hosts_.size()); }
-  std::string who(int rank) const;
-  Status disagreement(const Row& row) const;
-  void complete(Row row, TimePoint now);
-  void fail_for_left(Row row, int rank, TimePoint now);
+  using Order = std::uint64_t;
+  std::string who(int rank) const { return tree_.who(rank); }
+  void decide_touched(std::vector<TensorKey>& touched, TimePoint now);
+  void decide(const TensorKey& key, TimePoint now);
+  void fail_for_left(const TensorKey& key, TimePoint now);
+  void leave(const RankSet& ranks, TimePoint now);
+  void join(const RankSet& ranks, TimePoint now);
+  Status cannot_be(const Request& request, int left) const;
+  void end_join(Status error, TimePoint now);
+  void enqueue(std::vector<Ready> tensors);
+  void release_ordered(TimePoint now);
+  void forget_set(int process_set);
+  Response response_of(std::vector<Ready> batch);
 
-  std::vector<std::string> hosts_;
-  std::size_t fusion_threshold_;
-  Duration cycle_time_;
-  std::unordered_map<std::string, Row> table_;
+  const ControlTree& tree_;
+  const ResponseCache& cache_;
+  const ProcessSets& sets_;
+  CoordinatorOptions options_;
+  MessageTable table_;
+  LastWords last_words_;
+  Groups groups_;
+  std::unordered_multiset<TensorKey, TensorKeyHash> decided_;  // in groups_, ordered_ and ready_
   std::deque<Ready> ready_;
-  std::vector<bool> left_;
-  int left_count_ = 0;
+  RankSet left_;
+  int last_joined_ = -1;
+
+  // Deterministic mode: what rank 0 asked for, in its order.
+  Order next_order_ = 0;
+  std::map<TensorKey, Order> order_of_;
+  std::set<Order> unreleased_;
+  std::map<Order, std::vector<Ready>> ordered_;  // decided, and waiting for their turn
 };
 
 }  // namespace hvd::runtime

@@ -1,16 +1,21 @@
 #include "runtime/executor.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/text.h"
 #include "runtime/threads.h"
 
 namespace hvd::runtime {
 
-void Executor::start(std::vector<std::unique_ptr<Operation>> operations) {
+void Executor::start(std::vector<std::unique_ptr<Operation>> operations, Group world) {
+  groups_.emplace(kGlobalSet, std::move(world));
   operations_ = std::move(operations);
   thread_ = start_thread("hvd-executor", [this] { loop(); });
 }
 
 void Executor::submit(std::vector<Response> responses) {
+  if (responses.empty()) return;
   const std::lock_guard lock(mutex_);
   for (auto& response : responses) {
     if (response.error.ok()) ++under_way_;
@@ -38,39 +43,103 @@ void Executor::loop() {
       response = std::move(responses_.front());
       responses_.pop_front();
     }
-    auto entries = queue_.take(response.names);
-    const Failure outcome = run(response, entries);
-    if (response.error.ok()) {
-      --under_way_;
-      hooks_.on_done();
-    }
-    // The names are free before the callbacks run: a caller that wakes up may use them again.
-    queue_.finish(entries);
-    for (const auto& entry : entries) entry.done(outcome);
+    serve(response);
   }
 }
 
-Failure Executor::run(const Response& response, std::vector<Entry>& entries) {
+void Executor::serve(const Response& response) {
+  Entries entries = queue_.take(response.tensors);
+  const bool made_up = response.error.ok() &&
+                       std::binary_search(response.joined.begin(), response.joined.end(), rank());
+  if (made_up) {
+    for (const auto& tensor : response.tensors) {
+      Entry phantom;
+      phantom.request = tensor.request;
+      entries.push_back(std::move(phantom));
+    }
+  }
+  Outcomes outcomes(entries.size());
+  const Failure failure = run(response, entries, outcomes);
+  if (!failure.ok()) outcomes.assign(entries.size(), Outcome(failure));
+  if (response.error.ok()) {
+    --under_way_;
+    hooks_.on_done();
+  }
+  // The names are free before the callbacks run: a caller that wakes up may use them again.
+  if (made_up) return;
+  queue_.finish(entries);
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].done(outcomes[i]);
+}
+
+Failure Executor::run(const Response& response, Entries& entries, Outcomes& outcomes) {
   if (verdict_.known()) return verdict_.get();
   if (!response.error.ok()) return response.error;
-  Status status(Code::internal, cat("no operation can run ", kind_name(response.kind)));
-  if (entries.size() != response.names.size()) {
+  if (entries.size() != response.tensors.size()) {
     // The queue gives entries to nobody else, except when a verdict has closed it.
     if (!verdict_.known()) {
       hooks_.on_broken(
-          {Code::internal, cat("the coordinator wants to run ", kind_name(response.kind), " \"",
-                               response.names.front(), "\", which this rank never asked for")});
+          {Code::internal,
+           cat("the coordinator wants to run ", kind_name(response.kind), " \"",
+               response.tensors.front().request.name, "\", which this rank never asked for")});
     }
     return verdict_.wait();
   }
-  for (auto& operation : operations_) {
-    if (!operation->enabled(response, entries)) continue;
-    status = operation->execute(response, entries);
-    break;
+  switch (response.kind) {
+    case Kind::join:
+      outcomes.front().last_joined = response.last_joined;
+      return {};
+    case Kind::add_process_set:
+      add_set(response, outcomes);
+      return {};
+    case Kind::remove_process_set:
+      remove_set(response.process_set, entries, outcomes);
+      return {};
+    default:
+      break;
   }
+  const Status status = operate(response, entries, outcomes);
   if (status.ok()) return {};
   hooks_.on_broken(status);
   return verdict_.wait();
+}
+
+Status Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes) {
+  const auto group = groups_.find(response.process_set);
+  if (group == groups_.end()) {
+    return {Code::internal, cat("this rank is not in process set ", response.process_set)};
+  }
+  for (auto& operation : operations_) {
+    if (operation->enabled(response, group->second)) {
+      return operation->execute(response, group->second, entries, outcomes);
+    }
+  }
+  return {Code::internal, cat("no operation can run ", kind_name(response.kind), " \"",
+                              response.tensors.front().request.name, "\"")};
+}
+
+void Executor::add_set(const Response& response, Outcomes& outcomes) {
+  Group group;
+  group.id = response.new_set;
+  group.ranks = response.tensors.front().request.ranks;
+  const auto self = std::find(group.ranks.begin(), group.ranks.end(), rank());
+  group.rank = static_cast<int>(std::distance(group.ranks.begin(), self));
+  queue_.open_set(RankSet::of_ranks(group.ranks));
+  if (self != group.ranks.end()) groups_.emplace(group.id, std::move(group));
+  outcomes.front().process_set = response.new_set;
+}
+
+// What is in flight in it can never be run: the others may not have asked for it yet.
+void Executor::remove_set(int process_set, Entries& entries, Outcomes& outcomes) {
+  groups_.erase(process_set);
+  for (auto& operation : operations_) operation->forget(process_set);
+  for (auto& stranded : queue_.close_set(process_set)) {
+    outcomes.emplace_back(
+        Status(Code::failed_precondition,
+               cat(kind_name(stranded.request.kind), " \"", stranded.request.name,
+                   "\": process set ", process_set, " was removed while it was in flight")));
+    entries.push_back(std::move(stranded));
+  }
+  outcomes.front().process_set = process_set;
 }
 
 }  // namespace hvd::runtime

@@ -1,6 +1,10 @@
 // Runs responses in their order, each by the first operation that is enabled for it, and delivers
 // what came of it to the entries' callbacks. One thread.
 //
+// Where this rank has joined it has no entries: they are made up, without memory, so that the
+// operation takes this rank's part all the same. Joins and process sets need no operation: they are
+// done once all have agreed.
+//
 // When an operation fails because a connection broke, nobody knows yet whose fault it was: the
 // executor says so once (on_broken) and waits for the world's verdict, which is then what the
 // callbacks get. After a verdict nothing is run any more; entries get the verdict.
@@ -9,6 +13,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -34,8 +39,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Once, before the first response is run; until then responses wait.
-  void start(std::vector<std::unique_ptr<Operation>> operations);
+  // Once, before the first response is run; until then responses wait. `world`: all ranks.
+  void start(std::vector<std::unique_ptr<Operation>> operations, Group world);
+  // Responses to this rank, in their order.
   void submit(std::vector<Response> responses);
   // Batches submitted and not done yet; errors do not count.
   int under_way() const { return under_way_; }
@@ -43,13 +49,22 @@ class Executor {
   void stop();
 
  private:
+  using Entries = std::vector<Entry>;
+  using Outcomes = std::vector<Outcome>;
+
   void loop();
-  Failure run(const Response& response, std::vector<Entry>& entries);
+  void serve(const Response& response);
+  Failure run(const Response& response, Entries& entries, Outcomes& outcomes);
+  Status operate(const Response& response, Entries& entries, Outcomes& outcomes);
+  void add_set(const Response& response, Outcomes& outcomes);
+  void remove_set(int process_set, Entries& entries, Outcomes& outcomes);
+  int rank() const { return groups_.at(kGlobalSet).rank; }
 
   TensorQueue& queue_;
   Verdict& verdict_;
   Hooks hooks_;
   std::vector<std::unique_ptr<Operation>> operations_;
+  std::map<int, Group> groups_;  // process sets that this rank is in
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Response> responses_;  // guarded by mutex_

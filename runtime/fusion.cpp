@@ -3,31 +3,66 @@
 namespace hvd::runtime {
 namespace {
 
-bool may_be_fused(const Ready& tensor) {
-  return tensor.error.ok() && tensor.request.kind == Kind::allreduce;
+bool may_be_fused(const Ready& ready) {
+  if (!ready.error.ok()) return false;
+  switch (ready.tensor.request.kind) {
+    case Kind::allreduce:
+    case Kind::reducescatter:
+    case Kind::allgather:
+      return true;
+    default:
+      return false;
+  }
 }
 
-bool may_share(const Request& a, const Request& b) {
-  return a.type == b.type && a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale;
+bool may_share(const Ready& one, const Ready& another) {
+  const Request& a = one.tensor.request;
+  const Request& b = another.tensor.request;
+  if (a.kind != b.kind || a.process_set != b.process_set || a.type != b.type ||
+      a.on_host != b.on_host || one.joined != another.joined) {
+    return false;
+  }
+  if (a.kind == Kind::allgather) return true;
+  return a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale &&
+         a.compression == b.compression;
+}
+
+std::size_t bytes_of(const Ready& ready) {
+  const Request& request = ready.tensor.request;
+  if (request.kind != Kind::allgather || request.shape.empty()) return request.bytes();
+  std::size_t row = size_of(request.type);
+  for (std::size_t i = 1; i < request.shape.size(); ++i) {
+    row *= static_cast<std::size_t>(request.shape[i]);
+  }
+  std::size_t rows = 0;
+  for (const auto extent : ready.tensor.first_extents) rows += static_cast<std::size_t>(extent);
+  return row * rows;
+}
+
+bool same_group(const Ready& one, const Ready& another) {
+  const Request& a = one.tensor.request;
+  const Request& b = another.tensor.request;
+  return !a.group.empty() && a.group == b.group && a.process_set == b.process_set;
 }
 
 }  // namespace
 
-std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold) {
+std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold, Fusion fusion) {
   std::vector<Ready> batch;
   batch.push_back(std::move(ready.front()));
   ready.pop_front();
-  std::size_t seen = batch.front().request.bytes();
+  std::size_t seen = bytes_of(batch.front());
   if (!may_be_fused(batch.front()) || seen >= threshold) return batch;
 
   std::size_t taken = seen;
   std::deque<Ready> skipped;
   while (!ready.empty()) {
     Ready& candidate = ready.front();
-    const std::size_t bytes = candidate.request.bytes();
+    if (fusion == Fusion::groups_only && !same_group(candidate, batch.front())) break;
+    const std::size_t bytes = bytes_of(candidate);
     seen += bytes;
     if (seen > threshold) break;
-    if (may_be_fused(candidate) && may_share(candidate.request, batch.front().request) &&
+    if (may_be_fused(candidate) && may_share(candidate, batch.front()) &&
         taken + bytes <= threshold) {
       taken += bytes;
       batch.push_back(std::move(candidate));

@@ -1,45 +1,42 @@
-// What the members of a world and its coordinator (rank 0) say to each other: frames (base/frame.h)
-// on TCP, after the handshake (base/handshake.h) with the purpose kPurpose. Decoding trusts
-// nothing.
+// What the members of a world say to those above and below them in the control tree: frames
+// (base/frame.h) on TCP, after the handshake (base/handshake.h) with the purpose kPurpose. Decoding
+// trusts nothing.
 //
-//   member -> coordinator   requests    tensors that are ready on this rank
-//                           suspicion   a data connection broke here; who is it?
-//                           leave       no more requests will come
-//   coordinator -> members  responses   what to run next, the same on all, in this order
-//                           goodbye     all have left
-//   both                    abort       the world has failed: why, and through whom
+//   to the parent     formed      all of this subtree are connected
+//                     upward      what is ready in this subtree, who has joined or left
+//                     suspicion   a data connection broke here; who is it? Passed on to the root
+//   to the children   downward    what to run next, the same on all, in this order; passed on
+//   both              abort       the world has failed: why, and through whom; passed on to all
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/failure.h"
-#include "runtime/request.h"
+#include "runtime/negotiation/traffic.h"
 
 namespace hvd::runtime {
 
 inline constexpr std::string_view kPurpose = "coordinator";
 
 enum class Message : std::uint16_t {
-  requests = 16,
-  suspicion = 17,
-  leave = 18,
-  responses = 19,
-  goodbye = 20,
-  abort = 21,
+  formed = 16,
+  upward = 17,
+  suspicion = 18,
+  downward = 19,
+  abort = 20,
 };
 
 // Whole frames.
-std::string encode_requests(const std::vector<Request>& requests);
-std::string encode_responses(const std::vector<Response>& responses);
+std::string encode_formed();
+std::string encode_upward(const Upward& message);
+std::string encode_downward(const Downward& message);
 std::string encode_failure(Message kind, const Failure& failure);  // abort or suspicion
-std::string encode_empty(Message kind);                            // leave or goodbye
 
-// Payloads.
-Result<std::vector<Request>> decode_requests(std::string_view payload);
-Result<std::vector<Response>> decode_responses(std::string_view payload);
+// Payloads. Ranks that the world does not have are an error.
+Result<Upward> decode_upward(std::string_view payload, int world_size);
+Result<Downward> decode_downward(std::string_view payload, int world_size);
 Result<Failure> decode_failure(std::string_view payload);
 
 }  // namespace hvd::runtime

@@ -1,5 +1,7 @@
 #include "runtime/request.h"
 
+#include <cmath>
+
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -12,6 +14,18 @@ std::string_view kind_name(Kind kind) {
       return "broadcast";
     case Kind::barrier:
       return "barrier";
+    case Kind::allgather:
+      return "allgather";
+    case Kind::alltoall:
+      return "alltoall";
+    case Kind::reducescatter:
+      return "reducescatter";
+    case Kind::join:
+      return "join";
+    case Kind::add_process_set:
+      return "add_process_set";
+    case Kind::remove_process_set:
+      return "remove_process_set";
   }
   return "unknown";
 }
@@ -86,10 +100,29 @@ Status check_request(const Request& request, int world_size) {
   if (request.name.size() > kMaxName) {
     return refuse("the name has ", request.name.size(), " bytes; ", kMaxName, " are allowed");
   }
-  if (request.kind > Kind::barrier) return refuse("no such operation");
+  if (request.kind > Kind::remove_process_set) return refuse("no such operation");
   if (request.type > DataType::float64) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
-  if (request.op == ReduceOp::adasum) return refuse("the reduce operation adasum is not there yet");
+  const bool reduces = request.kind == Kind::allreduce || request.kind == Kind::reducescatter;
+  if (reduces && request.op == ReduceOp::adasum) {
+    if (request.kind != Kind::allreduce) return refuse("adasum is there for allreduce only");
+    if (request.type < DataType::float16) {
+      return refuse("adasum is there for floating point, not for ", type_name(request.type));
+    }
+  }
+  if (request.compression > Compression::bfloat16) return refuse("no such compression");
+  if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
+    return refuse("a factor that is no number");
+  }
+  if (request.process_set < 0) return refuse("no process set has the number ", request.process_set);
+  if (request.group.size() > kMaxName) {
+    return refuse("the name of the group has ", request.group.size(), " bytes; ", kMaxName,
+                  " are allowed");
+  }
+  if (request.group.empty() ? request.group_size != 0 : request.group_size < 1) {
+    return refuse("a group of ", request.group_size, " tensors with the name \"", request.group,
+                  "\"");
+  }
   if (request.shape.size() > kMaxDimensions) {
     return refuse("the shape has ", request.shape.size(), " dimensions; ", kMaxDimensions,
                   " are allowed");
@@ -100,9 +133,43 @@ Status check_request(const Request& request, int world_size) {
       return refuse("no memory has the shape ", shape_text(request.shape));
     }
   }
-  if (request.kind == Kind::broadcast && (request.root < 0 || request.root >= world_size)) {
-    return refuse("there is no root rank ", request.root, " in a world of ", world_size);
+  switch (request.kind) {
+    case Kind::broadcast:
+      if (request.root < 0 || request.root >= world_size) {
+        return refuse("there is no root rank ", request.root, " in a world of ", world_size);
+      }
+      break;
+    case Kind::allgather:
+    case Kind::alltoall:
+    case Kind::reducescatter:
+      if (request.shape.empty()) return refuse("a scalar has no rows; it needs one dimension");
+      break;
+    case Kind::join:
+      if (request.process_set != kGlobalSet) return refuse("one joins in all process sets at once");
+      break;
+    case Kind::add_process_set: {
+      if (request.process_set != kGlobalSet) return refuse("process sets are parts of the world");
+      if (request.ranks.empty()) return refuse("a process set needs at least one rank");
+      int before = -1;
+      for (const int rank : request.ranks) {
+        if (rank < 0 || rank >= world_size) {
+          return refuse("there is no rank ", rank, " in a world of ", world_size);
+        }
+        if (rank <= before) return refuse("its ranks must ascend, and stand there once");
+        before = rank;
+      }
+      break;
+    }
+    case Kind::remove_process_set:
+      if (request.process_set == kGlobalSet) return refuse("the global one cannot be removed");
+      break;
+    default:
+      break;
   }
+  const bool grouped = request.kind == Kind::allreduce || request.kind == Kind::allgather ||
+                       request.kind == Kind::reducescatter || request.kind == Kind::broadcast ||
+                       request.kind == Kind::alltoall;
+  if (!request.group.empty() && !grouped) return refuse("it cannot be part of a group");
   return {};
 }
 

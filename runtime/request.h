@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,23 +16,47 @@
 
 namespace hvd::runtime {
 
-enum class Kind : std::uint8_t { allreduce = 0, broadcast = 1, barrier = 2 };
+enum class Kind : std::uint8_t {
+  allreduce = 0,
+  broadcast = 1,
+  barrier = 2,
+  allgather = 3,      // concatenates along the first dimension, which may differ between ranks
+  alltoall = 4,       // rows of the first dimension, as many to each rank as its splits say
+  reducescatter = 5,  // each rank keeps its rows of the sum; the first ranks get one more
+  join = 6,           // this rank has no more work; it gives neutral elements to what others do
+  add_process_set = 7,
+  remove_process_set = 8,
+};
 
 std::string_view kind_name(Kind kind);                           // "allreduce"
 std::string_view type_name(DataType type);                       // "float32"
 std::string_view op_name(ReduceOp op);                           // "average"
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "[2, 3]"
 
-// Everything that ranks must agree about before they may run it.
+// The process set of all ranks; it always exists.
+inline constexpr int kGlobalSet = 0;
+
+// Joins of all ranks meet, whatever they are called: World gives them this name.
+inline constexpr std::string_view kJoinName = "join";
+
+// Everything that ranks must agree about before they may run it, and the little about which they
+// may differ: the first extent of allgather and alltoall.
 struct Request {
   std::string name;
   Kind kind = Kind::allreduce;
   DataType type = DataType::uint8;
   ReduceOp op = ReduceOp::sum;
-  int root = 0;
+  int root = 0;  // of the world, not of the set
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<std::int64_t> shape;
+  bool on_host = true;  // else on a CUDA device, whichever
+  Compression compression = Compression::none;
+  int process_set = kGlobalSet;  // names of different sets do not meet
+  // Tensors of one group are run together or not at all: none before all are ready. Empty: alone.
+  std::string group = {};
+  int group_size = 0;
+  std::vector<int> ranks = {};  // add_process_set: its members, ascending
 
   std::int64_t elements() const;
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
@@ -41,23 +66,69 @@ struct Request {
 // ok, or what of it can never be right, on any rank of a world of this size.
 Status check_request(const Request& request, int world_size);
 
-// What all ranks run next: the tensors of `names` in one go, or nothing but the delivery of
-// `error`.
+// One tensor of a Response: what the ranks agreed about.
+struct ResponseTensor {
+  Request request;
+  // allgather, alltoall: the first extent of each rank of the set, in the set's order (0 of those
+  // who have joined); else empty.
+  std::vector<std::int64_t> first_extents = {};
+  friend bool operator==(const ResponseTensor&, const ResponseTensor&) = default;
+};
+
+// What the ranks of a process set run next: these tensors in one go, or nothing but the delivery of
+// `error`. One total order of responses for all ranks of the world, whatever their sets.
 struct Response {
   Kind kind = Kind::allreduce;
-  std::vector<std::string> names;
+  int process_set = kGlobalSet;
+  std::vector<ResponseTensor> tensors;
+  std::vector<int> joined = {};  // ranks of the set that have no entries, and give neutral elements
+  int last_joined = -1;          // join: the rank that came last
+  int new_set = -1;              // add_process_set: its number
   Status error;
   friend bool operator==(const Response&, const Response&) = default;
 };
 
-// Called exactly once, from a thread of the world; ok or the reason why not. It must not block.
-using Callback = std::function<void(const Failure&)>;
+// What came of an entry.
+struct Outcome {
+  Failure failure;
+  void* output = nullptr;                // where it lies: Entry::output, or what was allocated
+  std::vector<std::int64_t> shape = {};  // of the output
+  std::vector<std::int64_t> received_splits = {};  // alltoall: rows from each rank of the set
+  int last_joined = -1;                            // join
+  int process_set = -1;                            // add_process_set
+
+  Outcome() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a failure is an outcome without results
+  Outcome(Failure why) : failure(std::move(why)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Outcome(Status why) : failure(std::move(why)) {}
+  bool ok() const { return failure.ok(); }
+};
+
+// Called exactly once, from a thread of the world. It must not block.
+using Callback = std::function<void(const Outcome&)>;
+// Makes room for an output whose shape only the ranks together know; null: there is none. Called on
+// the executor's thread, at most once.
+using Allocate = std::function<void*(const std::vector<std::int64_t>& shape)>;
+
+// Until when the input is not there yet (a stream of a device still writes it).
+class ReadyEvent {
+ public:
+  virtual ~ReadyEvent() = default;
+  virtual bool ready() const = 0;
+  // For operations on the host; those of a device wait on the device.
+  virtual void wait() = 0;
+};
 
 struct Entry {
   Request request;
   const void* input = nullptr;
-  void* output = nullptr;  // may be the input
+  void* output = nullptr;  // may be the input; unused if `allocate` is set
   Callback done;
+  Allocate allocate = {};                  // allgather, alltoall, reducescatter
+  std::vector<std::int64_t> splits = {};   // alltoall: rows for each rank of the set; empty: even
+  std::shared_ptr<ReadyEvent> ready = {};  // null: it is ready
+  Device device = {};
 };
 
 }  // namespace hvd::runtime

@@ -1,7 +1,10 @@
 // The entries of one rank, from enqueue() to their callback. Safe from any thread.
 //
-// A name is taken from push() until finish() or close(): a second entry under it is an error at
-// once.
+// A name is taken from push() until finish() or close(): a second entry under it, in the same
+// process set, is an error at once. So is everything while this rank's join is in flight.
+//
+// It also knows which process sets there are for this rank's calls: they begin and end with the
+// responses that say so, on the executor's thread.
 #pragma once
 
 #include <condition_variable>
@@ -12,19 +15,24 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/negotiation/process_sets.h"
+#include "runtime/negotiation/response_cache.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
 
 class TensorQueue {
  public:
-  // `first` becomes true if nothing waited to be drained: somebody must be woken.
-  Failure push(Entry entry, bool& first);
+  TensorQueue(int rank, int world_size) : rank_(rank), sets_(world_size) {}
+
+  // All of them or none. `first` becomes true if nothing waited to be drained: somebody must be
+  // woken.
+  Failure push(std::vector<Entry> entries, bool& first);
   // Requests that were pushed since the last call, in their order.
   std::vector<Request> drain();
-  // The entries of these names, to be run: they stay known, but close() no longer returns them. A
+  // The entries of these tensors, to be run: they stay known, but close() no longer returns them. A
   // name that is not there, or not drained yet, is left out: no response can mean it.
-  std::vector<Entry> take(const std::vector<std::string>& names);
+  std::vector<Entry> take(const std::vector<ResponseTensor>& tensors);
   // Forgets names that were taken; they may be used again.
   void finish(const std::vector<Entry>& entries);
   // From now on push() returns `why`. Returns the entries that nobody has taken; only the first
@@ -34,15 +42,24 @@ class TensorQueue {
   bool close_when_empty(const Failure& why, TimePoint deadline);
   std::size_t size() const;
 
+  // The next process set, of these ranks.
+  void open_set(const RankSet& members);
+  // The process set is no more; returns what nobody has taken of it, for finish().
+  std::vector<Entry> close_set(int process_set);
+
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable emptied_;
   struct Waiting {
     Entry entry;
     bool drained = false;
   };
-  std::unordered_map<std::string, Waiting> waiting_;
-  std::unordered_set<std::string> names_;  // all that are in flight
+  Status check(const Request& request) const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable emptied_;
+  const int rank_;
+  ProcessSets sets_;
+  std::unordered_map<TensorKey, Waiting, TensorKeyHash> waiting_;
+  std::unordered_set<TensorKey, TensorKeyHash> names_;  // all that are in flight
   std::vector<Request> undrained_;
   Failure closed_;
 };

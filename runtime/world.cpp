@@ -1,6 +1,8 @@
 #include "runtime/world.h"
 
 #include <atomic>
+#include <map>
+#include <utility>
 
 #include "base/text.h"
 #include "base/wire.h"
@@ -12,15 +14,15 @@
 namespace hvd::runtime {
 namespace {
 
-constexpr std::uint32_t kIntroductionVersion = 1;
+constexpr std::uint32_t kIntroductionVersion = 2;
 
 // What a member tells the others before they are connected.
 struct Introduction {
-  std::string coordinator;  // rank 0: where it listens
-  std::string data;         // where its data connections are accepted
+  std::string control;  // where those below it in the control tree reach it; empty: nobody is
+  std::string data;     // where its data connections are accepted
 
   std::string encode() const {
-    return WireWriter().u32(kIntroductionVersion).str(coordinator).str(data).take();
+    return WireWriter().u32(kIntroductionVersion).str(control).str(data).take();
   }
   static Result<Introduction> decode(std::string_view bytes, int rank) {
     WireReader in(bytes);
@@ -34,12 +36,32 @@ struct Introduction {
   }
 };
 
+// Groups are enqueued as a whole: that is what makes waiting for all of one safe.
+Status check_groups(const std::vector<Entry>& entries) {
+  std::map<std::pair<int, std::string>, std::vector<const Request*>> groups;
+  for (const auto& entry : entries) {
+    const Request& request = entry.request;
+    if (!request.group.empty()) groups[{request.process_set, request.group}].push_back(&request);
+  }
+  for (const auto& [key, requests] : groups) {
+    for (const auto* request : requests) {
+      if (request->group_size == static_cast<int>(requests.size())) continue;
+      return {Code::invalid_argument,
+              cat(kind_name(request->kind), " \"", request->name, "\": group \"", key.second,
+                  "\" of ", request->group_size, " tensors must be enqueued at once, not ",
+                  requests.size(), " of it")};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 class World::Impl {
  public:
   explicit Impl(const WorldSpec& spec)
       : spec_(spec),
+        queue_(spec.rank, spec.size()),
         executor_(queue_, verdict_,
                   {[this](const Status& why) { control_.suspect(why); },
                    [this] {
@@ -57,12 +79,16 @@ class World::Impl {
 
   Status form(Exchange& exchange);
 
-  Failure enqueue(Entry entry) {
-    if (const Status checked = check_request(entry.request, spec_.size()); !checked.ok()) {
-      return checked;
+  Failure enqueue(std::vector<Entry> entries) {
+    for (auto& entry : entries) {
+      if (entry.request.kind == Kind::join) entry.request.name = kJoinName;
+      if (const Status checked = check_request(entry.request, spec_.size()); !checked.ok()) {
+        return checked;
+      }
     }
+    if (const Status checked = check_groups(entries); !checked.ok()) return checked;
     bool first = false;
-    Failure refused = queue_.push(std::move(entry), first);
+    Failure refused = queue_.push(std::move(entries), first);
     if (first) control_.wake();
     return refused;
   }
@@ -115,7 +141,10 @@ Status World::Impl::form(Exchange& exchange) {
     operations = make_gloo_operations(mesh_, {spec_.config.collective_timeout});
   }
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
-  executor_.start(std::move(operations));
+  Group world;
+  for (int rank = 0; rank < spec_.size(); ++rank) world.ranks.push_back(rank);
+  world.rank = spec_.rank;
+  executor_.start(std::move(operations), std::move(world));
   return {};
 }
 
@@ -138,16 +167,16 @@ Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
     return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
                                 spec_.size(), " members")};
   }
-  std::string coordinator;
+  std::vector<std::string> controls;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
     HVD_RETURN_IF_ERROR(introduction.status());
-    if (rank == 0) coordinator = introduction->coordinator;
+    controls.push_back(std::move(introduction->control));
     addresses.push_back(std::move(introduction->data));
   }
   // Both at the same time: the control plane in its thread, the data plane here.
-  HVD_RETURN_IF_ERROR(control_.start(coordinator, deadline));
+  HVD_RETURN_IF_ERROR(control_.start(std::move(controls), deadline));
   const Status connected = mesh_->connect(addresses);
   if (connected.ok()) return {};
   // Whoever is missing is better named by the control plane.
@@ -171,7 +200,12 @@ Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& ex
 
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
-Failure World::enqueue(Entry entry) { return impl_->enqueue(std::move(entry)); }
+Failure World::enqueue(Entry entry) {
+  std::vector<Entry> one;
+  one.push_back(std::move(entry));
+  return impl_->enqueue(std::move(one));
+}
+Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(std::move(entries)); }
 void World::abort(const Failure& why) { impl_->abort(why); }
 Failure World::failure() const { return impl_->failure(); }
 Failure World::shutdown(TimePoint deadline) { return impl_->shutdown(deadline); }

@@ -67,6 +67,8 @@ class World {
 
   // Takes a request on. If it returns an error, `entry.done` is never called; else exactly once.
   Failure enqueue(Entry entry);
+  // All of them or none; all tensors of a group must come together.
+  Failure enqueue(std::vector<Entry> entries);
   // Ends everything in flight on all members, for the reason given.
   void abort(const Failure& why);
   // Why the world failed; ok while it has not.

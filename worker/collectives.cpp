@@ -13,7 +13,7 @@ namespace hvd {
 // One collective in flight, from the call to its outcome.
 class detail::Pending {
  public:
-  void finish(const runtime::Failure& outcome) {
+  void finish(const runtime::Outcome& outcome) {
     const std::lock_guard lock(mutex_);
     outcome_ = outcome;
     done_ = true;
@@ -23,7 +23,7 @@ class detail::Pending {
     const std::lock_guard lock(mutex_);
     return done_;
   }
-  const runtime::Failure& wait() const {
+  const runtime::Outcome& wait() const {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [this] { return done_; });
     return outcome_;  // never changes again
@@ -33,7 +33,7 @@ class detail::Pending {
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;
   bool done_ = false;
-  runtime::Failure outcome_;
+  runtime::Outcome outcome_;
 };
 
 namespace {
@@ -49,7 +49,7 @@ void check(const runtime::Failure& outcome) {
 Handle::Handle(std::shared_ptr<detail::Pending> pending) : pending_(std::move(pending)) {}
 bool Handle::ready() const { return !pending_ || pending_->ready(); }
 void Handle::wait() const {
-  if (pending_) check(pending_->wait());
+  if (pending_) check(pending_->wait().failure);
 }
 
 namespace {
@@ -83,7 +83,7 @@ Handle enqueue(runtime::Request request, const TensorView& input, const TensorVi
   request.shape = input.shape;
   auto pending = std::make_shared<detail::Pending>();
   check(world->enqueue({std::move(request), input.data, output.data,
-                        [pending](const runtime::Failure& outcome) { pending->finish(outcome); }}));
+                        [pending](const runtime::Outcome& outcome) { pending->finish(outcome); }}));
   return Handle(std::move(pending));
 }
 

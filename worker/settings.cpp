@@ -40,6 +40,22 @@ Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup)
   HVD_RETURN_IF_ERROR(read_number("HVD_CYCLE_TIME", lookup, [&](double milliseconds) {
     config.cycle_time = std::chrono::microseconds(static_cast<std::int64_t>(milliseconds * 1e3));
   }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_CACHE_CAPACITY", lookup, [&](double count) {
+    config.cache_capacity = static_cast<std::size_t>(count);
+  }));
+  if (const auto text = lookup("HVD_DETERMINISTIC"); text && !text->empty()) {
+    if (*text != "0" && *text != "1") {
+      return Status(Code::invalid_argument, cat("HVD_DETERMINISTIC=", *text, ": it is 0 or 1"));
+    }
+    config.deterministic = *text == "1";
+  }
+  HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_TIME_SECONDS", lookup,
+                                  [&](double count) { config.stall_warning = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_STALL_SHUTDOWN_TIME_SECONDS", lookup,
+                                  [&](double count) { config.stall_shutdown = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_DISABLE", lookup, [&](double disable) {
+    if (disable != 0) config.stall_warning = {};
+  }));
   HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
     config.collective_timeout = seconds(count);
   }));

@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <exception>
 #include <fcntl.h>
-#include <gloo/context.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
@@ -44,6 +43,13 @@ std::string endpoint_of_socket(int fd) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return endpoint_of(storage);
+}
+
+std::string endpoint_of_peer(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
   return endpoint_of(storage);
 }
 
@@ -88,15 +94,13 @@ Result<tcp::attr> attributes_for(const std::string& address) {
   return attr;
 }
 
-class MeshContext final : public gloo::Context {
- public:
-  MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device,
-              std::shared_ptr<gloo::transport::Context> transport)
-      : gloo::Context(own_rank, world_size) {
-    device_ = std::move(device);
-    transportContext_ = std::move(transport);
+std::vector<int> all_but(int rank, int size) {
+  std::vector<int> others;
+  for (int other = 0; other < size; ++other) {
+    if (other != rank) others.push_back(other);
   }
-};
+  return others;
+}
 
 }  // namespace
 
@@ -128,19 +132,9 @@ struct GlooMesh::Gloo {
   std::shared_ptr<gloo::transport::Context> transport;
 };
 
-std::vector<int> mesh_partners(int rank, int size) {
-  std::set<int> partners;
-  for (int distance = 1; distance < size; distance *= 2) {
-    partners.insert((rank + distance) % size);
-    partners.insert((rank - distance + size) % size);
-  }
-  partners.erase(rank);
-  return {partners.begin(), partners.end()};
-}
-
 GlooMesh::GlooMesh(const MeshOptions& options)
     : options_(options),
-      partners_(mesh_partners(options.rank, options.size)),
+      partners_(all_but(options.rank, options.size)),
       ticker_(std::make_unique<Ticker>()),
       gloo_(std::make_unique<Gloo>()) {}
 
@@ -151,7 +145,6 @@ GlooMesh::~GlooMesh() {
     const std::lock_guard lock(mutex_);
     descriptors_.clear();
   }
-  context_.reset();
   transport_.reset();
   gloo_.reset();
 }
@@ -226,6 +219,7 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
                                    options_.rank, " could connect to")};
     }
     peers.push_back({partner, for_us, connects(own, theirs)});
+    if (peers.back().we_connect) dialled_.insert(theirs);
   }
   // Those that we connect to answer by themselves; those that connect to us do so in their own
   // time. In this order nobody waits for somebody who waits for him.
@@ -236,27 +230,37 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
   }
   keep_descriptors();
   ticker_->run(false);
-  context_ = std::make_shared<MeshContext>(options_.rank, options_.size, gloo_->device, transport_);
   if (aborted_) return {Code::aborted, "connecting was aborted"};
   return {};
 }
 
+gloo::transport::Context& GlooMesh::transport() const { return *transport_; }
+
+// A connected pair calls its address what its socket is bound to. Where Gloo has connected, the
+// kernel chose that port, and may have chosen it for other connections of this process, too, as
+// long as they lead elsewhere: so there, the other end must be right as well.
 void GlooMesh::keep_descriptors() {
   std::set<std::string> wanted;
   for (const int partner : partners_) {
     wanted.insert(endpoint_of_gloo(gloo_->transport->getPair(partner)->address().bytes()));
   }
   wanted.erase(std::string());
+  if (listening_.empty()) listening_ = wanted;
+  const auto is_ours = [&](int fd) {
+    const auto own = endpoint_of_socket(fd);
+    return wanted.contains(own) &&
+           (listening_.contains(own) || dialled_.contains(endpoint_of_peer(fd)));
+  };
   std::vector<UniqueFd> found;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc/self/fd"), &::closedir);
   if (!directory) return;
   while (const dirent* const item = ::readdir(directory.get())) {
     const auto fd = parse_number<int>(item->d_name);
-    if (!fd || !wanted.contains(endpoint_of_socket(*fd))) continue;
+    if (!fd || !is_ours(*fd)) continue;
     // Between the look and the duplicate the number may have changed hands: only the duplicate is
     // believed.
     UniqueFd duplicate(::fcntl(*fd, F_DUPFD_CLOEXEC, 0));
-    if (!duplicate || !wanted.contains(endpoint_of_socket(duplicate.get()))) continue;
+    if (!duplicate || !is_ours(duplicate.get())) continue;
     // Gloo leaves its descriptors open to programs that this one starts.
     ::fcntl(*fd, F_SETFD, FD_CLOEXEC);
     found.push_back(std::move(duplicate));

@@ -1,11 +1,11 @@
 // The connections of one rank to the others, on Gloo's stock TCP transport, and what that transport
 // lacks: it can be aborted, and forming and leaving it take no 10 ms per peer.
 //
-// Only the pairs that ring, binomial tree and dissemination need are made: partners whose distance
-// is a power of two. Gloo keeps its descriptors to itself, so the mesh finds them by the addresses
-// that its pairs report and keeps duplicates: shutdown(2) on a duplicate wakes whoever waits for
-// the connection, and a duplicate can never be mistaken for a descriptor that somebody else opened
-// since.
+// Everybody is connected to everybody: process sets and alltoall may need any pair, at any time,
+// and only connecting can tell a rank that is not in the set. Gloo keeps its descriptors to itself,
+// so the mesh finds them by the addresses that its pairs report and keeps duplicates: shutdown(2)
+// on a duplicate wakes whoever waits for the connection, and a duplicate can never be mistaken for
+// a descriptor that somebody else opened since.
 //
 // create(), connect() and the destructor belong to one thread; abort() is safe from any. The thread
 // that calls create() must have SIGPIPE blocked: Gloo's thread inherits that, and writes to sockets
@@ -16,13 +16,14 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
 
-namespace gloo {
+namespace gloo::transport {
 class Context;
 }
 
@@ -37,9 +38,6 @@ struct MeshOptions {
   std::chrono::milliseconds connect_timeout;  // of one connection
 };
 
-// The ranks that `rank` exchanges bytes with, ascending.
-std::vector<int> mesh_partners(int rank, int size);
-
 class GlooMesh {
  public:
   // Listens. The error names the address.
@@ -53,7 +51,8 @@ class GlooMesh {
   // Connects to all partners; `addresses[r]` is what address() says on rank r. Blocks.
   Status connect(const std::vector<std::string>& addresses);
 
-  const std::shared_ptr<gloo::Context>& context() const { return context_; }
+  // Once connected. Everything that waits on it ends with gloo::IoException after abort().
+  gloo::transport::Context& transport() const;
   // Ends what is in flight and all that would come after it.
   void abort();
   bool aborted() const { return aborted_; }
@@ -71,7 +70,8 @@ class GlooMesh {
   std::unique_ptr<Ticker> ticker_;  // outlives the device, whose loop calls it
   std::unique_ptr<Gloo> gloo_;
   std::shared_ptr<AbortableTransport> transport_;  // over Gloo's, once all pairs are listening
-  std::shared_ptr<gloo::Context> context_;
+  std::set<std::string> listening_;                // endpoints of our own that nobody else can have
+  std::set<std::string> dialled_;                  // those of others that we connect to
   std::mutex mutex_;
   std::vector<UniqueFd> descriptors_;  // guarded by mutex_
   std::atomic<bool> aborted_ = false;

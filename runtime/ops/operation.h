@@ -1,26 +1,43 @@
 // One way to run a response: over Gloo, within one process, later through shared memory or NCCL.
 // The executor asks its operations in order of priority and runs the first that is enabled().
 //
-// enabled() and execute() are called by the executor's thread only, one at a time, on every rank
-// with the same response; enabled() must therefore answer the same on every rank. abort() may come
-// from any thread at any time, also before and after: an execute() under way returns soon with an
-// error, every later one at once.
+// enabled() and execute() are called by the executor's thread only, one at a time, on every member
+// of the process set with the same response; enabled() must therefore answer the same on every
+// rank. abort() may come from any thread at any time, also before and after: an execute() under way
+// returns soon with an error, every later one at once.
+//
+// There is an entry for each tensor of the response, in its order. On a rank that has joined they
+// were made up: input and output are null, and the operation puts neutral elements in their place
+// and throws away what comes out.
 #pragma once
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
 
+// The members of a process set, as one of them sees it.
+struct Group {
+  int id = kGlobalSet;
+  std::vector<int> ranks;  // of the world, ascending; position is the rank within the set
+  int rank = 0;            // own position
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
 class Operation {
  public:
   virtual ~Operation() = default;
   virtual std::string_view name() const = 0;  // "gloo allreduce"
-  virtual bool enabled(const Response& response, std::span<const Entry> entries) const = 0;
-  virtual Status execute(const Response& response, std::span<Entry> entries) = 0;
+  virtual bool enabled(const Response& response, const Group& group) const = 0;
+  // Fills `outcomes`, one for each entry: output and shape, and received splits.
+  virtual Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+                         std::span<Outcome> outcomes) = 0;
+  // The process set is no more; on the executor's thread.
+  virtual void forget(int /*process_set*/) {}
   virtual void abort() = 0;
 };
 

@@ -1,77 +1,59 @@
-#include "runtime/coordinator.h"
-
-#include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
-#include <map>
-#include <random>
 
-#include "base/text.h"
+#include "tests/runtime/coordinated_world.h"
 
 namespace hvd::runtime {
 namespace {
 
 using std::chrono::milliseconds;
+using test::in_group;
+using test::in_set;
+using test::names_of;
+using test::of_kind;
+using test::says;
+using test::tensor;
+using Names = std::vector<std::string>;
+using World = test::CoordinatedWorld;
 
-Request tensor(const std::string& name, std::int64_t elements = 4) {
-  Request request;
-  request.name = name;
-  request.type = DataType::float32;
-  request.shape = {elements};
-  return request;
+TEST(Coordinator, RunsATensorOnceAllRanksHaveAskedForIt) {
+  World world(3);
+  ASSERT_TRUE(world.submit(2, tensor("a")).ok());
+  ASSERT_TRUE(world.submit(0, tensor("a")).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.submit(1, tensor("a")).ok());
+  const auto response = world.only();
+  EXPECT_EQ(names_of(response), Names{"a"});
+  EXPECT_TRUE(response.error.ok());
+  EXPECT_TRUE(world.poll().empty());
 }
 
-std::vector<std::string> hosts(int size) {
-  std::vector<std::string> names;
-  for (int rank = 0; rank < size; ++rank) names.push_back(cat("host", rank));
-  return names;
-}
-
-class CoordinatorTest : public ::testing::Test {
- protected:
-  static constexpr std::size_t kThreshold = 1024;
-  Coordinator coordinator_{hosts(3), kThreshold, milliseconds(5)};
-  TimePoint now_{};
-
-  void submit_everywhere(const Request& request) {
-    for (int rank = 0; rank < 3; ++rank) {
-      ASSERT_TRUE(coordinator_.submit(rank, {request}, now_).ok());
-    }
-  }
-};
-
-TEST_F(CoordinatorTest, RunsATensorOnceAllRanksHaveAskedForIt) {
-  ASSERT_TRUE(coordinator_.submit(2, {tensor("a")}, now_).ok());
-  ASSERT_TRUE(coordinator_.submit(0, {tensor("a")}, now_).ok());
-  EXPECT_TRUE(coordinator_.poll(now_, 0).empty());
-  ASSERT_TRUE(coordinator_.submit(1, {tensor("a")}, now_).ok());
-  const auto responses = coordinator_.poll(now_, 0);
+TEST(Coordinator, GathersWhatIsReadyWhileTheExecutorHasEnoughToDo) {
+  World world(3);
+  for (const auto* name : {"a", "b", "c"}) world.submit_everywhere(tensor(name));
+  EXPECT_TRUE(world.poll(Coordinator::kEnoughAhead).empty());
+  const auto responses = world.poll(Coordinator::kEnoughAhead - 1);
   ASSERT_EQ(responses.size(), 1U);
-  EXPECT_EQ(responses[0].names, std::vector<std::string>{"a"});
-  EXPECT_TRUE(responses[0].error.ok());
-  EXPECT_TRUE(coordinator_.poll(now_, 0).empty());
+  EXPECT_EQ(names_of(responses[0]), (Names{"a", "b", "c"}));
 }
 
-TEST_F(CoordinatorTest, GathersWhatIsReadyWhileTheExecutorHasEnoughToDo) {
-  for (const auto* name : {"a", "b", "c"}) submit_everywhere(tensor(name));
-  EXPECT_TRUE(coordinator_.poll(now_, Coordinator::kEnoughAhead).empty());
-  const auto responses = coordinator_.poll(now_, Coordinator::kEnoughAhead - 1);
-  ASSERT_EQ(responses.size(), 1U);
-  EXPECT_EQ(responses[0].names, (std::vector<std::string>{"a", "b", "c"}));
-}
-
-TEST_F(CoordinatorTest, ReleasesWhatHasWaitedForTheCycleTimeButNotWithoutEnd) {
-  submit_everywhere(tensor("a"));
-  EXPECT_EQ(coordinator_.next_poll(Coordinator::kEnoughAhead), now_ + milliseconds(5));
-  EXPECT_TRUE(coordinator_.poll(now_ + milliseconds(4), Coordinator::kEnoughAhead).empty());
-  EXPECT_TRUE(coordinator_.poll(now_ + milliseconds(5), Coordinator::kMaxAhead).empty());
-  EXPECT_EQ(coordinator_.next_poll(Coordinator::kMaxAhead), kNever);
-  EXPECT_EQ(coordinator_.poll(now_ + milliseconds(5), Coordinator::kEnoughAhead).size(), 1U);
-  EXPECT_EQ(coordinator_.next_poll(0), kNever);
+TEST(Coordinator, ReleasesWhatHasWaitedForTheCycleTimeButNotWithoutEnd) {
+  World world(3);
+  const auto start = world.now;
+  world.submit_everywhere(tensor("a"));
+  EXPECT_EQ(world.coordinator.next_at(Coordinator::kEnoughAhead), start + milliseconds(5));
+  world.now = start + milliseconds(4);
+  EXPECT_TRUE(world.poll(Coordinator::kEnoughAhead).empty());
+  world.now = start + milliseconds(5);
+  EXPECT_TRUE(world.poll(Coordinator::kMaxAhead).empty());
+  EXPECT_EQ(world.coordinator.next_at(Coordinator::kMaxAhead), kNever);
+  EXPECT_EQ(world.poll(Coordinator::kEnoughAhead).size(), 1U);
+  EXPECT_EQ(world.coordinator.next_at(0), kNever);
 }
 
 struct Disagreement {
   const char* what;
+  Request first;
   std::function<void(Request&)> change;
   std::vector<std::string> said;  // must stand in the error
 };
@@ -79,132 +61,181 @@ struct Disagreement {
 class DisagreementTest : public ::testing::TestWithParam<Disagreement> {};
 
 TEST_P(DisagreementTest, IsAnErrorThatNamesBothSidesAndTheNextTensorIsFine) {
-  Coordinator coordinator(hosts(3), 1024, milliseconds(5));
-  Request odd = tensor("t");
+  World world(3);
+  const Request right = GetParam().first;
+  Request odd = right;
   GetParam().change(odd);
-  ASSERT_TRUE(coordinator.submit(0, {tensor("t")}, {}).ok());
-  ASSERT_TRUE(coordinator.submit(1, {tensor("t")}, {}).ok());
-  ASSERT_TRUE(coordinator.submit(2, {odd}, {}).ok());
-  auto responses = coordinator.poll({}, 0);
-  ASSERT_EQ(responses.size(), 1U);
-  EXPECT_EQ(responses[0].error.code(), Code::invalid_argument);
-  auto said = GetParam().said;
-  said.insert(said.end(), {"\"t\"", "rank 0 on host host0", "rank 2 on host host2"});
-  for (const auto& text : said) {
-    EXPECT_NE(responses[0].error.message().find(text), std::string::npos)
-        << text << " is not in: " << responses[0].error.message();
-  }
-  for (int rank = 0; rank < 3; ++rank)
-    ASSERT_TRUE(coordinator.submit(rank, {tensor("t")}, {}).ok());
-  responses = coordinator.poll({}, 0);
-  ASSERT_EQ(responses.size(), 1U);
-  EXPECT_TRUE(responses[0].error.ok());
+  ASSERT_TRUE(world.submit(0, right).ok());
+  ASSERT_TRUE(world.submit(1, right).ok());
+  ASSERT_TRUE(world.submit(2, odd).ok());
+  const auto response = world.only();
+  EXPECT_FALSE(response.error.ok());
+  for (const auto& text : GetParam().said) says(response, text);
+  says(response, "\"t\"");
+  says(response, "rank 0 on host host0");
+  says(response, "rank 2 on host host2");
+  world.submit_everywhere(tensor("t"));
+  EXPECT_TRUE(world.only().error.ok());
+}
+
+Request removal(int process_set) {
+  auto request = of_kind(Kind::remove_process_set, "t", {0});
+  request.process_set = process_set;
+  return request;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, DisagreementTest,
     ::testing::Values(
         Disagreement{"Type",
+                     tensor("t"),
                      [](Request& r) { r.type = DataType::float64; },
                      {"Mismatched data types: One rank had type float32, but another rank had type "
                       "float64."}},
         Disagreement{"Shape",
+                     tensor("t"),
                      [](Request& r) {
                        r.shape = {2, 2};
                      },
                      {"Mismatched allreduce tensor shapes", "[4]", "[2, 2]"}},
         Disagreement{"Op",
+                     tensor("t"),
                      [](Request& r) { r.op = ReduceOp::max; },
                      {"Mismatched reduce operations", "sum", "max"}},
         Disagreement{"Kind",
+                     tensor("t"),
                      [](Request& r) { r.kind = Kind::broadcast; },
                      {"Mismatched collective operations", "an allreduce", "a broadcast"}},
         Disagreement{"Root",
+                     of_kind(Kind::broadcast, "t"),
                      [](Request& r) { r.root = 2; },
                      {"Mismatched broadcast root ranks", "root rank 0", "root rank 2"}},
         Disagreement{"Prescale",
+                     tensor("t"),
                      [](Request& r) { r.prescale = 0.5; },
                      {"Mismatched prescale factors", "0.5"}},
         Disagreement{"Postscale",
+                     tensor("t"),
                      [](Request& r) { r.postscale = 3; },
-                     {"Mismatched postscale factors", "3"}}),
-    [](const auto& test) { return std::string(test.param.what); });
+                     {"Mismatched postscale factors", "3"}},
+        Disagreement{"Device",
+                     tensor("t"),
+                     [](Request& r) { r.on_host = false; },
+                     {"Mismatched allreduce CPU/GPU device selection: One rank specified device "
+                      "CPU, but another rank specified device GPU."}},
+        Disagreement{"Compression",
+                     tensor("t"),
+                     [](Request& r) { r.compression = Compression::bfloat16; },
+                     {"Mismatched compressions", "none", "bfloat16"}},
+        Disagreement{"Group",
+                     tensor("t"),
+                     [](Request& r) { r = in_group(r, "g", 1); },
+                     {"Mismatched groups", "no group", "group \"g\" of 1"}},
+        Disagreement{"AllgatherDimensions",
+                     of_kind(Kind::allgather, "t", {3, 2}),
+                     [](Request& r) {
+                       r.shape = {5, 7};
+                     },
+                     {"Mismatched allgather tensor shapes: One rank sent a tensor of shape [3, 2], "
+                      "but another rank sent a tensor of shape [5, 7]."}},
+        Disagreement{"AlltoallRank",
+                     of_kind(Kind::alltoall, "t", {3}),
+                     [](Request& r) {
+                       r.shape = {3, 1};
+                     },
+                     {"Mismatched alltoall tensor shapes", "[3]", "[3, 1]"}},
+        Disagreement{"ProcessSetRanks",
+                     test::add_set("t", {0, 1}),
+                     [](Request& r) {
+                       r.ranks = {0, 2};
+                     },
+                     {"Mismatched process sets", "[0, 1]", "[0, 2]"}},
+        Disagreement{"RemovedProcessSet",
+                     removal(1),
+                     [](Request& r) { r.process_set = 2; },
+                     {"Mismatched process sets: One rank specified process set 1, but another rank "
+                      "specified process set 2."}}),
+    [](const auto& test_info) { return std::string(test_info.param.what); });
 
-TEST_F(CoordinatorTest, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
-  ASSERT_TRUE(coordinator_.submit(0, {tensor("a")}, now_).ok());
-  coordinator_.leave(1, now_);
-  ASSERT_TRUE(coordinator_.submit(2, {tensor("b")}, now_).ok());
-  const auto responses = coordinator_.poll(now_, 0);
+TEST(Coordinator, AMismatchWithWhatIsCachedNamesBothSides) {
+  World world(3);
+  std::vector<Departed> died;
+  world.cache.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor("t"), {}}), died);
+  ASSERT_TRUE(world.submit(1, tensor("t", 9)).ok());
+  ASSERT_TRUE(world.submit_known({0}, 0).ok());
+  ASSERT_TRUE(world.submit_known({2}, 0).ok());
+  const auto response = world.only();
+  says(response,
+       "One rank sent a tensor of shape [4], but another rank sent a tensor of shape [9]");
+  says(response, "rank 0 on host host0 and rank 1 on host host1");
+}
+
+TEST(Coordinator, AllgatherAndAlltoallKnowTheFirstExtentOfEachRank) {
+  for (const auto kind : {Kind::allgather, Kind::alltoall}) {
+    World world(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      ASSERT_TRUE(world.submit(rank, of_kind(kind, "t", {rank * 2, 7})).ok());
+    }
+    const auto response = world.only();
+    ASSERT_TRUE(response.error.ok()) << response.error.to_string();
+    EXPECT_EQ(response.tensors.front().first_extents, (std::vector<std::int64_t>{0, 2, 4}));
+    EXPECT_EQ(response.tensors.front().request.shape, (std::vector<std::int64_t>{0, 7}));
+  }
+}
+
+TEST(Coordinator, ExtentsFromTheCacheAndNewOnesMakeOneResponse) {
+  World world(3);
+  std::vector<Departed> died;
+  ResponseTensor known{of_kind(Kind::allgather, "t", {0, 2}), {5, 6, 7}};
+  world.cache.agreed(std::make_shared<const ResponseTensor>(known), died);
+  ASSERT_TRUE(world.submit_known({0, 2}, 0).ok());
+  ASSERT_TRUE(world.submit(1, of_kind(Kind::allgather, "t", {9, 2})).ok());
+  const auto response = world.only();
+  ASSERT_TRUE(response.error.ok()) << response.error.to_string();
+  EXPECT_EQ(response.tensors.front().first_extents, (std::vector<std::int64_t>{5, 9, 7}));
+}
+
+TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
+  World world(3);
+  ASSERT_TRUE(world.submit(0, tensor("a")).ok());
+  ASSERT_TRUE(world.leave(1).ok());
+  ASSERT_TRUE(world.submit(2, tensor("b")).ok());
+  const auto responses = world.poll();
   ASSERT_EQ(responses.size(), 2U);
   for (const auto& response : responses) {
     EXPECT_EQ(response.error.code(), Code::failed_precondition);
-    EXPECT_NE(response.error.message().find("rank 1 on host host1 has called shutdown()"),
-              std::string::npos);
+    says(response, "rank 1 on host host1 has called shutdown()");
   }
-  EXPECT_EQ(coordinator_.incomplete(), 0U);
-  EXPECT_FALSE(coordinator_.all_left());
-  coordinator_.leave(0, now_);
-  coordinator_.leave(2, now_);
-  coordinator_.leave(2, now_);
-  EXPECT_TRUE(coordinator_.all_left());
+  EXPECT_TRUE(world.coordinator.table().rows().empty());
+  EXPECT_FALSE(world.coordinator.all_left());
+  ASSERT_TRUE(world.leave(0).ok());
+  ASSERT_TRUE(world.leave(2).ok());
+  EXPECT_TRUE(world.coordinator.all_left());
 }
 
-TEST_F(CoordinatorTest, RefusesARankThatDoesNotKeepToTheProtocol) {
-  ASSERT_TRUE(coordinator_.submit(1, {tensor("a")}, now_).ok());
-  EXPECT_EQ(coordinator_.submit(1, {tensor("a")}, now_).code(), Code::already_exists);
-  EXPECT_EQ(coordinator_.submit(1, {tensor("")}, now_).code(), Code::invalid_argument);
-  EXPECT_EQ(coordinator_.submit(1, {tensor("b", -1)}, now_).code(), Code::invalid_argument);
-  coordinator_.leave(2, now_);
-  EXPECT_EQ(coordinator_.submit(2, {tensor("a")}, now_).code(), Code::failed_precondition);
+TEST(CoordinatorLeave, ProcessSetsWithoutTheRankThatLeftGoOn) {
+  World world(3);
+  world.sets.add(test::ranks({0, 2}));
+  ASSERT_TRUE(world.leave(1).ok());
+  ASSERT_TRUE(world.submit(0, in_set(tensor("a"), 1)).ok());
+  ASSERT_TRUE(world.submit(2, in_set(tensor("a"), 1)).ok());
+  EXPECT_TRUE(world.only().error.ok());
 }
 
-// Ranks submit the same tensors, each in an order of its own, in pieces of random size, while the
-// executor is more or less busy.
-TEST(CoordinatorSimulation, EveryTensorRunsExactlyOnceWhateverTheOrderOfMessages) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(cat("seed ", seed));
-    std::mt19937 random(seed);
-    const auto below = [&](std::size_t n) {
-      return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
-    };
-    const int size = 1 + static_cast<int>(below(6));
-    const std::size_t count = 1 + below(40);
-    Coordinator coordinator(hosts(size), 1 + below(400), milliseconds(1));
-    std::vector<std::vector<Request>> left(static_cast<std::size_t>(size));
-    for (auto& requests : left) {
-      for (std::size_t i = 0; i < count; ++i) {
-        auto request = tensor(cat("t", i), static_cast<std::int64_t>(i % 9));
-        request.type = i % 3 == 0 ? DataType::int64 : DataType::float32;
-        requests.push_back(request);
-      }
-      std::shuffle(requests.begin(), requests.end(), random);
-    }
-    std::map<std::string, int> ran;
-    TimePoint now{};
-    for (int step = 0; step < 100'000 && ran.size() < count; ++step) {
-      now += milliseconds(below(3));
-      const std::size_t rank = below(left.size());
-      auto& requests = left[rank];
-      const std::size_t take = std::min(requests.size(), below(5));
-      std::vector<Request> piece(requests.end() - static_cast<std::ptrdiff_t>(take),
-                                 requests.end());
-      requests.resize(requests.size() - take);
-      ASSERT_TRUE(coordinator.submit(static_cast<int>(rank), piece, now).ok());
-      for (const auto& response : coordinator.poll(now, static_cast<int>(below(5)))) {
-        ASSERT_TRUE(response.error.ok());
-        ASSERT_FALSE(response.names.empty());
-        for (const auto& name : response.names) {
-          EXPECT_EQ(++ran[name], 1) << name;
-          // Nothing may run that some rank has not asked for yet.
-          for (const auto& others : left) {
-            for (const auto& request : others) EXPECT_NE(request.name, name);
-          }
-        }
-      }
-    }
-    EXPECT_EQ(ran.size(), count);
-    EXPECT_EQ(coordinator.incomplete(), 0U);
-  }
+TEST(Coordinator, RefusesARankThatDoesNotKeepToTheProtocol) {
+  World world(3);
+  world.sets.add(test::ranks({0, 2}));
+  ASSERT_TRUE(world.submit(1, tensor("a")).ok());
+  EXPECT_EQ(world.submit(1, tensor("a")).code(), Code::already_exists);
+  EXPECT_EQ(world.submit(1, tensor("")).code(), Code::invalid_argument);
+  EXPECT_EQ(world.submit(1, tensor("b", -1)).code(), Code::invalid_argument);
+  EXPECT_EQ(world.submit(1, in_set(tensor("b"), 1)).code(), Code::permission_denied);
+  EXPECT_EQ(world.submit(1, in_set(tensor("b"), 2)).code(), Code::not_found);
+  EXPECT_EQ(world.submit_known({1}, 7).code(), Code::data_loss);
+  ASSERT_TRUE(world.join(0).ok());
+  EXPECT_EQ(world.submit(0, tensor("c")).code(), Code::failed_precondition);
+  ASSERT_TRUE(world.leave(2).ok());
+  EXPECT_EQ(world.submit(2, tensor("a")).code(), Code::failed_precondition);
 }
 
 }  // namespace

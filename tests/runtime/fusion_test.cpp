@@ -7,15 +7,15 @@ namespace {
 
 Ready tensor(std::string name, std::int64_t floats, DataType type = DataType::float32) {
   Ready ready;
-  ready.request.name = std::move(name);
-  ready.request.type = type;
-  ready.request.shape = {floats};
+  ready.tensor.request.name = std::move(name);
+  ready.tensor.request.type = type;
+  ready.tensor.request.shape = {floats};
   return ready;
 }
 
 std::vector<std::string> names(const std::vector<Ready>& batch) {
   std::vector<std::string> all;
-  for (const auto& ready : batch) all.push_back(ready.request.name);
+  for (const auto& ready : batch) all.push_back(ready.tensor.request.name);
   return all;
 }
 using Names = std::vector<std::string>;
@@ -50,20 +50,65 @@ TEST(Fusion, ATensorAboveTheThresholdGoesAloneAndSoDoAllWithAThresholdOfZero) {
 
 TEST(Fusion, OperationAndFactorsKeepTensorsApart) {
   std::deque<Ready> ready{tensor("a", 1), tensor("b", 1), tensor("c", 1), tensor("d", 1)};
-  ready[1].request.op = ReduceOp::max;
-  ready[2].request.prescale = 2;
-  ready[3].request.postscale = 2;
+  ready[1].tensor.request.op = ReduceOp::max;
+  ready[2].tensor.request.prescale = 2;
+  ready[3].tensor.request.postscale = 2;
   for (const auto* name : {"a", "b", "c", "d"})
     EXPECT_EQ(names(take_batch(ready, 64)), Names{name});
 }
 
 TEST(Fusion, BroadcastsBarriersAndErrorsGoAlone) {
   std::deque<Ready> ready{tensor("a", 1), tensor("b", 1), tensor("c", 1), tensor("d", 1)};
-  ready[0].request.kind = Kind::broadcast;
+  ready[0].tensor.request.kind = Kind::broadcast;
   ready[1].error = Status(Code::invalid_argument, "x");
-  ready[2].request.kind = Kind::barrier;
+  ready[2].tensor.request.kind = Kind::barrier;
   for (const auto* name : {"a", "b", "c", "d"})
     EXPECT_EQ(names(take_batch(ready, 64)), Names{name});
+}
+
+TEST(Fusion, EveryThingThatBatchesCannotShareKeepsTensorsApart) {
+  const auto apart = [](auto change) {
+    std::deque<Ready> ready{tensor("a", 1), tensor("b", 1)};
+    change(ready[1]);
+    return names(take_batch(ready, 64)) == Names{"a"};
+  };
+  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.process_set = 1; }));
+  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.on_host = false; }));
+  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.compression = Compression::float16; }));
+  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.op = ReduceOp::adasum; }));
+  EXPECT_TRUE(apart([](Ready& r) { r.joined = {1}; }));
+  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.kind = Kind::reducescatter; }));
+  EXPECT_FALSE(apart([](Ready& r) { r.tensor.request.shape = {2, 2}; }));
+}
+
+TEST(Fusion, ReducescattersAndAllgathersShareBatchesWithTheirLike) {
+  for (const auto kind : {Kind::reducescatter, Kind::allgather}) {
+    std::deque<Ready> ready{tensor("a", 1), tensor("b", 1)};
+    for (auto& item : ready) item.tensor.request.kind = kind;
+    EXPECT_EQ(names(take_batch(ready, 64)), (Names{"a", "b"}));
+  }
+}
+
+TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
+  std::deque<Ready> ready{tensor("a", 0), tensor("b", 0)};
+  for (auto& item : ready) {
+    item.tensor.request.kind = Kind::allgather;
+    item.tensor.request.shape = {0, 2};
+    item.tensor.first_extents = {3, 1};  // 4 rows of 8 bytes
+  }
+  auto again = ready;
+  EXPECT_EQ(names(take_batch(ready, 64)), (Names{"a", "b"}));
+  EXPECT_EQ(names(take_batch(again, 63)), Names{"a"});
+}
+
+TEST(Fusion, OfGroupsOnlyLeavesAllOthersAlone) {
+  std::deque<Ready> ready{tensor("a", 1),  tensor("b", 1),  tensor("g1", 1),
+                          tensor("g2", 1), tensor("h1", 1), tensor("c", 1)};
+  for (const int i : {2, 3}) ready[static_cast<std::size_t>(i)].tensor.request.group = "g";
+  ready[4].tensor.request.group = "h";
+  std::vector<Names> batches;
+  while (!ready.empty()) batches.push_back(names(take_batch(ready, 64, Fusion::groups_only)));
+  EXPECT_EQ(batches, (std::vector<Names>{{"a"}, {"b"}, {"g1", "g2"}, {"h1"}, {"c"}}));
 }
 
 }  // namespace

@@ -1,11 +1,51 @@
-hvd_test(hvd_runtime_test
-  runtime/arithmetic_test.cpp
+# The negotiation: pure, so quick to build and to run.
+hvd_test(hvd_negotiation_test
+  runtime/control_tree_test.cpp
+  runtime/coordinator_sets_test.cpp
   runtime/coordinator_test.cpp
   runtime/fusion_test.cpp
+  runtime/gatherer_test.cpp
+  runtime/interval_set_test.cpp
   runtime/messages_test.cpp
+  runtime/negotiation_simulation_test.cpp
+  runtime/response_cache_test.cpp
+  runtime/stall_inspector_test.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)
+
+hvd_test(hvd_runtime_test
+  runtime/arithmetic_test.cpp
   runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
+  runtime/world_negotiation_test.cpp
   runtime/world_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
+  TIMEOUT 300)
+
+# Every operation, type, number of ranks and size: some thousand collectives for each backend.
+hvd_test(hvd_conformance_test
+  runtime/conformance.cpp
+  runtime/conformance_gloo_test.cpp
+  runtime/conformance_tables.cpp
+  runtime/conformance_world_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)
+
+hvd_test(hvd_operations_test
+  runtime/arithmetic_kernels_test.cpp
+  runtime/gloo_ops_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS quick
+  TIMEOUT 300)
+
+hvd_test(hvd_large_test
+  runtime/large_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  LABELS large
   TIMEOUT 300)

@@ -1,52 +1,19 @@
 // Worlds whose ranks are threads of the test, for runtime tests.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <future>
 #include <gtest/gtest.h>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/text.h"
 #include "runtime/world.h"
+#include "tests/runtime/hub.h"
 
 namespace hvd::test {
-
-inline constexpr std::chrono::seconds kLong{60};  // the deadline of what normally ends at once
-
-// Where the ranks of one world, as threads, leave their blobs.
-class Hub {
- public:
-  explicit Hub(int size) : size_(size) {}
-
-  Result<std::vector<std::string>> exchange(int rank, std::string_view blob, TimePoint deadline) {
-    std::unique_lock lock(mutex_);
-    blobs_[rank] = blob;
-    changed_.notify_all();
-    const auto all_there = [this] { return static_cast<int>(blobs_.size()) == size_; };
-    if (!changed_.wait_until(lock, deadline, all_there)) {
-      std::vector<std::string> missing;
-      for (int other = 0; other < size_; ++other) {
-        if (!blobs_.contains(other)) missing.push_back(cat("rank ", other));
-      }
-      return Status(Code::deadline_exceeded, cat("missing: ", join(missing, ", ")));
-    }
-    std::vector<std::string> all;
-    for (const auto& [from, text] : blobs_) all.push_back(text);
-    return all;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int size_;
-  std::map<int, std::string> blobs_;
-};
 
 class HubExchange final : public runtime::Exchange {
  public:
@@ -117,13 +84,31 @@ inline std::future<runtime::Failure> submit(runtime::World& world, runtime::Requ
   auto promise = std::make_shared<std::promise<runtime::Failure>>();
   auto future = promise->get_future();
   const auto refused =
-      world.enqueue({std::move(request), input, output,
-                     [promise](const runtime::Failure& outcome) { promise->set_value(outcome); }});
+      world.enqueue({std::move(request), input, output, [promise](const runtime::Outcome& outcome) {
+                       promise->set_value(outcome.failure);
+                     }});
   if (!refused.ok()) promise->set_value(refused);
   return future;
 }
 
 inline runtime::Failure outcome_of(std::future<runtime::Failure> future) {
+  if (future.wait_for(kLong) != std::future_status::ready) {
+    return Status(Code::deadline_exceeded, "the test waited in vain");
+  }
+  return future.get();
+}
+
+// The same for whole entries, with everything that comes out.
+inline std::future<runtime::Outcome> submit(runtime::World& world, runtime::Entry entry) {
+  auto promise = std::make_shared<std::promise<runtime::Outcome>>();
+  auto future = promise->get_future();
+  entry.done = [promise](const runtime::Outcome& outcome) { promise->set_value(outcome); };
+  const auto refused = world.enqueue(std::move(entry));
+  if (!refused.ok()) promise->set_value(refused);
+  return future;
+}
+
+inline runtime::Outcome outcome_of(std::future<runtime::Outcome> future) {
   if (future.wait_for(kLong) != std::future_status::ready) {
     return Status(Code::deadline_exceeded, "the test waited in vain");
   }

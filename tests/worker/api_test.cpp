@@ -74,7 +74,8 @@ TEST_F(Api, RefusesWhatCannotBeByName) {
             }).find("\"w\": there is no root rank 1 in a world of 1"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
-              hvd::allreduce(data, {.name = "w", .op = hvd::ReduceOp::adasum});
+              std::vector<int> whole{1};
+              hvd::allreduce(whole, {.name = "w", .op = hvd::ReduceOp::adasum});
             }).find("adasum"),
             std::string::npos);
   std::vector<float> two(2);

@@ -58,12 +58,25 @@ inline constexpr ReduceOp Min = ReduceOp::min;
 inline constexpr ReduceOp Max = ReduceOp::max;
 inline constexpr ReduceOp Product = ReduceOp::product;
 
+// Where elements lie: in the memory of this process, or on the CUDA device of this number.
+struct Device {
+  static constexpr int kHost = -1;
+  int cuda = kHost;
+  bool is_host() const { return cuda == kHost; }
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+// What a reduction sends of float32 and float64 elements: themselves, or half-precision copies. The
+// sum is made in the type that is sent.
+enum class Compression : std::uint8_t { none = 0, float16 = 1, bfloat16 = 2 };
+
 // Elements in memory that the caller owns. `shape` is what ranks must agree on; elements are
 // contiguous.
 struct TensorView {
   void* data = nullptr;
   std::vector<std::int64_t> shape;
   DataType type = DataType::float32;
+  Device device = {};
 
   std::int64_t elements() const {
     std::int64_t count = 1;

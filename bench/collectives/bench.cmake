@@ -1,0 +1,3 @@
+add_executable(hvd_collectives_bench collectives/main.cpp collectives/ranks.cpp)
+hvd_compile_options(hvd_collectives_bench)
+target_link_libraries(hvd_collectives_bench PRIVATE hvd_runtime hvd_base gloo)

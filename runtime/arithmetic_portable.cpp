@@ -1,0 +1,7 @@
+#include "runtime/arithmetic_kernels.h"
+
+namespace hvd::runtime {
+
+constinit const Kernels kPortableKernels = all_kernels();
+
+}  // namespace hvd::runtime

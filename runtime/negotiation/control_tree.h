@@ -1,0 +1,41 @@
+// Who speaks to whom: the members of a world in a tree, rank 0 its root. The ranks of one host are
+// a tree under their leader, the lowest of them, and the leaders are a tree under rank 0; in both
+// nobody has more than kFanOut below him. So a host's ranks are heard as one, nobody has more than
+// 2 * kFanOut children however large the world is, and the depth grows with its logarithm.
+//
+// A value, made of the members' hosts alone: every rank comes to the same tree.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/negotiation/interval_set.h"
+
+namespace hvd::runtime {
+
+class ControlTree {
+ public:
+  static constexpr std::size_t kFanOut = 4;
+
+  // hosts[rank], at least one.
+  explicit ControlTree(std::vector<std::string> hosts);
+
+  int size() const { return static_cast<int>(hosts_.size()); }
+  const std::string& host(int rank) const { return hosts_[index(rank)]; }
+  int parent(int rank) const { return parents_[index(rank)]; }  // -1 of rank 0
+  const std::vector<int>& children(int rank) const { return children_[index(rank)]; }
+  // The rank and all below it.
+  const RankSet& subtree(int rank) const { return subtrees_[index(rank)]; }
+  std::string who(int rank) const;  // "rank 3 on host b"
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  void connect(const std::vector<int>& ranks);
+
+  std::vector<std::string> hosts_;
+  std::vector<int> parents_;
+  std::vector<std::vector<int>> children_;
+  std::vector<RankSet> subtrees_;
+};
+
+}  // namespace hvd::runtime

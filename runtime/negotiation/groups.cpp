@@ -1,0 +1,71 @@
+#include "runtime/negotiation/groups.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+Status in_group(const Status& error, const GroupKey& key) {
+  return error.with_context(cat("group \"", key.name, "\" of ", key.size));
+}
+
+}  // namespace
+
+std::vector<Ready> Groups::decided(const std::vector<GroupKey>& keys, Ready tensor) {
+  std::vector<Ready> released;
+  bool waits = false;
+  for (const auto& key : keys) {
+    auto& group = groups_[key];
+    ++group.decided;
+    if (group.error.ok() && !tensor.error.ok()) {
+      group.error = in_group(tensor.error, key);
+      for (auto& other : group.waiting) {
+        other.error = group.error;
+        released.push_back(std::move(other));
+      }
+      group.waiting.clear();
+    } else if (tensor.error.ok() && !group.error.ok()) {
+      tensor.error = group.error;
+    } else if (tensor.error.ok()) {
+      waits = true;
+    }
+  }
+  if (waits && tensor.error.ok()) {
+    groups_[keys.front()].waiting.push_back(std::move(tensor));
+  } else {
+    released.push_back(std::move(tensor));
+  }
+  for (const auto& key : keys) {
+    const auto found = groups_.find(key);
+    if (found == groups_.end() || found->second.decided < key.size) continue;
+    auto& waiting = found->second.waiting;
+    std::sort(waiting.begin(), waiting.end(), [](const Ready& a, const Ready& b) {
+      return a.tensor.request.name < b.tensor.request.name;
+    });
+    std::move(waiting.begin(), waiting.end(), std::back_inserter(released));
+    groups_.erase(found);
+  }
+  return released;
+}
+
+std::vector<Ready> Groups::fail(int process_set, const Status& why) {
+  std::vector<Ready> failed;
+  for (auto group = groups_.begin(); group != groups_.end();) {
+    const auto current = group++;
+    if (current->first.process_set != process_set) continue;
+    for (auto& tensor : current->second.waiting) {
+      tensor.error = in_group(why, current->first);
+      failed.push_back(std::move(tensor));
+    }
+    groups_.erase(current);
+  }
+  return failed;
+}
+
+void Groups::set_removed(int process_set) {
+  std::erase_if(groups_, [&](const auto& group) { return group.first.process_set == process_set; });
+}
+
+}  // namespace hvd::runtime

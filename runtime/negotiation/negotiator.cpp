@@ -1,0 +1,262 @@
+#include "runtime/negotiation/negotiator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Whether the cached tensor says all that the response says about it.
+bool says_the_same(const ResponseTensor& cached, const ResponseTensor& tensor,
+                   const std::vector<int>& joined, const RankSet& members) {
+  if (cached.request != tensor.request) return false;
+  if (joined.empty()) return cached.first_extents == tensor.first_extents;
+  if (cached.first_extents.size() != tensor.first_extents.size()) return false;
+  if (cached.first_extents.empty()) return true;
+  const auto gone = RankSet::of_ranks(joined);
+  std::size_t position = 0;
+  bool same = true;
+  members.for_each([&](RankSet::Value rank) {
+    if (!gone.contains(rank) && cached.first_extents[position] != tensor.first_extents[position]) {
+      same = false;
+    }
+    ++position;
+  });
+  return same;
+}
+
+void clear_extents(ResponseTensor& tensor, const std::vector<int>& joined, const RankSet& members) {
+  if (tensor.first_extents.size() != members.size()) return;
+  const auto gone = RankSet::of_ranks(joined);
+  std::size_t position = 0;
+  members.for_each([&](RankSet::Value rank) {
+    if (gone.contains(rank)) tensor.first_extents[position] = 0;
+    ++position;
+  });
+}
+
+int position_in(const RankSet& members, int rank) {
+  const auto before = RankSet::range(0, static_cast<RankSet::Value>(rank));
+  return static_cast<int>(members.intersection(before).size());
+}
+
+}  // namespace
+
+Duration hold_time(const Config& config) {
+  const Duration longest = std::chrono::seconds(1);
+  if (config.stall_warning == std::chrono::milliseconds::zero()) return longest;
+  return std::min<Duration>(longest, config.stall_warning / 8);
+}
+
+Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config)
+    : tree_(std::move(tree)),
+      rank_(rank),
+      cache_(config.cache_capacity),
+      sets_(tree_->size()),
+      stalls_(*tree_, config.stall_warning, config.stall_shutdown) {
+  if (is_root()) {
+    const CoordinatorOptions options{config.fusion_threshold, config.cycle_time,
+                                     config.deterministic};
+    coordinator_.emplace(*tree_, cache_, sets_, options);
+  } else {
+    gatherer_.emplace(cache_, sets_, *tree_, rank_, hold_time(config));
+  }
+}
+
+Status Negotiator::take(int from, Upward message, TimePoint now) {
+  left_.unite(message.left);
+  return coordinator_ ? coordinator_->take(from, message, now)
+                      : gatherer_->take(from, std::move(message), now);
+}
+
+std::optional<CacheId> Negotiator::known_id(const Request& request) const {
+  const auto& members = sets_.members(negotiated_in(request));
+  return cache_.find(request, is_ragged(request) ? position_in(members, rank_) : 0);
+}
+
+Status Negotiator::submit(std::vector<Request> requests, TimePoint now) {
+  const auto self = RankSet::of(static_cast<RankSet::Value>(rank_));
+  Upward message;
+  IntervalSet known;
+  for (auto& request : requests) {
+    if (request.kind == Kind::join) {
+      message.joined = self;
+      continue;
+    }
+    // It was removed meanwhile: the executor is going to say so to whoever asked.
+    if (!sets_.contains(negotiated_in(request))) continue;
+    if (coordinator_) coordinator_->note_order(key_of(request));
+    if (const auto id = known_id(request)) {
+      known.insert(*id);
+      asked_by_id_.emplace(*id, std::move(request));
+      continue;
+    }
+    Asked asked{self, std::move(request), {}};
+    if (is_ragged(asked.request)) {
+      asked.first_extents.push_back(std::exchange(asked.request.shape.front(), 0));
+    }
+    message.asked.push_back(std::move(asked));
+  }
+  if (!known.empty()) message.known.push_back({self, std::move(known)});
+  return take(rank_, std::move(message), now);
+}
+
+Status Negotiator::leave(TimePoint now) {
+  Upward message;
+  message.left = RankSet::of(static_cast<RankSet::Value>(rank_));
+  return take(rank_, std::move(message), now);
+}
+
+Status Negotiator::from_child(int child, Upward message, TimePoint now) {
+  const auto& below = tree_->subtree(child);
+  const auto is_his = [&below](const auto& part) {
+    return !part.ranks.empty() && below.contains_all(part.ranks);
+  };
+  const bool right = below.contains_all(message.joined) && below.contains_all(message.left) &&
+                     std::all_of(message.known.begin(), message.known.end(), is_his) &&
+                     std::all_of(message.asked.begin(), message.asked.end(), is_his);
+  if (!right) return {Code::permission_denied, "it speaks for ranks that are not below it"};
+  return take(child, std::move(message), now);
+}
+
+Status Negotiator::from_parent(Downward message, TimePoint now) {
+  for (auto& decision : message.decisions) HVD_RETURN_IF_ERROR(apply(std::move(decision), now));
+  if (message.pass_at_once) {
+    gatherer_->pass_at_once();
+    output_.down.pass_at_once = true;
+  }
+  if (message.goodbye) output_.goodbye = output_.down.goodbye = true;
+  return {};
+}
+
+Decision Negotiator::decision_of(const Response& response) const {
+  Decision decision{
+      response.kind,    response.process_set, {}, response.joined, response.last_joined,
+      response.new_set, response.error,       {}};
+  for (const auto& tensor : response.tensors) {
+    CacheId id = 0;
+    const auto key = key_of(tensor.request);
+    const auto cached = cache_.get(key, &id);
+    if (cached != nullptr &&
+        says_the_same(*cached, tensor, response.joined, sets_.members(key.process_set))) {
+      decision.tensors.push_back({id, nullptr});
+    } else {
+      decision.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(tensor)});
+    }
+  }
+  return decision;
+}
+
+// Everything that all ranks do with a response, in the same order.
+Status Negotiator::apply(Decision decision, TimePoint now) {
+  Response response{decision.kind,   decision.process_set, {},
+                    decision.joined, decision.last_joined, decision.new_set,
+                    decision.error};
+  std::vector<std::shared_ptr<const ResponseTensor>> tensors;
+  for (const auto& tensor : decision.tensors) {
+    tensors.push_back(tensor.id ? cache_.get(*tensor.id) : tensor.whole);
+    if (tensors.back() == nullptr) {
+      return {Code::data_loss,
+              cat("a response with cache id ", *tensor.id, ", which nobody knows")};
+    }
+  }
+  const bool concerns_all = response.kind == Kind::add_process_set ||
+                            response.kind == Kind::remove_process_set ||
+                            response.kind == Kind::join;
+  const int negotiated = concerns_all ? kGlobalSet : response.process_set;
+  if (!sets_.contains(negotiated)) {
+    return {Code::data_loss,
+            cat("a response for process set ", negotiated, ", which is not there")};
+  }
+  const RankSet members = sets_.members(negotiated);
+  const bool is_ours = members.contains(static_cast<RankSet::Value>(rank_));
+  std::vector<TensorKey> keys;
+  for (const auto& tensor : tensors) {
+    keys.push_back(key_of(tensor->request));
+    CacheId id = 0;
+    if (cache_.get(keys.back(), &id)) asked_by_id_.erase(id);
+    if (!is_ours) continue;
+    response.tensors.push_back(*tensor);
+    if (!response.joined.empty()) clear_extents(response.tensors.back(), response.joined, members);
+  }
+  std::vector<Departed> died;
+  if (response.error.ok()) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (const auto id = decision.tensors[i].id) {
+        cache_.used(*id);
+      } else if (response.joined.empty()) {
+        cache_.agreed(tensors[i], died);
+      }
+    }
+    if (response.kind == Kind::add_process_set) {
+      if (response.new_set != sets_.next()) {
+        return {Code::data_loss, cat("a new process set with number ", response.new_set)};
+      }
+      sets_.add(RankSet::of_ranks(tensors.front()->request.ranks));
+    } else if (response.kind == Kind::remove_process_set) {
+      sets_.remove(response.process_set);
+      cache_.set_removed(response.process_set, died);
+    }
+  }
+  if (coordinator_) {
+    for (const auto& [id, key] : died) {
+      if (coordinator_->is_decided(key)) decision.settled.insert(id);
+    }
+    coordinator_->applied(response, died);
+  } else {
+    for (const auto& key : keys) gatherer_->answered(key);
+    gatherer_->died(died);
+    if (response.kind == Kind::join) gatherer_->join_ended();
+    if (response.kind == Kind::remove_process_set && response.error.ok()) {
+      gatherer_->set_removed(response.process_set);
+    }
+  }
+  const IntervalSet settled = decision.settled;
+  output_.down.decisions.push_back(std::move(decision));
+  if (is_ours) output_.run.push_back(std::move(response));
+  return ask_again(died, settled, now);
+}
+
+Status Negotiator::ask_again(const std::vector<Departed>& died, const IntervalSet& settled,
+                             TimePoint now) {
+  std::vector<Request> requests;
+  for (const auto& [id, key] : died) {
+    auto node = asked_by_id_.extract(id);
+    if (!node.empty() && !settled.contains(id)) requests.push_back(std::move(node.mapped()));
+  }
+  return requests.empty() ? Status() : submit(std::move(requests), now);
+}
+
+Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
+  if (gatherer_) {
+    output_.up = gatherer_->collect(now);
+    return std::exchange(output_, {});
+  }
+  while (auto response = coordinator_->next(now, under_way)) {
+    if (response->error.ok() &&
+        sets_.members(key_of(response->tensors.front().request).process_set).contains(0)) {
+      ++under_way;
+    }
+    // Our own response is right.
+    if (const Status applied = apply(decision_of(*response), now); !applied.ok()) {
+      output_.stalls.failure = applied;
+      break;
+    }
+  }
+  if (coordinator_->somebody_left() && !told_to_pass_at_once_) {
+    told_to_pass_at_once_ = output_.down.pass_at_once = true;
+  }
+  if (coordinator_->all_left()) output_.goodbye = output_.down.goodbye = true;
+  auto stalls = stalls_.look(coordinator_->table(), coordinator_->last_words(), now);
+  if (output_.stalls.failure.ok()) output_.stalls = std::move(stalls);
+  return std::exchange(output_, {});
+}
+
+TimePoint Negotiator::next_work(TimePoint now, int under_way) {
+  if (gatherer_) return gatherer_->next_collect();
+  return std::min(coordinator_->next_at(under_way), stalls_.next_look(coordinator_->table(), now));
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,86 @@
+// One rank's part in the negotiation: what it asks for and what it hears goes in, what it is to
+// send and to run comes out. It keeps the rank's copy of what all have agreed about so far, the
+// response cache and the process sets, and holds the coordinator on rank 0, a gatherer elsewhere.
+//
+// Responses pass through every rank in one order, and change its copy in that order, before they go
+// on to its children: so a child never knows more than its parent. What it says in words that the
+// parent no longer knows (an id that has gone) the parent may drop, since the child is going to
+// learn it, too, and then asks again in full.
+//
+// A pure state machine: no clock, socket or thread inside. For one thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/config.h"
+#include "runtime/coordinator.h"
+#include "runtime/failure.h"
+#include "runtime/negotiation/control_tree.h"
+#include "runtime/negotiation/gatherer.h"
+#include "runtime/negotiation/stall_inspector.h"
+#include "runtime/negotiation/traffic.h"
+
+namespace hvd::runtime {
+
+class Negotiator {
+ public:
+  Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config);
+  Negotiator(const Negotiator&) = delete;
+  Negotiator& operator=(const Negotiator&) = delete;
+
+  // What this rank asks for, in its order; and that it will ask for nothing more. World has checked
+  // that it may.
+  Status submit(std::vector<Request> requests, TimePoint now);
+  Status leave(TimePoint now);
+  // From a child, or the parent. An error: the sender does not keep to the protocol.
+  Status from_child(int child, Upward message, TimePoint now);
+  Status from_parent(Downward message, TimePoint now);
+
+  struct Output {
+    Upward up;                  // to the parent, unless it is empty
+    Downward down;              // to every child, unless it is empty
+    std::vector<Response> run;  // by this rank's executor, in this order
+    bool goodbye = false;       // all have left
+    StallInspector::Findings stalls;
+  };
+  // `under_way` batches of former outputs are not done yet on this rank.
+  Output work(TimePoint now, int under_way);
+  // When to call work() although nothing has happened.
+  TimePoint next_work(TimePoint now, int under_way);
+
+  bool is_root() const { return rank_ == 0; }
+  // This rank, or this child, and all below it have left: it may go, and nobody misses it.
+  bool subtree_left(int rank) const { return left_.contains_all(tree_->subtree(rank)); }
+  const ResponseCache& cache() const { return cache_; }
+  const ProcessSets& sets() const { return sets_; }
+
+ private:
+  Status take(int from, Upward message, TimePoint now);
+  std::optional<CacheId> known_id(const Request& request) const;
+  Decision decision_of(const Response& response) const;
+  Status apply(Decision decision, TimePoint now);
+  Status ask_again(const std::vector<Departed>& died, const IntervalSet& settled, TimePoint now);
+
+  std::shared_ptr<const ControlTree> tree_;
+  int rank_;
+  ResponseCache cache_;
+  ProcessSets sets_;
+  std::optional<Coordinator> coordinator_;  // on rank 0; elsewhere ...
+  std::optional<Gatherer> gatherer_;        // ... this
+  StallInspector stalls_;
+  // What this rank asked for by id, and has no answer to yet.
+  std::map<CacheId, Request> asked_by_id_;
+  RankSet left_;
+  bool told_to_pass_at_once_ = false;
+  Output output_;
+};
+
+// How long a gatherer waits for the rest of its subtree.
+Duration hold_time(const Config& config);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,85 @@
+#include "runtime/negotiation/response_cache.h"
+
+namespace hvd::runtime {
+
+bool ResponseCache::keeps(Kind kind) {
+  switch (kind) {
+    case Kind::allreduce:
+    case Kind::broadcast:
+    case Kind::allgather:
+    case Kind::alltoall:
+    case Kind::reducescatter:
+      return true;
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set:
+      return false;
+  }
+  return false;
+}
+
+std::optional<CacheId> ResponseCache::find(const Request& request, int position) const {
+  if (!keeps(request.kind)) return std::nullopt;
+  const auto found = by_key_.find(key_of(request));
+  if (found == by_key_.end()) return std::nullopt;
+  const auto& tensor = *entries_.at(found->second).tensor;
+  if (!is_ragged(request)) {
+    return tensor.request == request ? std::optional(found->second) : std::nullopt;
+  }
+  const auto index = static_cast<std::size_t>(position);
+  if (index >= tensor.first_extents.size() || tensor.request.shape.empty() ||
+      tensor.first_extents[index] != request.shape.front()) {
+    return std::nullopt;
+  }
+  Request as_agreed = request;
+  as_agreed.shape.front() = tensor.request.shape.front();
+  return tensor.request == as_agreed ? std::optional(found->second) : std::nullopt;
+}
+
+std::shared_ptr<const ResponseTensor> ResponseCache::get(CacheId id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : found->second.tensor;
+}
+
+std::shared_ptr<const ResponseTensor> ResponseCache::get(const TensorKey& key, CacheId* id) const {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return nullptr;
+  if (id != nullptr) *id = found->second;
+  return entries_.at(found->second).tensor;
+}
+
+void ResponseCache::used(CacheId id) {
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) by_use_.splice(by_use_.end(), by_use_, found->second.place);
+}
+
+void ResponseCache::agreed(std::shared_ptr<const ResponseTensor> tensor,
+                           std::vector<Departed>& died) {
+  if (capacity_ == 0 || !keeps(tensor->request.kind)) return;
+  auto key = key_of(tensor->request);
+  if (const auto old = by_key_.find(key); old != by_key_.end()) erase(old->second, died);
+  while (entries_.size() >= capacity_) erase(by_use_.front(), died);
+  const CacheId id = next_id_++;
+  by_key_.emplace(std::move(key), id);
+  entries_.emplace(id, CachedTensor{std::move(tensor), by_use_.insert(by_use_.end(), id)});
+}
+
+void ResponseCache::set_removed(int process_set, std::vector<Departed>& died) {
+  std::vector<CacheId> gone;
+  for (const CacheId id : by_use_) {
+    if (entries_.at(id).tensor->request.process_set == process_set) gone.push_back(id);
+  }
+  for (const CacheId id : gone) erase(id, died);
+}
+
+void ResponseCache::erase(CacheId id, std::vector<Departed>& died) {
+  const auto found = entries_.find(id);
+  auto key = key_of(found->second.tensor->request);
+  by_key_.erase(key);
+  by_use_.erase(found->second.place);
+  entries_.erase(found);
+  died.push_back({id, std::move(key)});
+}
+
+}  // namespace hvd::runtime

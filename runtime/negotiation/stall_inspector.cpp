@@ -1,0 +1,123 @@
+#include "runtime/negotiation/stall_inspector.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// What is more than that is counted, not listed: a warning is for a person.
+constexpr std::size_t kListed = 6;
+
+std::string seconds_text(Duration duration) {
+  return cat(std::chrono::duration_cast<std::chrono::seconds>(duration).count(), " s");
+}
+
+std::string listed(const std::vector<std::string>& parts, std::string_view separator) {
+  if (parts.size() <= kListed) return join(parts, separator);
+  const std::vector<std::string> some(parts.begin(), parts.begin() + kListed);
+  return cat(join(some, separator), separator, "and ", parts.size() - kListed, " more");
+}
+
+std::string quoted(const TensorKey& key) {
+  return key.process_set == kGlobalSet
+             ? cat('"', key.name, '"')
+             : cat('"', key.name, "\" (process set ", key.process_set, ")");
+}
+
+}  // namespace
+
+std::vector<StallInspector::Stalled> StallInspector::stalled(const MessageTable& table,
+                                                             TimePoint now) const {
+  std::vector<Stalled> all;
+  for (const auto& [key, row] : table.rows()) {
+    if (row.since + warning_ <= now) all.push_back({key, row.since, table.missing(key, row)});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Stalled& a, const Stalled& b) { return a.since < b.since; });
+  return all;
+}
+
+std::string StallInspector::word_text(int rank, const LastWords& words, TimePoint now) const {
+  // Who has not been heard by himself is spoken of by the nearest above him.
+  for (int speaker = rank; speaker >= 0; speaker = tree_.parent(speaker)) {
+    const auto* word = words.find(speaker);
+    if (word == nullptr) continue;
+    return cat(speaker == rank ? "it asked for" : "its part of the tree asked for", " \"",
+               word->tensor, "\" last, ", seconds_text(now - word->when), " ago");
+  }
+  return "it has asked for nothing so far";
+}
+
+std::string StallInspector::missing_text(const std::vector<Stalled>& stalled,
+                                         const LastWords& words, TimePoint now) const {
+  std::map<int, std::vector<std::string>> by_rank;
+  RankSet missing;
+  for (const auto& tensor : stalled) missing.unite(tensor.missing);
+  std::vector<std::string> lines;
+  std::size_t shown = 0;
+  for (const auto& interval : missing.intervals()) {
+    for (auto rank = interval.begin; rank < interval.end && shown < kListed; ++rank, ++shown) {
+      std::vector<std::string> names;
+      for (const auto& tensor : stalled) {
+        if (tensor.missing.contains(rank)) names.push_back(quoted(tensor.key));
+      }
+      const int number = static_cast<int>(rank);
+      lines.push_back(cat(tree_.who(number), " has not asked for ", listed(names, ", "),
+                          "; its connection stands, ", word_text(number, words, now)));
+    }
+  }
+  if (missing.size() > shown) lines.push_back(cat("and ", missing.size() - shown, " more ranks"));
+  return join(lines, "\n  ");
+}
+
+StallInspector::Findings StallInspector::look(const MessageTable& table, const LastWords& words,
+                                              TimePoint now) {
+  Findings findings;
+  if (warning_ == Duration::zero()) return findings;
+  for (auto item = warned_.begin(); item != warned_.end();) {
+    const auto current = item++;
+    if (table.rows().contains(current->first)) continue;
+    findings.recoveries.push_back(cat(quoted(current->first), " goes on, after it had waited for ",
+                                      seconds_text(now - current->second)));
+    warned_.erase(current);
+  }
+  if (now < look_at_) return findings;
+  look_at_ = kNever;
+  const auto waiting = stalled(table, now);
+  if (!waiting.empty() && shutdown_ != Duration::zero() &&
+      now - waiting.front().since >= shutdown_) {
+    std::vector<Stalled> over;
+    std::copy_if(waiting.begin(), waiting.end(), std::back_inserter(over),
+                 [&](const Stalled& tensor) { return now - tensor.since >= shutdown_; });
+    const int rank = static_cast<int>(over.front().missing.front());
+    findings.failure = {
+        Status(Code::deadline_exceeded,
+               cat("stalled for ", seconds_text(now - over.front().since), ", the limit is ",
+                   seconds_text(shutdown_), ":\n  ", missing_text(over, words, now))),
+        rank, tree_.host(rank)};
+    return findings;
+  }
+  if (!waiting.empty() && now >= quiet_until_) {
+    quiet_until_ = now + warning_;
+    findings.warnings.push_back(cat("Some ranks have been waiting for more than ",
+                                    seconds_text(warning_),
+                                    " for others that have not asked for the same tensors:\n  ",
+                                    missing_text(waiting, words, now)));
+    for (const auto& tensor : waiting) warned_.emplace(tensor.key, tensor.since);
+  }
+  for (const auto& [key, row] : table.rows()) {
+    look_at_ = std::min(look_at_, std::max(row.since + warning_, quiet_until_));
+    if (shutdown_ != Duration::zero()) look_at_ = std::min(look_at_, row.since + shutdown_);
+  }
+  return findings;
+}
+
+TimePoint StallInspector::next_look(const MessageTable& table, TimePoint now) {
+  if (warning_ == Duration::zero() || table.rows().empty()) return look_at_ = kNever;
+  if (look_at_ == kNever) look_at_ = now + warning_;
+  return look_at_;
+}
+
+}  // namespace hvd::runtime

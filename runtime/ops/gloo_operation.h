@@ -1,0 +1,66 @@
+// What the operations over Gloo have in common; for gloo_*_ops.cpp.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/layout.h"
+#include "runtime/ops/local_ops.h"
+#include "runtime/ops/peers.h"
+
+namespace hvd::runtime {
+
+// The exception that is being handled, as a value; `what` was tried.
+Status status_of_current_exception(std::string_view what);
+
+class GlooOperation : public Operation {
+ public:
+  GlooOperation(Kind kind, std::string_view name, std::shared_ptr<GlooMesh> mesh,
+                const GlooOperationOptions& options)
+      : kind_(kind), name_(name), mesh_(std::move(mesh)), options_(options) {}
+
+  std::string_view name() const final { return name_; }
+  bool enabled(const Response& response, const Group& group) const final;
+  Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+                 std::span<Outcome> outcomes) final;
+  void abort() final { mesh_->abort(); }
+
+ protected:
+  struct Work {
+    const Response& response;
+    const Group& group;
+    const Active& active;  // at least two ranks, of which this is one
+    std::span<Entry> entries;
+    std::span<Outcome> outcomes;
+  };
+  // May throw; an error that concerns one tensor goes into its outcome, and no further.
+  virtual void run(const Work& work, const Peers& peers) = 0;
+
+  const GlooOperationOptions& options() const { return options_; }
+  // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
+  // count on this rank.
+  std::byte* output_of(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome);
+
+ private:
+  Kind kind_;
+  std::string_view name_;
+  std::shared_ptr<GlooMesh> mesh_;
+  GlooOperationOptions options_;
+  std::vector<std::unique_ptr<std::byte[]>> throwaway_;
+};
+
+std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<GlooMesh>& mesh,
+                                               const GlooOperationOptions& options);
+std::unique_ptr<Operation> make_gloo_reducescatter(const std::shared_ptr<GlooMesh>& mesh,
+                                                   const GlooOperationOptions& options);
+std::unique_ptr<Operation> make_gloo_allgather(const std::shared_ptr<GlooMesh>& mesh,
+                                               const GlooOperationOptions& options);
+std::unique_ptr<Operation> make_gloo_alltoall(const std::shared_ptr<GlooMesh>& mesh,
+                                              const GlooOperationOptions& options);
+std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<GlooMesh>& mesh,
+                                               const GlooOperationOptions& options);
+std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<GlooMesh>& mesh,
+                                             const GlooOperationOptions& options);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,295 @@
+// allreduce and reducescatter.
+#include <algorithm>
+
+#include "base/text.h"
+#include "runtime/arithmetic.h"
+#include "runtime/ops/adasum.h"
+#include "runtime/ops/algorithms.h"
+#include "runtime/ops/fusion_buffer.h"
+#include "runtime/ops/gloo_operation.h"
+#include "runtime/ops/ring.h"
+
+namespace hvd::runtime {
+namespace {
+
+// What the tensors of one batch have in common.
+struct Arithmetic {
+  DataType type;  // of the tensors
+  DataType wire;  // what travels, and is added up
+  ReduceOp op;
+  double prescale;
+  double postscale;
+  int ranks;
+
+  Arithmetic(const Request& request, int active_ranks)
+      : type(request.type),
+        wire(compressed_type(request.type, request.compression)),
+        op(request.op),
+        prescale(request.prescale),
+        postscale(request.postscale),
+        ranks(active_ranks) {}
+
+  bool compressed() const { return wire != type; }
+  void pack(const void* tensor, void* buffer, std::size_t elements) const {
+    convert(type, tensor, wire, buffer, elements, prescale);
+  }
+  // What is left to do with reduced elements of the wire's type, if they are not unpacked.
+  void finish(void* data, std::size_t elements) const {
+    if (op == ReduceOp::average) divide(wire, data, elements, ranks);
+    scale(wire, data, elements, postscale);
+  }
+  // The same for those that are: compressed ones are divided in their own type.
+  void unpack(void* buffer, void* tensor, std::size_t elements) const {
+    if (!compressed()) {
+      copy_scaled(type, tensor, buffer, elements, 1.0);
+      return;
+    }
+    const double factor = op == ReduceOp::average ? postscale / ranks : postscale;
+    convert(wire, buffer, type, tensor, elements, factor);
+  }
+  Reduction reduction() const {
+    Reduction reduction{reduce_function(wire, op), size_of(wire), {}};
+    if (!compressed() && (op == ReduceOp::average || postscale != 1.0)) {
+      reduction.finish = [this](void* data, std::size_t elements) { finish(data, elements); };
+    }
+    return reduction;
+  }
+};
+
+// Adasum is no operation on pairs of elements.
+bool refuse_adasum(const Request& request, std::span<Outcome> outcomes) {
+  if (request.op != ReduceOp::adasum) return false;
+  const bool can_be = request.kind == Kind::allreduce && adasum_supports(request.type);
+  if (can_be) return false;
+  for (auto& outcome : outcomes) {
+    outcome.failure = Status(Code::invalid_argument,
+                             cat("adasum is there for allreduce of floating point, not for ",
+                                 kind_name(request.kind), " of ", type_name(request.type)));
+  }
+  return true;
+}
+
+// Cuts what the parts hold, one after another, into blocks of nearly the same size.
+std::vector<Block> cut(const std::vector<Part>& parts, std::size_t element_size, int blocks) {
+  constexpr std::size_t kTogether = 64;  // elements that are not separated, for the vector units
+  std::size_t bytes = 0;
+  for (const auto& part : parts) bytes += part.bytes;
+  const std::size_t unit = kTogether * element_size;
+  const auto units = bytes / unit;
+  const auto count = static_cast<std::size_t>(blocks);
+  std::vector<Block> result(count);
+  auto part = parts.begin();
+  std::size_t used = 0;  // of *part
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t end =
+        i + 1 == count ? bytes : (units / count * (i + 1) + units % count * (i + 1) / count) * unit;
+    while (at < end) {
+      if (used == part->bytes) {
+        ++part;
+        used = 0;
+        continue;
+      }
+      const std::size_t take = std::min(end - at, part->bytes - used);
+      result[i].push_back({part->input + used, part->result + used, take});
+      used += take;
+      at += take;
+    }
+  }
+  return result;
+}
+
+class GlooAllreduce final : public GlooOperation {
+ public:
+  GlooAllreduce(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+      : GlooOperation(Kind::allreduce, "gloo allreduce", mesh, options) {}
+
+ private:
+  struct Tensor {
+    const std::byte* input;
+    std::byte* output;
+    std::size_t elements;
+  };
+
+  void run(const Work& work, const Peers& peers) override {
+    const Request& common = work.response.tensors.front().request;
+    if (refuse_adasum(common, work.outcomes)) return;
+    const Arithmetic arithmetic(common, work.active.size());
+    tensors_.clear();
+    std::size_t elements = 0;
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      Entry& entry = work.entries[i];
+      const auto count = static_cast<std::size_t>(entry.request.elements());
+      tensors_.push_back({static_cast<const std::byte*>(entry.input),
+                          output_of(entry, entry.request.shape, work.outcomes[i]), count});
+      elements += count;
+    }
+    if (elements == 0) return;
+    if (arithmetic.op == ReduceOp::adasum) {
+      through_buffer(arithmetic, elements, [&](std::byte* buffer) {
+        std::vector<std::size_t> lengths;
+        for (const auto& tensor : tensors_) lengths.push_back(tensor.elements);
+        adasum_allreduce(peers, arithmetic.wire, buffer, lengths, scratch_);
+        if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
+      });
+    } else if (elements * size_of(arithmetic.wire) <= options().few_steps_bytes) {
+      through_buffer(arithmetic, elements, [&](std::byte* buffer) {
+        doubling_allreduce(peers, buffer, elements, size_of(arithmetic.wire),
+                           reduce_function(arithmetic.wire, arithmetic.op), scratch_);
+        if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
+      });
+    } else if (arithmetic.compressed()) {
+      through_buffer(arithmetic, elements, [&](std::byte* buffer) {
+        const std::size_t bytes = elements * size_of(arithmetic.wire);
+        ring_allreduce(peers,
+                       cut({{buffer, buffer, bytes}}, size_of(arithmetic.wire), peers.size()),
+                       arithmetic.reduction(), scratch_);
+      });
+    } else {
+      in_place(arithmetic, peers);
+    }
+  }
+
+  // Packs, reduces, unpacks. One tensor that is not compressed is its own buffer.
+  template <typename Reduce>
+  void through_buffer(const Arithmetic& arithmetic, std::size_t elements, Reduce reduce) {
+    const bool own = tensors_.size() == 1 && !arithmetic.compressed();
+    std::byte* const buffer =
+        own ? tensors_.front().output : buffer_.reserve(elements * size_of(arithmetic.wire));
+    std::byte* at = buffer;
+    for (const auto& tensor : tensors_) {
+      arithmetic.pack(tensor.input, at, tensor.elements);
+      at += tensor.elements * size_of(arithmetic.wire);
+    }
+    reduce(buffer);
+    if (own) return;
+    at = buffer;
+    for (const auto& tensor : tensors_) {
+      arithmetic.unpack(at, tensor.output, tensor.elements);
+      at += tensor.elements * size_of(arithmetic.wire);
+    }
+  }
+
+  // Packs only small tensors; large ones are sent and received where they lie.
+  void in_place(const Arithmetic& arithmetic, const Peers& peers) {
+    const std::size_t element = size_of(arithmetic.type);
+    const auto is_packed = [&](const Tensor& tensor) {
+      return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
+    };
+    std::size_t packed = 0;
+    for (const auto& tensor : tensors_) {
+      if (is_packed(tensor)) packed += tensor.elements * element;
+    }
+    std::byte* at = buffer_.reserve(packed);
+    std::vector<Part> parts{{at, at, packed}};
+    for (const auto& tensor : tensors_) {
+      if (is_packed(tensor)) {
+        arithmetic.pack(tensor.input, at, tensor.elements);
+        at += tensor.elements * element;
+        continue;
+      }
+      const std::byte* input = tensor.input;
+      if (arithmetic.prescale != 1.0) {
+        arithmetic.pack(tensor.input, tensor.output, tensor.elements);
+        input = tensor.output;
+      }
+      parts.push_back({input, tensor.output, tensor.elements * element});
+    }
+    ring_allreduce(peers, cut(parts, element, peers.size()), arithmetic.reduction(), scratch_);
+    at = parts.front().result;
+    for (const auto& tensor : tensors_) {
+      if (!is_packed(tensor)) continue;
+      arithmetic.unpack(at, tensor.output, tensor.elements);
+      at += tensor.elements * element;
+    }
+  }
+
+  std::vector<Tensor> tensors_;
+  FusionBuffer buffer_;
+  FusionBuffer scratch_;
+};
+
+class GlooReducescatter final : public GlooOperation {
+ public:
+  GlooReducescatter(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+      : GlooOperation(Kind::reducescatter, "gloo reducescatter", mesh, options) {}
+
+ private:
+  // All inputs are copied, since sums of other ranks' rows must lie somewhere: into a block for
+  // each rank, with its rows of all tensors.
+  void run(const Work& work, const Peers& peers) override {
+    const Request& common = work.response.tensors.front().request;
+    if (refuse_adasum(common, work.outcomes)) return;
+    const Arithmetic arithmetic(common, work.active.size());
+    const std::size_t element = size_of(arithmetic.wire);
+    const auto rows_of = [&](const Entry& entry, int position) {
+      return reducescatter_rows(rows(entry.request), work.group.size(), position);
+    };
+    const auto row_elements = [](const Entry& entry) {
+      return row_bytes(entry.request) / size_of(entry.request.type);
+    };
+    std::vector<std::size_t> sizes;  // elements of each block
+    std::size_t elements = 0;
+    for (const int position : work.active.positions) {
+      std::size_t size = 0;
+      for (const auto& entry : work.entries) {
+        size += static_cast<std::size_t>(rows_of(entry, position).count) * row_elements(entry);
+      }
+      sizes.push_back(size);
+      elements += size;
+    }
+    std::byte* const buffer = buffer_.reserve(elements * element);
+    std::byte* at = buffer;
+    std::byte* own = buffer;
+    std::vector<Block> blocks;
+    for (int rank = 0; rank < work.active.size(); ++rank) {
+      const auto index = static_cast<std::size_t>(rank);
+      if (rank == peers.rank()) own = at;
+      blocks.push_back({{at, at, sizes[index] * element}});
+      for (const auto& entry : work.entries) {
+        const auto [begin, count] = rows_of(entry, work.active.positions[index]);
+        const std::size_t size = static_cast<std::size_t>(count) * row_elements(entry);
+        arithmetic.pack(static_cast<const std::byte*>(entry.input) +
+                            static_cast<std::size_t>(begin) * row_bytes(entry.request),
+                        at, size);
+        at += size * element;
+      }
+    }
+    if (elements * element <= options().few_steps_bytes) {
+      doubling_allreduce(peers, buffer, elements, element,
+                         reduce_function(arithmetic.wire, arithmetic.op), scratch_);
+      if (!arithmetic.compressed()) {
+        arithmetic.finish(own, sizes[static_cast<std::size_t>(peers.rank())]);
+      }
+    } else {
+      ring_reduce_scatter(peers, blocks, arithmetic.reduction(), scratch_);
+    }
+    at = own;
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      Entry& entry = work.entries[i];
+      const auto count = rows_of(entry, work.group.rank).count;
+      const std::size_t size = static_cast<std::size_t>(count) * row_elements(entry);
+      std::byte* const output =
+          output_of(entry, with_rows(entry.request.shape, count), work.outcomes[i]);
+      arithmetic.unpack(at, output, size);
+      at += size * element;
+    }
+  }
+
+  FusionBuffer buffer_;
+  FusionBuffer scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<GlooMesh>& mesh,
+                                               const GlooOperationOptions& options) {
+  return std::make_unique<GlooAllreduce>(mesh, options);
+}
+
+std::unique_ptr<Operation> make_gloo_reducescatter(const std::shared_ptr<GlooMesh>& mesh,
+                                                   const GlooOperationOptions& options) {
+  return std::make_unique<GlooReducescatter>(mesh, options);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,94 @@
+// What every family of operations must do, whatever carries the bytes: a table of operation x type
+// x ranks x in place or not x first and second time x sizes x world or part of it, against
+// reference.h. A backend is a line in a test:
+//
+//     INSTANTIATE_TEST_SUITE_P(Gloo, Conformance, every_table(gloo_backend()), table_name);
+//
+// and all that it has to give is a way to run something on n ranks.
+#pragma once
+
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/ops/operation.h"
+#include "tests/runtime/reference.h"
+
+namespace hvd::test {
+
+// One rank, of one backend.
+class RankUnderTest {
+ public:
+  virtual ~RankUnderTest() = default;
+  // Runs what `response` says among the group's members, of which this rank is one. Blocks.
+  virtual Status run(const runtime::Response& response, const runtime::Group& group,
+                     std::vector<runtime::Entry>& entries,
+                     std::vector<runtime::Outcome>& outcomes) = 0;
+};
+
+// What is much and what is little may be set so that some kilobytes are much: the table calls
+// tensors of a few hundred bytes, of 2 KB and more, and of megabytes.
+inline constexpr std::size_t kLittleBytes = 1024;
+
+struct Backend {
+  std::string name;
+  bool brief = false;  // only some kilobytes at most: it is not the algorithms that are in question
+  // Calls `body` on `size` ranks at the same time, and returns when all have ended.
+  std::function<void(int size, const std::function<void(int rank, RankUnderTest& self)>& body)>
+      on_ranks;
+};
+
+// Tensors of one call, as one rank has them. What goes in is made from the rank's number, so that
+// every rank can say what all others bring.
+struct Call {
+  runtime::Kind kind = runtime::Kind::allreduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  Compression compression = Compression::none;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; of allgather: of set rank 0
+  bool in_place = false;
+  bool allocated = false;        // the output is asked for
+  bool uneven = false;           // alltoall: with splits
+  std::vector<int> ranks;        // of the world, who are the set
+  std::vector<int> joined = {};  // of the world
+  int root = 0;                  // of the world
+  double tolerance = 0;          // of the result's largest element
+
+  std::string text() const;
+};
+
+// Runs the call on this rank, of those in call.ranks, and checks everything that came of it; what
+// is wrong is an error of the test.
+void run_and_check(RankUnderTest& self, int rank, const Call& call);
+
+// --- tables -------------------------------------------------------------------------------------
+
+struct Table {
+  Backend backend;
+  runtime::Kind kind = runtime::Kind::allreduce;
+  int size = 1;
+};
+
+// The part of a world of this size that is a set of its own in the tables.
+std::vector<int> part_of(int size);
+
+class Conformance : public ::testing::TestWithParam<Table> {};
+
+inline std::string table_name(const ::testing::TestParamInfo<Table>& info) {
+  return cat(runtime::kind_name(info.param.kind), "_", info.param.size);
+}
+
+std::vector<Table> every_table_of(const Backend& backend);
+inline auto every_table(const Backend& backend) {
+  return ::testing::ValuesIn(every_table_of(backend));
+}
+
+}  // namespace hvd::test

@@ -1,0 +1,98 @@
+// The conformance tables through the whole pipeline: negotiation, response cache (the same names
+// come again, with the same and with other shapes), groups, process sets, joins, executor.
+#include <map>
+
+#include "tests/runtime/conformance.h"
+#include "tests/runtime/worlds.h"
+
+namespace hvd::test {
+namespace {
+
+using runtime::Entry;
+using runtime::Group;
+using runtime::Kind;
+using runtime::Outcome;
+using runtime::Response;
+
+class WorldRank final : public RankUnderTest {
+ public:
+  explicit WorldRank(runtime::World& world) : world_(world) {
+    const auto part = part_of(world.size());
+    if (world.size() > 1) sets_[part] = add_set(part);
+  }
+
+  Status run(const Response& response, const Group& group, std::vector<Entry>& entries,
+             std::vector<Outcome>& outcomes) override {
+    const bool joined = std::find(response.joined.begin(), response.joined.end(), world_.rank()) !=
+                        response.joined.end();
+    if (!joined) {
+      const bool whole = group.size() == world_.size();
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        auto& request = entries[i].request;
+        if (!whole) request.process_set = sets_.at(group.ranks);
+        if (entries.size() > 1) {
+          request.group = "together";
+          request.group_size = static_cast<int>(entries.size());
+        }
+      }
+      outcomes = outcomes_of(entries);
+    }
+    // Whoever has joined waits here until all have.
+    if (response.joined.empty()) return {};
+    Entry join;
+    join.request.name = "join";
+    join.request.kind = Kind::join;
+    std::vector<Entry> joins{join};
+    return outcomes_of(joins).front().failure.status;
+  }
+
+ private:
+  int add_set(const std::vector<int>& ranks) {
+    Entry entry;
+    entry.request.name = "part";
+    entry.request.kind = Kind::add_process_set;
+    entry.request.ranks = ranks;
+    std::vector<Entry> entries{entry};
+    const Outcome outcome = outcomes_of(entries).front();
+    EXPECT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+    return outcome.process_set;
+  }
+
+  std::vector<Outcome> outcomes_of(std::vector<Entry>& entries) {
+    std::vector<std::future<Outcome>> futures;
+    for (auto& entry : entries) {
+      auto promise = std::make_shared<std::promise<Outcome>>();
+      futures.push_back(promise->get_future());
+      entry.done = [promise](const Outcome& outcome) { promise->set_value(outcome); };
+    }
+    const std::size_t count = entries.size();
+    const auto refused = count > 1 ? world_.enqueue(entries) : world_.enqueue(entries.front());
+    if (!refused.ok()) return std::vector<Outcome>(count, Outcome(refused));
+    std::vector<Outcome> outcomes;
+    for (auto& future : futures) {
+      if (future.wait_for(kLong) == std::future_status::ready) {
+        outcomes.push_back(future.get());
+      } else {
+        outcomes.emplace_back(Status(Code::deadline_exceeded, "the test waited in vain"));
+      }
+    }
+    return outcomes;
+  }
+
+  runtime::World& world_;
+  std::map<std::vector<int>, int> sets_;
+};
+
+Backend world_backend() {
+  return {"world", true, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
+            run_world_to_end(size, [&](int rank, runtime::World& world) {
+              WorldRank self(world);
+              body(rank, self);
+            });
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(World, Conformance, every_table(world_backend()), table_name);
+
+}  // namespace
+}  // namespace hvd::test

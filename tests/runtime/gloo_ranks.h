@@ -1,0 +1,78 @@
+// Ranks that are threads, each with connections and operations of its own, and no world around
+// them: to run operations over Gloo directly.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/local_ops.h"
+#include "runtime/threads.h"
+#include "tests/runtime/conformance.h"
+#include "tests/runtime/hub.h"
+
+namespace hvd::test {
+
+class GlooRank final : public RankUnderTest {
+ public:
+  GlooRank(int rank, int size, Hub& hub, Hub& connected_hub,
+           const runtime::GlooOperationOptions& options) {
+    auto mesh = runtime::GlooMesh::create({rank, size, "127.0.0.1", kLong});
+    if (!mesh.ok()) throw std::runtime_error(mesh.status().to_string());
+    mesh_ = std::move(*mesh);
+    const auto addresses = hub.exchange(rank, mesh_->address(), Clock::now() + kLong);
+    if (!addresses.ok()) throw std::runtime_error(addresses.status().to_string());
+    const Status connected = mesh_->connect(*addresses);
+    if (!connected.ok()) throw std::runtime_error(connected.to_string());
+    // An abort must not meet those who still connect.
+    if (!connected_hub.exchange(rank, "", Clock::now() + kLong).ok()) {
+      throw std::runtime_error("not all ranks are connected");
+    }
+    operations_.push_back(std::make_unique<runtime::LocalOperation>());
+    for (auto& operation : runtime::make_gloo_operations(mesh_, options)) {
+      operations_.push_back(std::move(operation));
+    }
+  }
+
+  Status run(const runtime::Response& response, const runtime::Group& group,
+             std::vector<runtime::Entry>& entries,
+             std::vector<runtime::Outcome>& outcomes) override {
+    for (auto& operation : operations_) {
+      if (operation->enabled(response, group)) {
+        return operation->execute(response, group, entries, outcomes);
+      }
+    }
+    return {Code::internal, "no operation is enabled"};
+  }
+
+  void abort() { mesh_->abort(); }
+
+ private:
+  std::shared_ptr<runtime::GlooMesh> mesh_;
+  std::vector<std::unique_ptr<runtime::Operation>> operations_;
+};
+
+// Runs `body` on as many ranks, and waits for all.
+inline void on_gloo_ranks(int size, const std::function<void(int rank, GlooRank& self)>& body,
+                          const runtime::GlooOperationOptions& options = {kLong}) {
+  Hub begin(size);
+  Hub connected(size);
+  Hub end(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const runtime::BrokenPipeShield shield;  // as the threads of a world have it
+      GlooRank self(rank, size, begin, connected, options);
+      body(rank, self);
+      // Nobody leaves while another may still be receiving, unless all is lost anyway.
+      if (::testing::Test::HasFatalFailure()) return;
+      EXPECT_TRUE(end.exchange(rank, "", Clock::now() + kLong).ok());
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace hvd::test
