@@ -79,17 +79,21 @@ Result<Token> load_token(const std::string& path) {
 Result<Token> load_or_create_token(const std::string& path) {
   auto there = load_token(path);
   if (there.ok() || there.status().code() != Code::not_found) return there;
+  // Whole from the first moment that it has its name: others may be waiting for it to appear.
+  const std::string unnamed = cat(path, ".", to_hex(random_bytes(4)));
   const UniqueFd fd(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+      ::open(unnamed.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!fd) return Status::from_errno(cat("create token file ", path), errno);
   const Token token = Token::random();
   const std::string line = to_hex(token.bytes()) + "\n";
-  if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
-      ::fsync(fd.get()) != 0) {
-    const Status failed = Status::from_errno(cat("write token file ", path), errno);
-    ::unlink(path.c_str());
-    return failed;
-  }
+  const bool written =
+      ::write(fd.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+      ::fsync(fd.get()) == 0;
+  const bool named = written && ::link(unnamed.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  ::unlink(unnamed.c_str());
+  if (written && !named && error == EEXIST) return load_token(path);  // somebody else was quicker
+  if (!named) return Status::from_errno(cat("write token file ", path), error);
   return token;
 }
 
