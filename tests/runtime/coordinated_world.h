@@ -22,9 +22,9 @@ class CoordinatedWorld {
     message.asked.push_back(asked(rank, std::move(request)));
     return coordinator.take(rank, message, now);
   }
-  Status submit_known(std::vector<int> members, runtime::CacheId id) {
+  Status submit_known(const std::vector<int>& members, runtime::CacheId id) {
     runtime::Upward message;
-    message.known.push_back({ranks(std::move(members)), runtime::IntervalSet::of(id)});
+    message.known.push_back({ranks(members), runtime::IntervalSet::of(id)});
     return coordinator.take(message.known.front().ranks.front() == 0 ? 0 : 1, message, now);
   }
   Status join(int rank) {
