@@ -75,7 +75,7 @@ TEST(IntervalSet, NeighboursAreOneStretch) {
 }
 
 TEST(IntervalSet, WhatCanBeNoSetIsRefused) {
-  const auto decodes = [](std::vector<std::uint64_t> numbers, IntervalSet::Value limit) {
+  const auto decodes = [](const std::vector<std::uint64_t>& numbers, IntervalSet::Value limit) {
     WireWriter out;
     out.u32(static_cast<std::uint32_t>(numbers.size() / 2));
     for (const auto number : numbers) out.u64(number);
