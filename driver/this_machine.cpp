@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
-#include <ifaddrs.h>
 #include <memory>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <unistd.h>
-#include <utility>
 
+#include "base/machine.h"
 #include "base/socket.h"
 #include "driver/job/addresses.h"
 
@@ -32,11 +29,6 @@ std::string address_text(const sockaddr* address) {
                                                                                    : text.data();
 }
 
-std::string own_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 std::vector<std::string> addresses_of(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -52,28 +44,15 @@ std::vector<std::string> addresses_of(const std::string& name) {
 
 bool is_own_address(const std::string& address) {
   if (is_loopback_address(address)) return true;
-  const auto own = interfaces_of_this_machine();
+  const auto own = machine_interfaces();
   return std::any_of(own.begin(), own.end(),
                      [&](const auto& interface) { return interface.address == address; });
 }
 
 }  // namespace
 
-std::vector<agent_link::Interface> interfaces_of_this_machine() {
-  std::vector<agent_link::Interface> result;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return result;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    std::string address = address_text(entry->ifa_addr);
-    if ((entry->ifa_flags & IFF_UP) == 0 || address.empty()) continue;
-    result.push_back({entry->ifa_name, std::move(address)});
-  }
-  return result;
-}
-
 std::optional<bool> is_this_machine_at_a_glance(const std::string& name) {
-  if (name == "localhost" || name == own_name()) return true;
+  if (name == "localhost" || name == machine_name()) return true;
   std::array<char, sizeof(in6_addr)> raw{};
   const bool is_address = ::inet_pton(AF_INET, name.c_str(), raw.data()) == 1 ||
                           ::inet_pton(AF_INET6, name.c_str(), raw.data()) == 1;
@@ -95,15 +74,10 @@ Result<std::uint16_t> free_port(const std::string& address) {
   return bound->port;
 }
 
-MoreOpenFiles::MoreOpenFiles() {
-  known_ = ::getrlimit(RLIMIT_NOFILE, &before_) == 0;
-  rlimit more = before_;
-  more.rlim_cur = more.rlim_max;
-  if (known_) ::setrlimit(RLIMIT_NOFILE, &more);
-}
+MoreOpenFiles::MoreOpenFiles() : before_(raise_open_files()) {}
 
 MoreOpenFiles::~MoreOpenFiles() {
-  if (known_) ::setrlimit(RLIMIT_NOFILE, &before_);
+  if (before_) ::setrlimit(RLIMIT_NOFILE, &*before_);
 }
 
 }  // namespace hvd::driver

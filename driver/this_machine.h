@@ -6,15 +6,10 @@
 #include <optional>
 #include <string>
 #include <sys/resource.h>
-#include <vector>
 
-#include "base/protocol/agent_link.h"
 #include "base/status.h"
 
 namespace hvd::driver {
-
-// Its addresses, interfaces that are down left out.
-std::vector<agent_link::Interface> interfaces_of_this_machine();
 
 // Whether `name` (a host's name or address) is this machine: localhost, its own name, one of its
 // addresses. Nothing if only a resolver can tell.
@@ -35,11 +30,10 @@ class MoreOpenFiles {
   MoreOpenFiles& operator=(const MoreOpenFiles&) = delete;
 
   // The soft limit that it was before; 0 if that is not known.
-  std::uint64_t before() const { return known_ ? before_.rlim_cur : 0; }
+  std::uint64_t before() const { return before_ ? before_->rlim_cur : 0; }
 
  private:
-  rlimit before_{};
-  bool known_ = false;
+  std::optional<rlimit> before_;
 };
 
 }  // namespace hvd::driver

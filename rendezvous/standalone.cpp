@@ -5,13 +5,13 @@
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "rendezvous/server.h"
@@ -37,14 +37,6 @@ Result<Token> read_token(int fd, const std::string& path) {
   auto token = Token::from_hex(trim(text));
   if (!token.ok()) return token.status().with_context(cat("token file ", path));
   return token;
-}
-
-// Everybody who waits needs a descriptor; what the person's shell allows by default is for less.
-void allow_many_descriptors() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int fail(const Status& status) {
@@ -103,7 +95,7 @@ int serve_forever(const StandaloneOptions& options) {
   }
   const auto token = load_or_create_token(options.token_file);
   if (!token.ok()) return fail(token.status());
-  allow_many_descriptors();
+  raise_open_files();  // everybody who waits needs one
 
   boost::asio::io_context io(1);
   ServerOptions server_options;

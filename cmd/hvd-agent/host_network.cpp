@@ -1,15 +1,14 @@
 #include "cmd/hvd-agent/host_network.h"
 
-#include <arpa/inet.h>
 #include <array>
 #include <cerrno>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <utility>
+
+#include "base/socket.h"
 
 namespace hvd::agent {
 namespace {
@@ -38,12 +37,8 @@ Result<UniqueFd> bind_anywhere() {
 }
 
 std::uint16_t port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  const auto address = local_address(socket);
+  return address.ok() ? address->port : std::uint16_t{0};
 }
 
 Result<std::string> random_hex() {
@@ -60,29 +55,6 @@ Result<std::string> random_hex() {
 }
 
 }  // namespace
-
-std::vector<agent_link::Interface> interfaces_of_this_host() {
-  std::vector<agent_link::Interface> interfaces;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return interfaces;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const int family = entry->ifa_addr->sa_family;
-    const void* address = nullptr;
-    if (family == AF_INET) {
-      address = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
-    } else if (family == AF_INET6) {
-      address = &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
-    } else {
-      continue;
-    }
-    std::array<char, INET6_ADDRSTRLEN> text{};
-    if (::inet_ntop(family, address, text.data(), text.size()) == nullptr) continue;
-    interfaces.push_back({entry->ifa_name, text.data()});
-  }
-  ::freeifaddrs(list);
-  return interfaces;
-}
 
 std::uint16_t find_free_port() {
   const auto bound = bind_anywhere();

@@ -5,18 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
-#include "base/protocol/agent_link.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
 
 namespace hvd::agent {
 
-// Every address of every interface that is up.
-std::vector<agent_link::Interface> interfaces_of_this_host();
 // A TCP port on which nobody listens, on no address; 0 if there is none.
 std::uint16_t find_free_port();
 

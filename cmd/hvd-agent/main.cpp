@@ -8,7 +8,6 @@
 #include <optional>
 #include <string_view>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 
 #include "base/build_id.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/socket.h"
 #include "cmd/hvd-agent/supervisor.h"
 
@@ -51,16 +51,6 @@ UniqueFd take_signals() {
   return UniqueFd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// A worker needs some five descriptors here. Returns the limit as it was, for the workers.
-rlimit raise_open_files() {
-  rlimit original{};
-  ::getrlimit(RLIMIT_NOFILE, &original);
-  rlimit raised = original;
-  raised.rlim_cur = raised.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return original;
-}
-
 int fail(std::string_view what) {
   HVD_LOG(error, Status::from_errno(what, errno).message());
   return 1;
@@ -88,7 +78,8 @@ int run(bool patient) {
 
   SupervisorOptions options;
   options.patient = patient;
-  options.open_files_of_workers = raise_open_files();
+  // A worker needs some five descriptors here.
+  options.open_files_of_workers = raise_open_files().value_or(rlimit{});
   auto in = take_over(STDIN_FILENO);
   auto out = take_over(STDOUT_FILENO);
   if (!in || !out) return fail("take over standard input and output");

@@ -11,6 +11,7 @@
 
 #include "base/build_id.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_tree.h"
 
@@ -29,9 +30,8 @@ constexpr minutes kPatienceForHello{5};
 }  // namespace
 
 std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
+  const std::string name = machine_name();
+  return name.empty() ? "unknown" : name;
 }
 
 std::string seconds_of(std::chrono::nanoseconds duration) {

@@ -7,6 +7,7 @@
 
 #include "base/build_id.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/supervisor.h"
 
@@ -74,7 +75,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.build_id = build_id();
   ready.pid = ::getpid();
   ready.host_name = host_name();
-  ready.interfaces = interfaces_of_this_host();
+  ready.interfaces = machine_interfaces();
   ready.probe_port = probe_listener_.port();
   ready.probe_greeting = probe_listener_.greeting();
   ready.free_port = find_free_port();

@@ -17,6 +17,7 @@
 #include <variant>
 
 #include "base/build_id.h"
+#include "base/machine.h"
 #include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -168,11 +169,11 @@ Attempt<Joined> join_once(const AgentWords& words, const std::string& host, Time
 }
 
 Result<std::string> own_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) {
+  std::string name = machine_name();
+  if (name.empty()) {
     return Status::from_errno("ask for this machine's name (--host gives one)", errno);
   }
-  return std::string(name.data());
+  return name;
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/machine.h"
 #include "base/text.h"
-#include "driver/this_machine.h"
 
 namespace hvd::driver {
 namespace {
@@ -95,9 +95,8 @@ void AddressSearch::find_candidates(Troubles& troubles) {
 }
 
 void AddressSearch::open_doors(Troubles& troubles) {
-  const auto candidates =
-      candidates_of_this_machine(interfaces_of_this_machine(), wishes_.advertise_address,
-                                 problem_.hosts, wishes_.network_interfaces);
+  const auto candidates = candidates_of_this_machine(
+      machine_interfaces(), wishes_.advertise_address, problem_.hosts, wishes_.network_interfaces);
   if (!candidates) {
     troubles.emplace_back(0, cat(kHere, candidates.status().message()));
     return;

@@ -15,6 +15,7 @@
 #include "base/build_id.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "tests/support/exec_words.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -34,14 +35,6 @@ Pipe make_pipe() {
 }
 
 UniqueFd duplicate(const UniqueFd& fd) { return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)); }
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (auto& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
 
 }  // namespace
 
@@ -85,7 +78,7 @@ AgentUnderTest::AgentUnderTest(AgentOptions options) {
   }
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   const int error = ::posix_spawn(&pid_, command[0].c_str(), &actions, nullptr,
-                                  pointers(command).data(), pointers(environment).data());
+                                  exec_words(command).data(), exec_words(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error(Status::from_errno(command[0], error).to_string());
 

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "tests/hosts/plan.h"
 #include "tests/hosts/system.h"
+#include "tests/support/exec_words.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -30,14 +31,6 @@ namespace fs = std::filesystem;
 constexpr int kAnswerLimitMs = 120000;
 
 std::string helper() { return binary("hvd-hosts"); }
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (auto& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
 
 // While one exists, what this thread starts is born among the processes of a host. So the pid that
 // a start returns is the command's own.
@@ -179,8 +172,8 @@ int Host::run_attached(const std::vector<std::string>& command, const ProcessOpt
   int error = 0;
   {
     const BornThere there(impl_->pidfd.get(), name());
-    error = ::posix_spawn(&pid, words.front().c_str(), nullptr, nullptr, pointers(words).data(),
-                          pointers(environment).data());
+    error = ::posix_spawn(&pid, words.front().c_str(), nullptr, nullptr, exec_words(words).data(),
+                          exec_words(environment).data());
   }
   if (error != 0)
     throw std::runtime_error(cat("start ", words.front(), ": ", std::strerror(error)));
@@ -242,7 +235,7 @@ HostBed::Impl::Impl(BedOptions wanted) : options(std::move(wanted)) {
   const auto rest = bed::words_of(options);
   words.insert(words.end(), rest.begin(), rest.end());
   const int error = ::posix_spawn(&keeper_, words.front().c_str(), &actions, nullptr,
-                                  pointers(words).data(), environ);
+                                  exec_words(words).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     throw std::runtime_error(cat("start ", words.front(), ": ", std::strerror(error)));

@@ -17,14 +17,11 @@ namespace hvd::runtime {
 namespace {
 
 using test::kLong;
+using test::mentions;
 using test::outcome_of;
 using test::run_world;
 using test::run_world_to_end;
 using test::submit;
-
-bool mentions(const Failure& failure, std::string_view text) {
-  return failure.status.message().find(text) != std::string::npos;
-}
 
 // Every mismatch, as all ranks see it; the world goes on after each.
 TEST(WorldMismatch, TheSameErrorReachesEveryRankAndTheWorldGoesOn) {

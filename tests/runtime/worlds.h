@@ -133,4 +133,8 @@ inline std::future<runtime::Failure> allreduce(runtime::World& world, const std:
                 data.data());
 }
 
+inline bool mentions(const runtime::Failure& failure, std::string_view text) {
+  return failure.status.message().find(text) != std::string::npos;
+}
+
 }  // namespace hvd::test

@@ -15,6 +15,7 @@
 #include "base/proc.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tests/support/exec_words.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -32,14 +33,6 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   for (const auto& [name, value] : changes) {
     if (!value.empty()) result.push_back(cat(name, "=", value));
   }
-  return result;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (auto& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
   return result;
 }
 
@@ -84,7 +77,7 @@ Process::Process(const std::vector<std::string>& command, const ProcessOptions& 
   auto arguments = command;
   auto environment = environment_with(options.environment);
   const int error = ::posix_spawnp(&pid_, arguments.at(0).c_str(), &actions, nullptr,
-                                   pointers(arguments).data(), pointers(environment).data());
+                                   exec_words(arguments).data(), exec_words(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     pid_ = -1;
