@@ -7,9 +7,7 @@ namespace hvd::runtime {
 
 Gatherer::Gatherer(const ResponseCache& cache, const ProcessSets& sets, const ControlTree& tree,
                    int rank, Duration hold)
-    : cache_(cache),
-      hold_(hold),
-      table_(cache, sets, tree.subtree(rank)) {}
+    : cache_(cache), hold_(hold), table_(cache, sets, tree.subtree(rank)) {}
 
 Status Gatherer::take(int from, Upward message, TimePoint now) {
   last_words_.heard(from, message, cache_, now);

@@ -51,7 +51,9 @@ inline std::vector<std::string> hosts(int size, int per_host = 1) {
   return names;
 }
 
-inline runtime::RankSet ranks(const std::vector<int>& all) { return runtime::RankSet::of_ranks(all); }
+inline runtime::RankSet ranks(const std::vector<int>& all) {
+  return runtime::RankSet::of_ranks(all);
+}
 
 // As it travels from one rank.
 inline runtime::Asked asked(int rank, runtime::Request request) {
