@@ -16,17 +16,7 @@
 
 namespace hvd::runtime {
 
-enum class Kind : std::uint8_t {
-  allreduce = 0,
-  broadcast = 1,
-  barrier = 2,
-  allgather = 3,      // concatenates along the first dimension, which may differ between ranks
-  alltoall = 4,       // rows of the first dimension, as many to each rank as its splits say
-  reducescatter = 5,  // each rank keeps its rows of the sum; the first ranks get one more
-  join = 6,           // this rank has no more work; it gives neutral elements to what others do
-  add_process_set = 7,
-  remove_process_set = 8,
-};
+using Kind = Collective;
 
 std::string_view kind_name(Kind kind);                           // "allreduce"
 std::string_view type_name(DataType type);                       // "float32"
@@ -110,15 +100,6 @@ using Callback = std::function<void(const Outcome&)>;
 // Makes room for an output whose shape only the ranks together know; null: there is none. Called on
 // the executor's thread, at most once.
 using Allocate = std::function<void*(const std::vector<std::int64_t>& shape)>;
-
-// Until when the input is not there yet (a stream of a device still writes it).
-class ReadyEvent {
- public:
-  virtual ~ReadyEvent() = default;
-  virtual bool ready() const = 0;
-  // For operations on the host; those of a device wait on the device.
-  virtual void wait() = 0;
-};
 
 struct Entry {
   Request request;

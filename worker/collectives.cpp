@@ -1,135 +1,79 @@
-#include <condition_variable>
-#include <mutex>
-
+#include <hvd/adapter.h>
 #include <hvd/collectives.h>
-#include <hvd/error.h>
 
-#include "base/text.h"
-#include "worker/process_world.h"
-#include "worker/throw_failure.h"
+#include "worker/pending.h"
 
 namespace hvd {
-
-// One collective in flight, from the call to its outcome.
-class detail::Pending {
- public:
-  void finish(const runtime::Outcome& outcome) {
-    const std::lock_guard lock(mutex_);
-    outcome_ = outcome;
-    done_ = true;
-    finished_.notify_all();
-  }
-  bool ready() const {
-    const std::lock_guard lock(mutex_);
-    return done_;
-  }
-  const runtime::Outcome& wait() const {
-    std::unique_lock lock(mutex_);
-    finished_.wait(lock, [this] { return done_; });
-    return outcome_;  // never changes again
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable finished_;
-  bool done_ = false;
-  runtime::Outcome outcome_;
-};
-
 namespace {
 
-void check(const runtime::Failure& outcome) {
-  if (outcome.ok()) return;
-  if (outcome.world_failed) worker::ProcessWorld::instance().await_stop_of_job();
-  worker::throw_failure(outcome);
+using adapter::Submission;
+using detail::Pending;
+
+Handle start(Submission work) {
+  std::vector<Submission> one;
+  one.push_back(std::move(work));
+  return Handle(Pending::start(std::move(one), false));
+}
+
+template <typename Options>
+Submission submission_of(Collective collective, const ConstTensorView& input,
+                         const TensorView& output, const Options& options) {
+  Submission work;
+  work.collective = collective;
+  work.name = options.name;
+  work.input = input;
+  work.output = output;
+  work.process_set = options.process_set;
+  return work;
 }
 
 }  // namespace
 
-Handle::Handle(std::shared_ptr<detail::Pending> pending) : pending_(std::move(pending)) {}
-bool Handle::ready() const { return !pending_ || pending_->ready(); }
-void Handle::wait() const {
-  if (pending_) check(pending_->wait().failure);
-}
-
-namespace {
-
-using runtime::Kind;
-
-void check_memory(const TensorView& tensor, const std::string& name) {
-  if (tensor.data == nullptr && tensor.elements() != 0) {
-    throw InvalidArgumentError(cat("\"", name, "\": the tensor has ", tensor.elements(),
-                                   " elements, but no memory (data is null)"));
-  }
-}
-
-Handle enqueue(runtime::Request request, const TensorView& input, const TensorView& output) {
-  auto& process = worker::ProcessWorld::instance();
-  const auto world = process.world();
-  if (!world) {
-    throw NotInitializedError(
-        cat("hvd::", runtime::kind_name(request.kind), "() needs hvd::init() before it"));
-  }
-  if (request.name.empty()) request.name = process.next_name(request.kind);
-  check_memory(input, request.name);
-  check_memory(output, request.name);
-  if (input.type != output.type || input.shape != output.shape) {
-    throw InvalidArgumentError(cat("\"", request.name, "\": the input is ",
-                                   runtime::type_name(input.type), runtime::shape_text(input.shape),
-                                   ", the output ", runtime::type_name(output.type),
-                                   runtime::shape_text(output.shape), "; they must be alike"));
-  }
-  request.type = input.type;
-  request.shape = input.shape;
-  auto pending = std::make_shared<detail::Pending>();
-  check(world->enqueue({std::move(request), input.data, output.data,
-                        [pending](const runtime::Outcome& outcome) { pending->finish(outcome); }}));
-  return Handle(std::move(pending));
-}
-
-}  // namespace
-
-Handle allreduce_async(const TensorView& input, const TensorView& output,
+Handle allreduce_async(const ConstTensorView& input, const TensorView& output,
                        const AllreduceOptions& options) {
-  runtime::Request request;
-  request.name = options.name;
-  request.kind = Kind::allreduce;
-  request.op = options.op;
-  request.prescale = options.prescale;
-  request.postscale = options.postscale;
-  return enqueue(std::move(request), input, output);
+  auto work = submission_of(Collective::allreduce, input, output, options);
+  work.op = options.op;
+  work.prescale = options.prescale;
+  work.postscale = options.postscale;
+  work.compression = options.compression;
+  return start(std::move(work));
 }
 
 Handle allreduce_async(const TensorView& tensor, const AllreduceOptions& options) {
   return allreduce_async(tensor, tensor, options);
 }
 
+Handle broadcast_async(const ConstTensorView& input, const TensorView& output,
+                       const BroadcastOptions& options) {
+  auto work = submission_of(Collective::broadcast, input, output, options);
+  work.root = options.root;
+  return start(std::move(work));
+}
+
 Handle broadcast_async(const TensorView& tensor, const BroadcastOptions& options) {
-  runtime::Request request;
-  request.name = options.name;
-  request.kind = Kind::broadcast;
-  request.root = options.root;
-  return enqueue(std::move(request), tensor, tensor);
+  return broadcast_async(tensor, tensor, options);
 }
 
 Handle barrier_async(const BarrierOptions& options) {
-  runtime::Request request;
-  request.name = options.name;
-  request.kind = Kind::barrier;
-  const TensorView nothing{nullptr, {0}, DataType::uint8};
-  return enqueue(std::move(request), nothing, nothing);
+  return start(submission_of(Collective::barrier, {}, {}, options));
 }
 
 void allreduce(const TensorView& tensor, const AllreduceOptions& options) {
   allreduce_async(tensor, options).wait();
 }
 
-void allreduce(const TensorView& input, const TensorView& output, const AllreduceOptions& options) {
+void allreduce(const ConstTensorView& input, const TensorView& output,
+               const AllreduceOptions& options) {
   allreduce_async(input, output, options).wait();
 }
 
 void broadcast(const TensorView& tensor, const BroadcastOptions& options) {
   broadcast_async(tensor, options).wait();
+}
+
+void broadcast(const ConstTensorView& input, const TensorView& output,
+               const BroadcastOptions& options) {
+  broadcast_async(input, output, options).wait();
 }
 
 void barrier(const BarrierOptions& options) { barrier_async(options).wait(); }

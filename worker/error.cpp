@@ -1,6 +1,6 @@
 #include <hvd/error.h>
 
-#include "worker/throw_failure.h"
+#include "worker/exception_of.h"
 
 namespace hvd {
 
@@ -9,26 +9,27 @@ Error::~Error() = default;
 InitError::~InitError() = default;
 NotInitializedError::~NotInitializedError() = default;
 InvalidArgumentError::~InvalidArgumentError() = default;
+ProcessSetError::~ProcessSetError() = default;
 CollectiveError::~CollectiveError() = default;
 InternalError::~InternalError() = default;
 
 namespace worker {
 
-void throw_failure(const runtime::Failure& failure) {
-  if (failure.ok()) return;
+std::exception_ptr exception_of(const runtime::Failure& failure) {
+  if (failure.ok()) return nullptr;
   const auto& message = failure.status.message();
   if (!failure.world_failed) {
     switch (failure.status.code()) {
       case Code::invalid_argument:
       case Code::already_exists:
-        throw InvalidArgumentError(message);
+        return std::make_exception_ptr(InvalidArgumentError(message));
       case Code::internal:
-        throw InternalError(message);
+        return std::make_exception_ptr(InternalError(message));
       default:
         break;
     }
   }
-  throw CollectiveError(message, failure.rank, failure.host, message);
+  return std::make_exception_ptr(CollectiveError(message, failure.rank, failure.host, message));
 }
 
 }  // namespace worker

@@ -16,7 +16,7 @@ worker::Place place_for(const char* call) {
 
 }  // namespace
 
-void init() {
+void init(const InitOptions& /*options*/) {
   if (const Status status = worker::ProcessWorld::instance().init(); !status.ok()) {
     throw InitError(cat("hvd::init(): ", status.message()));
   }

@@ -171,7 +171,7 @@ TEST(GlooOps, AdasumAddsOrthogonalVectorsAndAveragesParallelOnes) {
   }
 }
 
-class Later final : public runtime::ReadyEvent {
+class Later final : public ReadyEvent {
  public:
   explicit Later(std::function<void()> make) : make_(std::move(make)) {}
   bool ready() const override { return false; }

@@ -1,12 +1,23 @@
-// Words that all calls share: element types, reduce operations, tensors.
+// Words that all calls share: what is asked for, element types, reduce operations, devices.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace hvd {
+
+// What ranks do together.
+enum class Collective : std::uint8_t {
+  allreduce = 0,
+  broadcast = 1,
+  barrier = 2,
+  allgather = 3,      // concatenates along the first dimension, which may differ between ranks
+  alltoall = 4,       // rows of the first dimension, as many to each rank as its splits say
+  reducescatter = 5,  // each rank keeps its rows of the sum; the first ranks get one more
+  join = 6,           // this rank has no more work; it gives neutral elements to what others do
+  add_process_set = 7,
+  remove_process_set = 8,
+};
 
 enum class DataType : std::uint8_t {
   boolean,
@@ -54,6 +65,7 @@ enum class ReduceOp : std::uint8_t {
 };
 inline constexpr ReduceOp Average = ReduceOp::average;
 inline constexpr ReduceOp Sum = ReduceOp::sum;
+inline constexpr ReduceOp Adasum = ReduceOp::adasum;
 inline constexpr ReduceOp Min = ReduceOp::min;
 inline constexpr ReduceOp Max = ReduceOp::max;
 inline constexpr ReduceOp Product = ReduceOp::product;
@@ -70,47 +82,13 @@ struct Device {
 // sum is made in the type that is sent.
 enum class Compression : std::uint8_t { none = 0, float16 = 1, bfloat16 = 2 };
 
-// Elements in memory that the caller owns. `shape` is what ranks must agree on; elements are
-// contiguous.
-struct TensorView {
-  void* data = nullptr;
-  std::vector<std::int64_t> shape;
-  DataType type = DataType::float32;
-  Device device = {};
-
-  std::int64_t elements() const {
-    std::int64_t count = 1;
-    for (const auto extent : shape) count *= extent;
-    return count;
-  }
-  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
+// Until when an input is not there yet: a stream of a device still writes it, say.
+class ReadyEvent {
+ public:
+  virtual ~ReadyEvent() = default;
+  virtual bool ready() const = 0;
+  // For operations on the host, which block in it; those of a device wait on the device.
+  virtual void wait() = 0;
 };
-
-template <typename T>
-inline constexpr bool kIsElement = false;
-template <typename T>
-inline constexpr DataType kDataTypeOf = DataType::uint8;
-
-#define HVD_ELEMENT(cpp_type, data_type)             \
-  template <>                                        \
-  inline constexpr bool kIsElement<cpp_type> = true; \
-  template <>                                        \
-  inline constexpr DataType kDataTypeOf<cpp_type> = DataType::data_type
-HVD_ELEMENT(bool, boolean);
-HVD_ELEMENT(std::uint8_t, uint8);
-HVD_ELEMENT(std::int8_t, int8);
-HVD_ELEMENT(std::uint16_t, uint16);
-HVD_ELEMENT(std::int16_t, int16);
-HVD_ELEMENT(std::int32_t, int32);
-HVD_ELEMENT(std::int64_t, int64);
-HVD_ELEMENT(float, float32);
-HVD_ELEMENT(double, float64);
-#undef HVD_ELEMENT
-
-// A one-dimensional view of a span's elements.
-template <typename T>
-requires kIsElement<T> TensorView tensor_of(std::span<T> elements) {
-  return {elements.data(), {static_cast<std::int64_t>(elements.size())}, kDataTypeOf<T>};
-}
 
 }  // namespace hvd

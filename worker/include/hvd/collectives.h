@@ -1,140 +1,164 @@
-// The collectives: every rank of the world calls them, in any order; calls are matched by name.
+// The collectives: every rank of the world, or of a process set, calls them, in any order; calls
+// are matched by name.
 //
 //     std::vector<float> gradients = ...;
-//     hvd::allreduce(gradients, {.name = "gradients"});                        // in place, average
-//     hvd::allreduce(gradients, result, {.op = hvd::Sum});                     // into another
-//     buffer auto handle = hvd::allreduce_async(gradients, {.name = "gradients"});    // and later:
-//     handle.wait();
-//     hvd::broadcast(weights, {.root = 0});
-//     hvd::barrier();
+//     hvd::allreduce(gradients, {.name = "gradients"});                   // in place, average
+//     hvd::allreduce(gradients, result, {.op = hvd::Sum});                // into another buffer
+//     auto handle = hvd::allreduce_async(gradients, {.name = "gradients"});
+//     ...
+//     handle.wait();                                                      // handle.ready(),
+//     .on_done() hvd::broadcast(weights, {.root = 0}); hvd::Tensor all = hvd::allgather(own); //
+//     all.as<float>()
 //
 // The synchronous forms block until the result is there. The asynchronous ones return at once; the
-// buffers then belong to hvd, and must stay alive and untouched, until wait() has returned or
-// thrown or ready() has said true. All are safe from any thread, and throw what hvd/error.h says.
-//
-// Whatever std::span can be made of is taken: std::vector, std::array, C arrays, std::span. A
-// TensorView (hvd/types.h) carries a shape of its own, and the types that C++ has no name for.
+// buffers then belong to hvd, and must stay alive and untouched, until the handle says that they
+// are done. All are safe from any thread, and throw what hvd/error.h says.
 //
 // A call without a name gets "allreduce.noname.0", "allreduce.noname.1", ... in the order of this
-// rank's calls: that matches only if all ranks make their unnamed calls in the same order.
+// rank's calls: that matches only if all ranks make their unnamed calls in the same order. Members
+// of a group called g of n tensors are called g_1ofn to g_nofn.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
+#include <vector>
 
 #include <hvd/export.h>
+#include <hvd/handle.h>
+#include <hvd/process_set.h>
+#include <hvd/tensor.h>
 #include <hvd/types.h>
 
 namespace hvd {
 
-// Average divides the sum by the number of ranks. Of integers it is truncated toward zero, as are
-// scaled integers; of booleans Sum and Max are "any", Product, Min and Average are "all".
+// --- allreduce ----------------------------------------------------------------------------------
+
+// Average divides the sum by the number of ranks that gave something. Of integers it is truncated
+// toward zero, as are scaled integers; of booleans Sum and Max are "any", Product, Min and Average
+// are "all". Adasum adds what gradients agree about once and the rest twice (arXiv:2006.02924); it
+// is for floating point.
 struct AllreduceOptions {
   std::string name = {};
   ReduceOp op = Average;
   double prescale = 1.0;   // every element is multiplied by it before it is reduced ...
   double postscale = 1.0;  // ... and by this afterwards
+  Compression compression = Compression::none;
+  ProcessSet process_set = {};
 };
+
+HVD_API Handle allreduce_async(const TensorView& tensor, const AllreduceOptions& options = {});
+HVD_API Handle allreduce_async(const ConstTensorView& input, const TensorView& output,
+                               const AllreduceOptions& options = {});
+HVD_API void allreduce(const TensorView& tensor, const AllreduceOptions& options = {});
+HVD_API void allreduce(const ConstTensorView& input, const TensorView& output,
+                       const AllreduceOptions& options = {});
+
+// Tensors that are reduced together: none before all are ready on all ranks.
+HVD_API Handle grouped_allreduce_async(const std::vector<TensorView>& tensors,
+                                       const AllreduceOptions& options = {});
+HVD_API Handle grouped_allreduce_async(const std::vector<ConstTensorView>& inputs,
+                                       const std::vector<TensorView>& outputs,
+                                       const AllreduceOptions& options = {});
+HVD_API void grouped_allreduce(const std::vector<TensorView>& tensors,
+                               const AllreduceOptions& options = {});
+HVD_API void grouped_allreduce(const std::vector<ConstTensorView>& inputs,
+                               const std::vector<TensorView>& outputs,
+                               const AllreduceOptions& options = {});
+
+// --- broadcast and barrier ----------------------------------------------------------------------
 
 struct BroadcastOptions {
   std::string name = {};
-  int root = 0;  // the rank whose elements all get
+  int root = 0;  // the rank, of the world, whose elements all get
+  ProcessSet process_set = {};
 };
+
+HVD_API Handle broadcast_async(const TensorView& tensor, const BroadcastOptions& options = {});
+// Only the root's input is read.
+HVD_API Handle broadcast_async(const ConstTensorView& input, const TensorView& output,
+                               const BroadcastOptions& options = {});
+HVD_API void broadcast(const TensorView& tensor, const BroadcastOptions& options = {});
+HVD_API void broadcast(const ConstTensorView& input, const TensorView& output,
+                       const BroadcastOptions& options = {});
 
 struct BarrierOptions {
   std::string name = {};
+  ProcessSet process_set = {};
 };
 
-namespace detail {
-class Pending;
-}
-
-// A collective in flight. Copies stand for the same one. Dropping it does not stop it.
-class HVD_API Handle {
- public:
-  Handle() = default;  // of nothing: ready, and wait() returns
-  explicit Handle(std::shared_ptr<detail::Pending> pending);
-
-  bool ready() const;  // the result, or the error, is there: wait() will not block
-  void wait() const;   // blocks until then; throws the error, each time it is called
-
- private:
-  std::shared_ptr<detail::Pending> pending_;
-};
-
-// The same over a TensorView.
-HVD_API Handle allreduce_async(const TensorView& tensor, const AllreduceOptions& options = {});
-HVD_API Handle allreduce_async(const TensorView& input, const TensorView& output,
-                               const AllreduceOptions& options);
-HVD_API Handle broadcast_async(const TensorView& tensor, const BroadcastOptions& options = {});
 HVD_API Handle barrier_async(const BarrierOptions& options = {});
-HVD_API void allreduce(const TensorView& tensor, const AllreduceOptions& options = {});
-HVD_API void allreduce(const TensorView& input, const TensorView& output,
-                       const AllreduceOptions& options);
-HVD_API void broadcast(const TensorView& tensor, const BroadcastOptions& options = {});
 HVD_API void barrier(const BarrierOptions& options = {});
 
-namespace detail {
+// --- allgather ----------------------------------------------------------------------------------
 
-template <typename C>
-using ElementOf = typename decltype(std::span(std::declval<C>()))::element_type;
+struct AllgatherOptions {
+  std::string name = {};
+  ProcessSet process_set = {};
+};
 
-// Read only: any elements that a span can be made of.
-template <typename C>
-concept Readable = requires(C&& container) {
-  std::span(std::forward<C>(container));
-}
-&&kIsElement<std::remove_const_t<ElementOf<C>>>;
+// The ranks' tensors one after the other along the first dimension, in the order of ranks. That
+// dimension may differ between ranks, the others may not; a tensor without dimensions is an error.
+HVD_API Future<Tensor> allgather_async(const ConstTensorView& tensor,
+                                       const AllgatherOptions& options = {});
+HVD_API Tensor allgather(const ConstTensorView& tensor, const AllgatherOptions& options = {});
+HVD_API Future<std::vector<Tensor>> grouped_allgather_async(
+    const std::vector<ConstTensorView>& tensors, const AllgatherOptions& options = {});
+HVD_API std::vector<Tensor> grouped_allgather(const std::vector<ConstTensorView>& tensors,
+                                              const AllgatherOptions& options = {});
 
-// Elements that may be written.
-template <typename C>
-concept Writable = Readable<C> && !std::is_const_v<ElementOf<C>>;
+// --- alltoall -----------------------------------------------------------------------------------
 
-template <typename C>
-TensorView view_of(C&& container) {
-  const auto span = std::span(std::forward<C>(container));
-  using Element = std::remove_const_t<typename decltype(span)::element_type>;
-  // An input is never written through this view.
-  return {const_cast<Element*>(span.data()),
-          {static_cast<std::int64_t>(span.size())},
-          kDataTypeOf<Element>};
-}
+struct AlltoallOptions {
+  std::string name = {};
+  // How many rows of the first dimension go to each rank of the set; their sum may be less than
+  // there are. Empty: as many to each.
+  std::vector<std::int64_t> splits = {};
+  ProcessSet process_set = {};
+};
 
-}  // namespace detail
+// Rows that came from the ranks of the set, in their order, and how many from each.
+struct Rows {
+  Tensor tensor;
+  std::vector<std::int64_t> received_splits;
+};
 
-template <detail::Writable C>
-Handle allreduce_async(C&& elements, const AllreduceOptions& options = {}) {
-  return allreduce_async(detail::view_of(std::forward<C>(elements)), options);
-}
+HVD_API Future<Rows> alltoall_async(const ConstTensorView& tensor,
+                                    const AlltoallOptions& options = {});
+HVD_API Rows alltoall(const ConstTensorView& tensor, const AlltoallOptions& options = {});
 
-template <detail::Readable In, detail::Writable Out>
-Handle allreduce_async(In&& input, Out&& output, const AllreduceOptions& options = {}) {
-  return allreduce_async(detail::view_of(std::forward<In>(input)),
-                         detail::view_of(std::forward<Out>(output)), options);
-}
+// --- reducescatter ------------------------------------------------------------------------------
 
-template <detail::Writable C>
-void allreduce(C&& elements, const AllreduceOptions& options = {}) {
-  allreduce(detail::view_of(std::forward<C>(elements)), options);
-}
+struct ReducescatterOptions {
+  std::string name = {};
+  ReduceOp op = Average;  // any but Adasum
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Compression compression = Compression::none;
+  ProcessSet process_set = {};
+};
 
-template <detail::Readable In, detail::Writable Out>
-void allreduce(In&& input, Out&& output, const AllreduceOptions& options = {}) {
-  allreduce(detail::view_of(std::forward<In>(input)), detail::view_of(std::forward<Out>(output)),
-            options);
-}
+// Rows of the first dimension are shared out: of r rows among n ranks each gets r / n, the first
+// r % n ranks one more. `output` must have exactly these.
+HVD_API Future<Tensor> reducescatter_async(const ConstTensorView& tensor,
+                                           const ReducescatterOptions& options = {});
+HVD_API Handle reducescatter_async(const ConstTensorView& input, const TensorView& output,
+                                   const ReducescatterOptions& options = {});
+HVD_API Tensor reducescatter(const ConstTensorView& tensor,
+                             const ReducescatterOptions& options = {});
+HVD_API void reducescatter(const ConstTensorView& input, const TensorView& output,
+                           const ReducescatterOptions& options = {});
+HVD_API Future<std::vector<Tensor>> grouped_reducescatter_async(
+    const std::vector<ConstTensorView>& tensors, const ReducescatterOptions& options = {});
+HVD_API std::vector<Tensor> grouped_reducescatter(const std::vector<ConstTensorView>& tensors,
+                                                  const ReducescatterOptions& options = {});
 
-template <detail::Writable C>
-Handle broadcast_async(C&& elements, const BroadcastOptions& options = {}) {
-  return broadcast_async(detail::view_of(std::forward<C>(elements)), options);
-}
+// --- join ---------------------------------------------------------------------------------------
 
-template <detail::Writable C>
-void broadcast(C&& elements, const BroadcastOptions& options = {}) {
-  broadcast(detail::view_of(std::forward<C>(elements)), options);
-}
+// This rank has no more work. Until all have said so, it gives the neutral element to what the
+// others do: their sums, averages, minima and concatenations are those of the others. The result is
+// the rank that joined last. While it is in flight this rank can ask for nothing else.
+HVD_API Future<int> join_async();
+HVD_API int join();
 
 }  // namespace hvd

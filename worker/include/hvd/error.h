@@ -5,7 +5,8 @@
 //      +- InitError             the world could not be formed
 //      +- NotInitializedError   a call that needs init() came before it, or after shutdown()
 //      +- InvalidArgumentError  this call can never work: ranks disagree about a tensor, a name is
-//      |                        in flight twice, a type or shape that cannot be; the world goes on
+//      |   |                    in flight twice, a type or shape that cannot be; the world goes on
+//      |   +- ProcessSetError   it concerns a process set: one that is not there, say
 //      +- CollectiveError       the world is broken: a member is gone, or was stopped
 //      +- InternalError         a bug in hvd, or in something below it
 #pragma once
@@ -39,6 +40,27 @@ class HVD_API InvalidArgumentError : public Error {
  public:
   using Error::Error;
   ~InvalidArgumentError() override;
+};
+
+// The numbers that Horovod's users know.
+enum class ProcessSetErrorCode : int {
+  not_initialized = -1,
+  not_dynamic = -2,   // sets can be added and removed only if init() was told so
+  unknown = -3,       // there is no set of this number, or no longer
+  not_a_member = -4,  // this rank is not in the set
+  shut_down = -5,     // the world has failed or ended
+  duplicate = -6,     // these ranks are a set already
+};
+
+class HVD_API ProcessSetError : public InvalidArgumentError {
+ public:
+  ProcessSetError(ProcessSetErrorCode code, const std::string& what)
+      : InvalidArgumentError(what), code_(code) {}
+  ~ProcessSetError() override;
+  ProcessSetErrorCode code() const noexcept { return code_; }
+
+ private:
+  ProcessSetErrorCode code_;
 };
 
 // After it every collective of this world fails with the same cause.

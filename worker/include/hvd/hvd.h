@@ -13,16 +13,30 @@
 // order. Errors are typed exceptions (hvd/error.h).
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <hvd/collectives.h>
 #include <hvd/error.h>
 #include <hvd/export.h>
+#include <hvd/handle.h>
+#include <hvd/process_set.h>
+#include <hvd/tensor.h>
 #include <hvd/types.h>
 
 namespace hvd {
 
+struct InitOptions {
+  // The ranks of each process set that exists from the start, the same on all ranks; the first one
+  // has number 1.
+  std::vector<std::vector<int>> process_sets = {};
+  // add_process_set() and remove_process_set() may be called. Also by HVD_DYNAMIC_PROCESS_SETS=1.
+  bool dynamic_process_sets = false;
+};
+
 // Joins the world. Blocks until all members are connected; throws InitError if that cannot be. A
 // second call without shutdown() in between does nothing.
-HVD_API void init();
+HVD_API void init(const InitOptions& options = {});
 
 // Says that this worker is done, waits for what is in flight and leaves the world. After it init()
 // may be called again. At the normal end of a program that did not call it, it is called.
@@ -40,5 +54,13 @@ HVD_API int local_size();
 HVD_API int cross_rank();
 HVD_API int cross_size();
 HVD_API bool is_homogeneous();  // every host has the same number of workers
+
+// Records what the ranks do, all of them, into one file on rank 0's host: Chrome's trace format,
+// which Perfetto opens. Called by rank 0; calls of other ranks change nothing. An existing file is
+// replaced. `mark_cycles` adds a mark for every batch that rank 0 decides. Throw
+// InvalidArgumentError if the file cannot be written, or if one is being recorded, or none is.
+// HVD_TIMELINE=FILE records from init() to shutdown().
+HVD_API void start_timeline(const std::string& path, bool mark_cycles = false);
+HVD_API void stop_timeline();  // returns when the file is complete
 
 }  // namespace hvd

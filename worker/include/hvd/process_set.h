@@ -1,0 +1,47 @@
+// Process sets: parts of the world that have collectives of their own.
+//
+//     hvd::init({.process_sets = {{0, 1}, {2, 3}}});          // there from the start ...
+//     hvd::init({.dynamic_process_sets = true});              // ... or when they are needed
+//     const auto even = hvd::add_process_set({0, 2});         // called by all ranks of the world
+//     if (even.included()) hvd::allreduce(gradients, {.process_set = even});
+//     hvd::remove_process_set(even);                          // called by all ranks of the world
+//
+// The set of all ranks always exists; it is what ProcessSet() means. Names of tensors are matched
+// within a set, so those of different sets do not meet. A number of a set is never used again.
+#pragma once
+
+#include <vector>
+
+#include <hvd/export.h>
+
+namespace hvd {
+
+// A value: the number of a set. Its questions are answered by the world of this process; they throw
+// NotInitializedError before init(), and ProcessSetError (hvd/error.h) if there is no such set.
+class HVD_API ProcessSet {
+ public:
+  ProcessSet() = default;  // of all ranks
+  explicit ProcessSet(int id) : id_(id) {}
+
+  int id() const { return id_; }
+  std::vector<int> ranks() const;  // of the world, ascending
+  int size() const;
+  bool included() const;  // this process is a member
+  int rank() const;       // its position in ranks(); throws ProcessSetError if it is not a member
+
+  friend bool operator==(const ProcessSet&, const ProcessSet&) = default;
+
+ private:
+  int id_ = 0;
+};
+
+// Called by all ranks of the world, with the same ranks, in any order. Blocks until all have. Throw
+// ProcessSetError if init() was not told that there will be dynamic sets, if these ranks are a set
+// already, or if there is no such set. What is still in flight in a set that is removed fails.
+HVD_API ProcessSet add_process_set(std::vector<int> ranks);
+HVD_API void remove_process_set(const ProcessSet& process_set);
+
+// All that exist, by number: first that of all ranks.
+HVD_API std::vector<ProcessSet> process_sets();
+
+}  // namespace hvd

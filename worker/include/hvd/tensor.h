@@ -1,0 +1,175 @@
+// Tensors as arguments and as results.
+//
+// A view is elements in memory that the caller owns: a pointer, a shape, a type, a device. Whatever
+// std::span can be made of turns into one with one dimension by itself: std::vector, std::array, C
+// arrays, std::span. shaped() gives it more. Elements are contiguous, the last dimension fastest.
+//
+//     std::vector<float> matrix(6);
+//     hvd::allreduce(matrix);                                // shape [6]
+//     hvd::allreduce(hvd::shaped(matrix, {2, 3}));           // shape [2, 3]
+//
+// A Tensor owns its elements: the result of a collective whose shape only the ranks together know.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hvd/export.h>
+#include <hvd/float16.h>
+#include <hvd/types.h>
+
+namespace hvd {
+
+template <typename T>
+inline constexpr bool kIsElement = false;
+template <typename T>
+inline constexpr DataType kDataTypeOf = DataType::uint8;
+
+#define HVD_ELEMENT(cpp_type, data_type)             \
+  template <>                                        \
+  inline constexpr bool kIsElement<cpp_type> = true; \
+  template <>                                        \
+  inline constexpr DataType kDataTypeOf<cpp_type> = DataType::data_type
+HVD_ELEMENT(bool, boolean);
+HVD_ELEMENT(std::uint8_t, uint8);
+HVD_ELEMENT(std::int8_t, int8);
+HVD_ELEMENT(std::uint16_t, uint16);
+HVD_ELEMENT(std::int16_t, int16);
+HVD_ELEMENT(std::int32_t, int32);
+HVD_ELEMENT(std::int64_t, int64);
+HVD_ELEMENT(float16, float16);
+HVD_ELEMENT(bfloat16, bfloat16);
+HVD_ELEMENT(float, float32);
+HVD_ELEMENT(double, float64);
+#undef HVD_ELEMENT
+
+namespace detail {
+
+template <typename C>
+using ElementOf =
+    typename decltype(std::span(std::declval<std::remove_reference_t<C>&>()))::element_type;
+
+// Elements that a span can be made of, and ones that may be written.
+template <typename C>
+concept Readable = requires(std::remove_reference_t<C>& container) {
+  std::span(container);
+}
+&&kIsElement<std::remove_const_t<ElementOf<C>>>;
+template <typename C>
+concept Writable = Readable<C> && !std::is_const_v<ElementOf<C>>;
+
+// The product of the extents. Overflow and negative extents are found when the view is used.
+inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
+  std::uint64_t count = 1;
+  for (const auto extent : shape) count *= static_cast<std::uint64_t>(extent);
+  return static_cast<std::int64_t>(count);
+}
+
+}  // namespace detail
+
+// Elements that are read.
+struct ConstTensorView {
+  const void* data = nullptr;
+  std::vector<std::int64_t> shape = {0};
+  DataType type = DataType::uint8;
+  Device device = {};
+
+  ConstTensorView() = default;
+  ConstTensorView(const void* elements, std::vector<std::int64_t> extents, DataType element_type,
+                  Device where = {})
+      : data(elements), shape(std::move(extents)), type(element_type), device(where) {}
+  template <detail::Readable C>
+  ConstTensorView(const C& container)  // NOLINT(google-explicit-constructor): it is a view of it
+      : data(std::span(container).data()),
+        shape{static_cast<std::int64_t>(std::span(container).size())},
+        type(kDataTypeOf<std::remove_const_t<detail::ElementOf<const C>>>) {}
+
+  std::int64_t elements() const { return detail::elements_of(shape); }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
+};
+
+// Elements that are written, or read and written.
+struct TensorView {
+  void* data = nullptr;
+  std::vector<std::int64_t> shape = {0};
+  DataType type = DataType::uint8;
+  Device device = {};
+
+  TensorView() = default;
+  TensorView(void* elements, std::vector<std::int64_t> extents, DataType element_type,
+             Device where = {})
+      : data(elements), shape(std::move(extents)), type(element_type), device(where) {}
+  template <typename C>
+  requires(detail::Writable<C> && !std::is_base_of_v<TensorView, std::remove_cvref_t<C>>)
+      TensorView(C&& container)  // NOLINT(google-explicit-constructor): it is a view of it
+      : data(std::span(container).data()),
+        shape{static_cast<std::int64_t>(std::span(container).size())},
+        type(kDataTypeOf<detail::ElementOf<C>>) {}
+
+  std::int64_t elements() const { return detail::elements_of(shape); }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
+  operator ConstTensorView() const {  // NOLINT(google-explicit-constructor): what may be written
+    return {data, shape, type, device};
+  }
+};
+
+// The same elements in another shape; throws InvalidArgumentError if it has more or fewer.
+HVD_API TensorView shaped(TensorView view, std::vector<std::int64_t> shape);
+HVD_API ConstTensorView shaped_const(ConstTensorView view, std::vector<std::int64_t> shape);
+
+// Elements in host memory of its own, aligned to 64 bytes. For one thread at a time; moved, never
+// copied.
+class HVD_API Tensor {
+ public:
+  Tensor() = default;  // shape [0], of bytes
+  // Not set to anything.
+  Tensor(std::vector<std::int64_t> shape, DataType type);
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(Tensor&&) noexcept = default;
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  ~Tensor() = default;
+
+  const std::vector<std::int64_t>& shape() const { return shape_; }
+  DataType type() const { return type_; }
+  std::int64_t elements() const { return detail::elements_of(shape_); }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type_); }
+  void* data() { return memory_.get(); }
+  const void* data() const { return memory_.get(); }
+
+  // The elements, without their shape; throws InvalidArgumentError if they are of another type.
+  template <typename T>
+  std::span<T> as() {
+    check_type(kDataTypeOf<T>);
+    return {static_cast<T*>(data()), static_cast<std::size_t>(elements())};
+  }
+  template <typename T>
+  std::span<const T> as() const {
+    check_type(kDataTypeOf<T>);
+    return {static_cast<const T*>(data()), static_cast<std::size_t>(elements())};
+  }
+
+  TensorView view() { return {data(), shape_, type_}; }
+  operator TensorView() { return view(); }  // NOLINT(google-explicit-constructor)
+  operator ConstTensorView() const {        // NOLINT(google-explicit-constructor)
+    return {data(), shape_, type_};
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  void check_type(DataType asked) const;
+
+  std::unique_ptr<std::byte[], Free> memory_;
+  std::vector<std::int64_t> shape_ = {0};
+  DataType type_ = DataType::uint8;
+};
+
+}  // namespace hvd
