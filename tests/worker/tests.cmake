@@ -13,5 +13,6 @@ add_dependencies(hvd_worker_test hvd_worker_program)
 
 hvd_test(hvd_api_test
   worker/api_test.cpp
+  worker/sampler_test.cpp
   LIBRARIES hvd
   LABELS quick)
