@@ -91,7 +91,7 @@ void submit(Submission work) {
   enqueue(call, {}, std::move(one));
 }
 
-void submit_group(std::string name, std::vector<Submission> works) {
+void submit_group(const std::string& name, std::vector<Submission> works) {
   if (works.empty()) throw InvalidArgumentError(cat("group \"", name, "\": it has no tensors"));
   const auto call = cat("grouped_", runtime::kind_name(works.front().collective));
   if (name.empty()) throw InvalidArgumentError(cat(call, ": the group has no name"));

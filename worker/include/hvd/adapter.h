@@ -66,6 +66,6 @@ struct Submission {
 HVD_API void submit(Submission work);
 // A group: all of them or none, and they are run together, none before all are ready on all ranks.
 // They must have names, and a name for the whole, the same on all ranks.
-HVD_API void submit_group(std::string name, std::vector<Submission> works);
+HVD_API void submit_group(const std::string& name, std::vector<Submission> works);
 
 }  // namespace hvd::adapter

@@ -105,9 +105,11 @@ struct TensorView {
   TensorView(void* elements, std::vector<std::int64_t> extents, DataType element_type,
              Device where = {})
       : data(elements), shape(std::move(extents)), type(element_type), device(where) {}
+  // It is a view of it; and no copy of this type is taken for one.
   template <typename C>
   requires(detail::Writable<C> && !std::is_base_of_v<TensorView, std::remove_cvref_t<C>>)
-      TensorView(C&& container)  // NOLINT(google-explicit-constructor): it is a view of it
+      // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
+      TensorView(C&& container)
       : data(std::span(container).data()),
         shape{static_cast<std::int64_t>(std::span(container).size())},
         type(kDataTypeOf<detail::ElementOf<C>>) {}
