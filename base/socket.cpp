@@ -8,18 +8,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include "base/text.h"
 
 namespace hvd {
-namespace {
-
-struct RawAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
+bool is_ip_address(const std::string& text) { return raw_address({text, 0}).ok(); }
 
 Result<RawAddress> raw_address(const SocketAddress& where) {
   RawAddress raw;
@@ -39,6 +32,8 @@ Result<RawAddress> raw_address(const SocketAddress& where) {
   }
   return Status(Code::invalid_argument, cat("\"", where.host, "\" is not an IP address"));
 }
+
+namespace {
 
 Result<UniqueFd> tcp_socket(int family, int extra_flags) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | extra_flags, 0));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 #include <utility>
 
 #include "base/clock.h"
@@ -15,6 +16,8 @@
 
 namespace hvd {
 
+bool is_ip_address(const std::string& text);
+
 // An IP address (no name: nothing here resolves) and a port.
 struct SocketAddress {
   std::string host;  // "127.0.0.1", "::1"
@@ -22,6 +25,14 @@ struct SocketAddress {
   // "127.0.0.1:80", "[::1]:80"
   std::string to_string() const;
 };
+
+// The same as the system wants it. The error names what is no address.
+struct RawAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+Result<RawAddress> raw_address(const SocketAddress& where);
 
 // Listens on `host`, IPv4 or IPv6; port 0 lets the kernel choose. `backlog` as in listen(2).
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog = 1024);

@@ -53,10 +53,7 @@ bool is_own_address(const std::string& address) {
 
 std::optional<bool> is_this_machine_at_a_glance(const std::string& name) {
   if (name == "localhost" || name == machine_name()) return true;
-  std::array<char, sizeof(in6_addr)> raw{};
-  const bool is_address = ::inet_pton(AF_INET, name.c_str(), raw.data()) == 1 ||
-                          ::inet_pton(AF_INET6, name.c_str(), raw.data()) == 1;
-  if (!is_address) return std::nullopt;
+  if (!is_ip_address(name)) return std::nullopt;
   return is_own_address(name);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/pipe.h"
 #include "base/socket.h"
 #include "cmd/hvd-agent/launch.h"
 #include "cmd/hvd-agent/program.h"
@@ -59,10 +60,9 @@ Status Checker::begin(const agent_link::Check& check) {
   start.working_directory = check.working_directory;
   HVD_RETURN_IF_ERROR(agent::check(start));
 
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
-  UniqueFd read_end(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  auto pipe = make_pipe();
+  HVD_RETURN_IF_ERROR(pipe.status());
+  auto& [read_end, write_end] = *pipe;
   HVD_RETURN_IF_ERROR(set_nonblocking(read_end.get(), true));
   auto watch = loop_.watch(read_end.get(), EPOLLIN, [this](std::uint32_t) { on_readable(); });
   HVD_RETURN_IF_ERROR(watch.status());

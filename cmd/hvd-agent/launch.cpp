@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/pipe.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 
@@ -119,11 +120,10 @@ Status check(const WorkerStart& start) {
 }
 
 Result<StartedProcess> start_worker(const WorkerStart& start) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
+  auto pipe = make_pipe();
+  HVD_RETURN_IF_ERROR(pipe.status());
   StartedProcess started;
-  started.trouble = UniqueFd(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  started.trouble = std::move(pipe->read_end);
   const pid_t parent = ::getpid();
   started.pid = ::fork();
   if (started.pid < 0) return Status::from_errno("fork the worker", errno);
@@ -131,7 +131,8 @@ Result<StartedProcess> start_worker(const WorkerStart& start) {
 
   const LaunchTrouble why = become_worker(start, parent);
   const std::string bytes = encode(why);
-  [[maybe_unused]] const ssize_t written = ::write(write_end.get(), bytes.data(), bytes.size());
+  [[maybe_unused]] const ssize_t written =
+      ::write(pipe->write_end.get(), bytes.data(), bytes.size());
   ::_exit(127);
 }
 

@@ -1,9 +1,7 @@
 #include "cmd/hvd-agent/prober.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <utility>
@@ -34,27 +32,6 @@ std::string too_late(const ProbeTarget& target, bool connected, std::uint32_t ti
   return cat(somebody_else(target), ", who said nothing within ", limit);
 }
 
-struct RawAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;  // 0: the text is no address
-};
-
-RawAddress raw_address(const ProbeTarget& target) {
-  RawAddress raw;
-  auto* const v4 = reinterpret_cast<sockaddr_in*>(&raw.storage);
-  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&raw.storage);
-  if (::inet_pton(AF_INET, target.address.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(target.port);
-    raw.size = sizeof(*v4);
-  } else if (::inet_pton(AF_INET6, target.address.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(target.port);
-    raw.size = sizeof(*v6);
-  }
-  return raw;
-}
-
 }  // namespace
 
 Status Prober::probe(agent_link::Probe probe, TimePoint now) {
@@ -76,17 +53,15 @@ Status Prober::probe(agent_link::Probe probe, TimePoint now) {
 void Prober::begin(Run& run, std::size_t index) {
   const ProbeTarget& target = run.probe.targets[index];
   Attempt& attempt = run.attempts[index];
-  const RawAddress address = raw_address(target);
-  if (address.size == 0) {
+  auto address = raw_address({target.address, target.port});
+  if (!address.ok()) {
     return end(run, index,
                cat("connect to ", shell_quote(target.address), ": that is no IP address"));
   }
   attempt.socket =
-      UniqueFd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      UniqueFd(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!attempt.socket) return end(run, index, failed(target, errno));
-  if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&address.storage),
-                address.size) != 0 &&
-      errno != EINPROGRESS) {
+  if (::connect(attempt.socket.get(), address->get(), address->size) != 0 && errno != EINPROGRESS) {
     return end(run, index, failed(target, errno));
   }
   auto watch = loop_.watch(attempt.socket.get(), EPOLLOUT,

@@ -12,23 +12,17 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
 
 namespace hvd::agent {
 namespace {
 
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-};
-
 // The agent's end does not block, the worker's does.
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
-  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  HVD_RETURN_IF_ERROR(set_nonblocking(pipe.read_end.get(), true));
+Result<Pipe> make_output_pipe() {
+  auto pipe = make_pipe();
+  if (pipe.ok()) HVD_RETURN_IF_ERROR(set_nonblocking(pipe->read_end.get(), true));
   return pipe;
 }
 
@@ -82,9 +76,9 @@ Status Worker::try_start(agent_link::Launch launch) {
   start.open_files = context_.open_files;
   HVD_RETURN_IF_ERROR(check(start));
 
-  auto out = make_pipe();
+  auto out = make_output_pipe();
   HVD_RETURN_IF_ERROR(out.status());
-  auto err = make_pipe();
+  auto err = make_output_pipe();
   HVD_RETURN_IF_ERROR(err.status());
   auto sockets = socket_pair();
   HVD_RETURN_IF_ERROR(sockets.status());

@@ -1,8 +1,8 @@
 #include "cmd/hvdrun/settings.h"
 
-#include <arpa/inet.h>
 #include <array>
 
+#include "base/socket.h"
 #include "base/text.h"
 
 namespace hvd::cli {
@@ -207,13 +207,6 @@ constexpr std::array kLaunchSettings{
          .help = "What proves that they may; made if it is not there"},
 };
 
-bool is_ip_address(std::string_view text) {
-  const std::string address(text);
-  in6_addr raw{};
-  return ::inet_pton(AF_INET, address.c_str(), &raw) == 1 ||
-         ::inet_pton(AF_INET6, address.c_str(), &raw) == 1;
-}
-
 }  // namespace
 
 std::span<const Knob> launch_settings() { return kLaunchSettings; }
@@ -258,7 +251,7 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   if (setting.flag == "ssh-host-key" && text != "accept-new" && text != "strict" && text != "off") {
     return refuse("accept-new, strict or off");
   }
-  if (setting.flag == "advertise-address" && !is_ip_address(text)) {
+  if (setting.flag == "advertise-address" && !is_ip_address(std::string(text))) {
     return refuse("an IPv4 or IPv6 address");
   }
   return knob_environment_value(setting, text, shown_as);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "driver/ssh/dial.h"
@@ -18,10 +19,9 @@ namespace hvd::driver::ssh {
 Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
   auto pair = socket_pair();
   if (!pair.ok()) return pair.status();
-  std::array<int, 2> pipe{};
-  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
-  UniqueFd errors(pipe[0]);
-  const UniqueFd their_errors(pipe[1]);
+  auto pipe = make_pipe();
+  HVD_RETURN_IF_ERROR(pipe.status());
+  auto& [errors, their_errors] = *pipe;
   HVD_RETURN_IF_ERROR(set_nonblocking(errors.get(), true));
   // Nobody reads it any more once the session stands; what does not fit then is lost, and the
   // command not held up.
