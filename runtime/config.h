@@ -14,6 +14,11 @@ struct Config {
   std::chrono::microseconds cycle_time{1'000};
   // Tensors that are known by a short name because they were agreed about before; 0: none.
   std::size_t cache_capacity = 1024;
+  // Inside hosts first, then between them; Response::hierarchical.
+  bool hierarchical_allreduce = false;
+  bool hierarchical_allgather = false;
+  // The core that all threads of the runtime run on; -1: any.
+  int core = -1;
   // Batches that do not depend on timing, so that the same program gives the same bits.
   bool deterministic = false;
   // How long a tensor waits for some ranks before rank 0 says so, and again each time; 0: never.

@@ -192,6 +192,13 @@ void Coordinator::release_ordered(TimePoint now) {
   }
 }
 
+void Coordinator::tune(const Parameters& parameters) {
+  options_.fusion_threshold = parameters.fusion_threshold;
+  options_.cycle_time = parameters.cycle_time;
+  options_.hierarchical_allreduce = parameters.hierarchical_allreduce;
+  options_.hierarchical_allgather = parameters.hierarchical_allgather;
+}
+
 Response Coordinator::response_of(std::vector<Ready> batch) {
   Response response;
   Ready& first = batch.front();
@@ -201,6 +208,8 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
   response.error = std::move(first.error);
   response.joined = std::move(first.joined);
   response.last_joined = first.last_joined;
+  response.hierarchical = (request.kind == Kind::allreduce && options_.hierarchical_allreduce) ||
+                          (request.kind == Kind::allgather && options_.hierarchical_allgather);
   if (response.error.ok() && request.kind == Kind::add_process_set) {
     response.error = sets_.check_add(request);
     if (response.error.ok()) response.new_set = sets_.next();

@@ -38,6 +38,7 @@
 #include "runtime/negotiation/last_words.h"
 #include "runtime/negotiation/message_table.h"
 #include "runtime/negotiation/traffic.h"
+#include "runtime/tuning/parameters.h"
 
 namespace hvd::runtime {
 
@@ -45,6 +46,8 @@ struct CoordinatorOptions {
   std::size_t fusion_threshold = std::size_t{128} << 20;
   Duration cycle_time = std::chrono::milliseconds(1);
   bool deterministic = false;
+  bool hierarchical_allreduce = false;  // Response::hierarchical
+  bool hierarchical_allgather = false;
 };
 
 class Coordinator {
@@ -65,6 +68,9 @@ class Coordinator {
   bool somebody_left() const { return !left_.empty(); }
   bool has_left(int rank) const { return left_.contains(static_cast<RankSet::Value>(rank)); }
   bool all_left() const { return left_ == tree_.subtree(0); }
+
+  // Holds for all responses to come.
+  void tune(const Parameters& parameters);
 
   // What the ranks are to run next; `under_way` batches of former calls are not done yet on rank 0.
   std::optional<Response> next(TimePoint now, int under_way);

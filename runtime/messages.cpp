@@ -142,6 +142,7 @@ void write_decision(WireWriter& out, const Decision& decision) {
   out.i32(decision.last_joined).i32(decision.new_set);
   write_status(out, decision.error);
   decision.settled.encode(out);
+  out.boolean(decision.hierarchical).boolean(decision.caching);
 }
 
 std::optional<Decision> read_decision(WireReader& in, int world_size) {
@@ -160,6 +161,8 @@ std::optional<Decision> read_decision(WireReader& in, int world_size) {
   auto settled = IntervalSet::decode(in, kNoLimit);
   if (!settled) return std::nullopt;
   decision.settled = std::move(*settled);
+  decision.hierarchical = in.boolean();
+  decision.caching = in.boolean();
   return decision;
 }
 

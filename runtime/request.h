@@ -75,6 +75,9 @@ struct Response {
   int last_joined = -1;          // join: the rank that came last
   int new_set = -1;              // add_process_set: its number
   Status error;
+  // Inside hosts and between them, not in one ring of all; where there are several ranks on several
+  // hosts. Of allreduce and allgather.
+  bool hierarchical = false;
   friend bool operator==(const Response&, const Response&) = default;
 };
 

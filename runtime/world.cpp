@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/wire.h"
+#include "runtime/affinity.h"
 #include "runtime/control_loop.h"
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/local_ops.h"
@@ -14,7 +15,7 @@
 namespace hvd::runtime {
 namespace {
 
-constexpr std::uint32_t kIntroductionVersion = 2;
+constexpr std::uint32_t kIntroductionVersion = 3;
 
 // What a member tells the others before they are connected.
 struct Introduction {
@@ -53,6 +54,17 @@ Status check_groups(const std::vector<Entry>& entries) {
     }
   }
   return {};
+}
+
+// For each rank a number of its host.
+std::vector<int> hosts_of(const WorldSpec& spec) {
+  std::map<std::string, int> numbers;
+  std::vector<int> hosts;
+  hosts.reserve(spec.members.size());
+  for (const auto& member : spec.members) {
+    hosts.push_back(numbers.emplace(member.host, static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
 }
 
 }  // namespace
@@ -131,6 +143,8 @@ class World::Impl {
 
 Status World::Impl::form(Exchange& exchange) {
   const auto deadline = Clock::now() + spec_.config.connect_timeout;
+  PinnedThread pinned;  // all threads of the world are started in here
+  if (spec_.config.core >= 0) HVD_RETURN_IF_ERROR(pinned.pin(spec_.config.core));
   HVD_RETURN_IF_ERROR(control_.open());
   std::vector<std::unique_ptr<Operation>> operations;
   if (spec_.size() == 1) {
@@ -138,7 +152,9 @@ Status World::Impl::form(Exchange& exchange) {
     operations.push_back(std::make_unique<LocalOperation>());
   } else {
     HVD_RETURN_IF_ERROR(connect_mesh(exchange, deadline));
-    operations = make_gloo_operations(mesh_, {spec_.config.collective_timeout});
+    GlooOperationOptions options{spec_.config.collective_timeout};
+    options.hosts = hosts_of(spec_);
+    operations = make_gloo_operations(mesh_, options);
   }
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
   Group world;

@@ -79,6 +79,9 @@ Status ProcessWorld::init_alone() {
   HVD_RETURN_IF_ERROR(config.status());
   runtime::WorldSpec spec(0, {{"localhost#0", "localhost", "127.0.0.1"}}, 0, Token::random());
   spec.config = *config;
+  auto core = core_from_environment(process_environment(), 0, 1);
+  HVD_RETURN_IF_ERROR(core.status());
+  spec.config.core = *core;
   {
     const std::lock_guard lock(mutex_);
     place_ = {};
@@ -142,6 +145,9 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
   runtime::WorldSpec spec(self->rank, std::move(members), document->generation, welcome.token);
   spec.config = *config;
+  auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
+  HVD_RETURN_IF_ERROR(core.status());
+  spec.config.core = *core;
   {
     const std::lock_guard lock(mutex_);
     place_ = {self->rank,       spec.size(),      self->local_rank,         self->local_size,

@@ -49,6 +49,14 @@ Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup)
     }
     config.deterministic = *text == "1";
   }
+  // Of processors the two are the same (runtime/ops/hierarchy.h).
+  for (const auto* const name : {"HVD_HIERARCHICAL_ALLREDUCE", "HVD_TORUS_ALLREDUCE"}) {
+    HVD_RETURN_IF_ERROR(read_number(name, lookup, [&](double on) {
+      config.hierarchical_allreduce = config.hierarchical_allreduce || on != 0;
+    }));
+  }
+  HVD_RETURN_IF_ERROR(read_number("HVD_HIERARCHICAL_ALLGATHER", lookup,
+                                  [&](double on) { config.hierarchical_allgather = on != 0; }));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_TIME_SECONDS", lookup,
                                   [&](double count) { config.stall_warning = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_SHUTDOWN_TIME_SECONDS", lookup,
@@ -62,6 +70,21 @@ Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup)
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
   return config;
+}
+
+Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size) {
+  auto text = text_of("HVD_THREAD_AFFINITY", lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  if (!text->has_value()) return -1;
+  const auto cores = split(**text, ',');
+  if (cores.size() == 1) return parse_number<int>(cores.front()).value_or(-1);
+  if (cores.size() < static_cast<std::size_t>(local_size)) {
+    return Status(
+        Code::invalid_argument,
+        cat("HVD_THREAD_AFFINITY=", **text, " names ", cores.size(), " cores for ", local_size,
+            " workers on this host. Name one core for all, or one for each."));
+  }
+  return parse_number<int>(cores[static_cast<std::size_t>(local_rank)]).value_or(-1);
 }
 
 Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who) {

@@ -58,7 +58,8 @@ Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const 
       stalls_(*tree_, config.stall_warning, config.stall_shutdown) {
   if (is_root()) {
     const CoordinatorOptions options{config.fusion_threshold, config.cycle_time,
-                                     config.deterministic};
+                                     config.deterministic, config.hierarchical_allreduce,
+                                     config.hierarchical_allgather};
     coordinator_.emplace(*tree_, cache_, sets_, options);
   } else {
     gatherer_.emplace(cache_, sets_, *tree_, rank_, hold_time(config));
@@ -72,6 +73,7 @@ Status Negotiator::take(int from, Upward message, TimePoint now) {
 }
 
 std::optional<CacheId> Negotiator::known_id(const Request& request) const {
+  if (!caching_) return std::nullopt;
   const auto& members = sets_.members(negotiated_in(request));
   return cache_.find(request, is_ragged(request) ? position_in(members, rank_) : 0);
 }
@@ -133,13 +135,13 @@ Status Negotiator::from_parent(Downward message, TimePoint now) {
 
 Decision Negotiator::decision_of(const Response& response) const {
   Decision decision{
-      response.kind,    response.process_set, {}, response.joined, response.last_joined,
-      response.new_set, response.error,       {}};
+      response.kind,    response.process_set, {}, response.joined,       response.last_joined,
+      response.new_set, response.error,       {}, response.hierarchical, caching_};
   for (const auto& tensor : response.tensors) {
     CacheId id = 0;
     const auto key = key_of(tensor.request);
     const auto cached = cache_.get(key, &id);
-    if (cached != nullptr &&
+    if (caching_ && cached != nullptr &&
         says_the_same(*cached, tensor, response.joined, sets_.members(key.process_set))) {
       decision.tensors.push_back({id, nullptr});
     } else {
@@ -153,7 +155,8 @@ Decision Negotiator::decision_of(const Response& response) const {
 Status Negotiator::apply(Decision decision, TimePoint now) {
   Response response{decision.kind,   decision.process_set, {},
                     decision.joined, decision.last_joined, decision.new_set,
-                    decision.error};
+                    decision.error,  decision.hierarchical};
+  caching_ = decision.caching;
   std::vector<std::shared_ptr<const ResponseTensor>> tensors;
   for (const auto& tensor : decision.tensors) {
     tensors.push_back(tensor.id ? cache_.get(*tensor.id) : tensor.whole);
@@ -186,7 +189,7 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (const auto id = decision.tensors[i].id) {
         cache_.used(*id);
-      } else if (response.joined.empty()) {
+      } else if (response.joined.empty() && decision.caching) {
         cache_.agreed(tensors[i], died);
       }
     }
@@ -227,6 +230,11 @@ Status Negotiator::ask_again(const std::vector<Departed>& died, const IntervalSe
     if (!node.empty() && !settled.contains(id)) requests.push_back(std::move(node.mapped()));
   }
   return requests.empty() ? Status() : submit(std::move(requests), now);
+}
+
+void Negotiator::tune(const Parameters& parameters) {
+  coordinator_->tune(parameters);
+  caching_ = parameters.cache;
 }
 
 Negotiator::Output Negotiator::work(TimePoint now, int under_way) {

@@ -41,6 +41,9 @@ class Negotiator {
   Status from_child(int child, Upward message, TimePoint now);
   Status from_parent(Downward message, TimePoint now);
 
+  // On rank 0; holds for what is decided from now on.
+  void tune(const Parameters& parameters);
+
   struct Output {
     Upward up;                  // to the parent, unless it is empty
     Downward down;              // to every child, unless it is empty
@@ -77,6 +80,7 @@ class Negotiator {
   std::map<CacheId, Request> asked_by_id_;
   RankSet left_;
   bool told_to_pass_at_once_ = false;
+  bool caching_ = true;  // Decision::caching of the last one
   Output output_;
 };
 

@@ -66,6 +66,10 @@ struct Decision {
   // Ids that this response drives out of the caches, but whose tensors are decided already, and
   // only wait in line: nobody needs to ask for them again.
   IntervalSet settled;
+  bool hierarchical = false;  // Response::hierarchical
+  // What is agreed here goes into the caches, and ids are what is known from now on; else all is
+  // asked for in full until a decision says otherwise.
+  bool caching = true;
 };
 
 // From the root to all.

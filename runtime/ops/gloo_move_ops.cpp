@@ -72,6 +72,8 @@ class GlooAllgather final : public GlooOperation {
         stretches.push_back({part.result, part.bytes});
       }
       gather_all(peers, stretches[own], stretches);
+    } else if (const auto plan = plan_of(work)) {
+      hierarchical_allgather(peers, *plan, blocks);
     } else {
       ring_allgather(peers, blocks);
     }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/hierarchy.h"
 #include "runtime/ops/layout.h"
 #include "runtime/ops/local_ops.h"
 #include "runtime/ops/peers.h"
@@ -38,6 +40,8 @@ class GlooOperation : public Operation {
   virtual void run(const Work& work, const Peers& peers) = 0;
 
   const GlooOperationOptions& options() const { return options_; }
+  // How to go by hosts, if that was asked for and is of use here.
+  std::optional<HostPlan> plan_of(const Work& work) const;
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
   std::byte* output_of(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome);

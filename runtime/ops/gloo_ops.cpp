@@ -55,6 +55,12 @@ Status GlooOperation::execute(const Response& response, const Group& group,
   }
 }
 
+std::optional<HostPlan> GlooOperation::plan_of(const Work& work) const {
+  if (!work.response.hierarchical || options_.hosts.empty()) return std::nullopt;
+  auto plan = host_plan(work.active.ranks, work.active.rank, options_.hosts);
+  return plan.useful() ? std::optional(std::move(plan)) : std::nullopt;
+}
+
 std::byte* GlooOperation::output_of(Entry& entry, std::vector<std::int64_t> shape,
                                     Outcome& outcome) {
   const Request& request = entry.request;

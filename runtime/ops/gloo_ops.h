@@ -31,6 +31,9 @@ struct GlooOperationOptions {
   std::size_t direct_bytes = std::size_t{64} << 10;
   // Tensors of a batch that are larger are not packed, but travel from where they lie.
   std::size_t packed_bytes = std::size_t{64} << 10;
+  // Of the world's ranks, a number for each host: for Response::hierarchical, which is ignored
+  // without them.
+  std::vector<int> hosts = {};
 };
 
 // In the order of their priority. For sets of any size, also of one rank.

@@ -7,6 +7,7 @@
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"
+#include "runtime/ops/hierarchy.h"
 #include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
@@ -69,36 +70,6 @@ bool refuse_adasum(const Request& request, std::span<Outcome> outcomes) {
   return true;
 }
 
-// Cuts what the parts hold, one after another, into blocks of nearly the same size.
-std::vector<Block> cut(const std::vector<Part>& parts, std::size_t element_size, int blocks) {
-  constexpr std::size_t kTogether = 64;  // elements that are not separated, for the vector units
-  std::size_t bytes = 0;
-  for (const auto& part : parts) bytes += part.bytes;
-  const std::size_t unit = kTogether * element_size;
-  const auto units = bytes / unit;
-  const auto count = static_cast<std::size_t>(blocks);
-  std::vector<Block> result(count);
-  auto part = parts.begin();
-  std::size_t used = 0;  // of *part
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t end =
-        i + 1 == count ? bytes : (units / count * (i + 1) + units % count * (i + 1) / count) * unit;
-    while (at < end) {
-      if (used == part->bytes) {
-        ++part;
-        used = 0;
-        continue;
-      }
-      const std::size_t take = std::min(end - at, part->bytes - used);
-      result[i].push_back({part->input + used, part->result + used, take});
-      used += take;
-      at += take;
-    }
-  }
-  return result;
-}
-
 class GlooAllreduce final : public GlooOperation {
  public:
   GlooAllreduce(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
@@ -125,6 +96,7 @@ class GlooAllreduce final : public GlooOperation {
       elements += count;
     }
     if (elements == 0) return;
+    const auto plan = plan_of(work);
     if (arithmetic.op == ReduceOp::adasum) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         std::vector<std::size_t> lengths;
@@ -134,19 +106,32 @@ class GlooAllreduce final : public GlooOperation {
       });
     } else if (elements * size_of(arithmetic.wire) <= options().few_steps_bytes) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
-        doubling_allreduce(peers, buffer, elements, size_of(arithmetic.wire),
-                           reduce_function(arithmetic.wire, arithmetic.op), scratch_);
+        const ReduceFunction reduce = reduce_function(arithmetic.wire, arithmetic.op);
+        const std::size_t element = size_of(arithmetic.wire);
+        if (plan) {
+          leaders_allreduce(peers, *plan, buffer, elements, element, reduce, scratch_);
+        } else {
+          doubling_allreduce(peers, buffer, elements, element, reduce, scratch_);
+        }
         if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
       });
     } else if (arithmetic.compressed()) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const std::size_t bytes = elements * size_of(arithmetic.wire);
-        ring_allreduce(peers,
-                       cut({{buffer, buffer, bytes}}, size_of(arithmetic.wire), peers.size()),
-                       arithmetic.reduction(), scratch_);
+        reduce_much(arithmetic, peers, plan, {{buffer, buffer, bytes}});
       });
     } else {
-      in_place(arithmetic, peers);
+      in_place(arithmetic, peers, plan);
+    }
+  }
+
+  void reduce_much(const Arithmetic& arithmetic, const Peers& peers,
+                   const std::optional<HostPlan>& plan, const std::vector<Part>& parts) {
+    if (plan) {
+      hierarchical_allreduce(peers, *plan, parts, arithmetic.reduction(), scratch_);
+    } else {
+      ring_allreduce(peers, cut_into_blocks(parts, size_of(arithmetic.wire), peers.size()),
+                     arithmetic.reduction(), scratch_);
     }
   }
 
@@ -171,7 +156,8 @@ class GlooAllreduce final : public GlooOperation {
   }
 
   // Packs only small tensors; large ones are sent and received where they lie.
-  void in_place(const Arithmetic& arithmetic, const Peers& peers) {
+  void in_place(const Arithmetic& arithmetic, const Peers& peers,
+                const std::optional<HostPlan>& plan) {
     const std::size_t element = size_of(arithmetic.type);
     const auto is_packed = [&](const Tensor& tensor) {
       return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
@@ -195,7 +181,7 @@ class GlooAllreduce final : public GlooOperation {
       }
       parts.push_back({input, tensor.output, tensor.elements * element});
     }
-    ring_allreduce(peers, cut(parts, element, peers.size()), arithmetic.reduction(), scratch_);
+    reduce_much(arithmetic, peers, plan, parts);
     at = parts.front().result;
     for (const auto& tensor : tensors_) {
       if (!is_packed(tensor)) continue;

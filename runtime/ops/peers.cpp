@@ -47,4 +47,14 @@ Peers::Peers(gloo::transport::Context& transport, std::vector<int> ranks, int ra
       slot_(kSlots | ((static_cast<std::uint64_t>(process_set) & kSetMask) << 24)),
       timeout_(timeout) {}
 
+Peers Peers::part(const std::vector<int>& positions) const {
+  Peers part(*this);
+  part.ranks_.clear();
+  for (const int position : positions) {
+    if (position == rank_) part.rank_ = static_cast<int>(part.ranks_.size());
+    part.ranks_.push_back(ranks_[static_cast<std::size_t>(position)]);
+  }
+  return part;
+}
+
 }  // namespace hvd::runtime

@@ -60,6 +60,8 @@ class Peers {
   // The rank that is `distance` after the own one, in a circle.
   int next(int distance = 1) const { return (rank_ + distance) % size(); }
   int previous(int distance = 1) const { return (rank_ + size() - distance) % size(); }
+  // Some of these, by their positions here; this rank is one of them.
+  Peers part(const std::vector<int>& positions) const;
   // `data` is not written by sending.
   MessageMemory memory(const void* data, std::size_t bytes) const {
     return {*this, const_cast<void*>(data), bytes};

@@ -126,6 +126,37 @@ void Ring::run(int first, bool from_inputs, int steps, int reductions, const Red
 
 }  // namespace
 
+std::vector<Block> cut_into_blocks(const std::vector<Part>& parts, std::size_t element_size,
+                                   int blocks) {
+  constexpr std::size_t kTogether = 64;  // elements that are not separated, for the vector units
+  std::size_t bytes = 0;
+  for (const auto& part : parts) bytes += part.bytes;
+  const std::size_t unit = kTogether * element_size;
+  const auto units = bytes / unit;
+  const auto count = static_cast<std::size_t>(blocks);
+  std::vector<Block> result(count);
+  auto part = parts.begin();
+  std::size_t used = 0;  // of *part
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t end =
+        i + 1 == count ? bytes : (units / count * (i + 1) + units % count * (i + 1) / count) * unit;
+    while (at < end) {
+      if (used == part->bytes) {
+        ++part;
+        used = 0;
+        continue;
+      }
+      const std::size_t take = std::min(end - at, part->bytes - used);
+      result[i].push_back(
+          {part->input == nullptr ? nullptr : part->input + used, part->result + used, take});
+      used += take;
+      at += take;
+    }
+  }
+  return result;
+}
+
 void ring_allreduce(const Peers& peers, const std::vector<Block>& blocks,
                     const Reduction& reduction, FusionBuffer& scratch) {
   const int steps = peers.size() - 1;

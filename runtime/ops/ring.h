@@ -34,6 +34,9 @@ struct Part {
 // Rank b ends up with the reduced block b, or began with it (allgather). On all ranks a block has
 // as many parts, of the same sizes.
 using Block = std::vector<Part>;
+// Cuts what the parts hold, one after another, into blocks of nearly the same size.
+std::vector<Block> cut_into_blocks(const std::vector<Part>& parts, std::size_t element_size,
+                                   int blocks);
 
 struct Reduction {
   ReduceFunction reduce = nullptr;

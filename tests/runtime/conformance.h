@@ -91,4 +91,10 @@ inline auto every_table(const Backend& backend) {
   return ::testing::ValuesIn(every_table_of(backend));
 }
 
+// Of what may go by hosts.
+std::vector<Table> every_table_by_hosts_of(const Backend& backend);
+inline auto tables_by_hosts(const Backend& backend) {
+  return ::testing::ValuesIn(every_table_by_hosts_of(backend));
+}
+
 }  // namespace hvd::test

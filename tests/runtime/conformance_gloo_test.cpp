@@ -11,7 +11,24 @@ Backend gloo_backend() {
           }};
 }
 
+// The same inside hosts and between them. `hosts[r]` is where rank r is; of eight ranks hosts of 1,
+// 4 and 3, and not one after the other.
+Backend hierarchical_backend(const std::string& name, const std::vector<int>& hosts) {
+  return {
+      name, false, [hosts](int size, const std::function<void(int, RankUnderTest&)>& body) {
+        runtime::GlooOperationOptions options{kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8};
+        options.hosts.assign(hosts.begin(), hosts.begin() + size);
+        on_gloo_ranks(size, body, options);
+      }};
+}
+
 INSTANTIATE_TEST_SUITE_P(Gloo, Conformance, every_table(gloo_backend()), table_name);
+INSTANTIATE_TEST_SUITE_P(GlooOnPairsOfRanks, Conformance,
+                         tables_by_hosts(hierarchical_backend("pairs", {0, 0, 1, 1, 2, 2, 3, 3})),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(GlooOnUnevenHosts, Conformance,
+                         tables_by_hosts(hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2})),
+                         table_name);
 
 }  // namespace
 }  // namespace hvd::test

@@ -210,6 +210,14 @@ std::vector<Table> every_table_of(const Backend& backend) {
   return tables;
 }
 
+std::vector<Table> every_table_by_hosts_of(const Backend& backend) {
+  std::vector<Table> tables;
+  for (const auto kind : {Kind::allreduce, Kind::allgather}) {
+    for (const int size : {4, 8}) tables.push_back({backend, kind, size});
+  }
+  return tables;
+}
+
 TEST_P(Conformance, EveryTypeAndSizeIsRight) {
   GetParam().backend.on_ranks(
       GetParam().size, [&](int rank, RankUnderTest& self) { run_table(self, rank, GetParam()); });

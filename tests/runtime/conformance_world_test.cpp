@@ -92,7 +92,29 @@ Backend world_backend() {
           }};
 }
 
+// With everything that goes by hosts switched on, on hosts of one and of four ranks.
+Backend hierarchical_world_backend() {
+  return {"hierarchical_world", true,
+          [](int size, const std::function<void(int, RankUnderTest&)>& body) {
+            run_world_to_end(
+                size,
+                [&](int rank, runtime::World& world) {
+                  WorldRank self(world);
+                  body(rank, self);
+                },
+                [](runtime::WorldSpec& spec) {
+                  for (int rank = 0; rank < spec.size(); ++rank) {
+                    spec.members[static_cast<std::size_t>(rank)].host = cat("h", (rank + 3) / 4);
+                  }
+                  spec.config.hierarchical_allreduce = true;
+                  spec.config.hierarchical_allgather = true;
+                });
+          }};
+}
+
 INSTANTIATE_TEST_SUITE_P(World, Conformance, every_table(world_backend()), table_name);
+INSTANTIATE_TEST_SUITE_P(HierarchicalWorld, Conformance,
+                         tables_by_hosts(hierarchical_world_backend()), table_name);
 
 }  // namespace
 }  // namespace hvd::test

@@ -51,6 +51,27 @@ TEST(Coordinator, ReleasesWhatHasWaitedForTheCycleTimeButNotWithoutEnd) {
   EXPECT_EQ(world.coordinator.next_at(0), kNever);
 }
 
+TEST(Coordinator, WhatIsTunedHoldsFromTheNextResponseOn) {
+  World world(3);
+  const auto run = [&world](Kind kind) {
+    world.submit_everywhere(test::of_kind(kind, "x", {2}));
+    return world.only().hierarchical;
+  };
+  EXPECT_FALSE(run(Kind::allreduce));
+  Parameters parameters;
+  parameters.hierarchical_allreduce = true;
+  world.coordinator.tune(parameters);
+  EXPECT_TRUE(run(Kind::allreduce));
+  EXPECT_FALSE(run(Kind::allgather));
+  parameters.hierarchical_allgather = true;
+  parameters.fusion_threshold = 0;
+  world.coordinator.tune(parameters);
+  EXPECT_TRUE(run(Kind::allgather));
+  EXPECT_FALSE(run(Kind::broadcast));
+  for (const auto* name : {"a", "b"}) world.submit_everywhere(tensor(name));
+  EXPECT_EQ(world.poll().size(), 2U) << "nothing is fused any more";
+}
+
 struct Disagreement {
   const char* what;
   Request first;

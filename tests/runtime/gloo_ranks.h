@@ -19,7 +19,8 @@ namespace hvd::test {
 class GlooRank final : public RankUnderTest {
  public:
   GlooRank(int rank, int size, Hub& hub, Hub& connected_hub,
-           const runtime::GlooOperationOptions& options) {
+           const runtime::GlooOperationOptions& options)
+      : has_hosts_(!options.hosts.empty()) {
     auto mesh = runtime::GlooMesh::create({rank, size, "127.0.0.1", kLong});
     if (!mesh.ok()) throw std::runtime_error(mesh.status().to_string());
     mesh_ = std::move(*mesh);
@@ -40,9 +41,11 @@ class GlooRank final : public RankUnderTest {
   Status run(const runtime::Response& response, const runtime::Group& group,
              std::vector<runtime::Entry>& entries,
              std::vector<runtime::Outcome>& outcomes) override {
+    auto by_hosts = response;
+    by_hosts.hierarchical = has_hosts_;
     for (auto& operation : operations_) {
-      if (operation->enabled(response, group)) {
-        return operation->execute(response, group, entries, outcomes);
+      if (operation->enabled(by_hosts, group)) {
+        return operation->execute(by_hosts, group, entries, outcomes);
       }
     }
     return {Code::internal, "no operation is enabled"};
@@ -51,6 +54,7 @@ class GlooRank final : public RankUnderTest {
   void abort() { mesh_->abort(); }
 
  private:
+  bool has_hosts_;  // then it goes by them
   std::shared_ptr<runtime::GlooMesh> mesh_;
   std::vector<std::unique_ptr<runtime::Operation>> operations_;
 };

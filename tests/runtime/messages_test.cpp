@@ -56,6 +56,8 @@ Downward some_downward() {
   fused.tensors.push_back({10, nullptr});
   fused.joined = {1, 3};
   fused.settled = IntervalSet::of(4);
+  fused.hierarchical = true;
+  fused.caching = false;
   Decision refused;
   refused.kind = Kind::join;
   refused.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(
@@ -95,6 +97,8 @@ TEST(Messages, WhatIsEncodedIsDecoded) {
     EXPECT_EQ(b.new_set, a.new_set);
     EXPECT_EQ(b.error, a.error);
     EXPECT_EQ(b.settled, a.settled);
+    EXPECT_EQ(b.hierarchical, a.hierarchical);
+    EXPECT_EQ(b.caching, a.caching);
   }
   EXPECT_TRUE(read.pass_at_once);
   EXPECT_FALSE(read.goodbye);

@@ -180,6 +180,21 @@ struct Scenario {
   int seeds;
 };
 
+// Other parameters again and again, at any time.
+void tune_at_random(SimulatedWorld& world, int times) {
+  if (times == 0) return;
+  world.after(Time(world.below(1'000)), [&world, times] {
+    Parameters parameters;
+    parameters.fusion_threshold = 1 + world.below(300);
+    parameters.cycle_time = Time(world.below(5'000));
+    parameters.cache = world.below(2) == 0;
+    parameters.hierarchical_allreduce = world.below(2) == 0;
+    parameters.hierarchical_allgather = world.below(2) == 0;
+    world.tune(parameters);
+    tune_at_random(world, times - 1);
+  });
+}
+
 class NegotiationSimulation : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(NegotiationSimulation, EveryEntryIsAnsweredOnceInOneOrderAndTheWorldEndsInPeace) {
@@ -195,6 +210,7 @@ TEST_P(NegotiationSimulation, EveryEntryIsAnsweredOnceInOneOrderAndTheWorldEndsI
     if (random() % 5 == 0) world.slowest_message(Time(400'000));  // gatherers lose their patience
     Program program(world, seed, GetParam().options);
     program.start();
+    if (random() % 2 == 0) tune_at_random(world, 20);
     world.run();
     world.check_orders();
     ASSERT_EQ(world.failure(), "");
@@ -224,6 +240,29 @@ TEST(NegotiationSimulation, TheSameSeedIsTheSameRun) {
   };
   EXPECT_EQ(batches(3), batches(3));
   EXPECT_NE(batches(3), batches(4));
+}
+
+TEST(NegotiationSimulation, WithoutTheCacheEverythingIsAskedForInFullUntilItIsBack) {
+  SimulatedWorld world(6, 3, 1, {});
+  const auto step = [&world](const std::string& name) {
+    for (int rank = 0; rank < world.size(); ++rank) world.submit(rank, {test::tensor(name)});
+    world.run();
+    ASSERT_EQ(world.failure(), "");
+    ASSERT_EQ(world.in_flight(), 0U);
+  };
+  step("a");
+  EXPECT_EQ(world.negotiator(5).cache().size(), 1U);
+  Parameters parameters;
+  parameters.cache = false;
+  world.tune(parameters);
+  step("a");
+  step("b");
+  EXPECT_EQ(world.negotiator(5).cache().size(), 1U) << "b was kept";
+  parameters.cache = true;
+  world.tune(parameters);
+  step("b");
+  EXPECT_EQ(world.negotiator(5).cache().size(), 2U);
+  EXPECT_EQ(world.negotiator(5).cache().next_id(), world.negotiator(0).cache().next_id());
 }
 
 // Ranks that ask for the same again and again, whatever they are told, while others leave one by

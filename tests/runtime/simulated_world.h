@@ -84,6 +84,10 @@ class SimulatedWorld {
     check(rank, self.negotiator->submit(std::move(requests), now_));
     work(rank);
   }
+  void tune(const runtime::Parameters& parameters) {
+    at(0).negotiator->tune(parameters);
+    work(0);
+  }
   void leave(int rank) {
     check(rank, at(rank).negotiator->leave(now_));
     work(rank);
@@ -211,7 +215,8 @@ class SimulatedWorld {
     }
     return cat(runtime::kind_name(response.kind), " ", join(names_of(response), ","), " extents ",
                join(extents, ""), " joined ", response.joined.size(), " last ",
-               response.last_joined, " set ", response.new_set);
+               response.last_joined, " set ", response.new_set,
+               response.hierarchical ? " by hosts" : "");
   }
 
   void execute(int rank, runtime::Response response) {

@@ -15,6 +15,7 @@ hvd_test(hvd_negotiation_test
   TIMEOUT 300)
 
 hvd_test(hvd_runtime_test
+  runtime/affinity_test.cpp
   runtime/arithmetic_test.cpp
   runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
@@ -38,6 +39,7 @@ hvd_test(hvd_conformance_test
 hvd_test(hvd_operations_test
   runtime/arithmetic_kernels_test.cpp
   runtime/gloo_ops_test.cpp
+  runtime/hierarchy_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -58,6 +59,20 @@ int run(const std::string& scenario) {
     }
     std::printf("%d descriptors and %d threads more\n", entries_of("/proc/self/fd") - descriptors,
                 entries_of("/proc/self/task") - threads);
+    return 0;
+  }
+  if (scenario == "threads") {  // which core each of the library's runs on
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream status(task.path() / "status");
+      std::string name;
+      for (std::string line; std::getline(status, line);) {
+        if (line.rfind("Name:", 0) == 0) name = line.substr(6);
+        if (line.rfind("Cpus_allowed_list:", 0) == 0 && name.rfind("hvd-", 0) == 0) {
+          std::printf("%s on %s\n", name.c_str(), line.substr(19).c_str());
+        }
+      }
+    }
+    hvd::shutdown();
     return 0;
   }
   if (scenario == "wait") {  // until somebody else ends it

@@ -80,6 +80,7 @@ class Workers : public ::testing::Test {
     ASSERT_TRUE(send_all(pair->first.get(), welcome, kNever).ok());
     ::fcntl(pair->second.get(), F_SETFD, 0);  // the worker inherits it
     test::ProcessOptions options;
+    options.environment = environment_;
     options.environment[worker_link::kDescriptorVariable] = cat(pair->second.get());
     processes_.push_back(std::make_unique<Process>(
         std::vector<std::string>{test::binary("hvd_worker_program"), scenario}, options));
@@ -115,6 +116,7 @@ class Workers : public ::testing::Test {
   rendezvous::Server server_;
   std::thread thread_;
   std::vector<UniqueFd> links_;
+  std::map<std::string, std::string> environment_;  // of the workers
   std::vector<std::unique_ptr<Process>> processes_;
 };
 
@@ -133,6 +135,44 @@ TEST_F(Workers, KnowTheirPlaceAndReduceTogether) {
     EXPECT_EQ(ended[rank].err, "");
     EXPECT_EQ(told(rank), initialised_and_done);
   }
+}
+
+TEST_F(Workers, RunTheirThreadsOnTheCoreThatTheListNamesForTheirLocalRank) {
+  // Ranks 0 and 1 are the first two of host a, rank 2 the first of host b.
+  environment_["HVD_THREAD_AFFINITY"] = "0,1";
+  start_all(3, "threads");
+  const auto ended = wait_all();
+  const std::array cores{0, 1, 0};
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
+    for (const auto* const name : {"hvd-control", "hvd-executor"}) {
+      EXPECT_NE(ended[rank].out.find(cat(name, " on ", cores[rank], "\n")), std::string::npos)
+          << name << " of rank " << rank << " in: " << ended[rank].out;
+    }
+  }
+}
+
+TEST_F(Workers, RefuseAListOfCoresThatIsShorterThanTheirHostHasRanks) {
+  environment_["HVD_THREAD_AFFINITY"] = "0,1";
+  const auto document = document_of(6);
+  start(welcome_of(document.members[0], document.to_json()).encode(), "threads");
+  const auto ended = wait_all();
+  EXPECT_EQ(ended[0].code, 1);
+  EXPECT_NE(ended[0].err.find("HVD_THREAD_AFFINITY=0,1 names 2 cores for 3 workers on this host. "
+                              "Name one core for all, or one for each."),
+            std::string::npos)
+      << ended[0].err;
+}
+
+TEST_F(Workers, RefuseACoreThatDoesNotExist) {
+  environment_["HVD_THREAD_AFFINITY"] = "9999";
+  const auto document = document_of(1);
+  start(welcome_of(document.members[0], document.to_json()).encode(), "threads");
+  const auto ended = wait_all();
+  EXPECT_EQ(ended[0].code, 1);
+  EXPECT_NE(ended[0].err.find("cannot run on core 9999; the cores that it may use are"),
+            std::string::npos)
+      << ended[0].err;
 }
 
 TEST_F(Workers, AreDoneWhenTheyReturnFromMainWithoutShutdown) {

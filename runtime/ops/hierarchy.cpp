@@ -1,0 +1,130 @@
+#include "runtime/ops/hierarchy.h"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/ops/algorithms.h"
+
+namespace hvd::runtime {
+namespace {
+
+// What the ranks of one host pass on in one lane, after another.
+void append(Block& block, const Block& more) {
+  block.insert(block.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+bool HostPlan::useful() const {
+  return hosts.size() > 1 && std::any_of(hosts.begin(), hosts.end(),
+                                         [](const auto& ranks) { return ranks.size() > 1; });
+}
+
+std::vector<int> HostPlan::lane() const {
+  std::vector<int> ranks;
+  ranks.reserve(hosts.size());
+  for (const auto& mates : hosts) ranks.push_back(mates[static_cast<std::size_t>(local)]);
+  return ranks;
+}
+
+HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> host_of) {
+  HostPlan plan;
+  std::map<int, std::size_t> index_of;
+  for (std::size_t position = 0; position < ranks.size(); ++position) {
+    const int host = host_of[static_cast<std::size_t>(ranks[position])];
+    const auto [found, is_new] = index_of.emplace(host, plan.hosts.size());
+    if (is_new) plan.hosts.emplace_back();
+    auto& mates = plan.hosts[found->second];
+    if (static_cast<int>(position) == rank) {
+      plan.host = static_cast<int>(found->second);
+      plan.local = static_cast<int>(mates.size());
+    }
+    mates.push_back(static_cast<int>(position));
+  }
+  std::size_t smallest = ranks.size();
+  for (const auto& mates : plan.hosts) smallest = std::min(smallest, mates.size());
+  plan.lanes = static_cast<int>(smallest);
+  return plan;
+}
+
+void hierarchical_allreduce(const Peers& peers, const HostPlan& plan,
+                            const std::vector<Part>& parts, const Reduction& reduction,
+                            FusionBuffer& scratch) {
+  const Peers mates = peers.part(plan.mates());
+  auto lanes = cut_into_blocks(parts, reduction.element_size, plan.lanes);
+  lanes.resize(plan.mates().size());  // blocks of those without a lane are empty
+  if (mates.size() > 1) {
+    ring_reduce_scatter(mates, lanes, {reduction.reduce, reduction.element_size, {}}, scratch);
+  }
+  if (plan.has_lane()) {
+    Block own = lanes[static_cast<std::size_t>(plan.local)];
+    if (mates.size() > 1) {
+      for (auto& part : own) part.input = part.result;
+    }
+    const Peers lane = peers.part(plan.lane());
+    ring_allreduce(lane, cut_into_blocks(own, reduction.element_size, lane.size()), reduction,
+                   scratch);
+  }
+  if (mates.size() > 1) ring_allgather(mates, lanes);
+}
+
+void leaders_allreduce(const Peers& peers, const HostPlan& plan, void* data, std::size_t elements,
+                       std::size_t element_size, ReduceFunction reduce, FusionBuffer& scratch) {
+  const std::size_t bytes = elements * element_size;
+  const Peers mates = peers.part(plan.mates());
+  if (plan.local > 0) {
+    auto own = peers.memory(data, bytes);
+    own.send(plan.mates().front(), 0, bytes);
+    own.wait_all_sent();
+  } else {
+    const auto others = static_cast<std::size_t>(mates.size() - 1);
+    std::byte* const arrivals = scratch.reserve(others * bytes);
+    std::vector<MessageMemory> places;
+    for (std::size_t i = 0; i < others; ++i) {
+      places.push_back(mates.memory(arrivals + i * bytes, bytes));
+      places.back().receive(static_cast<int>(i) + 1, 0, bytes);
+    }
+    for (std::size_t i = 0; i < others; ++i) {
+      places[i].wait_received();
+      reduce(data, data, arrivals + i * bytes, elements);
+    }
+    places.clear();
+    doubling_allreduce(peers.part(plan.lane()), data, elements, element_size, reduce, scratch);
+  }
+  if (mates.size() > 1) tree_broadcast(mates, data, bytes, 0);
+}
+
+void hierarchical_allgather(const Peers& peers, const HostPlan& plan,
+                            const std::vector<Block>& blocks) {
+  const Peers mates = peers.part(plan.mates());
+  const auto block_of = [&blocks](int rank) -> const Block& {
+    return blocks[static_cast<std::size_t>(rank)];
+  };
+  if (mates.size() > 1) {
+    std::vector<Block> of_mates;
+    for (const int rank : plan.mates()) of_mates.push_back(block_of(rank));
+    ring_allgather(mates, of_mates);
+  }
+  std::vector<std::vector<Block>> lanes;  // of each host
+  for (const auto& ranks : plan.hosts) {
+    Block whole;
+    for (const int rank : ranks) append(whole, block_of(rank));
+    lanes.push_back(cut_into_blocks(whole, 1, plan.lanes));
+  }
+  if (plan.has_lane()) {
+    std::vector<Block> of_hosts;
+    for (const auto& host : lanes) of_hosts.push_back(host[static_cast<std::size_t>(plan.local)]);
+    ring_allgather(peers.part(plan.lane()), of_hosts);
+  }
+  if (mates.size() == 1) return;
+  std::vector<Block> from_elsewhere(plan.mates().size());
+  for (std::size_t host = 0; host < lanes.size(); ++host) {
+    if (static_cast<int>(host) == plan.host) continue;
+    for (std::size_t lane = 0; lane < lanes[host].size(); ++lane) {
+      append(from_elsewhere[lane], lanes[host][lane]);
+    }
+  }
+  ring_allgather(mates, from_elsewhere);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,59 @@
+// Collectives that know which ranks share a host: inside a host first, then between hosts, then
+// inside again. What crosses from host to host does so once, in log2 or H - 1 steps of H hosts and
+// not of P ranks; the steps inside a host are short.
+//
+// The smallest host has as many ranks as there are lanes: rank j of each host, for j below that,
+// carries the j-th part of what goes between hosts, so hosts of any and of different sizes do.
+// Further ranks of larger hosts help inside their host only.
+//
+//     reduce-scatter inside    each lane's part is reduced by its rank
+//     allreduce of each lane   between the hosts: 2 (H - 1) / H * n bytes leave a host, of n
+//     allgather inside
+//
+// On processors this is what is elsewhere called a torus: rings along both axes, hosts and slots.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "runtime/arithmetic.h"
+#include "runtime/ops/fusion_buffer.h"
+#include "runtime/ops/peers.h"
+#include "runtime/ops/ring.h"
+
+namespace hvd::runtime {
+
+// Where the ranks that take part in one operation are. A value; every rank comes to the same, but
+// for what is its own.
+struct HostPlan {
+  std::vector<std::vector<int>> hosts;  // positions in a Peers, by host, ascending
+  int host = 0;                         // own; index of `hosts`
+  int local = 0;                        // own position on it
+  int lanes = 1;
+
+  // With one host, or one rank on each, there is nothing to gain.
+  bool useful() const;
+  const std::vector<int>& mates() const { return hosts[static_cast<std::size_t>(host)]; }
+  bool has_lane() const { return local < lanes; }
+  // The own lane's ranks, one of each host.
+  std::vector<int> lane() const;
+};
+
+// `ranks`: those of the world that take part; `rank`: the own position among them; host_of[r]: a
+// number of the host of the world's rank r.
+HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> host_of);
+
+// As ring_allreduce(), of what lies in `parts`; the plan must be useful.
+void hierarchical_allreduce(const Peers& peers, const HostPlan& plan,
+                            const std::vector<Part>& parts, const Reduction& reduction,
+                            FusionBuffer& scratch);
+// The same for little data, as doubling_allreduce(): everybody gives to the first rank of his host,
+// those double between each other, and tell their hosts.
+void leaders_allreduce(const Peers& peers, const HostPlan& plan, void* data, std::size_t elements,
+                       std::size_t element_size, ReduceFunction reduce, FusionBuffer& scratch);
+// As ring_allgather().
+void hierarchical_allgather(const Peers& peers, const HostPlan& plan,
+                            const std::vector<Block>& blocks);
+
+}  // namespace hvd::runtime
