@@ -18,8 +18,8 @@ std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
 
 }  // namespace
 
-ControlLoop::ControlLoop(const WorldSpec& spec, TensorQueue& queue, Verdict& verdict,
-                         Executor& executor, std::function<void()> on_failure)
+ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
+                         Verdict& verdict, Executor& executor, std::function<void()> on_failure)
     : spec_(spec),
       queue_(queue),
       verdict_(verdict),
@@ -27,7 +27,7 @@ ControlLoop::ControlLoop(const WorldSpec& spec, TensorQueue& queue, Verdict& ver
       on_failure_(std::move(on_failure)),
       tree_(tree_of(spec)),
       links_(spec, *tree_, poller_),
-      negotiator_(tree_, spec.rank, spec.config) {}
+      negotiator_(tree_, spec.rank, spec.config, sets) {}
 
 std::string ControlLoop::who(int rank) const {
   const auto& member = spec_.members[static_cast<std::size_t>(rank)];

@@ -35,8 +35,9 @@ namespace hvd::runtime {
 
 class ControlLoop {
  public:
-  ControlLoop(const WorldSpec& spec, TensorQueue& queue, Verdict& verdict, Executor& executor,
-              std::function<void()> on_failure);
+  // `sets`: those that there are from the start.
+  ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue, Verdict& verdict,
+              Executor& executor, std::function<void()> on_failure);
   ~ControlLoop() { stop(); }
   ControlLoop(const ControlLoop&) = delete;
   ControlLoop& operator=(const ControlLoop&) = delete;

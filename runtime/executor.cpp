@@ -1,15 +1,16 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/text.h"
 #include "runtime/threads.h"
 
 namespace hvd::runtime {
 
-void Executor::start(std::vector<std::unique_ptr<Operation>> operations, Group world) {
-  groups_.emplace(kGlobalSet, std::move(world));
+void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const ProcessSets& sets,
+                     int rank) {
+  rank_ = rank;
+  for (const auto& [id, members] : sets.all()) enter(id, members);
   operations_ = std::move(operations);
   thread_ = start_thread("hvd-executor", [this] { loop(); });
 }
@@ -50,7 +51,7 @@ void Executor::loop() {
 void Executor::serve(const Response& response) {
   Entries entries = queue_.take(response.tensors);
   const bool made_up = response.error.ok() &&
-                       std::binary_search(response.joined.begin(), response.joined.end(), rank());
+                       std::binary_search(response.joined.begin(), response.joined.end(), rank_);
   if (made_up) {
     for (const auto& tensor : response.tensors) {
       Entry phantom;
@@ -98,7 +99,12 @@ Failure Executor::run(const Response& response, Entries& entries, Outcomes& outc
       break;
   }
   const Status status = operate(response, entries, outcomes);
-  if (status.ok()) return {};
+  if (status.ok()) {
+    const auto joined = static_cast<int>(response.joined.size());
+    const int ranks = groups_.at(response.process_set).size() - joined;
+    for (auto& outcome : outcomes) outcome.contributors = ranks;
+    return {};
+  }
   hooks_.on_broken(status);
   return verdict_.wait();
 }
@@ -117,14 +123,15 @@ Status Executor::operate(const Response& response, Entries& entries, Outcomes& o
                               response.tensors.front().request.name, "\"")};
 }
 
+void Executor::enter(int id, const RankSet& members) {
+  if (!members.contains(static_cast<RankSet::Value>(rank_))) return;
+  groups_.emplace(id, Group{id, members.ranks(), position_in(members, rank_)});
+}
+
 void Executor::add_set(const Response& response, Outcomes& outcomes) {
-  Group group;
-  group.id = response.new_set;
-  group.ranks = response.tensors.front().request.ranks;
-  const auto self = std::find(group.ranks.begin(), group.ranks.end(), rank());
-  group.rank = static_cast<int>(std::distance(group.ranks.begin(), self));
-  queue_.open_set(RankSet::of_ranks(group.ranks));
-  if (self != group.ranks.end()) groups_.emplace(group.id, std::move(group));
+  const auto members = RankSet::of_ranks(response.tensors.front().request.ranks);
+  queue_.open_set(members);
+  enter(response.new_set, members);
   outcomes.front().process_set = response.new_set;
 }
 
@@ -134,7 +141,7 @@ void Executor::remove_set(int process_set, Entries& entries, Outcomes& outcomes)
   for (auto& operation : operations_) operation->forget(process_set);
   for (auto& stranded : queue_.close_set(process_set)) {
     outcomes.emplace_back(
-        Status(Code::failed_precondition,
+        Status(Code::not_found,
                cat(kind_name(stranded.request.kind), " \"", stranded.request.name,
                    "\": process set ", process_set, " was removed while it was in flight")));
     entries.push_back(std::move(stranded));

@@ -39,8 +39,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Once, before the first response is run; until then responses wait. `world`: all ranks.
-  void start(std::vector<std::unique_ptr<Operation>> operations, Group world);
+  // Once, before the first response is run; until then responses wait. `sets`: those that there
+  // are from the start.
+  void start(std::vector<std::unique_ptr<Operation>> operations, const ProcessSets& sets, int rank);
   // Responses to this rank, in their order.
   void submit(std::vector<Response> responses);
   // Batches submitted and not done yet; errors do not count.
@@ -58,11 +59,12 @@ class Executor {
   Status operate(const Response& response, Entries& entries, Outcomes& outcomes);
   void add_set(const Response& response, Outcomes& outcomes);
   void remove_set(int process_set, Entries& entries, Outcomes& outcomes);
-  int rank() const { return groups_.at(kGlobalSet).rank; }
+  void enter(int id, const RankSet& members);
 
   TensorQueue& queue_;
   Verdict& verdict_;
   Hooks hooks_;
+  int rank_ = 0;
   std::vector<std::unique_ptr<Operation>> operations_;
   std::map<int, Group> groups_;  // process sets that this rank is in
   std::mutex mutex_;

@@ -87,6 +87,7 @@ struct Outcome {
   void* output = nullptr;                // where it lies: Entry::output, or what was allocated
   std::vector<std::int64_t> shape = {};  // of the output
   std::vector<std::int64_t> received_splits = {};  // alltoall: rows from each rank of the set
+  int contributors = 0;                            // ranks of the set that had not joined
   int last_joined = -1;                            // join
   int process_set = -1;                            // add_process_set
 

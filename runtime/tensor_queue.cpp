@@ -10,10 +10,10 @@ Status TensorQueue::check(const Request& request) const {
   };
   const bool has_joined = names_.contains({kGlobalSet, std::string(kJoinName)});
   if (has_joined && request.kind == Kind::join) {
-    return refuse(Code::already_exists, "this rank has joined already, and waits for the others");
+    return refuse(Code::invalid_argument, "this rank has joined already, and waits for the others");
   }
   if (has_joined) {
-    return refuse(Code::failed_precondition,
+    return refuse(Code::invalid_argument,
                   "this rank has joined: it cannot ask for anything before all have");
   }
   const int set = negotiated_in(request);
@@ -26,7 +26,7 @@ Status TensorQueue::check(const Request& request) const {
                   set);
   }
   if (names_.contains(key_of(request))) {
-    return refuse(Code::already_exists,
+    return refuse(Code::invalid_argument,
                   "a tensor of this name is already in flight on this rank. Wait for it, or use "
                   "another name.");
   }
@@ -105,6 +105,19 @@ bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
 std::size_t TensorQueue::size() const {
   const std::lock_guard lock(mutex_);
   return names_.size();
+}
+
+Result<RankSet> TensorQueue::members(int process_set) const {
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(sets_.check_exists(process_set));
+  return sets_.members(process_set);
+}
+
+std::vector<int> TensorQueue::process_sets() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ids;
+  for (const auto& [id, members] : sets_.all()) ids.push_back(id);
+  return ids;
 }
 
 void TensorQueue::open_set(const RankSet& members) {

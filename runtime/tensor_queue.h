@@ -23,7 +23,7 @@ namespace hvd::runtime {
 
 class TensorQueue {
  public:
-  TensorQueue(int rank, int world_size) : rank_(rank), sets_(world_size) {}
+  TensorQueue(int rank, ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
 
   // All of them or none. `first` becomes true if nothing waited to be drained: somebody must be
   // woken.
@@ -42,6 +42,9 @@ class TensorQueue {
   bool close_when_empty(const Failure& why, TimePoint deadline);
   std::size_t size() const;
 
+  // The members of a process set, or why there is none.
+  Result<RankSet> members(int process_set) const;
+  std::vector<int> process_sets() const;
   // The next process set, of these ranks.
   void open_set(const RankSet& members);
   // The process set is no more; returns what nobody has taken of it, for finish().

@@ -21,14 +21,15 @@ constexpr std::uint32_t kIntroductionVersion = 3;
 struct Introduction {
   std::string control;  // where those below it in the control tree reach it; empty: nobody is
   std::string data;     // where its data connections are accepted
+  std::string sets;     // which process sets it wants, in words
 
   std::string encode() const {
-    return WireWriter().u32(kIntroductionVersion).str(control).str(data).take();
+    return WireWriter().u32(kIntroductionVersion).str(control).str(data).str(sets).take();
   }
   static Result<Introduction> decode(std::string_view bytes, int rank) {
     WireReader in(bytes);
     const auto version = in.u32();
-    Introduction introduction{in.str(), in.str()};
+    Introduction introduction{in.str(), in.str(), in.str()};
     HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
     if (version != kIntroductionVersion) {
       return Status(Code::failed_precondition, cat("rank ", rank, " runs another version of hvd"));
@@ -36,6 +37,18 @@ struct Introduction {
     return introduction;
   }
 };
+
+// The same on all ranks that want the same.
+std::string words_for_sets(const WorldSpec& spec, const Status& possible) {
+  if (!possible.ok()) return cat("process sets that cannot be (", possible.message(), ")");
+  std::vector<std::string> sets;
+  sets.reserve(spec.process_sets.size());
+  for (const auto& ranks : spec.process_sets) {
+    sets.push_back(cat("[", ranks_text(RankSet::of_ranks(ranks)), "]"));
+  }
+  return cat(sets.empty() ? "no process sets" : "the process sets " + join(sets, ", "),
+             spec.dynamic_process_sets ? ", and dynamic ones" : ", and no dynamic ones");
+}
 
 // Groups are enqueued as a whole: that is what makes waiting for all of one safe.
 Status check_groups(const std::vector<Entry>& entries) {
@@ -73,13 +86,15 @@ class World::Impl {
  public:
   explicit Impl(const WorldSpec& spec)
       : spec_(spec),
-        queue_(spec.rank, spec.size()),
+        wanted_sets_(ProcessSets::of(spec.process_sets, spec.size())),
+        queue_(spec.rank, first_sets()),
         executor_(queue_, verdict_,
                   {[this](const Status& why) { control_.suspect(why); },
                    [this] {
                      if (spec_.rank == 0) control_.wake();
                    }}),
-        control_(spec_, queue_, verdict_, executor_, [this] { abort_operations(); }) {}
+        control_(spec_, first_sets(), queue_, verdict_, executor_, [this] { abort_operations(); }) {
+  }
 
   ~Impl() {
     control_.stop();  // sets a verdict unless all have left in peace
@@ -102,7 +117,8 @@ class World::Impl {
     bool first = false;
     Failure refused = queue_.push(std::move(entries), first);
     if (first) control_.wake();
-    return refused;
+    // A program that leaves a world that has failed shall hear of the failure, not of its leaving.
+    return !refused.ok() && verdict_.known() ? verdict_.get() : refused;
   }
 
   void abort(const Failure& why) { control_.fail(why); }
@@ -123,15 +139,21 @@ class World::Impl {
   }
 
   const WorldSpec& spec() const { return spec_; }
+  const TensorQueue& queue() const { return queue_; }
 
  private:
   Status connect_mesh(Exchange& exchange, TimePoint deadline);
+  // Sets that cannot be are an error when the world forms, and until then there are none.
+  ProcessSets first_sets() const {
+    return wanted_sets_.ok() ? *wanted_sets_ : ProcessSets(spec_.size());
+  }
   void abort_operations() {
     const std::lock_guard lock(mutex_);
     if (mesh_) mesh_->abort();
   }
 
   WorldSpec spec_;
+  Result<ProcessSets> wanted_sets_;
   TensorQueue queue_;
   Verdict verdict_;
   std::mutex mutex_;
@@ -148,6 +170,7 @@ Status World::Impl::form(Exchange& exchange) {
   HVD_RETURN_IF_ERROR(control_.open());
   std::vector<std::unique_ptr<Operation>> operations;
   if (spec_.size() == 1) {
+    HVD_RETURN_IF_ERROR(wanted_sets_.status());
     HVD_RETURN_IF_ERROR(control_.start({}, deadline));
     operations.push_back(std::make_unique<LocalOperation>());
   } else {
@@ -157,10 +180,7 @@ Status World::Impl::form(Exchange& exchange) {
     operations = make_gloo_operations(mesh_, options);
   }
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
-  Group world;
-  for (int rank = 0; rank < spec_.size(); ++rank) world.ranks.push_back(rank);
-  world.rank = spec_.rank;
-  executor_.start(std::move(operations), std::move(world));
+  executor_.start(std::move(operations), *wanted_sets_, spec_.rank);
   return {};
 }
 
@@ -176,8 +196,9 @@ Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
     const std::lock_guard lock(mutex_);
     mesh_ = std::move(*mesh);
   }
-  auto blobs =
-      exchange.exchange(Introduction{control_.address(), mesh_->address()}.encode(), deadline);
+  const std::string sets = words_for_sets(spec_, wanted_sets_.status());
+  auto blobs = exchange.exchange(Introduction{control_.address(), mesh_->address(), sets}.encode(),
+                                 deadline);
   HVD_RETURN_IF_ERROR(blobs.status());
   if (blobs->size() != spec_.members.size()) {
     return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
@@ -185,12 +206,23 @@ Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
   }
   std::vector<std::string> controls;
   std::vector<std::string> addresses;
+  std::string first_sets;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
     HVD_RETURN_IF_ERROR(introduction.status());
+    if (rank == 0) first_sets = introduction->sets;
+    // All ranks see the same, and come to the same end.
+    if (introduction->sets != first_sets) {
+      return {
+          Code::invalid_argument,
+          cat("Mismatched process sets: rank 0 (", spec_.members[0].worker, ") wants ", first_sets,
+              ", but rank ", rank, " (", spec_.members[static_cast<std::size_t>(rank)].worker,
+              ") wants ", introduction->sets)};
+    }
     controls.push_back(std::move(introduction->control));
     addresses.push_back(std::move(introduction->data));
   }
+  HVD_RETURN_IF_ERROR(wanted_sets_.status());
   // Both at the same time: the control plane in its thread, the data plane here.
   HVD_RETURN_IF_ERROR(control_.start(std::move(controls), deadline));
   const Status connected = mesh_->connect(addresses);
@@ -224,6 +256,8 @@ Failure World::enqueue(Entry entry) {
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(std::move(entries)); }
 void World::abort(const Failure& why) { impl_->abort(why); }
 Failure World::failure() const { return impl_->failure(); }
+Result<RankSet> World::process_set(int id) const { return impl_->queue().members(id); }
+std::vector<int> World::process_sets() const { return impl_->queue().process_sets(); }
 Failure World::shutdown(TimePoint deadline) { return impl_->shutdown(deadline); }
 
 }  // namespace hvd::runtime

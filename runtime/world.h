@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "runtime/config.h"
 #include "runtime/failure.h"
+#include "runtime/negotiation/interval_set.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
@@ -39,6 +40,10 @@ struct WorldSpec {
   std::uint64_t generation;     // peers of another one are refused
   Token token;
   Config config;
+  // The ranks of each process set that there is from the start, and whether there may be others
+  // later: the ranks must agree about it.
+  std::vector<std::vector<int>> process_sets;
+  bool dynamic_process_sets = true;
 
   int size() const { return static_cast<int>(members.size()); }
 };
@@ -69,6 +74,9 @@ class World {
   Failure enqueue(Entry entry);
   // All of them or none; all tensors of a group must come together.
   Failure enqueue(std::vector<Entry> entries);
+  // The members of a process set, or not_found.
+  Result<RankSet> process_set(int id) const;
+  std::vector<int> process_sets() const;  // all that there are, ascending
   // Ends everything in flight on all members, for the reason given.
   void abort(const Failure& why);
   // Why the world failed; ok while it has not.

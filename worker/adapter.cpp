@@ -1,7 +1,14 @@
+#include <functional>
+#include <new>
+#include <optional>
+
 #include <hvd/adapter.h>
 #include <hvd/error.h>
 
+#include "base/log.h"
 #include "base/text.h"
+#include "runtime/negotiation/process_sets.h"
+#include "runtime/ops/layout.h"
 #include "worker/exception_of.h"
 #include "worker/process_world.h"
 
@@ -10,33 +17,93 @@ namespace {
 
 using runtime::Kind;
 
-void check_memory(const void* data, std::int64_t elements, const std::string& name) {
-  if (data == nullptr && elements != 0) {
-    throw InvalidArgumentError(cat("\"", name, "\": the tensor has ", elements,
-                                   " elements, but no memory (data is null)"));
-  }
+template <typename... Why>
+[[noreturn]] void refuse(const Submission& work, const Why&... why) {
+  throw InvalidArgumentError(
+      cat(runtime::kind_name(work.collective), " \"", work.name, "\": ", why...));
 }
 
-// What may be said of the memory before the others are asked. What comes out of these has the
-// shape of what goes in; the rest makes room for itself, or is checked where its shape is known.
-void check_memory(const Submission& work, const std::string& name) {
-  check_memory(work.input.data, work.input.elements(), name);
-  if (work.allocate) return;
-  check_memory(work.output.data, work.output.elements(), name);
-  const bool alike = work.collective == Kind::allreduce || work.collective == Kind::broadcast;
-  if (!alike || (work.input.type == work.output.type && work.input.shape == work.output.shape)) {
+template <typename View>
+std::string text(const View& view) {
+  return cat(runtime::type_name(view.type), runtime::shape_text(view.shape));
+}
+
+template <typename View>
+void check_address(const Submission& work, const View& view, const char* which) {
+  if (view.data != nullptr || view.elements() == 0) return;
+  refuse(work, "the ", which, " has ", view.elements(), " elements, but no memory (data is null)");
+}
+
+// Operations may write the output while they still read the input: where both begin at the same
+// place they are made for that, else they are not.
+void check_overlap(const Submission& work) {
+  const auto* const input = static_cast<const std::byte*>(work.input.data);
+  const auto* const output = static_cast<const std::byte*>(work.output.data);
+  if (input == output || work.input.elements() <= 0 || work.output.elements() <= 0) return;
+  const std::less<const std::byte*> before;
+  if (!before(input, output + work.output.bytes()) || !before(output, input + work.input.bytes())) {
     return;
   }
-  throw InvalidArgumentError(cat(
-      "\"", name, "\": the input is ", runtime::type_name(work.input.type),
-      runtime::shape_text(work.input.shape), ", the output ", runtime::type_name(work.output.type),
-      runtime::shape_text(work.output.shape), "; they must be alike"));
+  refuse(work, "the input, ", text(work.input), ", and the output, ", text(work.output),
+         ", overlap in memory. They must begin at the same place, or not overlap.");
+}
+
+// What the output must look like. Nothing, if that is for others to say: there is no such set.
+std::optional<std::vector<std::int64_t>> output_shape(const Submission& work,
+                                                      const runtime::World& world) {
+  if (work.collective != Kind::reducescatter) return work.input.shape;
+  const auto set = world.process_set(work.process_set.id());
+  if (!set.ok() || work.input.shape.empty() ||
+      !set->contains(static_cast<runtime::RankSet::Value>(world.rank()))) {
+    return std::nullopt;
+  }
+  const int position = runtime::position_in(*set, world.rank());
+  return runtime::with_rows(
+      work.input.shape,
+      runtime::reducescatter_rows(work.input.shape.front(), static_cast<int>(set->size()), position)
+          .count);
+}
+
+// What may be said of the memory before the others are asked.
+void check_memory(const Submission& work, const runtime::World& world) {
+  const bool input_is_read = work.collective != Kind::broadcast || work.root == world.rank();
+  if (input_is_read) check_address(work, work.input, "input");
+  const bool has_output = work.collective == Kind::allreduce ||
+                          work.collective == Kind::broadcast ||
+                          work.collective == Kind::reducescatter;
+  const bool needs_room = work.collective == Kind::allgather || work.collective == Kind::alltoall;
+  if (needs_room && !work.allocate) {
+    refuse(work, "only the ranks together know the size of its output, so it needs `allocate`");
+  }
+  if (work.allocate || !has_output) return;
+  const auto shape = output_shape(work, world);
+  if (!shape) return;
+  if (work.output.type != work.input.type || work.output.shape != *shape) {
+    refuse(work, "the output is ", text(work.output), ", but of the input, ", text(work.input),
+           ", this rank gets ", runtime::type_name(work.input.type), runtime::shape_text(*shape));
+  }
+  if (work.output.device != work.input.device) {
+    refuse(work, "the input and the output are not on the same device");
+  }
+  check_address(work, work.output, "output");
+  if (input_is_read) check_overlap(work);
+}
+
+// Nobody is there to whom an exception of a callback could go, and the thread is ours.
+template <typename Call>
+void guard(std::string_view what, const std::string& name, Call call) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    HVD_LOG(error, "\"" << name << "\": " << what << " has run out of memory");
+  } catch (const std::exception& error) {
+    HVD_LOG(error, "\"" << name << "\": " << what << " has thrown: " << error.what());
+  } catch (...) {
+    HVD_LOG(error, "\"" << name << "\": " << what << " has thrown something that is no exception");
+  }
 }
 
 runtime::Entry entry_of(Submission work, const std::string& group, int group_size) {
-  auto& process = worker::ProcessWorld::instance();
-  if (work.name.empty()) work.name = process.next_name(work.collective);
-  check_memory(work, work.name);
   runtime::Entry entry;
   auto& request = entry.request;
   request.name = std::move(work.name);
@@ -55,31 +122,68 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   request.ranks = std::move(work.ranks);
   entry.input = work.input.data;
   entry.output = work.output.data;
-  entry.allocate = std::move(work.allocate);
+  if (work.allocate) {
+    entry.allocate = [allocate = std::move(work.allocate), name = request.name](const auto& shape) {
+      void* room = nullptr;
+      guard("the function that makes room for the output", name, [&] { room = allocate(shape); });
+      return room;
+    };
+  }
   entry.splits = std::move(work.splits);
   entry.ready = std::move(work.ready);
   entry.device = work.input.device;
-  entry.done = [done = std::move(work.done)](const runtime::Outcome& outcome) {
-    done({worker::exception_of(outcome.failure), outcome.output, outcome.shape,
-          outcome.received_splits, outcome.last_joined, outcome.process_set});
+  entry.done = [done = std::move(work.done), kind = request.kind,
+                name = request.name](const runtime::Outcome& outcome) {
+    const Completion completion{worker::exception_of(outcome.failure, kind),
+                                outcome.output,
+                                outcome.shape,
+                                outcome.received_splits,
+                                outcome.contributors,
+                                outcome.last_joined,
+                                outcome.process_set};
+    guard("the function to call when it is done", name, [&] { done(completion); });
   };
   return entry;
 }
 
+bool is_about_sets(Kind kind) {
+  return kind == Kind::add_process_set || kind == Kind::remove_process_set;
+}
+
+void prepare(Submission& work, const runtime::World& world) {
+  auto& process = worker::ProcessWorld::instance();
+  // Adding and removing sets are numbered together: ranks of which one adds and one removes hear
+  // of it.
+  if (work.name.empty()) {
+    work.name = process.next_name(
+        is_about_sets(work.collective) ? "process_set" : runtime::kind_name(work.collective));
+  }
+  if (!work.done) refuse(work, "there is no function to call when it is done");
+  if (is_about_sets(work.collective) && !process.has_dynamic_sets()) {
+    throw ProcessSetError(
+        ProcessSetErrorCode::not_dynamic,
+        cat(runtime::kind_name(work.collective),
+            ": hvd::init() was not told that process sets come and go. Say "
+            "InitOptions::dynamic_process_sets, or set HVD_DYNAMIC_PROCESS_SETS=1."));
+  }
+  check_memory(work, world);
+}
+
 void enqueue(std::string_view call, const std::string& group, std::vector<Submission> works) {
   auto& process = worker::ProcessWorld::instance();
-  const auto world = process.world();
-  if (!world) {
-    throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it"));
-  }
+  const auto world = process.world_for(call);
   const int group_size = group.empty() ? 0 : static_cast<int>(works.size());
+  const auto kind = works.front().collective;
   std::vector<runtime::Entry> entries;
   entries.reserve(works.size());
-  for (auto& work : works) entries.push_back(entry_of(std::move(work), group, group_size));
+  for (auto& work : works) {
+    prepare(work, *world);
+    entries.push_back(entry_of(std::move(work), group, group_size));
+  }
   const auto refused = world->enqueue(std::move(entries));
   if (refused.ok()) return;
   if (refused.world_failed) process.await_stop_of_job();
-  std::rethrow_exception(worker::exception_of(refused));
+  std::rethrow_exception(worker::exception_of(refused, kind));
 }
 
 }  // namespace
@@ -95,6 +199,11 @@ void submit_group(const std::string& name, std::vector<Submission> works) {
   if (works.empty()) throw InvalidArgumentError(cat("group \"", name, "\": it has no tensors"));
   const auto call = cat("grouped_", runtime::kind_name(works.front().collective));
   if (name.empty()) throw InvalidArgumentError(cat(call, ": the group has no name"));
+  for (const auto& work : works) {
+    if (work.name.empty()) {
+      throw InvalidArgumentError(cat(call, " \"", name, "\": one of its tensors has no name"));
+    }
+  }
   enqueue(call, name, std::move(works));
 }
 

@@ -1,70 +1,22 @@
-#include <hvd/adapter.h>
+// All collectives that compute nothing; those that do are in reductions.cpp.
 #include <hvd/collectives.h>
 
-#include "worker/pending.h"
+#include "worker/submissions.h"
 
 namespace hvd {
-namespace {
 
-using adapter::Submission;
-using detail::Pending;
-
-Handle start(Submission work) {
-  std::vector<Submission> one;
-  one.push_back(std::move(work));
-  return Handle(Pending::start(std::move(one), false));
-}
-
-template <typename Options>
-Submission submission_of(Collective collective, const ConstTensorView& input,
-                         const TensorView& output, const Options& options) {
-  Submission work;
-  work.collective = collective;
-  work.name = options.name;
-  work.input = input;
-  work.output = output;
-  work.process_set = options.process_set;
-  return work;
-}
-
-}  // namespace
-
-Handle allreduce_async(const ConstTensorView& input, const TensorView& output,
-                       const AllreduceOptions& options) {
-  auto work = submission_of(Collective::allreduce, input, output, options);
-  work.op = options.op;
-  work.prescale = options.prescale;
-  work.postscale = options.postscale;
-  work.compression = options.compression;
-  return start(std::move(work));
-}
-
-Handle allreduce_async(const TensorView& tensor, const AllreduceOptions& options) {
-  return allreduce_async(tensor, tensor, options);
-}
+using worker::Room;
+using worker::submission_of;
 
 Handle broadcast_async(const ConstTensorView& input, const TensorView& output,
                        const BroadcastOptions& options) {
   auto work = submission_of(Collective::broadcast, input, output, options);
   work.root = options.root;
-  return start(std::move(work));
+  return Handle(worker::start(std::move(work), options.name, Room::given));
 }
 
 Handle broadcast_async(const TensorView& tensor, const BroadcastOptions& options) {
   return broadcast_async(tensor, tensor, options);
-}
-
-Handle barrier_async(const BarrierOptions& options) {
-  return start(submission_of(Collective::barrier, {}, {}, options));
-}
-
-void allreduce(const TensorView& tensor, const AllreduceOptions& options) {
-  allreduce_async(tensor, options).wait();
-}
-
-void allreduce(const ConstTensorView& input, const TensorView& output,
-               const AllreduceOptions& options) {
-  allreduce_async(input, output, options).wait();
 }
 
 void broadcast(const TensorView& tensor, const BroadcastOptions& options) {
@@ -76,6 +28,54 @@ void broadcast(const ConstTensorView& input, const TensorView& output,
   broadcast_async(input, output, options).wait();
 }
 
+Handle barrier_async(const BarrierOptions& options) {
+  return Handle(worker::start(submission_of(Collective::barrier, {}, {}, options), options.name,
+                              Room::given));
+}
+
 void barrier(const BarrierOptions& options) { barrier_async(options).wait(); }
+
+Future<Tensor> allgather_async(const ConstTensorView& tensor, const AllgatherOptions& options) {
+  return Future<Tensor>(worker::start(submission_of(Collective::allgather, tensor, {}, options),
+                                      options.name, Room::made));
+}
+
+Tensor allgather(const ConstTensorView& tensor, const AllgatherOptions& options) {
+  return allgather_async(tensor, options).get();
+}
+
+Future<std::vector<Tensor>> grouped_allgather_async(const std::vector<ConstTensorView>& tensors,
+                                                    const AllgatherOptions& options) {
+  std::vector<adapter::Submission> works;
+  works.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    works.push_back(submission_of(Collective::allgather, tensor, {}, options));
+  }
+  return Future<std::vector<Tensor>>(
+      worker::start_group(std::move(works), options.name, "grouped_allgather", Room::made));
+}
+
+std::vector<Tensor> grouped_allgather(const std::vector<ConstTensorView>& tensors,
+                                      const AllgatherOptions& options) {
+  return grouped_allgather_async(tensors, options).get();
+}
+
+Future<Rows> alltoall_async(const ConstTensorView& tensor, const AlltoallOptions& options) {
+  auto work = submission_of(Collective::alltoall, tensor, {}, options);
+  work.splits = options.splits;
+  return Future<Rows>(worker::start(std::move(work), options.name, Room::made));
+}
+
+Rows alltoall(const ConstTensorView& tensor, const AlltoallOptions& options) {
+  return alltoall_async(tensor, options).get();
+}
+
+Future<int> join_async() {
+  adapter::Submission work;
+  work.collective = Collective::join;
+  return Future<int>(worker::start(std::move(work), {}, Room::given));
+}
+
+int join() { return join_async().get(); }
 
 }  // namespace hvd

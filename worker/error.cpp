@@ -15,14 +15,28 @@ InternalError::~InternalError() = default;
 
 namespace worker {
 
-std::exception_ptr exception_of(const runtime::Failure& failure) {
+std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind kind) {
+  using Reason = ProcessSetErrorCode;
   if (failure.ok()) return nullptr;
   const auto& message = failure.status.message();
+  const auto of_sets = [&message](Reason reason) {
+    return std::make_exception_ptr(ProcessSetError(reason, message));
+  };
+  const bool about_sets =
+      kind == runtime::Kind::add_process_set || kind == runtime::Kind::remove_process_set;
   if (!failure.world_failed) {
     switch (failure.status.code()) {
       case Code::invalid_argument:
-      case Code::already_exists:
         return std::make_exception_ptr(InvalidArgumentError(message));
+      case Code::not_found:
+        return of_sets(Reason::unknown);
+      case Code::permission_denied:
+        return of_sets(Reason::not_a_member);
+      case Code::already_exists:
+        return of_sets(Reason::duplicate);
+      case Code::failed_precondition:  // some rank has called shutdown()
+        if (about_sets) return of_sets(Reason::shut_down);
+        break;
       case Code::internal:
         return std::make_exception_ptr(InternalError(message));
       default:

@@ -16,8 +16,8 @@ worker::Place place_for(const char* call) {
 
 }  // namespace
 
-void init(const InitOptions& /*options*/) {
-  if (const Status status = worker::ProcessWorld::instance().init(); !status.ok()) {
+void init(const InitOptions& options) {
+  if (const Status status = worker::ProcessWorld::instance().init(options); !status.ok()) {
     throw InitError(cat("hvd::init(): ", status.message()));
   }
 }

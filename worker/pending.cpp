@@ -4,16 +4,32 @@
 #include <hvd/error.h>
 #include <hvd/handle.h>
 
+#include "base/log.h"
 #include "worker/process_world.h"
 
 namespace hvd {
 namespace detail {
+namespace {
 
-std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, bool with_room,
+// What a callback throws has nobody to go to, and must not end the thread that it was called from.
+void call(const std::function<void(std::exception_ptr)>& callback,
+          const std::exception_ptr& error) {
+  try {
+    callback(error);
+  } catch (const std::exception& thrown) {
+    HVD_LOG(error, "a callback of Handle::on_done() has thrown: " << thrown.what());
+  } catch (...) {
+    HVD_LOG(error, "a callback of Handle::on_done() has thrown something that is no exception");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, Room room,
                                         const std::string& group) {
   auto pending = std::make_shared<Pending>(works.size());
   for (std::size_t i = 0; i < works.size(); ++i) {
-    if (with_room) {
+    if (room == Room::made) {
       works[i].allocate = [pending, i, type = works[i].input.type](const auto& shape) {
         return (pending->parts_[i].tensor = Tensor(shape, type)).data();
       };
@@ -22,7 +38,7 @@ std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, 
       pending->finish(i, completion);
     };
   }
-  if (works.size() == 1 && group.empty()) {
+  if (group.empty()) {
     adapter::submit(std::move(works.front()));
   } else {
     adapter::submit_group(group, std::move(works));
@@ -32,15 +48,22 @@ std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, 
 
 void Pending::finish(std::size_t part, const adapter::Completion& completion) {
   std::unique_lock lock(mutex_);
-  parts_[part].received_splits = completion.received_splits;
-  parts_[part].last_joined = completion.last_joined;
-  parts_[part].process_set = completion.process_set;
+  auto& result = parts_[part];
+  result.received_splits = completion.received_splits;
+  result.contributors = completion.contributors;
+  result.last_joined = completion.last_joined;
+  result.process_set = completion.process_set;
   if (completion.error && !error_) error_ = completion.error;
   if (--left_ != 0) return;
-  const auto callbacks = std::exchange(callbacks_, {});
   finished_.notify_all();
-  lock.unlock();
-  for (const auto& callback : callbacks) callback(error_);
+  // Those that come meanwhile, also from a callback, wait for their turn.
+  while (!callbacks_.empty()) {
+    const auto callbacks = std::exchange(callbacks_, {});
+    lock.unlock();
+    for (const auto& callback : callbacks) call(callback, error_);
+    lock.lock();
+  }
+  delivered_ = true;
 }
 
 bool Pending::ready() const {
@@ -55,7 +78,7 @@ void Pending::wait() const {
     if (!error_) return;
   }
   try {
-    std::rethrow_exception(error_);  // never changes again
+    std::rethrow_exception(error_);
   } catch (const CollectiveError&) {
     worker::ProcessWorld::instance().await_stop_of_job();
     throw;
@@ -65,18 +88,23 @@ void Pending::wait() const {
 void Pending::on_done(std::function<void(std::exception_ptr)> callback) {
   {
     const std::lock_guard lock(mutex_);
-    if (left_ != 0) return callbacks_.push_back(std::move(callback));
+    if (!delivered_) return callbacks_.push_back(std::move(callback));
   }
-  callback(error_);
+  call(callback, error_);
 }
 
 std::vector<Pending::Part> Pending::take() {
   wait();
   const std::lock_guard lock(mutex_);
   if (std::exchange(taken_, true)) {
-    throw InvalidArgumentError("the result of this call has been taken before");
+    throw InvalidArgumentError("Future::get(): the result of this call has been taken before");
   }
   return std::move(parts_);
+}
+
+std::vector<Pending::Part> take(const std::shared_ptr<Pending>& pending) {
+  if (!pending) throw InvalidArgumentError("Future::get(): this is the future of no call");
+  return pending->take();
 }
 
 }  // namespace detail
@@ -87,17 +115,10 @@ void Handle::wait() const {
   if (pending_) pending_->wait();
 }
 void Handle::on_done(std::function<void(std::exception_ptr)> done) const {
-  pending_ ? pending_->on_done(std::move(done)) : done(nullptr);
+  if (!done) throw InvalidArgumentError("Handle::on_done(): there is no function to call");
+  // One without work is done already.
+  (pending_ ? pending_ : std::make_shared<detail::Pending>(0))->on_done(std::move(done));
 }
-
-namespace {
-
-std::vector<detail::Pending::Part> take(const std::shared_ptr<detail::Pending>& pending) {
-  if (!pending) throw InvalidArgumentError("this is the future of nothing");
-  return pending->take();
-}
-
-}  // namespace
 
 template <>
 Tensor Future<Tensor>::get() {

@@ -20,17 +20,19 @@ class Pending {
  public:
   // One submission, and what comes out of it.
   struct Part {
-    Tensor tensor;  // if the submission asked for room
+    Tensor tensor;  // if it was to make its own room
     std::vector<std::int64_t> received_splits;
+    int contributors = 0;
     int last_joined = -1;
     int process_set = -1;
   };
+  // Where results go: into the memory of the caller, or into tensors that are made for them.
+  enum class Room { given, made };
 
-  explicit Pending(std::size_t parts) : parts_(parts), left_(parts) {}
+  explicit Pending(std::size_t parts) : parts_(parts), left_(parts), delivered_(parts == 0) {}
 
-  // Fills in `done` and, if there is no memory for the output and `with_room`, `allocate`; submits
-  // them, as a group if they are more than one or `group` is a name.
-  static std::shared_ptr<Pending> start(std::vector<adapter::Submission> works, bool with_room,
+  // Fills in what the submissions lack, and submits them: as a group if `group` is a name.
+  static std::shared_ptr<Pending> start(std::vector<adapter::Submission> works, Room room,
                                         const std::string& group = {});
 
   bool ready() const;
@@ -48,8 +50,12 @@ class Pending {
   std::vector<Part> parts_;
   std::size_t left_;
   bool taken_ = false;
-  std::exception_ptr error_;
-  std::vector<std::function<void(std::exception_ptr)>> callbacks_;
+  std::exception_ptr error_;  // of the first that failed; does not change once all are done
+  std::vector<std::function<void(std::exception_ptr)>> callbacks_;  // not called yet
+  bool delivered_;  // all that came in time have been called: later ones are called at once
 };
+
+// The results of a Future; throws InvalidArgumentError if it is one of nothing.
+std::vector<Pending::Part> take(const std::shared_ptr<Pending>& pending);
 
 }  // namespace hvd::detail

@@ -6,6 +6,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include <hvd/error.h>
+
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -52,12 +54,27 @@ Result<Place> ProcessWorld::place() const {
   return place_;
 }
 
-std::string ProcessWorld::next_name(runtime::Kind kind) {
+std::shared_ptr<runtime::World> ProcessWorld::world_for(std::string_view call) const {
+  if (auto found = world()) return found;
   const std::lock_guard lock(mutex_);
-  return cat(runtime::kind_name(kind), ".noname.", unnamed_[kind]++);
+  throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it",
+                                last_failure_.empty() ? "" : "; the world before was left because ",
+                                last_failure_));
 }
 
-Status ProcessWorld::init() {
+bool ProcessWorld::has_dynamic_sets() const {
+  const std::lock_guard lock(mutex_);
+  return dynamic_sets_;
+}
+
+std::string ProcessWorld::next_name(std::string_view call) {
+  const std::lock_guard lock(mutex_);
+  auto counter = unnamed_.find(call);
+  if (counter == unnamed_.end()) counter = unnamed_.emplace(call, 0).first;
+  return cat(call, ".noname.", counter->second++);
+}
+
+Status ProcessWorld::init(const InitOptions& options) {
   const std::lock_guard lock(lifecycle_mutex_);
   if (world()) return {};
   if (!at_exit_registered_) {
@@ -70,24 +87,24 @@ Status ProcessWorld::init() {
     at_exit_registered_ = true;
   }
   const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
-  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or("")) : init_alone();
+  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or(""), options)
+                                         : init_alone(options);
 }
 
-Status ProcessWorld::init_alone() {
+Status ProcessWorld::init_alone(const InitOptions& options) {
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "rank 0"));
-  auto config = config_from_environment(process_environment());
-  HVD_RETURN_IF_ERROR(config.status());
+  auto settings = settings_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(settings.status());
   runtime::WorldSpec spec(0, {{"localhost#0", "localhost", "127.0.0.1"}}, 0, Token::random());
-  spec.config = *config;
   auto core = core_from_environment(process_environment(), 0, 1);
   HVD_RETURN_IF_ERROR(core.status());
-  spec.config.core = *core;
+  settings->config.core = *core;
   {
     const std::lock_guard lock(mutex_);
     place_ = {};
   }
   NoExchange exchange;
-  return join(spec, exchange);
+  return join(std::move(spec), *settings, options, exchange);
 }
 
 Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
@@ -103,10 +120,10 @@ Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, Ti
   return document;
 }
 
-Status ProcessWorld::init_as_worker(const std::string& descriptor) {
+Status ProcessWorld::init_as_worker(const std::string& descriptor, const InitOptions& options) {
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
-  auto config = config_from_environment(process_environment());
-  HVD_RETURN_IF_ERROR(config.status());
+  auto settings = settings_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(settings.status());
   if (agent_ == nullptr) {
     auto channel = AgentChannel::open(descriptor);
     HVD_RETURN_IF_ERROR(channel.status());
@@ -121,11 +138,11 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   }
   HVD_RETURN_IF_ERROR(agent_->send_initialised());
   const auto& welcome = agent_->welcome();
-  rendezvous::ClientOptions options;
-  options.host = welcome.rendezvous_host;
-  options.port = welcome.rendezvous_port;
-  rendezvous::Client client(options, welcome.token);
-  auto document = read_document(client, Clock::now() + config->connect_timeout);
+  rendezvous::ClientOptions client_options;
+  client_options.host = welcome.rendezvous_host;
+  client_options.port = welcome.rendezvous_port;
+  rendezvous::Client client(client_options, welcome.token);
+  auto document = read_document(client, Clock::now() + settings->config.connect_timeout);
   HVD_RETURN_IF_ERROR(document.status());
 
   const WorldMember* self = nullptr;
@@ -144,10 +161,9 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   ++round_;
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
   runtime::WorldSpec spec(self->rank, std::move(members), document->generation, welcome.token);
-  spec.config = *config;
   auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
   HVD_RETURN_IF_ERROR(core.status());
-  spec.config.core = *core;
+  settings->config.core = *core;
   {
     const std::lock_guard lock(mutex_);
     place_ = {self->rank,       spec.size(),      self->local_rank,         self->local_size,
@@ -155,10 +171,15 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   }
   RendezvousExchange exchange(client, cat("world.", generation_, ".", round_), spec.rank,
                               spec.size());
-  return join(spec, exchange);
+  return join(std::move(spec), *settings, options, exchange);
 }
 
-Status ProcessWorld::join(const runtime::WorldSpec& spec, runtime::Exchange& exchange) {
+Status ProcessWorld::join(runtime::WorldSpec spec, const Settings& settings,
+                          const InitOptions& options, runtime::Exchange& exchange) {
+  spec.config = settings.config;
+  spec.dynamic_process_sets = options.dynamic_process_sets || settings.dynamic_process_sets;
+  spec.process_sets = options.process_sets;
+  for (auto& ranks : spec.process_sets) std::sort(ranks.begin(), ranks.end());
   {
     const std::lock_guard lock(mutex_);
     patience_until_ = kNever;
@@ -172,6 +193,8 @@ Status ProcessWorld::join(const runtime::WorldSpec& spec, runtime::Exchange& exc
   world_ = std::move(*world);
   shutdown_timeout_ = spec.config.shutdown_timeout;
   owner_ = ::getpid();
+  dynamic_sets_ = spec.dynamic_process_sets;
+  last_failure_.clear();
   unnamed_.clear();
   return {};
 }
@@ -219,6 +242,7 @@ void ProcessWorld::shutdown() {
     }
   }
   const std::lock_guard inner(mutex_);
+  last_failure_ = leaving->failure().status.message();
   world_.reset();
 }
 

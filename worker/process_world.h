@@ -9,11 +9,14 @@
 #include <string>
 #include <sys/types.h>
 
+#include <hvd/hvd.h>
+
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "rendezvous/client.h"
 #include "runtime/world.h"
 #include "worker/agent_channel.h"
+#include "worker/settings.h"
 
 namespace hvd::worker {
 
@@ -32,7 +35,7 @@ class ProcessWorld {
  public:
   static ProcessWorld& instance();
 
-  Status init();
+  Status init(const InitOptions& options);
   // Leaves the world, if there is one.
   void shutdown();
   // The world has failed through another rank. Gives hvdrun a moment to stop the job because of
@@ -40,17 +43,21 @@ class ProcessWorld {
   void await_stop_of_job();
   // Nothing before init() and after shutdown().
   std::shared_ptr<runtime::World> world() const;
+  // The same; throws NotInitializedError, which names the call, instead of returning nothing.
+  std::shared_ptr<runtime::World> world_for(std::string_view call) const;
+  bool has_dynamic_sets() const;
   Result<Place> place() const;
-  // "allreduce.noname.0", then 1, ...: counted anew by each init().
-  std::string next_name(runtime::Kind kind);
+  // "allreduce.noname.0", then 1, ...: counted anew by each init(), for each call.
+  std::string next_name(std::string_view call);
 
  private:
   ProcessWorld() = default;
   void end_of_program(int exit_code);
-  Status init_alone();
-  Status init_as_worker(const std::string& descriptor);
+  Status init_alone(const InitOptions& options);
+  Status init_as_worker(const std::string& descriptor, const InitOptions& options);
   Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
-  Status join(const runtime::WorldSpec& spec, runtime::Exchange& exchange);
+  Status join(runtime::WorldSpec spec, const Settings& settings, const InitOptions& options,
+              runtime::Exchange& exchange);
 
   std::mutex lifecycle_mutex_;       // held through init() and shutdown()
   AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_ and mutex_; set once
@@ -65,7 +72,9 @@ class ProcessWorld {
   Place place_;
   TimePoint patience_until_ = kNever;  // of await_stop_of_job(), in this world
   pid_t owner_ = -1;                   // a forked child has the memory, but not the threads
-  std::map<runtime::Kind, std::uint64_t> unnamed_;
+  bool dynamic_sets_ = false;
+  std::string last_failure_;  // of the world that was left last; empty: it had none
+  std::map<std::string, std::uint64_t, std::less<>> unnamed_;
 };
 
 }  // namespace hvd::worker

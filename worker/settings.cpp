@@ -32,8 +32,9 @@ std::chrono::milliseconds seconds(double count) {
 
 }  // namespace
 
-Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup) {
-  runtime::Config config;
+Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
+  Settings settings;
+  runtime::Config& config = settings.config;
   HVD_RETURN_IF_ERROR(read_number("HVD_FUSION_THRESHOLD", lookup, [&](double bytes) {
     config.fusion_threshold = static_cast<std::size_t>(bytes);
   }));
@@ -43,12 +44,10 @@ Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup)
   HVD_RETURN_IF_ERROR(read_number("HVD_CACHE_CAPACITY", lookup, [&](double count) {
     config.cache_capacity = static_cast<std::size_t>(count);
   }));
-  if (const auto text = lookup("HVD_DETERMINISTIC"); text && !text->empty()) {
-    if (*text != "0" && *text != "1") {
-      return Status(Code::invalid_argument, cat("HVD_DETERMINISTIC=", *text, ": it is 0 or 1"));
-    }
-    config.deterministic = *text == "1";
-  }
+  HVD_RETURN_IF_ERROR(
+      read_number("HVD_DETERMINISTIC", lookup, [&](double on) { config.deterministic = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_DYNAMIC_PROCESS_SETS", lookup,
+                                  [&](double on) { settings.dynamic_process_sets = on != 0; }));
   // Of processors the two are the same (runtime/ops/hierarchy.h).
   for (const auto* const name : {"HVD_HIERARCHICAL_ALLREDUCE", "HVD_TORUS_ALLREDUCE"}) {
     HVD_RETURN_IF_ERROR(read_number(name, lookup, [&](double on) {
@@ -69,7 +68,7 @@ Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup)
   }));
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
-  return config;
+  return settings;
 }
 
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size) {

@@ -7,8 +7,13 @@
 
 namespace hvd::worker {
 
+struct Settings {
+  runtime::Config config;
+  bool dynamic_process_sets = false;  // also if InitOptions does not say so
+};
+
 // An error names the variable, its value and what is allowed.
-Result<runtime::Config> config_from_environment(const EnvironmentLookup& lookup);
+Result<Settings> settings_from_environment(const EnvironmentLookup& lookup);
 // The core that HVD_THREAD_AFFINITY gives to this local rank: of a list the one at its place, of
 // one core that one; -1: it is not set. A list that is too short is an error.
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size);

@@ -37,11 +37,6 @@ void clear_extents(ResponseTensor& tensor, const std::vector<int>& joined, const
   });
 }
 
-int position_in(const RankSet& members, int rank) {
-  const auto before = RankSet::range(0, static_cast<RankSet::Value>(rank));
-  return static_cast<int>(members.intersection(before).size());
-}
-
 }  // namespace
 
 Duration hold_time(const Config& config) {
@@ -51,10 +46,14 @@ Duration hold_time(const Config& config) {
 }
 
 Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config)
+    : Negotiator(tree, rank, config, ProcessSets(tree->size())) {}
+
+Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config,
+                       ProcessSets sets)
     : tree_(std::move(tree)),
       rank_(rank),
       cache_(config.cache_capacity),
-      sets_(tree_->size()),
+      sets_(std::move(sets)),
       stalls_(*tree_, config.stall_warning, config.stall_shutdown) {
   if (is_root()) {
     const CoordinatorOptions options{config.fusion_threshold, config.cycle_time,

@@ -30,6 +30,9 @@ namespace hvd::runtime {
 class Negotiator {
  public:
   Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config);
+  // `sets`: those that there are from the start, the same on all ranks.
+  Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config,
+             ProcessSets sets);
   Negotiator(const Negotiator&) = delete;
   Negotiator& operator=(const Negotiator&) = delete;
 

@@ -3,9 +3,8 @@
 #include "base/text.h"
 
 namespace hvd::runtime {
-namespace {
 
-std::string list(const RankSet& ranks) {
+std::string ranks_text(const RankSet& ranks) {
   std::vector<std::string> parts;
   for (const auto& interval : ranks.intervals()) {
     const auto last = interval.end - 1;
@@ -14,10 +13,27 @@ std::string list(const RankSet& ranks) {
   return join(parts, ", ");
 }
 
-}  // namespace
+int position_in(const RankSet& members, int rank) {
+  const auto before = RankSet::range(0, static_cast<RankSet::Value>(rank));
+  return static_cast<int>(members.intersection(before).size());
+}
 
 ProcessSets::ProcessSets(int world_size) {
   sets_.emplace(kGlobalSet, RankSet::range(0, static_cast<RankSet::Value>(world_size)));
+}
+
+Result<ProcessSets> ProcessSets::of(const std::vector<std::vector<int>>& sets, int world_size) {
+  ProcessSets all(world_size);
+  for (const auto& ranks : sets) {
+    Request request;
+    request.kind = Kind::add_process_set;
+    request.name = cat(all.next());
+    request.ranks = ranks;
+    HVD_RETURN_IF_ERROR(check_request(request, world_size));
+    HVD_RETURN_IF_ERROR(all.check_add(request));
+    all.add(RankSet::of_ranks(ranks));
+  }
+  return all;
 }
 
 std::optional<int> ProcessSets::find(const RankSet& members) const {
@@ -34,7 +50,7 @@ Status ProcessSets::check_add(const Request& request) const {
   return {Code::already_exists,
           cat(kind_name(request.kind), " \"", request.name, "\": process set ", *existing,
               *existing == kGlobalSet ? " (the global one)" : "", " already consists of ranks ",
-              list(members))};
+              ranks_text(members))};
 }
 
 Status ProcessSets::check_remove(const Request& request) const {
@@ -48,14 +64,16 @@ Status ProcessSets::check_remove(const Request& request) const {
               request.process_set, was_removed(request.process_set) ? " any more" : "")};
 }
 
+Status ProcessSets::check_exists(int id) const {
+  if (contains(id)) return {};
+  return {Code::not_found, cat("there is no process set ", id, was_removed(id) ? " any more" : "")};
+}
+
 Status ProcessSets::check_member(int id, int rank) const {
-  if (!contains(id)) {
-    return {Code::not_found,
-            cat("there is no process set ", id, was_removed(id) ? " any more" : "")};
-  }
+  HVD_RETURN_IF_ERROR(check_exists(id));
   if (members(id).contains(static_cast<RankSet::Value>(rank))) return {};
   return {Code::permission_denied, cat("rank ", rank, " is not in process set ", id,
-                                       ", which consists of ranks ", list(members(id)))};
+                                       ", which consists of ranks ", ranks_text(members(id)))};
 }
 
 }  // namespace hvd::runtime

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -16,6 +17,9 @@ namespace hvd::runtime {
 class ProcessSets {
  public:
   explicit ProcessSets(int world_size);
+  // With these ranks of each set beside the one of all, numbered from 1 in their order; the error
+  // names the one that cannot be.
+  static Result<ProcessSets> of(const std::vector<std::vector<int>>& sets, int world_size);
 
   bool contains(int id) const { return sets_.contains(id); }
   bool was_removed(int id) const { return id > kGlobalSet && id < next_ && !contains(id); }
@@ -27,6 +31,7 @@ class ProcessSets {
   // ok, or why the request cannot be granted.
   Status check_add(const Request& request) const;
   Status check_remove(const Request& request) const;
+  Status check_exists(int id) const;
   // ok, or why this rank may not ask for something in this set.
   Status check_member(int id, int rank) const;
 
@@ -39,6 +44,11 @@ class ProcessSets {
   std::map<int, RankSet> sets_;
   int next_ = kGlobalSet + 1;
 };
+
+// "0 to 3, 7"
+std::string ranks_text(const RankSet& ranks);
+// The rank's place among the members; it must be one.
+int position_in(const RankSet& members, int rank);
 
 // The set whose members negotiate about the request: creating and removing sets concerns all.
 inline int negotiated_in(const Request& request) {

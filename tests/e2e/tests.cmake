@@ -12,8 +12,10 @@ hvd_e2e_program(stays hvd_base)
 hvd_e2e_program(legacy_store hvd_base)
 hvd_e2e_program(torch_style hvd_base)
 hvd_e2e_program(works hvd)
+hvd_e2e_program(api_calls hvd)
 
 hvd_test(hvd_e2e_test
+  ${e2e}/api_test.cpp
   ${e2e}/compatibility_test.cpp
   ${e2e}/failure_test.cpp
   ${e2e}/job_test.cpp
@@ -25,4 +27,5 @@ hvd_test(hvd_e2e_test
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
-  e2e_stays e2e_legacy_store e2e_torch_style e2e_works)
+  e2e_stays e2e_legacy_store e2e_torch_style e2e_works
+  e2e_api_calls)

@@ -149,9 +149,9 @@ TEST(WorldJoin, NothingCanBeAskedForBeforeItHasEnded) {
       auto joined = submit(world, std::move(entry));  // rank 1 waits, so it is in flight
       std::vector<float> data(4, 1);
       EXPECT_EQ(reduce(world, test::tensor("x"), data).failure.status.code(),
-                Code::failed_precondition);
+                Code::invalid_argument);
       EXPECT_EQ(call(world, test::of_kind(Kind::join, "other", {0})).failure.status.code(),
-                Code::already_exists);
+                Code::invalid_argument);
       refused.set_value();
       EXPECT_TRUE(outcome_of(std::move(joined)).ok());
     } else {
@@ -219,7 +219,7 @@ TEST(WorldGroups, AreEnqueuedWholeOrNotAtAll) {
   run_world_to_end(1, [](int /*rank*/, World& world) {
     std::vector<Entry> entries(2);
     for (auto& entry : entries) entry.request = test::in_group(test::tensor("twice", 0), "g", 2);
-    EXPECT_EQ(world.enqueue(std::move(entries)).status.code(), Code::already_exists);
+    EXPECT_EQ(world.enqueue(std::move(entries)).status.code(), Code::invalid_argument);
     std::vector<float> data(4, 1);
     EXPECT_TRUE(reduce(world, test::tensor("twice"), data).ok());
   });

@@ -6,17 +6,21 @@
 //     hvd::allreduce(gradients, result, {.op = hvd::Sum});                // into another buffer
 //     auto handle = hvd::allreduce_async(gradients, {.name = "gradients"});
 //     ...
-//     handle.wait();                                                      // handle.ready(),
-//     .on_done() hvd::broadcast(weights, {.root = 0}); hvd::Tensor all = hvd::allgather(own); //
-//     all.as<float>()
+//     handle.wait();                                      // or handle.ready(), handle.on_done()
+//     hvd::broadcast(weights, {.root = 0});
+//     hvd::Tensor all = hvd::allgather(own);                              // all.as<float>()
 //
 // The synchronous forms block until the result is there. The asynchronous ones return at once; the
 // buffers then belong to hvd, and must stay alive and untouched, until the handle says that they
 // are done. All are safe from any thread, and throw what hvd/error.h says.
 //
+// An output must be like its input (of reducescatter: like this rank's rows of it). Both may begin
+// at the same address; where they overlap in another way the call is refused.
+//
 // A call without a name gets "allreduce.noname.0", "allreduce.noname.1", ... in the order of this
 // rank's calls: that matches only if all ranks make their unnamed calls in the same order. Members
-// of a group called g of n tensors are called g_1ofn to g_nofn.
+// of a group called g of n tensors are called g_1ofn to g_nofn. A group without tensors is done at
+// once, on this rank alone.
 #pragma once
 
 #include <cstdint>
@@ -160,5 +164,14 @@ HVD_API std::vector<Tensor> grouped_reducescatter(const std::vector<ConstTensorV
 // the rank that joined last. While it is in flight this rank can ask for nothing else.
 HVD_API Future<int> join_async();
 HVD_API int join();
+
+template <>
+HVD_API Tensor Future<Tensor>::get();
+template <>
+HVD_API std::vector<Tensor> Future<std::vector<Tensor>>::get();
+template <>
+HVD_API Rows Future<Rows>::get();
+template <>
+HVD_API int Future<int>::get();
 
 }  // namespace hvd

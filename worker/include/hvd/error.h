@@ -42,13 +42,14 @@ class HVD_API InvalidArgumentError : public Error {
   ~InvalidArgumentError() override;
 };
 
-// The numbers that Horovod's users know.
+// The numbers that Horovod's users know. A call before init() throws NotInitializedError instead of
+// the first, and a world that has failed CollectiveError.
 enum class ProcessSetErrorCode : int {
   not_initialized = -1,
   not_dynamic = -2,   // sets can be added and removed only if init() was told so
   unknown = -3,       // there is no set of this number, or no longer
   not_a_member = -4,  // this rank is not in the set
-  shut_down = -5,     // the world has failed or ended
+  shut_down = -5,     // a rank has called shutdown() and takes no part any more
   duplicate = -6,     // these ranks are a set already
 };
 

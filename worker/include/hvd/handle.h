@@ -24,8 +24,8 @@ class HVD_API Handle {
   void wait() const;   // blocks until then; throws the error, each time it is called
 
   // Calls `done` once, with the error or with null: when the work ends, from a thread of hvd, or at
-  // once from this one if it has ended. It must neither block nor throw; asynchronous calls it may
-  // make. Callbacks of one handle are called in their order.
+  // once from this one if it has ended. It must not block; asynchronous calls it may make. What it
+  // throws is logged and goes no further. Callbacks of one handle are called in their order.
   void on_done(std::function<void(std::exception_ptr error)> done) const;
 
  protected:

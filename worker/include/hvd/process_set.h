@@ -35,9 +35,11 @@ class HVD_API ProcessSet {
   int id_ = 0;
 };
 
-// Called by all ranks of the world, with the same ranks, in any order. Blocks until all have. Throw
-// ProcessSetError if init() was not told that there will be dynamic sets, if these ranks are a set
-// already, or if there is no such set. What is still in flight in a set that is removed fails.
+// Called by all ranks of the world, each with the same ranks, which may stand in any order. Block
+// until all have called; the first such call of each rank meets the first of the others, and so on.
+// Throw ProcessSetError if init() was not told that there will be dynamic sets, if these ranks are
+// a set already, or if there is no such set; InvalidArgumentError, which names both sides, if the
+// ranks disagree. What is still in flight in a set that is removed fails with ProcessSetError.
 HVD_API ProcessSet add_process_set(std::vector<int> ranks);
 HVD_API void remove_process_set(const ProcessSet& process_set);
 

@@ -1,0 +1,30 @@
+#include "worker/submissions.h"
+
+#include "base/text.h"
+#include "worker/process_world.h"
+
+namespace hvd::worker {
+
+using adapter::Submission;
+using detail::Pending;
+
+std::shared_ptr<Pending> start(Submission work, std::string name, Room room) {
+  work.name = std::move(name);
+  std::vector<Submission> one;
+  one.push_back(std::move(work));
+  return Pending::start(std::move(one), room);
+}
+
+std::shared_ptr<Pending> start_group(std::vector<Submission> works, std::string name,
+                                     std::string_view call, Room room) {
+  auto& process = ProcessWorld::instance();
+  process.world_for(call);
+  if (works.empty()) return std::make_shared<Pending>(0);
+  if (name.empty()) name = process.next_name(call);
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    if (works[i].name.empty()) works[i].name = cat(name, "_", i + 1, "of", works.size());
+  }
+  return Pending::start(std::move(works), room, name);
+}
+
+}  // namespace hvd::worker
