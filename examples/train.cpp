@@ -48,17 +48,6 @@ class ExactSum {
   float grid_;
 };
 
-// Sums every parameter's gradient over all workers. All are in flight at once, which lets the
-// runtime fuse them.
-void sum_gradients(Model& model) {
-  std::vector<hvd::Handle> handles;
-  for (Parameter* const parameter : model.parameters()) {
-    handles.push_back(hvd::allreduce_async(
-        parameter->gradient, {.name = "gradient." + parameter->name, .op = hvd::Sum}));
-  }
-  for (const auto& handle : handles) handle.wait();
-}
-
 // True if all workers hold the same weights, to the last bit.
 bool weights_are_identical(const Model& model) {
   const auto digest = std::bit_cast<std::int64_t>(model.digest());
@@ -90,6 +79,10 @@ int train(const Options& options, const Corpus& corpus) {
   const Shard shard = shard_of(options.batch, hvd::rank(), workers);
   const std::size_t count = shard.last - shard.first;
   const ExactSum exact(workers);
+  hvd::GradientReducer reducer({.op = hvd::Sum});
+  for (Parameter* const parameter : model.parameters()) {
+    reducer.add(parameter->name, parameter->gradient);
+  }
   std::vector<unsigned char> contexts(count * options.context);
   std::vector<unsigned char> next(count);
   double losses = 0;  // of this worker's samples since the last line
@@ -105,8 +98,9 @@ int train(const Options& options, const Corpus& corpus) {
     losses += model.learn(contexts, next, count);
     for (Parameter* const parameter : model.parameters()) {
       exact.round(parameter->gradient, 1.0F / static_cast<float>(options.batch));
+      reducer.ready(parameter->name);
     }
-    sum_gradients(model);
+    reducer.synchronize();
     model.update(options.learning_rate);
 
     ++steps;

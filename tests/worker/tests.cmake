@@ -16,3 +16,16 @@ hvd_test(hvd_api_test
   worker/sampler_test.cpp
   LIBRARIES hvd
   LABELS quick)
+
+# What stands on the seam for frameworks and languages, in real jobs.
+add_executable(hvd_gradients_program worker/gradients_program.cpp runtime/tsan_options.cpp)
+hvd_compile_options(hvd_gradients_program)
+target_compile_definitions(hvd_gradients_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(hvd_gradients_program PRIVATE hvd)
+
+hvd_test(hvd_seam_test
+  e2e/job_test.cpp
+  worker/gradient_reducer_test.cpp
+  LABELS e2e
+  TIMEOUT 300)
+add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program)

@@ -19,6 +19,7 @@
 #include <hvd/collectives.h>
 #include <hvd/error.h>
 #include <hvd/export.h>
+#include <hvd/gradient_reducer.h>
 #include <hvd/handle.h>
 #include <hvd/process_set.h>
 #include <hvd/tensor.h>

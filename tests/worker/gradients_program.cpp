@@ -1,0 +1,475 @@
+// hvd::GradientReducer, by as many ranks as there are: `hvd_gradients_program SCENARIO`.
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <thread>
+#include <unistd.h>
+
+#include "tests/e2e/programs/check.h"
+
+namespace {
+
+using check::same;
+using Floats = std::vector<float>;
+using Error = hvd::InvalidArgumentError;
+
+float average() { return static_cast<float>(hvd::size() + 1) / 2; }  // rank r gives r + 1
+float sum() { return average() * static_cast<float>(hvd::size()); }
+float own() { return static_cast<float>(hvd::rank() + 1); }
+
+// Ranks come to their gradients in different orders.
+std::vector<std::size_t> own_order(std::size_t count) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < count; ++i) {
+    order.push_back((i + static_cast<std::size_t>(hvd::rank())) % count);
+  }
+  return order;
+}
+
+void options() {
+  const auto reduced = [](const hvd::GradientReducerOptions& options) {
+    hvd::GradientReducer reducer(options);
+    Floats gradient(3, own());
+    reducer.add("w", gradient);
+    reducer.ready("w");
+    reducer.synchronize();
+    return gradient;
+  };
+  same(reduced({}), Floats(3, average()), "average");
+  same(reduced({.op = hvd::Sum}), Floats(3, sum()), "sum");
+  same(reduced({.op = hvd::Min}), Floats(3, 1), "min");
+  same(reduced({.op = hvd::Max}), Floats(3, static_cast<float>(hvd::size())), "max");
+  float product = 1;
+  for (int rank = 0; rank < hvd::size(); ++rank) product *= static_cast<float>(rank + 1);
+  same(reduced({.op = hvd::Product}), Floats(3, product), "product");
+  same(reduced({.gradient_predivide_factor = 4}), Floats(3, average()), "predivided");
+  same(reduced({.compression = hvd::Compression::float16}), Floats(3, average()), "compressed");
+  // Of parallel gradients Adasum is their average, by pairs: of 1 and 2 that is 1.5.
+  if (hvd::size() <= 2) same(reduced({.op = hvd::Adasum})[0], average(), "adasum");
+}
+
+void steps() {
+  hvd::GradientReducer reducer;
+  Floats weight(5);
+  std::vector<std::int64_t> counts(2);
+  Floats none;
+  std::vector<double> matrix(6);
+  reducer.add("weight", weight);
+  reducer.add("counts", counts);
+  reducer.add("none", none);
+  reducer.add("matrix", hvd::shaped(matrix, {2, 3}));
+  same(reducer.size(), std::size_t{4}, "gradients");
+  same(reducer.index_of("none"), std::size_t{2}, "index");
+  for (int step = 0; step < 20; ++step) {
+    weight.assign(5, own());
+    counts.assign(2, hvd::rank() * 2);
+    matrix.assign(6, static_cast<double>(step * hvd::size()));
+    for (const auto i : own_order(4)) reducer.ready(i);
+    check::that(!reducer.synchronized(), "collecting");
+    reducer.synchronize();
+    check::that(reducer.synchronized(), "synchronized");
+    same(weight, Floats(5, average()), "weight");
+    same(counts[1], hvd::size() - 1, "counts");
+    same(matrix[5], static_cast<double>(step * hvd::size()), "matrix");
+    if (step % 3 == 0) reducer.next_step();
+    if (step % 3 == 1) {
+      reducer.zero_gradients();
+      same(weight, Floats(5, 0), "zeroed");
+    }
+  }
+  // Elsewhere.
+  Floats other(5, own());
+  reducer.next_step();
+  reducer.rebind(0, other.data());
+  weight.assign(5, -1);
+  reducer.ready("weight");
+  reducer.synchronize();
+  same(other, Floats(5, average()), "where it lies now");
+  same(weight, Floats(5, -1), "where it lay");
+}
+
+// Only the last rank uses "rare", and none uses "never": both become the average with zeros.
+void missing() {
+  hvd::GradientReducer reducer;
+  Floats used(2, own());
+  Floats rare(2, 7);
+  Floats never(2, 7);
+  reducer.add("used", used);
+  reducer.add("rare", rare);
+  reducer.add("never", never);
+  reducer.ready("used");
+  if (hvd::rank() == hvd::size() - 1) reducer.ready("rare");
+  reducer.synchronize();
+  same(used, Floats(2, average()), "used");
+  same(rare, Floats(2, 7 / static_cast<float>(hvd::size())), "rare");
+  same(never, Floats(2, 0), "never");
+  // A step in which this rank has nothing at all.
+  reducer.next_step();
+  used.assign(2, own());
+  if (hvd::rank() == 0) reducer.ready("used");
+  reducer.synchronize();
+  same(used, Floats(2, 1 / static_cast<float>(hvd::size())), "of rank 0 alone");
+}
+
+void groups() {
+  for (const int count : {0, 1, 2, 3, 9}) {
+    hvd::GradientReducerOptions options;
+    options.number_of_groups = count;
+    if (count == 0) options.groups = {{"p4", "p0"}, {"p2"}};
+    hvd::GradientReducer reducer(options);
+    std::vector<Floats> gradients(5);
+    std::vector<double> wide(3);  // groups may mix types
+    for (std::size_t i = 0; i < 5; ++i) {
+      gradients[i].resize(i + 1);
+      reducer.add("p" + std::to_string(i), gradients[i]);
+    }
+    reducer.add("wide", wide);
+    for (int step = 0; step < 3; ++step) {
+      for (auto& gradient : gradients) gradient.assign(gradient.size(), own());
+      wide.assign(3, own());
+      for (const auto i : own_order(6)) {
+        if (step != 1 || i != 3) reducer.ready(i);
+      }
+      reducer.synchronize();
+      for (std::size_t i = 0; i < 5; ++i) {
+        same(gradients[i], Floats(i + 1, step == 1 && i == 3 ? 0 : average()),
+             "p" + std::to_string(i));
+      }
+      same(wide[2], static_cast<double>(average()), "wide");
+    }
+  }
+}
+
+void passes() {
+  hvd::GradientReducer reducer({.backward_passes_per_step = 3});
+  Floats gradient(2);
+  reducer.add("w", gradient);
+  for (int step = 0; step < 3; ++step) {
+    gradient.assign(2, 0);
+    for (int pass = 0; pass < 3; ++pass) {
+      for (auto& value : gradient) value += own();
+      reducer.ready("w");
+    }
+    check::throws<Error>("a fourth pass", {"\"w\"", "4. time", "allows 3", "synchronize()"},
+                         [&] { reducer.ready("w"); });
+    reducer.synchronize();
+    same(gradient, Floats(2, 3 * average()), "the sum of three passes");
+  }
+  // A step may end early.
+  gradient.assign(2, own());
+  reducer.ready(0);
+  reducer.synchronize();
+  same(gradient, Floats(2, average()), "one pass of three");
+  reducer.set_backward_passes_per_step(1);
+  same(reducer.backward_passes_per_step(), 1, "passes");
+  gradient.assign(2, own());
+  reducer.ready(0);
+  check::throws<Error>("in the midst of a step", {"set_backward_passes_per_step()", "\"w\""},
+                       [&] { reducer.set_backward_passes_per_step(2); });
+  reducer.synchronize();
+  same(gradient, Floats(2, average()), "one pass of one");
+
+  hvd::GradientReducer mean(
+      {.name = "mean", .backward_passes_per_step = 2, .average_over_passes = true});
+  Floats twice(2, 2 * own());
+  mean.add("w", twice);
+  mean.ready(0);
+  mean.ready(0);
+  mean.synchronize();
+  same(twice, Floats(2, average()), "averaged over passes");
+}
+
+template <typename Index>
+void sparse_of(bool as_dense) {
+  hvd::GradientReducer reducer({.backward_passes_per_step = 2,
+                                .average_over_passes = true,
+                                .number_of_groups = 1,
+                                .sparse_as_dense = as_dense});
+  constexpr std::int64_t kRows = 6;
+  Floats dense(kRows * 2, 99);
+  Floats other(1);
+  reducer.add_sparse("embedding",
+                     {as_dense ? dense.data() : nullptr, {kRows, 2}, hvd::DataType::float32});
+  reducer.add("other", other);
+  const auto size = static_cast<float>(hvd::size());
+  for (int step = 0; step < 3; ++step) {
+    // Every rank gives row 0 in both passes, and twice in the first; rank 0 row 5; the second step
+    // of the last rank nothing.
+    const bool gives = step != 1 || hvd::rank() != hvd::size() - 1;
+    if (gives) {
+      std::vector<Index> first{0, 0};
+      Floats values{own(), 1, own(), 1};
+      reducer.ready("embedding", {first, hvd::shaped(values, {2, 2})});
+      std::vector<Index> second{0};
+      if (hvd::rank() == 0) second.push_back(5);
+      Floats more(second.size() * 2, 2);
+      reducer.ready("embedding",
+                    {second, hvd::shaped(more, {static_cast<std::int64_t>(second.size()), 2})});
+      first.assign(2, 3);  // copied at once
+      values.assign(4, 1e9F);
+    }
+    other.assign(1, 2 * own());
+    reducer.ready("other");
+    reducer.ready("other");
+    reducer.synchronize();
+    same(other[0], average(), "other");
+    Floats found(kRows * 2);
+    if (as_dense) {
+      found = dense;
+    } else {
+      const auto [indices, rows] = reducer.reduced(0);
+      same(indices.type == hvd::DataType::int64, true, "type of indices");
+      same(rows.shape, std::vector<std::int64_t>{indices.elements(), 2}, "shape of rows");
+      for (std::int64_t i = 0; i < indices.elements(); ++i) {
+        const auto row = static_cast<const std::int64_t*>(indices.data)[i];
+        for (int k = 0; k < 2; ++k) {
+          found[static_cast<std::size_t>(row * 2 + k)] +=
+              static_cast<const float*>(rows.data)[i * 2 + k];
+        }
+      }
+    }
+    Floats expected(kRows * 2, 0);
+    for (int rank = 0; rank < hvd::size(); ++rank) {
+      if (step == 1 && rank == hvd::size() - 1) continue;
+      expected[0] += (2 * static_cast<float>(rank + 1) + 2) / 2 / size;
+      expected[1] += 4.0F / 2 / size;
+      if (rank == 0) expected[10] = expected[11] = 2.0F / 2 / size;
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      check::that(std::abs(found[i] - expected[i]) < 1e-5F,
+                  "element " + std::to_string(i) + " of step " + std::to_string(step) + ": " +
+                      std::to_string(found[i]) + " is " + std::to_string(expected[i]));
+    }
+  }
+}
+
+void sparse() {
+  for (const bool as_dense : {false, true}) {
+    sparse_of<std::int32_t>(as_dense);
+    sparse_of<std::int64_t>(as_dense);
+  }
+}
+
+void sets() {
+  if (hvd::size() == 1) return;  // all ranks are a set already
+  hvd::shutdown();
+  hvd::init({.process_sets = {{0}}});
+  const hvd::ProcessSet first(1);
+  if (!first.included()) return;
+  hvd::GradientReducer reducer({.op = hvd::Sum, .process_set = first});
+  Floats gradient(2, 1);
+  reducer.add("w", gradient);
+  reducer.ready("w");
+  reducer.synchronize();
+  same(gradient, Floats(2, static_cast<float>(first.size())), "of the set");
+}
+
+// Many threads, each with gradients of its own.
+void threads() {
+  constexpr std::size_t kThreads = 8;
+  constexpr std::size_t kEach = 10;
+  hvd::GradientReducer reducer({.backward_passes_per_step = 2, .number_of_groups = 7});
+  std::vector<Floats> gradients(kThreads * kEach, Floats(3));
+  for (std::size_t i = 0; i < gradients.size(); ++i) reducer.add(std::to_string(i), gradients[i]);
+  for (int step = 0; step < 10; ++step) {
+    for (auto& gradient : gradients) gradient.assign(3, own());
+    std::vector<std::thread> callers;
+    for (std::size_t t = 0; t < kThreads; ++t) {
+      callers.emplace_back([&, t] {
+        for (int pass = 0; pass < 2; ++pass) {
+          for (std::size_t i = 0; i < kEach; ++i) reducer.ready(t * kEach + i);
+        }
+      });
+    }
+    for (auto& caller : callers) caller.join();
+    reducer.synchronize();
+    for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "gradient");
+  }
+}
+
+void refusals() {
+  Floats w(3);
+  const auto options = [](const std::string& what, const std::vector<std::string>& parts,
+                          const hvd::GradientReducerOptions& wrong) {
+    check::throws<Error>(what, parts, [&] { const hvd::GradientReducer reducer(wrong); });
+  };
+  options("no name", {"needs a name"}, {.name = ""});
+  options("factor 0", {"gradient_predivide_factor 0", "above 0"}, {.gradient_predivide_factor = 0});
+  options("factor of sum", {"gradient_predivide_factor 2", "average only, not for sum"},
+          {.op = hvd::Sum, .gradient_predivide_factor = 2});
+  options("no passes", {"backward_passes_per_step 0"}, {.backward_passes_per_step = 0});
+  options("negative groups", {"number_of_groups -1"}, {.number_of_groups = -1});
+  options("both", {"exclude each other"}, {.number_of_groups = 1, .groups = {{"w"}}});
+  options("empty group", {"no members"}, {.groups = {{}}});
+
+  const auto adding = [](const std::string& what, const std::vector<std::string>& parts,
+                         const hvd::GradientReducerOptions& given,
+                         const std::function<void(hvd::GradientReducer&)>& call) {
+    hvd::GradientReducer reducer(given);
+    check::throws<Error>(what, parts, [&] { call(reducer); });
+  };
+  adding("no name", {"needs a name"}, {}, [&](auto& r) { r.add("", w); });
+  adding("twice", {"\"w\" already"}, {}, [&](auto& r) {
+    r.add("w", w);
+    r.add("w", w);
+  });
+  adding("no memory", {"\"w\" has 4 elements", "null"}, {}, [&](auto& r) {
+    r.add("w", {nullptr, {4}, hvd::DataType::int8});
+  });
+  adding("bad shape", {"[-1]"}, {}, [&](auto& r) {
+    r.add("w", {w.data(), {-1}, hvd::DataType::int8});
+  });
+  adding("bad type", {"element type"}, {}, [&](auto& r) {
+    r.add("w", {w.data(), {1}, static_cast<hvd::DataType>(77)});
+  });
+  adding("adasum of integers", {"adasum", "int32"}, {.op = hvd::Adasum}, [&](auto& r) {
+    std::vector<std::int32_t> n(2);
+    r.add("w", n);
+  });
+  adding("device", {"fill_zeros"}, {}, [&](auto& r) {
+    r.add("w", {w.data(), {3}, hvd::DataType::float32, {0}});
+  });
+  adding("scalar rows", {"scalar"}, {}, [&](auto& r) {
+    r.add_sparse("w", {w.data(), {}, hvd::DataType::float32});
+  });
+  adding("largest rows", {"max needs sparse_as_dense"}, {.op = hvd::Max},
+         [&](auto& r) { r.add_sparse("w", w); });
+  adding("unknown in a group", {"groups", "\"v\""}, {.groups = {{"v"}}}, [&](auto& r) {
+    r.add("w", w);
+    r.ready("w");
+  });
+  adding("twice in groups", {"\"w\" stands there twice"}, {.groups = {{"w"}, {"w"}}}, [&](auto& r) {
+    r.add("w", w);
+    r.ready("w");
+  });
+  adding("sparse in a group", {"\"w\" is sparse"}, {.groups = {{"w"}}}, [&](auto& r) {
+    r.add_sparse("w", w);
+    r.synchronize();
+  });
+
+  hvd::GradientReducer reducer;
+  Floats rows_memory(6);
+  reducer.add("w", w);
+  reducer.add_sparse("e", {nullptr, {3, 2}, hvd::DataType::float32});
+  const auto refused = [&](const std::string& what, const std::vector<std::string>& parts,
+                           const std::function<void()>& call) {
+    check::throws<Error>(what, parts, call);
+  };
+  refused("unknown name", {"no gradient \"v\""}, [&] { reducer.ready("v"); });
+  refused("unknown index", {"no gradient 7; there are 2"}, [&] { reducer.ready(7); });
+  refused("rows of a dense one", {"\"w\" was added as a dense"},
+          [&] { reducer.ready("w", hvd::SparseGradient{}); });
+  refused("a sparse one without rows", {"\"e\" was added as a sparse"},
+          [&] { reducer.ready("e"); });
+  std::vector<std::int64_t> index{3};
+  Floats row(2);
+  refused("no such row", {"\"e\"", "no row 3", "[3, 2]"}, [&] {
+    reducer.ready("e", {index, hvd::shaped(row, {1, 2})});
+  });
+  index[0] = -1;
+  refused("a negative row", {"no row -1"}, [&] {
+    reducer.ready("e", {index, hvd::shaped(row, {1, 2})});
+  });
+  refused("other values", {"float32[1, 2]", "float32[2]"}, [&] {
+    reducer.ready("e", {index, row});
+  });
+  refused("no indices", {"int32 or int64", "float32[2]"}, [&] { reducer.ready("e", {row, row}); });
+  refused("no memory", {"1 rows", "null"}, [&] {
+    reducer.ready("e", {index, hvd::ConstTensorView{nullptr, {1, 2}, hvd::DataType::float32}});
+  });
+  refused("rows of a dense one, asked for", {"in its own memory"},
+          [&] { (void)reducer.reduced(0); });
+  refused("rows before synchronize", {"between synchronize()"}, [&] { (void)reducer.reduced(1); });
+  refused("bad rebind", {"\"w\"", "null"}, [&] { reducer.rebind(0, nullptr); });
+  refused("zero passes", {"backward_passes_per_step 0"},
+          [&] { reducer.set_backward_passes_per_step(0); });
+  reducer.ready("w");
+  refused("too late", {"\"late\" comes too late"}, [&] { reducer.add("late", row); });
+  refused("zeroing what is sent", {"zero_gradients(): \"w\" is ready"},
+          [&] { reducer.zero_gradients(); });
+  refused("next step too early", {"next_step(): \"w\" is ready"}, [&] { reducer.next_step(); });
+  refused("moved in flight", {"in flight"}, [&] { reducer.rebind(0, row.data()); });
+  refused("a pass too many", {"2. time"}, [&] { reducer.ready("w"); });
+  reducer.synchronize();
+  refused("synchronized twice", {"in this step already", "next_step()"},
+          [&] { reducer.synchronize(); });
+  reducer.next_step();
+  reducer.synchronize();
+  same(reducer.reduced(1).indices.elements(), std::int64_t{0}, "no rows");
+  reducer.reset();
+}
+
+// What the ranks find only together, or what no world can take: the reducer works on afterwards.
+void disagreements() {
+  hvd::GradientReducer reducer;
+  Floats three(3, own());
+  Floats shape(hvd::rank() == 0 ? 2 : 1, own());
+  reducer.add("three", three);
+  reducer.add("shape", shape);
+  for (int round = 0; round < 3; ++round) {
+    reducer.ready("three");
+    reducer.ready("shape");
+    if (hvd::size() == 1) {
+      reducer.synchronize();
+    } else {
+      check::throws<Error>("shapes", {"gradient.shape", "[2]", "[1]"},
+                           [&] { reducer.synchronize(); });
+      check::that(!reducer.synchronized(), "the step is over");
+    }
+  }
+  hvd::shutdown();
+  hvd::GradientReducer later({.name = "later"});
+  Floats w(2);
+  later.add("w", w);
+  check::throws<hvd::NotInitializedError>("no world", {"hvd::init()"}, [&] { later.ready("w"); });
+  hvd::init();
+  w.assign(2, own());
+  later.ready("w");  // that one did not count
+  later.synchronize();
+  same(w, Floats(2, average()), "in the next world");
+}
+
+// Rank 1 dies; the others hear of it, and reset what cannot be finished.
+void loss() {
+  std::signal(SIGTERM, SIG_IGN);  // hvdrun stops them at once; what they have to say comes first
+  hvd::init();
+  hvd::GradientReducer reducer({.number_of_groups = 2});
+  std::vector<Floats> gradients(6, Floats(100));
+  for (std::size_t i = 0; i < gradients.size(); ++i) reducer.add(std::to_string(i), gradients[i]);
+  try {
+    for (int step = 0;; ++step) {
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        if (hvd::rank() == 1 && step == 10 && i == 3) ::_exit(9);
+        reducer.ready(i);
+      }
+      reducer.synchronize();
+    }
+  } catch (const hvd::CollectiveError& error) {
+    reducer.reset();
+    check::throws<hvd::CollectiveError>("the same cause", {error.cause()},
+                                        [&] { reducer.synchronize(); });
+    hvd::shutdown();
+    std::printf("lost rank %d.\n", error.rank());
+    std::fflush(stdout);
+  }
+}
+
+void work() {
+  hvd::init();
+  options();
+  steps();
+  missing();
+  groups();
+  passes();
+  sparse();
+  sets();
+  threads();
+  refusals();
+  disagreements();
+  check::say_ok();
+  hvd::shutdown();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return check::run(argc, argv, {{"work", work}, {"loss", loss}}); }

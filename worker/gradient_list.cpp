@@ -1,0 +1,169 @@
+#include "worker/gradient_list.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runtime/request.h"
+
+namespace hvd::worker {
+
+void Gradient::forget_step() {
+  passes = 0;
+  complete = false;
+  events.clear();
+  gathering.reset();
+  indices = {};
+  values = {};
+  // The old ones may still be read.
+  if (sparse) rows = std::make_shared<SparseRows>(tensor.shape, tensor.type);
+}
+
+GradientList::GradientList(GradientReducerOptions options) : options_(std::move(options)) {
+  check_options();
+}
+
+void GradientList::check_options() const {
+  if (options_.name.empty()) {
+    refuse_gradient("it needs a name, which stands before those of the gradients");
+  }
+  const double factor = options_.gradient_predivide_factor;
+  if (!std::isfinite(factor) || factor <= 0) {
+    refuse_gradient("gradient_predivide_factor ", factor, ": it must be above 0");
+  }
+  if (factor != 1 && options_.op != Average) {
+    refuse_gradient("gradient_predivide_factor ", factor, " is there for average only, not for ",
+                    runtime::op_name(options_.op));
+  }
+  if (options_.backward_passes_per_step < 1) {
+    refuse_gradient("backward_passes_per_step ", options_.backward_passes_per_step,
+                    ": it must be 1 or more");
+  }
+  if (options_.number_of_groups < 0) {
+    refuse_gradient("number_of_groups ", options_.number_of_groups, ": it must be 0 or more");
+  }
+  if (options_.number_of_groups != 0 && !options_.groups.empty()) {
+    refuse_gradient("number_of_groups and groups exclude each other");
+  }
+  for (const auto& group : options_.groups) {
+    if (group.empty()) refuse_gradient("a group has no members");
+  }
+}
+
+void GradientList::check_tensor(const Gradient& gradient) const {
+  const auto& tensor = gradient.tensor;
+  runtime::Request request;
+  request.name = full_name(gradient);
+  request.type = tensor.type;
+  request.op = options_.op;
+  request.shape = tensor.shape;
+  request.compression = options_.compression;
+  if (const Status status = runtime::check_request(request, 1); !status.ok()) {
+    refuse_gradient(status.message());
+  }
+  if (!gradient.as_rows && tensor.data == nullptr && tensor.elements() != 0) {
+    refuse_gradient("\"", gradient.name, "\" has ", tensor.elements(),
+                    " elements, but no memory (data is null)");
+  }
+  if (!gradient.sparse) {
+    if (tensor.device.is_host() || options_.fill_zeros) return;
+    refuse_gradient("\"", gradient.name,
+                    "\" does not lie in the memory of the host: that needs fill_zeros");
+  }
+  if (tensor.shape.empty()) refuse_gradient("\"", gradient.name, "\": a scalar has no rows");
+  if (!tensor.device.is_host()) {
+    refuse_gradient("\"", gradient.name, "\": rows are added in the memory of the host");
+  }
+  if (gradient.as_rows && options_.op != Average && options_.op != Sum) {
+    refuse_gradient("\"", gradient.name, "\": rows can be averaged or added; ",
+                    runtime::op_name(options_.op), " needs sparse_as_dense");
+  }
+}
+
+std::size_t GradientList::add(std::string name, const TensorView& tensor, bool sparse) {
+  if (!open_) {
+    refuse_gradient("\"", name, "\" comes too late: gradients are added before the first is ready");
+  }
+  if (name.empty()) refuse_gradient("a gradient needs a name");
+  if (index_.contains(name)) refuse_gradient("there is a gradient \"", name, "\" already");
+  Gradient gradient{.name = std::move(name),
+                    .tensor = tensor,
+                    .sparse = sparse,
+                    .as_rows = sparse && !options_.sparse_as_dense};
+  check_tensor(gradient);
+  gradient.forget_step();
+  const std::size_t index = gradients_.size();
+  index_.emplace(gradient.name, index);
+  gradients_.push_back(std::move(gradient));
+  return index;
+}
+
+std::size_t GradientList::index_of(std::string_view name) const {
+  const auto found = index_.find(std::string(name));
+  if (found == index_.end()) refuse_gradient("there is no gradient \"", name, "\"");
+  return found->second;
+}
+
+const Gradient& GradientList::at(std::size_t index) const {
+  if (index < gradients_.size()) return gradients_[index];
+  refuse_gradient("there is no gradient ", index, "; there are ", gradients_.size());
+}
+
+Gradient& GradientList::at(std::size_t index) {
+  return const_cast<Gradient&>(std::as_const(*this).at(index));  // of this list, which is not const
+}
+
+std::vector<GradientGroup> GradientList::named_groups() const {
+  std::vector<GradientGroup> groups;
+  std::vector<bool> taken(gradients_.size());
+  for (const auto& names : options_.groups) {
+    auto& group = groups.emplace_back();
+    for (const auto& name : names) {
+      const auto found = index_.find(name);
+      if (found == index_.end()) refuse_gradient("groups: there is no gradient \"", name, "\"");
+      const auto index = found->second;
+      if (taken[index]) refuse_gradient("groups: \"", name, "\" stands there twice");
+      if (gradients_[index].as_rows) {
+        refuse_gradient("groups: \"", name, "\" is sparse: that needs sparse_as_dense");
+      }
+      taken[index] = true;
+      group.members.push_back(index);
+    }
+  }
+  return groups;
+}
+
+std::vector<GradientGroup> GradientList::numbered_groups() const {
+  std::vector<std::size_t> dense;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (!gradients_[i].as_rows) dense.push_back(i);
+  }
+  const auto count = std::min(static_cast<std::size_t>(options_.number_of_groups), dense.size());
+  std::vector<GradientGroup> groups(count);
+  for (std::size_t g = 0; g < count; ++g) {
+    const auto first = dense.size() * g / count;
+    const auto last = dense.size() * (g + 1) / count;
+    groups[g].members.assign(dense.begin() + static_cast<std::ptrdiff_t>(first),
+                             dense.begin() + static_cast<std::ptrdiff_t>(last));
+  }
+  return groups;
+}
+
+void GradientList::close() {
+  if (!open_) return;
+  auto groups = options_.groups.empty() ? numbered_groups() : named_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    groups[g].name = cat(options_.name, ".group.", g);
+    groups[g].incomplete = groups[g].members.size();
+    for (const auto member : groups[g].members) gradients_[member].group = g;
+  }
+  groups_ = std::move(groups);
+  open_ = false;
+}
+
+void GradientList::forget_step() {
+  for (auto& gradient : gradients_) gradient.forget_step();
+  for (auto& group : groups_) group.incomplete = group.members.size();
+}
+
+}  // namespace hvd::worker

@@ -1,0 +1,89 @@
+// The gradients of a GradientReducer: what was added, in which groups they travel, and how far each
+// has come in this step. For one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <hvd/error.h>
+#include <hvd/gradient_reducer.h>
+
+#include "base/text.h"
+#include "worker/pending.h"
+#include "worker/sparse_rows.h"
+
+namespace hvd::worker {
+
+inline constexpr std::size_t kNoGroup = std::numeric_limits<std::size_t>::max();
+
+struct Gradient {
+  std::string name;
+  TensorView tensor;
+  bool sparse = false;
+  bool as_rows = false;  // sparse, and not added up in `tensor`
+  std::size_t group = kNoGroup;
+  // Of this step:
+  int passes = 0;
+  bool complete = false;  // sent, or waits for its group
+  std::vector<std::shared_ptr<ReadyEvent>> events = {};
+  std::shared_ptr<SparseRows> rows = {};            // of a sparse one; never null then
+  std::shared_ptr<detail::Pending> gathering = {};  // of rows that have been sent
+  Tensor indices = {};                              // what came of it
+  Tensor values = {};
+
+  void forget_step();
+};
+
+struct GradientGroup {
+  std::string name;
+  std::vector<std::size_t> members;
+  std::size_t incomplete = 0;  // of members, in this step
+};
+
+// Throws what a misuse of the reducer throws.
+template <typename... Why>
+[[noreturn]] void refuse_gradient(const Why&... why) {
+  throw InvalidArgumentError(cat("GradientReducer: ", why...));
+}
+
+class GradientList {
+ public:
+  // Throws InvalidArgumentError if the options contradict each other.
+  explicit GradientList(GradientReducerOptions options);
+
+  const GradientReducerOptions& options() const { return options_; }
+  std::size_t add(std::string name, const TensorView& tensor, bool sparse);
+  // Nothing can be added from now on; forms the groups: the same on all ranks that added alike.
+  void close();
+  void forget_step();
+
+  std::size_t index_of(std::string_view name) const;
+  Gradient& at(std::size_t index);
+  const Gradient& at(std::size_t index) const;
+  std::vector<Gradient>& all() { return gradients_; }
+  const std::vector<Gradient>& all() const { return gradients_; }
+  GradientGroup& group(std::size_t index) { return groups_[index]; }
+  // Of the collective.
+  std::string full_name(const Gradient& gradient) const {
+    return cat(options_.name, ".", gradient.name);
+  }
+
+ private:
+  void check_options() const;
+  void check_tensor(const Gradient& gradient) const;
+  std::vector<GradientGroup> named_groups() const;
+  std::vector<GradientGroup> numbered_groups() const;
+
+  GradientReducerOptions options_;
+  bool open_ = true;
+  std::vector<Gradient> gradients_;
+  std::unordered_map<std::string, std::size_t> index_;
+  std::vector<GradientGroup> groups_;
+};
+
+}  // namespace hvd::worker
