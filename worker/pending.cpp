@@ -34,6 +34,7 @@ std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, 
         return (pending->parts_[i].tensor = Tensor(shape, type)).data();
       };
     }
+    pending->parts_[i].op = works[i].op;
     works[i].done = [pending, i](const adapter::Completion& completion) {
       pending->finish(i, completion);
     };

@@ -21,6 +21,7 @@ class Pending {
   // One submission, and what comes out of it.
   struct Part {
     Tensor tensor;  // if it was to make its own room
+    ReduceOp op = ReduceOp::average;
     std::vector<std::int64_t> received_splits;
     int contributors = 0;
     int last_joined = -1;

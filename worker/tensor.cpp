@@ -12,8 +12,19 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
+void check_shape(const std::vector<std::int64_t>& shape, DataType type) {
+  auto bytes = static_cast<std::int64_t>(size_of(type));
+  for (const auto extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
+      throw InvalidArgumentError(cat("no memory has the shape ", runtime::shape_text(shape), " of ",
+                                     runtime::type_name(type)));
+    }
+  }
+}
+
 template <typename View>
 View with_shape(View view, std::vector<std::int64_t> shape) {
+  check_shape(shape, view.type);
   if (detail::elements_of(shape) != view.elements()) {
     throw InvalidArgumentError(cat("a tensor of shape ", runtime::shape_text(view.shape), " has ",
                                    view.elements(), " elements; it cannot have the shape ",
@@ -36,6 +47,7 @@ ConstTensorView shaped_const(ConstTensorView view, std::vector<std::int64_t> sha
 // Also what has no elements has an address.
 Tensor::Tensor(std::vector<std::int64_t> shape, DataType type)
     : shape_(std::move(shape)), type_(type) {
+  check_shape(shape_, type);
   const auto size = std::max<std::size_t>(bytes(), 1);
   memory_.reset(static_cast<std::byte*>(::operator new[](size, kAlignment)));
 }

@@ -25,5 +25,30 @@ TEST_F(ApiTest, EveryCollectiveGivesWhatItsDocumentationSays) {
   for (const int ranks : {1, 2, 3, 4}) expect_all_ok(ranks, "e2e_api_calls", "collectives");
 }
 
+TEST_F(ApiTest, DeterministicJobsAndJobsWithoutACacheGiveTheSame) {
+  expect_all_ok(3, "e2e_api_calls", "collectives", {"--deterministic"});
+  expect_all_ok(3, "e2e_api_calls", "collectives", {"--cache-capacity", "0"});
+}
+
+TEST_F(ApiTest, RanksThatDisagreeAllHearTheSameOfBothSidesAndGoOn) {
+  for (const int ranks : {2, 3, 4}) expect_all_ok(ranks, "e2e_api_errors", "disagreements");
+}
+
+TEST_F(ApiTest, ProcessSetsFromTheStartAreNumberedAndHaveCollectivesOfTheirOwn) {
+  for (const int ranks : {3, 4}) expect_all_ok(ranks, "e2e_api_sets", "from-the-start");
+}
+
+TEST_F(ApiTest, ProcessSetsComeAndGo) {
+  for (const int ranks : {3, 4}) expect_all_ok(ranks, "e2e_api_sets", "dynamic");
+}
+
+TEST_F(ApiTest, ProcessSetsFromTheStartMustBeTheSameOnAllRanks) {
+  for (const int ranks : {2, 3}) expect_all_ok(ranks, "e2e_api_sets", "disagree");
+}
+
+TEST_F(ApiTest, DynamicProcessSetsAreAllowedByFlag) {
+  expect_all_ok(2, "e2e_api_sets", "by-environment", {"--dynamic-process-sets"});
+}
+
 }  // namespace
 }  // namespace hvd::test

@@ -13,6 +13,8 @@ hvd_e2e_program(legacy_store hvd_base)
 hvd_e2e_program(torch_style hvd_base)
 hvd_e2e_program(works hvd)
 hvd_e2e_program(api_calls hvd)
+hvd_e2e_program(api_errors hvd)
+hvd_e2e_program(api_sets hvd)
 
 hvd_test(hvd_e2e_test
   ${e2e}/api_test.cpp
@@ -28,4 +30,4 @@ hvd_test(hvd_e2e_test
   TIMEOUT 300)
 add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
   e2e_stays e2e_legacy_store e2e_torch_style e2e_works
-  e2e_api_calls)
+  e2e_api_calls e2e_api_errors e2e_api_sets)

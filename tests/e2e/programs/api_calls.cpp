@@ -168,6 +168,59 @@ void moves() {
   check::that(barrier.ready(), "a barrier that was waited for is ready");
 }
 
+void objects() {
+  const int rank = hvd::rank();
+  const int size = hvd::size();
+  for (const std::size_t length : {0U, 1U, 3U << 20}) {
+    std::string object(length, static_cast<char>('a' + size - 1));
+    const std::string own = rank == size - 1 ? object : "not looked at";
+    same(hvd::broadcast_object(own, {.root = size - 1}) == object, true, "broadcast object");
+  }
+  const std::string own(static_cast<std::size_t>(rank) * 1000, static_cast<char>('a' + rank));
+  const auto all = hvd::allgather_object(own, {.name = "objects"});
+  same(all.size(), static_cast<std::size_t>(size), "objects");
+  for (int r = 0; r < size; ++r) {
+    same(all[static_cast<std::size_t>(r)],
+         std::string(static_cast<std::size_t>(r) * 1000, static_cast<char>('a' + r)), "object");
+  }
+  const std::vector<std::byte> bytes(2, std::byte{7});
+  same(hvd::allgather_object(bytes), std::vector<std::string>(all.size(), "\a\a"), "bytes");
+  same(hvd::broadcast_object(bytes), std::string("\a\a"), "bytes");
+
+  std::vector<float> weights(1000, static_cast<float>(rank));
+  std::vector<double> bias(3, rank);
+  std::vector<std::int64_t> none;
+  std::vector<hvd::NamedTensor> model{{"weights", weights}, {"bias", bias}, {"none", none}};
+  if (rank % 2 == 1) std::swap(model[0], model[2]);
+  hvd::broadcast_parameters(model, {.root = size - 1});
+  same(weights, std::vector<float>(1000, static_cast<float>(size - 1)), "weights");
+  same(bias, std::vector<double>(3, size - 1), "bias");
+  hvd::broadcast_parameters({});
+
+  // Rank r gives r entries of two values each.
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(rank), 10 + rank);
+  std::vector<float> values(indices.size() * 2, static_cast<float>(size));
+  const auto entries = static_cast<std::int64_t>(indices.size());
+  for (const auto op : {hvd::Average, hvd::Sum}) {
+    const auto sparse =
+        hvd::sparse_allreduce(indices, hvd::shaped(values, {entries, 2}), {.name = "s", .op = op});
+    std::vector<std::int64_t> expected;
+    for (int r = 0; r < size; ++r)
+      expected.insert(expected.end(), static_cast<unsigned>(r), 10 + r);
+    same(elements<std::int64_t>(sparse.indices), expected, "sparse indices");
+    same(elements<float>(sparse.values),
+         std::vector<float>(expected.size() * 2, op == hvd::Sum ? static_cast<float>(size) : 1.0F),
+         "sparse values");
+    same(sparse.values.shape().back(), 2, "sparse shape");
+  }
+  // Positions in two dimensions, and integers, which are truncated.
+  std::vector<std::int32_t> positions{rank, 1};
+  std::vector<int> counts{2 * size - 1};
+  const auto flat = hvd::sparse_allreduce_async(hvd::shaped(positions, {1, 2}), counts).get();
+  same(flat.indices.shape(), (std::vector<std::int64_t>{size, 2}), "positions");
+  same(flat.values.as<int>()[0], (2 * size - 1) / size, "integer values");
+}
+
 // The ranks give up one after the other: the rest goes on.
 void joins() {
   const int rank = hvd::rank();
@@ -189,6 +242,9 @@ void joins() {
       std::vector<double> own{2.0};
       hvd::allreduce(own, {.name = "alone"});  // average of one
       same(own[0], 2.0, "the average of those who gave something");
+      const auto sparse = hvd::sparse_allreduce(std::vector<int>{7}, own, {.name = "alone"});
+      same(sparse.values.as<double>()[0], 2.0, "the sparse average of those who gave something");
+      same(hvd::allgather_object("me").size(), 1U, "objects of those who gave something");
       hvd::join();
     }
     check::that(others >= 0, "join");
@@ -256,6 +312,7 @@ void collectives() {
   groups();
   rows();
   moves();
+  objects();
   callbacks();
   joins();
   hvd::barrier();

@@ -21,7 +21,9 @@
 #include <hvd/export.h>
 #include <hvd/gradient_reducer.h>
 #include <hvd/handle.h>
+#include <hvd/objects.h>
 #include <hvd/process_set.h>
+#include <hvd/sparse.h>
 #include <hvd/tensor.h>
 #include <hvd/types.h>
 

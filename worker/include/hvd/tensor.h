@@ -130,7 +130,7 @@ HVD_API ConstTensorView shaped_const(ConstTensorView view, std::vector<std::int6
 class HVD_API Tensor {
  public:
   Tensor() = default;  // shape [0], of bytes
-  // Not set to anything.
+  // Not set to anything. Throws InvalidArgumentError if no memory has this shape.
   Tensor(std::vector<std::int64_t> shape, DataType type);
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(Tensor&&) noexcept = default;

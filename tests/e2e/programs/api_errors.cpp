@@ -1,0 +1,175 @@
+// Ranks that disagree, in every way that they can: each rank gets the same error, which names both
+// sides, and the world goes on. Says "ok RANK." at its end; what is wrong ends it with 1.
+#include "tests/e2e/programs/check.h"
+
+namespace {
+
+using check::same;
+using check::throws;
+using hvd::DataType;
+
+struct Mismatch {
+  std::string what;
+  std::vector<std::string> said;
+  // The call of rank 0, or of another one; the name is always "t".
+  std::function<void(bool first)> call;
+};
+
+hvd::TensorView view(DataType type, std::vector<std::int64_t> shape, hvd::Device device = {}) {
+  static std::vector<double> memory(64);
+  return {memory.data(), std::move(shape), type, device};
+}
+
+std::vector<Mismatch> mismatches() {
+  const auto f32 = [] { return view(DataType::float32, {4}); };
+  return {
+      {"type",
+       {"Mismatched data types", "float32", "int64"},
+       [](bool first) {
+         hvd::allreduce(view(first ? DataType::float32 : DataType::int64, {4}), {.name = "t"});
+       }},
+      {"shape of allreduce",
+       {"shapes", "[2, 2]", "[4]"},
+       [](bool first) {
+         const std::vector<std::int64_t> two{2, 2};
+         hvd::allreduce(view(DataType::float32, first ? two : std::vector<std::int64_t>{4}),
+                        {.name = "t"});
+       }},
+      {"shape of allgather",
+       {"allgather tensor shapes", "[1, 2]", "[3, 4]"},
+       [](bool first) {
+         hvd::allgather(view(DataType::float32, {first ? 1 : 3, first ? 2 : 4}), {.name = "t"});
+       }},
+      {"collective",
+       {"Mismatched collective operations", "an allreduce", "a broadcast"},
+       [&](bool first) {
+         auto tensor = view(DataType::float32, {4});
+         first ? hvd::allreduce(tensor, {.name = "t"}) : hvd::broadcast(tensor, {.name = "t"});
+       }},
+      {"operation",
+       {"Mismatched reduce operations", "average", "max"},
+       [f32](bool first) {
+         hvd::allreduce(f32(), {.name = "t", .op = first ? hvd::Average : hvd::Max});
+       }},
+      {"operation of reducescatter",
+       {"Mismatched reduce operations", "sum", "min"},
+       [f32](bool first) {
+         hvd::reducescatter(f32(), {.name = "t", .op = first ? hvd::Sum : hvd::Min});
+       }},
+      {"operation of a sparse tensor",
+       {"Mismatched reduce operations", "average", "sum"},
+       [f32](bool first) {
+         hvd::sparse_allreduce(view(DataType::int32, {4}), f32(),
+                               {.name = "t", .op = first ? hvd::Average : hvd::Sum});
+       }},
+      {"root",
+       {"Mismatched broadcast root ranks", "root rank 0", "root rank 1"},
+       [f32](bool first) { hvd::broadcast(f32(), {.name = "t", .root = first ? 0 : 1}); }},
+      {"root of an object",
+       {"Mismatched broadcast root ranks", "root rank 0", "root rank 1", "\"t.size\""},
+       [](bool first) { hvd::broadcast_object("x", {.name = "t", .root = first ? 0 : 1}); }},
+      {"prescale",
+       {"Mismatched prescale factors", "0.5", "2"},
+       [f32](bool first) { hvd::allreduce(f32(), {.name = "t", .prescale = first ? 0.5 : 2.0}); }},
+      {"postscale",
+       {"Mismatched postscale factors", "0.5", "2"},
+       [f32](bool first) { hvd::allreduce(f32(), {.name = "t", .postscale = first ? 0.5 : 2.0}); }},
+      {"device",
+       {"CPU/GPU device selection", "CPU", "GPU"},
+       [](bool first) {
+         hvd::allreduce(view(DataType::float32, {4}, first ? hvd::Device{} : hvd::Device{0}),
+                        {.name = "t"});
+       }},
+      {"compression",
+       {"Mismatched compressions", "none", "bfloat16"},
+       [f32](bool first) {
+         const auto other = hvd::Compression::bfloat16;
+         hvd::allreduce(f32(),
+                        {.name = "t", .compression = first ? hvd::Compression::none : other});
+       }},
+      {"splits",
+       {"splits", "rank 1"},
+       [f32](bool first) {
+         std::vector<std::int64_t> splits(static_cast<std::size_t>(hvd::size()));
+         if (!first) splits[0] = 5;
+         hvd::alltoall(f32(), {.name = "t", .splits = splits});
+       }},
+      {"parameters",
+       {"shapes", "[4]", "[5]", "broadcast_parameters.w"},
+       [](bool first) {
+         const std::vector<hvd::NamedTensor> list{{"w", view(DataType::float32, {first ? 4 : 5})},
+                                                  {"b", view(DataType::float32, {2})}};
+         hvd::broadcast_parameters(list);
+       }},
+  };
+}
+
+void all_go_on(const std::string& after) {
+  std::vector<int> one{1};
+  hvd::allreduce(one, {.name = "t", .op = hvd::Sum});
+  same(one[0], hvd::size(), "after " + after);
+}
+
+void disagreements() {
+  hvd::init();
+  const bool first = hvd::rank() == 0;
+  for (const auto& mismatch : mismatches()) {
+    const auto said = throws<hvd::InvalidArgumentError>(mismatch.what, mismatch.said,
+                                                        [&] { mismatch.call(first); });
+    for (const auto& other : hvd::allgather_object(said)) {
+      same(other, said, mismatch.what + ", on all ranks");
+    }
+    all_go_on(mismatch.what);
+  }
+
+  // A group on one side, single tensors of the same names on the other.
+  std::vector<float> a(2);
+  std::vector<float> b(2);
+  std::vector<hvd::Handle> handles;
+  if (first) {
+    handles.push_back(hvd::grouped_allreduce_async({a, b}, {.name = "g"}));
+  } else {
+    handles.push_back(hvd::allreduce_async(a, {.name = "g_1of2"}));
+    handles.push_back(hvd::allreduce_async(b, {.name = "g_2of2"}));
+  }
+  for (const auto& handle : handles) {
+    throws<hvd::InvalidArgumentError>("group", {"no group", "group \"g\" of 2"},
+                                      [&] { handle.wait(); });
+    bool told = false;
+    handle.on_done([&told](const std::exception_ptr& error) { told = error != nullptr; });
+    check::that(told, "a callback that comes late is called at once, with the error");
+  }
+  all_go_on("group");
+
+  // Names in flight, and what is wrong on one rank alone: at once, and nobody else hears of it.
+  if (first) {
+    const auto handle = hvd::allreduce_async(a, {.name = "twice"});
+    throws<hvd::InvalidArgumentError>("name", {"\"twice\"", "already in flight"},
+                                      [&] { hvd::allreduce(b, {.name = "twice"}); });
+    throws<hvd::InvalidArgumentError>(
+        "group with a name that is in flight", {"\"twice_1of1\"", "already in flight"}, [&] {
+          const auto other = hvd::allreduce_async(b, {.name = "twice_1of1"});
+          try {
+            hvd::grouped_allreduce({b}, {.name = "twice"});
+          } catch (...) {
+            hvd::barrier({.name = "now"});
+            other.wait();
+            throw;
+          }
+        });
+    handle.wait();
+  } else {
+    hvd::barrier({.name = "now"});
+    hvd::allreduce(b, {.name = "twice_1of1"});
+    hvd::allreduce(a, {.name = "twice"});
+  }
+  all_go_on("names");
+  check::say_ok();
+  hvd::shutdown();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return check::run(argc, argv, {{"disagreements", disagreements}});
+}

@@ -1,0 +1,108 @@
+#include <unordered_set>
+
+#include <hvd/error.h>
+#include <hvd/objects.h>
+
+#include "base/text.h"
+#include "worker/process_world.h"
+#include "worker/submissions.h"
+
+namespace hvd {
+namespace {
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+ConstTensorView view_of(std::string_view bytes) {
+  return {bytes.data(), {static_cast<std::int64_t>(bytes.size())}, DataType::uint8};
+}
+
+std::string name_or_number(const std::string& name, std::string_view call) {
+  auto& process = worker::ProcessWorld::instance();
+  process.world_for(call);
+  return name.empty() ? process.next_name(call) : name;
+}
+
+}  // namespace
+
+// First the size, then as many bytes: an error of the first, another root say, is one on all ranks.
+std::string broadcast_object(std::string_view bytes, const BroadcastOptions& options) {
+  const auto name = name_or_number(options.name, "broadcast_object");
+  const bool is_root =
+      worker::ProcessWorld::instance().world_for("broadcast_object")->rank() == options.root;
+  std::int64_t size = is_root ? static_cast<std::int64_t>(bytes.size()) : 0;
+  broadcast(std::span(&size, 1), {cat(name, ".size"), options.root, options.process_set});
+  std::string object;
+  if (is_root) {
+    object = bytes;
+  } else {
+    object.resize(static_cast<std::size_t>(size));
+  }
+  const TensorView elements{object.data(), {size}, DataType::uint8};
+  broadcast(elements, {cat(name, ".bytes"), options.root, options.process_set});
+  return object;
+}
+
+std::string broadcast_object(std::span<const std::byte> bytes, const BroadcastOptions& options) {
+  return broadcast_object(as_text(bytes), options);
+}
+
+std::vector<std::string> allgather_object(std::string_view bytes, const AllgatherOptions& options) {
+  const auto name = name_or_number(options.name, "allgather_object");
+  const auto own_size = static_cast<std::int64_t>(bytes.size());
+  std::vector<adapter::Submission> works;
+  works.push_back(
+      worker::submission_of(Collective::allgather, std::span(&own_size, 1), {}, options));
+  works.push_back(worker::submission_of(Collective::allgather, view_of(bytes), {}, options));
+  works[0].name = cat(name, ".size");
+  works[1].name = cat(name, ".bytes");
+  const auto gathered =
+      worker::start_group(std::move(works), name, "allgather_object", worker::Room::made)->take();
+  const auto* next = static_cast<const char*>(gathered[1].tensor.data());
+  std::vector<std::string> objects;
+  for (const auto size : gathered[0].tensor.as<std::int64_t>()) {
+    objects.emplace_back(next, static_cast<std::size_t>(size));
+    next += size;
+  }
+  return objects;
+}
+
+std::vector<std::string> allgather_object(std::span<const std::byte> bytes,
+                                          const AllgatherOptions& options) {
+  return allgather_object(as_text(bytes), options);
+}
+
+void broadcast_parameters(std::span<const NamedTensor> tensors,
+                          const BroadcastParametersOptions& options) {
+  worker::ProcessWorld::instance().world_for("broadcast_parameters");
+  std::unordered_set<std::string_view> names;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.empty()) throw InvalidArgumentError("broadcast_parameters: a tensor has no name");
+    if (!names.insert(name).second) {
+      throw InvalidArgumentError(
+          cat("broadcast_parameters: \"", name, "\" stands twice in the list"));
+    }
+  }
+  // Whatever fails, what has been started is waited for: its memory is the caller's.
+  std::vector<Handle> started;
+  std::exception_ptr error;
+  const auto note = [&error](const auto& call) {
+    try {
+      call();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  };
+  for (const auto& [name, tensor] : tensors) {
+    note([&, &name = name, &tensor = tensor] {
+      started.push_back(broadcast_async(tensor, {.name = cat("broadcast_parameters.", name),
+                                                 .root = options.root,
+                                                 .process_set = options.process_set}));
+    });
+  }
+  for (const auto& handle : started) note([&] { handle.wait(); });
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace hvd
