@@ -43,6 +43,7 @@ TEST(Knobs, EveryTunableOfHorovodIsThere) {
   for (const char* const name : {"HOROVOD_FUSION_THRESHOLD",
                                  "HOROVOD_CYCLE_TIME",
                                  "HOROVOD_CACHE_CAPACITY",
+                                 "HOROVOD_DYNAMIC_PROCESS_SETS",
                                  "HOROVOD_HIERARCHICAL_ALLREDUCE",
                                  "HOROVOD_HIERARCHICAL_ALLGATHER",
                                  "HOROVOD_TORUS_ALLREDUCE",

@@ -92,6 +92,17 @@ TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
   }
 }
 
+TEST_F(InstallTest, EachHeaderCompilesByItself) {
+  int headers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(prefix() + "/include/hvd")) {
+    expect_success({HVD_CXX, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow",
+                    "-Wpedantic", "-Werror", "-I", prefix() + "/include", "-include", entry.path(),
+                    "-x", "c++", "/dev/null"});
+    ++headers;
+  }
+  EXPECT_GE(headers, 10);
+}
+
 TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
   expect_success({HVD_CMAKE, "-G", HVD_GENERATOR, "-S", kConsumer, "-B", path("built"),
                   "-DCMAKE_PREFIX_PATH=" + prefix(), std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX,

@@ -12,6 +12,8 @@ hvd_test(hvd_worker_test
 add_dependencies(hvd_worker_test hvd_worker_program)
 
 hvd_test(hvd_api_test
+  worker/api_arguments_test.cpp
+  worker/api_handles_test.cpp
   worker/api_test.cpp
   worker/sampler_test.cpp
   LIBRARIES hvd

@@ -290,13 +290,16 @@ TEST(WorkerAlone, IsAWorldOfOne) {
 }
 
 TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {
-  test::ProcessOptions options;
-  options.environment[worker_link::kDescriptorVariable] = "";
-  options.environment["HVD_FUSION_THRESHOLD"] = "lots";
-  const auto status = test::run({test::binary("hvd_worker_program"), "place"}, options);
-  EXPECT_EQ(status.code, 1);
-  EXPECT_NE(status.err.find("HVD_FUSION_THRESHOLD"), std::string::npos) << status.err;
-  EXPECT_NE(status.err.find("lots"), std::string::npos) << status.err;
+  for (const auto* const variable :
+       {"HVD_FUSION_THRESHOLD", "HVD_DETERMINISTIC", "HOROVOD_DYNAMIC_PROCESS_SETS"}) {
+    test::ProcessOptions options;
+    options.environment[worker_link::kDescriptorVariable] = "";
+    options.environment[variable] = "lots";
+    const auto status = test::run({test::binary("hvd_worker_program"), "place"}, options);
+    EXPECT_EQ(status.code, 1) << variable;
+    EXPECT_NE(status.err.find(variable), std::string::npos) << status.err;
+    EXPECT_NE(status.err.find("lots"), std::string::npos) << status.err;
+  }
 }
 
 }  // namespace

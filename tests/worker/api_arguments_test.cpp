@@ -1,0 +1,160 @@
+// What the public calls make of their arguments, in a world of one, against libhvd.so.
+#include <gtest/gtest.h>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <hvd/adapter.h>
+#include <hvd/hvd.h>
+
+namespace {
+
+using hvd::DataType;
+
+class ApiArguments : public ::testing::Test {
+ protected:
+  void SetUp() override { hvd::init(); }
+  void TearDown() override { hvd::shutdown(); }
+
+  template <typename Call>
+  static void expect_refused(const Call& call, const std::vector<std::string>& parts) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const hvd::InvalidArgumentError& error) {
+      for (const auto& part : parts) {
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+            << '"' << part << "\" is not in: " << error.what();
+      }
+    }
+  }
+};
+
+TEST_F(ApiArguments, AnOutputOfReducescatterHasExactlyThisRanksRows) {
+  const std::vector<float> input(6);
+  std::vector<float> output(6);
+  const auto matrix = hvd::shaped_const(input, {3, 2});
+  hvd::reducescatter(matrix, hvd::shaped(output, {3, 2}), {.name = "r"});
+  expect_refused([&] { hvd::reducescatter(matrix, output, {.name = "r"}); },
+                 {"reducescatter \"r\"", "float32[6]", "float32[3, 2]"});
+  std::vector<double> other(6);
+  expect_refused(
+      [&] {
+        hvd::reducescatter(matrix, hvd::shaped(other, {3, 2}));
+      },
+      {"float64[3, 2]", "float32[3, 2]"});
+  expect_refused(
+      [&] {
+        hvd::reducescatter(matrix, {nullptr, {3, 2}, DataType::float32});
+      },
+      {"output", "no memory"});
+}
+
+TEST_F(ApiArguments, InputAndOutputMayBeTheSameButNotOverlapInPart) {
+  std::vector<int> memory(8);
+  std::iota(memory.begin(), memory.end(), 0);
+  const hvd::TensorView first(memory.data(), {4}, DataType::int32);
+  const hvd::TensorView shifted(memory.data() + 1, {4}, DataType::int32);
+  const hvd::TensorView behind(memory.data() + 4, {4}, DataType::int32);
+  hvd::allreduce(first, first);
+  hvd::allreduce(first, behind);
+  EXPECT_EQ(memory, (std::vector<int>{0, 1, 2, 3, 0, 1, 2, 3}));
+  for (const auto& [input, output] : {std::pair(first, shifted), std::pair(shifted, first)}) {
+    expect_refused([&, &in = input, &out = output] { hvd::allreduce(in, out, {.name = "o"}); },
+                   {"\"o\"", "overlap in memory"});
+    expect_refused([&, &in = input, &out = output] { hvd::broadcast(in, out); }, {"overlap"});
+    expect_refused([&, &in = input, &out = output] { hvd::reducescatter(in, out); }, {"overlap"});
+  }
+}
+
+TEST_F(ApiArguments, GroupsAreCheckedAsAWhole) {
+  std::vector<float> a(2);
+  std::vector<float> b(3);
+  expect_refused(
+      [&] {
+        hvd::grouped_allreduce({a, b}, {a}, {.name = "g"});
+      },
+      {"\"g\"", "2 inputs", "1 outputs"});
+  expect_refused([&] { hvd::grouped_allreduce({a, b}, {a, a}, {.name = "g"}); }, {"\"g_2of2\""});
+  hvd::grouped_allreduce({a, b}, {.name = "g"});
+  EXPECT_TRUE(hvd::grouped_allgather({}).empty());
+  EXPECT_TRUE(hvd::grouped_allreduce_async(std::vector<hvd::TensorView>()).ready());
+  auto one = hvd::grouped_reducescatter_async({b});
+  EXPECT_EQ(one.get().size(), 1U);
+}
+
+TEST_F(ApiArguments, ShapesThatNoMemoryHasAreRefused) {
+  std::vector<float> six(6);
+  expect_refused([&] { hvd::shaped(six, {2, 2}); }, {"[6]", "[2, 2]"});
+  expect_refused([&] { hvd::shaped(six, {-2, -3}); }, {"[-2, -3]"});
+  const std::int64_t huge = std::int64_t{1} << 32;
+  expect_refused([&] { hvd::Tensor({huge, huge}, DataType::int8); }, {"4294967296"});
+  expect_refused([&] { hvd::Tensor({-1}, DataType::int8); }, {"[-1]"});
+  expect_refused([&] { hvd::Tensor({3}, DataType::int8).as<float>(); }, {"int8", "float32"});
+  expect_refused([&] { hvd::allgather({six.data(), {}, DataType::float32}); }, {"scalar"});
+  expect_refused([&] { hvd::alltoall(six, {.splits = {7}}); }, {"split"});
+  expect_refused([&] { hvd::alltoall(six, {.splits = {1, 1}}); }, {"split"});
+}
+
+TEST_F(ApiArguments, SparseTensorsMustFitTogether) {
+  std::vector<int> indices(4);
+  std::vector<float> values(4);
+  expect_refused([&] { hvd::sparse_allreduce(values, values, {.name = "s"}); },
+                 {"sparse_allreduce \"s\"", "int32 or int64", "float32[4]"});
+  expect_refused([&] { hvd::sparse_allreduce(indices, std::vector<float>(3)); },
+                 {"float32[3]", "int32[4]"});
+  expect_refused(
+      [&] {
+        hvd::sparse_allreduce(hvd::shaped(indices, {2, 2, 1}), values);
+      },
+      {"[2, 2, 1]"});
+  expect_refused([&] { hvd::sparse_allreduce(indices, values, {.op = hvd::Max}); }, {"max"});
+  expect_refused([&] { hvd::sparse_allreduce(indices, std::array<bool, 4>{}); }, {"booleans"});
+}
+
+TEST_F(ApiArguments, ListsOfParametersHaveEveryNameOnce) {
+  std::vector<float> a(2);
+  const std::vector<hvd::NamedTensor> twice{{"a", a}, {"a", a}};
+  expect_refused([&] { hvd::broadcast_parameters(twice); }, {"\"a\"", "twice"});
+  const std::vector<hvd::NamedTensor> nameless{{"", a}};
+  expect_refused([&] { hvd::broadcast_parameters(nameless); }, {"no name"});
+  const std::vector<hvd::NamedTensor> right{{"a", a}};
+  expect_refused([&] { hvd::broadcast_parameters(right, {.root = 1}); },
+                 {"broadcast_parameters.a", "root rank 1"});
+  hvd::broadcast_parameters(right);
+}
+
+TEST_F(ApiArguments, TheSeamRefusesWorkThatCannotEnd) {
+  std::vector<float> data(2);
+  hvd::adapter::Submission work;
+  work.name = "w";
+  work.input = data;
+  work.output = data;
+  expect_refused([&] { hvd::adapter::submit(work); }, {"\"w\"", "no function to call"});
+  work.done = [](const hvd::adapter::Completion&) { ADD_FAILURE() << "done was called"; };
+  work.collective = hvd::Collective::allgather;
+  expect_refused([&] { hvd::adapter::submit(work); }, {"\"w\"", "allocate"});
+  expect_refused([&] { hvd::adapter::submit_group("", {work}); }, {"the group has no name"});
+  expect_refused([&] { hvd::adapter::submit_group("g", {}); }, {"\"g\"", "no tensors"});
+  work.name = "";
+  expect_refused([&] { hvd::adapter::submit_group("g", {work}); }, {"\"g\"", "has no name"});
+}
+
+TEST(ApiArgumentsOfInit, NameTheProcessSetThatCannotBe) {
+  const auto refusal = [](const hvd::InitOptions& options) -> std::string {
+    try {
+      hvd::init(options);
+      hvd::shutdown();
+    } catch (const hvd::InitError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_NE(refusal({.process_sets = {{1}}}).find("no rank 1"), std::string::npos);
+  EXPECT_NE(refusal({.process_sets = {{}}}).find("at least one"), std::string::npos);
+  EXPECT_NE(refusal({.process_sets = {{0}}}).find("already consists of ranks 0"),
+            std::string::npos);
+  EXPECT_FALSE(hvd::is_initialized());
+}
+
+}  // namespace

@@ -1,0 +1,171 @@
+// Handles, futures and callbacks, in a world of one, against libhvd.so.
+#include <atomic>
+#include <future>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <hvd/adapter.h>
+#include <hvd/hvd.h>
+
+namespace {
+
+class ApiHandles : public ::testing::Test {
+ protected:
+  void SetUp() override { hvd::init(); }
+  void TearDown() override { hvd::shutdown(); }
+};
+
+// The work starts when the test says so.
+class Gate final : public hvd::ReadyEvent {
+ public:
+  bool ready() const override { return open_; }
+  void wait() override { future_.wait(); }
+  void open() {
+    open_ = true;
+    promise_.set_value();
+  }
+
+ private:
+  std::atomic<bool> open_ = false;
+  std::promise<void> promise_;
+  std::shared_future<void> future_ = promise_.get_future().share();
+};
+
+TEST_F(ApiHandles, ResultsAreHandedOutOnce) {
+  auto future = hvd::allgather_async(std::vector<int>{1, 2});
+  future.wait();
+  EXPECT_EQ(future.get().elements(), 2);
+  EXPECT_THROW(future.get(), hvd::InvalidArgumentError);
+  EXPECT_THROW(hvd::Future<hvd::Tensor>().get(), hvd::InvalidArgumentError);
+  EXPECT_EQ(hvd::join_async().get(), 0);
+}
+
+TEST_F(ApiHandles, CallbacksAreCalledInTheirOrderAlsoThoseThatCallbacksAdd) {
+  auto gate = std::make_shared<Gate>();
+  std::vector<float> data(2);
+  // What runs first holds back the second, so that all callbacks are there before it ends.
+  hvd::adapter::Submission first;
+  first.name = "gate";
+  first.input = data;
+  first.output = data;
+  first.ready = gate;
+  first.done = [](const hvd::adapter::Completion&) {};
+  hvd::adapter::submit(std::move(first));
+  std::vector<float> other(2);
+  const auto handle = hvd::allreduce_async(other, {.name = "other"});
+  std::vector<int> order;
+  std::promise<void> done;
+  handle.on_done([&](const std::exception_ptr&) {
+    order.push_back(1);
+    handle.on_done([&](const std::exception_ptr&) {
+      order.push_back(3);
+      done.set_value();
+    });
+  });
+  handle.on_done([&](const std::exception_ptr&) { order.push_back(2); });
+  EXPECT_FALSE(handle.ready());
+  gate->open();
+  done.get_future().wait();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(ApiHandles, CallbacksThatThrowAreLoggedAndHarmNobody) {
+  testing::internal::CaptureStderr();
+  auto gate = std::make_shared<Gate>();
+  std::vector<float> data(2);
+  hvd::adapter::Submission work;
+  work.name = "bad";
+  work.input = data;
+  work.output = data;
+  work.ready = gate;
+  work.done = [](const hvd::adapter::Completion&) { throw std::runtime_error("from the seam"); };
+  hvd::adapter::submit(std::move(work));
+  const auto handle = hvd::allreduce_async(data, {.name = "next"});
+  std::promise<void> second;
+  handle.on_done([](const std::exception_ptr&) { throw std::runtime_error("from the handle"); });
+  handle.on_done([&](const std::exception_ptr&) { second.set_value(); });
+  gate->open();
+  second.get_future().wait();
+  handle.on_done([](const std::exception_ptr&) { throw 7; });  // at once, from this thread
+  hvd::allreduce(data, {.name = "bad"});
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("\"bad\""), std::string::npos) << log;
+  EXPECT_NE(log.find("from the seam"), std::string::npos) << log;
+  EXPECT_NE(log.find("from the handle"), std::string::npos) << log;
+  EXPECT_NE(log.find("no exception"), std::string::npos) << log;
+  EXPECT_THROW(handle.on_done(nullptr), hvd::InvalidArgumentError);
+}
+
+TEST_F(ApiHandles, OutputsWithoutRoomAreErrorsOfTheirCallAlone) {
+  testing::internal::CaptureStderr();
+  const std::vector<float> data(2);
+  for (const bool throws : {false, true}) {
+    hvd::adapter::Submission work;
+    work.collective = hvd::Collective::allgather;
+    work.name = "roomless";
+    work.input = data;
+    work.allocate = [throws](const std::vector<std::int64_t>&) -> void* {
+      if (throws) throw std::bad_alloc();
+      return nullptr;
+    };
+    std::promise<std::exception_ptr> done;
+    work.done = [&](const hvd::adapter::Completion& completion) {
+      done.set_value(completion.error);
+    };
+    hvd::adapter::submit(std::move(work));
+    const auto error = done.get_future().get();
+    ASSERT_NE(error, nullptr);
+    try {
+      std::rethrow_exception(error);
+    } catch (const hvd::Error& said) {
+      EXPECT_NE(std::string(said.what()).find("no memory for the output"), std::string::npos);
+    }
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("out of memory"), std::string::npos);
+  EXPECT_EQ(hvd::allgather(data).elements(), 2);
+}
+
+TEST_F(ApiHandles, HundredCallsMayFollowFromOneAnother) {
+  std::vector<int> data{1};
+  std::promise<int> done;
+  std::atomic<int> links = 0;
+  std::function<void()> next = [&] {
+    hvd::allreduce_async(data, {.name = "chain"}).on_done([&](const std::exception_ptr& error) {
+      if (error || ++links == 100) {
+        done.set_value(links);
+      } else {
+        next();
+      }
+    });
+  };
+  next();
+  EXPECT_EQ(done.get_future().get(), 100);
+}
+
+TEST_F(ApiHandles, ErrorsOfOneCallReachAllWhoWaitAndTheCallbacks) {
+  std::vector<float> data(3);
+  auto future = hvd::alltoall_async(data, {.name = "a", .splits = {4}});
+  std::atomic<int> heard = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      try {
+        future.wait();
+      } catch (const hvd::InvalidArgumentError&) {
+        ++heard;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(heard, 4);
+  EXPECT_THROW(future.get(), hvd::InvalidArgumentError);
+  EXPECT_THROW(future.get(), hvd::InvalidArgumentError);
+  std::exception_ptr error;
+  future.on_done([&](const std::exception_ptr& why) { error = why; });
+  EXPECT_NE(error, nullptr);
+  EXPECT_TRUE(future.ready());
+}
+
+}  // namespace
