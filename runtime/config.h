@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "runtime/tuning/parameters.h"
+
 namespace hvd::runtime {
 
 struct Config {
@@ -17,6 +19,7 @@ struct Config {
   // Inside hosts first, then between them; Response::hierarchical.
   bool hierarchical_allreduce = false;
   bool hierarchical_allgather = false;
+  TuningOptions tuning;
   // The core that all threads of the runtime run on; -1: any.
   int core = -1;
   // Batches that do not depend on timing, so that the same program gives the same bits.

@@ -1,6 +1,7 @@
 #include "runtime/control_loop.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -16,6 +17,23 @@ std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
   return std::make_shared<const ControlTree>(std::move(hosts));
 }
 
+// With what cannot matter here, or must not be a matter of timing, frozen.
+TuningOptions tuning_options_of(const WorldSpec& spec) {
+  TuningOptions options = spec.config.tuning;
+  std::map<std::string, int> ranks;
+  for (const auto& member : spec.members) ++ranks[member.host];
+  const bool has_mates =
+      std::any_of(ranks.begin(), ranks.end(), [](const auto& host) { return host.second > 1; });
+  const bool flat = ranks.size() == 1 || !has_mates;
+  const bool deterministic = spec.config.deterministic;
+  Frozen& frozen = options.frozen;
+  frozen.fusion_threshold = frozen.fusion_threshold || deterministic;
+  frozen.hierarchical_allreduce = frozen.hierarchical_allreduce || deterministic || flat;
+  frozen.hierarchical_allgather = frozen.hierarchical_allgather || flat;
+  frozen.cache = frozen.cache || spec.config.cache_capacity == 0;
+  return options;
+}
+
 }  // namespace
 
 ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
@@ -27,7 +45,13 @@ ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQ
       on_failure_(std::move(on_failure)),
       tree_(tree_of(spec)),
       links_(spec, *tree_, poller_),
-      negotiator_(tree_, spec.rank, spec.config, sets) {}
+      negotiator_(tree_, spec.rank, spec.config, sets) {
+  const Config& config = spec.config;
+  if (spec.rank != 0 || !config.tuning.enabled) return;
+  tuning_.emplace(tuning_options_of(spec),
+                  Parameters{config.fusion_threshold, config.cycle_time, true,
+                             config.hierarchical_allreduce, config.hierarchical_allgather});
+}
 
 std::string ControlLoop::who(int rank) const {
   const auto& member = spec_.members[static_cast<std::size_t>(rank)];
@@ -43,6 +67,7 @@ Failure ControlLoop::lost(int rank, const Status& how) const {
 }
 
 Status ControlLoop::open() {
+  if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open());
   HVD_RETURN_IF_ERROR(poller_.open());
   return links_.open();
 }
@@ -195,9 +220,20 @@ void ControlLoop::negotiate(TimePoint now) {
   if (!output.down.empty() && !links_.children().empty()) {
     links_.send_to_children(encode_downward(output.down));
   }
+  if (tuning_) tune(output.run);
   executor_.submit(std::move(output.run));
   if (output.goodbye) set_left();
   report(output.stalls);
+}
+
+// New parameters hold for what is decided from now on; what is decided already keeps what it has,
+// and memory that it uses is never touched.
+void ControlLoop::tune(const std::vector<Response>& responses) {
+  if (responses.empty()) return;
+  const Duration pending = queue_.busy_time(Clock::now());
+  for (const auto& response : responses) {
+    if (const auto parameters = tuning_->note(response, pending)) negotiator_.tune(*parameters);
+  }
 }
 
 void ControlLoop::report(const StallInspector::Findings& stalls) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -28,6 +29,7 @@
 #include "runtime/poller.h"
 #include "runtime/tensor_queue.h"
 #include "runtime/tree_links.h"
+#include "runtime/tuning/tuning.h"
 #include "runtime/verdict.h"
 #include "runtime/world.h"
 
@@ -69,6 +71,7 @@ class ControlLoop {
   void take_commands();
   void drain_queue(TimePoint now);
   void negotiate(TimePoint now);
+  void tune(const std::vector<Response>& responses);
   void report(const StallInspector::Findings& stalls);
   TimePoint check_timers(TimePoint now);
   void check_forming();
@@ -93,6 +96,7 @@ class ControlLoop {
   // Of the thread.
   TreeLinks links_;
   Negotiator negotiator_;
+  std::optional<Tuning> tuning_;   // on rank 0, if it is wanted
   std::set<int> formed_children_;  // whose whole subtree is connected
   bool subtree_formed_ = false;
   TimePoint forming_until_ = kNever;

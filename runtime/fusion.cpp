@@ -27,18 +27,6 @@ bool may_share(const Ready& one, const Ready& another) {
          a.compression == b.compression;
 }
 
-std::size_t bytes_of(const Ready& ready) {
-  const Request& request = ready.tensor.request;
-  if (request.kind != Kind::allgather || request.shape.empty()) return request.bytes();
-  std::size_t row = size_of(request.type);
-  for (std::size_t i = 1; i < request.shape.size(); ++i) {
-    row *= static_cast<std::size_t>(request.shape[i]);
-  }
-  std::size_t rows = 0;
-  for (const auto extent : ready.tensor.first_extents) rows += static_cast<std::size_t>(extent);
-  return row * rows;
-}
-
 bool same_group(const Ready& one, const Ready& another) {
   const Request& a = one.tensor.request;
   const Request& b = another.tensor.request;
@@ -51,7 +39,7 @@ std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold, F
   std::vector<Ready> batch;
   batch.push_back(std::move(ready.front()));
   ready.pop_front();
-  std::size_t seen = bytes_of(batch.front());
+  std::size_t seen = bytes_of(batch.front().tensor);
   if (!may_be_fused(batch.front()) || seen >= threshold) return batch;
 
   std::size_t taken = seen;
@@ -59,7 +47,7 @@ std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold, F
   while (!ready.empty()) {
     Ready& candidate = ready.front();
     if (fusion == Fusion::groups_only && !same_group(candidate, batch.front())) break;
-    const std::size_t bytes = bytes_of(candidate);
+    const std::size_t bytes = bytes_of(candidate.tensor);
     seen += bytes;
     if (seen > threshold) break;
     if (may_be_fused(candidate) && may_share(candidate, batch.front()) &&

@@ -173,4 +173,16 @@ Status check_request(const Request& request, int world_size) {
   return {};
 }
 
+std::size_t bytes_of(const ResponseTensor& tensor) {
+  const Request& request = tensor.request;
+  if (tensor.first_extents.empty() || request.shape.empty()) return request.bytes();
+  std::size_t row = size_of(request.type);
+  for (std::size_t i = 1; i < request.shape.size(); ++i) {
+    row *= static_cast<std::size_t>(request.shape[i]);
+  }
+  std::size_t rows = 0;
+  for (const auto extent : tensor.first_extents) rows += static_cast<std::size_t>(extent);
+  return row * rows;
+}
+
 }  // namespace hvd::runtime

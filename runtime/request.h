@@ -65,6 +65,9 @@ struct ResponseTensor {
   friend bool operator==(const ResponseTensor&, const ResponseTensor&) = default;
 };
 
+// What it moves: of allgather and alltoall the rows of all ranks.
+std::size_t bytes_of(const ResponseTensor& tensor);
+
 // What the ranks of a process set run next: these tensors in one go, or nothing but the delivery of
 // `error`. One total order of responses for all ranks of the world, whatever their sets.
 struct Response {

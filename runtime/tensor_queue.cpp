@@ -46,6 +46,7 @@ Failure TensorQueue::push(std::vector<Entry> entries, bool& first) {
     ++pushed;
   }
   first = undrained_.empty();
+  if (busy_since_ == kNever && !names_.empty()) busy_since_ = Clock::now();
   for (auto& entry : entries) {
     undrained_.push_back(entry.request);
     auto key = key_of(entry.request);
@@ -76,7 +77,7 @@ std::vector<Entry> TensorQueue::take(const std::vector<ResponseTensor>& tensors)
 void TensorQueue::finish(const std::vector<Entry>& entries) {
   const std::lock_guard lock(mutex_);
   for (const auto& entry : entries) names_.erase(key_of(entry.request));
-  if (names_.empty()) emptied_.notify_all();
+  note_idle();
 }
 
 std::vector<Entry> TensorQueue::close(const Failure& why) {
@@ -91,8 +92,20 @@ std::vector<Entry> TensorQueue::close(const Failure& why) {
     entries.push_back(std::move(waiting.entry));
   }
   waiting_.clear();
-  if (names_.empty()) emptied_.notify_all();
+  note_idle();
   return entries;
+}
+
+void TensorQueue::note_idle() {
+  if (!names_.empty()) return;
+  if (busy_since_ != kNever) busy_time_ += Clock::now() - busy_since_;
+  busy_since_ = kNever;
+  emptied_.notify_all();
+}
+
+Duration TensorQueue::busy_time(TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  return busy_since_ == kNever || now < busy_since_ ? busy_time_ : busy_time_ + (now - busy_since_);
 }
 
 bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {

@@ -41,6 +41,8 @@ class TensorQueue {
   // Blocks until no entry is left, then closes; false at the deadline, and nothing is closed then.
   bool close_when_empty(const Failure& why, TimePoint deadline);
   std::size_t size() const;
+  // How long something has been in flight until now, in all.
+  Duration busy_time(TimePoint now) const;
 
   // The members of a process set, or why there is none.
   Result<RankSet> members(int process_set) const;
@@ -56,6 +58,7 @@ class TensorQueue {
     bool drained = false;
   };
   Status check(const Request& request) const;
+  void note_idle();
 
   mutable std::mutex mutex_;
   std::condition_variable emptied_;
@@ -65,6 +68,8 @@ class TensorQueue {
   std::unordered_set<TensorKey, TensorKeyHash> names_;  // all that are in flight
   std::vector<Request> undrained_;
   Failure closed_;
+  TimePoint busy_since_ = kNever;  // kNever: nothing is in flight
+  Duration busy_time_{};           // before that
 };
 
 }  // namespace hvd::runtime

@@ -30,6 +30,39 @@ std::chrono::milliseconds seconds(double count) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(count * 1e3));
 }
 
+Status read_tuning(const EnvironmentLookup& lookup, runtime::TuningOptions& tuning) {
+  HVD_RETURN_IF_ERROR(
+      read_number("HVD_AUTOTUNE", lookup, [&](double on) { tuning.enabled = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_WARMUP_SAMPLES", lookup, [&](double count) {
+    tuning.warmup_samples = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_STEPS_PER_SAMPLE", lookup, [&](double count) {
+    tuning.steps_per_sample = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", lookup, [&](double count) {
+    tuning.max_samples = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", lookup,
+                                  [&](double noise) { tuning.noise = noise; }));
+  auto log = text_of("HVD_AUTOTUNE_LOG", lookup);
+  HVD_RETURN_IF_ERROR(log.status());
+  tuning.log_path = log->value_or("");
+  // What somebody has set is meant to stay.
+  const auto freeze = [&](std::string_view variable, bool& frozen) -> Status {
+    auto text = text_of(variable, lookup);
+    HVD_RETURN_IF_ERROR(text.status());
+    frozen = frozen || text->has_value();
+    return {};
+  };
+  auto& frozen = tuning.frozen;
+  HVD_RETURN_IF_ERROR(freeze("HVD_FUSION_THRESHOLD", frozen.fusion_threshold));
+  HVD_RETURN_IF_ERROR(freeze("HVD_CYCLE_TIME", frozen.cycle_time));
+  HVD_RETURN_IF_ERROR(freeze("HVD_CACHE_CAPACITY", frozen.cache));
+  HVD_RETURN_IF_ERROR(freeze("HVD_HIERARCHICAL_ALLREDUCE", frozen.hierarchical_allreduce));
+  HVD_RETURN_IF_ERROR(freeze("HVD_TORUS_ALLREDUCE", frozen.hierarchical_allreduce));
+  return freeze("HVD_HIERARCHICAL_ALLGATHER", frozen.hierarchical_allgather);
+}
+
 }  // namespace
 
 Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
@@ -56,6 +89,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   }
   HVD_RETURN_IF_ERROR(read_number("HVD_HIERARCHICAL_ALLGATHER", lookup,
                                   [&](double on) { config.hierarchical_allgather = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_tuning(lookup, config.tuning));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_TIME_SECONDS", lookup,
                                   [&](double count) { config.stall_warning = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_SHUTDOWN_TIME_SECONDS", lookup,
