@@ -105,8 +105,8 @@ bool Autotuner::is_challengers_turn() const {
 
 std::string Autotuner::raced(const Sample& sample) {
   const bool challengers = is_challengers_turn();
-  const std::string who = phase_ == Phase::checking ? (challengers ? "found" : "defaults")
-                                                    : (challengers ? "challenger" : "incumbent");
+  std::string who = phase_ == Phase::checking ? (challengers ? "found" : "defaults")
+                                              : (challengers ? "challenger" : "incumbent");
   if (challengers) ++samples_used_;
   if (!first_) {
     first_ = sample;
@@ -135,7 +135,7 @@ std::string Autotuner::judge() {
   if (phase_ == Phase::checking) {
     // What it has won by before it need not win again; to be ahead it must.
     if (pairs_begun_ < kCheckPairs) return {};
-    if (race_->pairs() > 0 && race_->mean() > race_->standard_error()) {
+    if (race_->is_ahead(kCheckCertainty)) {
       return settle(cat(by, " faster than the defaults"));
     }
     incumbent_ = defaults_;

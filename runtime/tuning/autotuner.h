@@ -24,7 +24,8 @@ namespace hvd::runtime {
 
 class Autotuner {
  public:
-  static constexpr int kCheckPairs = 4;     // of TuningOptions::max_samples
+  static constexpr int kCheckPairs = 4;  // of TuningOptions::max_samples
+  static constexpr double kCheckCertainty = 2;
   static constexpr double kSimilar = 1.25;  // work that differs by less is the same
   static constexpr int kStrange = 3;        // samples of other work in a row: it has changed
   static constexpr double kDrift = 0.3;     // of the logarithm of the speed, for good

@@ -23,14 +23,31 @@ double Race::standard_error() const {
   return std::sqrt(variance / pairs());
 }
 
+// The quantile of Student's t: the normal one, and what is left of the first term of its expansion.
+double Race::certainty_at(int pairs) {
+  constexpr double kNormal = 2.326;
+  constexpr double kTerm = (kNormal * kNormal * kNormal + kNormal) / 4;
+  return kNormal + kTerm / (kBelief + pairs - 1);
+}
+
+bool Race::is_ahead(double certainty) const {
+  const auto ahead = std::count_if(logs_.begin(), logs_.end(), [](double log) { return log > 0; });
+  return 4 * ahead >= 3 * pairs() && mean() > certainty * standard_error();
+}
+
 Race::Verdict Race::verdict() const {
   if (pairs() == 0) return Verdict::undecided;
-  // The first pair may be off by half of what we believe; then the mean must be on our side.
-  const double slack = pairs() == 1 ? believed_ / 2 : 0;
-  if (mean() < kGain - slack) return Verdict::lost;
-  if (pairs() < kFewestPairs) return Verdict::undecided;
-  if (mean() - kCertainty * standard_error() > kGain) return Verdict::won;
-  return pairs() >= kMostPairs ? Verdict::lost : Verdict::undecided;
+  if (pairs() >= kFewestPairs && mean() - certainty_at(pairs()) * standard_error() > kGain &&
+      is_ahead(1)) {
+    return Verdict::won;
+  }
+  if (pairs() >= kMostPairs) return Verdict::lost;
+  // The first pair may be off by half of what we believe; from then on the mean must be on our
+  // side, and what is missing by the end within its reach.
+  if (pairs() == 1) return mean() < kGain - believed_ / 2 ? Verdict::lost : Verdict::undecided;
+  const double at_the_end = standard_error() * std::sqrt(pairs() / double{kMostPairs});
+  const bool hopeless = mean() + standard_error() < kGain + certainty_at(kMostPairs) * at_the_end;
+  return mean() < kGain || hopeless ? Verdict::lost : Verdict::undecided;
 }
 
 }  // namespace hvd::runtime

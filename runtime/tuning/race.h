@@ -1,9 +1,9 @@
 // Is the challenger faster than the parameters in force? Both are measured in turns, so that what
 // slows the machine down slows both, and each pair of samples gives one number: the logarithm of
-// the ratio of their speeds. The challenger wins when the mean of those is better than kGain by
-// kCertainty standard errors, and loses as soon as that has become unlikely. Whoever is not shown
-// to be better has lost: a search that takes the best of many noisy samples would end with the
-// luckiest, not with the best.
+// the ratio of their speeds. The challenger wins when the mean of those is better than kGain with a
+// certainty of 99 % (by Student's t) and it was ahead in three pairs of four, and loses as soon as
+// that has become unlikely. Whoever is not shown to be better has lost: a search that takes the
+// best of many noisy samples would end with the luckiest, not with the best.
 //
 // `noise` (0 to 1) is what we believe of the spread of the pairs before we have seen any: 0.1 times
 // it, with the weight of kBelief pairs. So two pairs that happen to agree prove little. With 0 the
@@ -20,7 +20,6 @@ class Race {
  public:
   enum class Verdict { undecided, won, lost };
   static constexpr double kGain = 0.01;
-  static constexpr double kCertainty = 2.5;
   static constexpr int kBelief = 2;
   static constexpr int kFewestPairs = 3;
   static constexpr int kMostPairs = 8;
@@ -31,11 +30,14 @@ class Race {
 
   void add(double challenger_speed, double incumbent_speed);
   Verdict verdict() const;
+  // Less than a win: ahead by `certainty` standard errors and in three pairs of four.
+  bool is_ahead(double certainty) const;
   int pairs() const { return static_cast<int>(logs_.size()); }
   double mean() const;  // of the logarithms
   double standard_error() const;
 
  private:
+  static double certainty_at(int pairs);  // in standard errors
   double believed_;
   std::vector<double> logs_;
 };

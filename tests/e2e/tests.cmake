@@ -11,6 +11,7 @@ endfunction()
 hvd_e2e_program(stays hvd_base)
 hvd_e2e_program(legacy_store hvd_base)
 hvd_e2e_program(torch_style hvd_base)
+hvd_e2e_program(tunes hvd)
 hvd_e2e_program(works hvd)
 hvd_e2e_program(api_calls hvd)
 hvd_e2e_program(api_errors hvd)
@@ -26,8 +27,10 @@ hvd_test(hvd_e2e_test
   ${e2e}/robustness_test.cpp
   ${e2e}/secrets_test.cpp
   ${e2e}/training_test.cpp
+  ${e2e}/tuning_test.cpp
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
   e2e_stays e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
+add_dependencies(hvd_e2e_test e2e_tunes)

@@ -1,5 +1,6 @@
 # The negotiation: pure, so quick to build and to run.
 hvd_test(hvd_negotiation_test
+  runtime/autotuner_test.cpp
   runtime/control_tree_test.cpp
   runtime/coordinator_sets_test.cpp
   runtime/coordinator_test.cpp
@@ -10,6 +11,8 @@ hvd_test(hvd_negotiation_test
   runtime/negotiation_simulation_test.cpp
   runtime/response_cache_test.cpp
   runtime/stall_inspector_test.cpp
+  runtime/step_meter_test.cpp
+  runtime/tuning_log_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
@@ -21,6 +24,7 @@ hvd_test(hvd_runtime_test
   runtime/world_failure_test.cpp
   runtime/world_negotiation_test.cpp
   runtime/world_test.cpp
+  runtime/world_tuning_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
