@@ -34,7 +34,8 @@ class Gate final : public hvd::ReadyEvent {
 };
 
 TEST_F(ApiHandles, ResultsAreHandedOutOnce) {
-  auto future = hvd::allgather_async(std::vector<int>{1, 2});
+  const std::vector<int> data{1, 2};
+  auto future = hvd::allgather_async(data);
   future.wait();
   EXPECT_EQ(future.get().elements(), 2);
   EXPECT_THROW(future.get(), hvd::InvalidArgumentError);
