@@ -48,7 +48,8 @@ class GradientReducer::Impl {
   std::size_t add(std::string name, const TensorView& gradient, bool sparse);
   std::size_t size() const;
   std::size_t index_of(std::string_view name) const;
-  void ready(std::size_t index, std::shared_ptr<ReadyEvent> event, const SparseGradient* rows);
+  void ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event,
+             const SparseGradient* rows);
   void synchronize();
   bool synchronized() const;
   SparseGradient reduced(std::size_t index) const;
@@ -99,7 +100,7 @@ std::size_t GradientReducer::Impl::index_of(std::string_view name) const {
   return list_.index_of(name);
 }
 
-void GradientReducer::Impl::ready(std::size_t index, std::shared_ptr<ReadyEvent> event,
+void GradientReducer::Impl::ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event,
                                   const SparseGradient* rows) {
   const std::lock_guard lock(mutex_);
   auto& gradient = list_.at(index);
@@ -147,10 +148,14 @@ void GradientReducer::Impl::complete(std::size_t index) {
   if (gradient.group == worker::kNoGroup) {
     send(gradient);
     gradient.complete = true;
+    gradient.events.clear();  // the submission has them
     return;
   }
   auto& group = list_.group(gradient.group);
-  if (group.incomplete == 1) send(group);
+  if (group.incomplete == 1) {
+    send(group);
+    for (const auto member : group.members) list_.all()[member].events.clear();
+  }
   --group.incomplete;
   gradient.complete = true;
 }
@@ -381,11 +386,11 @@ std::size_t GradientReducer::add_sparse(std::string name, const TensorView& grad
 std::size_t GradientReducer::size() const { return impl_->size(); }
 std::size_t GradientReducer::index_of(std::string_view name) const { return impl_->index_of(name); }
 
-void GradientReducer::ready(std::size_t index, std::shared_ptr<ReadyEvent> event) {
-  impl_->ready(index, std::move(event), nullptr);
+void GradientReducer::ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event) {
+  impl_->ready(index, event, nullptr);
 }
-void GradientReducer::ready(std::string_view name, std::shared_ptr<ReadyEvent> event) {
-  impl_->ready(impl_->index_of(name), std::move(event), nullptr);
+void GradientReducer::ready(std::string_view name, const std::shared_ptr<ReadyEvent>& event) {
+  impl_->ready(impl_->index_of(name), event, nullptr);
 }
 void GradientReducer::ready(std::size_t index, const SparseGradient& gradient) {
   impl_->ready(index, nullptr, &gradient);

@@ -94,8 +94,8 @@ class HVD_API GradientReducer {
 
   // The gradient has the values of one more backward pass: now, or when the event says so. Throw
   // InvalidArgumentError if that is one pass too many, or there is no such gradient.
-  void ready(std::size_t index, std::shared_ptr<ReadyEvent> event = {});
-  void ready(std::string_view name, std::shared_ptr<ReadyEvent> event = {});
+  void ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event = {});
+  void ready(std::string_view name, const std::shared_ptr<ReadyEvent>& event = {});
   // Of add_sparse(); the rows are copied at once.
   void ready(std::size_t index, const SparseGradient& gradient);
   void ready(std::string_view name, const SparseGradient& gradient);

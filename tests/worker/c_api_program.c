@@ -1,0 +1,793 @@
+/* Every call of the C API, by as many ranks as there are. Says "ok RANK." at its end; what is wrong
+ * ends it with 1. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hvd/c_api.h>
+
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      fprintf(stderr, "line %d: not so: %s (last error %d: %s)\n", __LINE__, #condition, \
+              hvd_last_error_code(), hvd_last_error());                                  \
+      exit(1);                                                                           \
+    }                                                                                    \
+  } while (0)
+
+/* A call that must be refused, with this code and these words. */
+#define REFUSED(call, code, words)                    \
+  do {                                                \
+    CHECK((call) == (code));                          \
+    CHECK(hvd_last_error_code() == (code));           \
+    CHECK(strstr(hvd_last_error(), (words)) != NULL); \
+  } while (0)
+#define INVALID(call, words) REFUSED(call, HVD_ERROR_INVALID_ARGUMENT, words)
+
+static int rank, size;
+static const int64_t two[1] = {2};
+static const int64_t matrix[2] = {2, 3};
+
+static hvd_tensor vector(float* data, const int64_t* length) {
+  hvd_tensor tensor = {data, length, 1, HVD_FLOAT32, HVD_HOST};
+  return tensor;
+}
+
+static float sum_of_ranks(void) { return (float)(size * (size + 1)) / 2; } /* rank r gives r + 1 */
+
+/* --- something to wait for --- */
+
+typedef struct signal_of {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int set, released, code;
+  char text[200];
+} signal_of;
+
+#define SIGNAL_INIT \
+  { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0, "" }
+
+static void set_signal(signal_of* s) {
+  pthread_mutex_lock(&s->mutex);
+  s->set = 1;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+static void wait_signal(void* data) {
+  signal_of* s = data;
+  pthread_mutex_lock(&s->mutex);
+  while (!s->set) pthread_cond_wait(&s->changed, &s->mutex);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+static int is_set(void* data) {
+  signal_of* s = data;
+  pthread_mutex_lock(&s->mutex);
+  const int set = s->set;
+  pthread_mutex_unlock(&s->mutex);
+  return set;
+}
+
+static void release_signal(void* data) {
+  signal_of* s = data;
+  pthread_mutex_lock(&s->mutex);
+  ++s->released;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+static void wait_released(signal_of* s) {
+  pthread_mutex_lock(&s->mutex);
+  while (s->released == 0) pthread_cond_wait(&s->changed, &s->mutex);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+static void note_done(void* data, int code) {
+  signal_of* s = data;
+  pthread_mutex_lock(&s->mutex);
+  s->code = code;
+  snprintf(s->text, sizeof(s->text), "%s", code == HVD_OK ? "" : hvd_last_error());
+  pthread_mutex_unlock(&s->mutex);
+  set_signal(s);
+}
+
+/* --- before init --- */
+
+static void before_init(void) {
+  float data[2] = {0, 0};
+  hvd_tensor tensor = vector(data, two);
+  hvd_handle handle = 7;
+  CHECK(hvd_last_error_code() == HVD_OK && hvd_last_error()[0] == 0);
+  CHECK(hvd_is_initialized() == 0);
+  const int none = HVD_ERROR_NOT_INITIALIZED;
+  REFUSED(hvd_rank(), none, "hvd::init()");
+  REFUSED(hvd_size(), none, "init");
+  REFUSED(hvd_local_rank(), none, "init");
+  REFUSED(hvd_local_size(), none, "init");
+  REFUSED(hvd_cross_rank(), none, "init");
+  REFUSED(hvd_cross_size(), none, "init");
+  REFUSED(hvd_is_homogeneous(), none, "init");
+  REFUSED(hvd_allreduce(&tensor, NULL, NULL), none, "init");
+  REFUSED(hvd_allreduce_async(&tensor, NULL, NULL, &handle), none, "init");
+  CHECK(handle == 0);
+  REFUSED(hvd_allgather(&tensor, NULL, &handle), none, "init");
+  REFUSED(hvd_grouped_allreduce(&tensor, NULL, 1, NULL), none, "init");
+  REFUSED(hvd_barrier(NULL), none, "init");
+  REFUSED(hvd_join(), none, "init");
+  REFUSED(hvd_broadcast_object("x", 1, NULL, &handle), none, "init");
+  REFUSED(hvd_allgather_object("x", 1, NULL, &handle), none, "init");
+  REFUSED(hvd_add_process_set(NULL, 0), none, "init");
+  REFUSED(hvd_remove_process_set(1), none, "init");
+  REFUSED(hvd_process_set_size(0), none, "init");
+  REFUSED(hvd_process_set_rank(0), none, "init");
+  REFUSED(hvd_process_set_included(0), none, "init");
+  REFUSED(hvd_process_set_ranks(0, NULL, 0), none, "init");
+  REFUSED(hvd_process_sets(NULL, 0), none, "init");
+  CHECK(hvd_shutdown() == HVD_OK);
+
+  hvd_init_options options = HVD_INIT_OPTIONS_INIT;
+  options.size = 3;
+  INVALID(hvd_init(&options), "options.size is 3");
+  options.size = sizeof(options);
+  options.process_set_count = 1;
+  INVALID(hvd_init(&options), "options.process_sets is null");
+  const int32_t* none_of[1] = {NULL};
+  options.process_sets = none_of;
+  INVALID(hvd_init(&options), "options.process_set_sizes is null");
+  const size_t one[1] = {1};
+  options.process_set_sizes = one;
+  INVALID(hvd_init(&options), "one of options.process_sets is null");
+  const int32_t far[1] = {1000};
+  none_of[0] = far;
+  REFUSED(hvd_init(&options), HVD_ERROR_INIT, "1000");
+  INVALID(hvd_init_options_init(NULL, sizeof(options)), "options is null");
+  INVALID(hvd_init_options_init(&options, 1), "1 bytes");
+  CHECK(hvd_init_options_init(&options, sizeof(options)) == HVD_OK);
+  CHECK(options.size == sizeof(options) && options.process_set_count == 0);
+  for (int code = HVD_ERROR_NOT_READY; code <= 0; ++code) {
+    CHECK(strcmp(hvd_code_text(code), "unknown code") != 0);
+  }
+  CHECK(strcmp(hvd_code_text(1), "unknown code") == 0);
+}
+
+/* --- collectives --- */
+
+static void allreduces(void) {
+  float data[2] = {(float)(rank + 1), 1}, output[2] = {0, 0};
+  hvd_tensor in = vector(data, two), out = vector(output, two);
+  hvd_options options = HVD_OPTIONS_INIT;
+  CHECK(hvd_allreduce(&in, &out, NULL) == HVD_OK); /* average */
+  CHECK(output[0] == sum_of_ranks() / (float)size && output[1] == 1 &&
+        data[0] == (float)(rank + 1));
+  options.name = "sum";
+  options.op = HVD_SUM;
+  options.prescale = 2;
+  options.postscale = 0.25;
+  options.compression = HVD_COMPRESSION_FLOAT16;
+  CHECK(hvd_allreduce(&in, NULL, &options) == HVD_OK);
+  CHECK(data[0] == sum_of_ranks() / 2 && data[1] == (float)size / 2);
+
+  /* Every type, the smallest and the largest. */
+  for (int type = HVD_BOOL; type <= HVD_FLOAT64; ++type) {
+    unsigned char elements[16];
+    memset(elements, 0, sizeof(elements));
+    hvd_tensor tensor = {elements, two, 1, type, HVD_HOST};
+    hvd_options largest = HVD_OPTIONS_INIT;
+    largest.op = HVD_MAX;
+    CHECK(hvd_allreduce(&tensor, NULL, &largest) == HVD_OK);
+    CHECK(elements[0] == 0 && elements[15] == 0);
+  }
+  /* A scalar, and nothing at all. */
+  float scalar = (float)rank;
+  hvd_tensor one = {&scalar, NULL, 0, HVD_FLOAT32, HVD_HOST};
+  hvd_options least = HVD_OPTIONS_INIT;
+  least.op = HVD_MIN;
+  CHECK(hvd_allreduce(&one, NULL, &least) == HVD_OK && scalar == 0);
+  const int64_t zero[1] = {0};
+  hvd_tensor empty = vector(NULL, zero);
+  CHECK(hvd_allreduce(&empty, NULL, NULL) == HVD_OK);
+
+  hvd_handle handle = 0;
+  data[0] = 1;
+  options = (hvd_options)HVD_OPTIONS_INIT;
+  options.op = HVD_SUM;
+  options.name = "async";
+  CHECK(hvd_allreduce_async(&in, NULL, &options, &handle) == HVD_OK && handle != 0);
+  CHECK(hvd_wait(handle) == HVD_OK && hvd_wait(handle) == HVD_OK && hvd_ready(handle) == 1);
+  CHECK(data[0] == (float)size);
+  hvd_tensor result;
+  CHECK(hvd_result_count(handle) == 1 && hvd_result(handle, 0, &result) == HVD_OK);
+  CHECK(result.data == data && result.dimensions == 1 && result.shape[0] == 2 &&
+        result.type == HVD_FLOAT32 && result.device == HVD_HOST);
+  INVALID(hvd_result(handle, 1, &result), "no result 1; there are 1");
+  INVALID(hvd_result(handle, 0, NULL), "tensor is null");
+  const int64_t* splits;
+  size_t count;
+  INVALID(hvd_received_splits(handle, &splits, &count), "no alltoall");
+  INVALID(hvd_received_splits(handle, NULL, &count), "splits is null");
+  INVALID(hvd_last_joined(handle), "no join");
+  CHECK(hvd_release(handle) == HVD_OK);
+  INVALID(hvd_release(handle), "does not exist, or is released");
+  INVALID(hvd_wait(handle), "does not exist");
+  INVALID(hvd_ready(handle), "does not exist");
+  INVALID(hvd_result_count(handle), "does not exist");
+  CHECK(hvd_release(0) == HVD_OK);
+
+  float more[3] = {1, 2, 3};
+  const int64_t three[1] = {3};
+  hvd_tensor group[2] = {vector(data, two), vector(more, three)};
+  data[0] = data[1] = 1;
+  options.name = "group";
+  CHECK(hvd_grouped_allreduce(group, NULL, 2, &options) == HVD_OK);
+  CHECK(data[1] == (float)size && more[2] == 3 * (float)size);
+  float other[2], others[3];
+  hvd_tensor outputs[2] = {vector(other, two), vector(others, three)};
+  CHECK(hvd_grouped_allreduce_async(group, outputs, 2, &options, &handle) == HVD_OK);
+  CHECK(hvd_wait(handle) == HVD_OK && hvd_result_count(handle) == 2);
+  CHECK(others[2] == 3 * (float)size * (float)size);
+  CHECK(hvd_release(handle) == HVD_OK);
+  CHECK(hvd_grouped_allreduce(NULL, NULL, 0, NULL) == HVD_OK);
+}
+
+static void moves(void) {
+  float data[6];
+  hvd_handle handle;
+  hvd_tensor result;
+  hvd_options options = HVD_OPTIONS_INIT;
+
+  options.root = size - 1;
+  data[0] = data[1] = (float)rank;
+  hvd_tensor pair = vector(data, two);
+  CHECK(hvd_broadcast(&pair, NULL, &options) == HVD_OK && data[1] == (float)(size - 1));
+  float copy[2] = {-1, -1};
+  hvd_tensor to = vector(copy, two);
+  CHECK(hvd_broadcast_async(&pair, &to, &options, &handle) == HVD_OK);
+  CHECK(hvd_wait(handle) == HVD_OK && copy[0] == (float)(size - 1) &&
+        hvd_release(handle) == HVD_OK);
+  CHECK(hvd_barrier(NULL) == HVD_OK);
+  CHECK(hvd_barrier_async(NULL, &handle) == HVD_OK && hvd_wait(handle) == HVD_OK);
+  CHECK(hvd_result_count(handle) == 0 && hvd_release(handle) == HVD_OK);
+
+  /* Rank r gives r rows. */
+  const int64_t rows[1] = {rank};
+  for (int i = 0; i < 6; ++i) data[i] = (float)rank;
+  hvd_tensor own = vector(data, rows);
+  CHECK(hvd_allgather(&own, NULL, &handle) == HVD_OK);
+  CHECK(hvd_result(handle, 0, &result) == HVD_OK && result.shape[0] == size * (size - 1) / 2);
+  if (size > 1) CHECK(((float*)result.data)[result.shape[0] - 1] == (float)(size - 1));
+  CHECK(hvd_release(handle) == HVD_OK);
+  hvd_tensor both[2] = {vector(data, two), {data, matrix, 2, HVD_FLOAT32, HVD_HOST}};
+  CHECK(hvd_grouped_allgather(both, 2, NULL, &handle) == HVD_OK && hvd_result_count(handle) == 2);
+  CHECK(hvd_result(handle, 1, &result) == HVD_OK && result.dimensions == 2 &&
+        result.shape[0] == 2 * size && result.shape[1] == 3);
+  CHECK(hvd_release(handle) == HVD_OK);
+
+  /* One row to each rank, and none that is left. */
+  int64_t splits[4] = {1, 1, 1, 1};
+  const int64_t rows_of_all[1] = {4};
+  for (int i = 0; i < 4; ++i) data[i] = (float)(10 * rank + i);
+  hvd_tensor all = vector(data, rows_of_all);
+  options = (hvd_options)HVD_OPTIONS_INIT;
+  options.splits = splits;
+  options.split_count = (size_t)size;
+  CHECK(hvd_alltoall(&all, &options, &handle) == HVD_OK);
+  CHECK(hvd_result(handle, 0, &result) == HVD_OK && result.shape[0] == size);
+  for (int r = 0; r < size; ++r) CHECK(((float*)result.data)[r] == (float)(10 * r + rank));
+  const int64_t* received;
+  size_t count;
+  CHECK(hvd_received_splits(handle, &received, &count) == HVD_OK && count == (size_t)size);
+  CHECK(received[size - 1] == 1 && hvd_release(handle) == HVD_OK);
+
+  /* size + 1 rows: the first rank gets two. */
+  const int64_t uneven[1] = {size + 1};
+  for (int i = 0; i < 6; ++i) data[i] = (float)i;
+  hvd_tensor scattered = vector(data, uneven);
+  options = (hvd_options)HVD_OPTIONS_INIT;
+  options.op = HVD_SUM;
+  CHECK(hvd_reducescatter(&scattered, NULL, &options, &handle) == HVD_OK);
+  CHECK(hvd_result(handle, 0, &result) == HVD_OK && result.shape[0] == (rank == 0 ? 2 : 1));
+  CHECK(((float*)result.data)[0] == (float)(size * (rank == 0 ? 0 : rank + 1)));
+  CHECK(hvd_release(handle) == HVD_OK);
+  float mine[2];
+  const int64_t own_rows[1] = {rank == 0 ? 2 : 1};
+  to = vector(mine, own_rows);
+  CHECK(hvd_reducescatter_async(&scattered, &to, &options, &handle) == HVD_OK);
+  CHECK(hvd_wait(handle) == HVD_OK && hvd_release(handle) == HVD_OK);
+  CHECK(mine[0] == (float)(size * (rank == 0 ? 0 : rank + 1)));
+  CHECK(hvd_grouped_reducescatter(&scattered, 1, &options, &handle) == HVD_OK);
+  CHECK(hvd_result_count(handle) == 1 && hvd_release(handle) == HVD_OK);
+
+  CHECK(hvd_join() >= 0);
+  CHECK(hvd_join_async(&handle) == HVD_OK && hvd_wait(handle) == HVD_OK);
+  CHECK(hvd_last_joined(handle) >= 0 && hvd_last_joined(handle) < size);
+  CHECK(hvd_result_count(handle) == 0 && hvd_release(handle) == HVD_OK);
+}
+
+static void objects(void) {
+  hvd_handle handle;
+  hvd_tensor result;
+  hvd_options options = HVD_OPTIONS_INIT;
+  options.root = size - 1;
+  CHECK(hvd_broadcast_object(rank == size - 1 ? "word" : "", rank == size - 1 ? 4 : 0, &options,
+                             &handle) == HVD_OK);
+  CHECK(hvd_result(handle, 0, &result) == HVD_OK && result.shape[0] == 4 &&
+        result.type == HVD_UINT8 && memcmp(result.data, "word", 4) == 0);
+  CHECK(hvd_release(handle) == HVD_OK);
+  CHECK(hvd_allgather_object("aaaa", (size_t)rank, NULL, &handle) == HVD_OK);
+  CHECK(hvd_result_count(handle) == size);
+  CHECK(hvd_result(handle, (size_t)(size - 1), &result) == HVD_OK && result.shape[0] == size - 1);
+  CHECK(hvd_release(handle) == HVD_OK);
+
+  float first[2] = {(float)rank, 0}, second[2] = {0, (float)rank};
+  hvd_tensor tensors[2] = {vector(first, two), vector(second, two)};
+  const char* names[2] = {"first", "second"};
+  CHECK(hvd_broadcast_parameters(names, tensors, 2, &options) == HVD_OK);
+  CHECK(first[0] == (float)(size - 1) && second[1] == (float)(size - 1));
+  CHECK(hvd_broadcast_parameters(NULL, NULL, 0, NULL) == HVD_OK);
+
+  const int64_t one[1] = {1};
+  const int64_t row[2] = {1, 2};
+  int64_t index = rank;
+  float values[2] = {(float)size, 2 * (float)size};
+  hvd_tensor indices = {&index, one, 1, HVD_INT64, HVD_HOST};
+  hvd_tensor rows = {values, row, 2, HVD_FLOAT32, HVD_HOST};
+  CHECK(hvd_sparse_allreduce(&indices, &rows, NULL, &handle) == HVD_OK);
+  CHECK(hvd_result_count(handle) == 2 && hvd_result(handle, 0, &result) == HVD_OK);
+  CHECK(((int64_t*)result.data)[size - 1] == size - 1);
+  CHECK(hvd_result(handle, 1, &result) == HVD_OK && ((float*)result.data)[1] == 2);
+  CHECK(hvd_release(handle) == HVD_OK);
+  CHECK(hvd_sparse_allreduce_async(&indices, &rows, NULL, &handle) == HVD_OK);
+  CHECK(hvd_wait(handle) == HVD_OK && hvd_release(handle) == HVD_OK);
+
+  INVALID(hvd_broadcast_object(NULL, 1, NULL, &handle), "bytes is null");
+  INVALID(hvd_broadcast_object("x", 1, NULL, NULL), "handle is null");
+  INVALID(hvd_allgather_object(NULL, 1, NULL, &handle), "bytes is null");
+  INVALID(hvd_allgather_object("x", 1, NULL, NULL), "handle is null");
+  INVALID(hvd_broadcast_parameters(NULL, tensors, 2, NULL), "names is null");
+  INVALID(hvd_broadcast_parameters(names, NULL, 2, NULL), "tensors is null");
+  names[1] = NULL;
+  INVALID(hvd_broadcast_parameters(names, tensors, 2, NULL), "a name is null");
+  names[1] = "first";
+  INVALID(hvd_broadcast_parameters(names, tensors, 2, NULL), "first");
+  INVALID(hvd_sparse_allreduce(NULL, &rows, NULL, &handle), "the indices is null");
+  INVALID(hvd_sparse_allreduce(&indices, NULL, NULL, &handle), "the values is null");
+  INVALID(hvd_sparse_allreduce(&rows, &rows, NULL, &handle), "int32 or int64");
+  INVALID(hvd_sparse_allreduce_async(&indices, &rows, NULL, NULL), "handle is null");
+}
+
+/* --- allocators, events, callbacks --- */
+
+typedef struct room {
+  void* data;
+  size_t index;
+  int64_t rows;
+  int32_t type;
+} room;
+
+static void* make_room(void* data, size_t index, const int64_t* shape, int32_t dimensions,
+                       int32_t type) {
+  room* made = data;
+  if (dimensions != 1 || shape[0] > 1000) return NULL;
+  made->index = index;
+  made->rows = shape[0];
+  made->type = type;
+  return made->data = malloc((size_t)shape[0] * sizeof(float) + 1);
+}
+
+static void* no_room(void* data, size_t index, const int64_t* shape, int32_t dimensions,
+                     int32_t type) {
+  (void)data, (void)index, (void)shape, (void)dimensions, (void)type;
+  return NULL;
+}
+
+static void* set_later(void* data) {
+  set_signal(data);
+  return NULL;
+}
+
+static void seams(void) {
+  float data[2] = {1, 1};
+  hvd_tensor tensor = vector(data, two), result;
+  hvd_options options = HVD_OPTIONS_INIT;
+  hvd_handle handle;
+  room made = {NULL, 9, 0, 0};
+  options.name = "made";
+  options.allocate = make_room;
+  options.allocate_data = &made;
+  CHECK(hvd_allgather(&tensor, &options, &handle) == HVD_OK);
+  CHECK(hvd_result(handle, 0, &result) == HVD_OK && result.data == made.data);
+  CHECK(made.rows == 2 * size && made.index == 0 && made.type == HVD_FLOAT32);
+  CHECK(hvd_release(handle) == HVD_OK);
+  CHECK(((float*)made.data)[2 * size - 1] == 1); /* it is the caller's */
+  free(made.data);
+  options.allocate = no_room;
+  CHECK(hvd_allgather(&tensor, &options, &handle) != HVD_OK && handle == 0);
+  CHECK(strstr(hvd_last_error(), "made") != NULL);
+  CHECK(hvd_barrier(NULL) == HVD_OK); /* the world goes on */
+
+  /* Not read before it is ready. */
+  signal_of later = SIGNAL_INIT, done = SIGNAL_INIT;
+  const hvd_ready_event event = {is_set, wait_signal, release_signal, &later};
+  options = (hvd_options)HVD_OPTIONS_INIT;
+  options.name = "later";
+  options.op = HVD_SUM;
+  options.ready = &event;
+  options.ready_count = 1;
+  CHECK(hvd_allreduce_async(&tensor, NULL, &options, &handle) == HVD_OK);
+  CHECK(hvd_on_done(handle, note_done, &done) == HVD_OK);
+  INVALID(hvd_on_done(handle, NULL, NULL), "done is null");
+  CHECK(hvd_ready(handle) == 0);
+  REFUSED(hvd_result(handle, 0, &result), HVD_ERROR_NOT_READY, "hvd_wait()");
+  REFUSED(hvd_result_count(handle), HVD_ERROR_NOT_READY, "not done");
+  REFUSED(hvd_last_joined(handle), HVD_ERROR_NOT_READY, "not done");
+  CHECK(hvd_release(handle) == HVD_OK); /* the work goes on */
+  data[0] = (float)(rank + 1);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, set_later, &later) == 0);
+  wait_signal(&done);
+  CHECK(done.code == HVD_OK && data[0] == sum_of_ranks());
+  CHECK(pthread_join(thread, NULL) == 0);
+  wait_released(&later);
+  CHECK(later.released == 1);
+
+  /* One for each of a group; released too if the call fails. */
+  signal_of now[2] = {SIGNAL_INIT, SIGNAL_INIT};
+  now[0].set = now[1].set = 1;
+  const hvd_ready_event events[2] = {{is_set, wait_signal, release_signal, &now[0]},
+                                     {is_set, wait_signal, release_signal, &now[1]}};
+  float more[2] = {1, 1};
+  hvd_tensor group[2] = {vector(data, two), vector(more, two)};
+  options.name = "events";
+  options.ready = events;
+  options.ready_count = 2;
+  CHECK(hvd_grouped_allreduce(group, NULL, 2, &options) == HVD_OK);
+  wait_released(&now[0]);
+  wait_released(&now[1]);
+  INVALID(hvd_grouped_allreduce_async(group, NULL, 2, &options, NULL), "handle is null");
+  CHECK(now[0].released == 2 && now[1].released == 2);
+  INVALID(hvd_allreduce(&tensor, NULL, &options), "ready_count is 2 for 1 tensors");
+  CHECK(now[0].released == 2);
+  options.ready_count = 1;
+  options.ready = NULL;
+  INVALID(hvd_allreduce(&tensor, NULL, &options), "options.ready is null");
+  const hvd_ready_event deaf = {NULL, wait_signal, release_signal, &now[0]};
+  options.ready = &deaf;
+  INVALID(hvd_allreduce(&tensor, NULL, &options), "`ready` and `wait`");
+  CHECK(now[0].released == 3);
+  options.ready = &events[0];
+  INVALID(hvd_allgather_object("x", 1, &options, &handle), "takes no ready events");
+  options.ready_count = 0;
+  options.allocate = no_room;
+  INVALID(hvd_sparse_allreduce(&tensor, &tensor, &options, &handle), "takes no allocator");
+
+  /* Errors that only the ranks together can find reach callbacks with their text. */
+  if (size > 1) {
+    const int64_t length[1] = {rank == 0 ? 1 : 2};
+    hvd_tensor differs = vector(data, length);
+    signal_of failed = SIGNAL_INIT;
+    hvd_options named = HVD_OPTIONS_INIT;
+    named.name = "differs";
+    CHECK(hvd_allreduce_async(&differs, NULL, &named, &handle) == HVD_OK);
+    CHECK(hvd_on_done(handle, note_done, &failed) == HVD_OK);
+    wait_signal(&failed);
+    CHECK(failed.code == HVD_ERROR_INVALID_ARGUMENT && strstr(failed.text, "differs") != NULL);
+    INVALID(hvd_wait(handle), "differs");
+    INVALID(hvd_result(handle, 0, &result), "differs");
+    INVALID(hvd_result_count(handle), "differs");
+    CHECK(hvd_release(handle) == HVD_OK);
+    INVALID(hvd_allreduce(&differs, NULL, &named), "differs");
+    CHECK(hvd_barrier(NULL) == HVD_OK);
+  }
+}
+
+/* --- process sets --- */
+
+static void sets(void) {
+  int32_t numbers[8], ranks[8];
+  CHECK(hvd_process_sets(numbers, 8) == 1 && numbers[0] == 0);
+  CHECK(hvd_process_sets(NULL, 0) == 1);
+  INVALID(hvd_process_sets(NULL, 1), "null");
+  CHECK(hvd_process_set_size(0) == size && hvd_process_set_rank(0) == rank);
+  CHECK(hvd_process_set_included(0) == 1);
+  CHECK(hvd_process_set_ranks(0, ranks, 8) == size && ranks[size - 1] == size - 1);
+  INVALID(hvd_process_set_ranks(0, NULL, 1), "null");
+  REFUSED(hvd_process_set_size(77), HVD_ERROR_UNKNOWN_PROCESS_SET, "77");
+  REFUSED(hvd_remove_process_set(77), HVD_ERROR_UNKNOWN_PROCESS_SET, "77");
+  float data[2] = {1, 1};
+  hvd_tensor tensor = vector(data, two);
+  hvd_options options = HVD_OPTIONS_INIT;
+  options.process_set = 77;
+  REFUSED(hvd_allreduce(&tensor, NULL, &options), HVD_ERROR_UNKNOWN_PROCESS_SET, "77");
+  options.process_set = -1;
+  CHECK(hvd_allreduce(&tensor, NULL, &options) < 0);
+  INVALID(hvd_add_process_set(NULL, 2), "ranks is null");
+  INVALID(hvd_add_process_set(ranks, 0), "at least one rank");
+  const int32_t far[1] = {1000};
+  INVALID(hvd_add_process_set(far, 1), "1000");
+  REFUSED(hvd_add_process_set(ranks, (size_t)size), HVD_ERROR_DUPLICATE_PROCESS_SET, "0");
+  if (size == 1) return;
+  const int32_t last[1] = {size - 1};
+  const int set = hvd_add_process_set(last, 1);
+  CHECK(set >= 1);
+  CHECK(hvd_process_set_included(set) == (rank == size - 1) && hvd_process_set_size(set) == 1);
+  options.process_set = set;
+  options.op = HVD_SUM;
+  if (rank == size - 1) {
+    CHECK(hvd_process_set_rank(set) == 0);
+    CHECK(hvd_allreduce(&tensor, NULL, &options) == HVD_OK && data[0] == 1);
+  } else {
+    REFUSED(hvd_process_set_rank(set), HVD_ERROR_NOT_A_MEMBER, "not in it");
+    REFUSED(hvd_allreduce(&tensor, NULL, &options), HVD_ERROR_NOT_A_MEMBER, "");
+  }
+  CHECK(hvd_barrier(NULL) == HVD_OK);
+  CHECK(hvd_remove_process_set(set) == HVD_OK);
+  REFUSED(hvd_process_set_size(set), HVD_ERROR_UNKNOWN_PROCESS_SET, "");
+}
+
+/* --- arguments that can never be right --- */
+
+static void wrong_tensors(void) {
+  float data[2] = {1, 1};
+  hvd_handle handle;
+  const hvd_tensor good = vector(data, two);
+  struct {
+    hvd_tensor tensor;
+    const char* words;
+  } wrong[] = {
+      {{data, two, -1, HVD_FLOAT32, HVD_HOST}, "-1 dimensions"},
+      {{data, two, 257, HVD_FLOAT32, HVD_HOST}, "257 dimensions"},
+      {{data, NULL, 1, HVD_FLOAT32, HVD_HOST}, "its shape is null"},
+      {{data, two, 1, -1, HVD_HOST}, "the type -1"},
+      {{data, two, 1, 11, HVD_HOST}, "the type 11"},
+      {{data, two, 1, HVD_FLOAT32, -1}, "the device -1"},
+      {{NULL, two, 1, HVD_FLOAT32, HVD_HOST}, "no memory"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
+    const hvd_tensor* bad = &wrong[i].tensor;
+    const char* words = wrong[i].words;
+    INVALID(hvd_allreduce(bad, NULL, NULL), words);
+    INVALID(hvd_allreduce(&good, bad, NULL), i == 6 ? "" : words);
+    INVALID(hvd_allreduce_async(bad, NULL, NULL, &handle), words);
+    INVALID(hvd_grouped_allreduce(bad, NULL, 1, NULL), words);
+    INVALID(hvd_grouped_allreduce_async(bad, NULL, 1, NULL, &handle), words);
+    INVALID(hvd_allgather(bad, NULL, &handle), words);
+    INVALID(hvd_allgather_async(bad, NULL, &handle), words);
+    INVALID(hvd_grouped_allgather(bad, 1, NULL, &handle), words);
+    INVALID(hvd_grouped_allgather_async(bad, 1, NULL, &handle), words);
+    INVALID(hvd_alltoall(bad, NULL, &handle), words);
+    INVALID(hvd_alltoall_async(bad, NULL, &handle), words);
+    INVALID(hvd_reducescatter(bad, NULL, NULL, &handle), words);
+    INVALID(hvd_reducescatter_async(bad, NULL, NULL, &handle), words);
+    INVALID(hvd_grouped_reducescatter(bad, 1, NULL, &handle), words);
+    INVALID(hvd_grouped_reducescatter_async(bad, 1, NULL, &handle), words);
+    if (rank == 0) INVALID(hvd_broadcast(bad, NULL, NULL), words);
+    if (rank == 0) INVALID(hvd_broadcast_async(bad, NULL, NULL, &handle), words);
+    CHECK(handle == 0);
+  }
+  INVALID(hvd_allreduce(NULL, NULL, NULL), "the input is null");
+  INVALID(hvd_grouped_allreduce(NULL, NULL, 1, NULL), "the input is null");
+  INVALID(hvd_broadcast(NULL, NULL, NULL), "the input is null");
+  INVALID(hvd_allgather(NULL, NULL, &handle), "the input is null");
+  INVALID(hvd_alltoall(NULL, NULL, &handle), "the input is null");
+  INVALID(hvd_reducescatter(NULL, NULL, NULL, &handle), "the input is null");
+  INVALID(hvd_allreduce_async(&good, NULL, NULL, NULL), "handle is null");
+  INVALID(hvd_broadcast_async(&good, NULL, NULL, NULL), "handle is null");
+  INVALID(hvd_barrier_async(NULL, NULL), "handle is null");
+  INVALID(hvd_allgather(&good, NULL, NULL), "handle is null");
+  INVALID(hvd_allgather_async(&good, NULL, NULL), "handle is null");
+  INVALID(hvd_grouped_allgather(&good, 1, NULL, NULL), "handle is null");
+  INVALID(hvd_alltoall(&good, NULL, NULL), "handle is null");
+  INVALID(hvd_reducescatter(&good, NULL, NULL, NULL), "handle is null");
+  INVALID(hvd_grouped_reducescatter(&good, 1, NULL, NULL), "handle is null");
+  INVALID(hvd_join_async(NULL), "handle is null");
+  INVALID(hvd_wait(-5), "handle -5 does not exist");
+  INVALID(hvd_on_done(123456, note_done, NULL), "handle 123456");
+
+  hvd_options options = HVD_OPTIONS_INIT;
+  options.op = 6;
+  INVALID(hvd_allreduce(&good, NULL, &options), "op is 6");
+  options.op = 256;
+  INVALID(hvd_allreduce(&good, NULL, &options), "op is 256");
+  options.op = HVD_SUM;
+  options.compression = 3;
+  INVALID(hvd_allreduce(&good, NULL, &options), "compression is 3");
+  options.compression = 0;
+  options.root = size;
+  INVALID(hvd_broadcast(&good, NULL, &options), "no root rank");
+  options.split_count = 1;
+  INVALID(hvd_alltoall(&good, &options, &handle), "options.splits is null");
+  options.split_count = 0;
+  options.size = 1;
+  INVALID(hvd_allreduce(&good, NULL, &options), "options.size is 1");
+  struct {
+    hvd_options options;
+    int64_t newer;
+  } future = {HVD_OPTIONS_INIT, 1};
+  future.options.size = sizeof(future);
+  INVALID(hvd_barrier(&future.options), "newer version");
+  future.newer = 0;
+  CHECK(hvd_barrier(&future.options) == HVD_OK);
+  INVALID(hvd_options_init(NULL, sizeof(options)), "options is null");
+  INVALID(hvd_options_init(&options, 2), "2 bytes");
+  CHECK(hvd_options_init(&options, sizeof(options)) == HVD_OK && options.prescale == 1);
+}
+
+/* --- the reducer --- */
+
+static void zeros(void* data, const hvd_tensor* gradient) {
+  ++*(int*)data;
+  memset(gradient->data, 0, 2 * sizeof(float));
+}
+
+static void reducers(void) {
+  hvd_reducer reducer = 0;
+  hvd_reducer_options options = HVD_REDUCER_OPTIONS_INIT;
+  float a[2] = {(float)(rank + 1), 0}, b[2] = {5, 5};
+  int zeroed = 0;
+  hvd_tensor first = vector(a, two), second = vector(b, two);
+  const char* names[2] = {"a", "b"};
+  const char* const* groups[1] = {names};
+  const size_t sizes[1] = {2};
+  options.op = HVD_SUM;
+  options.groups = groups;
+  options.group_sizes = sizes;
+  options.group_count = 1;
+  options.fill_zeros = zeros;
+  options.fill_zeros_data = &zeroed;
+  CHECK(hvd_reducer_create(&options, &reducer) == HVD_OK && reducer != 0);
+  CHECK(hvd_reducer_add(reducer, "a", &first) == 0 && hvd_reducer_add(reducer, "b", &second) == 1);
+  const int64_t table[2] = {size, 2};
+  const hvd_tensor embedding = {NULL, table, 2, HVD_FLOAT32, HVD_HOST};
+  CHECK(hvd_reducer_add_sparse(reducer, "e", &embedding) == 2 && hvd_reducer_size(reducer) == 3);
+  CHECK(hvd_reducer_index_of(reducer, "e") == 2);
+  signal_of now = SIGNAL_INIT;
+  now.set = 1;
+  const hvd_ready_event event = {is_set, wait_signal, release_signal, &now};
+  CHECK(hvd_reducer_ready(reducer, 0, &event) == HVD_OK);
+  int64_t index = rank;
+  float values[2] = {1, 2};
+  const int64_t one[1] = {1}, row[2] = {1, 2};
+  const hvd_tensor indices = {&index, one, 1, HVD_INT64, HVD_HOST};
+  const hvd_tensor rows = {values, row, 2, HVD_FLOAT32, HVD_HOST};
+  CHECK(hvd_reducer_ready_sparse(reducer, 2, &indices, &rows) == HVD_OK);
+  CHECK(hvd_reducer_synchronized(reducer) == 0);
+  CHECK(hvd_reducer_synchronize(reducer) == HVD_OK && hvd_reducer_synchronized(reducer) == 1);
+  CHECK(a[0] == sum_of_ranks() && b[0] == 0 && zeroed == 1);
+  wait_released(&now);
+  hvd_tensor all, of_all, again;
+  CHECK(hvd_reducer_reduced(reducer, 2, &all, &of_all) == HVD_OK);
+  CHECK(hvd_reducer_reduced(reducer, 2, &all, &again) == HVD_OK && again.shape == of_all.shape);
+  CHECK(all.shape[0] == size && ((int64_t*)all.data)[size - 1] == size - 1);
+  CHECK(of_all.shape[1] == 2 && ((float*)of_all.data)[1] == 2);
+  INVALID(hvd_reducer_reduced(reducer, 0, &all, &of_all), "in its own memory");
+  INVALID(hvd_reducer_reduced(reducer, 2, NULL, &of_all), "indices is null");
+  INVALID(hvd_reducer_reduced(reducer, 2, &all, NULL), "values is null");
+  INVALID(hvd_reducer_synchronize(reducer), "next_step()");
+  CHECK(hvd_reducer_zero_gradients(reducer) == HVD_OK && a[0] == 0);
+  CHECK(hvd_reducer_next_step(reducer) == HVD_OK);
+  CHECK(hvd_reducer_set_backward_passes_per_step(reducer, 2) == HVD_OK);
+  INVALID(hvd_reducer_set_backward_passes_per_step(reducer, 0), "1 or more");
+  float c[2] = {1, 1};
+  CHECK(hvd_reducer_rebind(reducer, 0, c) == HVD_OK);
+  INVALID(hvd_reducer_rebind(reducer, 1, NULL), "null");
+  CHECK(hvd_reducer_ready(reducer, 0, NULL) == HVD_OK &&
+        hvd_reducer_ready(reducer, 0, NULL) == HVD_OK);
+  INVALID(hvd_reducer_ready(reducer, 0, &event), "3. time");
+  CHECK(now.released == 2);
+  const hvd_ready_event deaf = {is_set, NULL, release_signal, &now};
+  INVALID(hvd_reducer_ready(reducer, 1, &deaf), "`ready` and `wait`");
+  CHECK(now.released == 3);
+  INVALID(hvd_reducer_ready(reducer, 3, NULL), "no gradient 3");
+  INVALID(hvd_reducer_ready_sparse(reducer, 2, NULL, &rows), "the indices is null");
+  INVALID(hvd_reducer_ready_sparse(reducer, 2, &indices, NULL), "the values is null");
+  index = size;
+  INVALID(hvd_reducer_ready_sparse(reducer, 2, &indices, &rows), "no row");
+  INVALID(hvd_reducer_next_step(reducer), "not synchronized");
+  INVALID(hvd_reducer_zero_gradients(reducer), "not synchronized");
+  CHECK(hvd_reducer_synchronize(reducer) == HVD_OK && c[0] == (float)size);
+  CHECK(hvd_reducer_reset(reducer) == HVD_OK);
+  INVALID(hvd_reducer_add(reducer, "late", &first), "too late");
+  CHECK(hvd_reducer_release(reducer) == HVD_OK && hvd_reducer_release(0) == HVD_OK);
+  INVALID(hvd_reducer_release(reducer), "reducer");
+  INVALID(hvd_reducer_synchronize(reducer), "does not exist");
+  INVALID(hvd_reducer_synchronized(reducer), "does not exist");
+  INVALID(hvd_reducer_size(reducer), "does not exist");
+  INVALID(hvd_reducer_ready(reducer, 0, NULL), "does not exist");
+  INVALID(hvd_reducer_next_step(reducer), "does not exist");
+  INVALID(hvd_reducer_zero_gradients(reducer), "does not exist");
+  INVALID(hvd_reducer_rebind(reducer, 0, c), "does not exist");
+  INVALID(hvd_reducer_reset(reducer), "does not exist");
+
+  INVALID(hvd_reducer_create(NULL, NULL), "reducer is null");
+  options.group_count = 2;
+  options.group_sizes = NULL;
+  INVALID(hvd_reducer_create(&options, &reducer), "options.group_sizes is null");
+  options.groups = NULL;
+  INVALID(hvd_reducer_create(&options, &reducer), "options.groups is null");
+  options.group_count = 0;
+  options.op = 9;
+  INVALID(hvd_reducer_create(&options, &reducer), "op is 9");
+  options.op = HVD_SUM;
+  options.gradient_predivide_factor = 2;
+  INVALID(hvd_reducer_create(&options, &reducer), "average only");
+  options.size = 0;
+  INVALID(hvd_reducer_create(&options, &reducer), "options.size is 0");
+  INVALID(hvd_reducer_options_init(NULL, 1), "options is null");
+  INVALID(hvd_reducer_options_init(&options, 1), "1 bytes");
+  CHECK(hvd_reducer_options_init(&options, sizeof(options)) == HVD_OK);
+  CHECK(options.backward_passes_per_step == 1);
+  CHECK(hvd_reducer_create(&options, &reducer) == HVD_OK);
+  INVALID(hvd_reducer_add(reducer, NULL, &first), "name is null");
+  INVALID(hvd_reducer_add(reducer, "a", NULL), "the gradient is null");
+  INVALID(hvd_reducer_add_sparse(reducer, "a", NULL), "the gradient is null");
+  INVALID(hvd_reducer_index_of(reducer, "a"), "no gradient \"a\"");
+  INVALID(hvd_reducer_index_of(reducer, NULL), "name is null");
+  CHECK(hvd_reducer_release(reducer) == HVD_OK);
+}
+
+static int work(void) {
+  before_init();
+  hvd_init_options options = HVD_INIT_OPTIONS_INIT;
+  options.dynamic_process_sets = 1;
+  CHECK(hvd_init(&options) == HVD_OK && hvd_init(NULL) == HVD_OK && hvd_is_initialized() == 1);
+  rank = hvd_rank();
+  size = hvd_size();
+  CHECK(rank >= 0 && rank < size && hvd_local_size() == size && hvd_local_rank() == rank);
+  CHECK(hvd_cross_rank() == 0 && hvd_cross_size() == 1 && hvd_is_homogeneous() == 1);
+  allreduces();
+  moves();
+  objects();
+  seams();
+  sets();
+  wrong_tensors();
+  reducers();
+  CHECK(hvd_barrier(NULL) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK && hvd_is_initialized() == 0);
+
+  /* Again, with a set from the start, and none that can be added. */
+  const int32_t zero[1] = {0};
+  const int32_t* lists[1] = {zero};
+  const size_t sizes[1] = {1};
+  options = (hvd_init_options)HVD_INIT_OPTIONS_INIT;
+  options.process_sets = lists;
+  options.process_set_sizes = sizes;
+  options.process_set_count = size > 1 ? 1 : 0;
+  CHECK(hvd_init(&options) == HVD_OK);
+  if (size > 1) CHECK(hvd_process_set_size(1) == 1 && hvd_process_set_included(1) == (rank == 0));
+  REFUSED(hvd_add_process_set(zero, 1), HVD_ERROR_NOT_DYNAMIC, "");
+  printf("ok %d.\n", rank);
+  fflush(stdout);
+  CHECK(hvd_shutdown() == HVD_OK);
+  return 0;
+}
+
+/* Rank 1 is lost: the others are told whom they miss. */
+static int loss(void) {
+  CHECK(hvd_init(NULL) == HVD_OK);
+  float data[2] = {1, 1};
+  hvd_tensor tensor = vector(data, two);
+  int code = HVD_OK;
+  for (int step = 0; code == HVD_OK; ++step) {
+    if (hvd_rank() == 1 && step == 10) _Exit(9);
+    code = hvd_allreduce(&tensor, NULL, NULL);
+  }
+  CHECK(code == HVD_ERROR_COLLECTIVE && hvd_last_error_code() == code);
+  CHECK(hvd_last_error_rank() == 1 && strcmp(hvd_last_error_host(), "localhost") == 0);
+  CHECK(hvd_allreduce(&tensor, NULL, NULL) == HVD_ERROR_COLLECTIVE && hvd_last_error_rank() == 1);
+  printf("lost rank 1.\n");
+  fflush(stdout);
+  CHECK(hvd_shutdown() == HVD_OK);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  if (argc == 2 && strcmp(argv[1], "work") == 0) return work();
+  if (argc == 2 && strcmp(argv[1], "loss") == 0) {
+    signal(SIGTERM, SIG_IGN); /* hvdrun stops them at once; what they have to say comes first */
+    return loss();
+  }
+  return 2;
+}

@@ -1,0 +1,37 @@
+// The C API: a C11 program, alone and in real jobs.
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+class CApiTest : public JobTest {
+ protected:
+  const std::string program_ = binary("hvd_c_api_program");
+};
+
+TEST_F(CApiTest, EveryCallDoesWhatItsHeaderSaysAndRefusesWhatCannotBe) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const ExitStatus end = run_job({"-np", std::to_string(ranks), program_, "work"});
+    EXPECT_EQ(end.code, 0) << ranks << " ranks\n" << end.out << end.err;
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(lines_of_rank(end.out, rank), Words{"ok " + std::to_string(rank) + "."}) << end.err;
+    }
+  }
+}
+
+TEST_F(CApiTest, WorksWithoutHvdrunToo) {
+  const ExitStatus end = run({program_, "work"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(end.out, "ok 0.\n");
+}
+
+TEST_F(CApiTest, TheLossOfARankSaysWhoAndWhere) {
+  const ExitStatus end = run_job({"-np", "3", program_, "loss"});
+  EXPECT_EQ(end.code, 9) << end.out << end.err;
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(lines_of_rank(end.out, rank), Words{"lost rank 1."}) << end.err;
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test

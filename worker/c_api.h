@@ -1,0 +1,129 @@
+// What the files of the C API share: exceptions become codes, pointers and numbers become values of
+// the C++ API, and integers stand for what callers hold. All is safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hvd/c_api.h>
+#include <hvd/error.h>
+#include <hvd/tensor.h>
+#include <hvd/types.h>
+
+#include "base/text.h"
+
+namespace hvd::c_api {
+
+// Notes the error for hvd_last_error() and returns its code; HVD_OK of none.
+int note(const std::exception_ptr& error) noexcept;
+int note(int code, const std::string& what) noexcept;
+
+// What `call` returns, or the code of what it throws.
+template <typename Result = int, typename Call>
+Result guard(Call call) noexcept {
+  try {
+    return static_cast<Result>(call());
+  } catch (...) {
+    return static_cast<Result>(note(std::current_exception()));
+  }
+}
+
+template <typename... Why>
+[[noreturn]] void refuse(const Why&... why) {
+  throw InvalidArgumentError(cat(why...));
+}
+
+template <typename T>
+T& not_null(T* pointer, const char* call, const char* what) {
+  if (pointer == nullptr) refuse(call, "(): ", what, " is null");
+  return *pointer;
+}
+
+// Options of an older or the same version, completed by defaults; those of a newer one if what this
+// version does not know was not set.
+template <typename Options>
+Options read_options(const Options* given, const Options& defaults, std::size_t first_size,
+                     const char* call) {
+  if (given == nullptr) return defaults;
+  const std::size_t size = given->size;
+  constexpr std::size_t kLargest = 4096;
+  if (size < first_size || size > kLargest) {
+    refuse(call, "(): options.size is ", size, "; it is sizeof of the struct, ", sizeof(Options),
+           " in this version");
+  }
+  Options options = defaults;
+  std::memcpy(&options, given, std::min(size, sizeof(Options)));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (std::size_t i = sizeof(Options); i < size; ++i) {
+    if (bytes[i] != 0) refuse(call, "(): options that only a newer version of hvd knows");
+  }
+  return options;
+}
+
+// hvd_..._init().
+template <typename Options>
+int write_defaults(Options* options, std::size_t size, const Options& defaults,
+                   std::size_t first_size, const char* call) noexcept {
+  return guard([&] {
+    not_null(options, call, "options");
+    if (size < first_size || size > sizeof(Options)) {
+      refuse(call, "(): there is no version with options of ", size, " bytes; this one has ",
+             sizeof(Options));
+    }
+    std::memcpy(options, &defaults, size);
+    options->size = size;
+    return HVD_OK;
+  });
+}
+
+TensorView tensor_of(const hvd_tensor* tensor, const char* call, const char* what);
+hvd_tensor c_tensor_of(const void* data, const std::vector<std::int64_t>& shape, DataType type,
+                       Device device = {});
+ReduceOp op_of(std::int32_t op, const char* call);
+Compression compression_of(std::int32_t compression, const char* call);
+// Owns what the struct says, whatever is wrong with it.
+std::shared_ptr<ReadyEvent> event_of(const hvd_ready_event& event);
+// Throws if it cannot be asked or waited for.
+void check_event(const hvd_ready_event& event, const char* call);
+
+// Things that callers hold by a number, which is never used again for another one.
+template <typename T>
+class Registry {
+ public:
+  explicit Registry(const char* what) : what_(what) {}
+  std::int64_t add(std::shared_ptr<T> thing) {
+    const std::lock_guard lock(mutex_);
+    things_.emplace(++last_, std::move(thing));
+    return last_;
+  }
+  std::shared_ptr<T> find(std::int64_t number) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = things_.find(number);
+    if (found == things_.end()) refuse(what_, " ", number, " does not exist, or is released");
+    return found->second;
+  }
+  // What it stood for is destroyed by the caller, outside of the lock.
+  std::shared_ptr<T> remove(std::int64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = things_.find(number);
+    if (found == things_.end()) refuse(what_, " ", number, " does not exist, or is released");
+    auto thing = std::move(found->second);
+    things_.erase(found);
+    return thing;
+  }
+
+ private:
+  const char* what_;
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, std::shared_ptr<T>> things_;
+  std::int64_t last_ = 0;
+};
+
+}  // namespace hvd::c_api

@@ -1,0 +1,368 @@
+/* The calls of hvd for other languages: C11, and whatever can call C. The same power as hvd/hvd.h,
+ * whose headers say what each call means; here stands what is particular to C (docs/c_api.md).
+ *
+ *     hvd_init(NULL);
+ *     hvd_tensor tensor = {gradients, shape, 1, HVD_FLOAT32, HVD_HOST};
+ *     hvd_options options = HVD_OPTIONS_INIT;
+ *     options.name = "gradients";
+ *     if (hvd_allreduce(&tensor, NULL, &options) != HVD_OK) puts(hvd_last_error());
+ *     hvd_shutdown();
+ *
+ * All calls are safe from any thread, and no exception leaves them. A call that fails says why in
+ * the calling thread's hvd_last_error(). What is wrong with an argument - a null pointer, a number
+ * that stands for nothing, a handle that is none - is a code, never a crash; of memory that does
+ * not exist nothing can know. Pointers in arguments are read during the call only, the elements of
+ * tensors until the work is done.
+ *
+ * Codes that most calls share are named once:
+ *   [usual]  HVD_OK; HVD_ERROR_NOT_INITIALIZED; HVD_ERROR_INVALID_ARGUMENT: an argument that can
+ *            never be right; HVD_ERROR_COLLECTIVE: the world is broken; HVD_ERROR_OUT_OF_MEMORY;
+ *            HVD_ERROR_INTERNAL
+ *   [set]    HVD_ERROR_UNKNOWN_PROCESS_SET, HVD_ERROR_NOT_A_MEMBER
+ *   [wait]   what only the ranks together can find, of the work itself: HVD_ERROR_INVALID_ARGUMENT:
+ *            they disagree; HVD_ERROR_COLLECTIVE; [set]; HVD_ERROR_SHUT_DOWN;
+ *            HVD_ERROR_OUT_OF_MEMORY; HVD_ERROR_INTERNAL
+ * "Negative: ..." is said of calls whose result is a number: it is 0 or more, or one of these. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hvd/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- errors -------------------------------------------------------------------------------- */
+
+enum hvd_code {
+  HVD_OK = 0,
+  HVD_ERROR_NOT_INITIALIZED = -1,       /* hvd_init() comes first */
+  HVD_ERROR_NOT_DYNAMIC = -2,           /* hvd_init() was not told of dynamic process sets */
+  HVD_ERROR_UNKNOWN_PROCESS_SET = -3,   /* there is none of this number, or no longer */
+  HVD_ERROR_NOT_A_MEMBER = -4,          /* this rank is not in the process set */
+  HVD_ERROR_SHUT_DOWN = -5,             /* a rank takes no part any more */
+  HVD_ERROR_DUPLICATE_PROCESS_SET = -6, /* these ranks are a process set already */
+  HVD_ERROR_INVALID_ARGUMENT = -7,
+  HVD_ERROR_INIT = -8,       /* the world could not be formed */
+  HVD_ERROR_COLLECTIVE = -9, /* the world is broken: a member is gone, or was stopped */
+  HVD_ERROR_INTERNAL = -10,  /* a bug in hvd, or in something below it */
+  HVD_ERROR_OUT_OF_MEMORY = -11,
+  HVD_ERROR_NOT_READY = -12 /* the result of work that is not done */
+};
+
+/* Of the last call of this thread that failed; what a callback is told of, during the callback.
+ * Valid until the next such call. Never null: "" if there was none. */
+HVD_API const char* hvd_last_error(void);
+/* Its code, HVD_OK if there was none. */
+HVD_API int hvd_last_error_code(void);
+/* Of HVD_ERROR_COLLECTIVE: whose loss it was, -1 if that is not known, and where it ran, "". */
+HVD_API int hvd_last_error_rank(void);
+HVD_API const char* hvd_last_error_host(void);
+/* "invalid argument"; "unknown code" of what is none. */
+HVD_API const char* hvd_code_text(int code);
+
+/* --- init and place ------------------------------------------------------------------------ */
+
+/* Structs of options begin with their size, by which hvd knows the version that its caller was
+ * compiled with. Fill them by their _INIT, or by their function in languages without macros: it
+ * gives the first `size` bytes their defaults. Returns HVD_OK or HVD_ERROR_INVALID_ARGUMENT (null,
+ * or a size that no version has). Where options may be null, that means the defaults. */
+typedef struct hvd_init_options {
+  size_t size;
+  int32_t dynamic_process_sets; /* 1: they can be added and removed */
+  int32_t reserved;
+  /* The ranks of each process set that exists from the start. */
+  const int32_t* const* process_sets;
+  const size_t* process_set_sizes;
+  size_t process_set_count;
+} hvd_init_options;
+
+#define HVD_INIT_OPTIONS_INIT \
+  { sizeof(hvd_init_options), 0, 0, NULL, NULL, 0 }
+HVD_API int hvd_init_options_init(hvd_init_options* options, size_t size);
+
+/* Returns HVD_OK, HVD_ERROR_INIT, HVD_ERROR_INVALID_ARGUMENT (the options). */
+HVD_API int hvd_init(const hvd_init_options* options);
+/* Returns HVD_OK, also if there is no world; HVD_ERROR_INTERNAL. */
+HVD_API int hvd_shutdown(void);
+HVD_API int hvd_is_initialized(void); /* 1 or 0 */
+
+/* Negative: HVD_ERROR_NOT_INITIALIZED. */
+HVD_API int hvd_rank(void);
+HVD_API int hvd_size(void);
+HVD_API int hvd_local_rank(void);
+HVD_API int hvd_local_size(void);
+HVD_API int hvd_cross_rank(void);
+HVD_API int hvd_cross_size(void);
+HVD_API int hvd_is_homogeneous(void); /* 1 or 0 */
+
+/* --- process sets -------------------------------------------------------------------------- */
+
+/* By all ranks of the world, each with the same ranks. The number of the new set. Negative: [usual],
+ * [wait], HVD_ERROR_NOT_DYNAMIC, HVD_ERROR_DUPLICATE_PROCESS_SET. */
+HVD_API int hvd_add_process_set(const int32_t* ranks, size_t count);
+/* Returns [usual], [wait], HVD_ERROR_NOT_DYNAMIC. */
+HVD_API int hvd_remove_process_set(int32_t process_set);
+/* Negative: HVD_ERROR_NOT_INITIALIZED, HVD_ERROR_UNKNOWN_PROCESS_SET. */
+HVD_API int hvd_process_set_size(int32_t process_set);
+HVD_API int hvd_process_set_included(int32_t process_set); /* 1 or 0 */
+HVD_API int hvd_process_set_rank(int32_t process_set);     /* also HVD_ERROR_NOT_A_MEMBER */
+/* Write the first `capacity` of them and return how many there are; with a capacity of 0 the
+ * pointer may be null. Negative: the same, HVD_ERROR_INVALID_ARGUMENT (null). */
+HVD_API int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, size_t capacity);
+HVD_API int hvd_process_sets(int32_t* numbers, size_t capacity);
+
+/* --- tensors and options ------------------------------------------------------------------- */
+
+enum hvd_data_type {
+  HVD_BOOL = 0,
+  HVD_UINT8 = 1,
+  HVD_INT8 = 2,
+  HVD_UINT16 = 3,
+  HVD_INT16 = 4,
+  HVD_INT32 = 5,
+  HVD_INT64 = 6,
+  HVD_FLOAT16 = 7,
+  HVD_BFLOAT16 = 8,
+  HVD_FLOAT32 = 9,
+  HVD_FLOAT64 = 10
+};
+
+enum hvd_reduce_op {
+  HVD_AVERAGE = 0,
+  HVD_SUM = 1,
+  HVD_ADASUM = 2,
+  HVD_MIN = 3,
+  HVD_MAX = 4,
+  HVD_PRODUCT = 5
+};
+
+enum hvd_compression {
+  HVD_COMPRESSION_NONE = 0,
+  HVD_COMPRESSION_FLOAT16 = 1,
+  HVD_COMPRESSION_BFLOAT16 = 2
+};
+
+#define HVD_HOST 0                    /* hvd_tensor.device: the memory of this process, */
+#define HVD_CUDA(number) ((number) + 1) /* or that of a CUDA device */
+
+typedef struct hvd_tensor {
+  void* data; /* elements one after the other, the last dimension fastest */
+  const int64_t* shape;
+  int32_t dimensions; /* of shape; 0: one element */
+  int32_t type;       /* hvd_data_type */
+  int32_t device;     /* HVD_HOST or HVD_CUDA(n) */
+} hvd_tensor;
+
+/* Until when an input is not there yet. The functions are called from threads of hvd. */
+typedef struct hvd_ready_event {
+  int (*ready)(void* data); /* not 0: it is */
+  void (*wait)(void* data);
+  void (*release)(void* data); /* may be null; see hvd_options.ready */
+  void* data;
+} hvd_ready_event;
+
+/* Makes room for a result of this shape, of the tensor `index` of a group; null: there is none.
+ * Called from a thread of hvd, once, before the work is done. */
+typedef void* (*hvd_allocate)(void* data, size_t index, const int64_t* shape, int32_t dimensions,
+                              int32_t type);
+
+typedef struct hvd_options {
+  size_t size;
+  const char* name; /* null or "": numbered by the order of this rank's calls */
+  int32_t op;       /* hvd_reduce_op; reductions */
+  int32_t compression;
+  double prescale;
+  double postscale;
+  int32_t root; /* broadcast: a rank of the world */
+  int32_t process_set;
+  const int64_t* splits; /* alltoall: rows for each rank; none: even */
+  size_t split_count;
+  /* None, one for all tensors of the call, or one for each. `release` of each is called once, when
+   * hvd needs it no more: also if the call fails, unless because `size` or `ready` make no sense. */
+  const hvd_ready_event* ready;
+  size_t ready_count;
+  /* Null: results of unknown size lie in memory of hvd until their handle is released. */
+  hvd_allocate allocate;
+  void* allocate_data;
+} hvd_options;
+
+#define HVD_OPTIONS_INIT                                                                   \
+  {                                                                                        \
+    sizeof(hvd_options), NULL, HVD_AVERAGE, HVD_COMPRESSION_NONE, 1.0, 1.0, 0, 0, NULL, 0, \
+        NULL, 0, NULL, NULL                                                                \
+  }
+HVD_API int hvd_options_init(hvd_options* options, size_t size);
+
+/* --- handles ------------------------------------------------------------------------------- */
+
+/* Work in flight, or its results. 0 is none. Each one is released once. */
+typedef int64_t hvd_handle;
+
+/* Blocks until the work is done. Returns [wait] as often as it is asked; HVD_OK: it is done and
+ * well; HVD_ERROR_INVALID_ARGUMENT also if there is no such handle. */
+HVD_API int hvd_wait(hvd_handle handle);
+/* 1: hvd_wait() will not block; 0: it would. Negative: HVD_ERROR_INVALID_ARGUMENT (no such one). */
+HVD_API int hvd_ready(hvd_handle handle);
+/* Calls `done` once, with what hvd_wait() would return: when the work ends, from a thread of hvd, or
+ * at once from this one. It must not block; it may start work, and release the handle. Returns HVD_OK,
+ * HVD_ERROR_INVALID_ARGUMENT (null, no such handle), HVD_ERROR_OUT_OF_MEMORY. */
+typedef void (*hvd_callback)(void* data, int code);
+HVD_API int hvd_on_done(hvd_handle handle, hvd_callback done, void* data);
+/* The work goes on, and its buffers belong to hvd until it is done. Memory that hvd made for the
+ * results goes. Returns HVD_OK, also of 0; HVD_ERROR_INVALID_ARGUMENT: no such handle. */
+HVD_API int hvd_release(hvd_handle handle);
+
+/* How many tensors the result has: of a group as many as it has, of one collective 1, else as the
+ * call says. Negative: HVD_ERROR_NOT_READY, HVD_ERROR_INVALID_ARGUMENT, [wait]. */
+HVD_API int hvd_result_count(hvd_handle handle);
+/* One of them; pointer and shape are valid until the handle is released. Returns HVD_OK,
+ * HVD_ERROR_NOT_READY, HVD_ERROR_INVALID_ARGUMENT (null, no such handle or index), [wait]. */
+HVD_API int hvd_result(hvd_handle handle, size_t index, hvd_tensor* tensor);
+/* Of alltoall: rows from each rank. The same. */
+HVD_API int hvd_received_splits(hvd_handle handle, const int64_t** splits, size_t* count);
+/* Of join: the rank that came last. Negative: as hvd_result_count(). */
+HVD_API int hvd_last_joined(hvd_handle handle);
+
+/* --- collectives --------------------------------------------------------------------------- */
+
+/* The asynchronous calls start the work and give a handle to be released. Return [usual] and [set];
+ * with another code than HVD_OK there is no handle, and *handle is 0. The synchronous ones return
+ * [usual], [set] and [wait]. Where they give a handle, its work is done and it holds the result.
+ *
+ * `output` null: in place. Groups: arrays of `count` tensors. */
+
+HVD_API int hvd_allreduce_async(const hvd_tensor* input, const hvd_tensor* output,
+                                const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_allreduce(const hvd_tensor* input, const hvd_tensor* output,
+                          const hvd_options* options);
+HVD_API int hvd_grouped_allreduce_async(const hvd_tensor* inputs, const hvd_tensor* outputs,
+                                        size_t count, const hvd_options* options,
+                                        hvd_handle* handle);
+HVD_API int hvd_grouped_allreduce(const hvd_tensor* inputs, const hvd_tensor* outputs, size_t count,
+                                  const hvd_options* options);
+
+/* Of other ranks than the root only the input's shape and type are looked at. */
+HVD_API int hvd_broadcast_async(const hvd_tensor* input, const hvd_tensor* output,
+                                const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_broadcast(const hvd_tensor* input, const hvd_tensor* output,
+                          const hvd_options* options);
+
+HVD_API int hvd_barrier_async(const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_barrier(const hvd_options* options);
+
+HVD_API int hvd_allgather_async(const hvd_tensor* input, const hvd_options* options,
+                                hvd_handle* handle);
+HVD_API int hvd_allgather(const hvd_tensor* input, const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_grouped_allgather_async(const hvd_tensor* inputs, size_t count,
+                                        const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_grouped_allgather(const hvd_tensor* inputs, size_t count,
+                                  const hvd_options* options, hvd_handle* handle);
+
+HVD_API int hvd_alltoall_async(const hvd_tensor* input, const hvd_options* options,
+                               hvd_handle* handle);
+HVD_API int hvd_alltoall(const hvd_tensor* input, const hvd_options* options, hvd_handle* handle);
+
+/* `output` null: hvd makes room. Else it has this rank's rows. */
+HVD_API int hvd_reducescatter_async(const hvd_tensor* input, const hvd_tensor* output,
+                                    const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_reducescatter(const hvd_tensor* input, const hvd_tensor* output,
+                              const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_grouped_reducescatter_async(const hvd_tensor* inputs, size_t count,
+                                            const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_grouped_reducescatter(const hvd_tensor* inputs, size_t count,
+                                      const hvd_options* options, hvd_handle* handle);
+
+HVD_API int hvd_join_async(hvd_handle* handle);
+/* The rank that came last. Negative: [usual], [wait]. */
+HVD_API int hvd_join(void);
+
+/* --- objects, parameters, sparse tensors ------------------------------------------------------ */
+
+/* Strings of bytes, which may differ in size from rank to rank. `bytes` may be null if there are
+ * none. Blocks; the result of broadcast is one tensor of HVD_UINT8, of allgather one for each rank
+ * that gave something. Return [usual], [set], [wait]. */
+HVD_API int hvd_broadcast_object(const void* bytes, size_t size, const hvd_options* options,
+                                 hvd_handle* handle);
+HVD_API int hvd_allgather_object(const void* bytes, size_t size, const hvd_options* options,
+                                 hvd_handle* handle);
+
+/* All tensors of a list, which may stand in another order on other ranks; in place. Of the options
+ * root and process set. Blocks. Returns [usual], [set], [wait]. */
+HVD_API int hvd_broadcast_parameters(const char* const* names, const hvd_tensor* tensors,
+                                     size_t count, const hvd_options* options);
+
+/* `indices`: HVD_INT32 or HVD_INT64, [n] or [n, d]; `values`: [n, ...]. Average or sum. The result
+ * has two tensors, the indices and the values of all ranks. */
+HVD_API int hvd_sparse_allreduce_async(const hvd_tensor* indices, const hvd_tensor* values,
+                                       const hvd_options* options, hvd_handle* handle);
+HVD_API int hvd_sparse_allreduce(const hvd_tensor* indices, const hvd_tensor* values,
+                                 const hvd_options* options, hvd_handle* handle);
+
+/* --- the heart of a distributed optimizer (hvd/gradient_reducer.h) ----------------------------- */
+
+typedef struct hvd_reducer_options {
+  size_t size;
+  const char* name; /* null: "gradient" */
+  int32_t op;
+  int32_t compression;
+  double gradient_predivide_factor;
+  int32_t process_set;
+  int32_t backward_passes_per_step;
+  int32_t average_over_passes; /* 1 or 0 */
+  int32_t sparse_as_dense;     /* 1 or 0 */
+  int32_t number_of_groups;
+  int32_t reserved;
+  const char* const* const* groups; /* names; groups[g] has group_sizes[g] of them */
+  const size_t* group_sizes;
+  size_t group_count;
+  /* Null: gradients lie in the memory of the host. */
+  void (*fill_zeros)(void* data, const hvd_tensor* gradient);
+  void* fill_zeros_data;
+} hvd_reducer_options;
+
+#define HVD_REDUCER_OPTIONS_INIT                                                                 \
+  {                                                                                              \
+    sizeof(hvd_reducer_options), NULL, HVD_AVERAGE, HVD_COMPRESSION_NONE, 1.0, 0, 1, 0, 0, 0, 0, \
+        NULL, NULL, 0, NULL, NULL                                                                \
+  }
+HVD_API int hvd_reducer_options_init(hvd_reducer_options* options, size_t size);
+
+/* 0 is none. Each one is released once. */
+typedef int64_t hvd_reducer;
+
+/* Of all calls below HVD_ERROR_INVALID_ARGUMENT: an argument is wrong, there is no such reducer or
+ * gradient, or it is not the time for it; HVD_ERROR_OUT_OF_MEMORY. Those of which no more is said
+ * return HVD_OK or one of these. */
+HVD_API int hvd_reducer_create(const hvd_reducer_options* options, hvd_reducer* reducer);
+HVD_API int hvd_reducer_release(hvd_reducer reducer); /* HVD_OK, also of 0 */
+
+/* The index of the gradient. Negative: as above. */
+HVD_API int64_t hvd_reducer_add(hvd_reducer reducer, const char* name, const hvd_tensor* gradient);
+HVD_API int64_t hvd_reducer_add_sparse(hvd_reducer reducer, const char* name,
+                                       const hvd_tensor* gradient);
+HVD_API int64_t hvd_reducer_index_of(hvd_reducer reducer, const char* name);
+HVD_API int64_t hvd_reducer_size(hvd_reducer reducer);
+
+/* `ready` may be null: now. Its `release` is called once, also if the call fails. Return [usual],
+ * [set]. */
+HVD_API int hvd_reducer_ready(hvd_reducer reducer, size_t index, const hvd_ready_event* ready);
+HVD_API int hvd_reducer_ready_sparse(hvd_reducer reducer, size_t index, const hvd_tensor* indices,
+                                     const hvd_tensor* values);
+/* Blocks until all is reduced. Returns [usual], [set], [wait]. */
+HVD_API int hvd_reducer_synchronize(hvd_reducer reducer);
+HVD_API int hvd_reducer_synchronized(hvd_reducer reducer); /* 1 or 0. Negative: as above */
+/* Rows of all ranks, of a sparse gradient; pointers and shapes are valid until the next step. */
+HVD_API int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,
+                                hvd_tensor* values);
+HVD_API int hvd_reducer_next_step(hvd_reducer reducer);
+HVD_API int hvd_reducer_zero_gradients(hvd_reducer reducer);
+HVD_API int hvd_reducer_rebind(hvd_reducer reducer, size_t index, void* data);
+HVD_API int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes);
+HVD_API int hvd_reducer_reset(hvd_reducer reducer);
+
+#ifdef __cplusplus
+}
+#endif
