@@ -25,6 +25,11 @@ hvd_compile_options(hvd_gradients_program)
 target_compile_definitions(hvd_gradients_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(hvd_gradients_program PRIVATE hvd)
 
+add_executable(hvd_framework_program worker/framework_program.cpp runtime/tsan_options.cpp)
+hvd_compile_options(hvd_framework_program)
+target_compile_definitions(hvd_framework_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(hvd_framework_program PRIVATE hvd)
+
 # As another language sees it: strictly C11.
 add_executable(hvd_c_api_program worker/c_api_program.c)
 set_target_properties(hvd_c_api_program PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
@@ -34,7 +39,9 @@ target_link_libraries(hvd_c_api_program PRIVATE hvd)
 hvd_test(hvd_seam_test
   e2e/job_test.cpp
   worker/c_api_test.cpp
+  worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
   LABELS e2e
   TIMEOUT 300)
-add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program)
+add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program
+  hvd_framework_program)
