@@ -38,7 +38,7 @@ hvd_test(hvd_conformance_test
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
-  TIMEOUT 300)
+  TIMEOUT 600)
 
 hvd_test(hvd_operations_test
   runtime/arithmetic_kernels_test.cpp

@@ -1,0 +1,3 @@
+add_executable(hvd_autotune_bench autotune/main.cpp collectives/ranks.cpp)
+hvd_compile_options(hvd_autotune_bench)
+target_link_libraries(hvd_autotune_bench PRIVATE hvd_runtime hvd_base gloo)
