@@ -34,6 +34,8 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): names as C has them */
+
 /* --- errors -------------------------------------------------------------------------------- */
 
 enum hvd_code {
@@ -100,8 +102,8 @@ HVD_API int hvd_is_homogeneous(void); /* 1 or 0 */
 
 /* --- process sets -------------------------------------------------------------------------- */
 
-/* By all ranks of the world, each with the same ranks. The number of the new set. Negative: [usual],
- * [wait], HVD_ERROR_NOT_DYNAMIC, HVD_ERROR_DUPLICATE_PROCESS_SET. */
+/* By all ranks of the world, each with the same ranks. The number of the new set. Negative:
+ * [usual], [wait], HVD_ERROR_NOT_DYNAMIC, HVD_ERROR_DUPLICATE_PROCESS_SET. */
 HVD_API int hvd_add_process_set(const int32_t* ranks, size_t count);
 /* Returns [usual], [wait], HVD_ERROR_NOT_DYNAMIC. */
 HVD_API int hvd_remove_process_set(int32_t process_set);
@@ -145,7 +147,7 @@ enum hvd_compression {
   HVD_COMPRESSION_BFLOAT16 = 2
 };
 
-#define HVD_HOST 0                    /* hvd_tensor.device: the memory of this process, */
+#define HVD_HOST 0                      /* hvd_tensor.device: the memory of this process, */
 #define HVD_CUDA(number) ((number) + 1) /* or that of a CUDA device */
 
 typedef struct hvd_tensor {
@@ -181,7 +183,8 @@ typedef struct hvd_options {
   const int64_t* splits; /* alltoall: rows for each rank; none: even */
   size_t split_count;
   /* None, one for all tensors of the call, or one for each. `release` of each is called once, when
-   * hvd needs it no more: also if the call fails, unless because `size` or `ready` make no sense. */
+   * hvd needs it no more: also if the call fails, unless because `size` or `ready` make no sense.
+   */
   const hvd_ready_event* ready;
   size_t ready_count;
   /* Null: results of unknown size lie in memory of hvd until their handle is released. */
@@ -189,10 +192,10 @@ typedef struct hvd_options {
   void* allocate_data;
 } hvd_options;
 
-#define HVD_OPTIONS_INIT                                                                   \
-  {                                                                                        \
-    sizeof(hvd_options), NULL, HVD_AVERAGE, HVD_COMPRESSION_NONE, 1.0, 1.0, 0, 0, NULL, 0, \
-        NULL, 0, NULL, NULL                                                                \
+#define HVD_OPTIONS_INIT                                                                         \
+  {                                                                                              \
+    sizeof(hvd_options), NULL, HVD_AVERAGE, HVD_COMPRESSION_NONE, 1.0, 1.0, 0, 0, NULL, 0, NULL, \
+        0, NULL, NULL                                                                            \
   }
 HVD_API int hvd_options_init(hvd_options* options, size_t size);
 
@@ -206,9 +209,9 @@ typedef int64_t hvd_handle;
 HVD_API int hvd_wait(hvd_handle handle);
 /* 1: hvd_wait() will not block; 0: it would. Negative: HVD_ERROR_INVALID_ARGUMENT (no such one). */
 HVD_API int hvd_ready(hvd_handle handle);
-/* Calls `done` once, with what hvd_wait() would return: when the work ends, from a thread of hvd, or
- * at once from this one. It must not block; it may start work, and release the handle. Returns HVD_OK,
- * HVD_ERROR_INVALID_ARGUMENT (null, no such handle), HVD_ERROR_OUT_OF_MEMORY. */
+/* Calls `done` once, with what hvd_wait() would return: when the work ends, from a thread of hvd,
+ * or at once from this one. It must not block; it may start work, and release the handle. Returns
+ * HVD_OK, HVD_ERROR_INVALID_ARGUMENT (null, no such handle), HVD_ERROR_OUT_OF_MEMORY. */
 typedef void (*hvd_callback)(void* data, int code);
 HVD_API int hvd_on_done(hvd_handle handle, hvd_callback done, void* data);
 /* The work goes on, and its buffers belong to hvd until it is done. Memory that hvd made for the
@@ -301,7 +304,8 @@ HVD_API int hvd_sparse_allreduce_async(const hvd_tensor* indices, const hvd_tens
 HVD_API int hvd_sparse_allreduce(const hvd_tensor* indices, const hvd_tensor* values,
                                  const hvd_options* options, hvd_handle* handle);
 
-/* --- the heart of a distributed optimizer (hvd/gradient_reducer.h) ----------------------------- */
+/* --- the heart of a distributed optimizer (hvd/gradient_reducer.h) -----------------------------
+ */
 
 typedef struct hvd_reducer_options {
   size_t size;
@@ -362,6 +366,8 @@ HVD_API int hvd_reducer_zero_gradients(hvd_reducer reducer);
 HVD_API int hvd_reducer_rebind(hvd_reducer reducer, size_t index, void* data);
 HVD_API int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes);
 HVD_API int hvd_reducer_reset(hvd_reducer reducer);
+
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }
