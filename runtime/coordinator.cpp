@@ -34,7 +34,6 @@ Coordinator::Coordinator(const ControlTree& tree, const ResponseCache& cache,
 Status Coordinator::take(int from, const Upward& message, TimePoint now) {
   last_words_.heard(from, message, cache_, now);
   for (const auto& word : message.last_words) last_words_.heard(word, now);
-  std::vector<TensorKey> touched;
   const auto refuse_the_left = [this](const RankSet& ranks) -> Status {
     if (!ranks.intersects(left_)) return {};
     const auto rank = static_cast<int>(ranks.intersection(left_).front());
@@ -42,12 +41,14 @@ Status Coordinator::take(int from, const Upward& message, TimePoint now) {
   };
   for (const auto& known : message.known) {
     HVD_RETURN_IF_ERROR(refuse_the_left(known.ranks));
+    MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
     decide_touched(touched, now);
   }
   for (const auto& asked : message.asked) {
     HVD_RETURN_IF_ERROR(refuse_the_left(asked.ranks));
     HVD_RETURN_IF_ERROR(check_request(asked.request, tree_.size()));
+    MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
     decide_touched(touched, now);
   }
@@ -62,36 +63,51 @@ Status Coordinator::take(int from, const Upward& message, TimePoint now) {
 
 // One part of a message after the other: once somebody has left, a rank may have had an error for
 // what the first part asks, and the next one asks for it again.
-void Coordinator::decide_touched(std::vector<TensorKey>& touched, TimePoint now) {
-  for (const auto& key : touched) {
+void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint now) {
+  for (const auto& known : touched.complete) {
+    known.ids.for_each([&](CacheId id) { decide_known(id, now); });
+  }
+  for (const auto& key : touched.rows) {
     if (table_.complete(key, *table_.find(key))) {
       decide(key, now);
     } else if (left_.intersects(sets_.members(key.process_set))) {
       fail_for_left(key, now);
     }
   }
-  touched.clear();
 }
 
-void Coordinator::note_order(const TensorKey& key) {
-  if (!options_.deterministic || order_of_.contains(key)) return;
-  order_of_.emplace(key, next_order_);
-  unreleased_.insert(next_order_++);
+void Coordinator::note_order(const Request& request) {
+  if (!options_.deterministic) return;
+  if (order_of_.try_emplace(key_of(request), next_order_).second) unreleased_.insert(next_order_++);
+}
+
+// All say what was agreed before.
+void Coordinator::decide_known(CacheId id, TimePoint now) {
+  Ready ready{cache_.get(id), {}, now, {}, -1};
+  const Request& request = ready.request();
+  if (request.group.empty()) {
+    decided({}, std::move(ready));
+  } else {
+    decided({{request.process_set, request.group, request.group_size}}, std::move(ready));
+  }
 }
 
 void Coordinator::decide(const TensorKey& key, TimePoint now) {
   auto row = table_.take(key);
-  decided_.insert(key);
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
   const auto groups = groups_of(row, cached.get());
   auto agreement =
       agreement_of(std::move(row), cached.get(), sets_.members(key.process_set), tree_);
-  Ready ready{std::move(agreement.tensor), std::move(agreement.error), now,
-              std::move(agreement.joined), -1};
+  decided(groups, {std::move(agreement.tensor), std::move(agreement.error), now,
+                   std::move(agreement.joined), -1});
+}
+
+void Coordinator::decided(const std::vector<GroupKey>& groups, Ready tensor) {
+  decided_.insert(view_of(tensor.request()));
   if (groups.empty()) {
-    enqueue({std::move(ready)});
+    enqueue(std::move(tensor));
   } else {
-    enqueue(groups_.decided(groups, std::move(ready)));
+    enqueue(groups_.decided(groups, std::move(tensor)));
   }
 }
 
@@ -103,17 +119,17 @@ Status Coordinator::cannot_be(const Request& request, int left) const {
 
 void Coordinator::fail_for_left(const TensorKey& key, TimePoint now) {
   auto row = table_.take(key);
-  decided_.insert(key);
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
-  ResponseTensor tensor;
-  tensor.request = row.whole.empty() ? cached->request : row.whole.front().request;
+  auto tensor = std::make_shared<ResponseTensor>();
+  tensor->request = row.whole.empty() ? cached->request : row.whole.front().request;
   const auto left = left_.intersection(sets_.members(key.process_set)).front();
-  Status error = cannot_be(tensor.request, static_cast<int>(left));
-  enqueue({{std::move(tensor), std::move(error), now, {}, -1}});
+  Status error = cannot_be(tensor->request, static_cast<int>(left));
+  decided({}, {std::move(tensor), std::move(error), now, {}, -1});
 }
 
 void Coordinator::leave(const RankSet& ranks, TimePoint now) {
   left_.unite(ranks);
+  table_.only_rows();
   for (const auto& [id, members] : sets_.all()) {
     if (!members.intersects(left_)) continue;
     std::vector<TensorKey> stranded;
@@ -147,9 +163,11 @@ void Coordinator::join(const RankSet& ranks, TimePoint now) {
 }
 
 void Coordinator::end_join(Status error, TimePoint now) {
+  auto join = std::make_shared<ResponseTensor>();
+  join->request.kind = Kind::join;
+  join->request.name = kJoinName;
   Ready ready;
-  ready.tensor.request.kind = Kind::join;
-  ready.tensor.request.name = kJoinName;
+  ready.tensor = std::move(join);
   ready.error = std::move(error);
   ready.since = now;
   ready.last_joined = last_joined_;
@@ -162,10 +180,20 @@ void Coordinator::end_join(Status error, TimePoint now) {
   ready_.push_back(std::move(ready));
 }
 
+void Coordinator::enqueue(Ready tensor) {
+  if (options_.deterministic) {
+    std::vector<Ready> one;
+    one.push_back(std::move(tensor));
+    enqueue(std::move(one));
+  } else {
+    ready_.push_back(std::move(tensor));
+  }
+}
+
 void Coordinator::enqueue(std::vector<Ready> tensors) {
   std::optional<Order> first;
   for (const auto& ready : tensors) {
-    const auto node = order_of_.extract(key_of(ready.tensor.request));
+    const auto node = order_of_.extract(key_of(ready.request()));
     if (node.empty()) continue;
     if (!first || node.mapped() < *first) {
       if (first) unreleased_.erase(*first);
@@ -202,7 +230,7 @@ void Coordinator::tune(const Parameters& parameters) {
 Response Coordinator::response_of(std::vector<Ready> batch) {
   Response response;
   Ready& first = batch.front();
-  const Request& request = first.tensor.request;
+  const Request& request = first.request();
   response.kind = request.kind;
   response.process_set = request.process_set;
   response.error = std::move(first.error);
@@ -218,7 +246,7 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
   }
   response.tensors.reserve(batch.size());
   for (auto& ready : batch) {
-    const auto decided = decided_.find(key_of(ready.tensor.request));
+    const auto decided = decided_.find(view_of(ready.request()));
     if (decided != decided_.end()) decided_.erase(decided);
     response.tensors.push_back(std::move(ready.tensor));
   }
@@ -251,11 +279,11 @@ void Coordinator::applied(const Response& response, const std::vector<Departed>&
 
 void Coordinator::forget_set(int process_set) {
   const auto of_the_set = [process_set](const Ready& ready) {
-    return key_of(ready.tensor.request).process_set == process_set;
+    return negotiated_in(ready.request()) == process_set;
   };
   table_.set_removed(process_set);
+  std::erase_if(decided_, [&](const TensorKeyView& key) { return key.process_set == process_set; });
   groups_.set_removed(process_set);
-  std::erase_if(decided_, [&](const TensorKey& key) { return key.process_set == process_set; });
   std::erase_if(ready_, of_the_set);
   for (auto& [order, tensors] : ordered_) std::erase_if(tensors, of_the_set);
   std::erase_if(ordered_, [this](const auto& item) {

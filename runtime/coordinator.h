@@ -64,7 +64,7 @@ class Coordinator {
   // that somebody there does not keep to the protocol.
   Status take(int from, const Upward& message, TimePoint now);
   // Rank 0 is about to ask for this: deterministic mode needs the order.
-  void note_order(const TensorKey& key);
+  void note_order(const Request& request);
   bool somebody_left() const { return !left_.empty(); }
   bool has_left(int rank) const { return left_.contains(static_cast<RankSet::Value>(rank)); }
   bool all_left() const { return left_ == tree_.subtree(0); }
@@ -80,7 +80,7 @@ class Coordinator {
   void applied(const Response& response, const std::vector<Departed>& died);
 
   // All have asked for it; its response is still to come.
-  bool is_decided(const TensorKey& key) const { return decided_.contains(key); }
+  bool is_decided(const TensorKeyView& key) const { return decided_.contains(key); }
 
   // Tensors that wait for some rank, and what is known of the ranks: for the stall inspector.
   const MessageTable& table() const { return table_; }
@@ -89,13 +89,16 @@ class Coordinator {
  private:
   using Order = std::uint64_t;
   std::string who(int rank) const { return tree_.who(rank); }
-  void decide_touched(std::vector<TensorKey>& touched, TimePoint now);
+  void decide_touched(const MessageTable::Touched& touched, TimePoint now);
+  void decide_known(CacheId id, TimePoint now);
   void decide(const TensorKey& key, TimePoint now);
+  void decided(const std::vector<GroupKey>& groups, Ready tensor);
   void fail_for_left(const TensorKey& key, TimePoint now);
   void leave(const RankSet& ranks, TimePoint now);
   void join(const RankSet& ranks, TimePoint now);
   Status cannot_be(const Request& request, int left) const;
   void end_join(Status error, TimePoint now);
+  void enqueue(Ready tensor);
   void enqueue(std::vector<Ready> tensors);
   void release_ordered(TimePoint now);
   void forget_set(int process_set);
@@ -108,7 +111,8 @@ class Coordinator {
   MessageTable table_;
   LastWords last_words_;
   Groups groups_;
-  std::unordered_multiset<TensorKey, TensorKeyHash> decided_;  // in groups_, ordered_ and ready_
+  // The names of all that is in groups_, ordered_ and ready_: they lie there.
+  std::unordered_multiset<TensorKeyView, TensorKeyHash, TensorKeyEqual> decided_;
   std::deque<Ready> ready_;
   RankSet left_;
   int last_joined_ = -1;

@@ -55,7 +55,7 @@ void Executor::serve(const Response& response) {
   if (made_up) {
     for (const auto& tensor : response.tensors) {
       Entry phantom;
-      phantom.request = tensor.request;
+      phantom.request = tensor->request;
       entries.push_back(std::move(phantom));
     }
   }
@@ -79,9 +79,8 @@ Failure Executor::run(const Response& response, Entries& entries, Outcomes& outc
     // The queue gives entries to nobody else, except when a verdict has closed it.
     if (!verdict_.known()) {
       hooks_.on_broken(
-          {Code::internal,
-           cat("the coordinator wants to run ", kind_name(response.kind), " \"",
-               response.tensors.front().request.name, "\", which this rank never asked for")});
+          {Code::internal, cat("the coordinator wants to run ", kind_name(response.kind), " \"",
+                               response.request().name, "\", which this rank never asked for")});
     }
     return verdict_.wait();
   }
@@ -120,7 +119,7 @@ Status Executor::operate(const Response& response, Entries& entries, Outcomes& o
     }
   }
   return {Code::internal, cat("no operation can run ", kind_name(response.kind), " \"",
-                              response.tensors.front().request.name, "\"")};
+                              response.request().name, "\"")};
 }
 
 void Executor::enter(int id, const RankSet& members) {
@@ -129,7 +128,7 @@ void Executor::enter(int id, const RankSet& members) {
 }
 
 void Executor::add_set(const Response& response, Outcomes& outcomes) {
-  const auto members = RankSet::of_ranks(response.tensors.front().request.ranks);
+  const auto members = RankSet::of_ranks(response.request().ranks);
   queue_.open_set(members);
   enter(response.new_set, members);
   outcomes.front().process_set = response.new_set;

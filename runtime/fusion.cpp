@@ -5,7 +5,7 @@ namespace {
 
 bool may_be_fused(const Ready& ready) {
   if (!ready.error.ok()) return false;
-  switch (ready.tensor.request.kind) {
+  switch (ready.request().kind) {
     case Kind::allreduce:
     case Kind::reducescatter:
     case Kind::allgather:
@@ -16,8 +16,8 @@ bool may_be_fused(const Ready& ready) {
 }
 
 bool may_share(const Ready& one, const Ready& another) {
-  const Request& a = one.tensor.request;
-  const Request& b = another.tensor.request;
+  const Request& a = one.request();
+  const Request& b = another.request();
   if (a.kind != b.kind || a.process_set != b.process_set || a.type != b.type ||
       a.on_host != b.on_host || one.joined != another.joined) {
     return false;
@@ -28,8 +28,8 @@ bool may_share(const Ready& one, const Ready& another) {
 }
 
 bool same_group(const Ready& one, const Ready& another) {
-  const Request& a = one.tensor.request;
-  const Request& b = another.tensor.request;
+  const Request& a = one.request();
+  const Request& b = another.request();
   return !a.group.empty() && a.group == b.group && a.process_set == b.process_set;
 }
 
@@ -39,7 +39,7 @@ std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold, F
   std::vector<Ready> batch;
   batch.push_back(std::move(ready.front()));
   ready.pop_front();
-  std::size_t seen = bytes_of(batch.front().tensor);
+  std::size_t seen = bytes_of(*batch.front().tensor);
   if (!may_be_fused(batch.front()) || seen >= threshold) return batch;
 
   std::size_t taken = seen;
@@ -47,7 +47,7 @@ std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold, F
   while (!ready.empty()) {
     Ready& candidate = ready.front();
     if (fusion == Fusion::groups_only && !same_group(candidate, batch.front())) break;
-    const std::size_t bytes = bytes_of(candidate.tensor);
+    const std::size_t bytes = bytes_of(*candidate.tensor);
     seen += bytes;
     if (seen > threshold) break;
     if (may_be_fused(candidate) && may_share(candidate, batch.front()) &&

@@ -12,11 +12,12 @@ namespace hvd::runtime {
 
 // A tensor that all ranks have submitted, or an error about it.
 struct Ready {
-  ResponseTensor tensor;
+  SharedTensor tensor;
   Status error;
   TimePoint since{};
   std::vector<int> joined = {};  // Response::joined
   int last_joined = -1;          // Response::last_joined
+  const Request& request() const { return tensor->request; }
 };
 
 enum class Fusion {

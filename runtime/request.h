@@ -64,6 +64,8 @@ struct ResponseTensor {
   std::vector<std::int64_t> first_extents = {};
   friend bool operator==(const ResponseTensor&, const ResponseTensor&) = default;
 };
+// One that the cache keeps is the same object in every response that runs it.
+using SharedTensor = std::shared_ptr<const ResponseTensor>;
 
 // What it moves: of allgather and alltoall the rows of all ranks.
 std::size_t bytes_of(const ResponseTensor& tensor);
@@ -73,7 +75,7 @@ std::size_t bytes_of(const ResponseTensor& tensor);
 struct Response {
   Kind kind = Kind::allreduce;
   int process_set = kGlobalSet;
-  std::vector<ResponseTensor> tensors;
+  std::vector<SharedTensor> tensors;
   std::vector<int> joined = {};  // ranks of the set that have no entries, and give neutral elements
   int last_joined = -1;          // join: the rank that came last
   int new_set = -1;              // add_process_set: its number
@@ -81,7 +83,7 @@ struct Response {
   // Inside hosts and between them, not in one ring of all; where there are several ranks on several
   // hosts. Of allreduce and allgather.
   bool hierarchical = false;
-  friend bool operator==(const Response&, const Response&) = default;
+  const Request& request() const { return tensors.front()->request; }  // of the first tensor
 };
 
 // What came of an entry.

@@ -8,11 +8,10 @@ Status TensorQueue::check(const Request& request) const {
   const auto refuse = [&](Code code, const auto&... why) {
     return Status(code, cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
   };
-  const bool has_joined = names_.contains({kGlobalSet, std::string(kJoinName)});
-  if (has_joined && request.kind == Kind::join) {
+  if (joined_ && request.kind == Kind::join) {
     return refuse(Code::invalid_argument, "this rank has joined already, and waits for the others");
   }
-  if (has_joined) {
+  if (joined_) {
     return refuse(Code::invalid_argument,
                   "this rank has joined: it cannot ask for anything before all have");
   }
@@ -25,7 +24,7 @@ Status TensorQueue::check(const Request& request) const {
     return refuse(Code::invalid_argument, "the root rank ", request.root, " is not in process set ",
                   set);
   }
-  if (names_.contains(key_of(request))) {
+  if (in_flight_.contains(view_of(request))) {
     return refuse(Code::invalid_argument,
                   "a tensor of this name is already in flight on this rank. Wait for it, or use "
                   "another name.");
@@ -33,50 +32,67 @@ Status TensorQueue::check(const Request& request) const {
   return {};
 }
 
-Failure TensorQueue::push(std::vector<Entry> entries, bool& first) {
+Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   const std::lock_guard lock(mutex_);
   if (!closed_.ok()) return closed_;
-  std::size_t pushed = 0;
-  for (const auto& entry : entries) {
-    if (Status refused = check(entry.request); !refused.ok()) {
-      for (std::size_t i = 0; i < pushed; ++i) names_.erase(key_of(entries[i].request));
+  const bool none_waited = undrained_.empty();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (Status refused = check(entries[i].request); !refused.ok()) {
+      // Back to where they came from: the caller keeps what was refused.
+      while (i-- > 0) {
+        const auto found = in_flight_.find(key_of(undrained_.back()));
+        entries[i] = std::move(found->second.entry);
+        forget(entries[i].request);
+        undrained_.pop_back();
+      }
       return refused;
     }
-    names_.insert(key_of(entry.request));
-    ++pushed;
+    const Request& request = entries[i].request;
+    if (request.kind == Kind::join) joined_ = true;
+    undrained_.push_back(request);
+    auto key = key_of(request);
+    in_flight_.emplace(std::move(key), InFlight{std::move(entries[i]), pushed_++});
   }
-  first = undrained_.empty();
-  if (busy_since_ == kNever && !names_.empty()) busy_since_ = Clock::now();
-  for (auto& entry : entries) {
-    undrained_.push_back(entry.request);
-    auto key = key_of(entry.request);
-    waiting_.emplace(std::move(key), Waiting{std::move(entry)});
-  }
+  first = none_waited && !entries.empty();
+  if (busy_since_ == kNever && !in_flight_.empty()) busy_since_ = Clock::now();
   return {};
 }
 
 std::vector<Request> TensorQueue::drain() {
   const std::lock_guard lock(mutex_);
-  for (const auto& request : undrained_) waiting_.at(key_of(request)).drained = true;
+  drained_ = pushed_;
   return std::exchange(undrained_, {});
 }
 
-std::vector<Entry> TensorQueue::take(const std::vector<ResponseTensor>& tensors) {
+Entry TensorQueue::take(InFlight& in_flight) {
+  in_flight.taken = true;
+  return std::move(in_flight.entry);
+}
+
+void TensorQueue::forget(const Request& request) {
+  const auto found = in_flight_.find(view_of(request));
+  if (found == in_flight_.end()) return;
+  if (request.kind == Kind::join) joined_ = false;
+  in_flight_.erase(found);
+}
+
+std::vector<Entry> TensorQueue::take(const std::vector<SharedTensor>& tensors) {
   std::vector<Entry> entries;
   entries.reserve(tensors.size());
   const std::lock_guard lock(mutex_);
   for (const auto& tensor : tensors) {
-    const auto found = waiting_.find(key_of(tensor.request));
-    if (found == waiting_.end() || !found->second.drained) continue;
-    entries.push_back(std::move(found->second.entry));
-    waiting_.erase(found);
+    const auto found = in_flight_.find(view_of(tensor->request));
+    if (found == in_flight_.end() || found->second.taken || found->second.order >= drained_) {
+      continue;
+    }
+    entries.push_back(take(found->second));
   }
   return entries;
 }
 
 void TensorQueue::finish(const std::vector<Entry>& entries) {
   const std::lock_guard lock(mutex_);
-  for (const auto& entry : entries) names_.erase(key_of(entry.request));
+  for (const auto& entry : entries) forget(entry.request);
   note_idle();
 }
 
@@ -86,18 +102,16 @@ std::vector<Entry> TensorQueue::close(const Failure& why) {
   if (!closed_.ok()) return entries;
   closed_ = why;
   undrained_.clear();
-  entries.reserve(waiting_.size());
-  for (auto& [key, waiting] : waiting_) {
-    names_.erase(key);
-    entries.push_back(std::move(waiting.entry));
+  for (auto& [key, in_flight] : in_flight_) {
+    if (!in_flight.taken) entries.push_back(take(in_flight));
   }
-  waiting_.clear();
+  for (const auto& entry : entries) forget(entry.request);
   note_idle();
   return entries;
 }
 
 void TensorQueue::note_idle() {
-  if (!names_.empty()) return;
+  if (!in_flight_.empty()) return;
   if (busy_since_ != kNever) busy_time_ += Clock::now() - busy_since_;
   busy_since_ = kNever;
   emptied_.notify_all();
@@ -110,14 +124,14 @@ Duration TensorQueue::busy_time(TimePoint now) const {
 
 bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
   std::unique_lock lock(mutex_);
-  if (!emptied_.wait_until(lock, deadline, [this] { return names_.empty(); })) return false;
+  if (!emptied_.wait_until(lock, deadline, [this] { return in_flight_.empty(); })) return false;
   if (closed_.ok()) closed_ = why;
   return true;
 }
 
 std::size_t TensorQueue::size() const {
   const std::lock_guard lock(mutex_);
-  return names_.size();
+  return in_flight_.size();
 }
 
 Result<RankSet> TensorQueue::members(int process_set) const {
@@ -143,11 +157,8 @@ std::vector<Entry> TensorQueue::close_set(int process_set) {
   const std::lock_guard lock(mutex_);
   sets_.remove(process_set);
   std::erase_if(undrained_, [&](const Request& r) { return negotiated_in(r) == process_set; });
-  for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
-    const auto current = waiting++;
-    if (current->first.process_set != process_set) continue;
-    entries.push_back(std::move(current->second.entry));
-    waiting_.erase(current);
+  for (auto& [key, in_flight] : in_flight_) {
+    if (key.process_set == process_set && !in_flight.taken) entries.push_back(take(in_flight));
   }
   return entries;
 }

@@ -8,10 +8,10 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
-#include <string>
+#include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,14 +25,14 @@ class TensorQueue {
  public:
   TensorQueue(int rank, ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
 
-  // All of them or none. `first` becomes true if nothing waited to be drained: somebody must be
-  // woken.
-  Failure push(std::vector<Entry> entries, bool& first);
+  // All of them or none, and then they are moved from. `first` becomes true if nothing waited to be
+  // drained: somebody must be woken.
+  Failure push(std::span<Entry> entries, bool& first);
   // Requests that were pushed since the last call, in their order.
   std::vector<Request> drain();
   // The entries of these tensors, to be run: they stay known, but close() no longer returns them. A
   // name that is not there, or not drained yet, is left out: no response can mean it.
-  std::vector<Entry> take(const std::vector<ResponseTensor>& tensors);
+  std::vector<Entry> take(const std::vector<SharedTensor>& tensors);
   // Forgets names that were taken; they may be used again.
   void finish(const std::vector<Entry>& entries);
   // From now on push() returns `why`. Returns the entries that nobody has taken; only the first
@@ -53,20 +53,26 @@ class TensorQueue {
   std::vector<Entry> close_set(int process_set);
 
  private:
-  struct Waiting {
-    Entry entry;
-    bool drained = false;
+  struct InFlight {
+    Entry entry;          // unless it is taken
+    std::uint64_t order;  // of all that were pushed
+    bool taken = false;
   };
+  using Entries = std::unordered_map<TensorKey, InFlight, TensorKeyHash, TensorKeyEqual>;
   Status check(const Request& request) const;
   void note_idle();
+  Entry take(InFlight& in_flight);
+  void forget(const Request& request);
 
   mutable std::mutex mutex_;
   std::condition_variable emptied_;
   const int rank_;
   ProcessSets sets_;
-  std::unordered_map<TensorKey, Waiting, TensorKeyHash> waiting_;
-  std::unordered_set<TensorKey, TensorKeyHash> names_;  // all that are in flight
-  std::vector<Request> undrained_;
+  Entries in_flight_;
+  std::uint64_t pushed_ = 0;        // so many
+  std::vector<Request> undrained_;  // of the newest of them, unless their set was closed
+  std::uint64_t drained_ = 0;       // so many of the oldest
+  bool joined_ = false;             // this rank's join is in flight
   Failure closed_;
   TimePoint busy_since_ = kNever;  // kNever: nothing is in flight
   Duration busy_time_{};           // before that

@@ -51,7 +51,7 @@ std::string words_for_sets(const WorldSpec& spec, const Status& possible) {
 }
 
 // Groups are enqueued as a whole: that is what makes waiting for all of one safe.
-Status check_groups(const std::vector<Entry>& entries) {
+Status check_groups(std::span<const Entry> entries) {
   std::map<std::pair<int, std::string>, std::vector<const Request*>> groups;
   for (const auto& entry : entries) {
     const Request& request = entry.request;
@@ -106,7 +106,7 @@ class World::Impl {
 
   Status form(Exchange& exchange);
 
-  Failure enqueue(std::vector<Entry> entries) {
+  Failure enqueue(std::span<Entry> entries) {
     for (auto& entry : entries) {
       if (entry.request.kind == Kind::join) entry.request.name = kJoinName;
       if (const Status checked = check_request(entry.request, spec_.size()); !checked.ok()) {
@@ -115,7 +115,7 @@ class World::Impl {
     }
     if (const Status checked = check_groups(entries); !checked.ok()) return checked;
     bool first = false;
-    Failure refused = queue_.push(std::move(entries), first);
+    Failure refused = queue_.push(entries, first);
     if (first) control_.wake();
     // A program that leaves a world that has failed shall hear of the failure, not of its leaving.
     return !refused.ok() && verdict_.known() ? verdict_.get() : refused;
@@ -248,12 +248,8 @@ Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& ex
 
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
-Failure World::enqueue(Entry entry) {
-  std::vector<Entry> one;
-  one.push_back(std::move(entry));
-  return impl_->enqueue(std::move(one));
-}
-Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(std::move(entries)); }
+Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
+Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
 void World::abort(const Failure& why) { impl_->abort(why); }
 Failure World::failure() const { return impl_->failure(); }
 Result<RankSet> World::process_set(int id) const { return impl_->queue().members(id); }

@@ -118,7 +118,8 @@ Agreement agreement_of(MessageTable::Row row, const ResponseTensor* cached, cons
             [](const Variant& a, const Variant& b) { return a.ranks.front() < b.ranks.front(); });
   Agreement agreement;
   const Variant& first = row.whole.front();
-  agreement.tensor.request = first.request;
+  auto tensor = std::make_shared<ResponseTensor>(ResponseTensor{first.request, {}});
+  agreement.tensor = tensor;
   agreement.joined = members.difference(row.asked).ranks();
   if (row.whole.size() > 1) {
     const Variant& other = row.whole[1];
@@ -131,8 +132,7 @@ Agreement agreement_of(MessageTable::Row row, const ResponseTensor* cached, cons
   if (is_ragged(first.request)) {
     members.for_each([&](RankSet::Value rank) {
       const auto extent = first.first_extents.find(static_cast<int>(rank));
-      agreement.tensor.first_extents.push_back(
-          extent == first.first_extents.end() ? 0 : extent->second);
+      tensor->first_extents.push_back(extent == first.first_extents.end() ? 0 : extent->second);
     });
   }
   const auto root = static_cast<RankSet::Value>(first.request.root);

@@ -12,7 +12,7 @@ namespace hvd::runtime {
 
 // A row that is complete, as all of its ranks see it.
 struct Agreement {
-  ResponseTensor tensor;
+  SharedTensor tensor;
   std::vector<int> joined;  // members that have no part in it
   // Not ok: the first thing about which two ranks differ, with one of each side and its host. Texts
   // are Horovod's where it has one.

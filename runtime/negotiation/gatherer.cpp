@@ -11,14 +11,15 @@ Gatherer::Gatherer(const ResponseCache& cache, const ProcessSets& sets, const Co
 
 Status Gatherer::take(int from, Upward message, TimePoint now) {
   last_words_.heard(from, message, cache_, now);
-  std::vector<TensorKey> touched;
   for (const auto& known : message.known) {
+    MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
-    pass_touched(touched);
+    pass_touched(touched, now);
   }
   for (const auto& asked : message.asked) {
+    MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
-    pass_touched(touched);
+    pass_touched(touched, now);
   }
   pending_.joined.unite(message.joined);
   if (!message.joined.empty() && !at_once_) {
@@ -42,16 +43,15 @@ Status Gatherer::take(int from, Upward message, TimePoint now) {
 }
 
 // One part of a message after the other, as the coordinator does.
-void Gatherer::pass_touched(std::vector<TensorKey>& touched) {
-  for (const auto& key : touched) {
+void Gatherer::pass_touched(const MessageTable::Touched& touched, TimePoint now) {
+  for (const auto& [ranks, ids] : touched.complete) known_[ranks].unite(ids);
+  if (!table_.empty()) next_look_ = std::min(next_look_, now + hold_);
+  for (const auto& key : touched.rows) {
     const auto& row = *table_.find(key);
     if (at_once_ || is_passed_in_part(row) || table_.complete(key, row)) {
       pass(key);
-    } else {
-      next_look_ = std::min(next_look_, row.since + hold_);
     }
   }
-  touched.clear();
 }
 
 void Gatherer::pass(const TensorKey& key) {
@@ -78,6 +78,7 @@ void Gatherer::pass(const TensorKey& key) {
 
 void Gatherer::pass_at_once() {
   at_once_ = true;
+  table_.only_rows();
   std::vector<TensorKey> all;
   for (const auto& [key, row] : table_.rows()) all.push_back(key);
   for (const auto& key : all) pass(key);

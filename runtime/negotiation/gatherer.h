@@ -31,13 +31,15 @@ class Gatherer {
   Upward collect(TimePoint now);
   TimePoint next_collect() const { return next_look_; }
 
-  void answered(const TensorKey& key) { table_.answered(key); }
+  void answered(const IntervalSet& ids, const std::vector<SharedTensor>& tensors) {
+    table_.answered(ids, tensors);
+  }
   void join_ended() { table_.join_ended(); }
   void died(const std::vector<Departed>& ids) { table_.died(ids); }
   void set_removed(int process_set) { table_.set_removed(process_set); }
 
  private:
-  void pass_touched(std::vector<TensorKey>& touched);
+  void pass_touched(const MessageTable::Touched& touched, TimePoint now);
   void pass(const TensorKey& key);
   void look_for_late_ones(TimePoint now);
   bool is_passed_in_part(const MessageTable::Row& row) const { return !row.passed.empty(); }

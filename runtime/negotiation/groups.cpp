@@ -41,9 +41,8 @@ std::vector<Ready> Groups::decided(const std::vector<GroupKey>& keys, Ready tens
     const auto found = groups_.find(key);
     if (found == groups_.end() || found->second.decided < key.size) continue;
     auto& waiting = found->second.waiting;
-    std::sort(waiting.begin(), waiting.end(), [](const Ready& a, const Ready& b) {
-      return a.tensor.request.name < b.tensor.request.name;
-    });
+    std::sort(waiting.begin(), waiting.end(),
+              [](const Ready& a, const Ready& b) { return a.request().name < b.request().name; });
     std::move(waiting.begin(), waiting.end(), std::back_inserter(released));
     groups_.erase(found);
   }

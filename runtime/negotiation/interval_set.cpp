@@ -70,6 +70,10 @@ void IntervalSet::unite(const IntervalSet& other) {
     *this = other;
     return;
   }
+  if (intervals_.back().begin <= other.intervals_.front().begin) {
+    for (const auto& interval : other.intervals_) append(interval);
+    return;
+  }
   IntervalSet both;
   both.intervals_.reserve(intervals_.size() + other.intervals_.size());
   auto a = intervals_.begin();

@@ -38,7 +38,13 @@ class IntervalSet {
   Value front() const { return intervals_.front().begin; }
   Value back() const { return intervals_.back().end - 1; }
 
-  void insert(Value value) { unite(of(value)); }
+  void insert(Value value) {
+    if (empty() || intervals_.back().begin <= value) {
+      append({value, value + 1});
+    } else {
+      unite(of(value));
+    }
+  }
   void unite(const IntervalSet& other);
   void subtract(const IntervalSet& other);
   IntervalSet intersection(const IntervalSet& other) const;

@@ -13,17 +13,22 @@ const RankSet& MessageTable::members_in_scope(int process_set) const {
       .first->second;
 }
 
-Status MessageTable::add_row(const TensorKey& key, const RankSet& ranks, TimePoint now, Row** row) {
-  if (!members_in_scope(key.process_set).contains_all(ranks)) {
-    return {Code::permission_denied,
-            cat("\"", key.name, "\" was asked for by rank ",
-                ranks.difference(members_in_scope(key.process_set)).front(),
-                ", which cannot ask for it here")};
+Status MessageTable::check_may_ask(std::string_view name, int process_set,
+                                   const RankSet& ranks) const {
+  if (!members_in_scope(process_set).contains_all(ranks)) {
+    return {Code::permission_denied, cat("\"", name, "\" was asked for by rank ",
+                                         ranks.difference(members_in_scope(process_set)).front(),
+                                         ", which cannot ask for it here")};
   }
   if (joined_.intersects(ranks)) {
     return {Code::failed_precondition, cat("rank ", joined_.intersection(ranks).front(),
-                                           " asked for \"", key.name, "\" after it had joined")};
+                                           " asked for \"", name, "\" after it had joined")};
   }
+  return {};
+}
+
+Status MessageTable::add_row(const TensorKey& key, const RankSet& ranks, TimePoint now, Row** row) {
+  HVD_RETURN_IF_ERROR(check_may_ask(key.name, key.process_set, ranks));
   const auto [found, is_new] = rows_.try_emplace(key);
   *row = &found->second;
   if (is_new) (*row)->since = now;
@@ -35,26 +40,90 @@ Status MessageTable::add_row(const TensorKey& key, const RankSet& ranks, TimePoi
   return {};
 }
 
-Status MessageTable::add(const Known& known, TimePoint now, std::vector<TensorKey>& touched) {
-  for (const auto& stretch : known.ids.intervals()) {
-    if (stretch.end > cache_.next_id()) {
-      return {Code::data_loss, cat("cache id ", stretch.end - 1, ", which was never given out")};
+Status MessageTable::add(const Known& known, TimePoint now, Touched& touched) {
+  if (!known.ids.empty() && known.ids.back() >= cache_.next_id()) {
+    return {Code::data_loss, cat("cache id ", known.ids.back(), ", which was never given out")};
+  }
+  if (together_.size() > kMaxPieces) separate();
+  const bool together = rows_.empty() && joined_.empty() && !only_rows_;
+  for (const auto& [process_set, alive] : cache_.ids()) {
+    const auto ids = alive.intersection(known.ids);
+    if (ids.empty()) continue;
+    if (together) {
+      HVD_RETURN_IF_ERROR(add_together(process_set, ids, known.ranks, now, touched));
+      continue;
     }
-    for (CacheId id = stretch.begin; id < stretch.end; ++id) {
-      const auto tensor = cache_.get(id);
-      if (tensor == nullptr) continue;
-      const auto key = key_of(tensor->request);
-      Row* row = nullptr;
-      HVD_RETURN_IF_ERROR(add_row(key, known.ranks, now, &row));
-      row->id = id;
-      row->by_id.unite(known.ranks);
-      touched.push_back(key);
+    for (const auto& stretch : ids.intervals()) {
+      for (CacheId id = stretch.begin; id < stretch.end; ++id) {
+        auto key = key_of(cache_.get(id)->request);
+        Row* row = nullptr;
+        HVD_RETURN_IF_ERROR(add_row(key, known.ranks, now, &row));
+        row->id = id;
+        row->by_id.unite(known.ranks);
+        touched.rows.push_back(std::move(key));
+      }
     }
   }
   return {};
 }
 
-Status MessageTable::add(const Asked& asked, TimePoint now, std::vector<TensorKey>& touched) {
+Status MessageTable::add_together(int process_set, const IntervalSet& ids, const RankSet& ranks,
+                                  TimePoint now, Touched& touched) {
+  const auto name = [&](CacheId id) { return cache_.get(id)->request.name; };
+  HVD_RETURN_IF_ERROR(check_may_ask(name(ids.front()), process_set, ranks));
+  IntervalSet first_asked = ids;
+  // Pieces are added behind while those that are there are looked at.
+  for (std::size_t i = 0, before = together_.size(); i < before; ++i) {
+    const auto again = together_[i].ids.intersection(ids);
+    if (again.empty()) continue;
+    if (together_[i].ranks.intersects(ranks)) {
+      return {Code::already_exists, cat("rank ", together_[i].ranks.intersection(ranks).front(),
+                                        " asked for \"", name(again.front()), "\" twice")};
+    }
+    together_[i].ids.subtract(again);
+    first_asked.subtract(again);
+    Together more{process_set, together_[i].since, together_[i].ranks, again};
+    more.ranks.unite(ranks);
+    add_piece(std::move(more), touched);
+  }
+  if (!first_asked.empty()) add_piece({process_set, now, ranks, std::move(first_asked)}, touched);
+  std::erase_if(together_, [](const Together& piece) { return piece.ids.empty(); });
+  return {};
+}
+
+void MessageTable::add_piece(Together piece, Touched& touched) {
+  if (piece.ranks.size() == members_in_scope(piece.process_set).size()) {
+    touched.complete.push_back({std::move(piece.ranks), std::move(piece.ids)});
+  } else {
+    together_.push_back(std::move(piece));
+  }
+}
+
+void MessageTable::separate() const {
+  for (const auto& piece : together_) {
+    piece.ids.for_each([&](CacheId id) {
+      Row row;
+      row.since = piece.since;
+      row.asked = row.by_id = piece.ranks;
+      row.id = id;
+      rows_.emplace(key_of(cache_.get(id)->request), std::move(row));
+    });
+  }
+  together_.clear();
+}
+
+const MessageTable::Rows& MessageTable::rows() const {
+  separate();
+  return rows_;
+}
+
+void MessageTable::only_rows() {
+  separate();
+  only_rows_ = true;
+}
+
+Status MessageTable::add(const Asked& asked, TimePoint now, Touched& touched) {
+  separate();
   const auto key = key_of(asked.request);
   if (!sets_.contains(key.process_set)) {
     if (sets_.was_removed(key.process_set)) return {};
@@ -81,7 +150,7 @@ Status MessageTable::add(const Asked& asked, TimePoint now, std::vector<TensorKe
       variant->first_extents.emplace(static_cast<int>(rank), *extent++);
     });
   }
-  touched.push_back(key);
+  touched.rows.push_back(key);
   return {};
 }
 
@@ -107,6 +176,7 @@ MessageTable::Row MessageTable::take(const TensorKey& key) {
 }
 
 Status MessageTable::join(const RankSet& ranks) {
+  separate();
   if (!scope_.contains_all(ranks))
     return {Code::permission_denied, "ranks joined that are not here"};
   if (joined_.intersects(ranks)) {
@@ -117,9 +187,26 @@ Status MessageTable::join(const RankSet& ranks) {
   return {};
 }
 
-void MessageTable::died(const std::vector<Departed>& ids) {
-  for (const auto& [id, key] : ids) {
-    const auto found = rows_.find(key);
+void MessageTable::answered(const IntervalSet& ids, const std::vector<SharedTensor>& tensors) {
+  forget(ids);
+  if (rows_.empty()) return;
+  for (const auto& tensor : tensors) {
+    if (const auto row = rows_.find(view_of(tensor->request)); row != rows_.end()) rows_.erase(row);
+  }
+}
+
+void MessageTable::forget(const IntervalSet& ids) {
+  for (auto& piece : together_) piece.ids.subtract(ids);
+  std::erase_if(together_, [](const Together& piece) { return piece.ids.empty(); });
+}
+
+void MessageTable::died(const std::vector<Departed>& departed) {
+  if (departed.empty()) return;
+  IntervalSet ids;
+  for (const auto& [id, tensor] : departed) ids.insert(id);
+  forget(ids);
+  for (const auto& [id, tensor] : departed) {
+    const auto found = rows_.find(view_of(tensor->request));
     if (found == rows_.end() || found->second.id != id) continue;
     auto& row = found->second;
     row.asked.subtract(row.by_id);
@@ -132,6 +219,7 @@ void MessageTable::died(const std::vector<Departed>& ids) {
 
 void MessageTable::set_removed(int process_set) {
   members_in_scope_.erase(process_set);
+  std::erase_if(together_, [&](const Together& piece) { return piece.process_set == process_set; });
   std::erase_if(rows_, [&](const auto& row) { return row.first.process_set == process_set; });
 }
 

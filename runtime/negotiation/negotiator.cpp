@@ -27,14 +27,17 @@ bool says_the_same(const ResponseTensor& cached, const ResponseTensor& tensor,
   return same;
 }
 
-void clear_extents(ResponseTensor& tensor, const std::vector<int>& joined, const RankSet& members) {
-  if (tensor.first_extents.size() != members.size()) return;
+// The tensor with nothing of those who have joined.
+SharedTensor without(const std::vector<int>& joined, SharedTensor tensor, const RankSet& members) {
+  if (joined.empty() || tensor->first_extents.size() != members.size()) return tensor;
+  auto rest = std::make_shared<ResponseTensor>(*tensor);
   const auto gone = RankSet::of_ranks(joined);
   std::size_t position = 0;
   members.for_each([&](RankSet::Value rank) {
-    if (gone.contains(rank)) tensor.first_extents[position] = 0;
+    if (gone.contains(rank)) rest->first_extents[position] = 0;
     ++position;
   });
+  return rest;
 }
 
 }  // namespace
@@ -88,10 +91,9 @@ Status Negotiator::submit(std::vector<Request> requests, TimePoint now) {
     }
     // It was removed meanwhile: the executor is going to say so to whoever asked.
     if (!sets_.contains(negotiated_in(request))) continue;
-    if (coordinator_) coordinator_->note_order(key_of(request));
+    if (coordinator_) coordinator_->note_order(request);
     if (const auto id = known_id(request)) {
       known.insert(*id);
-      asked_by_id_.emplace(*id, std::move(request));
       continue;
     }
     Asked asked{self, std::move(request), {}};
@@ -100,7 +102,10 @@ Status Negotiator::submit(std::vector<Request> requests, TimePoint now) {
     }
     message.asked.push_back(std::move(asked));
   }
-  if (!known.empty()) message.known.push_back({self, std::move(known)});
+  if (!known.empty()) {
+    asked_by_id_.unite(known);
+    message.known.push_back({self, std::move(known)});
+  }
   return take(rank_, std::move(message), now);
 }
 
@@ -136,15 +141,17 @@ Decision Negotiator::decision_of(const Response& response) const {
   Decision decision{
       response.kind,    response.process_set, {}, response.joined,       response.last_joined,
       response.new_set, response.error,       {}, response.hierarchical, caching_};
+  decision.tensors.reserve(response.tensors.size());
   for (const auto& tensor : response.tensors) {
     CacheId id = 0;
-    const auto key = key_of(tensor.request);
+    const auto key = view_of(tensor->request);
     const auto cached = cache_.get(key, &id);
     if (caching_ && cached != nullptr &&
-        says_the_same(*cached, tensor, response.joined, sets_.members(key.process_set))) {
+        (cached == tensor ||
+         says_the_same(*cached, *tensor, response.joined, sets_.members(key.process_set)))) {
       decision.tensors.push_back({id, nullptr});
     } else {
-      decision.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(tensor)});
+      decision.tensors.push_back({std::nullopt, tensor});
     }
   }
   return decision;
@@ -156,13 +163,17 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
                     decision.joined, decision.last_joined, decision.new_set,
                     decision.error,  decision.hierarchical};
   caching_ = decision.caching;
-  std::vector<std::shared_ptr<const ResponseTensor>> tensors;
+  std::vector<SharedTensor> tensors;
+  tensors.reserve(decision.tensors.size());
+  IntervalSet answered;  // what of it is known by an id, though it may say something else now
   for (const auto& tensor : decision.tensors) {
     tensors.push_back(tensor.id ? cache_.get(*tensor.id) : tensor.whole);
     if (tensors.back() == nullptr) {
       return {Code::data_loss,
               cat("a response with cache id ", *tensor.id, ", which nobody knows")};
     }
+    CacheId id = tensor.id.value_or(0);
+    if (tensor.id || cache_.get(view_of(tensors.back()->request), &id)) answered.insert(id);
   }
   const bool concerns_all = response.kind == Kind::add_process_set ||
                             response.kind == Kind::remove_process_set ||
@@ -174,15 +185,7 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
   }
   const RankSet members = sets_.members(negotiated);
   const bool is_ours = members.contains(static_cast<RankSet::Value>(rank_));
-  std::vector<TensorKey> keys;
-  for (const auto& tensor : tensors) {
-    keys.push_back(key_of(tensor->request));
-    CacheId id = 0;
-    if (cache_.get(keys.back(), &id)) asked_by_id_.erase(id);
-    if (!is_ours) continue;
-    response.tensors.push_back(*tensor);
-    if (!response.joined.empty()) clear_extents(response.tensors.back(), response.joined, members);
-  }
+  asked_by_id_.subtract(answered);
   std::vector<Departed> died;
   if (response.error.ok()) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -203,12 +206,12 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
     }
   }
   if (coordinator_) {
-    for (const auto& [id, key] : died) {
-      if (coordinator_->is_decided(key)) decision.settled.insert(id);
+    for (const auto& [id, tensor] : died) {
+      if (coordinator_->is_decided(view_of(tensor->request))) decision.settled.insert(id);
     }
     coordinator_->applied(response, died);
   } else {
-    for (const auto& key : keys) gatherer_->answered(key);
+    gatherer_->answered(answered, tensors);
     gatherer_->died(died);
     if (response.kind == Kind::join) gatherer_->join_ended();
     if (response.kind == Kind::remove_process_set && response.error.ok()) {
@@ -217,16 +220,27 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
   }
   const IntervalSet settled = decision.settled;
   output_.down.decisions.push_back(std::move(decision));
-  if (is_ours) output_.run.push_back(std::move(response));
+  if (is_ours) {
+    response.tensors.reserve(tensors.size());
+    for (auto& tensor : tensors) {
+      response.tensors.push_back(without(response.joined, std::move(tensor), members));
+    }
+    output_.run.push_back(std::move(response));
+  }
   return ask_again(died, settled, now);
 }
 
 Status Negotiator::ask_again(const std::vector<Departed>& died, const IntervalSet& settled,
                              TimePoint now) {
   std::vector<Request> requests;
-  for (const auto& [id, key] : died) {
-    auto node = asked_by_id_.extract(id);
-    if (!node.empty() && !settled.contains(id)) requests.push_back(std::move(node.mapped()));
+  for (const auto& [id, tensor] : died) {
+    if (!asked_by_id_.contains(id)) continue;
+    asked_by_id_.subtract(IntervalSet::of(id));
+    if (settled.contains(id) || !sets_.contains(tensor->request.process_set)) continue;
+    requests.push_back(tensor->request);
+    if (!is_ragged(tensor->request)) continue;
+    const auto position = position_in(sets_.members(tensor->request.process_set), rank_);
+    requests.back().shape.front() = tensor->first_extents[static_cast<std::size_t>(position)];
   }
   return requests.empty() ? Status() : submit(std::move(requests), now);
 }
@@ -242,8 +256,7 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
     return std::exchange(output_, {});
   }
   while (auto response = coordinator_->next(now, under_way)) {
-    if (response->error.ok() &&
-        sets_.members(key_of(response->tensors.front().request).process_set).contains(0)) {
+    if (response->error.ok() && sets_.members(negotiated_in(response->request())).contains(0)) {
       ++under_way;
     }
     // Our own response is right.

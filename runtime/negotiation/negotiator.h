@@ -79,8 +79,7 @@ class Negotiator {
   std::optional<Coordinator> coordinator_;  // on rank 0; elsewhere ...
   std::optional<Gatherer> gatherer_;        // ... this
   StallInspector stalls_;
-  // What this rank asked for by id, and has no answer to yet.
-  std::map<CacheId, Request> asked_by_id_;
+  IntervalSet asked_by_id_;  // what this rank has no answer to yet
   RankSet left_;
   bool told_to_pass_at_once_ = false;
   bool caching_ = true;  // Decision::caching of the last one

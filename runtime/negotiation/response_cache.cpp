@@ -21,7 +21,7 @@ bool ResponseCache::keeps(Kind kind) {
 
 std::optional<CacheId> ResponseCache::find(const Request& request, int position) const {
   if (!keeps(request.kind)) return std::nullopt;
-  const auto found = by_key_.find(key_of(request));
+  const auto found = by_key_.find(view_of(request));
   if (found == by_key_.end()) return std::nullopt;
   const auto& tensor = *entries_.at(found->second).tensor;
   if (!is_ragged(request)) {
@@ -37,12 +37,12 @@ std::optional<CacheId> ResponseCache::find(const Request& request, int position)
   return tensor.request == as_agreed ? std::optional(found->second) : std::nullopt;
 }
 
-std::shared_ptr<const ResponseTensor> ResponseCache::get(CacheId id) const {
+SharedTensor ResponseCache::get(CacheId id) const {
   const auto found = entries_.find(id);
   return found == entries_.end() ? nullptr : found->second.tensor;
 }
 
-std::shared_ptr<const ResponseTensor> ResponseCache::get(const TensorKey& key, CacheId* id) const {
+SharedTensor ResponseCache::get(const TensorKeyView& key, CacheId* id) const {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return nullptr;
   if (id != nullptr) *id = found->second;
@@ -54,32 +54,32 @@ void ResponseCache::used(CacheId id) {
   if (found != entries_.end()) by_use_.splice(by_use_.end(), by_use_, found->second.place);
 }
 
-void ResponseCache::agreed(std::shared_ptr<const ResponseTensor> tensor,
-                           std::vector<Departed>& died) {
+void ResponseCache::agreed(SharedTensor tensor, std::vector<Departed>& died) {
   if (capacity_ == 0 || !keeps(tensor->request.kind)) return;
   auto key = key_of(tensor->request);
   if (const auto old = by_key_.find(key); old != by_key_.end()) erase(old->second, died);
   while (entries_.size() >= capacity_) erase(by_use_.front(), died);
   const CacheId id = next_id_++;
+  ids_[key.process_set].insert(id);
   by_key_.emplace(std::move(key), id);
   entries_.emplace(id, CachedTensor{std::move(tensor), by_use_.insert(by_use_.end(), id)});
 }
 
 void ResponseCache::set_removed(int process_set, std::vector<Departed>& died) {
-  std::vector<CacheId> gone;
-  for (const CacheId id : by_use_) {
-    if (entries_.at(id).tensor->request.process_set == process_set) gone.push_back(id);
-  }
-  for (const CacheId id : gone) erase(id, died);
+  const auto gone = ids_[process_set];
+  gone.for_each([&](CacheId id) { erase(id, died); });
+  ids_.erase(process_set);
 }
 
 void ResponseCache::erase(CacheId id, std::vector<Departed>& died) {
   const auto found = entries_.find(id);
-  auto key = key_of(found->second.tensor->request);
+  auto tensor = std::move(found->second.tensor);
+  const auto key = by_key_.find(view_of(tensor->request));
+  ids_.at(key->first.process_set).subtract(IntervalSet::of(id));
   by_key_.erase(key);
   by_use_.erase(found->second.place);
   entries_.erase(found);
-  died.push_back({id, std::move(key)});
+  died.push_back({id, std::move(tensor)});
 }
 
 }  // namespace hvd::runtime

@@ -37,12 +37,32 @@ struct TensorKey {
     return std::tie(a.process_set, a.name) < std::tie(b.process_set, b.name);
   }
 };
+inline TensorKey key_of(const Request& request) { return {negotiated_in(request), request.name}; }
+
+// The same, of a name that lies elsewhere: what happens for every tensor of every step looks up
+// without a copy.
+struct TensorKeyView {
+  int process_set = kGlobalSet;
+  std::string_view name;
+  TensorKeyView(int set, std::string_view of) : process_set(set), name(of) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): every key can be looked at
+  TensorKeyView(const TensorKey& key) : process_set(key.process_set), name(key.name) {}
+};
+inline TensorKeyView view_of(const Request& request) {
+  return {negotiated_in(request), request.name};
+}
 struct TensorKeyHash {
-  std::size_t operator()(const TensorKey& key) const {
-    return std::hash<std::string>()(key.name) * 31 + static_cast<std::size_t>(key.process_set);
+  using is_transparent = void;
+  std::size_t operator()(const TensorKeyView& key) const {
+    return std::hash<std::string_view>()(key.name) * 31 + static_cast<std::size_t>(key.process_set);
   }
 };
-inline TensorKey key_of(const Request& request) { return {negotiated_in(request), request.name}; }
+struct TensorKeyEqual {
+  using is_transparent = void;
+  bool operator()(const TensorKeyView& a, const TensorKeyView& b) const {
+    return a.process_set == b.process_set && a.name == b.name;
+  }
+};
 
 // Of allgather and alltoall the first extents may differ between ranks.
 inline bool is_ragged(const Request& request) {
@@ -53,8 +73,7 @@ inline bool is_ragged(const Request& request) {
 // An id that stands for nothing any more, and what it stood for.
 struct Departed {
   CacheId id = 0;
-  TensorKey key;
-  friend bool operator==(const Departed&, const Departed&) = default;
+  SharedTensor tensor;
 };
 
 class ResponseCache {
@@ -67,20 +86,22 @@ class ResponseCache {
   // The id that says the same as this request of the rank at `position` of its set.
   std::optional<CacheId> find(const Request& request, int position) const;
   // Null: there is no such entry, or no more.
-  std::shared_ptr<const ResponseTensor> get(CacheId id) const;
-  std::shared_ptr<const ResponseTensor> get(const TensorKey& key, CacheId* id = nullptr) const;
+  SharedTensor get(CacheId id) const;
+  SharedTensor get(const TensorKeyView& key, CacheId* id = nullptr) const;
+  // The ids that stand for something, by the process set whose members negotiate about it.
+  const std::map<int, IntervalSet>& ids() const { return ids_; }
   // Ids from here on have not been given out.
   CacheId next_id() const { return next_id_; }
   std::size_t size() const { return entries_.size(); }
 
   // What responses do to it. Entries that went are appended to `died`.
   void used(CacheId id);
-  void agreed(std::shared_ptr<const ResponseTensor> tensor, std::vector<Departed>& died);
+  void agreed(SharedTensor tensor, std::vector<Departed>& died);
   void set_removed(int process_set, std::vector<Departed>& died);
 
  private:
   struct CachedTensor {
-    std::shared_ptr<const ResponseTensor> tensor;
+    SharedTensor tensor;
     std::list<CacheId>::iterator place;  // in by_use_
   };
   void erase(CacheId id, std::vector<Departed>& died);
@@ -88,7 +109,8 @@ class ResponseCache {
   std::size_t capacity_;
   CacheId next_id_ = 0;
   std::unordered_map<CacheId, CachedTensor> entries_;
-  std::unordered_map<TensorKey, CacheId, TensorKeyHash> by_key_;
+  std::unordered_map<TensorKey, CacheId, TensorKeyHash, TensorKeyEqual> by_key_;
+  std::map<int, IntervalSet> ids_;
   std::list<CacheId> by_use_;  // the one used last is last
 };
 

@@ -82,7 +82,7 @@ class GlooAllgather final : public GlooOperation {
 
   Tensor prepare(const Work& work, std::size_t i) {
     Entry& entry = work.entries[i];
-    const auto& extents = work.response.tensors[i].first_extents;
+    const auto& extents = work.response.tensors[i]->first_extents;
     const std::size_t row = row_bytes(entry.request);
     Tensor tensor{};
     std::int64_t all_rows = 0;
@@ -123,7 +123,7 @@ class GlooAlltoall final : public GlooOperation {
  private:
   void run(const Work& work, const Peers& peers) override {
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
-      run_one(work, peers, work.response.tensors[i], work.entries[i], work.outcomes[i]);
+      run_one(work, peers, *work.response.tensors[i], work.entries[i], work.outcomes[i]);
     }
   }
 

@@ -30,7 +30,7 @@ namespace hvd::runtime {
 bool GlooOperation::enabled(const Response& response, const Group& /*group*/) const {
   if (response.kind != kind_) return false;
   for (const auto& tensor : response.tensors) {
-    if (!tensor.request.on_host) return false;
+    if (!tensor->request.on_host) return false;
   }
   return true;
 }

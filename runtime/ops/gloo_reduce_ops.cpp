@@ -83,7 +83,7 @@ class GlooAllreduce final : public GlooOperation {
   };
 
   void run(const Work& work, const Peers& peers) override {
-    const Request& common = work.response.tensors.front().request;
+    const Request& common = work.response.request();
     if (refuse_adasum(common, work.outcomes)) return;
     const Arithmetic arithmetic(common, work.active.size());
     tensors_.clear();
@@ -204,7 +204,7 @@ class GlooReducescatter final : public GlooOperation {
   // All inputs are copied, since sums of other ranks' rows must lie somewhere: into a block for
   // each rank, with its rows of all tensors.
   void run(const Work& work, const Peers& peers) override {
-    const Request& common = work.response.tensors.front().request;
+    const Request& common = work.response.request();
     if (refuse_adasum(common, work.outcomes)) return;
     const Arithmetic arithmetic(common, work.active.size());
     const std::size_t element = size_of(arithmetic.wire);

@@ -108,7 +108,7 @@ void run_alone(const Response& response, const Group& group, std::span<Entry> en
 bool LocalOperation::enabled(const Response& response, const Group& group) const {
   return group.size() == 1 &&
          std::all_of(response.tensors.begin(), response.tensors.end(),
-                     [](const ResponseTensor& tensor) { return tensor.request.on_host; });
+                     [](const auto& tensor) { return tensor->request.on_host; });
 }
 
 Status LocalOperation::execute(const Response& response, const Group& group,

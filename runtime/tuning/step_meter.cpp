@@ -18,7 +18,7 @@ void StepMeter::begin(Duration pending) {
 std::optional<Sample> StepMeter::note(const Response& response, Duration pending) {
   if (!response.error.ok() || response.tensors.empty()) return std::nullopt;
   if (phase_ == Phase::looking) {
-    anchor_ = key_of(response.tensors.front().request);
+    anchor_ = key_of(response.request());
     seen_at_ = pending;
     phase_ = Phase::settling;
     return std::nullopt;
@@ -26,8 +26,8 @@ std::optional<Sample> StepMeter::note(const Response& response, Duration pending
   bool returned = false;
   std::size_t bytes = 0;
   for (const auto& tensor : response.tensors) {
-    bytes += bytes_of(tensor);
-    const Request& request = tensor.request;
+    bytes += bytes_of(*tensor);
+    const Request& request = tensor->request;
     returned =
         returned || (request.name == anchor_.name && negotiated_in(request) == anchor_.process_set);
   }
@@ -39,7 +39,7 @@ std::optional<Sample> StepMeter::note(const Response& response, Duration pending
   const bool lost = !returned && pending - seen_at_ >= kLongest;
   if (!returned && !lost) return std::nullopt;
   seen_at_ = pending;
-  if (lost) anchor_ = key_of(response.tensors.front().request);
+  if (lost) anchor_ = key_of(response.request());
   if (phase_ == Phase::settling) {
     begin(pending);
     return std::nullopt;

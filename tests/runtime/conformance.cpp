@@ -270,7 +270,7 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
         tensor.first_extents.push_back(view.shape(i, from).front());
       }
     }
-    response.tensors.push_back(std::move(tensor));
+    response.tensors.push_back(std::make_shared<const runtime::ResponseTensor>(std::move(tensor)));
     Entry entry;
     entry.request = request_of(call, i, view.shape(i, view.position()));
     if (view.joined()) {

@@ -17,7 +17,7 @@ class CoordinatedWorld {
       : tree(test::hosts(size)), sets(size), coordinator(tree, cache, sets, options) {}
 
   Status submit(int rank, runtime::Request request) {
-    if (rank == 0) coordinator.note_order(runtime::key_of(request));
+    if (rank == 0) coordinator.note_order(request);
     runtime::Upward message;
     message.asked.push_back(asked(rank, std::move(request)));
     return coordinator.take(rank, message, now);
@@ -49,7 +49,7 @@ class CoordinatedWorld {
       if (response->error.ok()) {
         ++under_way;
         if (response->kind == runtime::Kind::add_process_set) {
-          sets.add(ranks(response->tensors.front().request.ranks));
+          sets.add(ranks(response->request().ranks));
         }
         if (response->kind == runtime::Kind::remove_process_set) sets.remove(response->process_set);
       }

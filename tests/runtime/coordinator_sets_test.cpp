@@ -23,7 +23,7 @@ TEST(CoordinatorJoin, CountsAsReadyForEverythingAndTheLastOneIsNamed) {
   ASSERT_TRUE(world.join(1).ok());
   auto response = world.only();
   EXPECT_EQ(response.joined, std::vector<int>{1});
-  EXPECT_EQ(response.tensors.front().first_extents, (std::vector<std::int64_t>{2, 0, 4}));
+  EXPECT_EQ(response.tensors.front()->first_extents, (std::vector<std::int64_t>{2, 0, 4}));
   ASSERT_TRUE(world.submit(2, of_kind(Kind::barrier, "b")).ok());
   ASSERT_TRUE(world.join(0).ok());
   response = world.only();

@@ -199,8 +199,8 @@ TEST(Coordinator, AllgatherAndAlltoallKnowTheFirstExtentOfEachRank) {
     }
     const auto response = world.only();
     ASSERT_TRUE(response.error.ok()) << response.error.to_string();
-    EXPECT_EQ(response.tensors.front().first_extents, (std::vector<std::int64_t>{0, 2, 4}));
-    EXPECT_EQ(response.tensors.front().request.shape, (std::vector<std::int64_t>{0, 7}));
+    EXPECT_EQ(response.tensors.front()->first_extents, (std::vector<std::int64_t>{0, 2, 4}));
+    EXPECT_EQ(response.request().shape, (std::vector<std::int64_t>{0, 7}));
   }
 }
 
@@ -213,7 +213,7 @@ TEST(Coordinator, ExtentsFromTheCacheAndNewOnesMakeOneResponse) {
   ASSERT_TRUE(world.submit(1, of_kind(Kind::allgather, "t", {9, 2})).ok());
   const auto response = world.only();
   ASSERT_TRUE(response.error.ok()) << response.error.to_string();
-  EXPECT_EQ(response.tensors.front().first_extents, (std::vector<std::int64_t>{5, 9, 7}));
+  EXPECT_EQ(response.tensors.front()->first_extents, (std::vector<std::int64_t>{5, 9, 7}));
 }
 
 TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {

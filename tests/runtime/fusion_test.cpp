@@ -6,16 +6,25 @@ namespace hvd::runtime {
 namespace {
 
 Ready tensor(std::string name, std::int64_t floats, DataType type = DataType::float32) {
+  ResponseTensor tensor;
+  tensor.request.name = std::move(name);
+  tensor.request.type = type;
+  tensor.request.shape = {floats};
   Ready ready;
-  ready.tensor.request.name = std::move(name);
-  ready.tensor.request.type = type;
-  ready.tensor.request.shape = {floats};
+  ready.tensor = std::make_shared<const ResponseTensor>(std::move(tensor));
   return ready;
+}
+
+// To be changed: tensors that ranks agreed about are not.
+ResponseTensor& own(Ready& ready) {
+  auto copy = std::make_shared<ResponseTensor>(*ready.tensor);
+  ready.tensor = copy;
+  return *copy;
 }
 
 std::vector<std::string> names(const std::vector<Ready>& batch) {
   std::vector<std::string> all;
-  for (const auto& ready : batch) all.push_back(ready.tensor.request.name);
+  for (const auto& ready : batch) all.push_back(ready.request().name);
   return all;
 }
 using Names = std::vector<std::string>;
@@ -50,18 +59,18 @@ TEST(Fusion, ATensorAboveTheThresholdGoesAloneAndSoDoAllWithAThresholdOfZero) {
 
 TEST(Fusion, OperationAndFactorsKeepTensorsApart) {
   std::deque<Ready> ready{tensor("a", 1), tensor("b", 1), tensor("c", 1), tensor("d", 1)};
-  ready[1].tensor.request.op = ReduceOp::max;
-  ready[2].tensor.request.prescale = 2;
-  ready[3].tensor.request.postscale = 2;
+  own(ready[1]).request.op = ReduceOp::max;
+  own(ready[2]).request.prescale = 2;
+  own(ready[3]).request.postscale = 2;
   for (const auto* name : {"a", "b", "c", "d"})
     EXPECT_EQ(names(take_batch(ready, 64)), Names{name});
 }
 
 TEST(Fusion, BroadcastsBarriersAndErrorsGoAlone) {
   std::deque<Ready> ready{tensor("a", 1), tensor("b", 1), tensor("c", 1), tensor("d", 1)};
-  ready[0].tensor.request.kind = Kind::broadcast;
+  own(ready[0]).request.kind = Kind::broadcast;
   ready[1].error = Status(Code::invalid_argument, "x");
-  ready[2].tensor.request.kind = Kind::barrier;
+  own(ready[2]).request.kind = Kind::barrier;
   for (const auto* name : {"a", "b", "c", "d"})
     EXPECT_EQ(names(take_batch(ready, 64)), Names{name});
 }
@@ -72,19 +81,19 @@ TEST(Fusion, EveryThingThatBatchesCannotShareKeepsTensorsApart) {
     change(ready[1]);
     return names(take_batch(ready, 64)) == Names{"a"};
   };
-  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.process_set = 1; }));
-  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.on_host = false; }));
-  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.compression = Compression::float16; }));
-  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.op = ReduceOp::adasum; }));
+  EXPECT_TRUE(apart([](Ready& r) { own(r).request.process_set = 1; }));
+  EXPECT_TRUE(apart([](Ready& r) { own(r).request.on_host = false; }));
+  EXPECT_TRUE(apart([](Ready& r) { own(r).request.compression = Compression::float16; }));
+  EXPECT_TRUE(apart([](Ready& r) { own(r).request.op = ReduceOp::adasum; }));
   EXPECT_TRUE(apart([](Ready& r) { r.joined = {1}; }));
-  EXPECT_TRUE(apart([](Ready& r) { r.tensor.request.kind = Kind::reducescatter; }));
-  EXPECT_FALSE(apart([](Ready& r) { r.tensor.request.shape = {2, 2}; }));
+  EXPECT_TRUE(apart([](Ready& r) { own(r).request.kind = Kind::reducescatter; }));
+  EXPECT_FALSE(apart([](Ready& r) { own(r).request.shape = {2, 2}; }));
 }
 
 TEST(Fusion, ReducescattersAndAllgathersShareBatchesWithTheirLike) {
   for (const auto kind : {Kind::reducescatter, Kind::allgather}) {
     std::deque<Ready> ready{tensor("a", 1), tensor("b", 1)};
-    for (auto& item : ready) item.tensor.request.kind = kind;
+    for (auto& item : ready) own(item).request.kind = kind;
     EXPECT_EQ(names(take_batch(ready, 64)), (Names{"a", "b"}));
   }
 }
@@ -92,9 +101,9 @@ TEST(Fusion, ReducescattersAndAllgathersShareBatchesWithTheirLike) {
 TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
   std::deque<Ready> ready{tensor("a", 0), tensor("b", 0)};
   for (auto& item : ready) {
-    item.tensor.request.kind = Kind::allgather;
-    item.tensor.request.shape = {0, 2};
-    item.tensor.first_extents = {3, 1};  // 4 rows of 8 bytes
+    own(item).request.kind = Kind::allgather;
+    own(item).request.shape = {0, 2};
+    own(item).first_extents = {3, 1};  // 4 rows of 8 bytes
   }
   auto again = ready;
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"a", "b"}));
@@ -104,8 +113,8 @@ TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
 TEST(Fusion, OfGroupsOnlyLeavesAllOthersAlone) {
   std::deque<Ready> ready{tensor("a", 1),  tensor("b", 1),  tensor("g1", 1),
                           tensor("g2", 1), tensor("h1", 1), tensor("c", 1)};
-  for (const int i : {2, 3}) ready[static_cast<std::size_t>(i)].tensor.request.group = "g";
-  ready[4].tensor.request.group = "h";
+  for (const int i : {2, 3}) own(ready[static_cast<std::size_t>(i)]).request.group = "g";
+  own(ready[4]).request.group = "h";
   std::vector<Names> batches;
   while (!ready.empty()) batches.push_back(names(take_batch(ready, 64, Fusion::groups_only)));
   EXPECT_EQ(batches, (std::vector<Names>{{"a"}, {"b"}, {"g1", "g2"}, {"h1"}, {"c"}}));

@@ -37,7 +37,8 @@ struct OneTensor {
     entry.output = output.data();
   }
   Outcome run(GlooRank& self, const Group& group) {
-    response.tensors = {{entry.request, extents}};
+    response.tensors = {std::make_shared<const runtime::ResponseTensor>(
+        runtime::ResponseTensor{entry.request, extents})};
     std::vector<Entry> entries{entry};
     std::vector<Outcome> outcomes(1);
     const Status ran = self.run(response, group, entries, outcomes);

@@ -30,7 +30,8 @@ TEST(Large, MoreThanTwoToThe31ElementsAreReduced) {
     entries[0].request.shape = {kCount};
     entries[0].input = entries[0].output = data.data();
     runtime::Response response;
-    response.tensors = {{entries[0].request}};
+    response.tensors = {std::make_shared<const runtime::ResponseTensor>(
+        runtime::ResponseTensor{entries[0].request, {}})};
     std::vector<Outcome> outcomes(1);
     const Status ran = self.run(response, {runtime::kGlobalSet, {0, 1}, rank}, entries, outcomes);
     ASSERT_TRUE(ran.ok()) << ran.to_string();

@@ -68,7 +68,7 @@ inline runtime::Asked asked(int rank, runtime::Request request) {
 inline std::vector<std::string> names_of(const runtime::Response& response) {
   std::vector<std::string> names;
   names.reserve(response.tensors.size());
-  for (const auto& tensor : response.tensors) names.push_back(tensor.request.name);
+  for (const auto& tensor : response.tensors) names.push_back(tensor->request.name);
   return names;
 }
 

@@ -14,7 +14,7 @@ class Cache : public ::testing::Test {
  protected:
   static std::vector<CacheId> ids(const std::vector<Departed>& departed) {
     std::vector<CacheId> all;
-    for (const auto& [id, key] : departed) all.push_back(id);
+    for (const auto& [id, tensor] : departed) all.push_back(id);
     return all;
   }
   std::vector<CacheId> agree(ResponseCache& cache, Request request,

@@ -211,7 +211,7 @@ class SimulatedWorld {
     }
     std::vector<std::string> extents;
     for (const auto& tensor : response.tensors) {
-      extents.push_back(runtime::shape_text(tensor.first_extents));
+      extents.push_back(runtime::shape_text(tensor->first_extents));
     }
     return cat(runtime::kind_name(response.kind), " ", join(names_of(response), ","), " extents ",
                join(extents, ""), " joined ", response.joined.size(), " last ",
@@ -241,7 +241,7 @@ class SimulatedWorld {
     const bool joined = std::binary_search(response.joined.begin(), response.joined.end(), rank);
     std::vector<runtime::Request> answered;
     for (const auto& tensor : response.tensors) {
-      auto node = self.in_flight.extract(runtime::key_of(tensor.request));
+      auto node = self.in_flight.extract(runtime::key_of(tensor->request));
       if (!node.empty()) {
         if (joined) fail(rank, cat("has an entry, and counts as joined: ", text));
         answered.push_back(std::move(node.mapped()));

@@ -10,10 +10,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Response batch_of(const std::vector<std::string>& names, std::int64_t elements = 1'000) {
+Response batch_of(const std::vector<std::string>& names, std::int64_t elements = 1'000,
+                  int process_set = kGlobalSet) {
   Response response;
+  response.process_set = process_set;
   for (const auto& name : names) {
-    response.tensors.push_back({test::of_kind(Kind::allreduce, name, {elements}), {}});
+    ResponseTensor tensor{test::of_kind(Kind::allreduce, name, {elements}), {}};
+    tensor.request.process_set = process_set;
+    response.tensors.push_back(std::make_shared<const ResponseTensor>(std::move(tensor)));
   }
   return response;
 }
@@ -114,8 +118,7 @@ TEST(StepMeter, TensorsThatNeverComeAgainAreASampleEverySecond) {
 TEST(StepMeter, ATensorOfAnotherProcessSetIsAnotherOne) {
   StepMeter meter(1);
   Duration now{0};
-  auto other = batch_of({"a"});
-  other.tensors.front().request.process_set = other.process_set = 3;
+  const auto other = batch_of({"a"}, 1'000, 3);
   EXPECT_FALSE(meter.note(batch_of({"a"}), now));
   for (int i = 0; i < 30; ++i) EXPECT_FALSE(meter.note(other, now += milliseconds(10)));
 }
