@@ -72,7 +72,8 @@ std::vector<std::vector<float>> sums(std::size_t elements, const std::vector<int
         entry.request.shape = {static_cast<std::int64_t>(elements)};
         entry.input = entry.output = data.data();
         runtime::Response response;
-        response.tensors = {{entry.request, {}}};
+        response.tensors = {std::make_shared<const runtime::ResponseTensor>(
+            runtime::ResponseTensor{entry.request, {}})};
         runtime::Group group;
         group.ranks = {0, 1, 2, 3, 4};
         group.rank = rank;
