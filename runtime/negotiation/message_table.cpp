@@ -5,6 +5,12 @@
 #include "base/text.h"
 
 namespace hvd::runtime {
+namespace {
+
+// What was asked for at nearly the same time is one piece: only who looks for late ones needs it.
+constexpr std::chrono::milliseconds kSameTime{1};
+
+}  // namespace
 
 const RankSet& MessageTable::members_in_scope(int process_set) const {
   const auto known = members_in_scope_.find(process_set);
@@ -72,30 +78,39 @@ Status MessageTable::add_together(int process_set, const IntervalSet& ids, const
   const auto name = [&](CacheId id) { return cache_.get(id)->request.name; };
   HVD_RETURN_IF_ERROR(check_may_ask(name(ids.front()), process_set, ranks));
   IntervalSet first_asked = ids;
-  // Pieces are added behind while those that are there are looked at.
-  for (std::size_t i = 0, before = together_.size(); i < before; ++i) {
-    const auto again = together_[i].ids.intersection(ids);
+  std::vector<Together> pieces;
+  for (auto& piece : together_) {
+    auto again = piece.ids.intersection(ids);
     if (again.empty()) continue;
-    if (together_[i].ranks.intersects(ranks)) {
-      return {Code::already_exists, cat("rank ", together_[i].ranks.intersection(ranks).front(),
+    if (piece.ranks.intersects(ranks)) {
+      return {Code::already_exists, cat("rank ", piece.ranks.intersection(ranks).front(),
                                         " asked for \"", name(again.front()), "\" twice")};
     }
-    together_[i].ids.subtract(again);
+    piece.ids.subtract(again);
     first_asked.subtract(again);
-    Together more{process_set, together_[i].since, together_[i].ranks, again};
-    more.ranks.unite(ranks);
-    add_piece(std::move(more), touched);
+    pieces.push_back({process_set, piece.since, piece.ranks, std::move(again)});
+    pieces.back().ranks.unite(ranks);
   }
-  if (!first_asked.empty()) add_piece({process_set, now, ranks, std::move(first_asked)}, touched);
+  if (!first_asked.empty()) pieces.push_back({process_set, now, ranks, std::move(first_asked)});
   std::erase_if(together_, [](const Together& piece) { return piece.ids.empty(); });
+  for (auto& piece : pieces) add_piece(std::move(piece), touched);
   return {};
 }
 
 void MessageTable::add_piece(Together piece, Touched& touched) {
   if (piece.ranks.size() == members_in_scope(piece.process_set).size()) {
     touched.complete.push_back({std::move(piece.ranks), std::move(piece.ids)});
-  } else {
+    return;
+  }
+  const auto same = std::find_if(together_.begin(), together_.end(), [&](const Together& other) {
+    return other.process_set == piece.process_set && other.ranks == piece.ranks &&
+           piece.since - other.since < kSameTime && other.since - piece.since < kSameTime;
+  });
+  if (same == together_.end()) {
     together_.push_back(std::move(piece));
+  } else {
+    same->ids.unite(piece.ids);
+    same->since = std::min(same->since, piece.since);
   }
 }
 
