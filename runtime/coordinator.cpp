@@ -246,8 +246,13 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
   }
   response.tensors.reserve(batch.size());
   for (auto& ready : batch) {
-    const auto decided = decided_.find(view_of(ready.request()));
-    if (decided != decided_.end()) decided_.erase(decided);
+    // After an error a name may be decided again while its first response is still in line: what
+    // goes is the one that lies here.
+    const std::string_view name = ready.request().name;
+    const auto [begin, end] = decided_.equal_range(view_of(ready.request()));
+    const auto own = std::find_if(
+        begin, end, [name](const TensorKeyView& key) { return key.name.data() == name.data(); });
+    if (own != end) decided_.erase(own);
     response.tensors.push_back(std::move(ready.tensor));
   }
   return response;
