@@ -97,29 +97,36 @@ Failure Executor::run(const Response& response, Entries& entries, Outcomes& outc
     default:
       break;
   }
-  const Status status = operate(response, entries, outcomes);
-  if (status.ok()) {
+  Failure failure = operate(response, entries, outcomes);
+  if (failure.ok()) {
     const auto joined = static_cast<int>(response.joined.size());
     const int ranks = groups_.at(response.process_set).size() - joined;
     for (auto& outcome : outcomes) outcome.contributors = ranks;
-    return {};
   }
-  hooks_.on_broken(status);
+  return failure;
+}
+
+Failure Executor::broken(const Status& why) {
+  hooks_.on_broken(why);
   return verdict_.wait();
 }
 
-Status Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes) {
+Failure Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes) {
   const auto group = groups_.find(response.process_set);
   if (group == groups_.end()) {
-    return {Code::internal, cat("this rank is not in process set ", response.process_set)};
+    return broken({Code::internal, cat("this rank is not in process set ", response.process_set)});
   }
   for (auto& operation : operations_) {
     if (operation->enabled(response, group->second)) {
-      return operation->execute(response, group->second, entries, outcomes);
+      const Status status = operation->execute(response, group->second, entries, outcomes);
+      return status.ok() ? Failure() : broken(status);
     }
   }
-  return {Code::internal, cat("no operation can run ", kind_name(response.kind), " \"",
-                              response.request().name, "\"")};
+  // All ranks have the same operations, so none of them begins it.
+  return Status(Code::invalid_argument,
+                cat(kind_name(response.kind), " \"", response.request().name,
+                    "\": no operation of this build works on the memory of ",
+                    response.request().on_host ? "the host" : "a GPU"));
 }
 
 void Executor::enter(int id, const RankSet& members) {

@@ -56,7 +56,8 @@ class Executor {
   void loop();
   void serve(const Response& response);
   Failure run(const Response& response, Entries& entries, Outcomes& outcomes);
-  Status operate(const Response& response, Entries& entries, Outcomes& outcomes);
+  Failure broken(const Status& why);
+  Failure operate(const Response& response, Entries& entries, Outcomes& outcomes);
   void add_set(const Response& response, Outcomes& outcomes);
   void remove_set(int process_set, Entries& entries, Outcomes& outcomes);
   void enter(int id, const RankSet& members);

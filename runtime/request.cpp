@@ -1,5 +1,6 @@
 #include "runtime/request.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
@@ -89,6 +90,18 @@ std::int64_t Request::elements() const {
   return count;
 }
 
+// What has no elements has extents that can be added and multiplied all the same.
+Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times) {
+  auto bytes = static_cast<std::int64_t>(size_of(type)) * times;
+  for (const auto extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes)) {
+      return {Code::invalid_argument,
+              cat("no memory has the shape ", shape_text(shape), " of ", type_name(type))};
+    }
+  }
+  return {};
+}
+
 Status check_request(const Request& request, int world_size) {
   const auto refuse = [&](const auto&... why) {
     return Status(Code::invalid_argument,
@@ -114,7 +127,10 @@ Status check_request(const Request& request, int world_size) {
   if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
     return refuse("a factor that is no number");
   }
-  if (request.process_set < 0) return refuse("no process set has the number ", request.process_set);
+  if (request.process_set < 0) {
+    return {Code::not_found, cat(kind_name(request.kind), " \"", request.name,
+                                 "\": no process set has the number ", request.process_set)};
+  }
   if (request.group.size() > kMaxName) {
     return refuse("the name of the group has ", request.group.size(), " bytes; ", kMaxName,
                   " are allowed");
@@ -127,11 +143,9 @@ Status check_request(const Request& request, int world_size) {
     return refuse("the shape has ", request.shape.size(), " dimensions; ", kMaxDimensions,
                   " are allowed");
   }
-  std::int64_t bytes = static_cast<std::int64_t>(size_of(request.type));
-  for (const auto extent : request.shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-      return refuse("no memory has the shape ", shape_text(request.shape));
-    }
+  // Of all ranks together: no sum of their rows can overflow.
+  if (const Status fits = check_shape(request.shape, request.type, world_size); !fits.ok()) {
+    return refuse(fits.message());
   }
   switch (request.kind) {
     case Kind::broadcast:

@@ -54,6 +54,8 @@ struct Request {
 };
 
 // ok, or what of it can never be right, on any rank of a world of this size.
+// Whether there can be memory of this shape, `times` over.
+Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times = 1);
 Status check_request(const Request& request, int world_size);
 
 // One tensor of a Response: what the ranks agreed about.

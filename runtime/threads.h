@@ -55,11 +55,18 @@ class BrokenPipeShield {
   sigset_t before_{};
 };
 
+// This is a thread of a world: it must not wait for what only threads of a world do, nor for their
+// end.
+inline thread_local bool is_own_thread = false;
+
 // A thread with a name of at most 15 characters, as top and gdb show it.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {
   const SignalShield shield;
-  std::thread thread(std::move(body));
+  std::thread thread([body = std::move(body)]() mutable {
+    is_own_thread = true;
+    body();
+  });
   pthread_setname_np(thread.native_handle(), name);
   return thread;
 }

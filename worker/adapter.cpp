@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <functional>
 #include <new>
 #include <optional>
@@ -37,11 +38,12 @@ void check_address(const Submission& work, const View& view, const char* which) 
 // Operations may write the output while they still read the input: where both begin at the same
 // place they are made for that, else they are not.
 void check_overlap(const Submission& work) {
-  const auto* const input = static_cast<const std::byte*>(work.input.data);
-  const auto* const output = static_cast<const std::byte*>(work.output.data);
-  if (input == output || work.input.elements() <= 0 || work.output.elements() <= 0) return;
-  const std::less<const std::byte*> before;
-  if (!before(input, output + work.output.bytes()) || !before(output, input + work.input.bytes())) {
+  // As numbers: shapes can be wrong, and then there are no such addresses.
+  const auto input = reinterpret_cast<std::uintptr_t>(work.input.data);
+  const auto output = reinterpret_cast<std::uintptr_t>(work.output.data);
+  if (input == output || work.input.bytes() == 0 || work.output.bytes() == 0) return;
+  if (input < output ? output - input >= work.input.bytes()
+                     : input - output >= work.output.bytes()) {
     return;
   }
   refuse(work, "the input, ", text(work.input), ", and the output, ", text(work.output),
@@ -64,8 +66,19 @@ std::optional<std::vector<std::int64_t>> output_shape(const Submission& work,
           .count);
 }
 
+// A shape that cannot be is no ground for words about memory.
+void check_view(const Submission& work, const ConstTensorView& view) {
+  if (const Status fits = runtime::check_shape(view.shape, view.type); !fits.ok()) {
+    refuse(work, fits.message());
+  }
+  if (view.device.cuda < Device::kHost) {
+    refuse(work, "there is no CUDA device ", view.device.cuda);
+  }
+}
+
 // What may be said of the memory before the others are asked.
 void check_memory(const Submission& work, const runtime::World& world) {
+  check_view(work, work.input);
   const bool input_is_read = work.collective != Kind::broadcast || work.root == world.rank();
   if (input_is_read) check_address(work, work.input, "input");
   const bool has_output = work.collective == Kind::allreduce ||
@@ -141,6 +154,7 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
                                 outcome.contributors,
                                 outcome.last_joined,
                                 outcome.process_set};
+    if (kind == Kind::join && !completion.error) worker::ProcessWorld::instance().restart_names();
     guard("the function to call when it is done", name, [&] { done(completion); });
   };
   return entry;

@@ -61,6 +61,8 @@ int note(const std::exception_ptr& error) noexcept {
     return remember(HVD_ERROR_INIT, e.what());
   } catch (const CollectiveError& e) {
     return remember(HVD_ERROR_COLLECTIVE, e.what(), e.rank(), e.host());
+  } catch (const OutOfMemoryError& e) {
+    return remember(HVD_ERROR_OUT_OF_MEMORY, e.what());
   } catch (const std::bad_alloc&) {
     return remember(HVD_ERROR_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& e) {

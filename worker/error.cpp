@@ -10,6 +10,7 @@ InitError::~InitError() = default;
 NotInitializedError::~NotInitializedError() = default;
 InvalidArgumentError::~InvalidArgumentError() = default;
 ProcessSetError::~ProcessSetError() = default;
+OutOfMemoryError::~OutOfMemoryError() = default;
 CollectiveError::~CollectiveError() = default;
 InternalError::~InternalError() = default;
 
@@ -37,6 +38,8 @@ std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind k
       case Code::failed_precondition:  // some rank has called shutdown()
         if (about_sets) return of_sets(Reason::shut_down);
         break;
+      case Code::resource_exhausted:
+        return std::make_exception_ptr(OutOfMemoryError(message));
       case Code::internal:
         return std::make_exception_ptr(InternalError(message));
       default:

@@ -24,6 +24,24 @@ std::string name_or_number(const std::string& name, std::string_view call) {
   return name.empty() ? process.next_name(call) : name;
 }
 
+// Room for an object, or an error on all ranks of the set, those that have some included: else they
+// would wait for the bytes of one that has given up.
+std::string room_on_all_ranks(std::int64_t size, const std::string& name,
+                              const ProcessSet& process_set) {
+  std::string object;
+  std::vector<std::int32_t> without_room;
+  try {
+    object.resize(static_cast<std::size_t>(size));
+  } catch (const std::exception&) {  // bad_alloc, length_error
+    without_room.push_back(rank());
+  }
+  const auto all = allgather(without_room, {cat(name, ".room"), process_set});
+  if (all.elements() == 0) return object;
+  throw OutOfMemoryError(cat("broadcast_object \"", name, "\": rank ",
+                             all.as<std::int32_t>().front(), " has no memory for its ", size,
+                             " bytes"));
+}
+
 }  // namespace
 
 // First the size, then as many bytes: an error of the first, another root say, is one on all ranks.
@@ -33,12 +51,8 @@ std::string broadcast_object(std::string_view bytes, const BroadcastOptions& opt
       worker::ProcessWorld::instance().world_for("broadcast_object")->rank() == options.root;
   std::int64_t size = is_root ? static_cast<std::int64_t>(bytes.size()) : 0;
   broadcast(std::span(&size, 1), {cat(name, ".size"), options.root, options.process_set});
-  std::string object;
-  if (is_root) {
-    object = bytes;
-  } else {
-    object.resize(static_cast<std::size_t>(size));
-  }
+  std::string object = room_on_all_ranks(size, name, options.process_set);
+  if (is_root) bytes.copy(object.data(), bytes.size());
   const TensorView elements{object.data(), {size}, DataType::uint8};
   broadcast(elements, {cat(name, ".bytes"), options.root, options.process_set});
   return object;

@@ -59,9 +59,10 @@ void Pending::finish(std::size_t part, const adapter::Completion& completion) {
   finished_.notify_all();
   // Those that come meanwhile, also from a callback, wait for their turn.
   while (!callbacks_.empty()) {
-    const auto callbacks = std::exchange(callbacks_, {});
+    auto callbacks = std::exchange(callbacks_, {});
     lock.unlock();
     for (const auto& callback : callbacks) call(callback, error_);
+    callbacks.clear();  // what they hold may ask this handle when it goes, too
     lock.lock();
   }
   delivered_ = true;

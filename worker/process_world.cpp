@@ -11,6 +11,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/threads.h"
 #include "worker/rendezvous_exchange.h"
 #include "worker/settings.h"
 
@@ -29,6 +30,16 @@ class NoExchange final : public runtime::Exchange {
     return Status(Code::internal, "a world of one has nobody to exchange addresses with");
   }
 };
+
+// A callback that starts work while another thread leaves the world may be the last to hold it.
+// There, on a thread of the world, nobody can wait for its threads.
+void forget_world(runtime::World* world) {
+  if (runtime::is_own_thread) {
+    std::thread([world] { delete world; }).detach();
+  } else {
+    delete world;
+  }
+}
 
 bool is_homogeneous(const WorldDocument& document) {
   std::set<int> sizes;
@@ -60,6 +71,11 @@ std::shared_ptr<runtime::World> ProcessWorld::world_for(std::string_view call) c
   throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it",
                                 last_failure_.empty() ? "" : "; the world before was left because ",
                                 last_failure_));
+}
+
+void ProcessWorld::restart_names() {
+  const std::lock_guard lock(mutex_);
+  unnamed_.clear();
 }
 
 bool ProcessWorld::has_dynamic_sets() const {
@@ -190,7 +206,7 @@ Status ProcessWorld::join(runtime::WorldSpec spec, const Settings& settings,
     return world.status();
   }
   const std::lock_guard lock(mutex_);
-  world_ = std::move(*world);
+  world_ = {world->release(), &forget_world};
   shutdown_timeout_ = spec.config.shutdown_timeout;
   owner_ = ::getpid();
   dynamic_sets_ = spec.dynamic_process_sets;
@@ -218,6 +234,8 @@ void ProcessWorld::await_stop_of_job() {
 // A program that ends with an error leaves as if it had crashed: were it to call shutdown(), the
 // others would hear that it is done, fail, and perhaps end before it.
 void ProcessWorld::end_of_program(int exit_code) {
+  // A callback has ended the program: its thread cannot wait for the world.
+  if (runtime::is_own_thread) return;
   if (exit_code == 0) return shutdown();
   if (!world()) return;
   std::shared_ptr<runtime::World> leaving;  // its end tells the others
@@ -228,8 +246,13 @@ void ProcessWorld::end_of_program(int exit_code) {
 void ProcessWorld::shutdown() {
   // A forked child that ends must not wait for threads that it does not have, nor for the lock.
   if (!world()) return;
+  if (runtime::is_own_thread) {
+    throw InvalidArgumentError(
+        "hvd::shutdown(): it waits for the threads of hvd, and this is one: a callback cannot call "
+        "it");
+  }
   const std::lock_guard lock(lifecycle_mutex_);
-  const auto leaving = world();
+  auto leaving = world();
   if (!leaving) return;
   const auto outcome = leaving->shutdown(Clock::now() + shutdown_timeout_);
   // Of a world that has failed the program has heard already.
@@ -244,6 +267,11 @@ void ProcessWorld::shutdown() {
   const std::lock_guard inner(mutex_);
   last_failure_ = leaving->failure().status.message();
   world_.reset();
+  if (outcome.status.code() == Code::deadline_exceeded) {
+    // What is in flight, behind an event that never comes say, holds the threads of the world: they
+    // are waited for elsewhere.
+    std::thread([left = std::move(leaving)] {}).detach();
+  }
 }
 
 }  // namespace hvd::worker

@@ -36,7 +36,7 @@ class ProcessWorld {
   static ProcessWorld& instance();
 
   Status init(const InitOptions& options);
-  // Leaves the world, if there is one.
+  // Leaves the world, if there is one. Throws InvalidArgumentError on a thread of hvd.
   void shutdown();
   // The world has failed through another rank. Gives hvdrun a moment to stop the job because of
   // what happened there: if this rank ended first, it would be taken for the cause.
@@ -49,6 +49,8 @@ class ProcessWorld {
   Result<Place> place() const;
   // "allreduce.noname.0", then 1, ...: counted anew by each init(), for each call.
   std::string next_name(std::string_view call);
+  // From 0 again: all have joined, after however many calls each.
+  void restart_names();
 
  private:
   ProcessWorld() = default;

@@ -13,13 +13,8 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 
 void check_shape(const std::vector<std::int64_t>& shape, DataType type) {
-  auto bytes = static_cast<std::int64_t>(size_of(type));
-  for (const auto extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-      throw InvalidArgumentError(cat("no memory has the shape ", runtime::shape_text(shape), " of ",
-                                     runtime::type_name(type)));
-    }
-  }
+  const Status fits = runtime::check_shape(shape, type);
+  if (!fits.ok()) throw InvalidArgumentError(fits.message());
 }
 
 template <typename View>

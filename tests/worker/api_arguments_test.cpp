@@ -1,5 +1,6 @@
 // What the public calls make of their arguments, in a world of one, against libhvd.so.
 #include <gtest/gtest.h>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -92,8 +93,40 @@ TEST_F(ApiArguments, ShapesThatNoMemoryHasAreRefused) {
   expect_refused([&] { hvd::Tensor({-1}, DataType::int8); }, {"[-1]"});
   expect_refused([&] { hvd::Tensor({3}, DataType::int8).as<float>(); }, {"int8", "float32"});
   expect_refused([&] { hvd::allgather({six.data(), {}, DataType::float32}); }, {"scalar"});
+  expect_refused(
+      [&] {
+        hvd::allreduce({nullptr, {-4}, DataType::float32});
+      },
+      {"no memory has the shape [-4] of float32"});
+  // No elements, but rows that cannot be counted on more ranks than one.
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  expect_refused([&] { hvd::allgather({nullptr, {most, 0, 2}, DataType::int8}); }, {"[922"});
   expect_refused([&] { hvd::alltoall(six, {.splits = {7}}); }, {"split"});
   expect_refused([&] { hvd::alltoall(six, {.splits = {1, 1}}); }, {"split"});
+}
+
+TEST_F(ApiArguments, MemoryThatNothingCanWorkOnIsRefusedAndTheWorldGoesOn) {
+  std::vector<float> two(2);
+  const auto on = [&](int cuda) {
+    return [&two, cuda] {
+      hvd::allreduce({two.data(), {2}, DataType::float32, {cuda}}, {.name = "t"});
+    };
+  };
+  expect_refused(on(-7), {"CUDA device -7"});
+  expect_refused(on(0), {"\"t\"", "no operation of this build", "GPU"});
+  hvd::allreduce(two, {.name = "t"});
+}
+
+TEST_F(ApiArguments, ProcessSetsThatNeverWereAreUnknownWhateverTheirNumber) {
+  std::vector<float> two(2);
+  for (const int id : {-1, 17}) {
+    try {
+      hvd::allreduce(two, {.process_set = hvd::ProcessSet(id)});
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const hvd::ProcessSetError& error) {
+      EXPECT_EQ(error.code(), hvd::ProcessSetErrorCode::unknown);
+    }
+  }
 }
 
 TEST_F(ApiArguments, SparseTensorsMustFitTogether) {

@@ -1,8 +1,11 @@
 // Handles, futures and callbacks, in a world of one, against libhvd.so.
 #include <atomic>
+#include <functional>
 #include <future>
 #include <gtest/gtest.h>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -120,12 +123,84 @@ TEST_F(ApiHandles, OutputsWithoutRoomAreErrorsOfTheirCallAlone) {
     ASSERT_NE(error, nullptr);
     try {
       std::rethrow_exception(error);
-    } catch (const hvd::Error& said) {
+    } catch (const hvd::OutOfMemoryError& said) {
       EXPECT_NE(std::string(said.what()).find("no memory for the output"), std::string::npos);
     }
   }
   EXPECT_NE(testing::internal::GetCapturedStderr().find("out of memory"), std::string::npos);
   EXPECT_EQ(hvd::allgather(data).elements(), 2);
+}
+
+// What a callback holds: it asks the handle when it goes.
+struct Asker {
+  explicit Asker(hvd::Handle work, std::promise<bool>& answer)
+      : handle(std::move(work)), told(answer) {}
+  ~Asker() { told.set_value(handle.ready()); }
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+  hvd::Handle handle;
+  std::promise<bool>& told;
+};
+
+TEST_F(ApiHandles, WhatACallbackHoldsMayAskTheHandleWhenItGoes) {
+  auto gate = std::make_shared<Gate>();
+  std::vector<float> data(2);
+  hvd::adapter::Submission first;
+  first.name = "gate";
+  first.input = data;
+  first.output = data;
+  first.ready = gate;
+  first.done = [](const hvd::adapter::Completion&) {};
+  hvd::adapter::submit(std::move(first));
+  std::vector<float> other(2);
+  const auto handle = hvd::allreduce_async(other, {.name = "other"});
+  std::promise<bool> ready;
+  handle.on_done([asker = std::make_shared<Asker>(handle, ready)](const std::exception_ptr&) {});
+  gate->open();
+  EXPECT_TRUE(ready.get_future().get());
+}
+
+TEST_F(ApiHandles, ACallbackCannotLeaveTheWorldButTheWorldGoesOn) {
+  std::vector<float> data(2);
+  std::promise<std::string> said;
+  auto gate = std::make_shared<Gate>();
+  hvd::adapter::Submission work;
+  work.name = "gate";
+  work.input = data;
+  work.output = data;
+  work.ready = gate;
+  work.done = [&said](const hvd::adapter::Completion&) {
+    try {
+      hvd::shutdown();
+      said.set_value("nothing");
+    } catch (const hvd::InvalidArgumentError& error) {
+      said.set_value(error.what());
+    }
+  };
+  hvd::adapter::submit(std::move(work));
+  gate->open();
+  EXPECT_NE(said.get_future().get().find("hvd::shutdown()"), std::string::npos);
+  hvd::allreduce(data);
+}
+
+TEST_F(ApiHandles, CallbacksMayStartWorkWhileTheWorldIsLeft) {
+  for (int round = 0; round < 50; ++round) {
+    auto data = std::make_shared<std::vector<float>>(2);
+    std::promise<void> over;
+    std::function<void()> next = [&, data] {
+      try {
+        hvd::allreduce_async(*data, {.name = "next"}).on_done([&next](const std::exception_ptr&) {
+          next();
+        });
+      } catch (const hvd::Error&) {  // the world has been left
+        over.set_value();
+      }
+    };
+    next();
+    hvd::shutdown();
+    over.get_future().wait();
+    hvd::init();
+  }
 }
 
 TEST_F(ApiHandles, HundredCallsMayFollowFromOneAnother) {

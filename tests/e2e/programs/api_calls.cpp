@@ -221,7 +221,7 @@ void objects() {
   same(flat.values.as<int>()[0], (2 * size - 1) / size, "integer values");
 }
 
-// The ranks give up one after the other: the rest goes on.
+// The ranks give up one after the other: the rest goes on. What has no name is counted anew then.
 void joins() {
   const int rank = hvd::rank();
   const int size = hvd::size();
@@ -229,12 +229,14 @@ void joins() {
     std::vector<int> value{rank};
     hvd::allreduce(value, {.name = "value", .op = hvd::Min});
     same(value[0], step + 1, "the least of those who are left");
+    hvd::barrier();
   }
   const int last = hvd::join_async().get();
   check::that(last >= 0 && last < size, "the last to join is a rank");
   std::vector<int> heard{last};
   hvd::broadcast(heard);
   same(heard[0], last, "all hear of the same rank");
+  hvd::barrier();
   // Once more, when the order is certain: rank 0 waits for the others' word.
   if (size > 1) {
     const auto others = hvd::rank() == 0 ? 0 : hvd::join();

@@ -1,5 +1,10 @@
 // Ranks that disagree, in every way that they can: each rank gets the same error, which names both
 // sides, and the world goes on. Says "ok RANK." at its end; what is wrong ends it with 1.
+#include <fstream>
+#include <optional>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include "tests/e2e/programs/check.h"
 
 namespace {
@@ -80,6 +85,9 @@ std::vector<Mismatch> mismatches() {
          hvd::allreduce(view(DataType::float32, {4}, first ? hvd::Device{} : hvd::Device{0}),
                         {.name = "t"});
        }},
+      {"a device that nothing works on",
+       {"no operation of this build", "GPU"},
+       [](bool) { hvd::allreduce(view(DataType::float32, {4}, hvd::Device{0}), {.name = "t"}); }},
       {"compression",
        {"Mismatched compressions", "none", "bfloat16"},
        [f32](bool first) {
@@ -103,6 +111,39 @@ std::vector<Mismatch> mismatches() {
        }},
   };
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Leaves the process hardly any more memory than it has.
+class NoMemory {
+ public:
+  NoMemory() {
+    ::getrlimit(RLIMIT_AS, &before_);
+    std::ifstream pages("/proc/self/statm");
+    rlim_t used = 0;
+    pages >> used;
+    rlimit little = before_;
+    little.rlim_cur = used * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{32} << 20);
+    ::setrlimit(RLIMIT_AS, &little);
+  }
+  ~NoMemory() { ::setrlimit(RLIMIT_AS, &before_); }
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// One rank has no room for what another has made: all hear of it, and none waits.
+void objects_without_room() {
+  const std::string object(hvd::rank() == 0 ? std::size_t{128} << 20 : 0, 'x');
+  std::optional<NoMemory> little;
+  if (hvd::rank() == 1) little.emplace();
+  throws<hvd::OutOfMemoryError>("an object without room", {"\"big\"", "rank 1", "134217728 bytes"},
+                                [&] { hvd::broadcast_object(object, {.name = "big"}); });
+}
+#else
+void objects_without_room() {}  // sanitizers end the process instead
+#endif
 
 void all_go_on(const std::string& after) {
   std::vector<int> one{1};
@@ -164,6 +205,8 @@ void disagreements() {
     hvd::allreduce(a, {.name = "twice"});
   }
   all_go_on("names");
+  objects_without_room();
+  all_go_on("an object without room");
   check::say_ok();
   hvd::shutdown();
 }

@@ -7,6 +7,7 @@
 //      +- InvalidArgumentError  this call can never work: ranks disagree about a tensor, a name is
 //      |   |                    in flight twice, a type or shape that cannot be; the world goes on
 //      |   +- ProcessSetError   it concerns a process set: one that is not there, say
+//      +- OutOfMemoryError      a rank has no room for the result; the world goes on
 //      +- CollectiveError       the world is broken: a member is gone, or was stopped
 //      +- InternalError         a bug in hvd, or in something below it
 #pragma once
@@ -62,6 +63,13 @@ class HVD_API ProcessSetError : public InvalidArgumentError {
 
  private:
   ProcessSetErrorCode code_;
+};
+
+// Of most collectives only the rank that has no room throws it: for the others it is done.
+class HVD_API OutOfMemoryError : public Error {
+ public:
+  using Error::Error;
+  ~OutOfMemoryError() override;
 };
 
 // After it every collective of this world fails with the same cause.

@@ -42,7 +42,8 @@ struct InitOptions {
 HVD_API void init(const InitOptions& options = {});
 
 // Says that this worker is done, waits for what is in flight and leaves the world. After it init()
-// may be called again. At the normal end of a program that did not call it, it is called.
+// may be called again. At the normal end of a program that did not call it, it is called. Throws
+// InvalidArgumentError if a callback of hvd calls it.
 HVD_API void shutdown();
 
 HVD_API bool is_initialized();
