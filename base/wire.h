@@ -52,6 +52,7 @@ class WireReader {
   std::vector<std::string> strings();
 
   bool failed() const { return failed_; }
+  bool at_end() const { return left_.empty(); }
   // ok if every field was there and nothing is left; else data_loss that names `what`.
   Status finish(std::string_view what) const;
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string>
 
 #include "runtime/tuning/parameters.h"
 
@@ -36,6 +37,12 @@ struct Config {
   // cause that everybody is told.
   std::chrono::milliseconds verdict_timeout{1'000};
   std::chrono::milliseconds shutdown_timeout{30'000};  // for the others to come to shutdown(), too
+  std::string timeline = {};          // rank 0 records all ranks into this file from the start
+  bool timeline_mark_cycles = false;  // with a mark for each decision of rank 0
+  // Where the flight recorder writes: a directory, "stderr", or nowhere but the log.
+  std::string flight_recorder = {};
+  // A descriptor that becomes readable when somebody wants the flight recorder to write; -1: none.
+  int dump_requests = -1;
 };
 
 }  // namespace hvd::runtime

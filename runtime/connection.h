@@ -21,6 +21,7 @@ class Connection {
   Status send(std::string_view frames);
   Status flush();
   bool has_unsent() const { return sent_ < unsent_.size(); }
+  std::size_t unsent() const { return unsent_.size() - sent_; }
   // Takes in what has arrived. unavailable: the other side closed or is gone; frames that came
   // before that are still there.
   Status receive();

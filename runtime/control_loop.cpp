@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -37,11 +38,14 @@ TuningOptions tuning_options_of(const WorldSpec& spec) {
 }  // namespace
 
 ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
-                         Verdict& verdict, Executor& executor, std::function<void()> on_failure)
+                         Verdict& verdict, Executor& executor, trace::Recorder& recorder,
+                         trace::Tracing& tracing, std::function<void()> on_failure)
     : spec_(spec),
       queue_(queue),
       verdict_(verdict),
       executor_(executor),
+      recorder_(recorder),
+      tracing_(tracing),
       on_failure_(std::move(on_failure)),
       tree_(tree_of(spec)),
       links_(spec, *tree_, poller_),
@@ -69,6 +73,7 @@ Failure ControlLoop::lost(int rank, const Status& how) const {
 Status ControlLoop::open() {
   if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open());
   HVD_RETURN_IF_ERROR(poller_.open());
+  if (spec_.config.dump_requests >= 0) poller_.watch(spec_.config.dump_requests);
   return links_.open();
 }
 
@@ -163,15 +168,24 @@ void ControlLoop::loop() {
     }
     drain_queue(now);
     negotiate(now);
+    if (formed_) tracing_.work(negotiator_.applied(), links_, now);
     const auto deadline = check_timers(now);
     const auto events = poller_.wait(deadline);
     now = Clock::now();
     for (const auto& event : events) {
+      if (event.fd == spec_.config.dump_requests) take_dump_request();
       if (auto received = links_.handle(event, now)) handle(*received, now);
     }
     check_forming();
   }
   links_.linger(left_);
+}
+
+void ControlLoop::take_dump_request() {
+  std::uint64_t times = 0;
+  if (::read(spec_.config.dump_requests, &times, sizeof(times)) == sizeof(times)) {
+    tracing_.request_dump("asked for by a signal");
+  }
 }
 
 void ControlLoop::take_commands() {
@@ -193,6 +207,7 @@ void ControlLoop::take_commands() {
   }
   if (leaving && !leave_sent_ && !verdict_.known()) {
     leave_sent_ = true;
+    tracing_.leaving(links_, now);
     if (const Status left = negotiator_.leave(now); !left.ok()) enter_failure(left);
     negotiate(now);
   }
@@ -217,6 +232,9 @@ void ControlLoop::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
   auto output = negotiator_.work(now, executor_.under_way());
   if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up));
+  if (!links_.has_parent()) {
+    tracing_.decided(negotiator_.applied(), output.down.decisions.size(), now);
+  }
   if (!output.down.empty() && !links_.children().empty()) {
     links_.send_to_children(encode_downward(output.down));
   }
@@ -239,6 +257,7 @@ void ControlLoop::tune(const std::vector<Response>& responses) {
 void ControlLoop::report(const StallInspector::Findings& stalls) {
   for (const auto& text : stalls.warnings) HVD_LOG(warning, text);
   for (const auto& text : stalls.recoveries) HVD_LOG(warning, text);
+  if (!stalls.warnings.empty()) tracing_.stalled(links_);
   if (!stalls.failure.ok()) enter_failure(stalls.failure);
 }
 
@@ -268,7 +287,7 @@ TimePoint ControlLoop::check_timers(TimePoint now) {
     enter_failure(suspicion_);
     return kNever;
   }
-  return std::min({next, forming_until_, suspicion_until_});
+  return std::min({next, forming_until_, suspicion_until_, tracing_.next_work()});
 }
 
 void ControlLoop::handle(const TreeLinks::Received& received, TimePoint now) {
@@ -291,6 +310,7 @@ void ControlLoop::handle(const TreeLinks::Received& received, TimePoint now) {
 }
 
 Status ControlLoop::handle_frame(int rank, const Frame& frame, TimePoint now) {
+  if (trace::Tracing::is_ours(frame)) return tracing_.handle(rank, frame, links_);
   if (verdict_.known()) return {};  // what was under way no longer matters
   const auto kind = static_cast<Message>(frame.kind);
   const bool from_parent = rank == links_.parent();
@@ -342,10 +362,13 @@ void ControlLoop::enter_failure(const Failure& why) {
     changed_.notify_all();
   }
   on_failure_();
+  tracing_.failed(why, links_);
   links_.send_to_all(encode_failure(Message::abort, why));
   links_.close_lobby();
   const Failure verdict = verdict_.get();
-  for (const auto& entry : queue_.close(verdict)) entry.done(verdict);
+  const auto stranded = queue_.close(verdict);
+  recorder_.fail(stranded, verdict.status);
+  for (const auto& entry : stranded) entry.done(verdict);
 }
 
 }  // namespace hvd::runtime

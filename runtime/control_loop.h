@@ -28,6 +28,7 @@
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/poller.h"
 #include "runtime/tensor_queue.h"
+#include "runtime/trace/tracing.h"
 #include "runtime/tree_links.h"
 #include "runtime/tuning/tuning.h"
 #include "runtime/verdict.h"
@@ -39,7 +40,8 @@ class ControlLoop {
  public:
   // `sets`: those that there are from the start.
   ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue, Verdict& verdict,
-              Executor& executor, std::function<void()> on_failure);
+              Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing,
+              std::function<void()> on_failure);
   ~ControlLoop() { stop(); }
   ControlLoop(const ControlLoop&) = delete;
   ControlLoop& operator=(const ControlLoop&) = delete;
@@ -69,6 +71,7 @@ class ControlLoop {
 
   void loop();
   void take_commands();
+  void take_dump_request();
   void drain_queue(TimePoint now);
   void negotiate(TimePoint now);
   void tune(const std::vector<Response>& responses);
@@ -87,6 +90,8 @@ class ControlLoop {
   TensorQueue& queue_;
   Verdict& verdict_;
   Executor& executor_;
+  trace::Recorder& recorder_;
+  trace::Tracing& tracing_;
   std::function<void()> on_failure_;
   const std::shared_ptr<const ControlTree> tree_;
 

@@ -17,6 +17,11 @@ void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const P
 
 void Executor::submit(std::vector<Response> responses) {
   if (responses.empty()) return;
+  if (hooks_.recorder != nullptr) {
+    const auto now = trace::nanoseconds_now();
+    for (auto& response : responses) response.decided = now;
+    hooks_.recorder->submitted(responses.back().number);
+  }
   const std::lock_guard lock(mutex_);
   for (auto& response : responses) {
     if (response.error.ok()) ++under_way_;
@@ -60,19 +65,29 @@ void Executor::serve(const Response& response) {
     }
   }
   Outcomes outcomes(entries.size());
-  const Failure failure = run(response, entries, outcomes);
+  trace::Run traced(hooks_.recorder, response, set_size(response), entries);
+  const Failure failure = run(response, entries, outcomes, traced);
+  traced.stop();
   if (!failure.ok()) outcomes.assign(entries.size(), Outcome(failure));
   if (response.error.ok()) {
     --under_way_;
     hooks_.on_done();
   }
+  // Whoever hears of the end finds it in the records.
+  traced.finish(entries, outcomes);
   // The names are free before the callbacks run: a caller that wakes up may use them again.
   if (made_up) return;
   queue_.finish(entries);
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i].done(outcomes[i]);
 }
 
-Failure Executor::run(const Response& response, Entries& entries, Outcomes& outcomes) {
+int Executor::set_size(const Response& response) const {
+  const auto group = groups_.find(key_of(response.tensors.front().request).process_set);
+  return group == groups_.end() ? 0 : group->second.size();
+}
+
+Failure Executor::run(const Response& response, Entries& entries, Outcomes& outcomes,
+                      trace::Run& run) {
   if (verdict_.known()) return verdict_.get();
   if (!response.error.ok()) return response.error;
   if (entries.size() != response.tensors.size()) {
@@ -97,7 +112,7 @@ Failure Executor::run(const Response& response, Entries& entries, Outcomes& outc
     default:
       break;
   }
-  Failure failure = operate(response, entries, outcomes);
+  Failure failure = operate(response, entries, outcomes, run);
   if (failure.ok()) {
     const auto joined = static_cast<int>(response.joined.size());
     const int ranks = groups_.at(response.process_set).size() - joined;
@@ -111,13 +126,15 @@ Failure Executor::broken(const Status& why) {
   return verdict_.wait();
 }
 
-Failure Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes) {
+Failure Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes,
+                           trace::Run& run) {
   const auto group = groups_.find(response.process_set);
   if (group == groups_.end()) {
     return broken({Code::internal, cat("this rank is not in process set ", response.process_set)});
   }
   for (auto& operation : operations_) {
     if (operation->enabled(response, group->second)) {
+      run.by(operation->name());
       const Status status = operation->execute(response, group->second, entries, outcomes);
       return status.ok() ? Failure() : broken(status);
     }

@@ -22,6 +22,7 @@
 #include "runtime/ops/operation.h"
 #include "runtime/request.h"
 #include "runtime/tensor_queue.h"
+#include "runtime/trace/recorder.h"
 #include "runtime/verdict.h"
 
 namespace hvd::runtime {
@@ -31,6 +32,7 @@ class Executor {
   struct Hooks {
     std::function<void(const Status&)> on_broken;  // an operation failed
     std::function<void()> on_done;                 // under_way() has become less
+    trace::Recorder* recorder = nullptr;           // hears of all that is run
   };
 
   Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)
@@ -55,9 +57,10 @@ class Executor {
 
   void loop();
   void serve(const Response& response);
-  Failure run(const Response& response, Entries& entries, Outcomes& outcomes);
+  Failure run(const Response& response, Entries& entries, Outcomes& outcomes, trace::Run& run);
   Failure broken(const Status& why);
-  Failure operate(const Response& response, Entries& entries, Outcomes& outcomes);
+  Failure operate(const Response& response, Entries& entries, Outcomes& outcomes, trace::Run& run);
+  int set_size(const Response& response) const;
   void add_set(const Response& response, Outcomes& outcomes);
   void remove_set(int process_set, Entries& entries, Outcomes& outcomes);
   void enter(int id, const RankSet& members);

@@ -6,7 +6,9 @@
 //                     upward      what is ready in this subtree, who has joined or left
 //                     suspicion   a data connection broke here; who is it? Passed on to the root
 //   to the children   downward    what to run next, the same on all, in this order; passed on
-//   both              abort       the world has failed: why, and through whom; passed on to all
+//   both              trace_*     the timeline and the flight recorder (trace/frames.h), clock_*
+//   too
+//                     abort       the world has failed: why, and through whom; passed on to all
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,13 @@ enum class Message : std::uint16_t {
   suspicion = 18,
   downward = 19,
   abort = 20,
+  // runtime/trace/frames.h:
+  trace_start = 24,
+  trace_stop = 25,
+  trace_dump = 26,
+  trace_events = 27,
+  clock_ask = 28,
+  clock_answer = 29,
 };
 
 // Whole frames.

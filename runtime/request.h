@@ -16,6 +16,10 @@
 
 namespace hvd::runtime {
 
+namespace trace {
+struct Operation;
+}
+
 using Kind = Collective;
 
 std::string_view kind_name(Kind kind);                           // "allreduce"
@@ -85,6 +89,8 @@ struct Response {
   // Inside hosts and between them, not in one ring of all; where there are several ranks on several
   // hosts. Of allreduce and allgather.
   bool hierarchical = false;
+  std::uint64_t number = 0;  // the place in the total order, from 1; given by the negotiator
+  std::int64_t decided = 0;  // for the trace, when this rank heard of it; given by the executor
   const Request& request() const { return tensors.front()->request; }  // of the first tensor
 };
 
@@ -121,6 +127,7 @@ struct Entry {
   std::vector<std::int64_t> splits = {};   // alltoall: rows for each rank of the set; empty: even
   std::shared_ptr<ReadyEvent> ready = {};  // null: it is ready
   Device device = {};
+  trace::Operation* record = nullptr;  // what the trace keeps of it; given by the tensor queue
 };
 
 }  // namespace hvd::runtime

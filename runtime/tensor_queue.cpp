@@ -36,6 +36,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   const std::lock_guard lock(mutex_);
   if (!closed_.ok()) return closed_;
   const bool none_waited = undrained_.empty();
+  if (recorder_ != nullptr) recorder_->begin(entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (Status refused = check(entries[i].request); !refused.ok()) {
       // Back to where they came from: the caller keeps what was refused.
@@ -45,6 +46,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
         forget(entries[i].request);
         undrained_.pop_back();
       }
+      if (recorder_ != nullptr) recorder_->forget(entries);
       return refused;
     }
     const Request& request = entries[i].request;
@@ -60,6 +62,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
 
 std::vector<Request> TensorQueue::drain() {
   const std::lock_guard lock(mutex_);
+  if (recorder_ != nullptr && !undrained_.empty()) recorder_->asked();
   drained_ = pushed_;
   return std::exchange(undrained_, {});
 }

@@ -18,12 +18,15 @@
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/request.h"
+#include "runtime/trace/recorder.h"
 
 namespace hvd::runtime {
 
 class TensorQueue {
  public:
-  TensorQueue(int rank, ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
+  // `recorder`, if there is one, hears of all that is pushed and drained.
+  TensorQueue(int rank, ProcessSets sets, trace::Recorder* recorder = nullptr)
+      : rank_(rank), recorder_(recorder), sets_(std::move(sets)) {}
 
   // All of them or none, and then they are moved from. `first` becomes true if nothing waited to be
   // drained: somebody must be woken.
@@ -67,6 +70,7 @@ class TensorQueue {
   mutable std::mutex mutex_;
   std::condition_variable emptied_;
   const int rank_;
+  trace::Recorder* const recorder_;
   ProcessSets sets_;
   Entries in_flight_;
   std::uint64_t pushed_ = 0;        // so many

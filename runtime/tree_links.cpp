@@ -108,6 +108,11 @@ void TreeLinks::send_to_all(const std::string& bytes) {
   for (const auto& [rank, connection] : peers_) send(rank, bytes);
 }
 
+std::size_t TreeLinks::unsent(int rank) const {
+  const auto peer = peers_.find(rank);
+  return peer == peers_.end() ? 0 : peer->second->unsent();
+}
+
 void TreeLinks::drop(int rank) {
   const auto peer = peers_.find(rank);
   if (peer == peers_.end()) return;

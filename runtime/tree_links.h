@@ -55,6 +55,8 @@ class TreeLinks {
   void send(int rank, const std::string& bytes);
   void send_to_children(const std::string& bytes);
   void send_to_all(const std::string& bytes);
+  // Bytes that wait for room on the way to it.
+  std::size_t unsent(int rank) const;
   void drop(int rank);
   // Before the end: gives what is unsent a moment, and, unless all `part_in_peace`, the others time
   // to read it: closing a connection on which something lies unread would take back what was sent

@@ -87,21 +87,27 @@ class World::Impl {
   explicit Impl(const WorldSpec& spec)
       : spec_(spec),
         wanted_sets_(ProcessSets::of(spec.process_sets, spec.size())),
-        queue_(spec.rank, first_sets()),
+        recorder_([this] { control_.wake(); }),
+        queue_(spec.rank, first_sets(), &recorder_),
         executor_(queue_, verdict_,
                   {[this](const Status& why) { control_.suspect(why); },
                    [this] {
                      if (spec_.rank == 0) control_.wake();
-                   }}),
-        control_(spec_, first_sets(), queue_, verdict_, executor_, [this] { abort_operations(); }) {
-  }
+                   },
+                   &recorder_}),
+        tracing_(spec_, recorder_, [this] { control_.wake(); }),
+        control_(spec_, first_sets(), queue_, verdict_, executor_, recorder_, tracing_,
+                 [this] { abort_operations(); }) {}
 
   ~Impl() {
     control_.stop();  // sets a verdict unless all have left in peace
     // The loop that would have closed it is gone, or had nothing to say.
     const Failure over(Status(Code::failed_precondition, "this world has been left"));
-    for (const auto& entry : queue_.close(over)) entry.done(over);
+    const auto stranded = queue_.close(over);
+    recorder_.fail(stranded, over.status);
+    for (const auto& entry : stranded) entry.done(over);
     executor_.stop();
+    tracing_.close();
   }
 
   Status form(Exchange& exchange);
@@ -122,6 +128,7 @@ class World::Impl {
   }
 
   void abort(const Failure& why) { control_.fail(why); }
+  trace::Tracing& tracing() { return tracing_; }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {
@@ -135,6 +142,7 @@ class World::Impl {
     if (verdict_.known()) return verdict_.get();
     Failure outcome = control_.leave(deadline);
     left_ = outcome.ok();
+    tracing_.close();
     return outcome;
   }
 
@@ -154,17 +162,23 @@ class World::Impl {
 
   WorldSpec spec_;
   Result<ProcessSets> wanted_sets_;
+  trace::Recorder recorder_;
   TensorQueue queue_;
   Verdict verdict_;
   std::mutex mutex_;
   std::shared_ptr<GlooMesh> mesh_;  // set once, under mutex_
   bool left_ = false;
   Executor executor_;
+  trace::Tracing tracing_;
   ControlLoop control_;
 };
 
 Status World::Impl::form(Exchange& exchange) {
   const auto deadline = Clock::now() + spec_.config.connect_timeout;
+  // What cannot be written is better known before the others wait for us.
+  if (const auto& config = spec_.config; spec_.rank == 0 && !config.timeline.empty()) {
+    HVD_RETURN_IF_ERROR(tracing_.start_timeline(config.timeline, config.timeline_mark_cycles));
+  }
   PinnedThread pinned;  // all threads of the world are started in here
   if (spec_.config.core >= 0) HVD_RETURN_IF_ERROR(pinned.pin(spec_.config.core));
   HVD_RETURN_IF_ERROR(control_.open());
@@ -246,6 +260,11 @@ Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& ex
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
 
+Status World::start_timeline(const std::string& path, bool mark_cycles) {
+  return impl_->tracing().start_timeline(path, mark_cycles);
+}
+Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
+void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }

@@ -81,6 +81,13 @@ class World {
   void abort(const Failure& why);
   // Why the world failed; ok while it has not.
   Failure failure() const;
+  // Records all ranks into this file on rank 0's host (docs/timeline.md). Rank 0 only, one at a
+  // time. The second blocks until the file is complete; deadline_exceeded: some ranks did not
+  // report.
+  Status start_timeline(const std::string& path, bool mark_cycles);
+  Status stop_timeline(TimePoint deadline);
+  // This rank's flight recorder is to be written, for this reason.
+  void dump(std::string reason);
   // Waits for what this rank has in flight, then until all members want to leave. An error says why
   // this could not be; deadline_exceeded: somebody did not come. Afterwards nothing can be
   // enqueued.

@@ -1,5 +1,7 @@
 #include <hvd/hvd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "worker/process_world.h"
 
@@ -13,6 +15,15 @@ worker::Place place_for(const char* call) {
   }
   return *place;
 }
+
+std::shared_ptr<runtime::World> world_for(const char* call) {
+  auto world = worker::ProcessWorld::instance().world();
+  if (!world) throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it"));
+  return world;
+}
+
+// Longer than the ranks wait for what they run when the end is called.
+constexpr std::chrono::seconds kPatienceWithReports{15};
 
 }  // namespace
 
@@ -30,6 +41,25 @@ int local_rank() { return place_for("local_rank").local_rank; }
 int local_size() { return place_for("local_size").local_size; }
 int cross_rank() { return place_for("cross_rank").cross_rank; }
 int cross_size() { return place_for("cross_size").cross_size; }
+void start_timeline(const std::string& path, bool mark_cycles) {
+  const auto world = world_for("start_timeline");
+  if (world->rank() != 0) return;
+  const Status started = world->start_timeline(path, mark_cycles);
+  if (!started.ok()) throw InvalidArgumentError(cat("hvd::start_timeline(): ", started.message()));
+}
+
+void stop_timeline() {
+  const auto world = world_for("stop_timeline");
+  if (world->rank() != 0) return;
+  const Status stopped = world->stop_timeline(Clock::now() + kPatienceWithReports);
+  if (stopped.ok()) return;
+  if (stopped.code() == Code::failed_precondition) {
+    throw InvalidArgumentError(cat("hvd::stop_timeline(): ", stopped.message()));
+  }
+  // What the file could not take has been said when it happened.
+  if (stopped.code() == Code::deadline_exceeded) HVD_LOG(warning, stopped.message());
+}
+
 bool is_homogeneous() { return place_for("is_homogeneous").homogeneous; }
 
 }  // namespace hvd

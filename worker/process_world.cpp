@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <thread>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/threads.h"
+#include "worker/dump_signal.h"
 #include "worker/rendezvous_exchange.h"
 #include "worker/settings.h"
 
@@ -39,6 +41,17 @@ void forget_world(runtime::World* world) {
   } else {
     delete world;
   }
+}
+
+// A job that goes on without somebody does not overwrite how it came to that: "t.json", then
+// "t.generation-2.json".
+std::string timeline_of_generation(const std::string& path, std::uint64_t generation) {
+  if (path.empty() || generation <= 1) return path;
+  const std::filesystem::path whole(path);
+  auto name = whole.stem();
+  name += cat(".generation-", generation);
+  name += whole.extension();
+  return (whole.parent_path() / name).string();
 }
 
 bool is_homogeneous(const WorldDocument& document) {
@@ -115,6 +128,7 @@ Status ProcessWorld::init_alone(const InitOptions& options) {
   auto core = core_from_environment(process_environment(), 0, 1);
   HVD_RETURN_IF_ERROR(core.status());
   settings->config.core = *core;
+  settings->config.dump_requests = listen_for_dump_signal();
   {
     const std::lock_guard lock(mutex_);
     place_ = {};
@@ -180,6 +194,9 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor, const InitOpt
   auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
   HVD_RETURN_IF_ERROR(core.status());
   settings->config.core = *core;
+  settings->config.dump_requests = listen_for_dump_signal();
+  settings->config.timeline =
+      timeline_of_generation(settings->config.timeline, document->generation);
   {
     const std::lock_guard lock(mutex_);
     place_ = {self->rank,       spec.size(),      self->local_rank,         self->local_size,

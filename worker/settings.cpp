@@ -1,5 +1,8 @@
 #include "worker/settings.h"
 
+#include <filesystem>
+#include <unistd.h>
+
 #include "base/log.h"
 #include "base/text.h"
 
@@ -24,6 +27,29 @@ Status read_number(std::string_view variable, const EnvironmentLookup& lookup, A
   if (!number) return {Code::invalid_argument, cat(variable, "=", **text, " is no number")};
   apply(*number);
   return {};
+}
+
+// The timeline and the flight recorder. A directory is made if it is not there: better an error now
+// than nothing to read after a crash.
+Status read_trace_settings(const EnvironmentLookup& lookup, runtime::Config& config) {
+  auto timeline = text_of("HVD_TIMELINE", lookup);
+  HVD_RETURN_IF_ERROR(timeline.status());
+  // Horovod's word for "only when the program asks", which it always may here.
+  if (timeline->has_value() && **timeline != "DYNAMIC") config.timeline = **timeline;
+  HVD_RETURN_IF_ERROR(read_number("HVD_TIMELINE_MARK_CYCLES", lookup,
+                                  [&](double mark) { config.timeline_mark_cycles = mark != 0; }));
+  config.flight_recorder = lookup("HVD_FLIGHT_RECORDER").value_or("");
+  if (config.flight_recorder.empty() || config.flight_recorder == "stderr") return {};
+  std::error_code error;
+  std::filesystem::create_directories(config.flight_recorder, error);
+  if (!error && ::access(config.flight_recorder.c_str(), W_OK | X_OK) == 0 &&
+      std::filesystem::is_directory(config.flight_recorder, error)) {
+    return {};
+  }
+  return {Code::invalid_argument,
+          cat("HVD_FLIGHT_RECORDER=", config.flight_recorder,
+              ": it must be a directory that can be written to, or \"stderr\"",
+              error ? cat(" (", error.message(), ")") : "")};
 }
 
 std::chrono::milliseconds seconds(double count) {
@@ -102,6 +128,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   }));
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_trace_settings(lookup, config));
   return settings;
 }
 

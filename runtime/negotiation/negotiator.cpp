@@ -220,6 +220,7 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
   }
   const IntervalSet settled = decision.settled;
   output_.down.decisions.push_back(std::move(decision));
+  response.number = ++applied_;
   if (is_ours) {
     response.tensors.reserve(tensors.size());
     for (auto& tensor : tensors) {

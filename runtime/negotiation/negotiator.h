@@ -64,6 +64,8 @@ class Negotiator {
   bool subtree_left(int rank) const { return left_.contains_all(tree_->subtree(rank)); }
   const ResponseCache& cache() const { return cache_; }
   const ProcessSets& sets() const { return sets_; }
+  // Responses so far: the number of the last one.
+  std::uint64_t applied() const { return applied_; }
 
  private:
   Status take(int from, Upward message, TimePoint now);
@@ -83,6 +85,7 @@ class Negotiator {
   RankSet left_;
   bool told_to_pass_at_once_ = false;
   bool caching_ = true;  // Decision::caching of the last one
+  std::uint64_t applied_ = 0;  // responses, the same on all ranks
   Output output_;
 };
 

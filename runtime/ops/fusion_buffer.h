@@ -6,6 +6,8 @@
 #include <memory>
 #include <new>
 
+#include "runtime/trace/activity.h"
+
 namespace hvd::runtime {
 
 class FusionBuffer {
@@ -13,6 +15,7 @@ class FusionBuffer {
   // At least `bytes` of memory, aligned for any vector instruction; what lay in it is lost.
   std::byte* reserve(std::size_t bytes) {
     if (bytes > size_) {
+      const trace::ActivityScope activity(trace::Activity::init_fusion_buffer);
       memory_.reset();
       memory_.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
       size_ = bytes;

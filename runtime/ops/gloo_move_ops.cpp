@@ -52,6 +52,7 @@ class GlooAllgather final : public GlooOperation {
       blocks[rank].push_back({nullptr, packed[rank], packed_bytes[rank]});
     }
     std::byte* own_packed = packed[own];
+    trace::ActivityScope packing(trace::Activity::memcpy_in_fusion_buffer, packed_total > 0);
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& tensor = tensors_[i];
       std::byte* at = tensor.output;
@@ -64,6 +65,7 @@ class GlooAllgather final : public GlooOperation {
         at += bytes;
       }
     }
+    packing.end();
     if (direct) {
       // All packed, or one tensor: a block is one stretch.
       std::vector<Stretch> stretches;
@@ -77,6 +79,8 @@ class GlooAllgather final : public GlooOperation {
     } else {
       ring_allgather(peers, blocks);
     }
+    const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer,
+                                         packed_total > 0);
     unpack(packed, ranks);
   }
 

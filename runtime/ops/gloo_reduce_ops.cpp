@@ -142,12 +142,15 @@ class GlooAllreduce final : public GlooOperation {
     std::byte* const buffer =
         own ? tensors_.front().output : buffer_.reserve(elements * size_of(arithmetic.wire));
     std::byte* at = buffer;
+    trace::ActivityScope packing(trace::Activity::memcpy_in_fusion_buffer, !own);
     for (const auto& tensor : tensors_) {
       arithmetic.pack(tensor.input, at, tensor.elements);
       at += tensor.elements * size_of(arithmetic.wire);
     }
+    packing.end();
     reduce(buffer);
     if (own) return;
+    const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer);
     at = buffer;
     for (const auto& tensor : tensors_) {
       arithmetic.unpack(at, tensor.output, tensor.elements);
@@ -168,6 +171,7 @@ class GlooAllreduce final : public GlooOperation {
     }
     std::byte* at = buffer_.reserve(packed);
     std::vector<Part> parts{{at, at, packed}};
+    trace::ActivityScope packing(trace::Activity::memcpy_in_fusion_buffer, packed > 0);
     for (const auto& tensor : tensors_) {
       if (is_packed(tensor)) {
         arithmetic.pack(tensor.input, at, tensor.elements);
@@ -181,7 +185,9 @@ class GlooAllreduce final : public GlooOperation {
       }
       parts.push_back({input, tensor.output, tensor.elements * element});
     }
+    packing.end();
     reduce_much(arithmetic, peers, plan, parts);
+    const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer, packed > 0);
     at = parts.front().result;
     for (const auto& tensor : tensors_) {
       if (!is_packed(tensor)) continue;
@@ -228,6 +234,7 @@ class GlooReducescatter final : public GlooOperation {
     std::byte* at = buffer;
     std::byte* own = buffer;
     std::vector<Block> blocks;
+    trace::ActivityScope packing(trace::Activity::memcpy_in_fusion_buffer);
     for (int rank = 0; rank < work.active.size(); ++rank) {
       const auto index = static_cast<std::size_t>(rank);
       if (rank == peers.rank()) own = at;
@@ -241,6 +248,7 @@ class GlooReducescatter final : public GlooOperation {
         at += size * element;
       }
     }
+    packing.end();
     if (elements * element <= options().few_steps_bytes) {
       doubling_allreduce(peers, buffer, elements, element,
                          reduce_function(arithmetic.wire, arithmetic.op), scratch_);
@@ -257,6 +265,7 @@ class GlooReducescatter final : public GlooOperation {
       const std::size_t size = static_cast<std::size_t>(count) * row_elements(entry);
       std::byte* const output =
           output_of(entry, with_rows(entry.request.shape, count), work.outcomes[i]);
+      const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer);
       arithmetic.unpack(at, output, size);
       at += size * element;
     }

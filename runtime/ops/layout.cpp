@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "runtime/trace/activity.h"
 
 namespace hvd::runtime {
 namespace {
@@ -54,7 +55,11 @@ Rows reducescatter_rows(std::int64_t rows, int set_size, int set_rank) {
 }
 
 std::byte* prepare_output(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome) {
-  void* const output = entry.allocate ? entry.allocate(shape) : entry.output;
+  const auto allocate = [&] {
+    const trace::ActivityScope activity(trace::Activity::allocate_output);
+    return entry.allocate(shape);
+  };
+  void* const output = entry.allocate ? allocate() : entry.output;
   const std::int64_t elements = elements_of(shape);
   if (output == nullptr && elements > 0) {
     outcome.failure = Status(Code::resource_exhausted,
@@ -118,8 +123,11 @@ Status root_has_joined(const Request& request) {
 }
 
 void await_inputs(std::span<const Entry> entries) {
-  for (const auto& entry : entries) {
-    if (entry.ready) entry.ready->wait();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!entries[i].ready) continue;
+    const trace::ActivityScope activity(trace::Activity::wait_for_data,
+                                        static_cast<std::int32_t>(i));
+    entries[i].ready->wait();
   }
 }
 

@@ -1,0 +1,66 @@
+// What an operation does with a batch, step by step: the memory is packed, say. An operation that
+// wants its steps in the timeline opens an ActivityScope around each; they do not nest. While no
+// timeline is recorded, or on a thread that runs no batch, a scope costs one branch.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hvd::runtime::trace {
+
+// Nanoseconds of Clock, which is what all records hold; 0: not yet.
+using Nanoseconds = std::int64_t;
+inline Nanoseconds nanoseconds_of(TimePoint time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+inline Nanoseconds nanoseconds_now() { return nanoseconds_of(Clock::now()); }
+
+enum class Activity : std::uint8_t {
+  wait_for_data,
+  allocate_output,
+  init_fusion_buffer,
+  memcpy_in_fusion_buffer,
+  memcpy_out_fusion_buffer,
+};
+inline constexpr int kActivities = 5;
+std::string_view activity_name(Activity activity);  // "MEMCPY_IN_FUSION_BUFFER"
+
+struct Step {
+  Activity activity = Activity::wait_for_data;
+  std::int32_t tensor = -1;  // its place in the batch; -1: all of them
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+// Where the scopes of this thread leave their steps; null: nobody wants them.
+inline thread_local std::vector<Step>* steps_of_this_thread = nullptr;
+
+class ActivityScope {
+ public:
+  explicit ActivityScope(Activity activity, std::int32_t tensor = -1)
+      : ActivityScope(activity, true, tensor) {}
+  // `real`: false if this time there is nothing to it.
+  ActivityScope(Activity activity, bool real, std::int32_t tensor = -1)
+      : steps_(real ? steps_of_this_thread : nullptr) {
+    if (steps_ != nullptr) step_ = {activity, tensor, nanoseconds_now(), 0};
+  }
+  ~ActivityScope() { end(); }
+  ActivityScope(const ActivityScope&) = delete;
+  ActivityScope& operator=(const ActivityScope&) = delete;
+
+  void end() {
+    if (steps_ == nullptr) return;
+    step_.end = nanoseconds_now();
+    steps_->push_back(step_);
+    steps_ = nullptr;
+  }
+
+ private:
+  std::vector<Step>* steps_;
+  Step step_;
+};
+
+}  // namespace hvd::runtime::trace

@@ -1,0 +1,148 @@
+#include "runtime/trace/flight_recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "runtime/trace/json_text.h"
+
+namespace hvd::runtime::trace {
+namespace {
+
+constexpr std::size_t kInSummary = 5;
+
+void append_ago(std::string& out, std::string_view name, Nanoseconds time, Nanoseconds now) {
+  out += cat(",\"", name, "\":");
+  if (time == 0) {
+    out += "null";
+  } else {
+    append_thousandths(out, std::max<Nanoseconds>(0, now - time) / 1000);
+  }
+}
+
+std::string seconds_text(Nanoseconds time) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(time) / 1e9);
+  return text.data();
+}
+
+std::string named(const Recorder::View& operation) {
+  return cat(kind_name(operation.kind), " \"", operation.name, "\" (", operation.bytes, " bytes)");
+}
+
+// Since when it stands where it stands.
+Nanoseconds since(const Recorder::View& operation) {
+  if (operation.ended != 0) return operation.ended;
+  if (operation.begun != 0) return operation.begun;
+  return operation.enqueued;
+}
+
+}  // namespace
+
+std::string_view state_of(const Recorder::View& operation) {
+  if (operation.ended != 0) return operation.error.ok() ? "done" : "failed";
+  if (operation.begun != 0) return "runs";
+  if (operation.decided != 0) return "waits in line";
+  return "waits for other ranks";
+}
+
+std::string flight_report(const WorldSpec& spec, const Views& operations, std::string_view reason,
+                          Nanoseconds now) {
+  const auto& self = spec.members[static_cast<std::size_t>(spec.rank)];
+  std::string out = cat("{\"rank\":", spec.rank, ",\"ranks\":", spec.size(),
+                        ",\"generation\":", spec.generation, ",\"worker\":");
+  append_quoted(out, self.worker);
+  out += ",\"host\":";
+  append_quoted(out, self.host);
+  out += ",\"reason\":";
+  append_quoted(out, reason);
+  out += cat(",\"written_since_epoch_in_micros\":",
+             std::chrono::duration_cast<std::chrono::microseconds>(
+                 std::chrono::system_clock::now().time_since_epoch())
+                 .count(),
+             ",\"operations\":[");
+  bool first = true;
+  for (const auto& operation : operations) {
+    out += first ? "\n" : ",\n";
+    first = false;
+    out += "{\"state\":\"";
+    out += state_of(operation);
+    out += cat("\",\"kind\":\"", kind_name(operation.kind), "\",\"name\":");
+    append_quoted(out, operation.name);
+    out += cat(",\"process_set\":", operation.process_set, ",\"dtype\":\"",
+               type_name(operation.type), "\",\"bytes\":", operation.bytes,
+               ",\"batch\":", operation.batch, ",\"batch_tensors\":", operation.batch_size);
+    append_ago(out, "enqueued_ms_ago", operation.enqueued, now);
+    append_ago(out, "asked_ms_ago", operation.asked, now);
+    append_ago(out, "decided_ms_ago", operation.decided, now);
+    append_ago(out, "begun_ms_ago", operation.begun, now);
+    append_ago(out, "ended_ms_ago", operation.ended, now);
+    out += ",\"error\":";
+    if (operation.error.ok()) {
+      out += "null}";
+    } else {
+      append_quoted(out, operation.error.message());
+      out += '}';
+    }
+  }
+  out += "\n]}\n";
+  return out;
+}
+
+std::string flight_summary(const Views& operations, Nanoseconds now) {
+  std::size_t in_flight = 0;
+  const Recorder::View* last = nullptr;
+  std::string shown;
+  for (const auto& operation : operations) {
+    if (operation.ended != 0) {
+      last = &operation;
+      continue;
+    }
+    if (++in_flight > kInSummary) continue;
+    shown += cat(in_flight == 1 ? ": " : ", ", named(operation), ' ', state_of(operation), " for ",
+                 seconds_text(now - since(operation)));
+  }
+  if (in_flight > kInSummary) shown += cat(", and ", in_flight - kInSummary, " more");
+  std::string text = in_flight == 0   ? "nothing in flight"
+                     : in_flight == 1 ? "1 operation in flight"
+                                      : cat(in_flight, " operations in flight");
+  text += shown;
+  if (last == nullptr) return text + "; nothing has ended before";
+  return text + cat("; the last that ended: ", named(*last), ", ", state_of(*last), ' ',
+                    seconds_text(now - last->ended), " ago");
+}
+
+std::string flight_file_name(const WorldSpec& spec) {
+  return cat("flight-recorder.rank-", spec.rank, '.', spec.generation, ".json");
+}
+
+Status write_flight_report(const std::string& directory, const WorldSpec& spec,
+                           std::string_view report) {
+  const std::string path = cat(directory, '/', flight_file_name(spec));
+  const std::string unfinished = cat(path, ".tmp");
+  const auto refuse = [&](int error) {
+    return Status::from_errno(cat("flight recorder: write ", path), error);
+  };
+  UniqueFd fd(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) return refuse(errno);
+  while (!report.empty()) {
+    const ssize_t put = ::write(fd.get(), report.data(), report.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      const int error = errno;
+      ::unlink(unfinished.c_str());
+      return refuse(error);
+    }
+    report.remove_prefix(static_cast<std::size_t>(put));
+  }
+  if (::rename(unfinished.c_str(), path.c_str()) != 0) return refuse(errno);
+  return {};
+}
+
+}  // namespace hvd::runtime::trace

@@ -1,0 +1,65 @@
+// Rank 0's thread that writes the timeline. What comes in waits in memory, up to kMaxWaiting; the
+// thread takes what time the machine has left over, until half of that is full or somebody waits
+// for it: a job that needs all of its cores is not held up by its own record. If even that is not
+// enough, events are dropped, and the timeline says how many.
+//
+// add(), mark_cycle() and finish() are safe from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/trace/timeline_file.h"
+#include "runtime/trace/timeline_text.h"
+
+namespace hvd::runtime::trace {
+
+class TimelineWriter {
+ public:
+  static constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;
+
+  static Result<std::unique_ptr<TimelineWriter>> open(const std::string& path,
+                                                      const WorldSpec& spec);
+  ~TimelineWriter() { (void)finish(); }
+  TimelineWriter(const TimelineWriter&) = delete;
+  TimelineWriter& operator=(const TimelineWriter&) = delete;
+
+  void add(Events events);
+  void mark_cycle(Nanoseconds when, std::uint64_t number);
+  // Blocks until all that came in is in the file, and ends the thread. The error, if there was one,
+  // has been logged when it came.
+  Status finish();
+
+ private:
+  struct Item {
+    Events events;
+    Nanoseconds cycle = 0;  // a mark, if it is one
+    std::uint64_t number = 0;
+  };
+  TimelineWriter(TimelineFile file, TimelineText text)
+      : file_(std::move(file)), text_(std::move(text)) {}
+  void put(Item item);
+  void loop();
+  void hurry(bool really);
+  void write();
+
+  TimelineFile file_;  // these are the thread's
+  TimelineText text_;
+  bool hurries_ = true;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  std::size_t waiting_ = 0;  // bytes in items_
+  std::vector<std::uint32_t> dropped_;
+  bool finishing_ = false;
+  Status failed_;
+  std::thread thread_;
+};
+
+}  // namespace hvd::runtime::trace
