@@ -137,6 +137,13 @@ constexpr std::array kKnobs{
          .type = KnobType::boolean,
          .default_text = "0",
          .help = "Mark the negotiation cycles in the timeline"},
+    Knob{.flag = "flight-recorder",
+         .config_key = "timeline.flight_recorder",
+         .variable = "HVD_FLIGHT_RECORDER",
+         .horovod_name = "HOROVOD_FLIGHT_RECORDER",
+         .type = KnobType::text,
+         .help = "Where each worker writes what it did last when the job fails, stalls or gets "
+                 "SIGUSR1: a directory, or stderr"},
     Knob{.flag = "stall-check",
          .config_key = "stall_check.enabled",
          .variable = "HVD_STALL_CHECK_DISABLE",

@@ -38,7 +38,9 @@ Status read_trace_settings(const EnvironmentLookup& lookup, runtime::Config& con
   if (timeline->has_value() && **timeline != "DYNAMIC") config.timeline = **timeline;
   HVD_RETURN_IF_ERROR(read_number("HVD_TIMELINE_MARK_CYCLES", lookup,
                                   [&](double mark) { config.timeline_mark_cycles = mark != 0; }));
-  config.flight_recorder = lookup("HVD_FLIGHT_RECORDER").value_or("");
+  auto recorder = text_of("HVD_FLIGHT_RECORDER", lookup);
+  HVD_RETURN_IF_ERROR(recorder.status());
+  config.flight_recorder = recorder->value_or("");
   if (config.flight_recorder.empty() || config.flight_recorder == "stderr") return {};
   std::error_code error;
   std::filesystem::create_directories(config.flight_recorder, error);

@@ -18,73 +18,11 @@
 #include "base/text.h"
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/resnet50.h"
+#include "bench/collectives/tensors.h"
 #include "runtime/threads.h"
 
 namespace hvd::bench {
 namespace {
-
-[[noreturn]] void give_up(const Status& why) {
-  std::fprintf(stderr, "%s\n", why.to_string().c_str());
-  std::_Exit(1);
-}
-
-// --- ours ---------------------------------------------------------------------------------------
-
-// Waits for many collectives.
-class Latch {
- public:
-  void expect(int count) {
-    const std::lock_guard lock(mutex_);
-    open_ += count;
-  }
-  void done(const runtime::Outcome& outcome) {
-    if (!outcome.ok()) give_up(outcome.failure.status);
-    const std::lock_guard lock(mutex_);
-    if (--open_ == 0) changed_.notify_one();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return open_ == 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int open_ = 0;
-};
-
-class Tensors {
- public:
-  Tensors(runtime::World& world, std::string_view name, const std::vector<std::size_t>& sizes)
-      : world_(world) {
-    for (const auto size : sizes) {
-      names_.push_back(cat(name, ".", data_.size()));
-      data_.emplace_back(size, 1.0F);
-    }
-  }
-  void allreduce() {
-    latch_.expect(static_cast<int>(data_.size()));
-    for (std::size_t i = 0; i < data_.size(); ++i) {
-      runtime::Entry entry;
-      entry.request.name = names_[i];
-      entry.request.kind = runtime::Kind::allreduce;
-      entry.request.type = DataType::float32;
-      entry.request.op = ReduceOp::sum;
-      entry.request.shape = {static_cast<std::int64_t>(data_[i].size())};
-      entry.input = entry.output = data_[i].data();
-      entry.done = [this](const runtime::Outcome& outcome) { latch_.done(outcome); };
-      const auto refused = world_.enqueue(std::move(entry));
-      if (!refused.ok()) give_up(refused.status);
-    }
-    latch_.wait();
-  }
-
- private:
-  runtime::World& world_;
-  std::vector<std::string> names_;
-  std::vector<std::vector<float>> data_;
-  Latch latch_;
-};
 
 // --- stock Gloo ---------------------------------------------------------------------------------
 

@@ -55,3 +55,13 @@ hvd_test(hvd_large_test
   LIBRARIES hvd_runtime hvd_base
   LABELS large
   TIMEOUT 300)
+
+# The timeline and the flight recorder.
+hvd_test(hvd_trace_test
+  runtime/trace_check.cpp
+  runtime/trace_parts_test.cpp
+  runtime/trace_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base nlohmann_json::nlohmann_json
+  LABELS quick
+  TIMEOUT 300)

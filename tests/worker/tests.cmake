@@ -5,8 +5,9 @@ target_compile_options(hvd_worker_program PRIVATE -Wall -Wextra -Wshadow)
 target_link_libraries(hvd_worker_program PRIVATE hvd)
 
 hvd_test(hvd_worker_test
+  runtime/trace_check.cpp
   worker/worker_test.cpp
-  LIBRARIES hvd_rendezvous hvd_asio hvd_base
+  LIBRARIES hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS quick
   TIMEOUT 300)
 add_dependencies(hvd_worker_test hvd_worker_program)

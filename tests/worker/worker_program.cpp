@@ -1,5 +1,6 @@
 // A worker as users write them, for worker_test.cpp: `worker_program SCENARIO`. It prints what it
 // found; anything unexpected ends it with 1.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -34,6 +35,8 @@ void place() {
   std::fflush(stdout);
 }
 
+volatile std::sig_atomic_t signals_of_our_own = 0;
+
 // Whatever is called after the world has failed, and after it has been left.
 bool same_cause_from_now_on(const std::string& cause) {
   std::vector<float> data(3);
@@ -64,6 +67,7 @@ bool same_cause_from_now_on(const std::string& cause) {
 }
 
 int run(const std::string& scenario) {
+  if (scenario == "own-signal") std::signal(SIGUSR1, [](int) { signals_of_our_own = 1; });
   hvd::init({.dynamic_process_sets = scenario == "loss"});
   if (scenario == "place") {
     place();
@@ -104,6 +108,33 @@ int run(const std::string& scenario) {
     }
     hvd::shutdown();
     return 0;
+  }
+  if (scenario == "timeline") {  // started and stopped by rank 0; calls of others change nothing
+    sum_of_ranks();
+    if (hvd::rank() != 0) hvd::stop_timeline();
+    hvd::start_timeline(std::getenv("TIMELINE_OF_TEST"), true);
+    for (int step = 0; step < 20; ++step) sum_of_ranks();
+    hvd::stop_timeline();
+    sum_of_ranks();
+    if (hvd::rank() != 0) return 0;
+    for (const char* const path : {"/dev/null", "/no/such/directory/t.json"}) {
+      try {
+        hvd::start_timeline(path);
+        return 1;
+      } catch (const hvd::InvalidArgumentError& error) {
+        std::printf("%s\n", error.what());
+      }
+    }
+    try {
+      hvd::stop_timeline();
+    } catch (const hvd::InvalidArgumentError& error) {
+      std::printf("%s\n", error.what());
+    }
+    return 0;
+  }
+  if (scenario == "own-signal") {  // a program that uses SIGUSR1 itself
+    std::raise(SIGUSR1);
+    return signals_of_our_own == 1 ? 0 : 1;
   }
   if (scenario == "wait") {  // until somebody else ends it
     place();

@@ -1,6 +1,8 @@
 // Real workers against a real rendezvous server. The test plays the agent: it holds the other end
 // of each worker's descriptor.
 #include <array>
+#include <csignal>
+#include <cstdlib>
 #include <fcntl.h>
 #include <future>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "rendezvous/server.h"
+#include "tests/runtime/trace_check.h"
 #include "tests/support/process.h"
 
 namespace hvd {
@@ -300,6 +303,85 @@ TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {
     EXPECT_NE(status.err.find(variable), std::string::npos) << status.err;
     EXPECT_NE(status.err.find("lots"), std::string::npos) << status.err;
   }
+}
+
+TEST(WorkerSettings, ATraceThatCannotBeWrittenIsAnInitErrorThatNamesThePath) {
+  const test::TemporaryDirectory directory;
+  const auto text = directory.file("text", "no directory").string();
+  for (const auto& [variable, value] : std::map<std::string, std::string>{
+           {"HVD_TIMELINE", text + "/t.json"}, {"HVD_FLIGHT_RECORDER", text}}) {
+    test::ProcessOptions options;
+    options.environment[worker_link::kDescriptorVariable] = "";
+    options.environment[variable] = value;
+    const auto status = test::run({test::binary("hvd_worker_program"), "place"}, options);
+    EXPECT_EQ(status.code, 1) << variable;
+    EXPECT_NE(status.err.find("InitError"), std::string::npos) << status.err;
+    EXPECT_NE(status.err.find(value), std::string::npos) << status.err;
+  }
+}
+
+TEST_F(Workers, RecordATimelineBetweenStartAndStop) {
+  const test::TemporaryDirectory directory;
+  const auto path = (directory.path() / "t.json").string();
+  ::setenv("TIMELINE_OF_TEST", path.c_str(), 1);
+  start_all(3, "timeline");
+  ::unsetenv("TIMELINE_OF_TEST");
+  const auto all = wait_all();
+  for (const auto& status : all) EXPECT_EQ(status.code, 0) << status.out << status.err;
+  EXPECT_NE(all[0].out.find("/dev/null: it is not a regular file"), std::string::npos);
+  EXPECT_NE(all[0].out.find("/no/such/directory/t.json"), std::string::npos) << all[0].out;
+  EXPECT_NE(all[0].out.find("none is being recorded"), std::string::npos) << all[0].out;
+  const auto timeline = test::expect_right_timeline(path);
+  EXPECT_EQ(timeline.ranks_with("ALLREDUCE"), (std::set<int>{0, 1, 2}));
+  EXPECT_EQ(timeline.ranks_with("CYCLE_START"), (std::set<int>{0}));
+  EXPECT_GE(timeline.count(0, "ALLREDUCE"), 20);
+  EXPECT_LE(timeline.count(0, "ALLREDUCE"), 21) << "what came before and after is not in it";
+}
+
+TEST_F(Workers, RecordFromInitToShutdownWithTheVariable) {
+  const test::TemporaryDirectory directory;
+  const auto path = (directory.path() / "t.json").string();
+  ::setenv("HVD_TIMELINE", path.c_str(), 1);
+  start_all(4, "no-shutdown");
+  ::unsetenv("HVD_TIMELINE");
+  for (const auto& status : wait_all()) EXPECT_EQ(status.code, 0) << status.err;
+  const auto timeline = test::expect_right_timeline(path);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 1) << rank;
+  EXPECT_EQ(timeline.processes.at(3), "rank 3 (b#1)");
+}
+
+TEST(WorkerAlone, ArmedTimelineRecordsNothingBeforeItIsStarted) {
+  const test::TemporaryDirectory directory;
+  test::ProcessOptions options;
+  options.environment[worker_link::kDescriptorVariable] = "";
+  options.environment["HOROVOD_TIMELINE"] = "DYNAMIC";
+  options.working_directory = directory.path();
+  EXPECT_EQ(test::run({test::binary("hvd_worker_program"), "place"}, options).code, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+TEST(WorkerAlone, ASignalMakesItWriteItsFlightRecorderAndItLivesOn) {
+  const test::TemporaryDirectory directory;
+  const auto into = directory.path() / "made" / "by it";
+  test::ProcessOptions options;
+  options.environment[worker_link::kDescriptorVariable] = "";
+  options.environment["HVD_FLIGHT_RECORDER"] = into.string();
+  Process process({test::binary("hvd_worker_program"), "wait"}, options);
+  ASSERT_TRUE(process.wait_for_output("sum 1"));
+  for (int time = 0; time < 2; ++time) {
+    process.signal(SIGUSR1);
+    ASSERT_TRUE(test::eventually(
+        [&] { return std::filesystem::exists(into / "flight-recorder.rank-0.0.json"); }));
+    std::filesystem::remove(into / "flight-recorder.rank-0.0.json");
+  }
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait().signal, SIGTERM);
+}
+
+TEST(WorkerAlone, AProgramsOwnHandlerOfTheSignalStands) {
+  test::ProcessOptions options;
+  options.environment[worker_link::kDescriptorVariable] = "";
+  EXPECT_EQ(test::run({test::binary("hvd_worker_program"), "own-signal"}, options).code, 0);
 }
 
 }  // namespace

@@ -1,0 +1,3 @@
+add_executable(hvd_timeline_bench timeline/main.cpp collectives/ranks.cpp)
+hvd_compile_options(hvd_timeline_bench)
+target_link_libraries(hvd_timeline_bench PRIVATE hvd_runtime hvd_base)
