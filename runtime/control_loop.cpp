@@ -166,9 +166,10 @@ void ControlLoop::loop() {
       const std::lock_guard lock(mutex_);
       if (stopping_) break;
     }
+    if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
     drain_queue(now);
     negotiate(now);
-    if (formed_) tracing_.work(negotiator_.applied(), links_, now);
+    if (formed_) tracing_.work(links_, now);
     const auto deadline = check_timers(now);
     const auto events = poller_.wait(deadline);
     now = Clock::now();

@@ -129,6 +129,11 @@ void Tracing::begin(const Mark& mark, TreeLinks& links) {
   dropped_ = 0;
   recorder_.start(mark.number);
   links.send_to_children(encode_start(mark));
+  if (links.has_parent()) {
+    const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
+    const auto& parent = spec_.members[static_cast<std::size_t>(links.parent())];
+    if (self.host == parent.host || self.address == parent.address) clock_.share();
+  }
   if (is_leaving_) last_word(links);
 }
 
@@ -158,9 +163,7 @@ void Tracing::take_commands(std::uint64_t applied, TreeLinks& links, TimePoint n
   if (stop) call_end({session_, applied}, links, now);
 }
 
-void Tracing::work(std::uint64_t applied, TreeLinks& links, TimePoint now) {
-  applied_ = applied;
-  take_commands(applied, links, now);
+void Tracing::work(TreeLinks& links, TimePoint now) {
   next_work_ = kNever;
   if (state_ == State::off && held_.empty()) return;
   if (links.has_parent()) {
@@ -179,7 +182,7 @@ void Tracing::work(std::uint64_t applied, TreeLinks& links, TimePoint now) {
     }
     next_work_ = std::min(send_at_, stop_at_);
   }
-  send_held(links, false);
+  send_held(links, is_leaving_ || over_);
   if (!held_.empty()) next_work_ = std::min(next_work_, now + kRetry);
 }
 
@@ -242,9 +245,14 @@ void Tracing::send_held(TreeLinks& links, bool in_any_case) {
   while (!held_.empty()) {
     if (!in_any_case && (!clock_.known() || links.unsent(links.parent()) > kBusy)) return;
     Events& events = held_.front();
+    held_bytes_ -= events.batches.size();
+    // Over before the clocks were compared: where these belong nobody can tell.
+    if (!clock_.known()) {
+      events.dropped += std::exchange(events.tensors, 0);
+      events.batches.clear();
+    }
     events.offset += clock_.offset();
     links.send(links.parent(), encode_events(events));
-    held_bytes_ -= events.batches.size();
     held_.pop_front();
   }
 }
@@ -260,7 +268,7 @@ void Tracing::last_word(TreeLinks& links) {
 
 void Tracing::leaving(TreeLinks& links, TimePoint now) {
   is_leaving_ = true;
-  work(applied_, links, now);
+  work(links, now);
   if (state_ != State::off) last_word(links);
   send_held(links, true);
 }

@@ -59,8 +59,11 @@ class Tracing {
   // True if the frame was for us.
   static bool is_ours(const Frame& frame);
   Status handle(int from, const Frame& frame, TreeLinks& links);
-  // `applied`: the number of the last response that is known here.
-  void work(std::uint64_t applied, TreeLinks& links, TimePoint now);
+  // Does what other threads have asked for; before the next responses are decided. `applied`: the
+  // number of the last one.
+  void take_commands(std::uint64_t applied, TreeLinks& links, TimePoint now);
+  // Sends what there is; after responses have been handed to the executor.
+  void work(TreeLinks& links, TimePoint now);
   TimePoint next_work() const { return next_work_; }
   // Rank 0 has decided `count` batches up to the number `applied`.
   void decided(std::uint64_t applied, std::size_t count, TimePoint now);
@@ -73,7 +76,6 @@ class Tracing {
 
  private:
   enum class State { off, on, stopping };
-  void take_commands(std::uint64_t applied, TreeLinks& links, TimePoint now);
   void begin(const Mark& mark, TreeLinks& links);
   void call_end(const Mark& mark, TreeLinks& links, TimePoint now);
   void collect(bool final);
@@ -99,7 +101,6 @@ class Tracing {
   TimePoint stop_at_ = kNever;
   TimePoint next_work_ = kNever;
   std::set<int> silent_;  // rank 0: who has not said its last word
-  std::uint64_t applied_ = 0;
   bool is_leaving_ = false;
   bool over_ = false;  // the world has failed
 

@@ -117,6 +117,35 @@ TEST_F(TraceTest, StartAndStopInTheMidstOfWorkAsOftenAsOneLikes) {
   EXPECT_FALSE(std::filesystem::exists(file("second.json")));
 }
 
+TEST_F(TraceTest, RanksOfOtherHostsAskForTheTimeFirst) {
+  run_world_to_end(
+      5,
+      [&](int rank, runtime::World& world) {
+        std::vector<float> data(10, 1.0F);
+        if (rank == 0) {
+          EXPECT_TRUE(world.start_timeline(file("t.json"), false).ok());
+        }
+        EXPECT_TRUE(barrier(world, "started").ok());
+        for (int i = 0; i < 10; ++i) {
+          EXPECT_TRUE(outcome_of(allreduce(world, "tensor", data)).ok());
+        }
+        EXPECT_TRUE(barrier(world, "ended").ok());
+        // The recording ends in good time: whoever has events keeps them until it knows the time.
+        if (rank == 0) {
+          EXPECT_TRUE(world.stop_timeline(Clock::now() + kLong).ok());
+        }
+        EXPECT_TRUE(barrier(world, "stopped").ok());
+      },
+      [](runtime::WorldSpec& spec) {
+        for (std::size_t rank = 0; rank < spec.members.size(); ++rank) {
+          spec.members[rank].host = cat("host", rank);
+          spec.members[rank].address = cat("127.0.0.", rank + 1);
+        }
+      });
+  const auto timeline = expect_right_timeline(file("t.json"));
+  for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 10) << rank;
+}
+
 TEST_F(TraceTest, WhatIsUnfinishedWhenTheTimelineStopsIsShownAsSuch) {
   run_world_to_end(2, [&](int rank, runtime::World& world) {
     std::vector<float> data{1.0F};
