@@ -82,7 +82,7 @@ void Executor::serve(const Response& response) {
 }
 
 int Executor::set_size(const Response& response) const {
-  const auto group = groups_.find(key_of(response.tensors.front().request).process_set);
+  const auto group = groups_.find(negotiated_in(response.request()));
   return group == groups_.end() ? 0 : group->second.size();
 }
 

@@ -92,9 +92,11 @@ void TimelineWriter::loop() {
 
 void TimelineWriter::write() {
   const std::string elements = text_.take();
-  if (elements.empty()) return;
+  // After a hole nothing may follow: it could refer to what is missing.
+  if (elements.empty() || is_broken_) return;
   const Status written = file_.append(elements);
   if (written.ok()) return;
+  is_broken_ = true;
   HVD_LOG(warning, written.message() << "; the timeline ends here, the job goes on");
   const std::lock_guard lock(mutex_);
   failed_ = written;

@@ -51,6 +51,7 @@ class TimelineWriter {
   TimelineFile file_;  // these are the thread's
   TimelineText text_;
   bool hurries_ = true;
+  bool is_broken_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;

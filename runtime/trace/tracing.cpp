@@ -104,7 +104,7 @@ Status Tracing::handle(int from, const Frame& frame, TreeLinks& links) {
     case Message::trace_events: {
       auto events = decode_events(frame.payload, spec_.size());
       HVD_RETURN_IF_ERROR(events.status());
-      take_events(std::move(*events));
+      take_events(std::move(*events), links);
       return {};
     }
     case Message::clock_ask: {
@@ -177,7 +177,7 @@ void Tracing::work(TreeLinks& links, TimePoint now) {
     // What ended a moment ago is sent together with what ends in the next.
     if (send_at_ == kNever && recorder_.has_pending()) send_at_ = now + kSendEvery;
     if (send_at_ <= now) {
-      collect(false);
+      collect(links, false);
       send_at_ = kNever;
     }
     next_work_ = std::min(send_at_, stop_at_);
@@ -193,7 +193,7 @@ void Tracing::decided(std::uint64_t applied, std::size_t count, TimePoint now) {
   for (std::size_t i = count; i > 0; --i) writer_->mark_cycle(nanoseconds_of(now), applied - i + 1);
 }
 
-void Tracing::collect(bool final) {
+void Tracing::collect(TreeLinks& links, bool final) {
   auto pending = recorder_.fetch();
   dropped_ += pending.dropped;
   for (auto& chunk : pending.chunks) {
@@ -203,7 +203,7 @@ void Tracing::collect(bool final) {
     events.tensors = chunk.tensors;
     events.batches = std::move(chunk.batches);
     events.dropped = std::exchange(dropped_, 0);
-    take_events(std::move(events));
+    take_events(std::move(events), links);
   }
   if (!final) return;
   Events events;
@@ -211,17 +211,20 @@ void Tracing::collect(bool final) {
   events.rank = spec_.rank;
   events.dropped = std::exchange(dropped_, 0);
   events.final = true;
-  take_events(std::move(events));
+  take_events(std::move(events), links);
 }
 
 // Of this rank, or from below: into the file, or towards it.
-void Tracing::take_events(Events events) {
-  if (!is_root()) {
-    hold(std::move(events));
-    return;
-  }
+void Tracing::take_events(Events events, TreeLinks& links) {
   const int rank = events.rank;
   const bool final = events.final;
+  if (!is_root()) {
+    hold(std::move(events));
+    // The word that its rank leaves may come right behind it, and must not overtake it here: when
+    // rank 0 has heard that all have left, it has all of the timeline.
+    if (final) send_held(links, true);
+    return;
+  }
   const std::lock_guard lock(mutex_);
   if (!writer_ || events.session != session_) return;
   writer_->add(std::move(events));
@@ -259,7 +262,7 @@ void Tracing::send_held(TreeLinks& links, bool in_any_case) {
 
 void Tracing::last_word(TreeLinks& links) {
   recorder_.flush_open();
-  collect(true);
+  collect(links, true);
   recorder_.stop();
   state_ = State::off;
   send_at_ = stop_at_ = kNever;

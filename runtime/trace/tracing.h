@@ -78,11 +78,11 @@ class Tracing {
   enum class State { off, on, stopping };
   void begin(const Mark& mark, TreeLinks& links);
   void call_end(const Mark& mark, TreeLinks& links, TimePoint now);
-  void collect(bool final);
+  void collect(TreeLinks& links, bool final);
   void hold(Events events);
   void send_held(TreeLinks& links, bool in_any_case);
   void last_word(TreeLinks& links);
-  void take_events(Events events);
+  void take_events(Events events, TreeLinks& links);
   void dump(const std::string& reason, bool failed);
   bool is_root() const { return spec_.rank == 0; }
 
