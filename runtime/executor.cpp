@@ -127,7 +127,7 @@ Failure Executor::broken(const Status& why) {
 }
 
 Failure Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes,
-                           trace::Run& run) {
+                          trace::Run& run) {
   const auto group = groups_.find(response.process_set);
   if (group == groups_.end()) {
     return broken({Code::internal, cat("this rank is not in process set ", response.process_set)});

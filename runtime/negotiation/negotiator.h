@@ -84,7 +84,7 @@ class Negotiator {
   IntervalSet asked_by_id_;  // what this rank has no answer to yet
   RankSet left_;
   bool told_to_pass_at_once_ = false;
-  bool caching_ = true;  // Decision::caching of the last one
+  bool caching_ = true;        // Decision::caching of the last one
   std::uint64_t applied_ = 0;  // responses, the same on all ranks
   Output output_;
 };
