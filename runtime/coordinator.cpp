@@ -21,6 +21,11 @@ std::vector<GroupKey> groups_of(const MessageTable::Row& row, const ResponseTens
   return keys;
 }
 
+// What some rank of a row has asked for.
+const Request& request_of(const MessageTable::Row& row, const ResponseTensor* cached) {
+  return row.whole.empty() ? cached->request : row.whole.front().request;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const ControlTree& tree, const ResponseCache& cache,
@@ -58,6 +63,7 @@ Status Coordinator::take(int from, const Upward& message, TimePoint now) {
     join(message.joined, now);
   }
   if (!message.left.empty()) leave(message.left, now);
+  if (!table_.empty()) next_group_look_ = std::min(next_group_look_, now + kGroupPatience);
   return {};
 }
 
@@ -118,12 +124,96 @@ Status Coordinator::cannot_be(const Request& request, int left) const {
 }
 
 void Coordinator::fail_for_left(const TensorKey& key, TimePoint now) {
-  auto row = table_.take(key);
+  const auto left = left_.intersection(sets_.members(key.process_set)).front();
+  const auto& row = *table_.find(key);
+  const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+  fail(key, cannot_be(request_of(row, cached.get()), static_cast<int>(left)), now);
+}
+
+// What waits of one group name in one process set.
+struct Coordinator::TornGroup {
+  struct Part {
+    int tensors = 0;  // that wait, of one rank
+    GroupKey key;     // in which group it has them
+  };
+  std::vector<TensorKey> tensors;
+  std::map<int, Part> parts;  // by rank
+  TimePoint newest{};
+
+  void note(const RankSet& ranks, const Request& request) {
+    ranks.for_each([&](RankSet::Value rank) {
+      auto& part = parts[static_cast<int>(rank)];
+      ++part.tensors;
+      part.key = {request.process_set, request.group, request.group_size};
+    });
+  }
+};
+
+void Coordinator::look_for_torn_groups(TimePoint now) {
+  next_group_look_ = kNever;
+  if (table_.empty() || !left_.empty()) return;
+  if (const auto ripe = table_.oldest() + kGroupPatience; ripe > now) {
+    next_group_look_ = ripe;
+    return;
+  }
+  std::map<std::pair<int, std::string>, TornGroup> groups;
+  for (const auto& [key, row] : table_.rows()) {
+    const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+    const Request& request = request_of(row, cached.get());
+    if (request.group.empty()) continue;
+    auto& group = groups[{request.process_set, request.group}];
+    group.tensors.push_back(key);
+    group.newest = std::max(group.newest, row.since);
+    if (cached != nullptr) group.note(row.by_id, cached->request);
+    for (const auto& variant : row.whole) group.note(variant.ranks, variant.request);
+  }
+  for (const auto& [name, group] : groups) {
+    if (group.newest + kGroupPatience > now) continue;
+    const Status error = torn(group);
+    if (error.ok()) continue;
+    for (const auto& key : group.tensors) fail(key, error, now);
+    for (const auto& [rank, part] : group.parts) enqueue(groups_.fail(part.key, error));
+  }
+  if (!table_.empty()) next_group_look_ = now + kGroupPatience;
+}
+
+// Ok as long as some rank may still ask for its part.
+Status Coordinator::torn(const TornGroup& group) const {
+  const auto& one = *group.parts.begin();
+  bool disputed = false;
+  for (const auto& [rank, part] : group.parts) {
+    const auto progress = groups_.progress(part.key);
+    if (part.tensors + progress.decided < part.key.size) return {};
+    disputed = disputed || progress.disputed;
+  }
+  // Who is for another part, and has not asked for the first tensor of this one.
+  const auto& first = table_.rows().at(group.tensors.front());
+  const int asked = static_cast<int>(first.asked.front());
+  int other = -1;
+  auto ranks = sets_.members(one.second.key.process_set);
+  ranks.subtract(table_.joined());
+  bool all = true;
+  ranks.for_each([&](RankSet::Value value) {
+    const int rank = static_cast<int>(value);
+    all = all && (disputed || group.parts.contains(rank));
+    if (other < 0 && !first.asked.contains(value)) other = rank;
+  });
+  if (!all || other < 0) return {};
+  const auto& mine = group.parts.at(asked).key;
+  const auto theirs = group.parts.find(other);
+  return {
+      Code::invalid_argument,
+      cat("Mismatched groups: One rank had group \"", mine.name, "\" of ", mine.size,
+          " with the tensor \"", group.tensors.front().name, "\", but another rank had group \"",
+          mine.name, "\"", theirs == group.parts.end() ? "" : cat(" of ", theirs->second.key.size),
+          " without it. (", who(asked), " and ", who(other), ")")};
+}
+
+void Coordinator::fail(const TensorKey& key, Status error, TimePoint now) {
+  const auto row = table_.take(key);
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
   auto tensor = std::make_shared<ResponseTensor>();
-  tensor->request = row.whole.empty() ? cached->request : row.whole.front().request;
-  const auto left = left_.intersection(sets_.members(key.process_set)).front();
-  Status error = cannot_be(tensor->request, static_cast<int>(left));
+  tensor->request = request_of(row, cached.get());
   decided({}, {std::move(tensor), std::move(error), now, {}, -1});
 }
 
@@ -259,6 +349,7 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
 }
 
 std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
+  if (next_group_look_ <= now) look_for_torn_groups(now);
   release_ordered(now);
   if (ready_.empty()) return std::nullopt;
   const bool waited = now - ready_.front().since >= options_.cycle_time;
@@ -268,8 +359,10 @@ std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
 }
 
 TimePoint Coordinator::next_at(int under_way) const {
-  TimePoint next = kNever;
-  if (!ordered_.empty()) next = ordered_.begin()->second.front().since + kOrderPatience;
+  TimePoint next = table_.empty() ? kNever : next_group_look_;
+  if (!ordered_.empty()) {
+    next = std::min(next, ordered_.begin()->second.front().since + kOrderPatience);
+  }
   if (ready_.empty() || under_way >= kMaxAhead) return next;
   return std::min(next, ready_.front().since + options_.cycle_time);
 }

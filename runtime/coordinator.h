@@ -16,6 +16,10 @@
 // program in which another rank waits for a later one before it asks for the first shall be slow,
 // not stuck. Batches, and hence results, are the same even then.
 //
+// Each rank asks for a group as a whole, and has one of a name in flight. So if all have asked for
+// theirs and some tensors of it still wait for ranks, these ranks have another group in mind: after
+// kGroupPatience that is an error on all of them.
+//
 // Cache and process sets belong to the owner (negotiator.h), who applies each response to them, and
 // tells with applied(), before the next one is taken.
 #pragma once
@@ -55,6 +59,8 @@ class Coordinator {
   static constexpr int kEnoughAhead = 2;
   static constexpr int kMaxAhead = 4;
   static constexpr std::chrono::seconds kOrderPatience{1};
+  // Longer than any gatherer holds back what belongs together.
+  static constexpr std::chrono::seconds kGroupPatience{2};
 
   Coordinator(const ControlTree& tree, const ResponseCache& cache, const ProcessSets& sets,
               const CoordinatorOptions& options);
@@ -88,12 +94,16 @@ class Coordinator {
 
  private:
   using Order = std::uint64_t;
+  struct TornGroup;
   std::string who(int rank) const { return tree_.who(rank); }
   void decide_touched(const MessageTable::Touched& touched, TimePoint now);
   void decide_known(CacheId id, TimePoint now);
   void decide(const TensorKey& key, TimePoint now);
   void decided(const std::vector<GroupKey>& groups, Ready tensor);
   void fail_for_left(const TensorKey& key, TimePoint now);
+  void look_for_torn_groups(TimePoint now);
+  Status torn(const TornGroup& group) const;
+  void fail(const TensorKey& key, Status error, TimePoint now);
   void leave(const RankSet& ranks, TimePoint now);
   void join(const RankSet& ranks, TimePoint now);
   Status cannot_be(const Request& request, int left) const;
@@ -114,6 +124,7 @@ class Coordinator {
   // The names of all that is in groups_, ordered_ and ready_: they lie there.
   std::unordered_multiset<TensorKeyView, TensorKeyHash, TensorKeyEqual> decided_;
   std::deque<Ready> ready_;
+  TimePoint next_group_look_ = kNever;
   RankSet left_;
   int last_joined_ = -1;
 

@@ -32,9 +32,24 @@ Status TensorQueue::check(const Request& request) const {
   return {};
 }
 
+// Who has two groups of one name in flight cannot be told from who disagrees about one.
+Status TensorQueue::check_groups(std::span<const Entry> entries) const {
+  if (groups_.empty()) return {};
+  for (const auto& entry : entries) {
+    const Request& request = entry.request;
+    if (request.group.empty()) continue;
+    if (!groups_.contains(TensorKeyView(negotiated_in(request), request.group))) continue;
+    return {Code::invalid_argument,
+            cat(kind_name(request.kind), " \"", request.name, "\": group \"", request.group,
+                "\" is already in flight on this rank. Wait for it, or use another name.")};
+  }
+  return {};
+}
+
 Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   const std::lock_guard lock(mutex_);
   if (!closed_.ok()) return closed_;
+  if (Status refused = check_groups(entries); !refused.ok()) return refused;
   const bool none_waited = undrained_.empty();
   if (recorder_ != nullptr) recorder_->begin(entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -51,6 +66,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
     }
     const Request& request = entries[i].request;
     if (request.kind == Kind::join) joined_ = true;
+    if (!request.group.empty()) ++groups_[{negotiated_in(request), request.group}];
     undrained_.push_back(request);
     auto key = key_of(request);
     in_flight_.emplace(std::move(key), InFlight{std::move(entries[i]), pushed_++});
@@ -76,6 +92,10 @@ void TensorQueue::forget(const Request& request) {
   const auto found = in_flight_.find(view_of(request));
   if (found == in_flight_.end()) return;
   if (request.kind == Kind::join) joined_ = false;
+  if (!request.group.empty()) {
+    const auto group = groups_.find(TensorKeyView(negotiated_in(request), request.group));
+    if (--group->second == 0) groups_.erase(group);
+  }
   in_flight_.erase(found);
 }
 

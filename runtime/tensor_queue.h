@@ -1,7 +1,8 @@
 // The entries of one rank, from enqueue() to their callback. Safe from any thread.
 //
 // A name is taken from push() until finish() or close(): a second entry under it, in the same
-// process set, is an error at once. So is everything while this rank's join is in flight.
+// process set, is an error at once. So is the name of a group, and everything while this rank's
+// join is in flight.
 //
 // It also knows which process sets there are for this rank's calls: they begin and end with the
 // responses that say so, on the executor's thread.
@@ -63,6 +64,7 @@ class TensorQueue {
   };
   using Entries = std::unordered_map<TensorKey, InFlight, TensorKeyHash, TensorKeyEqual>;
   Status check(const Request& request) const;
+  Status check_groups(std::span<const Entry> entries) const;
   void note_idle();
   Entry take(InFlight& in_flight);
   void forget(const Request& request);
@@ -73,6 +75,8 @@ class TensorQueue {
   trace::Recorder* const recorder_;
   ProcessSets sets_;
   Entries in_flight_;
+  // By process set and name: how many tensors of a group are in flight.
+  std::unordered_map<TensorKey, int, TensorKeyHash, TensorKeyEqual> groups_;
   std::uint64_t pushed_ = 0;        // so many
   std::vector<Request> undrained_;  // of the newest of them, unless their set was closed
   std::uint64_t drained_ = 0;       // so many of the oldest

@@ -1,6 +1,7 @@
 #include "runtime/negotiation/groups.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 
@@ -19,6 +20,7 @@ std::vector<Ready> Groups::decided(const std::vector<GroupKey>& keys, Ready tens
   for (const auto& key : keys) {
     auto& group = groups_[key];
     ++group.decided;
+    group.disputed = group.disputed || keys.size() > 1;
     if (group.error.ok() && !tensor.error.ok()) {
       group.error = in_group(tensor.error, key);
       for (auto& other : group.waiting) {
@@ -49,16 +51,26 @@ std::vector<Ready> Groups::decided(const std::vector<GroupKey>& keys, Ready tens
   return released;
 }
 
+Groups::Progress Groups::progress(const GroupKey& key) const {
+  const auto found = groups_.find(key);
+  return found == groups_.end() ? Progress()
+                                : Progress{found->second.decided, found->second.disputed};
+}
+
+std::vector<Ready> Groups::fail(const GroupKey& key, const Status& why) {
+  auto group = groups_.extract(key);
+  if (group.empty()) return {};
+  for (auto& tensor : group.mapped().waiting) tensor.error = in_group(why, key);
+  return std::move(group.mapped().waiting);
+}
+
 std::vector<Ready> Groups::fail(int process_set, const Status& why) {
   std::vector<Ready> failed;
   for (auto group = groups_.begin(); group != groups_.end();) {
-    const auto current = group++;
-    if (current->first.process_set != process_set) continue;
-    for (auto& tensor : current->second.waiting) {
-      tensor.error = in_group(why, current->first);
-      failed.push_back(std::move(tensor));
-    }
-    groups_.erase(current);
+    const GroupKey key = (group++)->first;
+    if (key.process_set != process_set) continue;
+    auto waiting = fail(key, why);
+    std::move(waiting.begin(), waiting.end(), std::back_inserter(failed));
   }
   return failed;
 }

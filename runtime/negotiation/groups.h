@@ -33,13 +33,21 @@ class Groups {
   // nothing, if it waits for others; the whole group, in the order of the names, if it was the
   // last; or with it all that waited, as errors, if it or another one of the group has failed.
   std::vector<Ready> decided(const std::vector<GroupKey>& keys, Ready tensor);
-  // The groups of this set will never be complete: what waits in them, as errors.
+  // How far a group has come.
+  struct Progress {
+    int decided = 0;
+    bool disputed = false;  // ranks had a tensor of it in another group
+  };
+  Progress progress(const GroupKey& key) const;
+  // A group that will never be complete, or all of a process set: what waits in them, as errors.
+  std::vector<Ready> fail(const GroupKey& key, const Status& why);
   std::vector<Ready> fail(int process_set, const Status& why);
   void set_removed(int process_set);
 
  private:
   struct Group {
     int decided = 0;
+    bool disputed = false;
     Status error;
     std::vector<Ready> waiting;
   };

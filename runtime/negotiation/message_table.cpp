@@ -169,6 +169,13 @@ Status MessageTable::add(const Asked& asked, TimePoint now, Touched& touched) {
   return {};
 }
 
+TimePoint MessageTable::oldest() const {
+  TimePoint oldest = kNever;
+  for (const auto& piece : together_) oldest = std::min(oldest, piece.since);
+  for (const auto& [key, row] : rows_) oldest = std::min(oldest, row.since);
+  return oldest;
+}
+
 bool MessageTable::complete(const TensorKey& key, const Row& row) const {
   const auto& wanted = members_in_scope(key.process_set);
   if (row.asked.size() == wanted.size()) return true;

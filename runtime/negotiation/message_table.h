@@ -64,6 +64,7 @@ class MessageTable {
   Row* find(const TensorKey& key);
   Row take(const TensorKey& key);  // it must be there
   bool empty() const { return rows_.empty() && together_.empty(); }
+  TimePoint oldest() const;  // since when something waits; kNever: nothing does
   using Rows = std::map<TensorKey, Row, KeyOrder>;
   const Rows& rows() const;
   // From now on everything has a row: what is done with a tensor depends on more than its ranks.

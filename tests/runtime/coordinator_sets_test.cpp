@@ -112,6 +112,64 @@ TEST(CoordinatorGroups, WhoDisagreesAboutAGroupSpoilsBoth) {
   EXPECT_EQ(names_of(world.only()), (Names{"a", "b"}));
 }
 
+TEST(CoordinatorGroups, OfOneNameAndDifferentSizesFailOnAllRanksWhenAllHaveAsked) {
+  World world(3);
+  const auto group = [](int size) {
+    std::vector<runtime::Request> requests;
+    for (int i = 1; i <= size; ++i) {
+      requests.push_back(in_group(tensor(cat("g_", i, "of", size)), "g", size));
+    }
+    return requests;
+  };
+  for (const auto& request : group(2)) ASSERT_TRUE(world.submit(0, request).ok());
+  for (const auto& request : group(3)) ASSERT_TRUE(world.submit(1, request).ok());
+  world.now += 3 * runtime::Coordinator::kGroupPatience;
+  EXPECT_TRUE(world.poll().empty()) << "rank 2 may still come, and be late";
+  for (const auto& request : group(2)) ASSERT_TRUE(world.submit(2, request).ok());
+  EXPECT_LE(world.coordinator.next_at(0), world.now + runtime::Coordinator::kGroupPatience);
+  world.now += runtime::Coordinator::kGroupPatience;
+  const auto responses = world.poll();
+  ASSERT_EQ(responses.size(), 5U);
+  for (const auto& response : responses) {
+    EXPECT_EQ(response.error.message(), responses.front().error.message());
+    says(response, "Mismatched groups");
+    says(response, "group \"g\" of 2");
+    says(response, "group \"g\" of 3");
+    says(response, "rank 0 on host host0 and rank 1 on host host1");
+  }
+  EXPECT_EQ(world.coordinator.next_at(0), kNever);
+  for (const auto& request : group(3)) world.submit_everywhere(request);
+  EXPECT_EQ(names_of(world.only()), (Names{"g_1of3", "g_2of3", "g_3of3"}));
+}
+
+TEST(CoordinatorGroups, OfOneNameAndDifferentMembersFailToo) {
+  World world(2);
+  // Rank 0: a and b. Rank 1: a and c; then the whole again, where rank 1 has one more.
+  for (const auto* name : {"a", "b"}) {
+    ASSERT_TRUE(world.submit(0, in_group(tensor(name), "g", 2)).ok());
+  }
+  for (const auto* name : {"a", "c"}) {
+    ASSERT_TRUE(world.submit(1, in_group(tensor(name), "g", 2)).ok());
+  }
+  EXPECT_TRUE(world.poll().empty());
+  world.now += runtime::Coordinator::kGroupPatience;
+  auto responses = world.poll();
+  ASSERT_EQ(responses.size(), 3U);
+  for (const auto& response : responses) says(response, "with the tensor \"b\"");
+
+  for (const auto* name : {"a", "b"}) {
+    ASSERT_TRUE(world.submit(0, in_group(tensor(name), "g", 2)).ok());
+  }
+  for (const auto* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(world.submit(1, in_group(tensor(name), "g", 3)).ok());
+  }
+  EXPECT_EQ(world.poll().size(), 2U);  // a and b, about which they differ
+  world.now += runtime::Coordinator::kGroupPatience;
+  says(world.only(), "Mismatched groups");
+  for (const auto* name : {"a", "b"}) world.submit_everywhere(in_group(tensor(name), "g", 2));
+  EXPECT_EQ(names_of(world.only()), (Names{"a", "b"}));
+}
+
 TEST(CoordinatorGroups, FailWithTheRankThatLeft) {
   World world(2);
   world.submit_everywhere(in_group(tensor("a"), "g", 2));

@@ -246,6 +246,33 @@ TEST(WorldNames, ADuplicateInFlightIsAnErrorAtOnceAndTheNameIsFreeAfterwards) {
   });
 }
 
+TEST(WorldNames, TheNameOfAGroupIsTakenUntilAllOfItIsDone) {
+  std::promise<void> seen;
+  run_world_to_end(2, [&](int rank, World& world) {
+    std::vector<float> a(3, 1);
+    std::vector<float> b(3, 2);
+    const auto in_group = [&](const std::string& name, std::vector<float>& data) {
+      auto request = test::allreduce_request(name, 3);
+      request.group = "g";
+      request.group_size = 1;
+      return test::submit(world, request, data.data(), data.data());
+    };
+    if (rank == 0) {
+      auto first = in_group("one", a);
+      const auto second = outcome_of(in_group("another", b));
+      EXPECT_EQ(second.status.code(), Code::invalid_argument);
+      EXPECT_NE(second.status.message().find("group \"g\" is already in flight"), std::string::npos)
+          << second.status.message();
+      seen.set_value();
+      EXPECT_TRUE(outcome_of(std::move(first)).ok());
+    } else {
+      seen.get_future().wait();
+      EXPECT_TRUE(outcome_of(in_group("one", a)).ok());
+    }
+    EXPECT_TRUE(outcome_of(in_group("another", b)).ok());
+  });
+}
+
 TEST(WorldOfOne, MakesNoSocket) {
   const auto sockets = [] {
     int count = 0;

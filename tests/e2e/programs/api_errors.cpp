@@ -95,6 +95,12 @@ std::vector<Mismatch> mismatches() {
          hvd::allreduce(f32(),
                         {.name = "t", .compression = first ? hvd::Compression::none : other});
        }},
+      {"size of a group",
+       {"Mismatched groups", "group \"t\" of 2", "group \"t\" of 3"},
+       [f32](bool first) {
+         std::vector<hvd::TensorView> tensors(first ? 2 : 3, f32());
+         hvd::grouped_allreduce(tensors, {.name = "t"});
+       }},
       {"splits",
        {"splits", "rank 1"},
        [f32](bool first) {
