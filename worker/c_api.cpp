@@ -222,6 +222,20 @@ int hvd_cross_rank(void) { return guard(hvd::cross_rank); }
 int hvd_cross_size(void) { return guard(hvd::cross_size); }
 int hvd_is_homogeneous(void) { return guard(hvd::is_homogeneous); }
 
+int hvd_start_timeline(const char* path, int mark_cycles) {
+  return guard([&] {
+    hvd::start_timeline(&not_null(path, "hvd_start_timeline", "path"), mark_cycles != 0);
+    return HVD_OK;
+  });
+}
+
+int hvd_stop_timeline(void) {
+  return guard([] {
+    hvd::stop_timeline();
+    return HVD_OK;
+  });
+}
+
 int hvd_add_process_set(const int32_t* ranks, size_t count) {
   return guard([&] {
     if (count > 0) not_null(ranks, "hvd_add_process_set", "ranks");

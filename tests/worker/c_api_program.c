@@ -110,6 +110,8 @@ static void before_init(void) {
   REFUSED(hvd_cross_rank(), none, "init");
   REFUSED(hvd_cross_size(), none, "init");
   REFUSED(hvd_is_homogeneous(), none, "init");
+  REFUSED(hvd_start_timeline("/tmp/x", 0), none, "init");
+  REFUSED(hvd_stop_timeline(), none, "init");
   REFUSED(hvd_allreduce(&tensor, NULL, NULL), none, "init");
   REFUSED(hvd_allreduce_async(&tensor, NULL, NULL, &handle), none, "init");
   CHECK(handle == 0);
@@ -783,7 +785,31 @@ static int loss(void) {
   return 0;
 }
 
+/* Rank 0 says when; the others' calls change nothing. */
+static int timeline(const char* path) {
+  float data[2] = {1, 2};
+  hvd_tensor tensor = vector(data, two);
+  CHECK(hvd_init(NULL) == HVD_OK);
+  rank = hvd_rank();
+  INVALID(hvd_start_timeline(NULL, 0), "path is null");
+  if (rank == 0) {
+    INVALID(hvd_stop_timeline(), "hvd::stop_timeline()");
+    INVALID(hvd_start_timeline("/no/such/directory/timeline.json", 0), "/no/such/directory");
+  } else {
+    CHECK(hvd_stop_timeline() == HVD_OK);
+  }
+  CHECK(hvd_start_timeline(path, 1) == HVD_OK);
+  if (rank == 0) INVALID(hvd_start_timeline(path, 1), "hvd::start_timeline()");
+  CHECK(hvd_barrier(NULL) == HVD_OK);
+  CHECK(hvd_allreduce(&tensor, NULL, NULL) == HVD_OK);
+  CHECK(hvd_stop_timeline() == HVD_OK);
+  CHECK(hvd_barrier(NULL) == HVD_OK);
+  printf("ok %d.\n", rank);
+  return hvd_shutdown() == HVD_OK ? 0 : 1;
+}
+
 int main(int argc, char** argv) {
+  if (argc == 3 && strcmp(argv[1], "timeline") == 0) return timeline(argv[2]);
   if (argc == 2 && strcmp(argv[1], "work") == 0) return work();
   if (argc == 2 && strcmp(argv[1], "loss") == 0) {
     signal(SIGTERM, SIG_IGN); /* hvdrun stops them at once; what they have to say comes first */

@@ -1,5 +1,8 @@
 // The C API: a C11 program, alone and in real jobs.
+#include <set>
+
 #include "tests/e2e/job_test.h"
+#include "tests/runtime/trace_check.h"
 
 namespace hvd::test {
 namespace {
@@ -23,6 +26,14 @@ TEST_F(CApiTest, WorksWithoutHvdrunToo) {
   const ExitStatus end = run({program_, "work"});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(end.out, "ok 0.\n");
+}
+
+TEST_F(CApiTest, RecordsATimelineOfAllRanks) {
+  const auto path = (directory() / "timeline.json").string();
+  const ExitStatus end = run_job({"-np", "2", program_, "timeline", path});
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  const auto timeline = expect_right_timeline(path);
+  EXPECT_EQ(timeline.ranks_with("ALLREDUCE"), (std::set<int>{0, 1}));
 }
 
 TEST_F(CApiTest, TheLossOfARankSaysWhoAndWhere) {

@@ -39,9 +39,11 @@ target_link_libraries(hvd_c_api_program PRIVATE hvd)
 
 hvd_test(hvd_seam_test
   e2e/job_test.cpp
+  runtime/trace_check.cpp
   worker/c_api_test.cpp
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
+  LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program

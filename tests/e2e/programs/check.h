@@ -52,9 +52,12 @@ std::string throws(const std::string& what, const std::vector<std::string>& part
   try {
     call();
   } catch (const Error& error) {
-    const std::string said = error.what();
+    std::string said = error.what();
     for (const auto& part : parts) {
-      that(said.find(part) != std::string::npos, what + ": \"" + part + "\" is in: " + said);
+      if (said.find(part) != std::string::npos) continue;
+      std::ostringstream missing;
+      missing << what << ": \"" << part << "\" is in: " << said;
+      that(false, missing.str());
     }
     return said;
   } catch (const std::exception& error) {
