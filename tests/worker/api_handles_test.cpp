@@ -36,6 +36,19 @@ class Gate final : public hvd::ReadyEvent {
   std::shared_future<void> future_ = promise_.get_future().share();
 };
 
+// What is asked for next waits behind it.
+std::shared_ptr<Gate> hold_back(std::vector<float>& data) {
+  auto gate = std::make_shared<Gate>();
+  hvd::adapter::Submission first;
+  first.name = "gate";
+  first.input = data;
+  first.output = data;
+  first.ready = gate;
+  first.done = [](const hvd::adapter::Completion&) {};
+  hvd::adapter::submit(std::move(first));
+  return gate;
+}
+
 TEST_F(ApiHandles, ResultsAreHandedOutOnce) {
   const std::vector<int> data{1, 2};
   auto future = hvd::allgather_async(data);
@@ -47,16 +60,8 @@ TEST_F(ApiHandles, ResultsAreHandedOutOnce) {
 }
 
 TEST_F(ApiHandles, CallbacksAreCalledInTheirOrderAlsoThoseThatCallbacksAdd) {
-  auto gate = std::make_shared<Gate>();
   std::vector<float> data(2);
-  // What runs first holds back the second, so that all callbacks are there before it ends.
-  hvd::adapter::Submission first;
-  first.name = "gate";
-  first.input = data;
-  first.output = data;
-  first.ready = gate;
-  first.done = [](const hvd::adapter::Completion&) {};
-  hvd::adapter::submit(std::move(first));
+  const auto gate = hold_back(data);  // so that all callbacks are there before it ends
   std::vector<float> other(2);
   const auto handle = hvd::allreduce_async(other, {.name = "other"});
   std::vector<int> order;
@@ -143,15 +148,8 @@ struct Asker {
 };
 
 TEST_F(ApiHandles, WhatACallbackHoldsMayAskTheHandleWhenItGoes) {
-  auto gate = std::make_shared<Gate>();
   std::vector<float> data(2);
-  hvd::adapter::Submission first;
-  first.name = "gate";
-  first.input = data;
-  first.output = data;
-  first.ready = gate;
-  first.done = [](const hvd::adapter::Completion&) {};
-  hvd::adapter::submit(std::move(first));
+  const auto gate = hold_back(data);
   std::vector<float> other(2);
   const auto handle = hvd::allreduce_async(other, {.name = "other"});
   std::promise<bool> ready;
