@@ -85,21 +85,27 @@ Result<SocketAddress> local_address(int fd) {
   return address;
 }
 
-Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline) {
+Result<UniqueFd> begin_connect_tcp(const SocketAddress& where) {
   auto raw = raw_address(where);
   HVD_RETURN_IF_ERROR(raw.status());
   auto fd = tcp_socket(raw->storage.ss_family, SOCK_NONBLOCK);
   HVD_RETURN_IF_ERROR(fd.status());
-  const std::string what = cat("connect to ", where.to_string());
   set_no_delay(fd->get());
-  if (::connect(fd->get(), raw->get(), raw->size) != 0) {
-    if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
-    HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLOUT, deadline).with_context(what));
-    int error = 0;
-    socklen_t size = sizeof(error);
-    ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return Status::from_errno(what, error);
+  if (::connect(fd->get(), raw->get(), raw->size) != 0 && errno != EINPROGRESS && errno != EINTR) {
+    return Status::from_errno(cat("connect to ", where.to_string()), errno);
   }
+  return fd;
+}
+
+Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline) {
+  auto fd = begin_connect_tcp(where);
+  HVD_RETURN_IF_ERROR(fd.status());
+  const std::string what = cat("connect to ", where.to_string());
+  HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLOUT, deadline).with_context(what));
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return Status::from_errno(what, error);
   HVD_RETURN_IF_ERROR(set_nonblocking(fd->get(), false));
   return fd;
 }

@@ -37,6 +37,9 @@ Result<RawAddress> raw_address(const SocketAddress& where);
 // Listens on `host`, IPv4 or IPv6; port 0 lets the kernel choose. `backlog` as in listen(2).
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog = 1024);
 Result<SocketAddress> local_address(int fd);
+// Does not block: the socket, which is non-blocking, becomes writable when it is connected or
+// SO_ERROR says why not.
+Result<UniqueFd> begin_connect_tcp(const SocketAddress& where);
 // Blocks until connected or the deadline. The socket is left blocking.
 Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline);
 // Blocks until somebody connects or the deadline. The socket is left blocking.

@@ -10,7 +10,14 @@
 
 namespace hvd::runtime {
 
+// What carries the bytes of tensors between ranks.
+enum class Transport {
+  hvd,       // transport/tcp_mesh.h
+  gloo_tcp,  // ops/gloo_mesh.h, Gloo's own, for comparison
+};
+
 struct Config {
+  Transport transport = Transport::hvd;
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion
   // How long tensors that are ready wait at most for others to share their batch, while the
   // executor has something to do.

@@ -30,6 +30,8 @@ class Connection {
   // From now on frames of up to this size: the other side has proved who it is. Between the proof
   // and our answer to it nothing may arrive, so nothing is lost.
   void trust(std::size_t max_frame) { decoder_ = FrameDecoder(max_frame); }
+  // The same for whoever goes on without frames.
+  UniqueFd release() { return std::move(fd_); }
 
  private:
   UniqueFd fd_;

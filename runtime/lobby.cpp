@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
-#include "runtime/messages.h"
 
 namespace hvd::runtime {
 
@@ -34,7 +33,7 @@ void Lobby::show_out(int fd) {
 void Lobby::welcome_guest(TimePoint now) {
   auto fd = accept_tcp(listener_.get(), now);
   if (!fd.ok()) return;
-  if (guests_.size() >= kMaxGuests) {
+  if (guests_.size() >= max_guests_) {
     // The one who has been silent longest makes room.
     auto oldest = guests_.begin();
     for (auto guest = guests_.begin(); guest != guests_.end(); ++guest) {
@@ -44,7 +43,7 @@ void Lobby::welcome_guest(TimePoint now) {
   }
   const int number = fd->get();
   Guest guest{std::make_unique<Connection>(std::move(*fd), kMaxHandshakeFrame),
-              HandshakeAcceptor(token_, kPurpose, self_), now + handshake_timeout_};
+              HandshakeAcceptor(token_, purpose_, self_), now + handshake_timeout_};
   if (!guest.connection->send(guest.handshake.challenge()).ok()) return;
   poller_.watch(number);
   guests_.emplace(number, std::move(guest));
@@ -59,7 +58,7 @@ std::optional<Lobby::Arrival> Lobby::handle(const Poller::Event& event, TimePoin
   const Status received = guest.connection->receive();
   auto frame = guest.connection->next();
   if (!frame.ok()) {
-    HVD_LOG(info, "somebody connected to the coordinator and sent no handshake");
+    HVD_LOG(info, "somebody connected to the port for " << purpose_ << " and sent no handshake");
     show_out(event.fd);
     return std::nullopt;
   }
@@ -71,7 +70,7 @@ std::optional<Lobby::Arrival> Lobby::handle(const Poller::Event& event, TimePoin
   auto identity = guest.handshake.accept(**frame, reply);
   const bool sent = guest.connection->send(reply).ok();
   if (!identity.ok() || !sent) {
-    HVD_LOG(info, "the coordinator refused a connection: " << identity.status().to_string());
+    HVD_LOG(info, "refused a connection: " << identity.status().to_string());
     show_out(event.fd);
     return std::nullopt;
   }

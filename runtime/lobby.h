@@ -1,6 +1,6 @@
-// Where the members of a world come in: rank 0's listener, and those who have connected but not yet
-// proved who they are. Strangers, garbage and the silent are shown out and harm nobody; at most
-// kMaxGuests wait at a time. For one thread, the control loop's.
+// Where the members of a world come in: a listener, and those who have connected but not yet proved
+// who they are. Strangers, garbage and the silent are shown out and harm nobody; at most
+// `max_guests` wait at a time. For one thread: the control loop's, or that of the data connections.
 #pragma once
 
 #include <chrono>
@@ -28,12 +28,16 @@ class Lobby {
     std::unique_ptr<Connection> connection;
   };
 
+  // `purpose` says what a guest must have come for.
   Lobby(Poller& poller, const Token& token, HandshakeIdentity self,
-        std::chrono::milliseconds handshake_timeout)
+        std::chrono::milliseconds handshake_timeout, std::string_view purpose,
+        std::size_t max_guests = kMaxGuests)
       : poller_(poller),
         token_(token),
         self_(std::move(self)),
-        handshake_timeout_(handshake_timeout) {}
+        handshake_timeout_(handshake_timeout),
+        purpose_(purpose),
+        max_guests_(max_guests) {}
   ~Lobby() { close(); }
   Lobby(const Lobby&) = delete;
   Lobby& operator=(const Lobby&) = delete;
@@ -62,6 +66,8 @@ class Lobby {
   Token token_;
   HandshakeIdentity self_;
   std::chrono::milliseconds handshake_timeout_;
+  std::string purpose_;
+  std::size_t max_guests_;
   UniqueFd listener_;
   std::map<int, Guest> guests_;
 };

@@ -8,9 +8,11 @@
 #include "base/wire.h"
 #include "runtime/affinity.h"
 #include "runtime/control_loop.h"
+#include "runtime/ops/gloo_mesh.h"
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/local_ops.h"
 #include "runtime/threads.h"
+#include "runtime/transport/tcp_mesh.h"
 
 namespace hvd::runtime {
 namespace {
@@ -150,6 +152,7 @@ class World::Impl {
   const TensorQueue& queue() const { return queue_; }
 
  private:
+  Result<std::unique_ptr<Mesh>> make_mesh() const;
   Status connect_mesh(Exchange& exchange, TimePoint deadline);
   // Sets that cannot be are an error when the world forms, and until then there are none.
   ProcessSets first_sets() const {
@@ -157,7 +160,7 @@ class World::Impl {
   }
   void abort_operations() {
     const std::lock_guard lock(mutex_);
-    if (mesh_) mesh_->abort();
+    if (mesh_) mesh_->abort(verdict_.get().status);
   }
 
   WorldSpec spec_;
@@ -166,7 +169,7 @@ class World::Impl {
   TensorQueue queue_;
   Verdict verdict_;
   std::mutex mutex_;
-  std::shared_ptr<GlooMesh> mesh_;  // set once, under mutex_
+  std::shared_ptr<Mesh> mesh_;  // set once, under mutex_
   bool left_ = false;
   Executor executor_;
   trace::Tracing tracing_;
@@ -198,12 +201,26 @@ Status World::Impl::form(Exchange& exchange) {
   return {};
 }
 
-Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
-  const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
-  auto mesh = [&] {
+Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
+  const auto& address = spec_.members[static_cast<std::size_t>(spec_.rank)].address;
+  const Config& config = spec_.config;
+  if (config.transport == Transport::gloo_tcp) {
     const SignalShield shield;  // Gloo's thread inherits it
-    return GlooMesh::create({spec_.rank, spec_.size(), self.address, spec_.config.connect_timeout});
-  }();
+    auto mesh =
+        GlooMesh::create({spec_.rank, spec_.size(), address, config.connect_timeout});
+    HVD_RETURN_IF_ERROR(mesh.status());
+    return std::unique_ptr<Mesh>(std::move(*mesh));
+  }
+  Door::Options door(spec_.rank, spec_.size(), address, spec_.generation, spec_.token);
+  door.connect_timeout = config.connect_timeout;
+  door.handshake_timeout = config.handshake_timeout;
+  auto mesh = TcpMesh::create({std::move(door), config.collective_timeout});
+  HVD_RETURN_IF_ERROR(mesh.status());
+  return std::unique_ptr<Mesh>(std::move(*mesh));
+}
+
+Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
+  auto mesh = make_mesh();
   HVD_RETURN_IF_ERROR(mesh.status());
   const BrokenPipeShield shield;
   {

@@ -140,7 +140,7 @@ GlooMesh::GlooMesh(const MeshOptions& options)
 
 GlooMesh::~GlooMesh() {
   ticker_->run(true);
-  abort();
+  abort({});
   {
     const std::lock_guard lock(mutex_);
     descriptors_.clear();
@@ -272,7 +272,8 @@ void GlooMesh::keep_descriptors() {
   }
 }
 
-void GlooMesh::abort() {
+// Gloo's exceptions say what they say.
+void GlooMesh::abort(const Status& /*why*/) {
   const std::lock_guard lock(mutex_);
   if (aborted_.exchange(true)) return;
   for (const auto& fd : descriptors_) ::shutdown(fd.get(), SHUT_RDWR);

@@ -22,10 +22,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-
-namespace gloo::transport {
-class Context;
-}
+#include "runtime/ops/mesh.h"
 
 namespace hvd::runtime {
 
@@ -38,24 +35,21 @@ struct MeshOptions {
   std::chrono::milliseconds connect_timeout;  // of one connection
 };
 
-class GlooMesh {
+class GlooMesh final : public Mesh {
  public:
   // Listens. The error names the address.
   static Result<std::unique_ptr<GlooMesh>> create(const MeshOptions& options);
-  ~GlooMesh();
+  ~GlooMesh() override;
   GlooMesh(const GlooMesh&) = delete;
   GlooMesh& operator=(const GlooMesh&) = delete;
 
-  // What the others must know of this rank to connect.
-  std::string address() const;
-  // Connects to all partners; `addresses[r]` is what address() says on rank r. Blocks.
-  Status connect(const std::vector<std::string>& addresses);
+  std::string address() const override;
+  // Connects to all partners. Blocks.
+  Status connect(const std::vector<std::string>& addresses) override;
 
-  // Once connected. Everything that waits on it ends with gloo::IoException after abort().
-  gloo::transport::Context& transport() const;
-  // Ends what is in flight and all that would come after it.
-  void abort();
-  bool aborted() const { return aborted_; }
+  gloo::transport::Context& transport() const override;
+  void abort(const Status& why) override;
+  bool aborted() const override { return aborted_; }
 
  private:
   struct Gloo;

@@ -12,7 +12,7 @@ namespace {
 
 class GlooAllgather final : public GlooOperation {
  public:
-  GlooAllgather(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+  GlooAllgather(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
       : GlooOperation(Kind::allgather, "gloo allgather", mesh, options) {}
 
  private:
@@ -121,7 +121,7 @@ class GlooAllgather final : public GlooOperation {
 
 class GlooAlltoall final : public GlooOperation {
  public:
-  GlooAlltoall(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+  GlooAlltoall(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
       : GlooOperation(Kind::alltoall, "gloo alltoall", mesh, options) {}
 
  private:
@@ -218,7 +218,7 @@ class GlooAlltoall final : public GlooOperation {
 
 class GlooBroadcast final : public GlooOperation {
  public:
-  GlooBroadcast(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+  GlooBroadcast(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
       : GlooOperation(Kind::broadcast, "gloo broadcast", mesh, options) {}
 
  private:
@@ -248,7 +248,7 @@ class GlooBroadcast final : public GlooOperation {
 
 class GlooBarrier final : public GlooOperation {
  public:
-  GlooBarrier(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+  GlooBarrier(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
       : GlooOperation(Kind::barrier, "gloo barrier", mesh, options) {}
 
  private:
@@ -257,22 +257,22 @@ class GlooBarrier final : public GlooOperation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_gloo_allgather(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_allgather(const std::shared_ptr<Mesh>& mesh,
                                                const GlooOperationOptions& options) {
   return std::make_unique<GlooAllgather>(mesh, options);
 }
 
-std::unique_ptr<Operation> make_gloo_alltoall(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_alltoall(const std::shared_ptr<Mesh>& mesh,
                                               const GlooOperationOptions& options) {
   return std::make_unique<GlooAlltoall>(mesh, options);
 }
 
-std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<Mesh>& mesh,
                                                const GlooOperationOptions& options) {
   return std::make_unique<GlooBroadcast>(mesh, options);
 }
 
-std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<Mesh>& mesh,
                                              const GlooOperationOptions& options) {
   return std::make_unique<GlooBarrier>(mesh, options);
 }

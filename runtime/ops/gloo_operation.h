@@ -18,7 +18,7 @@ Status status_of_current_exception(std::string_view what);
 
 class GlooOperation : public Operation {
  public:
-  GlooOperation(Kind kind, std::string_view name, std::shared_ptr<GlooMesh> mesh,
+  GlooOperation(Kind kind, std::string_view name, std::shared_ptr<Mesh> mesh,
                 const GlooOperationOptions& options)
       : kind_(kind), name_(name), mesh_(std::move(mesh)), options_(options) {}
 
@@ -26,7 +26,7 @@ class GlooOperation : public Operation {
   bool enabled(const Response& response, const Group& group) const final;
   Status execute(const Response& response, const Group& group, std::span<Entry> entries,
                  std::span<Outcome> outcomes) final;
-  void abort() final { mesh_->abort(); }
+  void abort() final { mesh_->abort({Code::aborted, "the operation was aborted"}); }
 
  protected:
   struct Work {
@@ -49,22 +49,22 @@ class GlooOperation : public Operation {
  private:
   Kind kind_;
   std::string_view name_;
-  std::shared_ptr<GlooMesh> mesh_;
+  std::shared_ptr<Mesh> mesh_;
   GlooOperationOptions options_;
   std::vector<std::unique_ptr<std::byte[]>> throwaway_;
 };
 
-std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<Mesh>& mesh,
                                                const GlooOperationOptions& options);
-std::unique_ptr<Operation> make_gloo_reducescatter(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_reducescatter(const std::shared_ptr<Mesh>& mesh,
                                                    const GlooOperationOptions& options);
-std::unique_ptr<Operation> make_gloo_allgather(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_allgather(const std::shared_ptr<Mesh>& mesh,
                                                const GlooOperationOptions& options);
-std::unique_ptr<Operation> make_gloo_alltoall(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_alltoall(const std::shared_ptr<Mesh>& mesh,
                                               const GlooOperationOptions& options);
-std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<Mesh>& mesh,
                                                const GlooOperationOptions& options);
-std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<Mesh>& mesh,
                                              const GlooOperationOptions& options);
 
 }  // namespace hvd::runtime

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "runtime/ops/gloo_operation.h"
+#include "runtime/transport/gloo_context.h"
 
 namespace hvd::runtime {
 
@@ -15,6 +16,8 @@ namespace hvd::runtime {
 [[gnu::noinline]] Status status_of_current_exception(std::string_view what) {
   try {
     throw;
+  } catch (const TransportError& error) {
+    return error.status.with_context(what);
   } catch (const gloo::IoException& error) {
     const bool late = std::strstr(error.what(), "imed out") != nullptr;
     return {late ? Code::deadline_exceeded : Code::unavailable, cat(what, ": ", error.what())};
@@ -72,7 +75,7 @@ std::byte* GlooOperation::output_of(Entry& entry, std::vector<std::int64_t> shap
   return throwaway_.back().get();
 }
 
-std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_ptr<GlooMesh>& mesh,
+std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_ptr<Mesh>& mesh,
                                                              const GlooOperationOptions& options) {
   std::vector<std::unique_ptr<Operation>> operations;
   operations.push_back(make_gloo_allreduce(mesh, options));

@@ -1,5 +1,5 @@
-// Every collective, over a mesh of Gloo's stock transport: its connections and messages; the
-// algorithms are ours (algorithms.h, ring.h, adasum.h). What Gloo throws becomes a Status here. One
+// Every collective, over a mesh, of either transport: its connections and messages; the algorithms
+// are ours (algorithms.h, ring.h, adasum.h). What Gloo throws becomes a Status here. One
 // object of each kind per world; each shares the mesh, and aborting one aborts the mesh.
 //
 // A process set uses the connections of the world with slots of its own (peers.h): there is nothing
@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/ops/gloo_mesh.h"
+#include "runtime/ops/mesh.h"
 #include "runtime/ops/operation.h"
 
 namespace hvd::runtime {
@@ -37,7 +37,7 @@ struct GlooOperationOptions {
 };
 
 // In the order of their priority. For sets of any size, also of one rank.
-std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_ptr<GlooMesh>& mesh,
+std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_ptr<Mesh>& mesh,
                                                              const GlooOperationOptions& options);
 
 }  // namespace hvd::runtime

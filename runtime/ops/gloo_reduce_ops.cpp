@@ -72,7 +72,7 @@ bool refuse_adasum(const Request& request, std::span<Outcome> outcomes) {
 
 class GlooAllreduce final : public GlooOperation {
  public:
-  GlooAllreduce(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+  GlooAllreduce(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
       : GlooOperation(Kind::allreduce, "gloo allreduce", mesh, options) {}
 
  private:
@@ -203,7 +203,7 @@ class GlooAllreduce final : public GlooOperation {
 
 class GlooReducescatter final : public GlooOperation {
  public:
-  GlooReducescatter(const std::shared_ptr<GlooMesh>& mesh, const GlooOperationOptions& options)
+  GlooReducescatter(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
       : GlooOperation(Kind::reducescatter, "gloo reducescatter", mesh, options) {}
 
  private:
@@ -277,12 +277,12 @@ class GlooReducescatter final : public GlooOperation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<Mesh>& mesh,
                                                const GlooOperationOptions& options) {
   return std::make_unique<GlooAllreduce>(mesh, options);
 }
 
-std::unique_ptr<Operation> make_gloo_reducescatter(const std::shared_ptr<GlooMesh>& mesh,
+std::unique_ptr<Operation> make_gloo_reducescatter(const std::shared_ptr<Mesh>& mesh,
                                                    const GlooOperationOptions& options) {
   return std::make_unique<GlooReducescatter>(mesh, options);
 }

@@ -1,13 +1,15 @@
-// The conformance tables over Gloo's connections.
+// The conformance tables over the data connections, of both transports.
 #include "tests/runtime/conformance.h"
 #include "tests/runtime/gloo_ranks.h"
 
 namespace hvd::test {
 namespace {
 
-Backend gloo_backend() {
-  return {"gloo", false, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
-            on_gloo_ranks(size, body, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
+Backend mesh_backend(runtime::Transport transport) {
+  return {transport_name(transport), false,
+          [transport](int size, const std::function<void(int, RankUnderTest&)>& body) {
+            on_gloo_ranks(transport, size, body,
+                          {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
           }};
 }
 
@@ -18,15 +20,18 @@ Backend hierarchical_backend(const std::string& name, const std::vector<int>& ho
       name, false, [hosts](int size, const std::function<void(int, RankUnderTest&)>& body) {
         runtime::GlooOperationOptions options{kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8};
         options.hosts.assign(hosts.begin(), hosts.begin() + size);
-        on_gloo_ranks(size, body, options);
+        on_gloo_ranks(runtime::Transport::hvd, size, body, options);
       }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Gloo, Conformance, every_table(gloo_backend()), table_name);
-INSTANTIATE_TEST_SUITE_P(GlooOnPairsOfRanks, Conformance,
+INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Transport::hvd)),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(GlooTcp, Conformance,
+                         every_table(mesh_backend(runtime::Transport::gloo_tcp)), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance,
                          tables_by_hosts(hierarchical_backend("pairs", {0, 0, 1, 1, 2, 2, 3, 3})),
                          table_name);
-INSTANTIATE_TEST_SUITE_P(GlooOnUnevenHosts, Conformance,
+INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHosts, Conformance,
                          tables_by_hosts(hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2})),
                          table_name);
 

@@ -62,9 +62,21 @@ void expect_sum_works(GlooRank& self, int size, int rank) {
   EXPECT_EQ(sum.output, (std::vector<float>{ranks, static_cast<float>(size)}));
 }
 
+class GlooOps : public ::testing::TestWithParam<runtime::Transport> {
+ protected:
+  static void on_ranks(int size, const std::function<void(int rank, GlooRank& self)>& body) {
+    on_gloo_ranks(GetParam(), size, body);
+  }
+  static void expect_alltoall_error(std::vector<std::int64_t> splits, const std::string& message);
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, GlooOps,
+                         ::testing::Values(runtime::Transport::hvd, runtime::Transport::gloo_tcp),
+                         [](const auto& tested) { return transport_name(tested.param); });
+
 // Rank 1 gives these splits for its four rows, ranks 0 and 2 one row for each.
-void expect_alltoall_error(std::vector<std::int64_t> splits, const std::string& message) {
-  on_gloo_ranks(3, [&](int rank, GlooRank& self) {
+void GlooOps::expect_alltoall_error(std::vector<std::int64_t> splits, const std::string& message) {
+  on_ranks(3, [&](int rank, GlooRank& self) {
     OneTensor tensor(Kind::alltoall, {1, 2, 3, 4});
     tensor.extents = {4, 4, 4};
     tensor.entry.splits = rank == 1 ? splits : std::vector<std::int64_t>{1, 1, 1};
@@ -76,35 +88,35 @@ void expect_alltoall_error(std::vector<std::int64_t> splits, const std::string& 
   });
 }
 
-TEST(GlooOps, SplitsBeyondTheRowsAreTheSameErrorOnEveryRank) {
+TEST_P(GlooOps, SplitsBeyondTheRowsAreTheSameErrorOnEveryRank) {
   expect_alltoall_error({2, 2, 1}, "rank 1 has 4 rows, but its splits add up to 5");
 }
 
-TEST(GlooOps, SplitsThatOverflowAreAnError) {
+TEST_P(GlooOps, SplitsThatOverflowAreAnError) {
   expect_alltoall_error({INT64_MAX, INT64_MAX, 1},
                         cat("rank 1 has 4 rows, but its splits add up to ", INT64_MAX));
 }
 
-TEST(GlooOps, TooFewSplitsAreTheSameErrorOnEveryRank) {
+TEST_P(GlooOps, TooFewSplitsAreTheSameErrorOnEveryRank) {
   expect_alltoall_error({2, 2}, "rank 1 gave 2 splits for 3 ranks");
 }
 
-TEST(GlooOps, TooManySplitsAreTheSameErrorOnEveryRank) {
+TEST_P(GlooOps, TooManySplitsAreTheSameErrorOnEveryRank) {
   expect_alltoall_error({1, 1, 1, 1}, "rank 1 gave 4 splits for 3 ranks");
 }
 
-TEST(GlooOps, ANegativeSplitIsTheSameErrorOnEveryRank) {
+TEST_P(GlooOps, ANegativeSplitIsTheSameErrorOnEveryRank) {
   expect_alltoall_error({2, -1, 1}, "rank 1 gave a negative split, -1, for rank 1 of the set");
 }
 
-TEST(GlooOps, RowsThatCannotBeSharedEvenlyNeedSplits) {
+TEST_P(GlooOps, RowsThatCannotBeSharedEvenlyNeedSplits) {
   expect_alltoall_error({},
                         "rank 1 has 4 rows and gave no splits; 3 ranks cannot share them evenly. "
                         "Give splits.");
 }
 
-TEST(GlooOps, ABroadcastWhoseRootHasJoinedIsAnErrorOnAllOthers) {
-  on_gloo_ranks(3, [](int rank, GlooRank& self) {
+TEST_P(GlooOps, ABroadcastWhoseRootHasJoinedIsAnErrorOnAllOthers) {
+  on_ranks(3, [](int rank, GlooRank& self) {
     OneTensor tensor(Kind::broadcast, {1, 2});
     tensor.entry.request.root = 2;
     tensor.response.joined = {2};
@@ -118,8 +130,8 @@ TEST(GlooOps, ABroadcastWhoseRootHasJoinedIsAnErrorOnAllOthers) {
   });
 }
 
-TEST(GlooOps, ARankWithoutMemoryForItsOutputFailsAlone) {
-  on_gloo_ranks(3, [](int rank, GlooRank& self) {
+TEST_P(GlooOps, ARankWithoutMemoryForItsOutputFailsAlone) {
+  on_ranks(3, [](int rank, GlooRank& self) {
     OneTensor tensor(Kind::allgather, {static_cast<float>(rank)});
     tensor.extents = {1, 1, 1};
     std::vector<float> gathered;
@@ -141,8 +153,8 @@ TEST(GlooOps, ARankWithoutMemoryForItsOutputFailsAlone) {
   });
 }
 
-TEST(GlooOps, AdasumOfIntegersIsAnErrorOfThatTensor) {
-  on_gloo_ranks(2, [](int rank, GlooRank& self) {
+TEST_P(GlooOps, AdasumOfIntegersIsAnErrorOfThatTensor) {
+  on_ranks(2, [](int rank, GlooRank& self) {
     OneTensor tensor(Kind::allreduce, {1, 2});
     tensor.entry.request.type = DataType::int32;
     tensor.entry.request.op = ReduceOp::adasum;
@@ -152,9 +164,9 @@ TEST(GlooOps, AdasumOfIntegersIsAnErrorOfThatTensor) {
   });
 }
 
-TEST(GlooOps, AdasumAddsOrthogonalVectorsAndAveragesParallelOnes) {
+TEST_P(GlooOps, AdasumAddsOrthogonalVectorsAndAveragesParallelOnes) {
   for (const int size : {2, 3, 4, 8}) {
-    on_gloo_ranks(size, [size](int rank, GlooRank& self) {
+    on_ranks(size, [size](int rank, GlooRank& self) {
       const auto count = static_cast<std::size_t>(size);
       std::vector<float> own_axis(count);
       own_axis[static_cast<std::size_t>(rank)] = static_cast<float>(rank + 1);
@@ -182,8 +194,8 @@ class Later final : public ReadyEvent {
   std::function<void()> make_;
 };
 
-TEST(GlooOps, AnInputIsReadOnlyWhenItIsReady) {
-  on_gloo_ranks(2, [](int rank, GlooRank& self) {
+TEST_P(GlooOps, AnInputIsReadOnlyWhenItIsReady) {
+  on_ranks(2, [](int rank, GlooRank& self) {
     OneTensor tensor(Kind::allreduce, {0, 0});
     tensor.entry.ready = std::make_shared<Later>([&] { tensor.input = {1, 2}; });
     tensor.entry.input = tensor.input.data();
@@ -192,8 +204,8 @@ TEST(GlooOps, AnInputIsReadOnlyWhenItIsReady) {
   });
 }
 
-TEST(GlooOps, TensorsOnADeviceAreLeftToOthers) {
-  on_gloo_ranks(2, [](int rank, GlooRank& self) {
+TEST_P(GlooOps, TensorsOnADeviceAreLeftToOthers) {
+  on_ranks(2, [](int rank, GlooRank& self) {
     OneTensor tensor(Kind::allreduce, {1});
     tensor.entry.request.on_host = false;
     EXPECT_EQ(tensor.run(self, world_of(2, rank)).failure.status.message(),
@@ -201,9 +213,9 @@ TEST(GlooOps, TensorsOnADeviceAreLeftToOthers) {
   });
 }
 
-TEST(GlooOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
+TEST_P(GlooOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
   std::atomic<int> entered = 0;
-  on_gloo_ranks(3, [&](int rank, GlooRank& self) {
+  on_ranks(3, [&](int rank, GlooRank& self) {
     if (rank == 2) return;  // it never comes: the others wait for it
     std::thread aborter([&] {
       while (entered < 2) std::this_thread::yield();

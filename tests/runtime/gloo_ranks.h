@@ -10,24 +10,17 @@
 
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/local_ops.h"
-#include "runtime/threads.h"
 #include "tests/runtime/conformance.h"
-#include "tests/runtime/hub.h"
+#include "tests/runtime/meshes.h"
 
 namespace hvd::test {
 
 class GlooRank final : public RankUnderTest {
  public:
-  GlooRank(int rank, int size, Hub& hub, Hub& connected_hub,
+  GlooRank(runtime::Transport transport, int rank, int size, Hub& hub, Hub& connected_hub,
            const runtime::GlooOperationOptions& options)
-      : has_hosts_(!options.hosts.empty()) {
-    auto mesh = runtime::GlooMesh::create({rank, size, "127.0.0.1", kLong});
-    if (!mesh.ok()) throw std::runtime_error(mesh.status().to_string());
-    mesh_ = std::move(*mesh);
-    const auto addresses = hub.exchange(rank, mesh_->address(), Clock::now() + kLong);
-    if (!addresses.ok()) throw std::runtime_error(addresses.status().to_string());
-    const Status connected = mesh_->connect(*addresses);
-    if (!connected.ok()) throw std::runtime_error(connected.to_string());
+      : has_hosts_(!options.hosts.empty()), mesh_(make_mesh(transport, rank, size)) {
+    connect_through(hub, rank, *mesh_);
     // An abort must not meet those who still connect.
     if (!connected_hub.exchange(rank, "", Clock::now() + kLong).ok()) {
       throw std::runtime_error("not all ranks are connected");
@@ -51,16 +44,17 @@ class GlooRank final : public RankUnderTest {
     return {Code::internal, "no operation is enabled"};
   }
 
-  void abort() { mesh_->abort(); }
+  void abort() { mesh_->abort({Code::aborted, "the test aborts"}); }
 
  private:
   bool has_hosts_;  // then it goes by them
-  std::shared_ptr<runtime::GlooMesh> mesh_;
+  std::shared_ptr<runtime::Mesh> mesh_;
   std::vector<std::unique_ptr<runtime::Operation>> operations_;
 };
 
 // Runs `body` on as many ranks, and waits for all.
-inline void on_gloo_ranks(int size, const std::function<void(int rank, GlooRank& self)>& body,
+inline void on_gloo_ranks(runtime::Transport transport, int size,
+                          const std::function<void(int rank, GlooRank& self)>& body,
                           const runtime::GlooOperationOptions& options = {kLong}) {
   Hub begin(size);
   Hub connected(size);
@@ -69,7 +63,7 @@ inline void on_gloo_ranks(int size, const std::function<void(int rank, GlooRank&
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       const runtime::BrokenPipeShield shield;  // as the threads of a world have it
-      GlooRank self(rank, size, begin, connected, options);
+      GlooRank self(transport, rank, size, begin, connected, options);
       body(rank, self);
       // Nobody leaves while another may still be receiving, unless all is lost anyway.
       if (::testing::Test::HasFatalFailure()) return;

@@ -1,0 +1,179 @@
+#include "runtime/transport/door.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "runtime/threads.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::string_view kDataPurpose = "data";
+constexpr std::chrono::milliseconds kBetweenAttempts{20};
+
+std::string name_of(int rank) { return cat("rank ", rank); }
+
+}  // namespace
+
+Result<SocketAddress> Door::open() {
+  HVD_RETURN_IF_ERROR(poller_.open());
+  lobby_.emplace(poller_, options_.token,
+                 HandshakeIdentity{name_of(options_.rank), options_.generation},
+                 options_.handshake_timeout, kDataPurpose, kMaxGuests);
+  auto where = lobby_->listen({options_.address, 0});
+  HVD_RETURN_IF_ERROR(where.status().with_context(cat("rank ", options_.rank, ", for data")));
+  thread_ = start_thread("hvd-door", [this] { loop(); });
+  return where;
+}
+
+void Door::set_addresses(std::vector<SocketAddress> addresses) {
+  const std::lock_guard lock(mutex_);
+  addresses_ = std::move(addresses);
+}
+
+void Door::dial(int rank) {
+  {
+    const std::lock_guard lock(mutex_);
+    to_dial_.push_back(rank);
+  }
+  poller_.wake();
+}
+
+void Door::stop() {
+  stopping_ = true;
+  poller_.wake();
+}
+
+void Door::close() {
+  if (!thread_.joinable()) return;
+  stop();
+  thread_.join();
+}
+
+void Door::loop() {
+  while (!stopping_) {
+    const auto deadline = serve_deadlines(Clock::now());
+    for (const auto& event : poller_.wait(deadline)) {
+      if (const auto called = rank_of_fd_.find(event.fd); called != rank_of_fd_.end()) {
+        handle(called->second);
+      } else if (lobby_->knows(event.fd)) {
+        if (auto arrival = lobby_->handle(event, Clock::now())) welcome(std::move(*arrival));
+      }
+    }
+    begin_new_dials();
+  }
+  callers_.clear();
+  lobby_.reset();
+}
+
+void Door::begin_new_dials() {
+  std::vector<int> ranks;
+  {
+    const std::lock_guard lock(mutex_);
+    ranks.swap(to_dial_);
+  }
+  for (const int rank : ranks) {
+    const auto now = Clock::now();
+    callers_[rank] = {nullptr, now, now + options_.connect_timeout};
+    attempt(rank);
+  }
+}
+
+void Door::attempt(int rank) {
+  auto& caller = callers_.at(rank);
+  SocketAddress where;
+  {
+    const std::lock_guard lock(mutex_);
+    if (static_cast<std::size_t>(rank) < addresses_.size()) {
+      where = addresses_[static_cast<std::size_t>(rank)];
+    }
+  }
+  const auto generation = options_.generation;
+  auto dial = std::make_unique<Dial>(where, options_.token, kDataPurpose,
+                                     HandshakeIdentity{name_of(options_.rank), generation},
+                                     HandshakeIdentity{name_of(rank), generation});
+  if (const Status started = dial->start(); !started.ok()) {
+    give_up(rank, started.with_context(name_of(rank)));
+    return;
+  }
+  caller.dial = std::move(dial);
+  rank_of_fd_[caller.dial->fd()] = rank;
+  poller_.watch(caller.dial->fd(), true);
+}
+
+void Door::handle(int rank) {
+  auto& caller = callers_.at(rank);
+  Dial& dial = *caller.dial;
+  const bool was_connecting = dial.wants_to_write();
+  const auto progress = dial.handle();
+  if (progress.ok() && *progress == Dial::Progress::under_way) {
+    if (was_connecting && !dial.wants_to_write()) poller_.watch(dial.fd());
+    return;
+  }
+  poller_.forget(dial.fd());
+  rank_of_fd_.erase(dial.fd());
+  if (!progress.ok()) {
+    give_up(rank, progress.status());
+  } else if (*progress == Dial::Progress::again) {
+    caller.dial.reset();
+    caller.next_attempt = Clock::now() + kBetweenAttempts;
+  } else {
+    UniqueFd fd = dial.take();
+    callers_.erase(rank);
+    // Refused only when all is over.
+    (void)hooks_.connected(rank, std::move(fd));
+  }
+}
+
+void Door::welcome(Lobby::Arrival arrival) {
+  poller_.forget(arrival.connection->fd());
+  int rank = -1;
+  for (int higher = options_.rank + 1; higher < options_.size; ++higher) {
+    if (arrival.name == name_of(higher)) rank = higher;
+  }
+  const Status taken =
+      rank < 0 ? Status(Code::permission_denied, "no such rank connects to this one")
+               : hooks_.connected(rank, arrival.connection->release());
+  if (!taken.ok()) {
+    HVD_LOG(warning, "rank " << options_.rank << " refused a data connection of \"" << arrival.name
+                             << "\": " << taken.message());
+  }
+}
+
+void Door::give_up(int rank, const Status& why) {
+  callers_.erase(rank);
+  hooks_.unreachable(rank, why);
+}
+
+// Returns when the next one is due.
+TimePoint Door::serve_deadlines(TimePoint now) {
+  TimePoint next = lobby_->expire(now);
+  std::vector<int> due;
+  for (const auto& [rank, caller] : callers_) {
+    const auto when = caller.dial ? caller.until : std::min(caller.next_attempt, caller.until);
+    if (when <= now) {
+      due.push_back(rank);
+    } else {
+      next = std::min(next, when);
+    }
+  }
+  for (const int rank : due) {
+    auto& caller = callers_.at(rank);
+    if (caller.until > now) {
+      attempt(rank);
+      if (callers_.contains(rank)) next = std::min(next, callers_.at(rank).until);
+      continue;
+    }
+    if (caller.dial) {
+      poller_.forget(caller.dial->fd());
+      rank_of_fd_.erase(caller.dial->fd());
+    }
+    give_up(rank, {Code::deadline_exceeded,
+                   cat(name_of(rank), " did not answer on its data port within ",
+                       options_.connect_timeout.count(), " ms")});
+  }
+  return next;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,98 @@
+// Where data connections are made: one listener and one thread for each rank, which accepts and
+// dials, and proves on both ways who is at the other end, before the messenger gets the
+// connection. Strangers, garbage, the silent, ranks of another generation and ranks that are
+// already connected are shown out; at most kMaxGuests are heard at a time, and each for a limited
+// time.
+//
+// Of two ranks the higher one dials. open() and close() belong to one thread; dial() is safe from
+// any. The thread sleeps unless somebody knocks.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/socket.h"
+#include "runtime/lobby.h"
+#include "runtime/poller.h"
+#include "runtime/transport/dial.h"
+
+namespace hvd::runtime {
+
+class Door {
+ public:
+  static constexpr std::size_t kMaxGuests = 128;
+
+  struct Options {
+    Options(int own_rank, int all, std::string host, std::uint64_t number, const Token& job_token)
+        : rank(own_rank),
+          size(all),
+          address(std::move(host)),
+          generation(number),
+          token(job_token) {}
+    int rank;
+    int size;
+    std::string address;  // where the others reach this rank: an IP address
+    std::uint64_t generation;
+    Token token;
+    std::chrono::milliseconds connect_timeout{30'000};   // for one connection, all attempts
+    std::chrono::milliseconds handshake_timeout{5'000};  // for a guest to prove himself
+  };
+  // Called by the door's thread.
+  struct Hooks {
+    std::function<Status(int rank, UniqueFd fd)> connected;  // refuses who is not wanted
+    std::function<void(int rank, const Status& why)> unreachable;
+  };
+
+  Door(Options options, Hooks hooks) : options_(std::move(options)), hooks_(std::move(hooks)) {}
+  ~Door() { close(); }
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+
+  // Listens, and starts the thread. The address, as others need it for connect().
+  Result<SocketAddress> open();
+  // Where the others listen, by rank; before the first dial().
+  void set_addresses(std::vector<SocketAddress> addresses);
+  void dial(int rank);
+  // Ends the thread, and shuts out everybody who is not connected yet.
+  void close();
+  // The same without waiting for the thread, from any.
+  void stop();
+
+ private:
+  struct Caller {
+    std::unique_ptr<Dial> dial;  // none: between two attempts
+    TimePoint next_attempt;
+    TimePoint until;
+  };
+
+  void loop();
+  void begin_new_dials();
+  void attempt(int rank);
+  void handle(int rank);
+  void welcome(Lobby::Arrival arrival);
+  void give_up(int rank, const Status& why);
+  TimePoint serve_deadlines(TimePoint now);
+
+  Options options_;
+  Hooks hooks_;
+  Poller poller_;
+  std::optional<Lobby> lobby_;
+  std::map<int, Caller> callers_;  // by the rank that is called; the thread's
+  std::map<int, int> rank_of_fd_;  // of their connections
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::vector<SocketAddress> addresses_;  // guarded by mutex_
+  std::vector<int> to_dial_;              // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace hvd::runtime

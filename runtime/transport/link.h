@@ -1,0 +1,148 @@
+// The connection to one other rank, as a machine that moves bytes: what is to be sent goes in order
+// straight from the sender's memory to the socket, what arrives goes straight into the memory that
+// expects it. Nothing here blocks, waits or locks: all of it is guarded by the mutex of the
+// messenger that owns it.
+//
+// A message that arrives before anybody expects it stays where it is, in the kernel, and holds up
+// what is behind it: that is the backpressure. Only if something else is expected of the same rank,
+// or if the messenger says so because all would stand still, it is kept in memory of ours, within a
+// budget.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "runtime/transport/endpoint.h"
+#include "runtime/transport/message_header.h"
+
+namespace hvd::runtime {
+
+// A message that is expected, of one rank or of any of several.
+struct Receive {
+  Endpoint* endpoint;
+  std::uint64_t slot;
+  std::byte* data;
+  std::size_t bytes;
+  bool taken = false;  // a message has been found for it
+  std::size_t sources = 1;
+};
+
+// Of all links of a messenger: memory for messages that nobody expected, and their order.
+struct Unexpected {
+  std::size_t bytes_left;
+  std::uint64_t arrivals = 0;
+};
+
+class Link {
+ public:
+  enum class State { idle, awaited, open, closed };
+
+  Link(int own_rank, int rank, Unexpected& unexpected)
+      : own_rank_(own_rank), rank_(rank), unexpected_(unexpected) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  int rank() const { return rank_; }
+  State state() const { return state_; }
+  int fd() const { return fd_.get(); }
+  const Status& closed_because() const { return closed_because_; }
+
+  void await() { state_ = State::awaited; }
+  void open(UniqueFd fd);
+  // Everything that was under way is dropped.
+  void close(Status why);
+
+  void send(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes);
+  void expect(std::shared_ptr<Receive> receive) { expected_.push_back(std::move(receive)); }
+  // When the oldest message came that nobody expected and that fits the receive; 0: there is none.
+  std::uint64_t waiting_since(const Receive& receive) const;
+  // Gives that message to the receive. An error breaks the link.
+  Status take_waiting(const std::shared_ptr<Receive>& receive, std::vector<Ended>& ended);
+  // Takes the endpoint's messages back; false if one of them has begun.
+  bool forget(const Endpoint& endpoint);
+
+  // What epoll says.
+  void mark(bool readable, bool writable, bool hung_up);
+  // There may be something to do.
+  bool can_move() const { return (readable_ && !stopped_) || (writable_ && !outgoing_.empty()); }
+  bool is_stuck_sending() const { return !outgoing_.empty(); }
+  bool holds_up() const { return stopped_; }
+  // A message of this rank is under way or expected of it alone.
+  bool is_needed() const;
+  // Moves some bytes, as far as they go without waiting. unavailable: the other end has closed the
+  // connection or is gone.
+  Status move_out(std::vector<Ended>& ended);
+  Status move_in(std::vector<Ended>& ended);
+  // The message that holds up the others is kept, if there is room.
+  void keep_what_holds_up();
+
+  // For errors: what this link waits for, empty if nothing is odd.
+  std::string explain() const;
+
+ private:
+  static constexpr std::size_t kStageBytes = std::size_t{16} << 10;
+  static constexpr std::size_t kMoveBytes = std::size_t{1} << 20;  // at a time
+
+  struct Outgoing {
+    Endpoint* endpoint;
+    MessageHeader header;
+    const std::byte* data;
+  };
+  struct Kept {
+    MessageHeader header;
+    std::unique_ptr<std::byte[]> data;
+    std::uint64_t since;
+    bool whole = false;
+  };
+
+  Status begin_message();
+  Status put_into(std::shared_ptr<Receive> receive);
+  bool keep();
+  void end_message(std::vector<Ended>& ended);
+  Status check_length(const MessageHeader& header, const Receive& receive) const;
+  Status use_staged(std::vector<Ended>& ended);
+  Result<std::size_t> read_more();
+  std::size_t staged() const { return stage_end_ - stage_begin_; }
+
+  const int own_rank_;
+  const int rank_;
+  Unexpected& unexpected_;
+  State state_ = State::idle;
+  UniqueFd fd_;
+  Status closed_because_;
+  bool readable_ = false;
+  bool writable_ = false;
+  bool hung_up_ = false;
+
+  std::deque<Outgoing> outgoing_;
+  std::size_t written_ = 0;  // of the first of them, header included
+  std::uint32_t next_sequence_ = 0;
+
+  // The message that is arriving.
+  bool in_message_ = false;
+  bool stopped_ = false;  // in a message that has no place
+  MessageHeader header_;
+  std::uint64_t since_ = 0;
+  std::size_t received_ = 0;
+  std::byte* place_ = nullptr;
+  std::shared_ptr<Receive> receive_;  // it goes there, or ...
+  Kept* keeping_ = nullptr;           // ... to the last of kept_
+  std::uint32_t expected_sequence_ = 0;
+
+  std::unique_ptr<std::byte[]> stage_;  // headers, and what came with them
+  std::size_t stage_begin_ = 0;
+  std::size_t stage_end_ = 0;
+
+  std::deque<std::shared_ptr<Receive>> expected_;  // some may have been taken elsewhere
+  std::list<Kept> kept_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,381 @@
+#include "runtime/transport/messenger.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// With sends stuck and nothing moving for so long, what nobody expects is kept.
+constexpr std::chrono::milliseconds kStandstill{2};
+constexpr std::chrono::hours kLongest{24 * 365};
+constexpr int kNobody = -1;
+
+}  // namespace
+
+Messenger::Messenger(int rank, int size) : rank_(rank), size_(size) {
+  for (int other = 0; other < size; ++other) {
+    links_.push_back(std::make_unique<Link>(rank, other, unexpected_));
+  }
+}
+
+Messenger::~Messenger() = default;
+
+Status Messenger::open(std::function<void(int rank)> dial) {
+  dial_ = std::move(dial);
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return Status::from_errno("epoll_create", errno);
+  wakeup_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wakeup_) return Status::from_errno("eventfd", errno);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = kNobody;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), &event) != 0) {
+    return Status::from_errno("epoll_ctl", errno);
+  }
+  return {};
+}
+
+Status Messenger::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// --- connections --------------------------------------------------------------------------------
+
+Status Messenger::adopt(int rank, UniqueFd fd) {
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(failure_);
+  Link& its = link(rank);
+  if (its.state() == Link::State::open || its.state() == Link::State::closed) {
+    return {Code::already_exists, cat("rank ", rank, " has connected before")};
+  }
+  // Edge-triggered: what is told once is remembered by the link. Whoever polls hears of the new
+  // connection at once.
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.fd = rank;
+  const int number = fd.get();
+  its.open(std::move(fd));
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) == 0) return {};
+  const Status why = Status::from_errno("epoll_ctl", errno);
+  link_ended(its, why);
+  return why;
+}
+
+void Messenger::lose(int rank, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok() && link(rank).state() != Link::State::open) link_ended(link(rank), why);
+}
+
+Status Messenger::check_peer(int rank, const char* what) {
+  if (rank >= 0 && rank < size_ && rank != rank_) return {};
+  return {Code::invalid_argument,
+          cat(what, " rank ", rank, ": rank ", rank_, " of ", size_, " has no such peer")};
+}
+
+// A message is about to need the link.
+Status Messenger::need(Link& its) {
+  if (its.state() == Link::State::idle) {
+    its.await();
+    if (rank_ > its.rank()) dial_(its.rank());
+  }
+  return its.state() == Link::State::closed ? its.closed_because() : Status();
+}
+
+void Messenger::link_ended(Link& its, const Status& why) {
+  if (its.state() == Link::State::closed) return;
+  const bool needed = its.is_needed();
+  if (its.fd() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, its.fd(), nullptr);
+  its.close(why);
+  if (needed) fail(why);
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std::byte* data,
+                       std::size_t bytes) {
+  HVD_RETURN_IF_ERROR(check_peer(to, "send to"));
+  const std::lock_guard lock(mutex_);
+  if (must_stop()) return failure_;
+  Link& its = link(to);
+  if (const Status there = need(its); !there.ok()) {
+    fail(there);
+    return failure_;
+  }
+  ++endpoint.pending;
+  its.send(endpoint, slot, data, bytes);
+  if (its.can_move()) move(its);
+  return failure_;
+}
+
+Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::uint64_t slot,
+                          std::byte* data, std::size_t bytes) {
+  for (const int rank : from) HVD_RETURN_IF_ERROR(check_peer(rank, "receive from"));
+  const std::lock_guard lock(mutex_);
+  if (must_stop()) return failure_;
+  auto wanted = std::make_shared<Receive>(Receive{&endpoint, slot, data, bytes});
+  wanted->sources = 0;
+  Link* first = nullptr;
+  std::uint64_t earliest = 0;
+  Status none(Code::invalid_argument, "receive from nobody");
+  for (const int rank : from) {
+    Link& its = link(rank);
+    // What a rank has sent before it went is still there.
+    const auto since = its.waiting_since(*wanted);
+    if (since != 0 && (earliest == 0 || since < earliest)) {
+      earliest = since;
+      first = &its;
+    }
+    if (const Status there = need(its); there.ok()) {
+      ++wanted->sources;
+    } else {
+      none = there;
+    }
+  }
+  if (first == nullptr && wanted->sources == 0) {
+    fail(none);
+    return failure_;
+  }
+  ++endpoint.pending;
+  if (first != nullptr) {
+    const Status taken = first->take_waiting(wanted, ended_);
+    settle();
+    if (!taken.ok()) fail(taken);
+    if (failure_.ok() && first->state() == Link::State::open) move(*first);
+    return failure_;
+  }
+  for (const int rank : from) {
+    Link& its = link(rank);
+    if (wanted->taken) break;
+    if (its.state() == Link::State::closed) continue;
+    its.expect(wanted);
+    if (!its.holds_up() || !failure_.ok()) continue;
+    // What is wanted now may lie behind.
+    its.keep_what_holds_up();
+    move(its);
+  }
+  return failure_;
+}
+
+std::optional<int> Messenger::take(Endpoint& endpoint, Direction direction) {
+  auto& ended = endpoint.ended_of(direction);
+  if (ended.empty()) return std::nullopt;
+  const int rank = ended.front();
+  ended.erase(ended.begin());
+  return rank;
+}
+
+Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction direction,
+                                           std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  if (const auto rank = take(endpoint, direction)) return rank;
+  const auto deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
+  Waiter self{&endpoint, {}, false};
+  waiters_.push_back(&self);
+  bool in_time = true;
+  std::optional<int> rank;
+  for (;;) {
+    rank = take(endpoint, direction);
+    if (rank || must_stop()) break;
+    if (std::exchange(endpoint.released_of(direction), false)) break;
+    if (!in_time) {
+      const auto oddities = explain();
+      fail({Code::deadline_exceeded,
+            cat("timed out after ", timeout.count(), " ms in which rank ", rank_,
+                direction == Direction::send ? " could not send a message"
+                                             : " waited for a message",
+                oddities.empty() ? "" : "; ", oddities)});
+      break;
+    }
+    if (!has_leader_) has_leader_ = self.leads = true;
+    if (self.leads) {
+      lead(lock, self, direction, deadline);
+    } else {
+      self.wake.wait_until(lock, deadline);
+    }
+    in_time = Clock::now() < deadline;
+  }
+  waiters_.remove(&self);
+  if (self.leads) has_leader_ = false;
+  // Not only who leads: he may have made way for this one, who goes, too.
+  if (!has_leader_ && !waiters_.empty()) waiters_.front()->wake.notify_one();
+  if (!rank && !failure_.ok()) return failure_;
+  return rank;
+}
+
+void Messenger::release(Endpoint& endpoint, Direction direction) {
+  const std::lock_guard lock(mutex_);
+  endpoint.released_of(direction) = true;
+  for (Waiter* const waiter : waiters_) waiter->wake.notify_one();
+  wake_leader();
+}
+
+void Messenger::forget(Endpoint& endpoint) {
+  const std::lock_guard lock(mutex_);
+  if (endpoint.pending == 0 || must_stop()) return;
+  for (const auto& its : links_) {
+    if (its->forget(endpoint)) continue;
+    fail({Code::failed_precondition,
+          cat("the memory of a message between rank ", rank_, " and rank ", its->rank(),
+              " was given up before the message had ended")});
+    return;
+  }
+}
+
+// --- progress -----------------------------------------------------------------------------------
+
+// One round: everything that can move, or a sleep until something can.
+void Messenger::lead(std::unique_lock<std::mutex>& lock, const Waiter& self, Direction direction,
+                     TimePoint deadline) {
+  std::vector<Link*> movable;
+  movable.swap(movable_);
+  for (auto at = movable.begin(); at != movable.end(); ++at) {
+    if ((*at)->state() != Link::State::open) continue;
+    move(**at);
+    if (must_stop()) return;
+    // Whoever has what he waits for goes at once.
+    if (self.endpoint->ended_of(direction).empty()) continue;
+    for (++at; at != movable.end(); ++at) leave_for_leader(**at);
+    return;
+  }
+  poll(lock, movable_.empty() ? deadline : TimePoint{});
+}
+
+void Messenger::poll(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+  std::array<epoll_event, 64> events;  // NOLINT(cppcoreguidelines-pro-type-member-init): read into
+  bool may_stand_still = false;
+  if (deadline != TimePoint{}) {
+    const auto any = [this](bool (Link::*is)() const) {
+      return std::any_of(links_.begin(), links_.end(),
+                         [is](const auto& its) { return (*its.*is)(); });
+    };
+    may_stand_still = any(&Link::holds_up) && any(&Link::is_stuck_sending);
+  }
+  auto until = deadline;
+  if (may_stand_still) until = std::min(until, Clock::now() + kStandstill);
+  polling_ = true;
+  lock.unlock();
+  const int timeout = deadline == TimePoint{} ? 0 : milliseconds_until(until, Clock::now());
+  const int count =
+      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  lock.lock();
+  polling_ = false;
+  if (count == 0 && may_stand_still && failure_.ok()) keep_what_holds_up();
+  for (int i = 0; i < count; ++i) {
+    const auto& event = events.at(static_cast<std::size_t>(i));
+    if (event.data.fd == kNobody) {
+      std::uint64_t times = 0;
+      [[maybe_unused]] const auto got = ::read(wakeup_.get(), &times, sizeof(times));
+      continue;
+    }
+    Link& its = link(event.data.fd);
+    if (its.state() != Link::State::open) continue;
+    its.mark((event.events & EPOLLIN) != 0, (event.events & EPOLLOUT) != 0,
+             (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+    if (its.can_move()) leave_for_leader(its);
+  }
+}
+
+void Messenger::keep_what_holds_up() {
+  for (const auto& its : links_) {
+    if (!its->holds_up()) continue;
+    its->keep_what_holds_up();
+    move(*its);
+    if (!failure_.ok()) return;
+  }
+}
+
+// Some bytes of one link, both ways.
+void Messenger::move(Link& its) {
+  Status status = its.move_out(ended_);
+  if (status.ok()) status = its.move_in(ended_);
+  settle();
+  if (status.ok()) {
+    if (its.can_move()) leave_for_leader(its);
+    return;
+  }
+  link_ended(its, status);
+  if (status.code() == Code::data_loss) fail(status);
+}
+
+void Messenger::leave_for_leader(Link& its) {
+  if (std::find(movable_.begin(), movable_.end(), &its) == movable_.end()) movable_.push_back(&its);
+  wake_leader();
+}
+
+// Tells those who wait what has ended.
+void Messenger::settle() {
+  for (const auto& [endpoint, direction, rank] : ended_) {
+    --endpoint->pending;
+    endpoint->ended_of(direction).push_back(rank);
+    for (Waiter* const waiter : waiters_) {
+      if (waiter->endpoint != endpoint) continue;
+      if (waiter->leads) {
+        wake_leader();
+      } else {
+        waiter->wake.notify_one();
+      }
+    }
+  }
+  ended_.clear();
+}
+
+// A leader that is at work sees for itself what has changed.
+void Messenger::wake_leader() {
+  if (!polling_) return;
+  const std::uint64_t once = 1;
+  [[maybe_unused]] const auto put = ::write(wakeup_.get(), &once, sizeof(once));
+}
+
+std::string Messenger::explain() const {
+  std::vector<std::string> oddities;
+  for (const auto& its : links_) {
+    auto text = its->explain();
+    if (!text.empty()) oddities.push_back(std::move(text));
+  }
+  return join(oddities, "; ");
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+void Messenger::fail(const Status& why) {
+  if (!failure_.ok()) return;
+  failure_ = why;
+  for (const auto& its : links_) its->close(why);
+  movable_.clear();
+  ended_.clear();
+  for (Waiter* const waiter : waiters_) waiter->wake.notify_one();
+  wake_leader();
+}
+
+bool Messenger::must_stop() {
+  if (stopping_.load(std::memory_order_relaxed) && failure_.ok()) {
+    Status why;
+    {
+      const std::lock_guard lock(stop_mutex_);
+      why = stop_reason_;
+    }
+    fail(why);
+  }
+  return !failure_.ok();
+}
+
+void Messenger::abort(const Status& why) {
+  {
+    const std::lock_guard lock(stop_mutex_);
+    if (stopping_) return;
+    stop_reason_ = why.ok() ? Status(Code::aborted, "the data connections were shut") : why;
+    stopping_ = true;
+  }
+  const std::lock_guard lock(mutex_);
+  must_stop();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,127 @@
+// Messages between this rank and the others, over one connection to each. No thread of its own: the
+// caller who waits drives the connections. Of several who wait one is the leader, who polls; the
+// others sleep until their message has ended or the lead is free. So bytes go between a connection
+// and the memory of a message in the thread that waits for them, and what nobody waits for stays in
+// the kernel: messages make progress while somebody waits for any of them, and when they begin.
+//
+// A connection is asked for when a message first needs it, from the higher rank's side; it is made
+// elsewhere (door.h) and handed in.
+//
+// Messages from one rank with one slot are received in the order in which they were sent; the
+// receive says how many bytes it expects. A message that comes before its receive waits in the
+// kernel and holds up those behind it, unless something behind it is needed, or sends are stuck
+// because all ranks wait so: then up to kUnexpectedBytes are kept in memory.
+//
+// Failures are for ever. A connection that ends while a message needs it fails the messenger as a
+// whole, and closes all its connections, so that whoever waits for this rank hears of it; one that
+// nobody needs may end in silence. A message that has ended well before the failure can still be
+// waited for.
+//
+// All calls are safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "runtime/transport/endpoint.h"
+#include "runtime/transport/link.h"
+
+namespace hvd::runtime {
+
+class Messenger {
+ public:
+  static constexpr std::size_t kUnexpectedBytes = std::size_t{256} << 20;
+
+  Messenger(int rank, int size);
+  ~Messenger();
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+
+  // Once, before anything else. `dial` asks for a connection to a lower rank; it must not call back
+  // and may come from any thread.
+  Status open(std::function<void(int rank)> dial);
+  // A connection that has proved to lead to that rank. Closed again if there is one already.
+  Status adopt(int rank, UniqueFd fd);
+  // There will be no connection to that rank.
+  void lose(int rank, const Status& why);
+
+  // The endpoint and the memory must live until the message has ended or forget() was called.
+  Status send(Endpoint& endpoint, int to, std::uint64_t slot, const std::byte* data,
+              std::size_t bytes);
+  // From whichever of the ranks sends first.
+  Status receive(Endpoint& endpoint, std::span<const int> from, std::uint64_t slot, std::byte* data,
+                 std::size_t bytes);
+  // Until one of the endpoint's messages has ended; the rank at its other end. Nothing: release()
+  // was called. A deadline that passes is a failure of the messenger.
+  Result<std::optional<int>> wait(Endpoint& endpoint, Direction direction,
+                                  std::chrono::milliseconds timeout);
+  // Ends the wait under way, or the next one, without a message.
+  void release(Endpoint& endpoint, Direction direction);
+  // The endpoint is no more. Messages of it that have begun cannot be taken back: that is a failure.
+  void forget(Endpoint& endpoint);
+
+  // Ends everything, for the reason given; no memory of a message is touched once it has returned.
+  void abort(const Status& why);
+  // ok while nothing has failed.
+  Status failure() const;
+
+ private:
+  struct Waiter {
+    Endpoint* endpoint;
+    std::condition_variable wake;
+    bool leads = false;
+  };
+
+  Link& link(int rank) { return *links_[static_cast<std::size_t>(rank)]; }
+  Status check_peer(int rank, const char* what);
+  Status need(Link& link);
+  // Of the functions below, each needs mutex_, and may end in failure_.
+  std::optional<int> take(Endpoint& endpoint, Direction direction);
+  void lead(std::unique_lock<std::mutex>& lock, const Waiter& self, Direction direction,
+            TimePoint deadline);
+  void poll(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  void move(Link& link);
+  void leave_for_leader(Link& link);
+  void keep_what_holds_up();
+  void settle();
+  void link_ended(Link& link, const Status& why);
+  void fail(const Status& why);
+  bool must_stop();
+  void wake_leader();
+  std::string explain() const;
+
+  const int rank_;
+  const int size_;
+  std::function<void(int)> dial_;
+  UniqueFd epoll_;
+  UniqueFd wakeup_;
+
+  mutable std::mutex mutex_;
+  Unexpected unexpected_{kUnexpectedBytes};
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; that to itself is never open
+  std::vector<Link*> movable_;
+  std::vector<Ended> ended_;
+  std::list<Waiter*> waiters_;
+  bool has_leader_ = false;
+  bool polling_ = false;  // the leader, without the mutex
+  Status failure_;
+
+  // An abort does not wait until a busy leader lets go of the mutex.
+  std::atomic<bool> stopping_ = false;
+  std::mutex stop_mutex_;
+  Status stop_reason_;  // guarded by stop_mutex_
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,90 @@
+#include "runtime/transport/tcp_mesh.h"
+
+#include <gloo/transport/context.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "base/text.h"
+#include "base/wire.h"
+#include "runtime/transport/gloo_context.h"
+
+namespace hvd::runtime {
+namespace {
+
+void set_option(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+// What makes a peer noticed that is gone without a word. The kernel counts the time in which a
+// receiver takes nothing as silence, too, so the timeout is not shorter than that of a message.
+void watch_for_silence(int fd, std::chrono::milliseconds timeout) {
+  const auto seconds = std::max<std::int64_t>(1, timeout.count() / 1000);
+  const int probe = static_cast<int>(std::clamp<std::int64_t>(seconds / 4, 1, 60));
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, probe);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, probe);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             static_cast<int>(std::min<std::int64_t>(timeout.count(), 1'000'000'000)));
+}
+
+}  // namespace
+
+TcpMesh::TcpMesh(Options options)
+    : options_(std::move(options)),
+      messenger_(std::make_shared<Messenger>(options_.door.rank, options_.door.size)),
+      door_(options_.door,
+            {[this](int rank, UniqueFd fd) { return adopt(rank, std::move(fd)); },
+             [this](int rank, const Status& why) { messenger_->lose(rank, why); }}),
+      context_(make_gloo_context(options_.door.rank, options_.door.size, messenger_,
+                                 options_.silence_timeout)) {}
+
+TcpMesh::~TcpMesh() {
+  door_.close();
+  messenger_->abort({Code::aborted, "the data connections were closed"});
+}
+
+Result<std::unique_ptr<TcpMesh>> TcpMesh::create(Options options) {
+  std::unique_ptr<TcpMesh> mesh(new TcpMesh(std::move(options)));
+  HVD_RETURN_IF_ERROR(mesh->messenger_->open([&door = mesh->door_](int rank) { door.dial(rank); }));
+  auto where = mesh->door_.open();
+  HVD_RETURN_IF_ERROR(where.status());
+  mesh->where_ = std::move(*where);
+  return mesh;
+}
+
+std::string TcpMesh::address() const {
+  return WireWriter().str(where_.host).u16(where_.port).take();
+}
+
+Status TcpMesh::connect(const std::vector<std::string>& addresses) {
+  std::vector<SocketAddress> all;
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    WireReader in(addresses[rank]);
+    SocketAddress where;
+    where.host = in.str();
+    where.port = in.u16();
+    HVD_RETURN_IF_ERROR(in.finish(cat("the data address of rank ", rank)));
+    all.push_back(std::move(where));
+  }
+  if (all.size() != static_cast<std::size_t>(options_.door.size)) {
+    return {Code::internal, cat("there are ", all.size(), " data addresses for ",
+                                options_.door.size, " ranks")};
+  }
+  door_.set_addresses(std::move(all));
+  return messenger_->failure();
+}
+
+Status TcpMesh::adopt(int rank, UniqueFd fd) {
+  watch_for_silence(fd.get(), options_.silence_timeout);
+  return messenger_->adopt(rank, std::move(fd));
+}
+
+void TcpMesh::abort(const Status& why) {
+  aborted_ = true;
+  messenger_->abort(why);
+  door_.stop();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,48 @@
+// The data connections of one rank over TCP: a listening port, a connection to each rank that it
+// exchanges messages with, made when the first one is due, and everything that can be stopped at
+// once. Parts: the door makes connections, the messenger moves messages, Gloo's view is on top.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "runtime/ops/mesh.h"
+#include "runtime/transport/door.h"
+#include "runtime/transport/messenger.h"
+
+namespace hvd::runtime {
+
+class TcpMesh final : public Mesh {
+ public:
+  struct Options {
+    Door::Options door;
+    // A peer that acknowledges nothing for so long is gone; also the default of Gloo's waits.
+    std::chrono::milliseconds silence_timeout{30'000};
+  };
+  // Listens. The error names the address.
+  static Result<std::unique_ptr<TcpMesh>> create(Options options);
+  ~TcpMesh() override;
+  TcpMesh(const TcpMesh&) = delete;
+  TcpMesh& operator=(const TcpMesh&) = delete;
+
+  std::string address() const override;
+  // Connects to nobody yet.
+  Status connect(const std::vector<std::string>& addresses) override;
+  gloo::transport::Context& transport() const override { return *context_; }
+  std::shared_ptr<gloo::transport::Context> shared_transport() const { return context_; }
+  void abort(const Status& why) override;
+  bool aborted() const override { return aborted_; }
+
+ private:
+  explicit TcpMesh(Options options);
+  Status adopt(int rank, UniqueFd fd);
+
+  Options options_;
+  SocketAddress where_;
+  std::shared_ptr<Messenger> messenger_;  // buffers keep it, too
+  Door door_;
+  std::shared_ptr<gloo::transport::Context> context_;
+  std::atomic<bool> aborted_ = false;
+};
+
+}  // namespace hvd::runtime
