@@ -1,5 +1,6 @@
 #include "base/knobs.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -200,6 +201,14 @@ constexpr std::array kKnobs{
          .minimum = 1,
          .maximum = kYearInSeconds,
          .help = "Seconds that one operation may wait for another rank"},
+    Knob{.flag = "transport",
+         .config_key = "library_options.transport",
+         .variable = "HVD_TRANSPORT",
+         .horovod_name = {},
+         .type = KnobType::text,
+         .default_text = "hvd",
+         .choices = "hvd,gloo-tcp",
+         .help = "What carries tensors between ranks: hvd, or gloo-tcp (Gloo's own) to compare"},
     Knob{.flag = "tcp",
          .config_key = "library_options.tcp",
          .variable = "HVD_NCCL_IB_DISABLE",
@@ -274,6 +283,7 @@ std::string allowed(const Knob& knob, double scale) {
     case KnobType::boolean:
       return "1 or 0, true or false, yes or no, on or off";
     case KnobType::text:
+      if (!knob.choices.empty()) return cat("one of ", join(split(knob.choices, ','), ", "));
       return "a text that is not empty";
     case KnobType::log_level:
       return "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL";
@@ -313,6 +323,10 @@ std::optional<std::string> convert(const Knob& knob, std::string_view text, bool
     }
     case KnobType::text:
       if (text.empty() || text.find('\0') != std::string_view::npos) return std::nullopt;
+      if (!knob.choices.empty()) {
+        const auto choices = split(knob.choices, ',');
+        if (std::find(choices.begin(), choices.end(), text) == choices.end()) return std::nullopt;
+      }
       return std::string(text);
     case KnobType::log_level: {
       const auto level = parse_log_level(text);

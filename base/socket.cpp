@@ -41,6 +41,22 @@ Result<UniqueFd> tcp_socket(int family, int extra_flags) {
   return fd;
 }
 
+SocketAddress readable_address(const RawAddress& raw) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  SocketAddress address;
+  if (raw.storage.ss_family == AF_INET6) {
+    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&raw.storage);
+    inet_ntop(AF_INET6, &v6->sin6_addr, text.data(), text.size());
+    address.port = ntohs(v6->sin6_port);
+  } else {
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&raw.storage);
+    inet_ntop(AF_INET, &v4->sin_addr, text.data(), text.size());
+    address.port = ntohs(v4->sin_port);
+  }
+  address.host = text.data();
+  return address;
+}
+
 void set_no_delay(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -70,19 +86,14 @@ Result<SocketAddress> local_address(int fd) {
   RawAddress raw;
   raw.size = sizeof(raw.storage);
   if (::getsockname(fd, raw.get(), &raw.size) != 0) return Status::from_errno("getsockname", errno);
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  SocketAddress address;
-  if (raw.storage.ss_family == AF_INET6) {
-    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&raw.storage);
-    inet_ntop(AF_INET6, &v6->sin6_addr, text.data(), text.size());
-    address.port = ntohs(v6->sin6_port);
-  } else {
-    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&raw.storage);
-    inet_ntop(AF_INET, &v4->sin_addr, text.data(), text.size());
-    address.port = ntohs(v4->sin_port);
-  }
-  address.host = text.data();
-  return address;
+  return readable_address(raw);
+}
+
+Result<SocketAddress> peer_address(int fd) {
+  RawAddress raw;
+  raw.size = sizeof(raw.storage);
+  if (::getpeername(fd, raw.get(), &raw.size) != 0) return Status::from_errno("getpeername", errno);
+  return readable_address(raw);
 }
 
 Result<UniqueFd> begin_connect_tcp(const SocketAddress& where) {

@@ -37,6 +37,7 @@ Result<RawAddress> raw_address(const SocketAddress& where);
 // Listens on `host`, IPv4 or IPv6; port 0 lets the kernel choose. `backlog` as in listen(2).
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog = 1024);
 Result<SocketAddress> local_address(int fd);
+Result<SocketAddress> peer_address(int fd);
 // Does not block: the socket, which is non-blocking, becomes writable when it is connected or
 // SO_ERROR says why not.
 Result<UniqueFd> begin_connect_tcp(const SocketAddress& where);

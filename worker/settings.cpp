@@ -128,6 +128,9 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
     config.collective_timeout = seconds(count);
   }));
+  auto transport = text_of("HVD_TRANSPORT", lookup);
+  HVD_RETURN_IF_ERROR(transport.status());
+  if (transport->value_or("hvd") == "gloo-tcp") config.transport = runtime::Transport::gloo_tcp;
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_trace_settings(lookup, config));

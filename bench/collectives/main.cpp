@@ -1,18 +1,21 @@
-// hvd_collectives_bench [RANKS [ROUNDS [ROW]]]: allreduce of float32 through the whole pipeline,
-// side by side with Gloo's own allreduce, called directly on its stock transport. Each rank is a
-// process. The two take turns, so that both see the same weather; medians of what rank 0 sees. With
-// ROW, only the rows whose names contain it.
+// hvd_collectives_bench [RANKS [ROUNDS [ROW [COLUMN,...]]]]: allreduce of float32 through the whole
+// pipeline, side by side with Gloo's own allreduce called directly, each on our transport and on
+// Gloo's stock one. Each rank is a process. All take turns, so that they see the same weather;
+// medians of what rank 0 sees. Columns: hvd, gloo-tcp (our pipeline on Gloo's transport), gloo
+// (Gloo's allreduce on its own), gloo-on-hvd (the same on ours). With ROW, only the rows whose
+// names contain it.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <gloo/allreduce.h>
-#include <gloo/barrier.h>
 #include <gloo/context.h>
 #include <gloo/math.h>
 #include <gloo/transport/tcp/device.h>
+#include <list>
 #include <mutex>
 
 #include "base/text.h"
@@ -20,22 +23,32 @@
 #include "bench/collectives/resnet50.h"
 #include "bench/collectives/tensors.h"
 #include "runtime/threads.h"
+#include "runtime/transport/tcp_mesh.h"
 
 namespace hvd::bench {
 namespace {
 
 // --- stock Gloo ---------------------------------------------------------------------------------
 
-// Gloo's rendezvous over what the ranks share: each rank says everything at once.
-std::shared_ptr<gloo::Context> stock_gloo(Ranks& ranks) {
+std::shared_ptr<gloo::Context> context_on(const Ranks& ranks,
+                                          std::shared_ptr<gloo::transport::Context> transport,
+                                          std::shared_ptr<gloo::transport::Device> device) {
   struct Context final : gloo::Context {
     Context(int own_rank, int all) : gloo::Context(own_rank, all) {}
-    void set(std::shared_ptr<gloo::transport::Device> device,
-             std::shared_ptr<gloo::transport::Context> transport) {
-      device_ = std::move(device);
-      transportContext_ = std::move(transport);
+    void set(std::shared_ptr<gloo::transport::Device> on,
+             std::shared_ptr<gloo::transport::Context> over) {
+      device_ = std::move(on);
+      transportContext_ = std::move(over);
     }
   };
+  auto context = std::make_shared<Context>(ranks.rank(), ranks.size());
+  context->set(std::move(device), std::move(transport));
+  context->setTimeout(std::chrono::seconds(60));
+  return context;
+}
+
+// Gloo's rendezvous over what the ranks share: each rank says everything at once.
+std::shared_ptr<gloo::Context> stock_gloo(Ranks& ranks) {
   gloo::transport::tcp::attr attributes("127.0.0.1");
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   std::shared_ptr<gloo::transport::Context> transport =
@@ -61,10 +74,7 @@ std::shared_ptr<gloo::Context> stock_gloo(Ranks& ranks) {
                       static_cast<unsigned char>(at[1]);
     transport->getPair(peer)->connect({at + 2, at + 2 + size});
   }
-  auto context = std::make_shared<Context>(ranks.rank(), ranks.size());
-  context->set(device, transport);
-  context->setTimeout(std::chrono::seconds(60));
-  return context;
+  return context_on(ranks, transport, device);
 }
 
 class Flat {
@@ -103,47 +113,103 @@ struct Row {
   std::vector<std::size_t> tensors;  // ours
   std::size_t flat;                  // Gloo's
   int repeats;
-  double target;
+  double target;  // of ours on our transport to Gloo's on its own
 };
 
-void compare(Ranks& ranks, runtime::World& world, const std::shared_ptr<gloo::Context>& gloo,
-             const Row& row) {
-  Tensors tensors(world, row.what, row.tensors);
-  Flat flat(gloo, row.flat);
-  gloo::BarrierOptions together(gloo);
-  std::vector<double> ours;
-  std::vector<double> theirs;
+constexpr std::array kColumns{"hvd", "gloo-tcp", "gloo", "gloo-on-hvd"};
+
+// What is compared, and what it runs on: our pipeline and Gloo's allreduce, each on our transport
+// and on Gloo's.
+struct Sides {
+  std::unique_ptr<runtime::World> hvd;
+  std::unique_ptr<runtime::World> hvd_on_stock;
+  std::shared_ptr<gloo::Context> gloo;
+  std::unique_ptr<runtime::TcpMesh> mesh;
+  std::shared_ptr<gloo::Context> gloo_on_ours;
+};
+
+void compare(Ranks& ranks, const Sides& sides, const Row& row) {
+  std::array<std::function<void()>, kColumns.size()> work;
+  std::list<Tensors> tensors;
+  std::list<Flat> flats;
+  const auto ours = [&](const std::unique_ptr<runtime::World>& world) -> std::function<void()> {
+    if (!world) return {};
+    return [&on = tensors.emplace_back(*world, row.what, row.tensors)] { on.allreduce(); };
+  };
+  const auto flat = [&](const std::shared_ptr<gloo::Context>& context) -> std::function<void()> {
+    if (!context) return {};
+    return [&on = flats.emplace_back(context, row.flat)] { on.allreduce(); };
+  };
+  work = {ours(sides.hvd), ours(sides.hvd_on_stock), flat(sides.gloo), flat(sides.gloo_on_ours)};
+  std::array<std::vector<double>, kColumns.size()> times;
   for (int i = -3; i < row.repeats; ++i) {  // the first three fill caches of all kinds
-    gloo::barrier(together);
-    const double a = milliseconds([&] { tensors.allreduce(); });
-    gloo::barrier(together);
-    const double b = milliseconds([&] { flat.allreduce(); });
-    if (i < 0) continue;
-    ours.push_back(a);
-    theirs.push_back(b);
+    for (std::size_t column = 0; column < work.size(); ++column) {
+      if (!work.at(column)) continue;
+      ranks.meet();
+      const double taken = milliseconds(work.at(column));
+      if (i >= 0) times.at(column).push_back(taken);
+    }
   }
   if (ranks.rank() != 0) return;
-  const double ratio = median(ours) / median(theirs);
-  std::printf("%-38s %10.3f %10.3f %8.2f   at most %.1f %s\n", row.what, median(ours),
-              median(theirs), ratio, row.target, ratio <= row.target ? "" : "  <-- missed");
+  std::printf("%-36s", row.what);
+  for (const auto& column : times) {
+    if (column.empty()) {
+      std::printf(" %11s", "-");
+    } else {
+      std::printf(" %11.3f", median(column));
+    }
+  }
+  if (!times[0].empty() && !times[2].empty()) {
+    const double ratio = median(times[0]) / median(times[2]);
+    std::printf(" %7.2f  at most %.1f%s", ratio, row.target,
+                ratio <= row.target ? "" : "  <-- missed");
+  }
+  std::printf("\n");
   std::fflush(stdout);
 }
 
-int run(int size, int rounds, std::string_view wanted) {
-  Ranks ranks(size);
-  const runtime::SignalShield shield;
+std::unique_ptr<runtime::World> form_world(Ranks& ranks, const Token& token,
+                                           runtime::Transport transport) {
   std::vector<runtime::Member> members;
-  for (int rank = 0; rank < size; ++rank) {
+  for (int rank = 0; rank < ranks.size(); ++rank) {
     members.push_back({cat("localhost#", rank), "localhost", "127.0.0.1"});
   }
+  runtime::WorldSpec spec(ranks.rank(), members, 1, token);
+  spec.config.transport = transport;
+  auto world = runtime::World::create(spec, ranks);
+  if (!world.ok()) give_up(world.status());
+  return std::move(*world);
+}
+
+int run(int size, int rounds, std::string_view wanted, const std::string& columns) {
+  Ranks ranks(size);
+  const runtime::SignalShield shield;
   // A token that all processes have, without asking anybody: nobody else is here.
   const auto token = Token::from_hex(std::string(64, '5'));
   if (!token.ok()) give_up(token.status());
-  auto world = runtime::World::create({ranks.rank(), members, 1, *token}, ranks);
-  if (!world.ok()) give_up(world.status());
-  const auto gloo = stock_gloo(ranks);
+  const auto named = split(columns, ',');
+  const auto wants = [&](std::string_view column) {
+    return columns.empty() || std::find(named.begin(), named.end(), column) != named.end();
+  };
+  Sides sides;
+  if (wants(kColumns[0])) sides.hvd = form_world(ranks, *token, runtime::Transport::hvd);
+  if (wants(kColumns[1]))
+    sides.hvd_on_stock = form_world(ranks, *token, runtime::Transport::gloo_tcp);
+  if (wants(kColumns[2])) sides.gloo = stock_gloo(ranks);
+  if (wants(kColumns[3])) {
+    auto mesh = runtime::TcpMesh::create({{ranks.rank(), size, "127.0.0.1", 1, *token}});
+    if (!mesh.ok()) give_up(mesh.status());
+    sides.mesh = std::move(*mesh);
+    const auto addresses = ranks.exchange(sides.mesh->address(), kNever);
+    if (!addresses.ok()) give_up(addresses.status());
+    if (const Status connected = sides.mesh->connect(*addresses); !connected.ok())
+      give_up(connected);
+    sides.gloo_on_ours = context_on(ranks, sides.mesh->shared_transport(), nullptr);
+  }
   if (ranks.rank() == 0) {
-    std::printf("%d processes; medians in ms%25s %10s %8s\n", size, "hvd", "gloo", "ratio");
+    std::printf("%-36s", cat(size, " processes; medians in ms").c_str());
+    for (const auto* const column : kColumns) std::printf(" %11s", column);
+    std::printf(" %7s\n", "ratio");
   }
   const auto resnet = resnet50_sizes();
   std::size_t all = 0;
@@ -153,17 +219,21 @@ int run(int size, int rounds, std::string_view wanted) {
       {"1,000 tensors of 1 KB; one of 1 MB", std::vector<std::size_t>(1000, 256), 256'000, 51, 3},
       {"one tensor of 4 KB; the same", {1024}, 1024, 201, 2},
       {"one tensor of 1 MB; the same", {262'144}, 262'144, 51, 2},
+      {"one tensor of 16 MB; the same", {4'194'304}, 4'194'304, 21, 1.1},
       {"one tensor of 64 MB; the same", {16'777'216}, 16'777'216, 11, 1.1},
   };
   for (int round = 0; round < rounds; ++round) {
     for (const auto& row : rows) {
       if (std::string_view(row.what).find(wanted) != std::string_view::npos) {
-        compare(ranks, **world, gloo, row);
+        compare(ranks, sides, row);
       }
     }
   }
-  const auto left = (*world)->shutdown(Clock::now() + std::chrono::seconds(60));
-  if (!left.ok()) give_up(left.status);
+  for (const auto* const world : {&sides.hvd, &sides.hvd_on_stock}) {
+    if (!*world) continue;
+    const auto left = (*world)->shutdown(Clock::now() + std::chrono::seconds(60));
+    if (!left.ok()) give_up(left.status);
+  }
   return 0;
 }
 
@@ -173,5 +243,5 @@ int run(int size, int rounds, std::string_view wanted) {
 int main(int argc, char** argv) {
   const int size = argc > 1 ? std::atoi(argv[1]) : 4;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 1;
-  return hvd::bench::run(size, rounds, argc > 3 ? argv[3] : "");
+  return hvd::bench::run(size, rounds, argc > 3 ? argv[3] : "", argc > 4 ? argv[4] : "");
 }

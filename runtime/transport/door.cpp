@@ -135,7 +135,9 @@ void Door::welcome(Lobby::Arrival arrival) {
   const Status taken =
       rank < 0 ? Status(Code::permission_denied, "no such rank connects to this one")
                : hooks_.connected(rank, arrival.connection->release());
-  if (!taken.ok()) {
+  // After a failure everybody is refused, and nothing is odd about it.
+  const bool odd = taken.code() == Code::permission_denied || taken.code() == Code::already_exists;
+  if (odd) {
     HVD_LOG(warning, "rank " << options_.rank << " refused a data connection of \"" << arrival.name
                              << "\": " << taken.message());
   }

@@ -1,5 +1,6 @@
 #include "runtime/transport/gloo_context.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -54,9 +55,12 @@ class Buffer final : public transport::UnboundBuffer {
   }
 
  private:
-  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(ptr) + offset; }
-  // The bytes meant, which must lie in the buffer.
+  std::byte* at(std::size_t offset) const {
+    return static_cast<std::byte*>(ptr) + std::min(offset, size);
+  }
+  // The bytes meant, which must lie in the buffer. Gloo's ring sends none of them from anywhere.
   std::size_t part(std::size_t offset, std::size_t bytes) const {
+    if (bytes == 0) return 0;
     if (offset <= size) {
       if (bytes == kUnspecifiedByteCount) return size - offset;
       if (bytes <= size - offset) return bytes;

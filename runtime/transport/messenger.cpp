@@ -117,6 +117,7 @@ Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std
 
 Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::uint64_t slot,
                           std::byte* data, std::size_t bytes) {
+  if (from.empty()) return {Code::invalid_argument, "receive from nobody"};
   for (const int rank : from) HVD_RETURN_IF_ERROR(check_peer(rank, "receive from"));
   const std::lock_guard lock(mutex_);
   if (must_stop()) return failure_;
@@ -124,7 +125,7 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
   wanted->sources = 0;
   Link* first = nullptr;
   std::uint64_t earliest = 0;
-  Status none(Code::invalid_argument, "receive from nobody");
+  Status none;
   for (const int rank : from) {
     Link& its = link(rank);
     // What a rank has sent before it went is still there.

@@ -49,6 +49,16 @@ hvd_test(hvd_operations_test
   LABELS quick
   TIMEOUT 300)
 
+hvd_test(hvd_transport_test
+  runtime/transport_end_test.cpp
+  runtime/transport_gloo_test.cpp
+  runtime/transport_messages_test.cpp
+  runtime/transport_strangers_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base gloo
+  LABELS quick
+  TIMEOUT 300)
+
 hvd_test(hvd_large_test
   runtime/large_test.cpp
   runtime/tsan_options.cpp
