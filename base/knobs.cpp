@@ -204,7 +204,7 @@ constexpr std::array kKnobs{
     Knob{.flag = "transport",
          .config_key = "library_options.transport",
          .variable = "HVD_TRANSPORT",
-         .horovod_name = {},
+         .horovod_name = "HOROVOD_TRANSPORT",
          .type = KnobType::text,
          .default_text = "hvd",
          .choices = "hvd,gloo-tcp",

@@ -206,8 +206,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   const Config& config = spec_.config;
   if (config.transport == Transport::gloo_tcp) {
     const SignalShield shield;  // Gloo's thread inherits it
-    auto mesh =
-        GlooMesh::create({spec_.rank, spec_.size(), address, config.connect_timeout});
+    auto mesh = GlooMesh::create({spec_.rank, spec_.size(), address, config.connect_timeout});
     HVD_RETURN_IF_ERROR(mesh.status());
     return std::unique_ptr<Mesh>(std::move(*mesh));
   }

@@ -8,8 +8,8 @@
 // another arrive in the order in which they were sent and are expected. A message of no bytes is
 // not sent at all.
 //
-// Gloo asks the receiver before it sends, so a receive that is posted before the message is sent
-// saves a round trip: post early.
+// A message that comes before its receive holds up what comes behind it from the same rank; on
+// Gloo's stock transport, which asks the receiver before it sends, it costs a round trip: post early.
 //
 // For one thread. Everything that waits throws what Gloo throws (gloo::IoException: the connection
 // broke, was aborted, or was silent for `timeout`); guard() in gloo_ops.cpp makes values of it.

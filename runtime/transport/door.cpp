@@ -132,9 +132,9 @@ void Door::welcome(Lobby::Arrival arrival) {
   for (int higher = options_.rank + 1; higher < options_.size; ++higher) {
     if (arrival.name == name_of(higher)) rank = higher;
   }
-  const Status taken =
-      rank < 0 ? Status(Code::permission_denied, "no such rank connects to this one")
-               : hooks_.connected(rank, arrival.connection->release());
+  const Status taken = rank < 0
+                           ? Status(Code::permission_denied, "no such rank connects to this one")
+                           : hooks_.connected(rank, arrival.connection->release());
   // After a failure everybody is refused, and nothing is odd about it.
   const bool odd = taken.code() == Code::permission_denied || taken.code() == Code::already_exists;
   if (odd) {
@@ -171,9 +171,9 @@ TimePoint Door::serve_deadlines(TimePoint now) {
       poller_.forget(caller.dial->fd());
       rank_of_fd_.erase(caller.dial->fd());
     }
-    give_up(rank, {Code::deadline_exceeded,
-                   cat(name_of(rank), " did not answer on its data port within ",
-                       options_.connect_timeout.count(), " ms")});
+    give_up(rank,
+            {Code::deadline_exceeded, cat(name_of(rank), " did not answer on its data port within ",
+                                          options_.connect_timeout.count(), " ms")});
   }
   return next;
 }

@@ -53,9 +53,8 @@ void Link::mark(bool readable, bool writable, bool hung_up) {
 
 bool Link::is_needed() const {
   if (!outgoing_.empty() || receive_) return true;
-  return std::any_of(expected_.begin(), expected_.end(), [](const auto& receive) {
-    return !receive->taken && receive->sources == 1;
-  });
+  return std::any_of(expected_.begin(), expected_.end(),
+                     [](const auto& receive) { return !receive->taken && receive->sources == 1; });
 }
 
 std::string Link::explain() const {
@@ -199,7 +198,8 @@ Status Link::begin_message() {
   std::memcpy(&header_, stage_.get() + stage_begin_, kHeaderBytes);
   stage_begin_ += kHeaderBytes;
   if (header_.magic != MessageHeader::kMagic || header_.sequence != expected_sequence_) {
-    return {Code::data_loss, cat("what rank ", rank_, " sends on its data connection is no message")};
+    return {Code::data_loss,
+            cat("what rank ", rank_, " sends on its data connection is no message")};
   }
   ++expected_sequence_;
   in_message_ = true;
@@ -276,7 +276,8 @@ Result<std::size_t> Link::read_more() {
     readable_ = false;
     return std::size_t{0};
   }
-  if (result == 0) return Status(Code::unavailable, cat("rank ", rank_, " closed its data connection"));
+  if (result == 0)
+    return Status(Code::unavailable, cat("rank ", rank_, " closed its data connection"));
   const auto got = static_cast<std::size_t>(result);
   std::size_t asked = 0;
   for (std::size_t i = 0; i < count; ++i) asked += parts.at(i).iov_len;

@@ -188,11 +188,11 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
     if (std::exchange(endpoint.released_of(direction), false)) break;
     if (!in_time) {
       const auto oddities = explain();
-      fail({Code::deadline_exceeded,
-            cat("timed out after ", timeout.count(), " ms in which rank ", rank_,
-                direction == Direction::send ? " could not send a message"
-                                             : " waited for a message",
-                oddities.empty() ? "" : "; ", oddities)});
+      fail(
+          {Code::deadline_exceeded,
+           cat("timed out after ", timeout.count(), " ms in which rank ", rank_,
+               direction == Direction::send ? " could not send a message" : " waited for a message",
+               oddities.empty() ? "" : "; ", oddities)});
       break;
     }
     if (!has_leader_) has_leader_ = self.leads = true;

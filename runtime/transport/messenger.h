@@ -69,7 +69,8 @@ class Messenger {
                                   std::chrono::milliseconds timeout);
   // Ends the wait under way, or the next one, without a message.
   void release(Endpoint& endpoint, Direction direction);
-  // The endpoint is no more. Messages of it that have begun cannot be taken back: that is a failure.
+  // The endpoint is no more. Messages of it that have begun cannot be taken back: that is a
+  // failure.
   void forget(Endpoint& endpoint);
 
   // Ends everything, for the reason given; no memory of a message is touched once it has returned.

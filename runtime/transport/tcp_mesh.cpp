@@ -53,9 +53,8 @@ void be_quick_on_loopback(int fd) {
 TcpMesh::TcpMesh(Options options)
     : options_(std::move(options)),
       messenger_(std::make_shared<Messenger>(options_.door.rank, options_.door.size)),
-      door_(options_.door,
-            {[this](int rank, UniqueFd fd) { return adopt(rank, std::move(fd)); },
-             [this](int rank, const Status& why) { messenger_->lose(rank, why); }}),
+      door_(options_.door, {[this](int rank, UniqueFd fd) { return adopt(rank, std::move(fd)); },
+                            [this](int rank, const Status& why) { messenger_->lose(rank, why); }}),
       context_(make_gloo_context(options_.door.rank, options_.door.size, messenger_,
                                  options_.silence_timeout)) {}
 
@@ -88,8 +87,8 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
     all.push_back(std::move(where));
   }
   if (all.size() != static_cast<std::size_t>(options_.door.size)) {
-    return {Code::internal, cat("there are ", all.size(), " data addresses for ",
-                                options_.door.size, " ranks")};
+    return {Code::internal,
+            cat("there are ", all.size(), " data addresses for ", options_.door.size, " ranks")};
   }
   door_.set_addresses(std::move(all));
   return messenger_->failure();

@@ -104,6 +104,7 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
       {"HVD_THREAD_AFFINITY", "1,x", "integers"},
       {"HVD_GLOO_TIMEOUT_SECONDS", "0", "from 1 to"},
       {"HVD_TIMELINE", "", "not empty"},
+      {"HVD_TRANSPORT", "tcp", "--transport=tcp: must be one of hvd, gloo-tcp"},
   };
   for (const auto& row : rows) {
     const auto value = knob_environment_value(knob(row.variable), row.text);

@@ -6,11 +6,11 @@ namespace hvd::test {
 namespace {
 
 Backend mesh_backend(runtime::Transport transport) {
-  return {transport_name(transport), false,
-          [transport](int size, const std::function<void(int, RankUnderTest&)>& body) {
-            on_gloo_ranks(transport, size, body,
-                          {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
-          }};
+  return {
+      transport_name(transport), false,
+      [transport](int size, const std::function<void(int, RankUnderTest&)>& body) {
+        on_gloo_ranks(transport, size, body, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
+      }};
 }
 
 // The same inside hosts and between them. `hosts[r]` is where rank r is; of eight ranks hosts of 1,

@@ -60,7 +60,7 @@ std::vector<std::vector<float>> sums(std::size_t elements, const std::vector<int
   runtime::GlooOperationOptions options{kLong};
   options.hosts = hosts;
   on_gloo_ranks(
-      size,
+      runtime::Transport::hvd, size,
       [&](int rank, GlooRank& self) {
         std::mt19937 random(static_cast<unsigned>(rank));
         std::uniform_real_distribution<float> any(-1, 1);

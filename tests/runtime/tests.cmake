@@ -62,7 +62,7 @@ hvd_test(hvd_transport_test
 hvd_test(hvd_large_test
   runtime/large_test.cpp
   runtime/tsan_options.cpp
-  LIBRARIES hvd_runtime hvd_base
+  LIBRARIES hvd_runtime hvd_base gloo
   LABELS large
   TIMEOUT 300)
 

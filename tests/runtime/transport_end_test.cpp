@@ -128,9 +128,10 @@ TEST(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
   EXPECT_EQ(threads(), threads_before);
   EXPECT_LT(resident_megabytes(), memory_before + 64);
   std::sort(took.begin(), took.end());
-  std::printf("%d aborts: the aborted rank's call ended within %.2f ms (median), %.2f (95 %%), %.2f "
-              "(worst)\n",
-              kAborts, took[took.size() / 2], took[took.size() * 95 / 100], took.back());
+  std::printf(
+      "%d aborts: the aborted rank's call ended within %.2f ms (median), %.2f (95 %%), %.2f "
+      "(worst)\n",
+      kAborts, took[took.size() / 2], took[took.size() * 95 / 100], took.back());
 }
 
 TEST(TransportAbort, EndsEveryWaitOfTheRankAndAllThatComesLater) {

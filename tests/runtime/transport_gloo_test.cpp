@@ -77,7 +77,9 @@ TEST_P(GloosAlgorithms, AllgatherAndGather) {
     if (rank == size() - 1) gather.setOutput(at_root.data(), at_root.size());
     gather.setRoot(size() - 1);
     gloo::gather(gather);
-    if (rank == size() - 1) { EXPECT_EQ(at_root, wanted); }
+    if (rank == size() - 1) {
+      EXPECT_EQ(at_root, wanted);
+    }
   });
 }
 
@@ -127,7 +129,9 @@ TEST_P(GloosAlgorithms, ReduceScatterToOneAndBack) {
     reduce.setRoot(0);
     reduce.setReduceFunction(static_cast<Sum>(&gloo::sum<float>));
     gloo::reduce(reduce);
-    if (rank == 0) { EXPECT_EQ(data, std::vector<float>(data.size(), sum_of_ranks())); }
+    if (rank == 0) {
+      EXPECT_EQ(data, std::vector<float>(data.size(), sum_of_ranks()));
+    }
     const auto count = static_cast<std::size_t>(size());
     std::vector<int> shares(count * 17);
     std::vector<int*> inputs;

@@ -72,7 +72,8 @@ TEST(Messages, OfOneSlotKeepTheirOrderAndSlotsDoNotWaitForEachOther) {
       }
       if (rank == 0) {
         for (int i = 0; i < kCount; ++i) {
-          for (const int slot : {5, 6}) all[static_cast<std::size_t>(2 * i + slot - 5)].send(1, slot);
+          for (const int slot : {5, 6})
+            all[static_cast<std::size_t>(2 * i + slot - 5)].send(1, slot);
         }
         for (auto& bytes : all) bytes.wait_sent();
         continue;
@@ -201,7 +202,8 @@ TEST(Messages, ALengthThatDiffersIsAnErrorThatNamesBoth) {
         bytes.receive(0, 3);
         bytes.wait_received();
       });
-      EXPECT_TRUE(holds(error, "rank 0 sent a message of 8 bytes where rank 1 expects 12")) << error;
+      EXPECT_TRUE(holds(error, "rank 0 sent a message of 8 bytes where rank 1 expects 12"))
+          << error;
     }
   });
 }
@@ -238,7 +240,8 @@ TEST(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
       bytes.receive(0, 78);
       bytes.buffer->waitRecv(std::chrono::milliseconds(30));
     });
-    EXPECT_TRUE(holds(error, "timed out after 30 ms in which rank 1 waited for a message")) << error;
+    EXPECT_TRUE(holds(error, "timed out after 30 ms in which rank 1 waited for a message"))
+        << error;
     EXPECT_TRUE(mesh.transport().getPair(0) != nullptr);
   });
 }
@@ -301,7 +304,10 @@ TEST(Messages, MemoryThatIsGivenUpInTheMidstOfItsMessageIsAFailure) {
     if (rank == 0) {
       first.receive(1, 1);
       first.wait_received();
-      { Bytes large(mesh, 64 << 20), unused(mesh, 1); large.send(1, 2); }
+      {
+        Bytes large(mesh, 64 << 20), unused(mesh, 1);
+        large.send(1, 2);
+      }
       const auto error = error_of([&] { first.send(1, 3); });
       EXPECT_TRUE(holds(error, "was given up before the message had ended")) << error;
     } else {

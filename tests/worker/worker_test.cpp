@@ -293,8 +293,8 @@ TEST(WorkerAlone, IsAWorldOfOne) {
 }
 
 TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {
-  for (const auto* const variable :
-       {"HVD_FUSION_THRESHOLD", "HVD_DETERMINISTIC", "HOROVOD_DYNAMIC_PROCESS_SETS"}) {
+  for (const auto* const variable : {"HVD_FUSION_THRESHOLD", "HVD_DETERMINISTIC", "HVD_TRANSPORT",
+                                     "HOROVOD_DYNAMIC_PROCESS_SETS"}) {
     test::ProcessOptions options;
     options.environment[worker_link::kDescriptorVariable] = "";
     options.environment[variable] = "lots";
