@@ -64,7 +64,7 @@ Status Messenger::adopt(int rank, UniqueFd fd) {
   const int number = fd.get();
   its.open(std::move(fd));
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) == 0) return {};
-  const Status why = Status::from_errno("epoll_ctl", errno);
+  Status why = Status::from_errno("epoll_ctl", errno);
   link_ended(its, why);
   return why;
 }

@@ -112,8 +112,10 @@ class ManyAborts {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kAborts = 20;
+constexpr std::size_t kMegabytesMore = 1024;  // what was freed is kept aside; leaks show otherwise
 #else
 constexpr int kAborts = 200;
+constexpr std::size_t kMegabytesMore = 64;
 #endif
 
 TEST(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
@@ -126,7 +128,7 @@ TEST(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
   for (int i = 0; i < kAborts; ++i) took.push_back(aborts.round(static_cast<unsigned>(100 + i)));
   EXPECT_EQ(descriptors(), descriptors_before);
   EXPECT_EQ(threads(), threads_before);
-  EXPECT_LT(resident_megabytes(), memory_before + 64);
+  EXPECT_LT(resident_megabytes(), memory_before + kMegabytesMore);
   std::sort(took.begin(), took.end());
   std::printf(
       "%d aborts: the aborted rank's call ended within %.2f ms (median), %.2f (95 %%), %.2f "
