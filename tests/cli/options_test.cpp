@@ -79,7 +79,9 @@ TEST(Options, EveryKnobIsAFlag) {
   for (const Knob& knob : knobs()) {
     const std::string flag(knob.flag);
     if (knob.type != KnobType::boolean) {
-      EXPECT_NE(value(parsed({"--" + flag, texts.at(knob.type), "p"}), flag), "(none)") << flag;
+      const std::string text =
+          knob.choices.empty() ? texts.at(knob.type) : std::string(knob.default_text);
+      EXPECT_NE(value(parsed({"--" + flag, text, "p"}), flag), "(none)") << flag;
       continue;
     }
     EXPECT_EQ(value(parsed({"--" + flag, "p"}), flag), knob.inverted ? "0" : "1");
