@@ -30,6 +30,12 @@ struct Config {
   TuningOptions tuning;
   // The core that all threads of the runtime run on; -1: any.
   int core = -1;
+  // Ranks of one host reduce in memory that they share (shm/host_door.h), if all of them want it.
+  bool shared_memory = true;
+  // What is larger goes through that memory in windows of this size, of which each rank has three;
+  // a multiple of 4 KiB. Those of all ranks fit into the caches, and that is worth more than the
+  // meeting of all ranks that each one costs (docs/shared_memory.md).
+  std::size_t window_bytes = std::size_t{256} << 10;
   // Batches that do not depend on timing, so that the same program gives the same bits.
   bool deterministic = false;
   // How long a tensor waits for some ranks before rank 0 says so, and again each time; 0: never.

@@ -9,10 +9,15 @@ namespace hvd::runtime {
 Result<SocketAddress> Lobby::listen(const SocketAddress& where) {
   auto listener = listen_tcp(where);
   HVD_RETURN_IF_ERROR(listener.status());
-  HVD_RETURN_IF_ERROR(set_nonblocking(listener->get(), true));
-  listener_ = std::move(*listener);
-  poller_.watch(listener_.get());
+  HVD_RETURN_IF_ERROR(attend(std::move(*listener)));
   return local_address(listener_.get());
+}
+
+Status Lobby::attend(UniqueFd listener) {
+  HVD_RETURN_IF_ERROR(set_nonblocking(listener.get(), true));
+  listener_ = std::move(listener);
+  poller_.watch(listener_.get());
+  return {};
 }
 
 void Lobby::close() {
@@ -58,7 +63,7 @@ std::optional<Lobby::Arrival> Lobby::handle(const Poller::Event& event, TimePoin
   const Status received = guest.connection->receive();
   auto frame = guest.connection->next();
   if (!frame.ok()) {
-    HVD_LOG(info, "somebody connected to the port for " << purpose_ << " and sent no handshake");
+    HVD_LOG(info, purpose_ << ": somebody connected and sent no handshake");
     show_out(event.fd);
     return std::nullopt;
   }
@@ -70,7 +75,7 @@ std::optional<Lobby::Arrival> Lobby::handle(const Poller::Event& event, TimePoin
   auto identity = guest.handshake.accept(**frame, reply);
   const bool sent = guest.connection->send(reply).ok();
   if (!identity.ok() || !sent) {
-    HVD_LOG(info, "refused a connection: " << identity.status().to_string());
+    HVD_LOG(info, purpose_ << ": refused a connection: " << identity.status().to_string());
     show_out(event.fd);
     return std::nullopt;
   }

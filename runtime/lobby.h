@@ -1,6 +1,7 @@
 // Where the members of a world come in: a listener, and those who have connected but not yet proved
 // who they are. Strangers, garbage and the silent are shown out and harm nobody; at most
-// `max_guests` wait at a time. For one thread: the control loop's, or that of the data connections.
+// `max_guests` wait at a time. For one thread: the control loop's, or that of the data connections, or
+// that of shared memory.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -15,6 +17,7 @@
 #include "base/socket.h"
 #include "base/status.h"
 #include "runtime/connection.h"
+#include "runtime/messages.h"
 #include "runtime/poller.h"
 
 namespace hvd::runtime {
@@ -44,6 +47,8 @@ class Lobby {
 
   // Port 0 lets the kernel choose. Returns where it listens.
   Result<SocketAddress> listen(const SocketAddress& where);
+  // The same with a socket that listens already.
+  Status attend(UniqueFd listener);
   bool is_open() const { return static_cast<bool>(listener_); }
   void close();
 

@@ -46,20 +46,26 @@ Result<Frame> receive_handshake_frame(int fd, TimePoint deadline) {
 
 }  // namespace
 
+Status prove_membership(int fd, const Token& token, std::string_view purpose,
+                        const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                        TimePoint deadline) {
+  HandshakeConnector handshake(token, purpose, self, peer);
+  auto challenge = receive_handshake_frame(fd, deadline);
+  HVD_RETURN_IF_ERROR(challenge.status());
+  auto proof = handshake.prove(*challenge);
+  HVD_RETURN_IF_ERROR(proof.status());
+  HVD_RETURN_IF_ERROR(send_all(fd, *proof, deadline));
+  auto verdict = receive_handshake_frame(fd, deadline);
+  HVD_RETURN_IF_ERROR(verdict.status());
+  return handshake.check(*verdict);
+}
+
 Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
                                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
                                    TimePoint deadline) {
   auto fd = connect_tcp(where, deadline);
   HVD_RETURN_IF_ERROR(fd.status());
-  HandshakeConnector handshake(token, kPurpose, self, peer);
-  auto challenge = receive_handshake_frame(fd->get(), deadline);
-  HVD_RETURN_IF_ERROR(challenge.status());
-  auto proof = handshake.prove(*challenge);
-  HVD_RETURN_IF_ERROR(proof.status());
-  HVD_RETURN_IF_ERROR(send_all(fd->get(), *proof, deadline));
-  auto verdict = receive_handshake_frame(fd->get(), deadline);
-  HVD_RETURN_IF_ERROR(verdict.status());
-  HVD_RETURN_IF_ERROR(handshake.check(*verdict));
+  HVD_RETURN_IF_ERROR(prove_membership(fd->get(), token, kPurpose, self, peer, deadline));
   return fd;
 }
 

@@ -12,6 +12,10 @@
 namespace hvd::runtime {
 
 // The connection, with nothing of what follows the handshake read from it.
+// Proves on a connection that there is. Reads not a byte of what follows.
+Status prove_membership(int fd, const Token& token, std::string_view purpose,
+                        const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                        TimePoint deadline);
 Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
                                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
                                    TimePoint deadline);

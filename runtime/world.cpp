@@ -11,27 +11,30 @@
 #include "runtime/ops/gloo_mesh.h"
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/local_ops.h"
+#include "runtime/ops/shm_ops.h"
+#include "runtime/shm/host_ranks.h"
 #include "runtime/threads.h"
 #include "runtime/transport/tcp_mesh.h"
 
 namespace hvd::runtime {
 namespace {
 
-constexpr std::uint32_t kIntroductionVersion = 3;
+constexpr std::uint32_t kIntroductionVersion = 4;
 
 // What a member tells the others before they are connected.
 struct Introduction {
   std::string control;  // where those below it in the control tree reach it; empty: nobody is
   std::string data;     // where its data connections are accepted
   std::string sets;     // which process sets it wants, in words
+  std::string host;     // where ranks of its host find it; HostDoor::name()
 
   std::string encode() const {
-    return WireWriter().u32(kIntroductionVersion).str(control).str(data).str(sets).take();
+    return WireWriter().u32(kIntroductionVersion).str(control).str(data).str(sets).str(host).take();
   }
   static Result<Introduction> decode(std::string_view bytes, int rank) {
     WireReader in(bytes);
     const auto version = in.u32();
-    Introduction introduction{in.str(), in.str(), in.str()};
+    Introduction introduction{in.str(), in.str(), in.str(), in.str()};
     HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
     if (version != kIntroductionVersion) {
       return Status(Code::failed_precondition, cat("rank ", rank, " runs another version of hvd"));
@@ -91,6 +94,7 @@ class World::Impl {
         wanted_sets_(ProcessSets::of(spec.process_sets, spec.size())),
         recorder_([this] { control_.wake(); }),
         queue_(spec.rank, first_sets(), &recorder_),
+        host_(spec_),
         executor_(queue_, verdict_,
                   {[this](const Status& why) { control_.suspect(why); },
                    [this] {
@@ -153,7 +157,7 @@ class World::Impl {
 
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
-  Status connect_mesh(Exchange& exchange, TimePoint deadline);
+  Status connect(Exchange& exchange, TimePoint deadline);
   // Sets that cannot be are an error when the world forms, and until then there are none.
   ProcessSets first_sets() const {
     return wanted_sets_.ok() ? *wanted_sets_ : ProcessSets(spec_.size());
@@ -161,6 +165,7 @@ class World::Impl {
   void abort_operations() {
     const std::lock_guard lock(mutex_);
     if (mesh_) mesh_->abort(verdict_.get().status);
+    host_.abort();
   }
 
   WorldSpec spec_;
@@ -170,6 +175,7 @@ class World::Impl {
   Verdict verdict_;
   std::mutex mutex_;
   std::shared_ptr<Mesh> mesh_;  // set once, under mutex_
+  HostRanks host_;
   bool left_ = false;
   Executor executor_;
   trace::Tracing tracing_;
@@ -191,10 +197,13 @@ Status World::Impl::form(Exchange& exchange) {
     HVD_RETURN_IF_ERROR(control_.start({}, deadline));
     operations.push_back(std::make_unique<LocalOperation>());
   } else {
-    HVD_RETURN_IF_ERROR(connect_mesh(exchange, deadline));
+    HVD_RETURN_IF_ERROR(connect(exchange, deadline));
+    if (host_.shared()) operations = make_shm_operations(host_.shared(), {});
     GlooOperationOptions options{spec_.config.collective_timeout};
     options.hosts = hosts_of(spec_);
-    operations = make_gloo_operations(mesh_, options);
+    for (auto& operation : make_gloo_operations(mesh_, options)) {
+      operations.push_back(std::move(operation));
+    }
   }
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
   executor_.start(std::move(operations), *wanted_sets_, spec_.rank);
@@ -218,7 +227,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   return std::unique_ptr<Mesh>(std::move(*mesh));
 }
 
-Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
+Status World::Impl::connect(Exchange& exchange, TimePoint deadline) {
   auto mesh = make_mesh();
   HVD_RETURN_IF_ERROR(mesh.status());
   const BrokenPipeShield shield;
@@ -227,8 +236,8 @@ Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
     mesh_ = std::move(*mesh);
   }
   const std::string sets = words_for_sets(spec_, wanted_sets_.status());
-  auto blobs = exchange.exchange(Introduction{control_.address(), mesh_->address(), sets}.encode(),
-                                 deadline);
+  auto blobs = exchange.exchange(
+      Introduction{control_.address(), mesh_->address(), sets, host_.open()}.encode(), deadline);
   HVD_RETURN_IF_ERROR(blobs.status());
   if (blobs->size() != spec_.members.size()) {
     return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
@@ -237,6 +246,7 @@ Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
   std::vector<std::string> controls;
   std::vector<std::string> addresses;
   std::string first_sets;
+  std::vector<std::string> doors;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
     HVD_RETURN_IF_ERROR(introduction.status());
@@ -251,11 +261,13 @@ Status World::Impl::connect_mesh(Exchange& exchange, TimePoint deadline) {
     }
     controls.push_back(std::move(introduction->control));
     addresses.push_back(std::move(introduction->data));
+    doors.push_back(std::move(introduction->host));
   }
   HVD_RETURN_IF_ERROR(wanted_sets_.status());
   // Both at the same time: the control plane in its thread, the data plane here.
   HVD_RETURN_IF_ERROR(control_.start(std::move(controls), deadline));
-  const Status connected = mesh_->connect(addresses);
+  Status connected = mesh_->connect(addresses);
+  if (connected.ok()) connected = host_.form(doors, deadline);
   if (connected.ok()) return {};
   // Whoever is missing is better named by the control plane.
   control_.suspect(connected);

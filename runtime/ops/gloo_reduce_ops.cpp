@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "runtime/arithmetic.h"
 #include "runtime/ops/adasum.h"
 #include "runtime/ops/algorithms.h"
+#include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/hierarchy.h"
@@ -13,49 +13,17 @@
 namespace hvd::runtime {
 namespace {
 
-// What the tensors of one batch have in common.
-struct Arithmetic {
-  DataType type;  // of the tensors
-  DataType wire;  // what travels, and is added up
-  ReduceOp op;
-  double prescale;
-  double postscale;
-  int ranks;
-
-  Arithmetic(const Request& request, int active_ranks)
-      : type(request.type),
-        wire(compressed_type(request.type, request.compression)),
-        op(request.op),
-        prescale(request.prescale),
-        postscale(request.postscale),
-        ranks(active_ranks) {}
-
-  bool compressed() const { return wire != type; }
-  void pack(const void* tensor, void* buffer, std::size_t elements) const {
-    convert(type, tensor, wire, buffer, elements, prescale);
+// `arithmetic` outlives it.
+Reduction reduction_of(const BatchArithmetic& arithmetic) {
+  Reduction reduction{
+      reduce_function(arithmetic.wire, arithmetic.op), size_of(arithmetic.wire), {}};
+  if (arithmetic.changes_sums()) {
+    reduction.finish = [&arithmetic](void* data, std::size_t elements) {
+      arithmetic.finish(data, elements);
+    };
   }
-  // What is left to do with reduced elements of the wire's type, if they are not unpacked.
-  void finish(void* data, std::size_t elements) const {
-    if (op == ReduceOp::average) divide(wire, data, elements, ranks);
-    scale(wire, data, elements, postscale);
-  }
-  // The same for those that are: compressed ones are divided in their own type.
-  void unpack(void* buffer, void* tensor, std::size_t elements) const {
-    if (!compressed()) {
-      copy_scaled(type, tensor, buffer, elements, 1.0);
-      return;
-    }
-    const double factor = op == ReduceOp::average ? postscale / ranks : postscale;
-    convert(wire, buffer, type, tensor, elements, factor);
-  }
-  Reduction reduction() const {
-    Reduction reduction{reduce_function(wire, op), size_of(wire), {}};
-    if (!compressed() && (op == ReduceOp::average || postscale != 1.0)) {
-      reduction.finish = [this](void* data, std::size_t elements) { finish(data, elements); };
-    }
-    return reduction;
-  }
-};
+  return reduction;
+}
 
 // Adasum is no operation on pairs of elements.
 bool refuse_adasum(const Request& request, std::span<Outcome> outcomes) {
@@ -85,7 +53,7 @@ class GlooAllreduce final : public GlooOperation {
   void run(const Work& work, const Peers& peers) override {
     const Request& common = work.response.request();
     if (refuse_adasum(common, work.outcomes)) return;
-    const Arithmetic arithmetic(common, work.active.size());
+    const BatchArithmetic arithmetic(common, work.active.size());
     tensors_.clear();
     std::size_t elements = 0;
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
@@ -125,19 +93,19 @@ class GlooAllreduce final : public GlooOperation {
     }
   }
 
-  void reduce_much(const Arithmetic& arithmetic, const Peers& peers,
+  void reduce_much(const BatchArithmetic& arithmetic, const Peers& peers,
                    const std::optional<HostPlan>& plan, const std::vector<Part>& parts) {
     if (plan) {
-      hierarchical_allreduce(peers, *plan, parts, arithmetic.reduction(), scratch_);
+      hierarchical_allreduce(peers, *plan, parts, reduction_of(arithmetic), scratch_);
     } else {
       ring_allreduce(peers, cut_into_blocks(parts, size_of(arithmetic.wire), peers.size()),
-                     arithmetic.reduction(), scratch_);
+                     reduction_of(arithmetic), scratch_);
     }
   }
 
   // Packs, reduces, unpacks. One tensor that is not compressed is its own buffer.
   template <typename Reduce>
-  void through_buffer(const Arithmetic& arithmetic, std::size_t elements, Reduce reduce) {
+  void through_buffer(const BatchArithmetic& arithmetic, std::size_t elements, Reduce reduce) {
     const bool own = tensors_.size() == 1 && !arithmetic.compressed();
     std::byte* const buffer =
         own ? tensors_.front().output : buffer_.reserve(elements * size_of(arithmetic.wire));
@@ -159,7 +127,7 @@ class GlooAllreduce final : public GlooOperation {
   }
 
   // Packs only small tensors; large ones are sent and received where they lie.
-  void in_place(const Arithmetic& arithmetic, const Peers& peers,
+  void in_place(const BatchArithmetic& arithmetic, const Peers& peers,
                 const std::optional<HostPlan>& plan) {
     const std::size_t element = size_of(arithmetic.type);
     const auto is_packed = [&](const Tensor& tensor) {
@@ -212,7 +180,7 @@ class GlooReducescatter final : public GlooOperation {
   void run(const Work& work, const Peers& peers) override {
     const Request& common = work.response.request();
     if (refuse_adasum(common, work.outcomes)) return;
-    const Arithmetic arithmetic(common, work.active.size());
+    const BatchArithmetic arithmetic(common, work.active.size());
     const std::size_t element = size_of(arithmetic.wire);
     const auto rows_of = [&](const Entry& entry, int position) {
       return reducescatter_rows(rows(entry.request), work.group.size(), position);
@@ -256,7 +224,7 @@ class GlooReducescatter final : public GlooOperation {
         arithmetic.finish(own, sizes[static_cast<std::size_t>(peers.rank())]);
       }
     } else {
-      ring_reduce_scatter(peers, blocks, arithmetic.reduction(), scratch_);
+      ring_reduce_scatter(peers, blocks, reduction_of(arithmetic), scratch_);
     }
     at = own;
     for (std::size_t i = 0; i < work.entries.size(); ++i) {

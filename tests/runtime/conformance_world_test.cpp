@@ -83,6 +83,22 @@ class WorldRank final : public RankUnderTest {
   std::map<std::vector<int>, int> sets_;
 };
 
+// All ranks on one host: with little shared memory, so that much takes many windows.
+Backend one_host_backend() {
+  return {"one host", true, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
+            run_world_to_end(
+                size,
+                [&](int rank, runtime::World& world) {
+                  WorldRank self(world);
+                  body(rank, self);
+                },
+                [](runtime::WorldSpec& spec) {
+                  for (auto& member : spec.members) member.host = "h0";
+                  spec.config.window_bytes = 4096;
+                });
+          }};
+}
+
 Backend world_backend() {
   return {"world", true, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
             run_world_to_end(size, [&](int rank, runtime::World& world) {
@@ -115,6 +131,7 @@ Backend hierarchical_world_backend() {
 INSTANTIATE_TEST_SUITE_P(World, Conformance, every_table(world_backend()), table_name);
 INSTANTIATE_TEST_SUITE_P(HierarchicalWorld, Conformance,
                          tables_by_hosts(hierarchical_world_backend()), table_name);
+INSTANTIATE_TEST_SUITE_P(WorldOnOneHost, Conformance, every_table(one_host_backend()), table_name);
 
 }  // namespace
 }  // namespace hvd::test

@@ -33,6 +33,7 @@ hvd_test(hvd_runtime_test
 hvd_test(hvd_conformance_test
   runtime/conformance.cpp
   runtime/conformance_gloo_test.cpp
+  runtime/conformance_shm_test.cpp
   runtime/conformance_tables.cpp
   runtime/conformance_world_test.cpp
   runtime/tsan_options.cpp
@@ -56,6 +57,17 @@ hvd_test(hvd_transport_test
   runtime/transport_strangers_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
+  LABELS quick
+  TIMEOUT 300)
+
+# Memory that the ranks of a host share, and what is done in it.
+hvd_test(hvd_shm_test
+  runtime/host_door_test.cpp
+  runtime/shm_meeting_test.cpp
+  runtime/shm_ops_test.cpp
+  runtime/shm_world_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
 

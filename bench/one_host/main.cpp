@@ -1,0 +1,225 @@
+// [WINDOW_KB=n] mpirun -np RANKS hvd_one_host_bench [ROUNDS [ROW]]: allreduce of float32 on one
+// host through the whole pipeline, side by side with Open MPI's and stock Gloo's own allreduce of
+// the same bytes in one buffer. The three take turns in the same processes, so that all see the
+// same weather; medians of what rank 0 sees. ROW: only those that are called so.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+#define OMPI_SKIP_MPICXX 1  // only its C functions
+#include <mpi.h>
+#include <mutex>
+
+#include "base/text.h"
+#include "bench/collectives/resnet50.h"
+#include "runtime/threads.h"
+#include "runtime/world.h"
+
+namespace hvd::bench {
+namespace {
+
+[[noreturn]] void give_up(const Status& why) {
+  std::fprintf(stderr, "%s\n", why.to_string().c_str());
+  std::_Exit(1);
+}
+
+class MpiExchange final : public runtime::Exchange {
+ public:
+  explicit MpiExchange(int size) : size_(size) {}
+  Result<std::vector<std::string>> exchange(std::string_view blob,
+                                            TimePoint /*deadline*/) override {
+    constexpr int kMost = 1 << 12;
+    std::string own(blob);
+    if (own.size() > kMost) return Status(Code::internal, "the blob is too long");
+    const auto length = static_cast<int>(own.size());
+    own.resize(kMost);
+    const auto count = static_cast<std::size_t>(size_);
+    std::vector<int> lengths(count);
+    std::vector<char> all(count * kMost);
+    MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    MPI_Allgather(own.data(), kMost, MPI_CHAR, all.data(), kMost, MPI_CHAR, MPI_COMM_WORLD);
+    std::vector<std::string> blobs;
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      blobs.emplace_back(all.data() + rank * kMost, static_cast<std::size_t>(lengths[rank]));
+    }
+    return blobs;
+  }
+
+ private:
+  int size_;
+};
+
+class Tensors {
+ public:
+  Tensors(runtime::World& world, std::string name, const std::vector<std::size_t>& sizes)
+      : world_(world), name_(std::move(name)) {
+    for (const auto size : sizes) data_.emplace_back(size, 1.0F);
+  }
+  void allreduce() {
+    open_ = static_cast<int>(data_.size());
+    for (std::size_t i = 0; i < data_.size(); ++i) {
+      runtime::Entry entry;
+      runtime::Request& request = entry.request;
+      request.name = cat(name_, ".", i);
+      request.kind = runtime::Kind::allreduce;
+      request.type = DataType::float32;
+      request.shape = {static_cast<std::int64_t>(data_[i].size())};
+      entry.input = entry.output = data_[i].data();
+      entry.done = [this](const runtime::Outcome& outcome) {
+        if (!outcome.ok()) give_up(outcome.failure.status);
+        const std::lock_guard lock(mutex_);
+        if (--open_ == 0) changed_.notify_one();
+      };
+      const auto refused = world_.enqueue(std::move(entry));
+      if (!refused.ok()) give_up(refused.status);
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_ == 0; });
+  }
+
+ private:
+  runtime::World& world_;
+  std::string name_;
+  std::vector<std::vector<float>> data_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int open_ = 0;
+};
+
+std::shared_ptr<gloo::Context> stock_gloo(int rank, int size) {
+  std::string folder = cat("/tmp/hvd-one-host-bench-", ::getpid());
+  folder.resize(64);
+  MPI_Bcast(folder.data(), 64, MPI_CHAR, 0, MPI_COMM_WORLD);
+  folder.resize(folder.find('\0'));
+  if (rank == 0) std::filesystem::create_directory(folder);
+  MPI_Barrier(MPI_COMM_WORLD);
+  gloo::rendezvous::FileStore store(folder);
+  gloo::transport::tcp::attr attributes("127.0.0.1");
+  auto device = gloo::transport::tcp::CreateDevice(attributes);
+  auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
+  context->connectFullMesh(store, device);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) std::filesystem::remove_all(folder);
+  return context;
+}
+
+double milliseconds(const std::function<void()>& work) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+struct Row {
+  const char* what;
+  std::vector<std::size_t> tensors;  // ours
+  int repeats;
+  double most_of_mpi;  // 0: no bar
+  double most_ms;      // 0: no bar
+};
+
+void compare(int rank, runtime::World& world, const std::shared_ptr<gloo::Context>& gloo,
+             const Row& row) {
+  Tensors tensors(world, row.what, row.tensors);
+  std::size_t elements = 0;
+  for (const auto size : row.tensors) elements += size;
+  std::vector<float> in(elements, 1.0F);
+  std::vector<float> out(elements, 1.0F);
+  std::vector<double> ours;
+  std::vector<double> mpi;
+  std::vector<double> stock;
+  for (int i = -3; i < row.repeats; ++i) {  // the first three fill caches of all kinds
+    const double a = milliseconds([&] { tensors.allreduce(); });
+    const double b = milliseconds([&] {
+      MPI_Allreduce(in.data(), out.data(), static_cast<int>(elements), MPI_FLOAT, MPI_SUM,
+                    MPI_COMM_WORLD);
+    });
+    const double c = milliseconds([&] {
+      gloo::AllreduceOptions options(gloo);
+      options.setOutput(out.data(), elements);
+      options.setReduceFunction(
+          static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+      gloo::allreduce(options);
+    });
+    if (i < 0) continue;
+    ours.push_back(a);
+    mpi.push_back(b);
+    stock.push_back(c);
+  }
+  if (rank != 0) return;
+  const double ratio = median(ours) / median(mpi);
+  const bool missed = (row.most_of_mpi > 0 && ratio > row.most_of_mpi) ||
+                      (row.most_ms > 0 && median(ours) > row.most_ms);
+  std::printf("%-34s %10.3f %10.3f %10.3f %8.2f   at most %s%s\n", row.what, median(ours),
+              median(mpi), median(stock), ratio,
+              row.most_ms > 0 ? cat(row.most_ms, " ms").c_str() : cat(row.most_of_mpi).c_str(),
+              missed ? "  <-- missed" : "");
+  std::fflush(stdout);
+}
+
+int run(int rank, int size, int rounds, std::string_view only) {
+  const runtime::SignalShield shield;
+  std::vector<runtime::Member> members;
+  for (int other = 0; other < size; ++other) {
+    members.push_back({cat("localhost#", other), "localhost", "127.0.0.1"});
+  }
+  // A token that all processes have, without asking anybody: nobody else is here.
+  const auto token = Token::from_hex(std::string(64, '5'));
+  if (!token.ok()) give_up(token.status());
+  MpiExchange exchange(size);
+  runtime::WorldSpec spec{rank, members, 1, *token};
+  if (const char* const kilobytes = std::getenv("WINDOW_KB")) {
+    spec.config.window_bytes = std::strtoul(kilobytes, nullptr, 10) << 10;
+  }
+  auto world = runtime::World::create(spec, exchange);
+  if (!world.ok()) give_up(world.status());
+  const auto gloo = stock_gloo(rank, size);
+  if (rank == 0) {
+    std::printf("%d processes; medians in ms%21s %10s %10s %8s\n", size, "hvd", "Open MPI", "Gloo",
+                "hvd/MPI");
+  }
+  for (int round = 0; round < rounds; ++round) {
+    for (const Row& row :
+         {Row{"161 tensors, 102 MB; one flat", resnet50_sizes(), 11, 0.4, 0},
+          Row{"one tensor of 64 MB", {16 << 20}, 11, 0.35, 0},
+          Row{"one tensor of 16 MB", {4 << 20}, 21, 0.6, 0},
+          Row{"one tensor of 1 MB", {1 << 18}, 101, 1.2, 0},
+          Row{"one tensor of 4 KB", {1 << 10}, 301, 0, 0.25},
+          Row{"1,000 tensors of 1 KB", std::vector<std::size_t>(1000, 256), 31, 0, 3}}) {
+      if (std::string_view(row.what).find(only) == std::string_view::npos) continue;
+      compare(rank, **world, gloo, row);
+    }
+  }
+  const auto left = (*world)->shutdown(Clock::now() + std::chrono::seconds(60));
+  if (!left.ok()) give_up(left.status);
+  return 0;
+}
+
+}  // namespace
+}  // namespace hvd::bench
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const int result =
+      hvd::bench::run(rank, size, argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? argv[2] : "");
+  MPI_Finalize();
+  return result;
+}

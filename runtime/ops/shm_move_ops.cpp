@@ -1,0 +1,290 @@
+// allgather, alltoall, broadcast and barrier: nothing is computed.
+#include <cstring>
+#include <functional>
+
+#include "runtime/ops/fusion_buffer.h"
+#include "runtime/ops/shm_operation.h"
+
+namespace hvd::runtime {
+namespace {
+
+void pack(const Inputs& from, std::size_t begin, std::size_t bytes, std::byte* to) {
+  from.for_range(begin, begin + bytes,
+                 [&](const std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
+                   std::memcpy(to + at, data + before, n);
+                 });
+}
+
+void unpack(const std::byte* from, const Outputs& to, std::size_t begin, std::size_t bytes) {
+  to.for_range(begin, begin + bytes,
+               [&](std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
+                 std::memcpy(data + before, from + at, n);
+               });
+}
+
+class ShmAllgather final : public ShmOperation {
+ public:
+  explicit ShmAllgather(const std::shared_ptr<Host>& host)
+      : ShmOperation(Kind::allgather, "shared-memory allgather", host) {}
+
+ private:
+  Status run(const Work& work, Meeting& meeting) override {
+    const auto ranks = static_cast<std::size_t>(meeting.size());
+    from_.resize(ranks);
+    for (auto& strip : from_) strip.clear();
+    own_.clear();
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      add(work, meeting, work.response.tensors[i].first_extents, work.entries[i], work.outcomes[i]);
+    }
+    std::size_t longest = 0;
+    for (const auto& strip : from_) longest = std::max(longest, strip.size());
+    if (longest == 0) return {};
+    HVD_RETURN_IF_ERROR(meeting.open());
+    const std::size_t step = meeting.capacity();
+    for (std::size_t begin = 0; begin < longest; begin += step) {
+      pack(own_, begin, step, meeting.window(meeting.rank()));
+      HVD_RETURN_IF_ERROR(meeting.sync());
+      for (int other = 1; other < meeting.size(); ++other) {
+        // Each begins with another one, so that not all read the same memory.
+        const int rank = (meeting.rank() + other) % meeting.size();
+        unpack(meeting.window(rank), from_[static_cast<std::size_t>(rank)], begin, step);
+      }
+      meeting.next_window();
+    }
+    return {};
+  }
+
+  // The own rows go where they belong before anything arrives beside them, and are packed from
+  // there.
+  void add(const Work& work, const Meeting& meeting, const std::vector<std::int64_t>& extents,
+           Entry& entry, Outcome& outcome) {
+    const std::size_t row = row_bytes(entry.request);
+    std::vector<std::size_t> bytes;
+    std::int64_t all_rows = 0;
+    for (const int position : work.active.positions) {
+      const auto count = extents[static_cast<std::size_t>(position)];
+      all_rows += count;
+      bytes.push_back(static_cast<std::size_t>(count) * row);
+    }
+    std::byte* at = prepare_output(entry, with_rows(entry.request.shape, all_rows), outcome);
+    for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+      if (rank == meeting.index()) {
+        const auto* const input = static_cast<const std::byte*>(entry.input);
+        if (at != nullptr && bytes[rank] > 0) std::memmove(at, input, bytes[rank]);
+        own_.add(at != nullptr ? at : input, bytes[rank]);
+      }
+      from_[rank].add(at, bytes[rank]);
+      if (at != nullptr) at += bytes[rank];
+    }
+  }
+
+  std::vector<Outputs> from_;  // of each rank, all tensors
+  Inputs own_;
+};
+
+class ShmAlltoall final : public ShmOperation {
+ public:
+  explicit ShmAlltoall(const std::shared_ptr<Host>& host)
+      : ShmOperation(Kind::alltoall, "shared-memory alltoall", host) {}
+
+ private:
+  // Rows of one tensor, as all ranks see them.
+  struct Splits {
+    std::vector<std::vector<std::int64_t>> words;  // of each active rank
+    std::vector<std::int64_t> extents;             // the same
+    int set_size;
+    std::int64_t rows(std::size_t from, int to_position) const {
+      return split_for(words[from], to_position, extents[from], set_size);
+    }
+  };
+
+  Status run(const Work& work, Meeting& meeting) override {
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      HVD_RETURN_IF_ERROR(run_one(work, meeting, i));
+    }
+    return {};
+  }
+
+  Status run_one(const Work& work, Meeting& meeting, std::size_t i) {
+    Entry& entry = work.entries[i];
+    Splits splits{{}, {}, work.group.size()};
+    for (const int position : work.active.positions) {
+      splits.extents.push_back(
+          work.response.tensors[i].first_extents[static_cast<std::size_t>(position)]);
+    }
+    HVD_RETURN_IF_ERROR(exchange_splits(entry, meeting, splits));
+    // Everybody sees all splits, so that all come to the same verdict before anything moves.
+    for (std::size_t rank = 0; rank < splits.words.size(); ++rank) {
+      const Status right = check_splits(entry.request, splits.words[rank], work.active.ranks[rank],
+                                        splits.extents[rank], splits.set_size);
+      if (right.ok()) continue;
+      work.outcomes[i].failure = right;
+      return {};
+    }
+    return move_rows(work, meeting, splits, entry, work.outcomes[i]);
+  }
+
+  static Status exchange_splits(const Entry& entry, Meeting& meeting, Splits& splits) {
+    const auto own = encode_splits(entry, splits.set_size);
+    const std::size_t bytes = own.size() * sizeof(std::int64_t);
+    HVD_RETURN_IF_ERROR(meeting.open());
+    if (bytes > meeting.capacity()) {
+      return {Code::resource_exhausted, "there is no room for the splits of so many ranks"};
+    }
+    std::memcpy(meeting.window(meeting.rank()), own.data(), bytes);
+    HVD_RETURN_IF_ERROR(meeting.sync());
+    for (int rank = 0; rank < meeting.size(); ++rank) {
+      splits.words.emplace_back(own.size());
+      std::memcpy(splits.words.back().data(), meeting.window(rank), bytes);
+    }
+    meeting.next_window();
+    return {};
+  }
+
+  Status move_rows(const Work& work, Meeting& meeting, const Splits& splits, Entry& entry,
+                   Outcome& outcome) {
+    const std::size_t row = row_bytes(entry.request);
+    const auto bytes_of = [&](std::size_t from, int to_position) {
+      return static_cast<std::size_t>(splits.rows(from, to_position)) * row;
+    };
+    std::vector<std::int64_t> received(static_cast<std::size_t>(splits.set_size));
+    std::int64_t all_rows = 0;
+    std::size_t longest = 0;  // from any rank to any
+    for (std::size_t from = 0; from < splits.words.size(); ++from) {
+      const auto count = splits.rows(from, work.group.rank);
+      received[static_cast<std::size_t>(work.active.positions[from])] = count;
+      all_rows += count;
+      for (const int to : work.active.positions) longest = std::max(longest, bytes_of(from, to));
+    }
+    std::byte* output = prepare_output(entry, with_rows(entry.request.shape, all_rows), outcome);
+    const std::byte* const input =
+        input_of(entry, output, static_cast<std::size_t>(all_rows) * row);
+    std::vector<Inputs> to(splits.words.size());
+    std::vector<Outputs> from(splits.words.size());
+    std::size_t offset = 0;
+    std::size_t next = 0;  // of the active ranks
+    for (int position = 0; position < splits.set_size; ++position) {
+      const std::size_t bytes = bytes_of(meeting.index(), position);
+      // Rows for those who have joined go nowhere.
+      if (next < to.size() && work.active.positions[next] == position) {
+        to[next++].add(input + offset, bytes);
+      }
+      offset += bytes;
+    }
+    for (std::size_t rank = 0; rank < from.size(); ++rank) {
+      const std::size_t bytes = bytes_of(rank, work.group.rank);
+      from[rank].add(output, bytes);
+      if (output != nullptr) output += bytes;
+    }
+    HVD_RETURN_IF_ERROR(exchange(meeting, to, from, longest));
+    if (outcome.ok()) outcome.received_splits = std::move(received);
+    return {};
+  }
+
+  static Status exchange(Meeting& meeting, const std::vector<Inputs>& to,
+                         const std::vector<Outputs>& from, std::size_t longest) {
+    if (longest == 0) return {};
+    HVD_RETURN_IF_ERROR(meeting.open());
+    const std::size_t step = meeting.capacity() / to.size();
+    for (std::size_t begin = 0; begin < longest; begin += step) {
+      for (std::size_t rank = 0; rank < to.size(); ++rank) {
+        pack(to[rank], begin, step, meeting.window(meeting.rank()) + rank * step);
+      }
+      HVD_RETURN_IF_ERROR(meeting.sync());
+      for (std::size_t rank = 0; rank < from.size(); ++rank) {
+        unpack(meeting.window(static_cast<int>(rank)) + meeting.index() * step, from[rank], begin,
+               step);
+      }
+      meeting.next_window();
+    }
+    return {};
+  }
+
+  // The input, or a copy of it where the output would overwrite what is yet to be packed.
+  const std::byte* input_of(const Entry& entry, const std::byte* output, std::size_t output_bytes) {
+    const auto* const input = static_cast<const std::byte*>(entry.input);
+    const std::size_t bytes = entry.request.bytes();
+    const std::less<const std::byte*> before;
+    if (output == nullptr || !before(input, output + output_bytes) ||
+        !before(output, input + bytes)) {
+      return input;
+    }
+    std::byte* const copy = buffer_.reserve(bytes);
+    std::memcpy(copy, input, bytes);
+    return copy;
+  }
+
+  FusionBuffer buffer_;
+};
+
+class ShmBroadcast final : public ShmOperation {
+ public:
+  explicit ShmBroadcast(const std::shared_ptr<Host>& host)
+      : ShmOperation(Kind::broadcast, "shared-memory broadcast", host) {}
+
+ private:
+  Status run(const Work& work, Meeting& meeting) override {
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      HVD_RETURN_IF_ERROR(run_one(work.active, meeting, work.entries[i], work.outcomes[i]));
+    }
+    return {};
+  }
+
+  static Status run_one(const Active& active, Meeting& meeting, Entry& entry, Outcome& outcome) {
+    const auto found = std::find(active.ranks.begin(), active.ranks.end(), entry.request.root);
+    if (found == active.ranks.end()) {
+      outcome.failure = root_has_joined(entry.request);
+      return {};
+    }
+    const auto root = static_cast<int>(found - active.ranks.begin());
+    std::byte* const output = prepare_output(entry, entry.request.shape, outcome);
+    const auto* const input = static_cast<const std::byte*>(entry.input);
+    const std::size_t bytes = entry.request.bytes();
+    if (bytes == 0) return {};
+    HVD_RETURN_IF_ERROR(meeting.open());
+    // The root fills the next window while the others empty this one.
+    const std::size_t step = meeting.capacity();
+    for (std::size_t begin = 0; begin < bytes; begin += step) {
+      const std::size_t count = std::min(step, bytes - begin);
+      if (root == meeting.rank()) std::memcpy(meeting.window(root), input + begin, count);
+      HVD_RETURN_IF_ERROR(meeting.sync());
+      if (root != meeting.rank()) {
+        if (output != nullptr) std::memcpy(output + begin, meeting.window(root), count);
+      }
+      meeting.next_window();
+    }
+    if (root == meeting.rank() && output != nullptr && output != input) {
+      std::memmove(output, input, bytes);
+    }
+    return {};
+  }
+};
+
+class ShmBarrier final : public ShmOperation {
+ public:
+  explicit ShmBarrier(const std::shared_ptr<Host>& host)
+      : ShmOperation(Kind::barrier, "shared-memory barrier", host) {}
+
+ private:
+  Status run(const Work& /*work*/, Meeting& meeting) override { return meeting.sync(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_shm_allgather(const std::shared_ptr<Host>& host) {
+  return std::make_unique<ShmAllgather>(host);
+}
+
+std::unique_ptr<Operation> make_shm_alltoall(const std::shared_ptr<Host>& host) {
+  return std::make_unique<ShmAlltoall>(host);
+}
+
+std::unique_ptr<Operation> make_shm_broadcast(const std::shared_ptr<Host>& host) {
+  return std::make_unique<ShmBroadcast>(host);
+}
+
+std::unique_ptr<Operation> make_shm_barrier(const std::shared_ptr<Host>& host) {
+  return std::make_unique<ShmBarrier>(host);
+}
+
+}  // namespace hvd::runtime

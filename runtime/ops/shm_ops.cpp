@@ -1,0 +1,53 @@
+#include "runtime/ops/shm_ops.h"
+
+#include <exception>
+#include <new>
+
+#include "base/text.h"
+#include "runtime/ops/shm_operation.h"
+
+namespace hvd::runtime {
+
+bool ShmOperation::enabled(const Response& response, const Group& group) const {
+  if (response.kind != kind_) return false;
+  for (const auto& tensor : response.tensors) {
+    if (!tensor.request.on_host) return false;
+  }
+  const bool reduces = kind_ == Kind::allreduce || kind_ == Kind::reducescatter;
+  if (reduces && response.tensors.front().request.op == ReduceOp::adasum) return false;
+  return host_->serves(group.id, group.ranks);
+}
+
+Status ShmOperation::execute(const Response& response, const Group& group, std::span<Entry> entries,
+                             std::span<Outcome> outcomes) {
+  const Active active = active_of(response, group);
+  if (!active.takes_part() || active.size() == 1) host_->skip(group.id);
+  if (!active.takes_part()) return {};
+  try {
+    if (active.size() == 1) {
+      run_alone(response, group, entries, outcomes);
+      return {};
+    }
+    await_inputs(entries);
+    Meeting meeting(*host_, group.id, active.ranks, active.rank);
+    return run({response, group, active, entries, outcomes}, meeting).with_context(name_);
+  } catch (const std::bad_alloc&) {
+    return {Code::resource_exhausted, cat(name_, ": no memory left")};
+  } catch (const std::exception& error) {
+    return {Code::internal, cat(name_, ": ", error.what())};
+  }
+}
+
+std::vector<std::unique_ptr<Operation>> make_shm_operations(const std::shared_ptr<Host>& host,
+                                                            const ShmOperationOptions& options) {
+  std::vector<std::unique_ptr<Operation>> operations;
+  operations.push_back(make_shm_allreduce(host, options));
+  operations.push_back(make_shm_allgather(host));
+  operations.push_back(make_shm_broadcast(host));
+  operations.push_back(make_shm_alltoall(host));
+  operations.push_back(make_shm_reducescatter(host));
+  operations.push_back(make_shm_barrier(host));
+  return operations;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,282 @@
+// allreduce and reducescatter.
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "runtime/ops/batch_arithmetic.h"
+#include "runtime/ops/fusion_buffer.h"
+#include "runtime/ops/shm_operation.h"
+
+namespace hvd::runtime {
+namespace {
+
+// What a rank reduces at a time: a block from each rank, and their sum, stay in the first cache.
+constexpr std::size_t kBlockBytes = 8 << 10;
+
+// Elements that are not separated, for the vector units and so that no two ranks write one line.
+constexpr std::size_t kTogether = 64;
+
+std::size_t rounded_up(std::size_t count, std::size_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
+
+// Reduces, in the current windows of a meeting's ranks, what all of them packed.
+class WindowReduction {
+ public:
+  WindowReduction(const Meeting& meeting, const BatchArithmetic& arithmetic)
+      : meeting_(meeting),
+        arithmetic_(arithmetic),
+        element_(size_of(arithmetic.wire)),
+        reduce_(reduce_function(arithmetic.wire, arithmetic.op)) {}
+
+  std::size_t element() const { return element_; }
+  std::size_t block() const { return kBlockBytes / element_; }
+
+  // `count` elements, at most a block(), from `at` on. Into `out`, which may be where they lie in
+  // one of the windows.
+  void block_into(std::byte* out, std::size_t at, std::size_t count) const {
+    const auto elements_of = [&](int rank) { return meeting_.window(rank) + at * element_; };
+    const int last = meeting_.size() - 1;
+    if (last == 1) {
+      reduce_(out, elements_of(0), elements_of(1), count);
+    } else {
+      alignas(64) std::array<std::byte, kBlockBytes>
+          sum;  // NOLINT: it is written before it is read
+      reduce_(sum.data(), elements_of(0), elements_of(1), count);
+      for (int rank = 2; rank < last; ++rank) {
+        reduce_(sum.data(), sum.data(), elements_of(rank), count);
+      }
+      reduce_(out, sum.data(), elements_of(last), count);
+    }
+    if (arithmetic_.changes_sums()) arithmetic_.finish(out, count);
+  }
+
+  // The same for any number of elements, straight to where they belong: to[from + i] is element
+  // at + i.
+  void unpack_into(const Outputs& to, std::size_t from, std::size_t at, std::size_t count) const {
+    alignas(64) std::array<std::byte, kBlockBytes> sum;  // NOLINT: it is written before it is read
+    for (std::size_t done = 0; done < count; done += block()) {
+      const std::size_t n = std::min(block(), count - done);
+      block_into(sum.data(), at + done, n);
+      unpack(sum.data(), to, from + done, n);
+    }
+  }
+
+  void pack(const Inputs& from, std::size_t begin, std::size_t count, std::byte* to) const {
+    from.for_range(begin, begin + count,
+                   [&](const std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
+                     arithmetic_.pack(data + before * size_of(arithmetic_.type), to + at * element_,
+                                      n);
+                   });
+  }
+  void unpack(const std::byte* from, const Outputs& to, std::size_t begin,
+              std::size_t count) const {
+    to.for_range(begin, begin + count,
+                 [&](std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
+                   arithmetic_.unpack(from + at * element_,
+                                      data + before * size_of(arithmetic_.type), n);
+                 });
+  }
+
+ private:
+  const Meeting& meeting_;
+  const BatchArithmetic& arithmetic_;
+  std::size_t element_;
+  ReduceFunction reduce_;
+};
+
+class ShmAllreduce final : public ShmOperation {
+ public:
+  ShmAllreduce(const std::shared_ptr<Host>& host, const ShmOperationOptions& options)
+      : ShmOperation(Kind::allreduce, "shared-memory allreduce", host), options_(options) {}
+
+ private:
+  Status run(const Work& work, Meeting& meeting) override {
+    const BatchArithmetic arithmetic(work.response.tensors.front().request, work.active.size());
+    inputs_.clear();
+    outputs_.clear();
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      Entry& entry = work.entries[i];
+      const auto count = static_cast<std::size_t>(entry.request.elements());
+      inputs_.add(static_cast<const std::byte*>(entry.input), count);
+      outputs_.add(prepare_output(entry, entry.request.shape, work.outcomes[i]), count);
+    }
+    if (inputs_.size() == 0) return {};
+    const WindowReduction reduction(meeting, arithmetic);
+    const std::size_t bytes = inputs_.size() * reduction.element();
+    HVD_RETURN_IF_ERROR(meeting.open());
+    if (bytes <= std::min(options_.direct_bytes, meeting.capacity())) {
+      return by_everybody(reduction, meeting);
+    }
+    return by_shares(reduction, meeting);
+  }
+
+  Status by_everybody(const WindowReduction& reduction, Meeting& meeting) {
+    reduction.pack(inputs_, 0, inputs_.size(), meeting.window(meeting.rank()));
+    HVD_RETURN_IF_ERROR(meeting.sync());
+    reduction.unpack_into(outputs_, 0, 0, inputs_.size());
+    meeting.next_window();
+    return {};
+  }
+
+  Status by_shares(const WindowReduction& reduction, Meeting& meeting) {
+    const std::size_t total = inputs_.size();
+    const std::size_t room = meeting.capacity() / reduction.element();
+    const std::size_t windows = (total + room - 1) / room;
+    const std::size_t step = rounded_up((total + windows - 1) / windows, kTogether);
+    const auto count_at = [&](std::size_t begin) { return std::min(step, total - begin); };
+    reduction.pack(inputs_, 0, count_at(0), meeting.window(meeting.rank()));
+    HVD_RETURN_IF_ERROR(meeting.sync());
+    for (std::size_t begin = 0; begin < total; begin += step) {
+      const std::size_t count = count_at(begin);
+      reduce_own_share(reduction, meeting, count);
+      const std::size_t next = begin + step;
+      if (next < total) {
+        reduction.pack(inputs_, next, count_at(next), meeting.window(meeting.rank(), 1));
+      }
+      HVD_RETURN_IF_ERROR(meeting.sync());
+      for (int rank = 0; rank < meeting.size(); ++rank) {
+        const auto [from, to] = share_of(meeting, rank, count);
+        reduction.unpack(meeting.window(rank) + from * reduction.element(), outputs_, begin + from,
+                         to - from);
+      }
+      meeting.next_window();
+    }
+    return {};
+  }
+
+  struct Share {
+    std::size_t begin;
+    std::size_t end;
+  };
+  static Share share_of(const Meeting& meeting, int rank, std::size_t count) {
+    const auto ranks = static_cast<std::size_t>(meeting.size());
+    const std::size_t each = rounded_up((count + ranks - 1) / ranks, kTogether);
+    const auto index = static_cast<std::size_t>(rank);
+    return {std::min(count, index * each), std::min(count, (index + 1) * each)};
+  }
+
+  // Where nobody else reads what it packed.
+  static void reduce_own_share(const WindowReduction& reduction, const Meeting& meeting,
+                               std::size_t count) {
+    const auto [begin, end] = share_of(meeting, meeting.rank(), count);
+    for (std::size_t at = begin; at < end; at += reduction.block()) {
+      reduction.block_into(meeting.window(meeting.rank()) + at * reduction.element(), at,
+                           std::min(reduction.block(), end - at));
+    }
+  }
+
+  ShmOperationOptions options_;
+  Inputs inputs_;
+  Outputs outputs_;
+};
+
+class ShmReducescatter final : public ShmOperation {
+ public:
+  explicit ShmReducescatter(const std::shared_ptr<Host>& host)
+      : ShmOperation(Kind::reducescatter, "shared-memory reducescatter", host) {}
+
+ private:
+  // A block for each rank, with its rows of all tensors; every window has a part of each block.
+  Status run(const Work& work, Meeting& meeting) override {
+    const BatchArithmetic arithmetic(work.response.tensors.front().request, work.active.size());
+    const WindowReduction reduction(meeting, arithmetic);
+    const auto ranks = static_cast<std::size_t>(meeting.size());
+    blocks_.resize(ranks);
+    for (auto& block : blocks_) block.clear();
+    own_.clear();
+    bool overlaps = false;
+    std::size_t elements = 0;
+    for (std::size_t i = 0; i < work.entries.size(); ++i) {
+      Entry& entry = work.entries[i];
+      const std::size_t row = row_bytes(entry.request) / size_of(entry.request.type);
+      const auto* const input = static_cast<const std::byte*>(entry.input);
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const auto [begin, count] = rows_of(work, entry, work.active.positions[rank]);
+        blocks_[rank].add(input + static_cast<std::size_t>(begin) * row_bytes(entry.request),
+                          static_cast<std::size_t>(count) * row);
+      }
+      const auto count = rows_of(work, entry, work.group.rank).count;
+      std::byte* const output =
+          prepare_output(entry, with_rows(entry.request.shape, count), work.outcomes[i]);
+      own_.add(output, static_cast<std::size_t>(count) * row);
+      const std::size_t output_bytes = static_cast<std::size_t>(count) * row_bytes(entry.request);
+      overlaps = overlaps || overlap(input, entry.request.bytes(), output, output_bytes);
+      elements += static_cast<std::size_t>(entry.request.elements());
+    }
+    if (elements == 0) return {};
+    HVD_RETURN_IF_ERROR(meeting.open());
+    return in_windows(reduction, meeting, overlaps);
+  }
+
+  Status in_windows(const WindowReduction& reduction, Meeting& meeting, bool overlaps) {
+    std::size_t longest = 0;
+    for (const auto& block : blocks_) longest = std::max(longest, block.size());
+    const auto ranks = static_cast<std::size_t>(meeting.size());
+    const std::size_t most = meeting.capacity() / reduction.element() / ranks;
+    const std::size_t step = most > kTogether ? most / kTogether * kTogether : most;
+    // Where rows are written that are yet to be packed, all are packed first.
+    const bool aside = overlaps && longest > step;
+    if (aside) keep_inputs(reduction);
+    for (std::size_t begin = 0; begin < longest; begin += step) {
+      std::byte* to = meeting.window(meeting.rank());
+      std::size_t kept = 0;
+      for (const auto& block : blocks_) {
+        const std::size_t count = std::min(step, block.size() - std::min(begin, block.size()));
+        if (aside) {
+          const std::byte* const from = kept_ + (kept + begin) * reduction.element();
+          if (count > 0) std::memcpy(to, from, count * reduction.element());
+          kept += block.size();
+        } else {
+          reduction.pack(block, begin, count, to);
+        }
+        to += step * reduction.element();
+      }
+      HVD_RETURN_IF_ERROR(meeting.sync());
+      if (begin < own_.size()) {
+        reduction.unpack_into(own_, begin, meeting.index() * step,
+                              std::min(step, own_.size() - begin));
+      }
+      meeting.next_window();
+    }
+    return {};
+  }
+
+  void keep_inputs(const WindowReduction& reduction) {
+    std::size_t elements = 0;
+    for (const auto& block : blocks_) elements += block.size();
+    kept_ = buffer_.reserve(elements * reduction.element());
+    std::byte* to = kept_;
+    for (const auto& block : blocks_) {
+      reduction.pack(block, 0, block.size(), to);
+      to += block.size() * reduction.element();
+    }
+  }
+
+  static Rows rows_of(const Work& work, const Entry& entry, int position) {
+    return reducescatter_rows(rows(entry.request), work.group.size(), position);
+  }
+  static bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b,
+                      std::size_t b_bytes) {
+    const std::less<const std::byte*> before;
+    return a != nullptr && b != nullptr && before(a, b + b_bytes) && before(b, a + a_bytes);
+  }
+
+  std::vector<Inputs> blocks_;
+  Outputs own_;
+  FusionBuffer buffer_;
+  std::byte* kept_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_shm_allreduce(const std::shared_ptr<Host>& host,
+                                              const ShmOperationOptions& options) {
+  return std::make_unique<ShmAllreduce>(host, options);
+}
+
+std::unique_ptr<Operation> make_shm_reducescatter(const std::shared_ptr<Host>& host) {
+  return std::make_unique<ShmReducescatter>(host);
+}
+
+}  // namespace hvd::runtime

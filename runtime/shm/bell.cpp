@@ -1,0 +1,31 @@
+#include "runtime/shm/bell.h"
+
+#include <cerrno>
+#include <climits>
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace hvd::runtime {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+// Not the private kind: its sleepers are in many processes.
+void Bell::ring_loudly() {
+  ++rings_;
+  ::syscall(SYS_futex, &rings_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool Bell::sleep(std::uint32_t rings, TimePoint deadline) {
+  const auto now = Clock::now();
+  if (now >= deadline) return false;
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - now);
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const timespec timeout{static_cast<std::time_t>(left.count() / kSecond),
+                         static_cast<long>(left.count() % kSecond)};
+  const auto slept = ::syscall(SYS_futex, &rings_, FUTEX_WAIT, rings, &timeout, nullptr, 0);
+  return slept == 0 || errno != ETIMEDOUT;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,47 @@
+// A world's view of the ranks that share this rank's host: who they are by the names of their
+// hosts, and whether they really share memory. Without memory, for whatever reason, the world goes
+// on over its connections; the first rank of the host says why in the log.
+//
+// open() before the members exchange what they are, form() once after it, by one thread; abort()
+// may come from any at any time.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/shm/host_door.h"
+#include "runtime/shm/meeting.h"
+
+namespace hvd::runtime {
+
+struct WorldSpec;
+
+class HostRanks {
+ public:
+  // The spec must outlive it.
+  explicit HostRanks(const WorldSpec& spec) : spec_(spec) {}
+
+  // What the others must know of this rank; empty: it does without.
+  std::string open();
+  // `names[r]` is what open() says on rank r. An error: the ranks of this host cannot agree.
+  Status form(const std::vector<std::string>& names, TimePoint deadline);
+  // What is shared after that; null: nothing.
+  const std::shared_ptr<Host>& shared() const { return host_; }
+  void abort();
+
+ private:
+  const WorldSpec& spec_;
+  std::vector<int> ranks_;  // of the world, on this host
+  Status closed_;           // why open() said nothing
+  std::mutex mutex_;
+  bool aborted_ = false;          // guarded by mutex_
+  std::optional<HostDoor> door_;  // made under mutex_, and ended
+  std::shared_ptr<Host> host_;    // set under mutex_
+};
+
+}  // namespace hvd::runtime

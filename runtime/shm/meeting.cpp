@@ -1,0 +1,143 @@
+#include "runtime/shm/meeting.h"
+
+#include <algorithm>
+#include <sched.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// A step is the number of the operation above those of its sync()s.
+constexpr unsigned kSyncBits = 24;
+
+// As long as waking a sleeper would take.
+constexpr int kSpins = 4'000;
+// More would give the core away to other programs, for a time slice each.
+constexpr int kYields = 3;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Host::Host(HostMemory memory, std::vector<int> ranks, int rank, const Options& options)
+    : memory_(std::move(memory)), ranks_(std::move(ranks)), rank_(rank), options_(options) {}
+
+int Host::local_of(int world_rank) const {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), world_rank);
+  if (found == ranks_.end() || *found != world_rank) return -1;
+  return static_cast<int>(found - ranks_.begin());
+}
+
+bool Host::serves(int process_set, std::span<const int> ranks) {
+  const auto known = places_.find(process_set);
+  if (known != places_.end()) return known->second.has_value();
+  const bool here =
+      std::all_of(ranks.begin(), ranks.end(), [this](int rank) { return local_of(rank) >= 0; });
+  auto place = here ? memory_.place_of(process_set) : std::nullopt;
+  if (here && !place && !full_) {
+    full_ = true;
+    HVD_LOG(warning, "process set " << process_set
+                                    << " and all after it do without shared memory: only "
+                                    << HostMemory::kSets << " sets of a generation have it");
+  }
+  places_.emplace(process_set, place);
+  return place.has_value();
+}
+
+std::size_t Host::place_of(int process_set) { return *places_.at(process_set); }
+
+void Host::abort() {
+  aborted_ = true;
+  memory_.bell().ring_loudly();
+}
+
+bool Host::reached(const Step& step) const {
+  return std::all_of(step.of.begin(), step.of.end(),
+                     [&step](const auto* reached) { return reached->load() >= step.value; });
+}
+
+Status Host::await(const Step& step, std::span<const int> ranks) {
+  for (int spin = options_.spins ? kSpins : 0;; --spin) {
+    if (reached(step)) return {};
+    if (aborted_ || spin <= 0) break;
+    pause();
+  }
+  // Where ranks share cores, those who are waited for may only need this one.
+  for (int yields = options_.spins ? 0 : kYields; yields > 0 && !aborted_; --yields) {
+    ::sched_yield();
+    if (reached(step)) return {};
+  }
+  const bool over = memory_.bell().sleep_until(Clock::now() + options_.timeout,
+                                               [this, &step] { return aborted_ || reached(step); });
+  if (aborted_) return {Code::aborted, "shared memory: the world has ended"};
+  if (over) return {};
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (step.of[i]->load() < step.value) missing.push_back(cat("rank ", ranks[i]));
+  }
+  return {Code::deadline_exceeded, cat("shared memory: nothing came from ", join(missing, ", "),
+                                       " for ", options_.timeout.count(), " ms")};
+}
+
+Meeting::Meeting(Host& host, int process_set, std::span<const int> ranks, int rank)
+    : host_(host),
+      ranks_(ranks.begin(), ranks.end()),
+      rank_(rank),
+      place_(host.place_of(process_set)),
+      team_(&host.teams_[{process_set, ranks_}]),
+      own_(host.memory_.step(place_, host.rank_)) {
+  for (const int member : ranks_) {
+    locals_.push_back(host.local_of(member));
+    step_.of.push_back(&host.memory_.step(place_, locals_.back()));
+  }
+  step_.value = ++host.operations_[process_set] << kSyncBits;
+}
+
+Meeting::~Meeting() {
+  step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
+  own_ = step_.value;
+  if (host_.memory_.waiting_for_ends() > 0) host_.memory_.bell().ring();
+  // Nothing of it was in the windows; whoever was in the last one may still read there.
+  if (!opened_) return;
+  host_.last_team_ = team_;
+  host_.last_ranks_ = std::move(ranks_);
+  host_.last_end_ = std::move(step_);
+}
+
+Status Meeting::open() {
+  if (host_.aborted_) return {Code::aborted, "shared memory: the world has ended"};
+  // The three windows keep members of one team apart, but not those of different ones.
+  if (host_.last_team_ != nullptr && host_.last_team_ != team_) {
+    auto& memory = host_.memory_;
+    ++memory.waiting_for_ends();
+    const Status ended = host_.await(host_.last_end_, host_.last_ranks_);
+    --memory.waiting_for_ends();
+    HVD_RETURN_IF_ERROR(ended);
+  }
+  opened_ = true;
+  return {};
+}
+
+std::byte* Meeting::window(int rank, std::size_t ahead) const {
+  return host_.memory_.window(locals_[static_cast<std::size_t>(rank)],
+                              (team_->windows + ahead) % HostMemory::kWindows);
+}
+
+Status Meeting::sync() {
+  own_ = ++step_.value;
+  if (host_.reached(step_)) {
+    host_.memory_.bell().ring();
+    return {};
+  }
+  return host_.await(step_, ranks_);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,50 @@
+// Memory that processes of one host share: an anonymous file in memory (memfd) that has no name, so
+// that nothing is left of it when the last process that has it ends, however it ends. Its size is
+// sealed: nobody can cut it off under another one's feet.
+//
+// Pages are there only once they are reserved: touching one that the machine cannot give is the end
+// of a process (SIGBUS), reserving it is an error. What is never reserved costs nothing.
+//
+// Ranks that are threads of one process get the same mapping, so that ThreadSanitizer sees what
+// they do to each other. The object belongs to those who hold it; any thread may call.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+
+class Segment {
+ public:
+  // New memory, all zero.
+  static Result<std::shared_ptr<Segment>> create(std::size_t bytes);
+  // What another process created, of this size and sealed; anything else is an error.
+  static Result<std::shared_ptr<Segment>> adopt(UniqueFd fd, std::size_t bytes);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  // To hand on.
+  int fd() const { return fd_.get(); }
+  // Makes sure that these bytes can be touched; resource_exhausted: they cannot.
+  Status reserve(std::size_t offset, std::size_t bytes) const;
+
+ private:
+  Segment(UniqueFd fd, std::size_t bytes) : fd_(std::move(fd)), size_(bytes), owner_(::getpid()) {}
+  // What was forked has the object, but not the mapping.
+  bool is_mapped() const { return data_ != nullptr && owner_ == ::getpid(); }
+  Status map();
+  static Result<std::shared_ptr<Segment>> mapped(UniqueFd fd, std::size_t bytes);
+
+  UniqueFd fd_;
+  std::size_t size_;
+  pid_t owner_;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,120 @@
+// Worlds whose ranks share hosts: that they use the memory, that they can do without, and how they
+// end.
+#include <barrier>
+#include <csignal>
+#include <fstream>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/runtime/worlds.h"
+
+namespace hvd::test {
+namespace {
+
+using runtime::Failure;
+using runtime::World;
+using runtime::WorldSpec;
+
+void on_one_host(WorldSpec& spec) {
+  for (auto& member : spec.members) member.host = "h0";
+}
+
+std::size_t segments_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:hvd") != line.npos;
+  return count;
+}
+
+void expect_sum(World& world, std::size_t elements) {
+  std::vector<float> data(elements, static_cast<float>(world.rank()));
+  const auto outcome = outcome_of(allreduce(world, "sum", data));
+  ASSERT_TRUE(outcome.ok()) << outcome.status.to_string();
+  const auto wanted = static_cast<float>(world.size() * (world.size() - 1)) / 2;
+  EXPECT_EQ(data, std::vector<float>(elements, wanted));
+}
+
+TEST(ShmWorld, RanksOfOneHostShareOneSegmentUntilTheWorldEnds) {
+  std::barrier all(4);
+  run_world_to_end(
+      4,
+      [&](int /*rank*/, World& world) {
+        expect_sum(world, 100'000);
+        all.arrive_and_wait();
+        EXPECT_EQ(segments_mapped(), 1U);
+        all.arrive_and_wait();
+      },
+      on_one_host);
+  EXPECT_EQ(segments_mapped(), 0U);
+}
+
+TEST(ShmWorld, TwoHostsHaveASegmentEachAndReduceOverTheirConnections) {
+  std::barrier all(4);
+  run_world_to_end(4, [&](int /*rank*/, World& world) {
+    expect_sum(world, 100'000);
+    all.arrive_and_wait();
+    EXPECT_EQ(segments_mapped(), 2U);
+    all.arrive_and_wait();
+  });
+}
+
+TEST(ShmWorld, WhereOneRankDoesNotWantItNobodyHasIt) {
+  std::barrier all(3);
+  run_world_to_end(
+      3,
+      [&](int /*rank*/, World& world) {
+        expect_sum(world, 100'000);
+        EXPECT_EQ(segments_mapped(), 0U);
+        all.arrive_and_wait();
+      },
+      [](WorldSpec& spec) {
+        on_one_host(spec);
+        spec.config.shared_memory = spec.rank != 1;
+      });
+}
+
+TEST(ShmWorld, AnAbortWakesCollectivesInSharedMemoryOnEveryRank) {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> running = 0;
+    run_world(
+        4,
+        [&](int rank, World& world) {
+          std::vector<float> data(1 << 18, 1);
+          std::thread aborter;
+          if (rank == round % 4) {
+            aborter = std::thread([&] {
+              while (running < 20 + round) std::this_thread::yield();
+              world.abort({Status(Code::aborted, "enough"), -1, {}});
+            });
+          }
+          Failure outcome;
+          while (outcome.ok()) {
+            ++running;
+            outcome = outcome_of(allreduce(world, "x", data));
+          }
+          EXPECT_TRUE(mentions(outcome, "enough")) << outcome.status.message();
+          if (aborter.joinable()) aborter.join();
+        },
+        on_one_host);
+  }
+  EXPECT_EQ(segments_mapped(), 0U);
+}
+
+TEST(ShmWorld, AMemberThatGoesIsNamedToAllWhoWaitForItInSharedMemory) {
+  std::barrier all(4);
+  run_world(
+      4,
+      [&](int rank, World& world) {
+        expect_sum(world, 1000);
+        all.arrive_and_wait();
+        if (rank == 2) return;
+        std::vector<float> data(100'000, 1);
+        const auto outcome = outcome_of(allreduce(world, "second", data));
+        EXPECT_EQ(outcome.rank, 2) << outcome.status.message();
+      },
+      on_one_host);
+}
+
+}  // namespace
+}  // namespace hvd::test
