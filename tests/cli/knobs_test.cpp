@@ -98,6 +98,7 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
       {"HVD_CYCLE_TIME", "inf", "must be a number"},
       {"HVD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.01", "from 0 to 1"},
       {"HVD_AUTOTUNE", "maybe", "true or false"},
+      {"HVD_SHARED_MEMORY", "2", "true or false"},
       {"HVD_LOG_LEVEL", "LOUD", "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL"},
       {"HVD_LOG_LEVEL", "off", "TRACE"},
       {"HVD_THREAD_AFFINITY", "1,,2", "integers"},

@@ -119,7 +119,7 @@ TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
   for (const bool spins : {true, false}) {
     on_hosts(3, {kLong, spins}, [](int rank, Host& host) {
       ASSERT_TRUE(host.serves(0, first_ranks(3)));
-      meet_often(host, 0, first_ranks(3), rank, 2000);
+      meet_often(host, 0, first_ranks(3), rank, 500);
     });
   }
 }

@@ -75,7 +75,7 @@ TEST(ShmWorld, WhereOneRankDoesNotWantItNobodyHasIt) {
 }
 
 TEST(ShmWorld, AnAbortWakesCollectivesInSharedMemoryOnEveryRank) {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     std::atomic<int> running = 0;
     run_world(
         4,

@@ -155,6 +155,21 @@ TEST_F(Workers, RunTheirThreadsOnTheCoreThatTheListNamesForTheirLocalRank) {
   }
 }
 
+// Ranks 0 and 1 are the first two of host a.
+TEST_F(Workers, ShareMemoryWithTheOthersOfTheirHost) {
+  start_all(2, "memory");
+  for (const auto& ended : wait_all()) EXPECT_EQ(ended.out, "shares memory, sum 3\n") << ended.err;
+}
+
+TEST_F(Workers, ShareNoMemoryWhereThatIsTurnedOff) {
+  environment_["HVD_SHARED_MEMORY"] = "0";
+  start_all(2, "memory");
+  for (const auto& ended : wait_all()) {
+    EXPECT_EQ(ended.out, "shares none, sum 3\n") << ended.err;
+    EXPECT_EQ(ended.err, "");
+  }
+}
+
 TEST_F(Workers, RefuseAListOfCoresThatIsShorterThanTheirHostHasRanks) {
   environment_["HVD_THREAD_AFFINITY"] = "0,1";
   const auto document = document_of(6);
