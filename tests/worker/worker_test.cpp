@@ -155,17 +155,20 @@ TEST_F(Workers, RunTheirThreadsOnTheCoreThatTheListNamesForTheirLocalRank) {
   }
 }
 
-// Ranks 0 and 1 are the first two of host a.
+// Ranks 0 and 1 are on host a, rank 2 is alone on host b.
 TEST_F(Workers, ShareMemoryWithTheOthersOfTheirHost) {
-  start_all(2, "memory");
-  for (const auto& ended : wait_all()) EXPECT_EQ(ended.out, "shares memory, sum 3\n") << ended.err;
+  start_all(3, "memory");
+  const auto ended = wait_all();
+  EXPECT_EQ(ended[0].out, "shares memory, sum 6\n") << ended[0].err;
+  EXPECT_EQ(ended[1].out, "shares memory, sum 6\n") << ended[1].err;
+  EXPECT_EQ(ended[2].out, "shares none, sum 6\n") << ended[2].err;
 }
 
 TEST_F(Workers, ShareNoMemoryWhereThatIsTurnedOff) {
   environment_["HVD_SHARED_MEMORY"] = "0";
-  start_all(2, "memory");
+  start_all(3, "memory");
   for (const auto& ended : wait_all()) {
-    EXPECT_EQ(ended.out, "shares none, sum 3\n") << ended.err;
+    EXPECT_EQ(ended.out, "shares none, sum 6\n") << ended.err;
     EXPECT_EQ(ended.err, "");
   }
 }
