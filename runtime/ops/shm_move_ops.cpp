@@ -34,7 +34,8 @@ class ShmAllgather final : public ShmOperation {
     for (auto& strip : from_) strip.clear();
     own_.clear();
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
-      add(work, meeting, work.response.tensors[i].first_extents, work.entries[i], work.outcomes[i]);
+      add(work, meeting, work.response.tensors[i]->first_extents, work.entries[i],
+          work.outcomes[i]);
     }
     std::size_t longest = 0;
     for (const auto& strip : from_) longest = std::max(longest, strip.size());
@@ -110,7 +111,7 @@ class ShmAlltoall final : public ShmOperation {
     Splits splits{{}, {}, work.group.size()};
     for (const int position : work.active.positions) {
       splits.extents.push_back(
-          work.response.tensors[i].first_extents[static_cast<std::size_t>(position)]);
+          work.response.tensors[i]->first_extents[static_cast<std::size_t>(position)]);
     }
     HVD_RETURN_IF_ERROR(exchange_splits(entry, meeting, splits));
     // Everybody sees all splits, so that all come to the same verdict before anything moves.

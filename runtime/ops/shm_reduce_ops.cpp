@@ -92,7 +92,7 @@ class ShmAllreduce final : public ShmOperation {
 
  private:
   Status run(const Work& work, Meeting& meeting) override {
-    const BatchArithmetic arithmetic(work.response.tensors.front().request, work.active.size());
+    const BatchArithmetic arithmetic(work.response.tensors.front()->request, work.active.size());
     inputs_.clear();
     outputs_.clear();
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
@@ -179,7 +179,7 @@ class ShmReducescatter final : public ShmOperation {
  private:
   // A block for each rank, with its rows of all tensors; every window has a part of each block.
   Status run(const Work& work, Meeting& meeting) override {
-    const BatchArithmetic arithmetic(work.response.tensors.front().request, work.active.size());
+    const BatchArithmetic arithmetic(work.response.tensors.front()->request, work.active.size());
     const WindowReduction reduction(meeting, arithmetic);
     const auto ranks = static_cast<std::size_t>(meeting.size());
     blocks_.resize(ranks);

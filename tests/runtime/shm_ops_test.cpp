@@ -34,7 +34,8 @@ struct OneTensor {
     entry.output = output.data();
   }
   Outcome run(ShmRank& self, const Group& group) {
-    response.tensors = {{entry.request, extents}};
+    response.tensors = {std::make_shared<const runtime::ResponseTensor>(
+        runtime::ResponseTensor{entry.request, extents})};
     std::vector<Entry> entries{entry};
     std::vector<Outcome> outcomes(1);
     const Status ran = self.run(response, group, entries, outcomes);
@@ -212,7 +213,8 @@ TEST(ShmOps, AReducescatterOfManyTensorsInPlaceReadsAllBeforeItOverwrites) {
           entry.request.type = DataType::float32;
           entry.request.shape = {static_cast<std::int64_t>(data[i].size())};
           entry.input = entry.output = data[i].data();
-          response.tensors.push_back({entry.request, {}});
+          response.tensors.push_back(std::make_shared<const runtime::ResponseTensor>(
+              runtime::ResponseTensor{entry.request, {}}));
           entries.push_back(entry);
         }
         std::vector<Outcome> outcomes(entries.size());
