@@ -1,7 +1,7 @@
 // Where the members of a world come in: a listener, and those who have connected but not yet proved
 // who they are. Strangers, garbage and the silent are shown out and harm nobody; at most
-// `max_guests` wait at a time. For one thread: the control loop's, or that of the data connections, or
-// that of shared memory.
+// `max_guests` wait at a time. For one thread: the control loop's, or that of the data connections,
+// or that of shared memory.
 #pragma once
 
 #include <chrono>

@@ -9,7 +9,8 @@
 // not sent at all.
 //
 // A message that comes before its receive holds up what comes behind it from the same rank; on
-// Gloo's stock transport, which asks the receiver before it sends, it costs a round trip: post early.
+// Gloo's stock transport, which asks the receiver before it sends, it costs a round trip: post
+// early.
 //
 // For one thread. Everything that waits throws what Gloo throws (gloo::IoException: the connection
 // broke, was aborted, or was silent for `timeout`); guard() in gloo_ops.cpp makes values of it.
