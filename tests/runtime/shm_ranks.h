@@ -70,7 +70,7 @@ inline void on_shm_ranks(int size, const std::function<void(int rank, ShmRank& s
   auto memory = runtime::HostMemory::create(size, options.window_bytes);
   ASSERT_TRUE(memory.ok()) << memory.status().to_string();
   if (options.gloo) {
-    on_gloo_ranks(size, [&](int rank, GlooRank& gloo) {
+    on_gloo_ranks(runtime::Transport::hvd, size, [&](int rank, GlooRank& gloo) {
       ShmRank self(host_of(*memory, size, rank, options.host), options, &gloo);
       body(rank, self);
     });
