@@ -48,7 +48,8 @@ Duration hold_time(const Config& config) {
   return std::min<Duration>(longest, config.stall_warning / 8);
 }
 
-Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config)
+Negotiator::Negotiator(const std::shared_ptr<const ControlTree>& tree, int rank,
+                       const Config& config)
     : Negotiator(tree, rank, config, ProcessSets(tree->size())) {}
 
 Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config,

@@ -29,7 +29,7 @@ namespace hvd::runtime {
 
 class Negotiator {
  public:
-  Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config);
+  Negotiator(const std::shared_ptr<const ControlTree>& tree, int rank, const Config& config);
   // `sets`: those that there are from the start, the same on all ranks.
   Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config,
              ProcessSets sets);

@@ -38,7 +38,7 @@ Status TimelineFile::append(std::string_view elements) {
   std::string text;
   text.reserve(elements.size() + 2 + kClosing.size());
   text.append(",\n").append(elements).append(kClosing);
-  const Status written = write(text, end_);
+  Status written = write(text, end_);
   if (written.ok()) {
     end_ += static_cast<std::int64_t>(2 + elements.size());
     return {};

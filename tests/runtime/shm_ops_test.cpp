@@ -87,7 +87,7 @@ TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheWindowsAndWhoReduces) {
   }
   ASSERT_EQ(results.size(), 45U);
   for (const auto& result : results) {
-    EXPECT_EQ(std::memcmp(result.data(), results.front().data(), kCount * sizeof(float)), 0);
+    EXPECT_EQ(result, results.front());
   }
   // And it is the order of the ranks.
   const auto first = uneven_numbers(0, kCount);

@@ -20,7 +20,8 @@ int sum_of_ranks() { return hvd::size() * (hvd::size() + 1) / 2; }
 
 template <typename T>
 void reduce_type(const std::string& name) {
-  const auto own = static_cast<T>(hvd::rank() + 1);
+  const int number = hvd::rank() + 1;
+  const auto own = static_cast<T>(number);
   std::vector<T> data(5, own);
   hvd::allreduce(data, {.name = name, .op = hvd::Sum});
   same(data, std::vector<T>(5, static_cast<T>(sum_of_ranks())), name + " sum");
