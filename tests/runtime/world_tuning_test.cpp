@@ -10,7 +10,6 @@ namespace hvd::test {
 namespace {
 
 using runtime::Kind;
-using runtime::Outcome;
 using Row = std::vector<std::string>;
 
 // Without the header. The last field is quoted and may hold commas.
