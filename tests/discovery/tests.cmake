@@ -1,1 +1,5 @@
-hvd_test(hvd_discovery_test discovery/hosts_test.cpp LIBRARIES hvd_discovery LABELS quick)
+hvd_test(hvd_discovery_test
+  discovery/answer_test.cpp
+  discovery/hosts_test.cpp
+  discovery/watch_test.cpp
+  LIBRARIES hvd_discovery LABELS quick)
