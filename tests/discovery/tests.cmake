@@ -3,3 +3,5 @@ hvd_test(hvd_discovery_test
   discovery/hosts_test.cpp
   discovery/watch_test.cpp
   LIBRARIES hvd_discovery LABELS quick)
+
+hvd_test(hvd_discovery_script_test discovery/poll_test.cpp discovery/script_test.cpp LIBRARIES hvd_discovery_script LABELS quick)

@@ -1,0 +1,168 @@
+#include "discovery/script_process.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <poll.h>
+#include <string_view>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "base/socket.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration)
+
+namespace hvd::discovery {
+namespace {
+
+constexpr int kControl = 3;  // in the keeper
+constexpr std::size_t kListSize = 4096;
+
+// ---- in the keeper: it was forked beside threads, so only what is safe in a signal handler ----
+
+void set_signals_to_default() {
+  for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void become_script(pid_t keeper, int null, int output, int errors,
+                                char* const* arguments) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != keeper) ::_exit(1);  // it died before that held
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0U);
+  ::execve(arguments[0], arguments, environ);
+  ::_exit(127);
+}
+
+// Sends SIGKILL to every child of this process, as /proc tells. Children only: their numbers cannot
+// be used again before they are reaped here.
+void kill_children() {
+  const int list = ::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+  if (list < 0) return;
+  std::array<char, kListSize> text{};
+  pid_t pid = 0;
+  for (;;) {
+    const ssize_t size = ::read(list, text.data(), text.size());
+    if (size <= 0) break;
+    for (const char character : std::string_view(text.data(), static_cast<std::size_t>(size))) {
+      if (character >= '0' && character <= '9') {
+        pid = pid * 10 + (character - '0');
+      } else {
+        if (pid > 0) ::kill(pid, SIGKILL);
+        pid = 0;
+      }
+    }
+  }
+  if (pid > 0) ::kill(pid, SIGKILL);
+  ::close(list);
+}
+
+// Until no child is left. The script's own status is kept.
+void end_all(pid_t script, int& script_status, bool& script_reaped) {
+  // At once for all of its group, so that no fork gets away; then whoever left the group.
+  if (!script_reaped) ::kill(-script, SIGKILL);
+  for (;;) {
+    kill_children();
+    int status = 0;
+    const pid_t ended = ::waitpid(-1, &status, __WALL);
+    if (ended < 0 && errno == EINTR) continue;
+    if (ended < 0) return;
+    if (ended != script) continue;
+    script_status = status;
+    script_reaped = true;
+    // While it was not reaped its number was its group's alone.
+  }
+}
+
+[[noreturn]] void keep(int control, int output, int errors, char* const* arguments) {
+  ::setsid();
+  set_signals_to_default();
+  std::signal(SIGPIPE, SIG_IGN);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const int null = ::open("/dev/null", O_RDWR);
+  const pid_t self = ::getpid();
+  const pid_t script = ::fork();
+  if (script == 0) {
+    std::signal(SIGPIPE, SIG_DFL);
+    become_script(self, null, output, errors, arguments);
+  }
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, standard);
+  // Nobody's end of a link may stay open here when its owner is gone.
+  if (control != kControl) ::dup2(control, kControl);
+  ::syscall(SYS_close_range, kControl + 1, ~0U, 0U);
+  int status = 127 << 8;
+  if (script > 0) {
+    bool reaped = false;
+    const int watch = static_cast<int>(::syscall(SYS_pidfd_open, script, 0));
+    std::array<pollfd, 2> events{pollfd{kControl, POLLIN, 0}, pollfd{watch, POLLIN, 0}};
+    while (::poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
+    }
+    end_all(script, status, reaped);
+  }
+  ::send(kControl, &status, sizeof status, MSG_NOSIGNAL);
+  ::_exit(0);
+}
+
+// ---- in this process ----
+
+Result<std::pair<UniqueFd, UniqueFd>> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
+  return std::pair{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+std::vector<std::string> arguments_of(const std::string& command) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(command, error);
+  if (!error && std::filesystem::exists(path, error) &&
+      !std::filesystem::is_directory(path, error)) {
+    // By way of the shell, which knows what to do with a script that has no #! line.
+    return {"/bin/sh", "-c", "exec \"$0\"", path.string()};
+  }
+  return {"/bin/sh", "-c", command};
+}
+
+}  // namespace
+
+Result<ScriptProcess> start_script(const std::string& command) {
+  auto control = socket_pair();
+  HVD_RETURN_IF_ERROR(control.status());
+  auto output = make_pipe();
+  HVD_RETURN_IF_ERROR(output.status());
+  auto errors = make_pipe();
+  HVD_RETURN_IF_ERROR(errors.status());
+  std::vector<std::string> words = arguments_of(command);
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  // No handler of ours may run in the child.
+  sigset_t every;
+  sigset_t before;
+  sigfillset(&every);
+  ::pthread_sigmask(SIG_SETMASK, &every, &before);
+  const pid_t keeper = ::fork();
+  if (keeper == 0) {
+    keep(control->second.get(), output->second.get(), errors->second.get(), arguments.data());
+  }
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (keeper < 0) return Status::from_errno("fork", error);
+  return ScriptProcess{keeper, std::move(control->first), std::move(output->first),
+                       std::move(errors->first)};
+}
+
+}  // namespace hvd::discovery
