@@ -74,15 +74,22 @@ std::string oversubscription_line(const std::vector<HostSlots>& hosts,
 }  // namespace
 
 void assign_local_and_cross_ranks(std::vector<WorldMember>& members) {
-  std::map<std::string, int> local_size;  // by host
-  std::map<int, int> cross_size;          // by local rank
-  for (auto& member : members) {
-    member.local_rank = local_size[member.host]++;
-    member.cross_rank = cross_size[member.local_rank]++;
+  std::vector<int> cross_size;  // by local rank
+  for (std::size_t first = 0; first < members.size();) {
+    std::size_t end = first;
+    while (end < members.size() && members[end].host == members[first].host) ++end;
+    const auto local_size = end - first;
+    if (cross_size.size() < local_size) cross_size.resize(local_size);
+    for (std::size_t local = 0; local < local_size; ++local) {
+      WorldMember& member = members[first + local];
+      member.local_rank = static_cast<int>(local);
+      member.local_size = static_cast<int>(local_size);
+      member.cross_rank = cross_size[local]++;
+    }
+    first = end;
   }
   for (auto& member : members) {
-    member.local_size = local_size[member.host];
-    member.cross_size = cross_size[member.local_rank];
+    member.cross_size = cross_size[static_cast<std::size_t>(member.local_rank)];
   }
 }
 

@@ -1,11 +1,15 @@
 hvd_test(hvd_job_test
   driver/addresses_test.cpp
+  driver/common_cause_test.cpp
   driver/heartbeats_test.cpp
   driver/job_golden_test.cpp
   driver/job_rules.cpp
   driver/job_simulation_test.cpp
   driver/plan_test.cpp
   driver/simulated_job.cpp
+  driver/slot_budget_test.cpp
+  driver/staffing_test.cpp
+  driver/world_plan_test.cpp
   LIBRARIES hvd_job LABELS quick)
 
 hvd_test(hvd_driver_test

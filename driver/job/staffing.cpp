@@ -1,0 +1,78 @@
+#include "driver/job/staffing.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+namespace hvd::driver {
+namespace {
+
+// What is there of one room.
+struct Use {
+  const Room* room = nullptr;
+  std::vector<int> taken;  // slots
+  bool has_members = false;
+};
+
+void fill(const Use& use, std::size_t& left, std::vector<SlotPlace>& launch) {
+  if (use.room->rests) return;
+  std::vector<int> taken = use.taken;
+  std::sort(taken.begin(), taken.end());
+  auto next_taken = taken.begin();
+  for (int slot = 0; slot < use.room->slots && left > 0; ++slot) {
+    if (next_taken != taken.end() && *next_taken == slot) {
+      ++next_taken;
+      continue;
+    }
+    launch.push_back({use.room->host, slot});
+    --left;
+  }
+}
+
+}  // namespace
+
+Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occupants,
+               const Limits& limits) {
+  const std::size_t most = limits.most == 0
+                               ? kMaxWorkers
+                               : std::min(kMaxWorkers, static_cast<std::size_t>(limits.most) +
+                                                           static_cast<std::size_t>(limits.spares));
+  std::vector<Use> uses;
+  uses.reserve(rooms.size());
+  std::unordered_map<std::string_view, std::size_t> use_of;
+  use_of.reserve(rooms.size());
+  for (const auto& room : rooms) {
+    use_of.emplace(room.host, uses.size());
+    uses.push_back({&room, {}, false});
+  }
+  Staffing staffing;
+  std::size_t kept = 0;
+  for (const auto& occupant : occupants) {
+    const auto use = use_of.find(occupant.host);
+    if (occupant.leaves) {
+      if (use != use_of.end()) uses[use->second].taken.push_back(occupant.slot);
+      continue;
+    }
+    if (use == use_of.end() || occupant.slot >= rooms[use->second].slots || kept == most) {
+      staffing.release.push_back(occupant.incarnation);
+      continue;
+    }
+    ++kept;
+    uses[use->second].taken.push_back(occupant.slot);
+    uses[use->second].has_members = uses[use->second].has_members || occupant.member;
+  }
+  std::size_t left = most - kept;
+  for (const bool with_members : {true, false}) {
+    for (const auto& use : uses) {
+      if (left > 0 && use.has_members == with_members) fill(use, left, staffing.launch);
+    }
+  }
+  return staffing;
+}
+
+int world_size(int workers, const Limits& limits) {
+  const int wanted = std::max(workers - limits.spares, std::min(workers, limits.least));
+  return limits.most == 0 ? wanted : std::min(wanted, limits.most);
+}
+
+}  // namespace hvd::driver

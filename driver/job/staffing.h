@@ -1,0 +1,63 @@
+// Who is to be started and who is to go, so that the room that there is gets used: the difference
+// between the workers that are there and those that should be. Pure.
+//
+//   - A worker has no room any more if its host is no longer named, or has fewer slots: a host that
+//     shrinks loses its highest slots.
+//   - No more workers than the most, and the spares beside it. Nobody goes to make room for
+//   another.
+//   - Free slots are filled on hosts that have members first, then on the others, each in the order
+//     in which the hosts are named, the lowest slot first. On a host that rests nobody is started;
+//     who works there works on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/job/job_io.h"
+
+namespace hvd::driver {
+
+// A host that may be used, in the order of discovery.
+struct Room {
+  std::string host;
+  int slots = 1;
+  bool rests = false;
+};
+
+// A worker that was started and has not ended.
+struct Occupant {
+  std::string host;
+  int slot = 0;
+  Incarnation incarnation = 0;
+  bool member = false;  // of the world; else it will be, or it is a spare
+  bool leaves = false;  // it is on its way out: its slot is not free yet, but it counts no more
+};
+
+struct Limits {
+  int least = 1;   // a world is not smaller
+  int most = 0;    // nor greater; 0: no bound
+  int spares = 0;  // workers that wait beside it
+};
+
+inline constexpr std::size_t kMaxWorkers = 100'000;  // of a job, whatever discovery prints
+
+struct SlotPlace {
+  std::string host;
+  int slot = 0;
+  friend bool operator==(const SlotPlace&, const SlotPlace&) = default;
+};
+
+struct Staffing {
+  std::vector<SlotPlace> launch;
+  std::vector<Incarnation> release;
+};
+
+// `occupants`: members by rank, then the others, the oldest first. Nobody stands twice in a slot.
+Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occupants,
+               const Limits& limits);
+
+// How large a world of so many usable workers is: spares stay out of it, but not if it were too
+// small without them.
+int world_size(int workers, const Limits& limits);
+
+}  // namespace hvd::driver
