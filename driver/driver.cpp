@@ -263,6 +263,8 @@ class Driver {
     search_->begin();
   }
 
+  void perform(const action::FindAddress& /*action*/) {}  // no static job asks for it
+
   void on_addresses(const AddressChoice& choice) {
     for (const auto& [host, message] : choice.troubles) {
       feed(event::HostFailed{host, {Step::reach, message, 1}});

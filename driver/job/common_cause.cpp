@@ -18,6 +18,16 @@ bool comes_from_outside(int signal_number) {
          signal_number == SIGHUP;
 }
 
+void CommonCause::launched(Incarnation worker) {
+  fresh_.insert(worker);
+  if (fresh_failures_ == 0) first_.insert(worker);
+}
+
+void CommonCause::lost(Incarnation worker) {
+  fresh_.erase(worker);
+  first_.erase(worker);
+}
+
 void CommonCause::joined(Incarnation worker) {
   fresh_.erase(worker);
   anybody_joined_ = true;
@@ -28,6 +38,7 @@ void CommonCause::joined(Incarnation worker) {
 std::string CommonCause::failed(const Failed& failure, std::size_t world_size, std::size_t hosts,
                                 TimePoint now) {
   const bool was_fresh = fresh_.erase(failure.worker) != 0;
+  first_.erase(failure.worker);
   if (was_fresh) {
     if (fresh_how_ != failure.how) {
       fresh_failures_ = 0;
@@ -39,13 +50,13 @@ std::string CommonCause::failed(const Failed& failure, std::size_t world_size, s
     if (auto fault = judge_fresh(hosts); !fault.empty()) return fault;
   }
   while (!recent_.empty() && recent_.front().at + together_ < now) recent_.pop_front();
-  recent_.push_back({now, failure.how});
-  return judge_together(world_size);
+  recent_.push_back({now, failure.how, world_size});
+  return judge_together();
 }
 
 std::string CommonCause::judge_fresh(std::size_t hosts) const {
   if (!anybody_joined_) {
-    return fresh_.empty() ? "no worker got as far as joining the others" : "";
+    return first_.empty() ? "no worker got as far as joining the others" : "";
   }
   const bool everywhere =
       fresh_hosts_.size() >= std::min(kManyHosts, std::max<std::size_t>(hosts, 2));
@@ -54,8 +65,11 @@ std::string CommonCause::judge_fresh(std::size_t hosts) const {
              " hosts, all failed this way before they joined the others");
 }
 
-std::string CommonCause::judge_together(std::size_t world_size) const {
+std::string CommonCause::judge_together() const {
   if (recent_.empty()) return "";
+  // As large as the world was when it began: each failure makes it smaller.
+  std::size_t world_size = 0;
+  for (const auto& one : recent_) world_size = std::max(world_size, one.world_size);
   const auto same = static_cast<std::size_t>(
       std::count_if(recent_.begin(), recent_.end(),
                     [&](const Recent& one) { return one.how == recent_.back().how; }));

@@ -29,11 +29,11 @@ class CommonCause {
   explicit CommonCause(std::chrono::milliseconds together = std::chrono::seconds(5))
       : together_(together) {}
 
-  void launched(Incarnation worker) { fresh_.insert(worker); }
+  void launched(Incarnation worker);
   // It has reached the point where it can work with others.
   void joined(Incarnation worker);
   // It ended in a way that says nothing of the program.
-  void lost(Incarnation worker) { fresh_.erase(worker); }
+  void lost(Incarnation worker);
 
   struct Failed {
     Incarnation worker = 0;
@@ -50,13 +50,15 @@ class CommonCause {
   struct Recent {
     TimePoint at;
     std::string how;
+    std::size_t world_size;
   };
 
   std::string judge_fresh(std::size_t hosts) const;
-  std::string judge_together(std::size_t world_size) const;
+  std::string judge_together() const;
 
   std::chrono::milliseconds together_;
   std::set<Incarnation> fresh_;  // on their way
+  std::set<Incarnation> first_;  // likewise, of those that were started before anybody failed
   bool anybody_joined_ = false;
   std::deque<Recent> recent_;
   // The newest failures of workers that had not joined, all in the same way.

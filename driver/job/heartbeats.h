@@ -36,6 +36,9 @@ class Heartbeats {
   // Nobody is watched at first. `local`, by host: its agent is on this machine.
   Heartbeats(Options options, std::vector<bool> local);
 
+  // One more host, whose number is the next.
+  void add(bool local) { hosts_.push_back({local, false, {}, {}}); }
+
   // From now on, which counts as the first word from it. True if that ended a delay.
   bool watch(std::size_t host, TimePoint now);
   void forget(std::size_t host);

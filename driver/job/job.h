@@ -129,6 +129,9 @@ class Job {
   void on(const event::Exited& event);
   void on(const event::StopRequested& event);
   void on(const event::Tick&);
+  // What only an elastic job is told.
+  template <typename Other>
+  void on(const Other& /*event*/) {}
   void on_state_deadline();
 
   // A worker's own word, which may be out of turn.

@@ -1,7 +1,5 @@
 // What the job decides once something has happened, and the books that it keeps. The events are in
 // driver/job/job.cpp.
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -13,17 +11,6 @@ namespace {
 
 constexpr int kOwnTrouble = 1;
 constexpr std::size_t kMaxTroublesInReason = 3;
-
-// A change that the tables of job_states.cpp do not know is a bug of ours. Going on could leave
-// processes behind; ending does not, since the agents kill everything when their link closes.
-template <typename State>
-void check_move(State from, State to) {
-  if (may_follow(from, to)) return;
-  const std::string text = cat("hvdrun: bug in driver/job: \"", name_of(to), "\" cannot follow \"",
-                               name_of(from), "\"\n");
-  std::fputs(text.c_str(), stderr);
-  std::abort();
-}
 
 }  // namespace
 

@@ -21,7 +21,8 @@ struct ActionText {
   std::string operator()(const action::PublishWorld& action) const {
     std::vector<std::string> members;
     for (const auto& member : action.world.members) members.push_back(member.worker());
-    return cat("publish world, generation ", action.world.generation, ": ", join(members, " "));
+    return cat("publish ", action.world.state == WorldState::proposed ? "proposed " : "",
+               "world, generation ", action.world.generation, ": ", join(members, " "));
   }
   std::string operator()(const action::StartAgent& action) const {
     return cat("start agent of ", hosts[action.host]);
@@ -29,8 +30,15 @@ struct ActionText {
   std::string operator()(const action::ChooseAddresses& /*action*/) const {
     return "choose addresses";
   }
+  std::string operator()(const action::FindAddress& action) const {
+    return cat("find address of ", hosts[action.host]);
+  }
   std::string operator()(const action::Launch& action) const {
     const auto& member = action.member;
+    if (member.rank < 0) {
+      return cat("launch ", member.worker(), " incarnation ", member.incarnation, " to join at ",
+                 member.address);
+    }
     return cat("launch ", member.worker(), " incarnation ", member.incarnation, " rank ",
                member.rank, " local ", member.local_rank, "/", member.local_size, " cross ",
                member.cross_rank, "/", member.cross_size, member.address.empty() ? "" : " at ",

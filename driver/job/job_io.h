@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/protocol/world_document.h"
+#include "driver/job/host_slots.h"
 #include "driver/job/preflight.h"
 
 namespace hvd::driver {
@@ -83,6 +84,47 @@ struct Exited {
   int signal_number = 0;  // what killed it, or 0
   bool core_dumped = false;
 };
+
+// ---- of an elastic job alone ----
+
+struct FoundHost {
+  HostSlots host;
+  bool local = false;  // its agent would be a child of hvdrun
+};
+// Who may work from now on, in this order: discovery's newest answer.
+struct HostsFound {
+  std::vector<FoundHost> hosts;
+};
+// There will never be an answer.
+struct DiscoveryFailed {
+  std::string message;
+};
+// The answer to FindAddress, unless HostFailed is.
+struct AddressFound {
+  HostIndex host = 0;
+  std::string address;  // where the others reach its workers
+};
+// The agent was told to go: its host is about to be taken away.
+struct HostLeaves {
+  HostIndex host = 0;
+};
+// It runs, is connected as far as one can be without a world, and waits for one.
+struct WorkerReady {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+};
+// It was told to go, and will at its next commit.
+struct LeaveRequested {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+};
+// It says that at a commit all went over to this generation, which had been proposed.
+struct Committed {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t generation = 0;
+};
+
 // Somebody wants the job to end: the signal that hvdrun got.
 struct StopRequested {
   int signal_number = 0;
@@ -96,7 +138,9 @@ using Event =
     std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
                  event::AddressesChosen, event::Heard, event::AgentGone, event::AgentBroken,
                  event::Launched, event::LaunchFailed, event::Initialised, event::Done,
-                 event::Exited, event::StopRequested, event::Tick>;
+                 event::Exited, event::HostsFound, event::DiscoveryFailed, event::AddressFound,
+                 event::HostLeaves, event::WorkerReady, event::LeaveRequested, event::Committed,
+                 event::StopRequested, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.
@@ -126,7 +170,12 @@ struct StartAgent {
 // All agents are ready: find addresses by which all reach all. Answered by AddressesChosen, or by
 // HostFailed for each host that is out of reach.
 struct ChooseAddresses {};
-// At most once for each incarnation.
+// Of an elastic job: find the address by which the others reach this host. Answered by AddressFound
+// or HostFailed.
+struct FindAddress {
+  HostIndex host = 0;
+};
+// At most once for each incarnation. A rank of -1: no world has it yet, it is to get ready for one.
 struct Launch {
   HostIndex host = 0;
   WorldMember member;
@@ -163,9 +212,10 @@ struct Finish {
 
 }  // namespace action
 
-using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
-                            action::Launch, action::StopWorkers, action::KillWorkers,
-                            action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
+using Action =
+    std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
+                 action::FindAddress, action::Launch, action::StopWorkers, action::KillWorkers,
+                 action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
 
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);

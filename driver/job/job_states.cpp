@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <vector>
+
+#include "base/text.h"
 
 namespace hvd::driver {
 namespace {
@@ -26,6 +31,35 @@ const std::vector<Row<JobState>>& job_table() {
       {killing, "killing", {closing}},
       {closing, "closing", {finished}},
       {finished, "finished", {}},
+  };
+  return kTable;
+}
+
+const std::vector<Row<ElasticState>>& elastic_table() {
+  using enum ElasticState;
+  static const std::vector<Row<ElasticState>> kTable{
+      {planned, "planned", {gathering, finished}},
+      {gathering, "gathering", {training, stopping}},
+      {training, "training", {waiting, ending, stopping, closing}},
+      {waiting, "waiting", {training, ending, stopping}},
+      // A program may call hvd::init again after hvd::shutdown.
+      {ending, "ending", {training, stopping, closing}},
+      {stopping, "stopping", {killing, closing}},
+      {killing, "killing", {closing}},
+      {closing, "closing", {finished}},
+      {finished, "finished", {}},
+  };
+  return kTable;
+}
+
+const std::vector<Row<Standing>>& standing_table() {
+  using enum Standing;
+  static const std::vector<Row<Standing>> kTable{
+      {coming, "coming", {warm, member, out}},
+      {warm, "warm", {member, out}},
+      {member, "member", {out}},
+      // It left with a proposed world, and another one that has it took effect.
+      {out, "out", {member}},
   };
   return kTable;
 }
@@ -71,10 +105,18 @@ bool contains(std::span<const State> states, State wanted) {
 
 }  // namespace
 
+std::string_view name_of(ElasticState state) { return row_of(elastic_table(), state).name; }
+std::string_view name_of(Standing standing) { return row_of(standing_table(), standing).name; }
 std::string_view name_of(JobState state) { return row_of(job_table(), state).name; }
 std::string_view name_of(HostState state) { return row_of(host_table(), state).name; }
 std::string_view name_of(WorkerState state) { return row_of(worker_table(), state).name; }
 
+std::span<const ElasticState> successors(ElasticState state) {
+  return row_of(elastic_table(), state).successors;
+}
+std::span<const Standing> successors(Standing standing) {
+  return row_of(standing_table(), standing).successors;
+}
 std::span<const JobState> successors(JobState state) {
   return row_of(job_table(), state).successors;
 }
@@ -85,9 +127,18 @@ std::span<const WorkerState> successors(WorkerState state) {
   return row_of(worker_table(), state).successors;
 }
 
+bool may_follow(ElasticState from, ElasticState to) { return contains(successors(from), to); }
+bool may_follow(Standing from, Standing to) { return contains(successors(from), to); }
 bool may_follow(JobState from, JobState to) { return contains(successors(from), to); }
 bool may_follow(HostState from, HostState to) { return contains(successors(from), to); }
 bool may_follow(WorkerState from, WorkerState to) { return contains(successors(from), to); }
+
+void end_with_bug(std::string_view from, std::string_view to) {
+  const std::string text =
+      cat("hvdrun: bug in driver/job: \"", to, "\" cannot follow \"", from, "\"\n");
+  std::fputs(text.c_str(), stderr);
+  std::abort();
+}
 
 bool has_ended(WorkerState state) {
   return state == WorkerState::exited || state == WorkerState::never_started ||

@@ -40,6 +40,29 @@ enum class WorkerState : std::uint8_t {
   lost,           // it ended with its agent; nobody knows how
 };
 
+// Of an elastic job, driver/job/elastic_job.h.
+enum class ElasticState : std::uint8_t {
+  planned,    // nothing is started
+  gathering,  // hosts are made ready for the first world
+  training,   // a world is in force
+  waiting,    // too few are left for a world; replacements are on their way
+  ending,     // a worker has declared that the work is done
+  stopping,   // failed or to stop: workers were asked to end and have their grace
+  killing,    // workers are being killed
+  closing,    // no worker is left; agents clean up and leave
+  finished,   // no process of the job is left
+};
+
+// What a worker of an elastic job is to the world.
+enum class Standing : std::uint8_t {
+  coming,  // it was started, and has not said that it is ready
+  warm,    // it waits for a world that has it
+  member,  // of the world in force
+  out,     // of no world any more: it ends, or is made to
+};
+
+std::string_view name_of(ElasticState state);
+std::string_view name_of(Standing standing);
 std::string_view name_of(JobState state);
 std::string_view name_of(HostState state);
 std::string_view name_of(WorkerState state);
@@ -48,9 +71,22 @@ std::span<const JobState> successors(JobState state);
 std::span<const HostState> successors(HostState state);
 std::span<const WorkerState> successors(WorkerState state);
 
+std::span<const ElasticState> successors(ElasticState state);
+std::span<const Standing> successors(Standing standing);
+
+bool may_follow(ElasticState from, ElasticState to);
+bool may_follow(Standing from, Standing to);
 bool may_follow(JobState from, JobState to);
 bool may_follow(HostState from, HostState to);
 bool may_follow(WorkerState from, WorkerState to);
+
+// A change that the tables do not know is a bug of ours: ends the process. Going on could leave
+// processes behind; ending does not, since the agents kill everything when their link closes.
+[[noreturn]] void end_with_bug(std::string_view from, std::string_view to);
+template <typename State>
+void check_move(State from, State to) {
+  if (!may_follow(from, to)) end_with_bug(name_of(from), name_of(to));
+}
 
 // True of the last three: no process of this worker's own is left.
 bool has_ended(WorkerState state);

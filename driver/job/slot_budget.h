@@ -1,11 +1,11 @@
 // What a failure costs: whether the slot is started again at once, or its host rests first, and for
 // how long. Pure; a random number between 0 and 1 is given in where a time is to be spread.
 //
-// Each slot may fail so many times; one failure is forgotten after each `forget_after`. A failure
-// beyond that, or one of the host itself, lets the whole host rest: nobody is started there, while
-// those who work there work on. The first rest is the shortest, and each further one twice as long
-// as the one before, up to the longest; one of them is forgotten after each ten `forget_after`
-// without any.
+// Each slot may fail so many times, and so may the host be lost; one failure is forgotten after
+// each `forget_after`. A failure beyond that, or of the way to the host, lets the whole host rest:
+// nobody is started there, while those who work there work on. The first rest is the shortest, and
+// each further one twice as long as the one before, up to the longest; one of them is forgotten
+// after each ten `forget_after` without any.
 //
 // With FailurePolicy::host, which is Horovod's, the first failure of a worker lets its host rest,
 // and the other workers of that host go, too.
@@ -38,9 +38,12 @@ class SlotBudget {
  public:
   explicit SlotBudget(BudgetOptions options) : options_(options) {}
 
-  // `random` is at least 0 and below 1. Both return the end of the host's rest: `now` if it does
+  // `random` is at least 0 and below 1. All return the end of the host's rest: `now` if it does
   // not rest, kNever if it always will. A host that rests already goes on with that rest.
   TimePoint worker_failed(const std::string& host, int slot, TimePoint now, double random);
+  TimePoint host_lost(const std::string& host, TimePoint now, double random) {
+    return worker_failed(host, kTheHostItself, now, random);
+  }
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
 
   bool rests(const std::string& host, TimePoint now) const;
@@ -50,6 +53,8 @@ class SlotBudget {
   TimePoint next_end(TimePoint now) const;
 
  private:
+  static constexpr int kTheHostItself = -1;  // in place of a slot
+
   struct Count {
     double value = 0;
     TimePoint as_of{};

@@ -34,6 +34,13 @@ TEST_F(CommonCauseTest, is_found_when_none_of_the_first_workers_joins) {
   EXPECT_EQ(fails(3, "c"), "no worker got as far as joining the others");
 }
 
+TEST_F(CommonCauseTest, is_not_hidden_by_those_that_are_started_again) {
+  launch(1, 2);
+  EXPECT_EQ(fails(1, "a"), "");
+  launch(3, 3);
+  EXPECT_NE(fails(2, "a"), "");
+}
+
 TEST_F(CommonCauseTest, is_found_at_once_in_a_job_of_one_worker) {
   launch(1, 1);
   EXPECT_NE(fails(1, "a"), "");

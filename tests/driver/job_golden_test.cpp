@@ -1,67 +1,19 @@
-// Golden scripts: what happens to a job, and what it answers, as text in tests/driver/golden/.
+// Golden scripts of static jobs, in tests/driver/golden/ (see golden_script.h).
 //
 //     job a:2 b:1                the hosts and their slots; further grace=, start=, heartbeat= and
 //                                orphan=MILLISECONDS, and local=HOST
-//     > +20ms ready a            20 ms later the agent of a is ready
-//     say: ...                   the actions, and what the job waits for then
-//     (waits for ...)
 //
-// Events: begin; progress HOST STEP; ready HOST; failed HOST STEP [EXIT CODE] TEXT; addresses
-// ADDRESS... (of all hosts; none: 10.0.0.1 and so on); heard HOST; gone, broken HOST [HOW];
-// launched WORKER PID; launch-failed WORKER ERRNO TEXT; initialised, done WORKER; exited WORKER
-// code N | signal N [core]; signal N; tick. A STEP is written find-program. A WORKER is host#slot,
-// or HOST/INCARNATION for what an agent makes up.
-//
-// Time: "deadline" lets it pass until the job asked for a tick. "pass 2000ms [HOST...]" lets it
-// pass with every tick in time, while these hosts are heard every tenth of the heartbeat timeout;
-// what happens on the way is shown with the time since.
-//
-// HVD_REWRITE_GOLDEN=1 writes the answers into the files, for review as a diff.
-#include <algorithm>
-#include <cctype>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <gtest/gtest.h>
-#include <sstream>
-
-#include "base/text.h"
+// A further event: addresses ADDRESS... (of all hosts; none: 10.0.0.1 and so on).
 #include "driver/job/job.h"
 #include "driver/job/plan.h"
-#include "tests/support/process.h"
+#include "tests/driver/golden_script.h"
 
 namespace hvd::driver {
 namespace {
 
-using std::chrono::milliseconds;
-
-class Script {
- public:
-  // Runs the script and returns it with the job's answers in place of those that stood there.
-  std::string run(const std::string& text) {
-    std::string result;
-    std::istringstream lines(text);
-    std::string line;
-    bool answer = false;  // inside what was answered last time
-    while (std::getline(lines, line)) {
-      if (line.substr(0, 2) == "> ") {
-        result += line + "\n" + answer_to(line.substr(2));
-        answer = true;
-      } else if (line.empty() || line.front() == '#') {
-        answer = false;
-        result += line + "\n";
-      } else if (line.substr(0, 4) == "job ") {
-        begin(line.substr(4));
-        result += line + "\n";
-      } else if (!answer) {
-        ADD_FAILURE() << "not understood: " << line;
-      }
-    }
-    return result;
-  }
-
+class Script : public GoldenScript<Job, JobState> {
  private:
-  void begin(const std::string& text) {
+  void begin(const std::string& text) override {
     JobOptions options;
     options.job_id = "golden";
     std::vector<HostSlots> hosts;
@@ -94,111 +46,10 @@ class Script {
     job_ = std::make_unique<Job>(options, plan->members);
   }
 
-  std::string answer_to(const std::string& command) {
-    std::istringstream words(command);
-    std::string name;
-    words >> name;
-    if (name.front() == '+') {
-      now_ += milliseconds(std::atoi(name.c_str() + 1));
-      words >> name;
-    }
-    if (name == "deadline") now_ = job_->next_deadline();
-    std::string answer = name == "pass" ? pass(words) : actions(event(name, words), "");
-    const std::string waits = job_->waiting_for(now_);
-    EXPECT_EQ(waits.empty(), job_->state() == JobState::finished) << command;
-    answer += waits.empty() ? "(finished)\n" : cat("(waits for ", waits, ")\n");
-    return answer;
-  }
-
-  std::string actions(const Event& event, const std::string& before) {
-    std::string answer;
-    for (const auto& action : job_->step(event, now_)) {
-      answer += before + to_text(action, job_->host_names()) + "\n";
-    }
-    return answer;
-  }
-
-  std::string pass(std::istringstream& words) {
-    const TimePoint start = now_;
-    const TimePoint end = now_ + milliseconds(number(words));
-    words.ignore(2);  // "ms"
-    std::vector<HostIndex> heard;
-    for (std::string name; words >> name;) heard.push_back(host(name));
-    std::string answer;
-    const auto since = [&] {
-      return cat("[+", std::chrono::duration_cast<milliseconds>(now_ - start).count(), "ms] ");
-    };
-    TimePoint next_beat = heard.empty() ? kNever : start + heartbeat_;
-    while (std::min(next_beat, job_->next_deadline()) <= end) {
-      now_ = std::min(next_beat, job_->next_deadline());
-      if (now_ == next_beat) {
-        for (const HostIndex host : heard) answer += actions(event::Heard{host}, since());
-        next_beat += heartbeat_;
-      } else {
-        answer += actions(event::Tick{}, since());
-      }
-    }
-    now_ = end;
-    return answer;
-  }
-
-  static std::string rest(std::istringstream& words) {
-    std::string text;
-    std::getline(words >> std::ws, text);
-    return text;
-  }
-
-  HostIndex host(std::istringstream& words) const {
-    std::string name;
-    words >> name;
-    return host(name);
-  }
-  HostIndex host(const std::string& name) const {
-    const auto names = job_->host_names();
-    const auto found = std::find(names.begin(), names.end(), name);
-    EXPECT_NE(found, names.end()) << name;
-    return static_cast<HostIndex>(found - names.begin());
-  }
-
-  std::pair<HostIndex, Incarnation> worker(std::istringstream& words) const {
-    std::string name;
-    words >> name;
-    if (const auto slash = name.find('/'); slash != std::string::npos) {
-      return {host(name.substr(0, slash)),
-              static_cast<Incarnation>(std::atoll(name.c_str() + slash + 1))};
-    }
-    for (const auto& one : job_->workers()) {
-      if (one.member.worker() == name) return {one.host, one.member.incarnation};
-    }
-    ADD_FAILURE() << "no such worker: " << name;
-    return {};
-  }
-
-  static int number(std::istringstream& words) {
-    int value = 0;
-    words >> value;
-    return value;
-  }
-
-  static Step step(std::istringstream& words) {
-    std::string name;
-    words >> name;
-    std::replace(name.begin(), name.end(), '-', ' ');
-    for (int number = 0; number <= static_cast<int>(Step::reach); ++number) {
-      if (name_of(static_cast<Step>(number)) == name) return static_cast<Step>(number);
-    }
-    ADD_FAILURE() << "no such step: " << name;
-    return {};
-  }
-
-  Event failed(std::istringstream& words) const {
-    event::HostFailed failed;
-    failed.host = host(words);
-    failed.trouble.step = step(words);
-    words >> std::ws;
-    if (std::isdigit(words.peek()) != 0) failed.trouble.exit_code = number(words);
-    failed.trouble.message = rest(words);
-    return failed;
+  std::optional<Event> more_events(const std::string& name,
+                                   std::istringstream& words) const override {
+    if (name != "addresses") return std::nullopt;
+    return addresses(words);
   }
 
   Event addresses(std::istringstream& words) const {
@@ -210,71 +61,13 @@ class Script {
     }
     return chosen;
   }
-
-  Event event(const std::string& name, std::istringstream& words) const {
-    if (name == "begin") return event::Begin{};
-    if (name == "tick" || name == "deadline") return event::Tick{};
-    if (name == "ready") return event::AgentReady{host(words)};
-    if (name == "heard") return event::Heard{host(words)};
-    if (name == "failed") return failed(words);
-    if (name == "addresses") return addresses(words);
-    if (name == "progress") {
-      const auto where = host(words);
-      return event::HostProgress{where, step(words)};
-    }
-    if (name == "signal") return event::StopRequested{number(words)};
-    if (name == "gone" || name == "broken") {
-      const auto where = host(words);
-      if (name == "gone") return event::AgentGone{where, rest(words)};
-      return event::AgentBroken{where, rest(words)};
-    }
-    const auto [where, incarnation] = worker(words);
-    if (name == "launched") return event::Launched{where, incarnation, number(words)};
-    if (name == "launch-failed") {
-      const int error = number(words);
-      return event::LaunchFailed{where, incarnation, error, rest(words)};
-    }
-    if (name == "initialised") return event::Initialised{where, incarnation};
-    if (name == "done") return event::Done{where, incarnation};
-    if (name == "exited") {
-      std::string kind;
-      words >> kind;
-      const int value = number(words);
-      const bool signal = kind == "signal";
-      return event::Exited{where, incarnation, signal ? 0 : value, signal ? value : 0,
-                           rest(words) == "core"};
-    }
-    ADD_FAILURE() << "not understood: " << name;
-    return event::Tick{};
-  }
-
-  std::unique_ptr<Job> job_;
-  milliseconds heartbeat_{0};
-  TimePoint now_{std::chrono::hours(1)};
 };
-
-std::vector<std::filesystem::path> scripts() {
-  std::vector<std::filesystem::path> result;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(HVD_SOURCE_DIR "/tests/driver/golden")) {
-    if (entry.path().extension() == ".txt") result.push_back(entry.path());
-  }
-  std::sort(result.begin(), result.end());
-  return result;
-}
 
 class JobGolden : public testing::TestWithParam<std::filesystem::path> {};
 
-TEST_P(JobGolden, answers_as_written) {
-  const std::string expected = test::read_file(GetParam());
-  const std::string actual = Script().run(expected);
-  if (std::getenv("HVD_REWRITE_GOLDEN") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
-    std::ofstream(GetParam()) << actual;
-  }
-  EXPECT_EQ(actual, expected);
-}
+TEST_P(JobGolden, answers_as_written) { expect_as_written<Script>(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Scripts, JobGolden, testing::ValuesIn(scripts()),
+INSTANTIATE_TEST_SUITE_P(Scripts, JobGolden, testing::ValuesIn(golden_scripts("golden")),
                          [](const auto& script) { return script.param.stem().string(); });
 
 }  // namespace

@@ -109,6 +109,7 @@ class SimulatedJob {
   void perform(const action::PublishWorld& action);
   void perform(const action::StartAgent& action);
   void perform(const action::ChooseAddresses& action);
+  void perform(const action::FindAddress& /*action*/) {}  // of elastic jobs
   void perform(const action::Launch& action);
   void perform(const action::StopWorkers& action);
   void perform(const action::KillWorkers& action);

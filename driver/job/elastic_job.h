@@ -1,0 +1,263 @@
+// The driver's decisions of an elastic job, as a pure state machine like driver/job/job.h: an event
+// and the time go in, actions come out. The world changes here, and the job goes on.
+//
+// A host is visited each time that it is found: an agent is brought to it, its address looked for,
+// and when it is no longer found, is lost or fails, the visit ends; a HostIndex names a visit. A
+// host that failed rests before the next one (driver/job/slot_budget.h).
+//
+// The first world begins as soon as enough hosts are ready. After that joiners come first: they are
+// started, get warm, are proposed with the next world, and are members when a commit has taken it
+// into force. Who is to leave, leaves the same way. Only a loss makes an effective world at once,
+// of who is left and who is warm; if these are too few, the job waits for replacements. Losses and
+// joiners that come together are taken together. Success is declared by workers.
+//
+// A value for one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/job/common_cause.h"
+#include "driver/job/heartbeats.h"
+#include "driver/job/job.h"
+#include "driver/job/job_io.h"
+#include "driver/job/job_states.h"
+#include "driver/job/slot_budget.h"
+#include "driver/job/staffing.h"
+#include "driver/job/world_plan.h"
+
+namespace hvd::driver {
+
+struct ElasticOptions {
+  JobOptions job;  // local_hosts apart: what is found says it
+  Limits limits;
+  int processes = 0;  // the first world should have; 0: as many as there is room for
+  BudgetOptions budget;
+  int reset_limit = -1;          // effective worlds because of losses; -1: no limit
+  int planned_reset_limit = -1;  // planned ones; beyond it the world grows no more
+  std::chrono::milliseconds elastic_timeout{600'000};  // for there to be enough workers
+  // From the wish that a worker leaves to its leaving at a commit, and from that to its exit.
+  std::chrono::milliseconds leave_grace{30'000};
+  // What happens within this time is one change: losses, and joiners that get warm while others
+  // are still coming.
+  std::chrono::milliseconds loss_gather{5};
+  // A worker that leaves may end before somebody else tells of the commit at which it left.
+  std::chrono::milliseconds leave_gather{1'000};
+  std::chrono::milliseconds join_gather{200};
+  std::uint64_t jitter_seed = 0;  // spreads the rests of hosts
+};
+
+struct ElasticHost : JobHost {
+  HostSlots found;  // as it was found when the visit began
+  bool local = false;
+  bool leaves = false;  // it will be taken away
+  std::string address;  // empty: not known yet
+};
+
+struct ElasticWorker : JobWorker {
+  Standing standing = Standing::coming;
+  std::string leaves;           // why it is to leave at the next commit; empty: it is not
+  bool keeps_leaving = false;   // whatever discovery says
+  TimePoint deadline = kNever;  // to run, to leave, to exit
+  bool quiet = false;           // exited with 0 and never called hvd::init
+  TimePoint left_at = kNever;   // when it ended as it had been asked to
+  bool well = false;            // ended after it had declared that its work is done
+};
+
+class ElasticJob {
+ public:
+  explicit ElasticJob(ElasticOptions options);
+
+  // As Job::step().
+  std::vector<Action> step(const Event& event, TimePoint now);
+
+  TimePoint next_deadline() const;
+  std::string waiting_for(TimePoint now) const;
+  bool preparing() const { return state_ == ElasticState::gathering; }
+
+  ElasticState state() const { return state_; }
+  const std::vector<ElasticHost>& hosts() const { return hosts_; }
+  const std::vector<ElasticWorker>& workers() const { return workers_; }
+  std::size_t index_of(Incarnation incarnation) const;
+  std::vector<std::string> host_names() const;
+  // In force; no members before there is one.
+  const WorldDocument& world() const { return effective_; }
+  // The newest generation that was published.
+  std::uint64_t generation() const { return generation_; }
+
+ private:
+  // driver/job/elastic_hosts.cpp
+  void on(const event::Begin&);
+  void on(const event::HostsFound& event);
+  void on(const event::DiscoveryFailed& event);
+  void on(const event::HostProgress& event);
+  void on(const event::AgentReady& event);
+  void on(const event::AddressFound& event);
+  void on(const event::HostFailed& event);
+  void on(const event::HostLeaves& event);
+  void on(const event::AgentGone& event);
+  void on(const event::AgentBroken& event);
+  void on(const event::Heard& event);
+  void visit_hosts();
+  void end_visits();
+  void host_failed(HostIndex host, Step step, const std::string& message, int exit_code);
+  void broken(HostIndex host, const std::string& what);
+  void drop(HostIndex host);
+  void drop_all(const std::string& why, bool only_with_workers);
+  void leave(HostIndex host);
+  void lose_workers(HostIndex host, const std::string& how);
+  void on_host_deadlines();
+  void on_silence();
+  void say_heard(HostIndex host);
+  bool usable(HostIndex host) const;
+  bool believed(HostIndex host) const;
+
+  // driver/job/elastic_workers.cpp
+  void on(const event::Launched& event);
+  void on(const event::LaunchFailed& event);
+  void on(const event::Initialised& event);
+  void on(const event::WorkerReady& event);
+  void on(const event::Done& event);
+  void on(const event::Exited& event);
+  void on(const event::LeaveRequested& event);
+  void hear(std::size_t worker, WorkerState said);
+  void hear_ready(std::size_t worker);
+  void on_worker_deadlines();
+  void launch(const SlotPlace& place, HostIndex host, bool as_member);
+  void ask_to_leave(std::size_t worker, std::string why, bool for_good);
+  // It is of no world any more, and is told to end; nobody waits for a commit.
+  void let_go(std::size_t worker, const std::string& why);
+  void expect_exit(std::size_t worker);
+  void worker_failed(std::size_t worker, const std::string& how, int exit_code, bool by_itself);
+  void note_cause(const ElasticWorker& worker, const std::string& how, int exit_code);
+  void notice_quiet_ones();
+  ElasticWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
+
+  // driver/job/elastic_world.cpp
+  void on(const event::Committed& event);
+  void decide();
+  void form_first_world();
+  void staff_slots();
+  void reform();
+  void reform_now();
+  void reform_at_commit();
+  void publish(WorldState state, const std::vector<Incarnation>& gone,
+               const std::vector<Newcomer>& newcomers);
+  void take_into_force(WorldDocument world);
+  void fall_short(std::size_t there);
+  // What the world in force has become.
+  struct Muster {
+    std::vector<Incarnation> staying;
+    std::vector<Incarnation> leaving;  // alive, and asked to leave
+    std::vector<Incarnation> lost;     // ended, or told to end
+    std::size_t warm = 0;
+    std::size_t coming = 0;
+  };
+  Muster muster() const;
+  bool nobody_is_left() const;
+  void await_commits_of_those_who_left();
+  // The newest proposed world differs from the one in force. One that does not withdraws others.
+  bool something_is_proposed() const;
+  bool is_left_out(Incarnation incarnation) const;  // of a proposed world
+  std::vector<Newcomer> newcomers(std::size_t most) const;
+  ElasticWorker& worker(Incarnation incarnation) {
+    return workers_[static_cast<std::size_t>(incarnation - 1)];
+  }
+  const ElasticWorker& worker(Incarnation incarnation) const {
+    return workers_[static_cast<std::size_t>(incarnation - 1)];
+  }
+  Limits limits_now() const;
+  std::vector<Room> rooms() const;
+  std::vector<Occupant> occupants() const;
+
+  // driver/job/elastic_end.cpp
+  void on(const event::StopRequested& event);
+  void on(const event::Tick&);
+  template <typename Other>
+  void on(const Other& /*event*/) {}  // of static jobs
+  void on_state_deadline();
+  void fail(JobFailure failure, int exit_code);
+  void fail_with_cause(const std::string& why);
+  void begin_to_end();
+  void go_on_if_nobody_is_done();
+  void begin_stop(const std::string& reason);
+  void kill_all();
+  void settle();
+  void finish();
+  std::string reason_of(const JobFailure& failure) const;
+
+  // Bookkeeping, elastic_job.cpp
+  void move(ElasticState to);
+  void move(HostIndex host, HostState to);
+  void move(std::size_t worker, WorkerState to);
+  void move(std::size_t worker, Standing to);
+  void end(std::size_t worker, WorkerState state);
+  void set_deadline(std::size_t worker, TimePoint deadline);
+  void decide_within(std::chrono::milliseconds time);
+  double random();
+  bool stop_has_begun() const { return state_ >= ElasticState::stopping; }
+  bool runs() const {
+    return state_ == ElasticState::training || state_ == ElasticState::waiting ||
+           state_ == ElasticState::ending;
+  }
+  void warn(std::string text) { actions_.emplace_back(action::Say{true, std::move(text)}); }
+  void say(std::string text) { actions_.emplace_back(action::Say{false, std::move(text)}); }
+
+  // driver/job/elastic_waiting.cpp
+  std::string gathering_text(TimePoint now) const;
+  std::string short_text() const;
+  std::string room_text() const;
+  std::string troubles_text() const;
+  std::string members_text() const;
+  std::string rest_text(TimePoint until) const;
+
+  const ElasticOptions options_;
+  std::vector<ElasticHost> hosts_;  // visits, in the order in which they began
+  std::vector<ElasticWorker> workers_;
+  std::set<std::size_t> live_;                             // workers that have not ended
+  std::set<std::pair<TimePoint, std::size_t>> deadlines_;  // of workers
+  std::optional<std::vector<event::FoundHost>> found_;     // the newest answer
+  std::map<std::string, HostIndex> visit_of_;              // of hosts that are not gone
+  std::map<std::string, HostTrouble> troubles_;            // of the last visit that came to nothing
+  std::size_t agents_ = 0;                                 // visits that are not over
+
+  ElasticState state_ = ElasticState::planned;
+  TimePoint state_deadline_ = kNever;
+  TimePoint decide_at_ = kNever;
+  TimePoint begun_{};
+  TimePoint next_rest_ = kNever;    // the end of the next rest of a host
+  TimePoint joiners_due_ = kNever;  // when joiners that are warm wait no longer for the others
+
+  std::uint64_t generation_ = 0;
+  WorldDocument effective_;
+  std::map<std::uint64_t, WorldDocument> proposed_;  // that may still take effect
+  int failure_resets_ = 0;
+  int planned_resets_ = 0;
+
+  Heartbeats heartbeats_;
+  SlotBudget budget_;
+  CommonCause common_cause_;
+  std::uint64_t random_state_;
+
+  bool anybody_joined_ = false;
+  std::optional<JobFailure> failure_;
+  int failure_code_ = 0;
+  std::optional<JobFailure> cause_;  // the first of the failures that belong together
+  int cause_code_ = 0;
+  TimePoint last_failure_{};
+  int interrupt_ = 0;
+  int stop_requests_ = 0;
+
+  // Of the step under way.
+  TimePoint now_{};
+  std::vector<Action> actions_;
+  std::vector<std::size_t> launches_;  // decided, and said when the worlds are
+};
+
+}  // namespace hvd::driver

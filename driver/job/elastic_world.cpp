@@ -1,0 +1,412 @@
+// The worlds of an elastic job: the first one, and what becomes of it.
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job/elastic_job.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr int kOwnTrouble = 1;
+constexpr std::chrono::milliseconds kAtOnce{0};
+
+// Who they are, whatever their ranks.
+std::vector<Incarnation> membership(const WorldDocument& world) {
+  std::vector<Incarnation> members;
+  for (const auto& member : world.members) members.push_back(member.incarnation);
+  std::sort(members.begin(), members.end());
+  return members;
+}
+
+}  // namespace
+
+void ElasticJob::decide() {
+  decide_at_ = kNever;
+  if (stop_has_begun() || state_ == ElasticState::planned || !found_) return;
+  if (state_ != ElasticState::ending) visit_hosts();
+  if (state_ == ElasticState::gathering) {
+    form_first_world();
+  } else if (state_ != ElasticState::ending && nobody_is_left()) {
+    fail_with_cause("no worker of the world is left");
+  } else {
+    if (state_ != ElasticState::ending) staff_slots();
+    reform();
+  }
+  if (stop_has_begun()) return;
+  for (const std::size_t index : std::exchange(launches_, {})) {
+    actions_.emplace_back(action::Launch{workers_[index].host, workers_[index].member});
+  }
+  end_visits();
+}
+
+// ---- the first world ----
+
+void ElasticJob::form_first_world() {
+  int room = 0;
+  bool settled = true;
+  bool program_is_missing = !found_->empty();
+  for (const auto& found : *found_) {
+    const auto visit = visit_of_.find(found.host.name);
+    const auto trouble = troubles_.find(found.host.name);
+    if (visit != visit_of_.end() && usable(visit->second)) room += found.host.slots;
+    if (visit != visit_of_.end() && !usable(visit->second) &&
+        hosts_[visit->second].state <= HostState::ready) {
+      settled = false;
+    }
+    program_is_missing = program_is_missing && trouble != troubles_.end() &&
+                         (trouble->second.step == Step::find_program ||
+                          trouble->second.step == Step::change_directory);
+  }
+  if (settled && program_is_missing) {
+    JobFailure failure;
+    for (const auto& found : *found_) {
+      failure.hosts.push_back({found.host.name, troubles_.at(found.host.name)});
+    }
+    const FailedHost first = failure.hosts.front();
+    failure.host = first.name;
+    failure.cause = cat(name_of(first.trouble.step), ": ", first.trouble.message);
+    fail(std::move(failure), first.trouble.exit_code);
+    return;
+  }
+  if (room < std::max(options_.limits.least, 1)) return;
+  // Who says how many is waited for, for a while; else all that are on their way are.
+  const TimePoint patience = begun_ + options_.job.start_timeout;
+  const bool enough = options_.processes > 0 ? room >= options_.processes : settled;
+  if (!enough && now_ < patience) {
+    decide_at_ = std::min(decide_at_, patience);
+    return;
+  }
+  const Limits limits = options_.limits;
+  const auto places = staff(rooms(), {}, limits).launch;
+  const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
+  std::vector<Newcomer> first;
+  for (std::size_t i = 0; i < size; ++i) {
+    const HostIndex host = visit_of_.at(places[i].host);
+    launch(places[i], host, true);
+    first.push_back({places[i].host, places[i].slot, workers_.size(), hosts_[host].address});
+  }
+  move(ElasticState::training);
+  state_deadline_ = kNever;
+  publish(WorldState::effective, {}, first);
+  for (const auto& newcomer : first) {
+    const ElasticWorker& one = worker(newcomer.incarnation);
+    actions_.emplace_back(action::Launch{one.host, one.member});
+  }
+  for (std::size_t i = size; i < places.size(); ++i) {
+    launch(places[i], visit_of_.at(places[i].host), false);
+  }
+}
+
+// ---- who is started, and who is to go ----
+
+Limits ElasticJob::limits_now() const {
+  Limits limits = options_.limits;
+  if (options_.planned_reset_limit >= 0 && planned_resets_ >= options_.planned_reset_limit) {
+    const int size = static_cast<int>(effective_.members.size());
+    limits.most = limits.most == 0 ? size : std::min(limits.most, size);
+  }
+  return limits;
+}
+
+std::vector<Room> ElasticJob::rooms() const {
+  std::vector<Room> rooms;
+  for (const auto& found : *found_) {
+    const auto visit = visit_of_.find(found.host.name);
+    const bool rests =
+        visit == visit_of_.end() || !usable(visit->second) || budget_.rests(found.host.name, now_);
+    rooms.push_back({found.host.name, found.host.slots, rests});
+  }
+  return rooms;
+}
+
+std::vector<Occupant> ElasticJob::occupants() const {
+  std::vector<Occupant> occupants;
+  const auto add = [&](const ElasticWorker& one, bool member) {
+    const bool leaves = one.standing == Standing::out || one.keeps_leaving;
+    occupants.push_back({one.member.host, one.member.slot, one.member.incarnation, member, leaves});
+  };
+  for (const auto& member : effective_.members) {
+    const ElasticWorker& one = worker(member.incarnation);
+    if (one.standing == Standing::member && (!has_ended(one.state) || one.quiet)) add(one, true);
+  }
+  for (const std::size_t index : live_) {
+    if (workers_[index].standing != Standing::member) add(workers_[index], false);
+  }
+  return occupants;
+}
+
+void ElasticJob::staff_slots() {
+  const Staffing staffing = staff(rooms(), occupants(), limits_now());
+  const std::set<Incarnation> released(staffing.release.begin(), staffing.release.end());
+  for (const Incarnation incarnation : staffing.release) {
+    const ElasticWorker& one = worker(incarnation);
+    if (has_ended(one.state)) continue;  // quietly
+    const bool is_found = std::any_of(
+        found_->begin(), found_->end(),
+        [&](const event::FoundHost& found) { return found.host.name == one.member.host; });
+    const std::string why =
+        cat("host ", one.member.host, is_found ? " has fewer slots now" : " is no longer named");
+    if (one.standing == Standing::member) {
+      ask_to_leave(one.member.incarnation - 1, why, false);
+    } else {
+      let_go(one.member.incarnation - 1, why);
+    }
+  }
+  for (const auto& member : effective_.members) {
+    ElasticWorker& one = worker(member.incarnation);
+    const bool stays_after_all = !one.leaves.empty() && !one.keeps_leaving &&
+                                 one.standing == Standing::member && !has_ended(one.state) &&
+                                 released.count(member.incarnation) == 0;
+    if (!stays_after_all) continue;
+    say(cat(member.worker(), " stays after all"));
+    one.leaves.clear();
+    set_deadline(member.incarnation - 1, kNever);
+  }
+  for (const auto& place : staffing.launch) launch(place, visit_of_.at(place.host), false);
+}
+
+// ---- the next world ----
+
+ElasticJob::Muster ElasticJob::muster() const {
+  Muster muster;
+  for (const auto& member : effective_.members) {
+    const ElasticWorker& one = worker(member.incarnation);
+    if (one.left_at != kNever) {
+      const bool was_last = state_ == ElasticState::ending && one.well;
+      if (!was_last && now_ >= one.left_at + options_.leave_gather) {
+        muster.lost.push_back(member.incarnation);
+      }
+      continue;
+    }
+    if (one.quiet || one.well) continue;
+    if (has_ended(one.state) || one.standing == Standing::out) {
+      muster.lost.push_back(member.incarnation);
+    } else if (one.leaves.empty()) {
+      muster.staying.push_back(member.incarnation);
+    } else {
+      muster.leaving.push_back(member.incarnation);
+    }
+  }
+  for (const std::size_t index : live_) {
+    if (workers_[index].standing == Standing::warm) ++muster.warm;
+    if (workers_[index].standing == Standing::coming) ++muster.coming;
+  }
+  return muster;
+}
+
+// Warm workers in the order of discovery.
+std::vector<Newcomer> ElasticJob::newcomers(std::size_t most) const {
+  std::unordered_map<std::string, std::size_t> place;
+  for (const auto& found : *found_) place.emplace(found.host.name, place.size());
+  std::vector<std::pair<std::pair<std::size_t, int>, std::size_t>> warm;
+  for (const std::size_t index : live_) {
+    const ElasticWorker& one = workers_[index];
+    const auto host = place.find(one.member.host);
+    if (one.standing != Standing::warm || host == place.end()) continue;
+    warm.push_back({{host->second, one.member.slot}, index});
+  }
+  std::sort(warm.begin(), warm.end());
+  if (warm.size() > most) warm.resize(most);
+  std::vector<Newcomer> result;
+  for (const auto& [order, index] : warm) {
+    const WorldMember& member = workers_[index].member;
+    result.push_back({member.host, member.slot, member.incarnation, member.address});
+  }
+  return result;
+}
+
+bool ElasticJob::something_is_proposed() const {
+  return !proposed_.empty() && membership(proposed_.rbegin()->second) != membership(effective_);
+}
+
+bool ElasticJob::nobody_is_left() const {
+  const Muster now = muster();
+  return !now.lost.empty() && now.staying.empty() && now.leaving.empty();
+}
+
+bool ElasticJob::is_left_out(Incarnation incarnation) const {
+  return std::any_of(proposed_.begin(), proposed_.end(), [&](const auto& proposed) {
+    const auto& members = proposed.second.members;
+    return std::none_of(members.begin(), members.end(), [&](const WorldMember& member) {
+      return member.incarnation == incarnation;
+    });
+  });
+}
+
+// Whoever is told of no commit in time counts as lost.
+void ElasticJob::await_commits_of_those_who_left() {
+  for (const auto& member : effective_.members) {
+    const TimePoint left_at = worker(member.incarnation).left_at;
+    if (left_at == kNever || left_at + options_.leave_gather <= now_) continue;
+    decide_at_ = std::min(decide_at_, left_at + options_.leave_gather);
+  }
+}
+
+void ElasticJob::reform() {
+  await_commits_of_those_who_left();
+  if (state_ == ElasticState::waiting || !muster().lost.empty()) {
+    reform_now();
+  } else if (state_ == ElasticState::training) {
+    reform_at_commit();
+  }
+}
+
+void ElasticJob::reform_now() {
+  Muster now = muster();
+  if (state_ == ElasticState::ending) {
+    // Who is done does not come back; the others finish their work among themselves.
+    std::vector<Incarnation> gone;
+    std::size_t left = 0;
+    for (const auto& member : effective_.members) {
+      const ElasticWorker& one = worker(member.incarnation);
+      const bool works = !has_ended(one.state) && one.standing == Standing::member &&
+                         one.state != WorkerState::done;
+      if (works) ++left;
+      if (!works) gone.push_back(member.incarnation);
+    }
+    if (left > 0) publish(WorldState::effective, gone, {});
+    return;
+  }
+  const auto least = static_cast<std::size_t>(std::max(options_.limits.least, 1));
+  const std::size_t there = now.staying.size() + now.warm;
+  const auto size = static_cast<std::size_t>(
+      std::max(world_size(static_cast<int>(there + now.coming), limits_now()),
+               static_cast<int>(std::min(effective_.members.size(), there))));
+  const auto come = newcomers(size - std::min(size, now.staying.size()));
+  // Who is leaving takes the occasion, unless it is needed.
+  const bool needed = now.staying.size() + come.size() < least;
+  const std::size_t members = now.staying.size() + come.size() + (needed ? now.leaving.size() : 0);
+  if (members < least || members == 0) {
+    fall_short(members);
+    return;
+  }
+  std::vector<Incarnation> gone = now.lost;
+  if (!needed) gone.insert(gone.end(), now.leaving.begin(), now.leaving.end());
+  for (const auto& member : effective_.members) {
+    const ElasticWorker& one = worker(member.incarnation);
+    const bool ended = one.quiet || one.well || one.left_at != kNever;
+    const bool is_lost =
+        std::find(now.lost.begin(), now.lost.end(), member.incarnation) != now.lost.end();
+    if (ended && !is_lost) gone.push_back(member.incarnation);
+  }
+  if (options_.reset_limit >= 0 && ++failure_resets_ > options_.reset_limit) {
+    fail_with_cause(
+        cat("Horovod was shutdown because number of resets during elastic job exceeded "
+            "limit: ",
+            options_.reset_limit, " (--reset-limit)"));
+    return;
+  }
+  if (state_ == ElasticState::waiting) {
+    move(ElasticState::training);
+    state_deadline_ = kNever;
+  }
+  publish(WorldState::effective, gone, come);
+}
+
+void ElasticJob::fall_short(std::size_t there) {
+  if (state_ == ElasticState::waiting) return;
+  move(ElasticState::waiting);
+  state_deadline_ = now_ + options_.elastic_timeout;
+  warn(cat(there, there == 1 ? " worker is" : " workers are",
+           " left, and the world needs at least ", options_.limits.least,
+           " (--min-np): waiting for replacements, at most ",
+           seconds_text(options_.elastic_timeout), " (--elastic-timeout)"));
+}
+
+void ElasticJob::reform_at_commit() {
+  const Muster now = muster();
+  const auto least = static_cast<std::size_t>(std::max(options_.limits.least, 1));
+  const auto join = [&](std::size_t staying) {
+    const auto all = static_cast<int>(staying + now.warm + now.coming);
+    const auto size = std::max(static_cast<std::size_t>(world_size(all, limits_now())), staying);
+    return newcomers(size - staying);
+  };
+  std::vector<Incarnation> gone = now.leaving;
+  std::vector<Incarnation> left;  // whose commit is not known yet
+  for (const auto& member : effective_.members) {
+    if (worker(member.incarnation).left_at != kNever) left.push_back(member.incarnation);
+  }
+  std::vector<Newcomer> come = join(now.staying.size());
+  if (now.staying.size() + come.size() < least) {
+    // They work on until somebody comes in their place, or their time is over.
+    gone.clear();
+    come = join(now.staying.size() + now.leaving.size());
+  }
+  if (come.empty()) {
+    joiners_due_ = kNever;
+  } else if (now.coming > 0 && joiners_due_ != kNever && now_ < joiners_due_) {
+    decide_at_ = std::min(decide_at_, joiners_due_);
+    if (gone.empty() || !proposed_.empty()) return;  // what is proposed stays so
+    come.clear();
+  }
+  gone.insert(gone.end(), left.begin(), left.end());
+  WorldDocument next;
+  next.members = plan_world(effective_.members, gone, come);
+  const WorldDocument& last = proposed_.empty() ? effective_ : proposed_.rbegin()->second;
+  if (membership(next) == membership(last)) return;
+  publish(WorldState::proposed, gone, come);
+}
+
+void ElasticJob::publish(WorldState state, const std::vector<Incarnation>& gone,
+                         const std::vector<Newcomer>& newcomers) {
+  WorldDocument world;
+  world.job_id = options_.job.job_id;
+  world.generation = ++generation_;
+  world.state = state;
+  world.members = plan_world(effective_.members, gone, newcomers);
+  actions_.emplace_back(action::PublishWorld{world});
+  joiners_due_ = kNever;
+  if (state == WorldState::proposed) {
+    proposed_.emplace(world.generation, std::move(world));
+    return;
+  }
+  proposed_.clear();
+  take_into_force(std::move(world));
+}
+
+void ElasticJob::take_into_force(WorldDocument world) {
+  world.state = WorldState::effective;
+  const WorldDocument before = std::exchange(effective_, std::move(world));
+  std::set<Incarnation> members;
+  for (const auto& member : effective_.members) {
+    members.insert(member.incarnation);
+    ElasticWorker& one = worker(member.incarnation);
+    one.member = member;
+    if (one.standing == Standing::member || has_ended(one.state)) continue;
+    move(member.incarnation - 1, Standing::member);
+    if (one.state != WorkerState::launching) set_deadline(member.incarnation - 1, kNever);
+  }
+  for (const auto& member : before.members) {
+    const ElasticWorker& one = worker(member.incarnation);
+    if (members.count(member.incarnation) != 0 || has_ended(one.state) ||
+        one.standing != Standing::member) {
+      continue;
+    }
+    expect_exit(member.incarnation - 1);
+  }
+}
+
+void ElasticJob::on(const event::Committed& event) {
+  const ElasticWorker* const who = worker_of(event.host, event.incarnation, "committed");
+  if (who == nullptr || stop_has_begun()) return;
+  const auto proposed = proposed_.find(event.generation);
+  if (proposed == proposed_.end())
+    return;  // an effective one was faster, or another said it before
+  const auto& members = proposed->second.members;
+  const bool is_member = std::any_of(members.begin(), members.end(), [&](const WorldMember& one) {
+    return one.incarnation == event.incarnation;
+  });
+  const bool was_member = who->standing == Standing::member;
+  if (!is_member && !was_member) return;
+  WorldDocument world = std::move(proposed->second);
+  proposed_.erase(proposed_.begin(), std::next(proposed));
+  ++planned_resets_;
+  say(cat("generation ", world.generation, " with ", world.members.size(),
+          world.members.size() == 1 ? " worker" : " workers", " is in force"));
+  take_into_force(std::move(world));
+  decide_within(kAtOnce);
+}
+
+}  // namespace hvd::driver
