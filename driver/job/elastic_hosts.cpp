@@ -22,6 +22,9 @@ void ElasticJob::on(const event::Begin& /*event*/) {
 
 void ElasticJob::on(const event::HostsFound& event) {
   found_ = event.hosts;
+  std::set<std::string> names;
+  for (const auto& found : *found_) names.insert(found.host.name);
+  std::erase_if(troubles_, [&](const auto& trouble) { return names.count(trouble.first) == 0; });
   decide_within(kAtOnce);
 }
 
@@ -125,7 +128,7 @@ void ElasticJob::on(const event::HostLeaves& event) {
   host.leaves = true;
   say(cat("host ", host.name, " was told to go"));
   for (const std::size_t worker : std::vector<std::size_t>(host.workers)) {
-    if (live_.count(worker) == 0) continue;
+    if (live_.count(worker) == 0 || workers_[worker].standing == Standing::out) continue;
     if (workers_[worker].standing == Standing::member) {
       ask_to_leave(worker, cat("host ", host.name, " is taken away"), true);
     } else {

@@ -118,6 +118,9 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
   } else if (worker.standing == Standing::member && !is_left_out(worker.member.incarnation)) {
     // Else it may be done because it has left at a commit of which we have not heard yet.
     begin_to_end();
+  } else if (worker.standing == Standing::coming || worker.standing == Standing::warm) {
+    expect_exit(index);  // whatever made it think so, it is of no use any more
+    decide_within(kAtOnce);
   }
 }
 
@@ -233,7 +236,8 @@ void ElasticJob::on(const event::Exited& event) {
     worker_failed(index, how, 128 + event.signal_number, !comes_from_outside(event.signal_number));
   } else if (event.exit_code != 0) {
     worker_failed(index, how, event.exit_code, true);
-  } else if (!worker.leaves.empty() && state_ != ElasticState::ending) {
+  } else if (state_ != ElasticState::ending && worker.standing == Standing::member &&
+             (!worker.leaves.empty() || is_left_out(worker.member.incarnation))) {
     end(index, WorkerState::exited);
     worker.well = before == WorkerState::done;
     worker.left_at = now_;

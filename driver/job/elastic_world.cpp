@@ -1,5 +1,6 @@
 // The worlds of an elastic job: the first one, and what becomes of it.
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -196,16 +197,23 @@ ElasticJob::Muster ElasticJob::muster() const {
   return muster;
 }
 
-// Warm workers in the order of discovery.
+// Warm workers; those that are proposed first, since a commit may have made them members already,
+// and in the order of discovery.
 std::vector<Newcomer> ElasticJob::newcomers(std::size_t most) const {
   std::unordered_map<std::string, std::size_t> place;
   for (const auto& found : *found_) place.emplace(found.host.name, place.size());
-  std::vector<std::pair<std::pair<std::size_t, int>, std::size_t>> warm;
+  std::set<Incarnation> proposed;
+  for (const auto& [generation, world] : proposed_) {
+    for (const auto& member : world.members) proposed.insert(member.incarnation);
+  }
+  using Order = std::tuple<bool, std::size_t, int>;
+  std::vector<std::pair<Order, std::size_t>> warm;
   for (const std::size_t index : live_) {
     const ElasticWorker& one = workers_[index];
     const auto host = place.find(one.member.host);
     if (one.standing != Standing::warm || host == place.end()) continue;
-    warm.push_back({{host->second, one.member.slot}, index});
+    const bool is_new = proposed.count(one.member.incarnation) == 0;
+    warm.push_back({{is_new, host->second, one.member.slot}, index});
   }
   std::sort(warm.begin(), warm.end());
   if (warm.size() > most) warm.resize(most);
@@ -338,7 +346,8 @@ void ElasticJob::reform_at_commit() {
     joiners_due_ = kNever;
   } else if (now.coming > 0 && joiners_due_ != kNever && now_ < joiners_due_) {
     decide_at_ = std::min(decide_at_, joiners_due_);
-    if (gone.empty() || !proposed_.empty()) return;  // what is proposed stays so
+    const bool can_wait = gone.empty() || now.staying.size() < least;
+    if (can_wait || !proposed_.empty()) return;  // what is proposed stays so
     come.clear();
   }
   gone.insert(gone.end(), left.begin(), left.end());

@@ -1,0 +1,92 @@
+// What must hold of an elastic job whatever happens to it, checked at every step from what it is
+// told and what it answers: worlds that grow by one and are sound, survivors that keep their order
+// and lead, nobody started twice in a slot or where nobody may be, nobody in a world who has ended,
+// words for every wait. A second opinion: nothing here looks at how it decides. A value for one
+// thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "driver/job/elastic_job.h"
+
+namespace hvd::driver {
+
+class ElasticRules {
+ public:
+  ElasticRules(const ElasticJob& job, const ElasticOptions& options)
+      : job_(job), options_(options) {}
+
+  void before(const Event& event);
+  void answered(const Action& action);
+  // `in_detail`: also what takes long to check.
+  void after(const Event& event, TimePoint now, bool in_detail);
+
+  bool finished() const { return finish_.has_value(); }
+  const action::Finish& finish() const { return *finish_; }
+  // The first thing that did not hold; "" if all did.
+  const std::string& wrong() const { return wrong_; }
+  void wrong(const std::string& what) {
+    if (wrong_.empty()) wrong_ = what;
+  }
+
+ private:
+  struct Worker {
+    HostIndex host = 0;
+    std::string place;  // host#slot
+    bool ended = false;
+    bool warm = false;  // or a member since its launch
+    bool done = false;
+  };
+  struct Visit {
+    bool ready = false;
+    bool over = false;
+    bool told_to_go = false;
+    std::string address;
+  };
+
+  void note(const event::HostsFound& event);
+  void note(const event::AgentReady& event) { visits_[event.host].ready = true; }
+  void note(const event::AddressFound& event) { visits_[event.host].address = event.address; }
+  void note(const event::HostFailed& event) { end_visit(event.host); }
+  void note(const event::AgentGone& event) { end_visit(event.host); }
+  void note(const event::LaunchFailed& event) { end_worker(event.incarnation); }
+  void note(const event::Exited& event) { end_worker(event.incarnation); }
+  void note(const event::WorkerReady& event);
+  void note(const event::Done& event);
+  void note(const event::Committed& event);
+  template <typename Other>
+  void note(const Other& /*event*/) {}
+  void end_visit(HostIndex host);
+  void end_worker(Incarnation incarnation);
+
+  void check(const action::PublishWorld& action);
+  void check(const action::StartAgent& action);
+  void check(const action::Launch& action);
+  void check(const action::ShutDownAgent& action);
+  void check(const action::DropAgent& action);
+  void check(const action::Finish& action) { finish_ = action; }
+  template <typename Other>
+  void check(const Other& /*action*/) {}
+  void check_soundness(const WorldDocument& world);
+  static std::string disorder(const WorldDocument& before, const WorldDocument& after);
+
+  const ElasticJob& job_;
+  ElasticOptions options_;
+  std::map<HostIndex, Visit> visits_;
+  std::map<Incarnation, Worker> workers_;
+  std::set<std::string> found_;
+  std::uint64_t generation_ = 0;
+  std::map<std::uint64_t, WorldDocument> published_;
+  WorldDocument in_force_;   // before this step
+  WorldDocument committed_;  // what is said to be now, if this step is about that
+  bool somebody_is_done_ = false;
+  ElasticState before_ = ElasticState::planned;
+  std::optional<action::Finish> finish_;
+  std::string wrong_;
+};
+
+}  // namespace hvd::driver
