@@ -65,6 +65,7 @@ struct ElasticWorker : JobWorker {
   std::string leaves;           // why it is to leave at the next commit; empty: it is not
   bool keeps_leaving = false;   // whatever discovery says
   TimePoint deadline = kNever;  // to run, to leave, to exit
+  bool killed = false;          // its agent was told to kill it
   bool quiet = false;           // exited with 0 and never called hvd::init
   TimePoint left_at = kNever;   // when it ended as it had been asked to
   bool well = false;            // ended after it had declared that its work is done

@@ -187,6 +187,11 @@ void ElasticJob::on_worker_deadlines() {
     const std::string name = worker.member.worker();
     if (worker.standing == Standing::out) {
       if (hosts_[worker.host].state != HostState::ready) continue;
+      if (std::exchange(workers_[index].killed, true)) {
+        broken(worker.host, cat("it did not end ", name, " within ",
+                                seconds_text(options_.job.kill_timeout), " after SIGKILL"));
+        continue;
+      }
       // Its agent has killed it long ago, or was never asked to.
       warn(cat(name, " did not end by itself; killing it"));
       actions_.emplace_back(action::KillWorkers{worker.host, worker.member.incarnation});

@@ -353,6 +353,7 @@ void ElasticJob::reform_at_commit() {
   gone.insert(gone.end(), left.begin(), left.end());
   WorldDocument next;
   next.members = plan_world(effective_.members, gone, come);
+  if (next.members.size() < least) return;
   const WorldDocument& last = proposed_.empty() ? effective_ : proposed_.rbegin()->second;
   if (membership(next) == membership(last)) return;
   publish(WorldState::proposed, gone, come);

@@ -101,6 +101,7 @@ class SimulatedElasticJob {
   void effective(const WorldDocument& world);
   void settle_down();
   void finish_work();
+  void finish(Incarnation incarnation);
   std::string verdict();
 
   void perform(const action::PublishWorld& action);
@@ -127,6 +128,7 @@ class SimulatedElasticJob {
   std::uint64_t order_ = 0;
   bool calm_ = false;       // no more faults
   bool finishing_ = false;  // workers say that they are done
+  std::set<Incarnation> finishers_;
 
   std::vector<Machine> machines_;
   std::vector<Visit> visits_;  // by HostIndex
