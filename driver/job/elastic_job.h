@@ -14,6 +14,7 @@
 // A value for one thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -62,9 +63,11 @@ struct ElasticHost : JobHost {
 
 struct ElasticWorker : JobWorker {
   Standing standing = Standing::coming;
-  std::string leaves;           // why it is to leave at the next commit; empty: it is not
-  bool keeps_leaving = false;   // whatever discovery says
-  TimePoint deadline = kNever;  // to run, to leave, to exit
+  std::string leaves;          // why it is to leave at the next commit; empty: it is not
+  bool keeps_leaving = false;  // whatever discovery says
+  TimePoint launch_by = kNever;
+  TimePoint leave_by = kNever;
+  TimePoint deadline = kNever;  // the next of these, or to exit once it is out
   bool killed = false;          // its agent was told to kill it
   bool quiet = false;           // exited with 0 and never called hvd::init
   TimePoint left_at = kNever;   // when it ended as it had been asked to
@@ -200,6 +203,10 @@ class ElasticJob {
   void move(std::size_t worker, Standing to);
   void end(std::size_t worker, WorkerState state);
   void set_deadline(std::size_t worker, TimePoint deadline);
+  // Of one that is not out.
+  void renew_deadline(std::size_t worker) {
+    set_deadline(worker, std::min(workers_[worker].launch_by, workers_[worker].leave_by));
+  }
   void decide_within(std::chrono::milliseconds time);
   double random();
   bool stop_has_begun() const { return state_ >= ElasticState::stopping; }

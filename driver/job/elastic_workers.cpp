@@ -50,7 +50,8 @@ void ElasticJob::launch(const SlotPlace& place, HostIndex host, bool as_member) 
   ++hosts_[host].unstarted;
   common_cause_.launched(index + 1);
   move(index, WorkerState::launching);
-  set_deadline(index, now_ + options_.job.start_timeout);
+  workers_[index].launch_by = now_ + options_.job.start_timeout;
+  renew_deadline(index);
   // Of a member the action follows when the world is known; of others when the survivors know
   // theirs.
   if (!as_member) launches_.push_back(index);
@@ -68,7 +69,8 @@ void ElasticJob::on(const event::Launched& event) {
   move(index, WorkerState::running);
   --hosts_[event.host].unstarted;
   workers_[index].pid = event.pid;
-  if (worker->standing != Standing::out) set_deadline(index, kNever);
+  workers_[index].launch_by = kNever;
+  if (worker->standing != Standing::out) renew_deadline(index);
   for (const WorkerState said : std::exchange(workers_[index].said_early, {})) hear(index, said);
 }
 
@@ -158,7 +160,8 @@ void ElasticJob::ask_to_leave(std::size_t index, std::string why, bool for_good)
   if (!worker.leaves.empty()) return;
   say(cat(why, ": ", worker.member.worker(), " leaves at the next commit"));
   worker.leaves = std::move(why);
-  set_deadline(index, now_ + options_.leave_grace);
+  worker.leave_by = now_ + options_.leave_grace;
+  renew_deadline(index);
   decide_within(kAtOnce);
 }
 

@@ -163,7 +163,8 @@ void ElasticJob::staff_slots() {
     if (!stays_after_all) continue;
     say(cat(member.worker(), " stays after all"));
     one.leaves.clear();
-    set_deadline(member.incarnation - 1, kNever);
+    one.leave_by = kNever;
+    renew_deadline(member.incarnation - 1);
   }
   for (const auto& place : staffing.launch) launch(place, visit_of_.at(place.host), false);
 }
@@ -283,15 +284,17 @@ void ElasticJob::reform_now() {
       std::max(world_size(static_cast<int>(there + now.coming), limits_now()),
                static_cast<int>(std::min(effective_.members.size(), there))));
   const auto come = newcomers(size - std::min(size, now.staying.size()));
-  // Who is leaving takes the occasion, unless it is needed.
-  const bool needed = now.staying.size() + come.size() < least;
-  const std::size_t members = now.staying.size() + come.size() + (needed ? now.leaving.size() : 0);
-  if (members < least || members == 0) {
+  // Who is leaving takes the occasion, but for those who are needed.
+  const std::size_t missing = least - std::min(least, now.staying.size() + come.size());
+  const std::size_t kept = std::min(missing, now.leaving.size());
+  const std::size_t members = now.staying.size() + come.size() + kept;
+  if (members < least) {
     fall_short(members);
     return;
   }
   std::vector<Incarnation> gone = now.lost;
-  if (!needed) gone.insert(gone.end(), now.leaving.begin(), now.leaving.end());
+  gone.insert(gone.end(), now.leaving.begin() + static_cast<std::ptrdiff_t>(kept),
+              now.leaving.end());
   for (const auto& member : effective_.members) {
     const ElasticWorker& one = worker(member.incarnation);
     const bool ended = one.quiet || one.well || one.left_at != kNever;
@@ -326,22 +329,19 @@ void ElasticJob::fall_short(std::size_t there) {
 void ElasticJob::reform_at_commit() {
   const Muster now = muster();
   const auto least = static_cast<std::size_t>(std::max(options_.limits.least, 1));
-  const auto join = [&](std::size_t staying) {
-    const auto all = static_cast<int>(staying + now.warm + now.coming);
-    const auto size = std::max(static_cast<std::size_t>(world_size(all, limits_now())), staying);
-    return newcomers(size - staying);
-  };
+  const auto all = static_cast<int>(now.staying.size() + now.warm + now.coming);
+  const auto size =
+      std::max(static_cast<std::size_t>(world_size(all, limits_now())), now.staying.size());
   std::vector<Incarnation> gone = now.leaving;
   std::vector<Incarnation> left;  // whose commit is not known yet
   for (const auto& member : effective_.members) {
     if (worker(member.incarnation).left_at != kNever) left.push_back(member.incarnation);
   }
-  std::vector<Newcomer> come = join(now.staying.size());
-  if (now.staying.size() + come.size() < least) {
-    // They work on until somebody comes in their place, or their time is over.
-    gone.clear();
-    come = join(now.staying.size() + now.leaving.size());
-  }
+  std::vector<Newcomer> come = newcomers(size - now.staying.size());
+  // Who is needed works on until somebody comes in his place, or his time is over.
+  const std::size_t missing = least - std::min(least, now.staying.size() + come.size());
+  gone.erase(gone.begin(),
+             gone.begin() + static_cast<std::ptrdiff_t>(std::min(missing, gone.size())));
   if (come.empty()) {
     joiners_due_ = kNever;
   } else if (now.coming > 0 && joiners_due_ != kNever && now_ < joiners_due_) {
@@ -386,7 +386,7 @@ void ElasticJob::take_into_force(WorldDocument world) {
     one.member = member;
     if (one.standing == Standing::member || has_ended(one.state)) continue;
     move(member.incarnation - 1, Standing::member);
-    if (one.state != WorkerState::launching) set_deadline(member.incarnation - 1, kNever);
+    renew_deadline(member.incarnation - 1);
   }
   for (const auto& member : before.members) {
     const ElasticWorker& one = worker(member.incarnation);

@@ -212,8 +212,10 @@ void SimulatedElasticJob::plan_faults() {
     }
   });
   now_and_then(climate_.worker_fails, [this] {
-    if (const auto one = some_worker(); one != 0)
-      end_worker(one, dice_.below(3), dice_.one_in(2) ? 11 : 0);
+    const auto one = some_worker();
+    // A program that never called hvd::init may well end with 0.
+    const int least = workers_[one].joined ? 0 : 1;
+    if (one != 0) end_worker(one, least + dice_.below(2), dice_.one_in(2) ? 11 : 0);
   });
   now_and_then(climate_.worker_leaves, [this] {
     if (const auto one = some_worker(); one != 0) {
@@ -263,6 +265,13 @@ void SimulatedElasticJob::settle_down() {
     if (job_->world().members.size() < wanted) {
       rules_->wrong(cat("the world has ", job_->world().members.size(), " workers and should have ",
                         wanted, "; waits for ", job_->waiting_for(now_)));
+    }
+    for (const auto& member : world_.members) {
+      const Worker& one = workers_[member.incarnation];
+      if (!one.alive || !one.joined || visits_[one.host].gone) {
+        story_ += cat(member.worker(), "/", member.incarnation, " can never commit: ", one.alive,
+                      one.joined, visits_[one.host].gone, "\n");
+      }
     }
     if (job_->world().members != world_.members) rules_->wrong("workers are in another world");
     finish_work();

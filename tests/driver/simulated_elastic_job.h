@@ -96,6 +96,7 @@ class SimulatedElasticJob {
 
   std::size_t some_worker();  // alive; workers_.size() if none is
   void end_worker(Incarnation incarnation, int exit_code, int signal);
+  void stop_worker(Incarnation incarnation, milliseconds after, int signal);
   void leave(Incarnation incarnation);
   void commit();
   void effective(const WorldDocument& world);
