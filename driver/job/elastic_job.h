@@ -68,6 +68,7 @@ struct ElasticWorker : JobWorker {
   TimePoint launch_by = kNever;
   TimePoint leave_by = kNever;
   TimePoint deadline = kNever;  // the next of these, or to exit once it is out
+  bool may_have_left = false;   // a world without it was proposed
   bool killed = false;          // its agent was told to kill it
   bool quiet = false;           // exited with 0 and never called hvd::init
   TimePoint left_at = kNever;   // when it ended as it had been asked to
@@ -165,10 +166,10 @@ class ElasticJob {
   };
   Muster muster() const;
   bool nobody_is_left() const;
+  void all_are_gone();
   void await_commits_of_those_who_left();
   // The newest proposed world differs from the one in force. One that does not withdraws others.
   bool something_is_proposed() const;
-  bool is_left_out(Incarnation incarnation) const;  // of a proposed world
   std::vector<Newcomer> newcomers(std::size_t most) const;
   ElasticWorker& worker(Incarnation incarnation) {
     return workers_[static_cast<std::size_t>(incarnation - 1)];

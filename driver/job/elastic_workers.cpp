@@ -117,9 +117,9 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
     if (worker.standing == Standing::member) common_cause_.joined(worker.member.incarnation);
     if (!std::exchange(anybody_joined_, true)) notice_quiet_ones();
     go_on_if_nobody_is_done();
-  } else if (worker.standing == Standing::member && !is_left_out(worker.member.incarnation)) {
-    // Else it may be done because it has left at a commit of which we have not heard yet.
-    begin_to_end();
+  } else if (worker.standing == Standing::member) {
+    // Else it may be done because it has left at a commit of which we have not heard.
+    if (worker.leaves.empty() && !worker.may_have_left) begin_to_end();
   } else if (worker.standing == Standing::coming || worker.standing == Standing::warm) {
     expect_exit(index);  // whatever made it think so, it is of no use any more
     decide_within(kAtOnce);
@@ -199,7 +199,7 @@ void ElasticJob::on_worker_deadlines() {
       warn(cat(name, " did not end by itself; killing it"));
       actions_.emplace_back(action::KillWorkers{worker.host, worker.member.incarnation});
       set_deadline(index, now_ + options_.job.kill_timeout);
-    } else if (worker.state == WorkerState::launching) {
+    } else if (worker.launch_by <= now_) {
       // An agent that cannot start anything is of no use, and what it may still start is in the
       // way.
       broken(worker.host, cat("it did not start ", name, " within ",
@@ -245,7 +245,7 @@ void ElasticJob::on(const event::Exited& event) {
   } else if (event.exit_code != 0) {
     worker_failed(index, how, event.exit_code, true);
   } else if (state_ != ElasticState::ending && worker.standing == Standing::member &&
-             (!worker.leaves.empty() || is_left_out(worker.member.incarnation))) {
+             (!worker.leaves.empty() || worker.may_have_left)) {
     end(index, WorkerState::exited);
     worker.well = before == WorkerState::done;
     worker.left_at = now_;

@@ -30,7 +30,7 @@ void ElasticJob::decide() {
   if (state_ == ElasticState::gathering) {
     form_first_world();
   } else if (state_ != ElasticState::ending && nobody_is_left()) {
-    fail_with_cause("no worker of the world is left");
+    all_are_gone();
   } else {
     if (state_ != ElasticState::ending) staff_slots();
     reform();
@@ -235,13 +235,16 @@ bool ElasticJob::nobody_is_left() const {
   return !now.lost.empty() && now.staying.empty() && now.leaving.empty();
 }
 
-bool ElasticJob::is_left_out(Incarnation incarnation) const {
-  return std::any_of(proposed_.begin(), proposed_.end(), [&](const auto& proposed) {
-    const auto& members = proposed.second.members;
-    return std::none_of(members.begin(), members.end(), [&](const WorldMember& member) {
-      return member.incarnation == incarnation;
-    });
-  });
+// If all were asked to leave, and all said that they were done, they were done with the work.
+void ElasticJob::all_are_gone() {
+  const bool all_well =
+      std::all_of(effective_.members.begin(), effective_.members.end(),
+                  [&](const WorldMember& member) { return worker(member.incarnation).well; });
+  if (all_well) {
+    begin_to_end();
+  } else {
+    fail_with_cause("no worker of the world is left");
+  }
 }
 
 // Whoever is told of no commit in time counts as lost.
@@ -369,6 +372,7 @@ void ElasticJob::publish(WorldState state, const std::vector<Incarnation>& gone,
   actions_.emplace_back(action::PublishWorld{world});
   joiners_due_ = kNever;
   if (state == WorldState::proposed) {
+    for (const Incarnation incarnation : gone) worker(incarnation).may_have_left = true;
     proposed_.emplace(world.generation, std::move(world));
     return;
   }
@@ -410,6 +414,7 @@ void ElasticJob::on(const event::Committed& event) {
   });
   const bool was_member = who->standing == Standing::member;
   if (!is_member && !was_member) return;
+  if (is_member) worker(event.incarnation).may_have_left = false;
   WorldDocument world = std::move(proposed->second);
   proposed_.erase(proposed_.begin(), std::next(proposed));
   ++planned_resets_;

@@ -309,6 +309,12 @@ void SimulatedElasticJob::end_worker(Incarnation incarnation, int exit_code, int
        event::Exited{worker.host, incarnation, signal == 0 ? exit_code : 0, signal, false});
 }
 
+// What its agent was asked to start and has not is started, and then ended.
+void SimulatedElasticJob::stop_worker(Incarnation incarnation, milliseconds after, int signal) {
+  workers_[incarnation].stopping = true;
+  schedule(after, [this, incarnation, signal] { end_worker(incarnation, 0, signal); });
+}
+
 // It is in no world any more.
 void SimulatedElasticJob::leave(Incarnation incarnation) {
   if (dice_.one_in(climate_.stays)) return;
@@ -432,6 +438,10 @@ void SimulatedElasticJob::perform(const action::Launch& action) {
     }
     workers_[incarnation].alive = true;
     tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
+    if (workers_[incarnation].stopping) {
+      stop_worker(incarnation, milliseconds(10), 15);
+      return;
+    }
     const int start = !calm_ && dice_.one_in(climate_.slow_start) ? 20'000 : 800;
     schedule(dice_.up_to(start), [this, host, incarnation, is_member] {
       if (!workers_[incarnation].alive) return;
@@ -451,8 +461,7 @@ void SimulatedElasticJob::perform(const action::StopWorkers& action) {
     // Its agent kills what is still there when the grace is over; also what it was yet to start.
     const bool ignores = dice_.one_in(5);
     const milliseconds at = ignores ? action.grace : std::min(action.grace, dice_.up_to(500));
-    schedule(milliseconds(100) + at,
-             [this, one = incarnation, ignores] { end_worker(one, 0, ignores ? 9 : 15); });
+    stop_worker(incarnation, milliseconds(100) + at, ignores ? 9 : 15);
   }
 }
 
@@ -462,7 +471,7 @@ void SimulatedElasticJob::perform(const action::KillWorkers& action) {
         (action.incarnation != kEveryWorker && action.incarnation != incarnation)) {
       continue;
     }
-    schedule(dice_.up_to(50), [this, one = incarnation] { end_worker(one, 0, 9); });
+    stop_worker(incarnation, dice_.up_to(50), 9);
   }
 }
 
