@@ -185,7 +185,7 @@ void SimulatedElasticJob::change_discovery(bool honest) {
 
 // ---- faults ----
 
-void SimulatedElasticJob::now_and_then(int mean, std::function<void()> work) {
+void SimulatedElasticJob::now_and_then(int mean, const std::function<void()>& work) {
   if (mean == 0) return;
   schedule(dice_.up_to(2 * mean), [this, mean, work] {
     if (calm_ || rules_->finished()) return;

@@ -83,7 +83,7 @@ class SimulatedElasticJob {
   };
 
   void schedule(milliseconds after, std::function<void()> work);
-  void now_and_then(int mean, std::function<void()> work);
+  void now_and_then(int mean, const std::function<void()>& work);
   void step(const Event& event);
   // Something that its agent tells, when it can.
   void tell(HostIndex host, const Event& event);
