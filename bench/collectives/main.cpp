@@ -22,6 +22,7 @@
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/resnet50.h"
 #include "bench/collectives/tensors.h"
+#include "bench/times.h"
 #include "runtime/threads.h"
 #include "runtime/transport/tcp_mesh.h"
 
@@ -95,18 +96,6 @@ class Flat {
 };
 
 // --- taking turns -------------------------------------------------------------------------------
-
-double milliseconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 struct Row {
   const char* what;

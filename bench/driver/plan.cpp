@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "bench/times.h"
 #include "driver/job/staffing.h"
 #include "driver/job/world_plan.h"
 
@@ -16,13 +17,10 @@ namespace {
 
 using namespace hvd::driver;  // NOLINT(google-build-using-namespace)
 using hvd::cat;
-using Clock = std::chrono::steady_clock;
+using hvd::Clock;
+using hvd::bench::milliseconds_since;
 
 constexpr int kRounds = 21;
-
-double milliseconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
 
 void print(const char* what, std::vector<double> times) {
   std::sort(times.begin(), times.end());

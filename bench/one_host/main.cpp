@@ -2,13 +2,9 @@
 // host through the whole pipeline, side by side with Open MPI's and stock Gloo's own allreduce of
 // the same bytes in one buffer. The three take turns in the same processes, so that all see the
 // same weather; medians of what rank 0 sees. ROW: only those that are called so.
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -16,20 +12,16 @@
 #include <gloo/transport/tcp/device.h>
 #define OMPI_SKIP_MPICXX 1  // only its C functions
 #include <mpi.h>
-#include <mutex>
 
 #include "base/text.h"
 #include "bench/collectives/resnet50.h"
+#include "bench/collectives/tensors.h"
+#include "bench/times.h"
 #include "runtime/threads.h"
 #include "runtime/world.h"
 
 namespace hvd::bench {
 namespace {
-
-[[noreturn]] void give_up(const Status& why) {
-  std::fprintf(stderr, "%s\n", why.to_string().c_str());
-  std::_Exit(1);
-}
 
 class MpiExchange final : public runtime::Exchange {
  public:
@@ -57,43 +49,6 @@ class MpiExchange final : public runtime::Exchange {
   int size_;
 };
 
-class Tensors {
- public:
-  Tensors(runtime::World& world, std::string name, const std::vector<std::size_t>& sizes)
-      : world_(world), name_(std::move(name)) {
-    for (const auto size : sizes) data_.emplace_back(size, 1.0F);
-  }
-  void allreduce() {
-    open_ = static_cast<int>(data_.size());
-    for (std::size_t i = 0; i < data_.size(); ++i) {
-      runtime::Entry entry;
-      runtime::Request& request = entry.request;
-      request.name = cat(name_, ".", i);
-      request.kind = runtime::Kind::allreduce;
-      request.type = DataType::float32;
-      request.shape = {static_cast<std::int64_t>(data_[i].size())};
-      entry.input = entry.output = data_[i].data();
-      entry.done = [this](const runtime::Outcome& outcome) {
-        if (!outcome.ok()) give_up(outcome.failure.status);
-        const std::lock_guard lock(mutex_);
-        if (--open_ == 0) changed_.notify_one();
-      };
-      const auto refused = world_.enqueue(std::move(entry));
-      if (!refused.ok()) give_up(refused.status);
-    }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return open_ == 0; });
-  }
-
- private:
-  runtime::World& world_;
-  std::string name_;
-  std::vector<std::vector<float>> data_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int open_ = 0;
-};
-
 std::shared_ptr<gloo::Context> stock_gloo(int rank, int size) {
   std::string folder = cat("/tmp/hvd-one-host-bench-", ::getpid());
   folder.resize(64);
@@ -111,17 +66,11 @@ std::shared_ptr<gloo::Context> stock_gloo(int rank, int size) {
   return context;
 }
 
-double milliseconds(const std::function<void()>& work) {
+// All ranks begin at the same time.
+template <typename Work>
+double milliseconds_together(const Work& work) {
   MPI_Barrier(MPI_COMM_WORLD);
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return milliseconds(work);
 }
 
 struct Row {
@@ -143,12 +92,12 @@ void compare(int rank, runtime::World& world, const std::shared_ptr<gloo::Contex
   std::vector<double> mpi;
   std::vector<double> stock;
   for (int i = -3; i < row.repeats; ++i) {  // the first three fill caches of all kinds
-    const double a = milliseconds([&] { tensors.allreduce(); });
-    const double b = milliseconds([&] {
+    const double a = milliseconds_together([&] { tensors.allreduce(); });
+    const double b = milliseconds_together([&] {
       MPI_Allreduce(in.data(), out.data(), static_cast<int>(elements), MPI_FLOAT, MPI_SUM,
                     MPI_COMM_WORLD);
     });
-    const double c = milliseconds([&] {
+    const double c = milliseconds_together([&] {
       gloo::AllreduceOptions options(gloo);
       options.setOutput(out.data(), elements);
       options.setReduceFunction(

@@ -13,19 +13,11 @@
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/resnet50.h"
 #include "bench/collectives/tensors.h"
+#include "bench/times.h"
 #include "runtime/threads.h"
 
 namespace hvd::bench {
 namespace {
-
-double milliseconds_since(TimePoint begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 void check(const Status& status) {
   if (!status.ok()) give_up(status);
