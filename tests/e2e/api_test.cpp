@@ -6,17 +6,10 @@ namespace {
 
 class ApiTest : public JobTest {
  protected:
+  // And nobody has anything to complain about.
   void expect_all_ok(int ranks, const std::string& program, const std::string& scenario,
                      const Words& flags = {}) {
-    Words words{"-np", std::to_string(ranks)};
-    words.insert(words.end(), flags.begin(), flags.end());
-    words.push_back(binary(program));
-    words.push_back(scenario);
-    const ExitStatus end = run_job(words);
-    EXPECT_EQ(end.code, 0) << ranks << " ranks\n" << end.out << end.err;
-    for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(lines_of_rank(end.out, rank), Words{"ok " + std::to_string(rank) + "."}) << end.err;
-    }
+    const ExitStatus end = JobTest::expect_all_ok(ranks, {binary(program), scenario}, flags);
     EXPECT_EQ(lines_of_rank(end.err, 0, "stderr"), Words{});
   }
 };

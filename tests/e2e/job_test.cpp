@@ -41,6 +41,24 @@ ExitStatus JobTest::run_job(const Words& words, ProcessOptions options) {
   return start(words, std::move(options)).wait();
 }
 
+ExitStatus JobTest::expect_all_ok(int ranks, const Words& command, const Words& flags) {
+  Words words{"-np", std::to_string(ranks)};
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), command.begin(), command.end());
+  ExitStatus end = run_job(words);
+  EXPECT_EQ(end.code, 0) << ranks << " ranks\n" << end.out << end.err;
+  for (int rank = 0; rank < ranks; ++rank) {
+    EXPECT_EQ(lines_of_rank(end.out, rank), Words{"ok " + std::to_string(rank) + "."}) << end.err;
+  }
+  return end;
+}
+
+void JobTest::expect_ok_alone(const Words& command) {
+  const ExitStatus end = run(command);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(end.out, "ok 0.\n");
+}
+
 std::vector<pid_t> JobTest::processes() const { return processes_with_variable(kMark, mark_); }
 
 void JobTest::crash(Process& process) {

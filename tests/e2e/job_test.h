@@ -27,6 +27,10 @@ class JobTest : public testing::Test {
   Process& start(const Words& words, ProcessOptions options = {});
   // Starts it and waits until it has ended.
   ExitStatus run_job(const Words& words, ProcessOptions options = {});
+  // `hvdrun -np ranks flags command` ends well, and each rank says "ok <rank>." and nothing else.
+  ExitStatus expect_all_ok(int ranks, const Words& command, const Words& flags = {});
+  // `command` without hvdrun, likewise: it is a world of one.
+  void expect_ok_alone(const Words& command);
 
   // Every process that descends from a job of this test, hvdrun itself included.
   std::vector<pid_t> processes() const;

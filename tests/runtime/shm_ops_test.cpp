@@ -5,57 +5,16 @@
 #include <random>
 
 #include "runtime/ops/layout.h"
+#include "tests/runtime/one_tensor.h"
 #include "tests/runtime/shm_ranks.h"
 
 namespace hvd::test {
 namespace {
 
 using runtime::Entry;
-using runtime::Group;
 using runtime::Kind;
 using runtime::Outcome;
 using runtime::Response;
-
-Group world_of(int size, int rank) {
-  Group group;
-  group.rank = rank;
-  group.ranks.resize(static_cast<std::size_t>(size));
-  std::iota(group.ranks.begin(), group.ranks.end(), 0);
-  return group;
-}
-
-struct OneTensor {
-  OneTensor(Kind kind, std::vector<float> values) : input(std::move(values)), output(input.size()) {
-    entry.request.name = "gradients";
-    entry.request.kind = response.kind = kind;
-    entry.request.type = DataType::float32;
-    entry.request.shape = {static_cast<std::int64_t>(input.size())};
-    entry.input = input.data();
-    entry.output = output.data();
-  }
-  Outcome run(ShmRank& self, const Group& group) {
-    response.tensors = {std::make_shared<const runtime::ResponseTensor>(
-        runtime::ResponseTensor{entry.request, extents})};
-    std::vector<Entry> entries{entry};
-    std::vector<Outcome> outcomes(1);
-    const Status ran = self.run(response, group, entries, outcomes);
-    return ran.ok() ? outcomes.front() : Outcome(ran);
-  }
-
-  std::vector<float> input;
-  std::vector<float> output;
-  std::vector<std::int64_t> extents;
-  Response response;
-  Entry entry;
-};
-
-void expect_sum_works(ShmRank& self, int size, int rank) {
-  OneTensor sum(Kind::allreduce, {static_cast<float>(rank), 1});
-  const Outcome outcome = sum.run(self, world_of(size, rank));
-  EXPECT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
-  EXPECT_EQ(sum.output, (std::vector<float>{static_cast<float>(size * (size - 1)) / 2,
-                                            static_cast<float>(size)}));
-}
 
 // Sums of such numbers depend on the order in which they are added.
 std::vector<float> uneven_numbers(int rank, std::size_t count) {

@@ -13,20 +13,10 @@ class CApiTest : public JobTest {
 };
 
 TEST_F(CApiTest, EveryCallDoesWhatItsHeaderSaysAndRefusesWhatCannotBe) {
-  for (int ranks = 1; ranks <= 4; ++ranks) {
-    const ExitStatus end = run_job({"-np", std::to_string(ranks), program_, "work"});
-    EXPECT_EQ(end.code, 0) << ranks << " ranks\n" << end.out << end.err;
-    for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(lines_of_rank(end.out, rank), Words{"ok " + std::to_string(rank) + "."}) << end.err;
-    }
-  }
+  for (int ranks = 1; ranks <= 4; ++ranks) expect_all_ok(ranks, {program_, "work"});
 }
 
-TEST_F(CApiTest, WorksWithoutHvdrunToo) {
-  const ExitStatus end = run({program_, "work"});
-  EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_EQ(end.out, "ok 0.\n");
-}
+TEST_F(CApiTest, WorksWithoutHvdrunToo) { expect_ok_alone({program_, "work"}); }
 
 TEST_F(CApiTest, RecordsATimelineOfAllRanks) {
   const auto path = (directory() / "timeline.json").string();

@@ -10,20 +10,10 @@ class FrameworkTest : public JobTest {
 };
 
 TEST_F(FrameworkTest, EveryCollectiveGoesThroughTheSeam) {
-  for (int ranks = 1; ranks <= 3; ++ranks) {
-    const ExitStatus end = run_job({"-np", std::to_string(ranks), program_, "work"});
-    EXPECT_EQ(end.code, 0) << ranks << " ranks\n" << end.out << end.err;
-    for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(lines_of_rank(end.out, rank), Words{"ok " + std::to_string(rank) + "."}) << end.err;
-    }
-  }
+  for (int ranks = 1; ranks <= 3; ++ranks) expect_all_ok(ranks, {program_, "work"});
 }
 
-TEST_F(FrameworkTest, AlsoWithoutHvdrun) {
-  const ExitStatus end = run({program_, "work"});
-  EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_EQ(end.out, "ok 0.\n");
-}
+TEST_F(FrameworkTest, AlsoWithoutHvdrun) { expect_ok_alone({program_, "work"}); }
 
 }  // namespace
 }  // namespace hvd::test

@@ -10,20 +10,10 @@ class GradientReducerTest : public JobTest {
 };
 
 TEST_F(GradientReducerTest, ReducesWhatIsReadyAndFillsInWhatIsNot) {
-  for (int ranks = 1; ranks <= 4; ++ranks) {
-    const ExitStatus end = run_job({"-np", std::to_string(ranks), program_, "work"});
-    EXPECT_EQ(end.code, 0) << ranks << " ranks\n" << end.out << end.err;
-    for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(lines_of_rank(end.out, rank), Words{"ok " + std::to_string(rank) + "."}) << end.err;
-    }
-  }
+  for (int ranks = 1; ranks <= 4; ++ranks) expect_all_ok(ranks, {program_, "work"});
 }
 
-TEST_F(GradientReducerTest, WorksWithoutHvdrunToo) {
-  const ExitStatus end = run({program_, "work"});
-  EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_EQ(end.out, "ok 0.\n");
-}
+TEST_F(GradientReducerTest, WorksWithoutHvdrunToo) { expect_ok_alone({program_, "work"}); }
 
 TEST_F(GradientReducerTest, TheLossOfARankIsAnErrorAfterWhichItCanBeReset) {
   const ExitStatus end = run_job({"-np", "3", program_, "loss"});
