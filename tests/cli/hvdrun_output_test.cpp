@@ -129,7 +129,8 @@ TEST(HvdrunOutput, AReaderThatSleepsDoesNotBlockTheWorkersForEver) {
 }
 
 TEST(HvdrunOutput, WhatArrivedBeforeAnInterruptionIsShown) {
-  Process process(job({"-np", "2"}, "echo before $HVD_RANK; printf half; exec sleep 600"));
+  // One write: an interruption cannot come between the line and its successor's first half.
+  Process process(job({"-np", "2"}, "printf 'before %s\\nhalf' $HVD_RANK; exec sleep 600"));
   ASSERT_TRUE(process.wait_for_output("before 0"));
   ASSERT_TRUE(process.wait_for_output("before 1"));
   process.signal(SIGINT);
