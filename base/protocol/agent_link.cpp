@@ -113,12 +113,13 @@ Result<Credit> Credit::decode(std::string_view payload) {
 }
 
 std::string World::encode() const {
-  return frame_of<World>(WireWriter().u64(generation).str(document));
+  return frame_of<World>(WireWriter().u64(generation).boolean(effective).str(document));
 }
 Result<World> World::decode(std::string_view payload) {
   WireReader r(payload);
   World m;
   m.generation = r.u64();
+  m.effective = r.boolean();
   m.document = r.str();
   return checked(std::move(m), r, "world");
 }
@@ -290,6 +291,38 @@ std::string WorkerDone::encode() const {
 Result<WorkerDone> WorkerDone::decode(std::string_view payload) {
   WireReader r(payload);
   return checked(WorkerDone{r.u64()}, r, "worker done");
+}
+
+std::string WorkerReady::encode() const {
+  return frame_of<WorkerReady>(WireWriter().u64(incarnation));
+}
+Result<WorkerReady> WorkerReady::decode(std::string_view payload) {
+  WireReader r(payload);
+  return checked(WorkerReady{r.u64()}, r, "worker ready");
+}
+
+std::string WorkerLeaves::encode() const {
+  return frame_of<WorkerLeaves>(WireWriter().u64(incarnation));
+}
+Result<WorkerLeaves> WorkerLeaves::decode(std::string_view payload) {
+  WireReader r(payload);
+  return checked(WorkerLeaves{r.u64()}, r, "worker leaves");
+}
+
+std::string WorldCommitted::encode() const {
+  return frame_of<WorldCommitted>(WireWriter().u64(incarnation).u64(generation));
+}
+Result<WorldCommitted> WorldCommitted::decode(std::string_view payload) {
+  WireReader r(payload);
+  WorldCommitted m;
+  m.incarnation = r.u64();
+  m.generation = r.u64();
+  return checked(m, r, "world committed");
+}
+
+std::string HostLeaves::encode() const { return frame_of<HostLeaves>(WireWriter()); }
+Result<HostLeaves> HostLeaves::decode(std::string_view payload) {
+  return checked(HostLeaves{}, WireReader(payload), "host leaves");
 }
 
 std::string HeartbeatAck::encode() const {

@@ -37,7 +37,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -69,6 +69,10 @@ enum class Kind : std::uint16_t {
   bye = 111,
   checked = 112,
   probed = 113,
+  worker_ready = 114,
+  worker_leaves = 115,
+  world_committed = 116,
+  host_leaves = 117,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -143,10 +147,12 @@ struct Credit {
   static Result<Credit> decode(std::string_view payload);
 };
 
-// A new world document (base/protocol/world_document.h), handed on to every worker.
+// A new world document (base/protocol/world_document.h), handed on to every worker, as
+// worker_link::World. Effective and proposed ones do not replace each other on the way.
 struct World {
   static constexpr Kind kKind = Kind::world;
   std::uint64_t generation = 0;
+  bool effective = true;
   std::string document;
   std::string encode() const;
   static Result<World> decode(std::string_view payload);
@@ -276,6 +282,38 @@ struct WorkerDone {
   Incarnation incarnation = 0;
   std::string encode() const;
   static Result<WorkerDone> decode(std::string_view payload);
+};
+
+// The worker waits for a world to join (worker_link::Ready).
+struct WorkerReady {
+  static constexpr Kind kKind = Kind::worker_ready;
+  Incarnation incarnation = 0;
+  std::string encode() const;
+  static Result<WorkerReady> decode(std::string_view payload);
+};
+
+// The worker wants to leave at a commit (worker_link::Leave).
+struct WorkerLeaves {
+  static constexpr Kind kKind = Kind::worker_leaves;
+  Incarnation incarnation = 0;
+  std::string encode() const;
+  static Result<WorkerLeaves> decode(std::string_view payload);
+};
+
+// The worker says that at a commit all went over to this generation (worker_link::Committed).
+struct WorldCommitted {
+  static constexpr Kind kKind = Kind::world_committed;
+  Incarnation incarnation = 0;
+  std::uint64_t generation = 0;
+  std::string encode() const;
+  static Result<WorldCommitted> decode(std::string_view payload);
+};
+
+// The agent got SIGTERM: its host is about to be taken away. It works on until it is told to end.
+struct HostLeaves {
+  static constexpr Kind kKind = Kind::host_leaves;
+  std::string encode() const;
+  static Result<HostLeaves> decode(std::string_view payload);
 };
 
 struct HeartbeatAck {

@@ -13,12 +13,13 @@ std::string frame_of(const WireWriter& fields) {
 }  // namespace
 
 std::string World::encode() const {
-  return frame_of<World>(WireWriter().u64(generation).str(document));
+  return frame_of<World>(WireWriter().u64(generation).boolean(effective).str(document));
 }
 Result<World> World::decode(std::string_view payload) {
   WireReader r(payload);
   World m;
   m.generation = r.u64();
+  m.effective = r.boolean();
   m.document = r.str();
   HVD_RETURN_IF_ERROR(r.finish("world"));
   return m;
@@ -45,6 +46,28 @@ Result<Done> Done::decode(std::string_view payload) {
   WireReader r(payload);
   HVD_RETURN_IF_ERROR(r.finish("done"));
   return Done{};
+}
+
+std::string Ready::encode() const { return frame_of<Ready>(WireWriter()); }
+Result<Ready> Ready::decode(std::string_view payload) {
+  WireReader r(payload);
+  HVD_RETURN_IF_ERROR(r.finish("ready"));
+  return Ready{};
+}
+
+std::string Leave::encode() const { return frame_of<Leave>(WireWriter()); }
+Result<Leave> Leave::decode(std::string_view payload) {
+  WireReader r(payload);
+  HVD_RETURN_IF_ERROR(r.finish("leave"));
+  return Leave{};
+}
+
+std::string Committed::encode() const { return frame_of<Committed>(WireWriter().u64(generation)); }
+Result<Committed> Committed::decode(std::string_view payload) {
+  WireReader r(payload);
+  Committed m{r.u64()};
+  HVD_RETURN_IF_ERROR(r.finish("committed"));
+  return m;
 }
 
 }  // namespace hvd::worker_link

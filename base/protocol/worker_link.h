@@ -27,6 +27,9 @@ enum class Kind : std::uint16_t {
   // worker -> agent
   initialised = 101,
   done = 102,
+  ready = 103,
+  leave = 104,
+  committed = 105,
 };
 
 struct Welcome {
@@ -39,15 +42,21 @@ struct Welcome {
   std::string rendezvous_host;  // an address, not a name
   std::uint16_t rendezvous_port = 0;
   std::string advertise_address;  // where this host's workers listen, and are reached by the others
-  std::string world;              // the world document of the first generation, if it is known yet
+  // The newest effective world document that there is: with this worker in it, or, if it is to join
+  // later, without; empty if it is not known yet.
+  std::string world;
+  bool elastic = false;  // the world may change while the job goes on
   std::string encode() const;
   static Result<Welcome> decode(std::string_view payload);
 };
 
-// A newer world document (base/protocol/world_document.h).
+// A newer world document (base/protocol/world_document.h). Effective ones come in the order of
+// their generations, and so do proposed ones; a proposed world that a commit took into force comes
+// once more, as an effective one, and may then be older than the newest proposed one.
 struct World {
   static constexpr Kind kKind = Kind::world;
   std::uint64_t generation = 0;
+  bool effective = true;
   std::string document;
   std::string encode() const;
   static Result<World> decode(std::string_view payload);
@@ -72,6 +81,30 @@ struct Done {
   static constexpr Kind kKind = Kind::done;
   std::string encode() const;
   static Result<Done> decode(std::string_view payload);
+};
+
+// It is no member yet, has done all that can be done without a world, and waits for one that it is
+// a member of.
+struct Ready {
+  static constexpr Kind kKind = Kind::ready;
+  std::string encode() const;
+  static Result<Ready> decode(std::string_view payload);
+};
+
+// It was told to go (SIGTERM that no Stop has announced), and wants to leave at a commit.
+struct Leave {
+  static constexpr Kind kKind = Kind::leave;
+  std::string encode() const;
+  static Result<Leave> decode(std::string_view payload);
+};
+
+// At a commit all members went over to this generation, which had been proposed. Said by each of
+// them before it connects, also by those who leave with it.
+struct Committed {
+  static constexpr Kind kKind = Kind::committed;
+  std::uint64_t generation = 0;
+  std::string encode() const;
+  static Result<Committed> decode(std::string_view payload);
 };
 
 }  // namespace hvd::worker_link

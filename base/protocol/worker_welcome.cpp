@@ -15,6 +15,7 @@ std::string Welcome::encode() const {
                                                              .u16(rendezvous_port)
                                                              .str(advertise_address)
                                                              .str(world)
+                                                             .boolean(elastic)
                                                              .bytes());
 }
 Result<Welcome> Welcome::decode(std::string_view payload) {
@@ -29,6 +30,7 @@ Result<Welcome> Welcome::decode(std::string_view payload) {
   m.rendezvous_port = r.u16();
   m.advertise_address = r.str();
   m.world = r.str();
+  m.elastic = r.boolean();
   HVD_RETURN_IF_ERROR(r.finish("welcome"));
   return m;
 }

@@ -88,7 +88,7 @@ void WorkerChannel::send_world(std::uint64_t generation, std::string_view docume
     }
   }
   waiting_world_ =
-      WaitingWorld{generation, worker_link::World{generation, std::string(document)}.encode()};
+      WaitingWorld{generation, worker_link::World{generation, true, std::string(document)}.encode()};
   flush();
 }
 

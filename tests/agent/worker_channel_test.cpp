@@ -17,9 +17,9 @@ TEST(AgentChannel, HandsOnWelcomeAndWorlds) {
   const auto& out = agent.of(1).out;
   ASSERT_TRUE(agent.until([&] { return out.find('\n') != std::string::npos; }));
   EXPECT_EQ(out, "kind 1 of 3000000 bytes\n");
-  agent.send(agent_link::World{1, "one"}.encode());
+  agent.send(agent_link::World{1, true, "one"}.encode());
   ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 15 bytes\n") != std::string::npos; }));
-  agent.send(agent_link::World{2, "number two"}.encode());
+  agent.send(agent_link::World{2, true, "number two"}.encode());
   ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 22 bytes\n") != std::string::npos; }));
   agent.send(agent_link::Kill{1}.encode());
   ASSERT_TRUE(agent.until_over(1));
@@ -34,7 +34,7 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
   const std::string document(500'000, 'd');
   constexpr std::uint64_t kWorlds = 20;
   for (std::uint64_t g = 1; g <= kWorlds; ++g) {
-    agent.send(agent_link::World{g, document + std::string(g, '+')}.encode());
+    agent.send(agent_link::World{g, true, document + std::string(g, '+')}.encode());
   }
   // Who reads gets the newest, whatever it skipped.
   const std::string newest = cat("kind 2 of ", 12 + document.size() + kWorlds, " bytes\n");
@@ -76,7 +76,7 @@ TEST(AgentChannel, RubbishHarmsNothing) {
   ASSERT_TRUE(agent.until_over(2));
   EXPECT_EQ(agent.of(2).done, 1);
   ASSERT_TRUE(agent.until([&] { return !agent.problems.empty(); }));
-  agent.send(agent_link::World{1, "x"}.encode() + agent_link::Kill{1}.encode());
+  agent.send(agent_link::World{1, true, "x"}.encode() + agent_link::Kill{1}.encode());
   ASSERT_TRUE(agent.until_over(1));
   ASSERT_EQ(agent.problems.size(), 1U);
   EXPECT_NE(agent.problems[0].find("here#1 wrote rubbish"), std::string::npos);

@@ -19,7 +19,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Stop{2, 5000, "because"});
   expect_sound(Kill{3});
   expect_sound(Credit{4, Stream::standard_error, 1ULL << 40});
-  expect_sound(World{5, "{}"});
+  expect_sound(World{5, false, "{}"});
   expect_sound(Heartbeat{6, 5});
   expect_sound(Shutdown{});
   expect_sound(Check{"/home", "train", "/usr/bin:/bin"});
@@ -33,6 +33,10 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Exited{12, 1234, 3, 0, true});
   expect_sound(WorkerInitialised{13});
   expect_sound(WorkerDone{14});
+  expect_sound(WorkerReady{15});
+  expect_sound(WorkerLeaves{16});
+  expect_sound(WorldCommitted{17, 3});
+  expect_sound(HostLeaves{});
   expect_sound(HeartbeatAck{15});
   expect_sound(Problem{"trouble"});
   expect_sound(Checked{Checked::Step::find_program, 2, "find train"});

@@ -19,15 +19,19 @@ Welcome welcome() {
   m.rendezvous_port = 65'535;
   m.advertise_address = "10.0.0.1";
   m.world = "{}";
+  m.elastic = true;
   return m;
 }
 
 TEST(WorkerLinkMessages, AreSound) {
   expect_sound(welcome());
-  expect_sound(World{5, "{}"});
+  expect_sound(World{5, false, "{}"});
   expect_sound(Stop{"because"});
   expect_sound(Initialised{-1});
   expect_sound(Done{});
+  expect_sound(Ready{});
+  expect_sound(Leave{});
+  expect_sound(Committed{3});
 }
 
 TEST(WorkerLinkMessages, KeepEveryField) {
@@ -42,10 +46,13 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(received->rendezvous_port, 65'535);
   EXPECT_EQ(received->advertise_address, "10.0.0.1");
   EXPECT_EQ(received->world, "{}");
+  EXPECT_TRUE(received->elastic);
   EXPECT_EQ(Initialised::decode(payload_of(Initialised{42}))->pid, 42);
   EXPECT_EQ(Stop::decode(payload_of(Stop{"because"}))->reason, "because");
-  const auto world = World::decode(payload_of(World{5, "document"}));
+  EXPECT_EQ(Committed::decode(payload_of(Committed{43}))->generation, 43U);
+  const auto world = World::decode(payload_of(World{5, true, "document"}));
   EXPECT_EQ(world->generation, 5U);
+  EXPECT_TRUE(world->effective);
   EXPECT_EQ(world->document, "document");
 }
 

@@ -1,0 +1,93 @@
+#include "worker/elastic/agreement.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+
+namespace hvd::worker {
+namespace {
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += cat(i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
+// Who said what, the most frequent word first.
+template <typename Word, typename Saying>
+std::vector<std::pair<Word, std::vector<int>>> parties(const std::vector<Prepared>& prepared,
+                                                       const Saying& saying) {
+  std::map<Word, std::vector<int>> by_word;
+  for (std::size_t rank = 0; rank < prepared.size(); ++rank) {
+    by_word[saying(prepared[rank])].push_back(static_cast<int>(rank));
+  }
+  std::vector<std::pair<Word, std::vector<int>>> found(by_word.begin(), by_word.end());
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  return found;
+}
+
+}  // namespace
+
+std::string to_text(const CommitId& id) { return cat(id.generation, ".", id.sequence); }
+
+Result<CommitId> commit_id_from_text(std::string_view text) {
+  const auto dot = text.find('.');
+  if (dot != std::string_view::npos) {
+    const auto generation = parse_number<std::uint64_t>(text.substr(0, dot));
+    const auto sequence = parse_number<std::uint64_t>(text.substr(dot + 1));
+    if (generation && sequence) return CommitId{*generation, *sequence};
+  }
+  return Status(Code::data_loss, cat("\"", text, "\" is no commit: GENERATION.SEQUENCE is"));
+}
+
+Status agree(const std::vector<Prepared>& prepared) {
+  const auto at = parties<CommitId>(prepared, [](const Prepared& one) { return one.id; });
+  if (at.size() > 1) {
+    return {Code::invalid_argument,
+            cat("commit(): ", ranks_text(at[0].second), " came to commit ", to_text(at[0].first),
+                ", ", ranks_text(at[1].second), " to commit ", to_text(at[1].first),
+                "; all ranks must commit as often")};
+  }
+  const auto states = parties<std::optional<std::uint64_t>>(
+      prepared, [](const Prepared& one) { return one.checksum; });
+  if (states.size() > 1) {
+    std::vector<int> others;
+    for (std::size_t i = 1; i < states.size(); ++i) {
+      others.insert(others.end(), states[i].second.begin(), states[i].second.end());
+    }
+    std::sort(others.begin(), others.end());
+    return {Code::data_loss,
+            cat("commit(): at commit ", to_text(at[0].first), " the state of ", ranks_text(others),
+                " differs from that of ", ranks_text(states[0].second))};
+  }
+  return {};
+}
+
+Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
+                             std::uint64_t generation) {
+  Resume resume;
+  for (const auto& vote : votes) resume.id = std::max(resume.id, vote.holds);
+  const bool lost = resume.id < high_water;
+  if (lost && !votes.front().can_load) {
+    return Status(Code::data_loss,
+                  cat("committed state lost: commit ", to_text(high_water),
+                      " was reached, and every worker that held it is gone; the newest state left ",
+                      resume.id.none() ? std::string("is none") : cat("is of ", to_text(resume.id)),
+                      ". A loader (StateOptions::loader) could go on from a checkpoint."));
+  }
+  if (lost || resume.id.none()) {
+    resume.from = lost ? Resume::From::loader : Resume::From::beginning;
+    resume.id = {generation, 0};
+  }
+  for (std::size_t rank = 0; rank < votes.size(); ++rank) {
+    const bool holds =
+        resume.from == Resume::From::state ? votes[rank].holds == resume.id : rank == 0;
+    (holds ? resume.holders : resume.lackers).push_back(static_cast<int>(rank));
+    if (holds && resume.from == Resume::From::state) resume.bytes = votes[rank].bytes;
+  }
+  return resume;
+}
+
+}  // namespace hvd::worker

@@ -1,0 +1,75 @@
+// What the members of an elastic world agree about, as pure functions of what each of them said: at
+// a commit, whether it is one; after a change of the world, from which state all go on.
+//
+// A commit is an agreement in two steps. Each rank keeps its state under the commit's id and says
+// that it is prepared; when all are, rank 0 writes the high-water mark to the rendezvous and then
+// answers. A rank acts only on that answer. So whatever anybody saw committed, every member of that
+// world had kept: after a loss the newest state that a survivor keeps is at least as new.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hvd::worker {
+
+// A later world is newer, whatever the sequence; {0, 0} is no commit.
+struct CommitId {
+  std::uint64_t generation = 0;  // of the world that agreed
+  std::uint64_t sequence = 0;    // of its commits, from 1 on; 0: the state that it began with
+
+  bool none() const { return generation == 0; }
+  friend auto operator<=>(const CommitId&, const CommitId&) = default;
+};
+
+// "3.17"; the form of the high-water mark.
+std::string to_text(const CommitId& id);
+Result<CommitId> commit_id_from_text(std::string_view text);
+
+// Where the high-water mark stands in the rendezvous.
+inline constexpr const char* kCommitScope = "elastic";
+inline constexpr const char* kHighWaterKey = "committed";
+
+// ---- a commit ----
+
+struct Prepared {
+  CommitId id;
+  std::optional<std::uint64_t> checksum;  // of the state, when it is time to compare it
+};
+
+// By rank. invalid_argument names the ranks that are at another commit than the others;
+// data_loss those whose state differs from the others', of which there may be two parties.
+Status agree(const std::vector<Prepared>& prepared);
+
+// ---- after a change ----
+
+struct Vote {
+  CommitId holds;           // the newest state that it has whole
+  std::uint64_t bytes = 0;  // of that state, as it would be sent
+  bool can_load = false;    // its program can load a checkpoint of its own
+};
+
+struct Resume {
+  enum class From {
+    state,      // of `holders`
+    beginning,  // nothing was ever committed: all begin with what rank 0's program made
+    loader,     // what was committed is lost: rank 0's program loads, and all go on from there
+  };
+  From from = From::state;
+  CommitId id;               // what all hold then
+  std::uint64_t bytes = 0;   // From::state: of that state
+  std::vector<int> holders;  // ranks, ascending; of `beginning` and `loader`, rank 0
+  std::vector<int> lackers;  // all others
+};
+
+// `votes` by rank, of the world `generation`; `high_water`: the newest commit that anybody may have
+// seen. data_loss if every holder of it is gone and rank 0 cannot load.
+Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
+                             std::uint64_t generation);
+
+}  // namespace hvd::worker

@@ -1,0 +1,45 @@
+// Which world a worker belongs to now, and which one next: what it makes of the world documents
+// that it is told, of its world's failure and of commits. Pure, a value for one thread.
+//
+// Effective worlds are in force as soon as they are heard of, and end what is in flight; proposed
+// ones only when all members went over to them at a commit. Who joins waits for an effective one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/protocol/world_document.h"
+
+namespace hvd::worker {
+
+class WorldFollower {
+ public:
+  explicit WorldFollower(std::uint64_t incarnation) : incarnation_(incarnation) {}
+
+  // A document, in whatever order; of old or known ones nothing follows. Returns true if it ends
+  // the world that this worker is in.
+  bool hear(WorldDocument document);
+  // All members went over to this world at a commit.
+  void committed(WorldDocument document);
+  // This worker begins to connect with the members of next().
+  void entered(std::uint64_t generation) { entered_ = generation; }
+
+  // The newest effective world, if it is newer than the one entered and this worker is in it.
+  const WorldDocument* next() const;
+  // It was a member, and the newest effective world does without it.
+  bool is_out() const;
+  // What rank 0 takes into force at a commit: the newest proposal, unless it is older than the
+  // world entered or has the same members.
+  const WorldDocument* proposed() const;
+  std::uint64_t entered() const { return entered_; }  // 0: none yet
+
+ private:
+  bool contains(const WorldDocument& document) const;
+
+  std::uint64_t incarnation_;
+  std::uint64_t entered_ = 0;
+  std::optional<WorldDocument> effective_;
+  std::optional<WorldDocument> proposed_;
+};
+
+}  // namespace hvd::worker
