@@ -24,7 +24,9 @@ struct CommitId {
   std::uint64_t sequence = 0;    // of its commits, from 1 on; 0: the state that it began with
 
   bool none() const { return generation == 0; }
-  friend auto operator<=>(const CommitId&, const CommitId&) = default;
+  // clang-tidy 14 sees a 0 in here.
+  friend auto operator<=>(const CommitId&,
+                          const CommitId&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // "3.17"; the form of the high-water mark.
