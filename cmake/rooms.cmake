@@ -13,7 +13,8 @@ function(hvd_compile_options target)
 endfunction()
 
 if(HVD_SANITIZE)
-  add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1)
+  # -g1 is enough for the lines of a report; -g takes half as long again to compile.
+  add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1)
   add_link_options(-fsanitize=${HVD_SANITIZE})
 endif()
 
