@@ -30,7 +30,10 @@ Status ShmOperation::execute(const Response& response, const Group& group, std::
     }
     await_inputs(entries);
     Meeting meeting(*host_, group.id, active.ranks, active.rank);
-    return run({response, group, active, entries, outcomes}, meeting).with_context(name_);
+    HVD_RETURN_IF_ERROR(
+        run({response, group, active, entries, outcomes}, meeting).with_context(name_));
+    meeting.end();
+    return {};
   } catch (const std::bad_alloc&) {
     return {Code::resource_exhausted, cat(name_, ": no memory left")};
   } catch (const std::exception& error) {

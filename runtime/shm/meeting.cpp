@@ -25,6 +25,8 @@ void pause() {
 #endif
 }
 
+Status ended() { return {Code::aborted, "shared memory: the world has ended"}; }
+
 }  // namespace
 
 Host::Host(HostMemory memory, std::vector<int> ranks, int rank, const Options& options)
@@ -36,23 +38,40 @@ int Host::local_of(int world_rank) const {
   return static_cast<int>(found - ranks_.begin());
 }
 
-bool Host::serves(int process_set, std::span<const int> ranks) {
-  const auto known = places_.find(process_set);
-  if (known != places_.end()) return known->second.has_value();
-  const bool here =
-      std::all_of(ranks.begin(), ranks.end(), [this](int rank) { return local_of(rank) >= 0; });
-  auto place = here ? memory_.place_of(process_set) : std::nullopt;
-  if (here && !place && !full_) {
-    full_ = true;
-    HVD_LOG(warning, "process set " << process_set
-                                    << " and all after it do without shared memory: only "
-                                    << HostMemory::kSets << " sets of a generation have it");
+Host::Place& Host::place_for(int process_set, std::span<const int> ranks) {
+  const auto [known, is_new] = places_.try_emplace(process_set);
+  if (is_new) {
+    known->second.here = static_cast<std::size_t>(std::count_if(
+        ranks.begin(), ranks.end(), [this](int rank) { return local_of(rank) >= 0; }));
   }
-  places_.emplace(process_set, place);
-  return place.has_value();
+  return known->second;
 }
 
-std::size_t Host::place_of(int process_set) { return *places_.at(process_set); }
+bool Host::found(int process_set, Place& place) {
+  if (!place.looked_for) {
+    place.looked_for = true;
+    place.index = memory_.place_of(process_set);
+    if (!place.index && !full_) {
+      full_ = true;
+      HVD_LOG(warning, "process set " << process_set
+                                      << " and all after it do without shared memory: only "
+                                      << HostMemory::kSets << " sets of a generation have it");
+    }
+  }
+  return place.index.has_value();
+}
+
+bool Host::serves(int process_set, std::span<const int> ranks) {
+  Place& place = place_for(process_set, ranks);
+  return place.here == ranks.size() && found(process_set, place);
+}
+
+bool Host::serves_part(int process_set, std::span<const int> ranks) {
+  Place& place = place_for(process_set, ranks);
+  return place.here > 1 && found(process_set, place);
+}
+
+std::size_t Host::place_of(int process_set) { return *places_.at(process_set).index; }
 
 void Host::abort() {
   aborted_ = true;
@@ -64,20 +83,21 @@ bool Host::reached(const Step& step) const {
                      [&step](const auto* reached) { return reached->load() >= step.value; });
 }
 
-Status Host::await(const Step& step, std::span<const int> ranks) {
-  for (int spin = options_.spins ? kSpins : 0;; --spin) {
+Status Host::await(const Step& step, std::span<const int> ranks, bool patiently) {
+  const bool spins = options_.spins && !patiently;
+  for (int spin = spins ? kSpins : 0;; --spin) {
     if (reached(step)) return {};
     if (aborted_ || spin <= 0) break;
     pause();
   }
   // Where ranks share cores, those who are waited for may only need this one.
-  for (int yields = options_.spins ? 0 : kYields; yields > 0 && !aborted_; --yields) {
+  for (int yields = spins ? 0 : kYields; yields > 0 && !aborted_; --yields) {
     ::sched_yield();
     if (reached(step)) return {};
   }
   const bool over = memory_.bell().sleep_until(Clock::now() + options_.timeout,
                                                [this, &step] { return aborted_ || reached(step); });
-  if (aborted_) return {Code::aborted, "shared memory: the world has ended"};
+  if (aborted_) return ended();
   if (over) return {};
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -101,7 +121,7 @@ Meeting::Meeting(Host& host, int process_set, std::span<const int> ranks, int ra
   step_.value = ++host.operations_[process_set] << kSyncBits;
 }
 
-Meeting::~Meeting() {
+void Meeting::end() {
   step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
   own_ = step_.value;
   if (host_.memory_.waiting_for_ends() > 0) host_.memory_.bell().ring();
@@ -113,14 +133,14 @@ Meeting::~Meeting() {
 }
 
 Status Meeting::open() {
-  if (host_.aborted_) return {Code::aborted, "shared memory: the world has ended"};
+  if (host_.aborted_) return ended();
   // The three windows keep members of one team apart, but not those of different ones.
   if (host_.last_team_ != nullptr && host_.last_team_ != team_) {
     auto& memory = host_.memory_;
     ++memory.waiting_for_ends();
-    const Status ended = host_.await(host_.last_end_, host_.last_ranks_);
+    const Status read = host_.await(host_.last_end_, host_.last_ranks_);
     --memory.waiting_for_ends();
-    HVD_RETURN_IF_ERROR(ended);
+    HVD_RETURN_IF_ERROR(read);
   }
   opened_ = true;
   return {};
@@ -131,13 +151,15 @@ std::byte* Meeting::window(int rank, std::size_t ahead) const {
                               (team_->windows + ahead) % HostMemory::kWindows);
 }
 
-Status Meeting::sync() {
+Status Meeting::sync(bool patiently) {
+  // Whoever gave up an operation must not be taken for one that came to it.
+  if (host_.aborted_) return ended();
   own_ = ++step_.value;
   if (host_.reached(step_)) {
     host_.memory_.bell().ring();
     return {};
   }
-  return host_.await(step_, ranks_);
+  return host_.await(step_, ranks_, patiently);
 }
 
 }  // namespace hvd::runtime

@@ -45,6 +45,8 @@ class Host {
 
   // Whether they all are on this host, and the set has a place; the same on all of them.
   bool serves(int process_set, std::span<const int> ranks);
+  // Whether at least two of them are, so that these can meet; the same on all that are.
+  bool serves_part(int process_set, std::span<const int> ranks);
   // An operation of the set in which this rank has no part.
   void skip(int process_set) { ++operations_[process_set]; }
 
@@ -53,6 +55,14 @@ class Host {
 
  private:
   friend class Meeting;
+  // Of a set in the memory; looked for when it is first needed.
+  struct Place {
+    std::size_t here = 0;  // of its ranks
+    bool looked_for = false;
+    std::optional<std::size_t> index = {};
+  };
+  Place& place_for(int process_set, std::span<const int> ranks);
+  bool found(int process_set, Place& place);
   // What the same ranks of a set have done together.
   struct Team {
     std::size_t windows = 0;
@@ -66,14 +76,14 @@ class Host {
   int local_of(int world_rank) const;
   std::size_t place_of(int process_set);
   // Until all have come to the step.
-  Status await(const Step& step, std::span<const int> ranks);
+  Status await(const Step& step, std::span<const int> ranks, bool patiently = false);
   bool reached(const Step& step) const;
 
   HostMemory memory_;
   std::vector<int> ranks_;
   int rank_;
   Options options_;
-  std::map<int, std::optional<std::size_t>> places_;
+  std::map<int, Place> places_;
   bool full_ = false;                        // and that was said
   std::map<int, std::uint64_t> operations_;  // of each set
   std::map<TeamKey, Team> teams_;
@@ -88,8 +98,9 @@ class Meeting {
  public:
   // `ranks`: those of the world that take part, at least two, this one among them at `rank`.
   Meeting(Host& host, int process_set, std::span<const int> ranks, int rank);
-  // What was read in it was read for the last time.
-  ~Meeting();
+  // Unless end() was called the operation has failed, and with it the world: the others must not
+  // take this rank for one that has done its part, and wait until they are aborted, too.
+  ~Meeting() = default;
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
@@ -105,8 +116,11 @@ class Meeting {
   // The window of the rank at that position that is `ahead` of the current one.
   std::byte* window(int rank, std::size_t ahead = 0) const;
   void next_window() { ++team_->windows; }
-  // Everything that was written before is there for all who return.
-  Status sync();
+  // Everything that was written before is there for all who return. Patiently: somebody has
+  // something else to do first, and spinning for so long would only cost.
+  Status sync(bool patiently = false);
+  // The operation has been done, and what was read in it was read for the last time.
+  void end();
 
  private:
   Host& host_;

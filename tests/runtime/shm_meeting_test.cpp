@@ -104,6 +104,7 @@ void meet_often(Host& host, int set, const std::vector<int>& ranks, int rank, in
       }
       meeting.next_window();
     }
+    meeting.end();
   }
 }
 
@@ -152,6 +153,7 @@ TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
         // A barrier: nothing is written.
         Meeting meeting(host, set, ranks, position);
         ASSERT_TRUE(meeting.sync().ok());
+        meeting.end();
       } else {
         meet_often(host, set, ranks, position, 1);
       }
@@ -196,6 +198,16 @@ TEST(ShmMeeting, ASetWithARankOfAnotherHostIsLeftToOthers) {
   EXPECT_FALSE(host.serves(3, std::vector<int>{2, 5, 6}));
 }
 
+TEST(ShmMeeting, OfASetOfSeveralHostsThoseOfOneMeetIfThereAreTwo) {
+  auto memory = HostMemory::create(2, kLittle);
+  ASSERT_TRUE(memory.ok());
+  Host host(*memory, {2, 5}, 0, kSleepy);
+  EXPECT_TRUE(host.serves_part(1, std::vector<int>{2, 5, 6}));
+  EXPECT_FALSE(host.serves(1, std::vector<int>{2, 5, 6}));
+  EXPECT_FALSE(host.serves_part(2, std::vector<int>{2, 6}));
+  EXPECT_TRUE(host.serves_part(3, std::vector<int>{2, 5}));
+}
+
 // --- how it ends --------------------------------------------------------------------------------
 
 TEST(ShmMeeting, WhoeverDoesNotComeIsNamedAtTheDeadline) {
@@ -220,6 +232,25 @@ TEST(ShmMeeting, AnAbortEndsTheOwnWaitAtOnceAndEveryLaterOne) {
     EXPECT_EQ(meeting.sync().code(), Code::aborted);
     aborter.join();
     EXPECT_EQ(meeting.open().code(), Code::aborted);
+  });
+}
+
+// Else the others would read what it has not written, and call it a result.
+TEST(ShmMeeting, WhoeverGivesUpInTheMidstIsNotTakenForOneThatHasDoneItsPart) {
+  on_hosts(2, {std::chrono::milliseconds(50), false}, [](int rank, Host& host) {
+    ASSERT_TRUE(host.serves(0, first_ranks(2)));
+    {
+      Meeting meeting(host, 0, first_ranks(2), rank);
+      ASSERT_TRUE(meeting.open().ok());
+      ASSERT_TRUE(meeting.sync().ok());
+      if (rank == 1) {
+        EXPECT_EQ(meeting.sync().code(), Code::deadline_exceeded);
+      }
+    }
+    if (rank == 1) return;
+    host.abort();
+    Meeting later(host, 0, first_ranks(2), rank);
+    EXPECT_EQ(later.sync().code(), Code::aborted);
   });
 }
 
@@ -259,6 +290,7 @@ TEST(ShmMeeting, AbortsInTheMidstLeaveNothingBehind) {
           met = meeting.open();
           if (met.ok()) met = meeting.sync();
           meeting.next_window();
+          if (met.ok()) meeting.end();
           // Whoever falls tells nobody: the world does, by aborting the others.
           if (++steps > after && rank == victim) {
             for (auto& other : hosts) other->abort();
