@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "runtime/tuning/parameters.h"
@@ -24,9 +25,10 @@ struct Config {
   std::chrono::microseconds cycle_time{1'000};
   // Tensors that are known by a short name because they were agreed about before; 0: none.
   std::size_t cache_capacity = 1024;
-  // Inside hosts first, then between them; Response::hierarchical.
-  bool hierarchical_allreduce = false;
-  bool hierarchical_allgather = false;
+  // Inside hosts first, then between them; Response::hierarchical. Unless somebody says, that is
+  // what is done where there is shared memory to do it in (docs/tuning.md).
+  std::optional<bool> hierarchical_allreduce = std::nullopt;
+  std::optional<bool> hierarchical_allgather = std::nullopt;
   TuningOptions tuning;
   // The core that all threads of the runtime run on; -1: any.
   int core = -1;

@@ -1,7 +1,5 @@
 #include "runtime/control_loop.h"
 
-#include <algorithm>
-#include <map>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -21,11 +19,7 @@ std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
 // With what cannot matter here, or must not be a matter of timing, frozen.
 TuningOptions tuning_options_of(const WorldSpec& spec) {
   TuningOptions options = spec.config.tuning;
-  std::map<std::string, int> ranks;
-  for (const auto& member : spec.members) ++ranks[member.host];
-  const bool has_mates =
-      std::any_of(ranks.begin(), ranks.end(), [](const auto& host) { return host.second > 1; });
-  const bool flat = ranks.size() == 1 || !has_mates;
+  const bool flat = !spec.has_hosts_of_several();
   const bool deterministic = spec.config.deterministic;
   Frozen& frozen = options.frozen;
   frozen.fusion_threshold = frozen.fusion_threshold || deterministic;
@@ -54,7 +48,8 @@ ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQ
   if (spec.rank != 0 || !config.tuning.enabled) return;
   tuning_.emplace(tuning_options_of(spec),
                   Parameters{config.fusion_threshold, config.cycle_time, true,
-                             config.hierarchical_allreduce, config.hierarchical_allgather});
+                             config.hierarchical_allreduce.value_or(false),
+                             config.hierarchical_allgather.value_or(false)});
 }
 
 std::string ControlLoop::who(int rank) const {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -85,12 +86,27 @@ std::vector<int> hosts_of(const WorldSpec& spec) {
   return hosts;
 }
 
+// With what goes by hosts chosen, where nobody has said.
+WorldSpec chosen(WorldSpec spec) {
+  Config& config = spec.config;
+  const bool by_hosts = config.shared_memory && spec.has_hosts_of_several();
+  config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(by_hosts);
+  config.hierarchical_allgather = config.hierarchical_allgather.value_or(by_hosts);
+  return spec;
+}
+
 }  // namespace
+
+bool WorldSpec::has_hosts_of_several() const {
+  std::set<std::string_view> hosts;
+  for (const auto& member : members) hosts.insert(member.host);
+  return hosts.size() > 1 && hosts.size() < members.size();
+}
 
 class World::Impl {
  public:
   explicit Impl(const WorldSpec& spec)
-      : spec_(spec),
+      : spec_(chosen(spec)),
         wanted_sets_(ProcessSets::of(spec.process_sets, spec.size())),
         recorder_([this] { control_.wake(); }),
         queue_(spec.rank, first_sets(), &recorder_),
@@ -201,6 +217,7 @@ Status World::Impl::form(Exchange& exchange) {
     if (host_.shared()) operations = make_shm_operations(host_.shared(), {});
     GlooOperationOptions options{spec_.config.collective_timeout};
     options.hosts = hosts_of(spec_);
+    options.host = host_.shared();
     for (auto& operation : make_gloo_operations(mesh_, options)) {
       operations.push_back(std::move(operation));
     }

@@ -47,6 +47,8 @@ struct WorldSpec {
   bool dynamic_process_sets = true;
 
   int size() const { return static_cast<int>(members.size()); }
+  // Several hosts, and several ranks on one of them: going by hosts is something else than not.
+  bool has_hosts_of_several() const;
 };
 
 // How members tell each other their addresses before they are connected.

@@ -112,7 +112,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   // Of processors the two are the same (runtime/ops/hierarchy.h).
   for (const auto* const name : {"HVD_HIERARCHICAL_ALLREDUCE", "HVD_TORUS_ALLREDUCE"}) {
     HVD_RETURN_IF_ERROR(read_number(name, lookup, [&](double on) {
-      config.hierarchical_allreduce = config.hierarchical_allreduce || on != 0;
+      config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(false) || on != 0;
     }));
   }
   HVD_RETURN_IF_ERROR(read_number("HVD_HIERARCHICAL_ALLGATHER", lookup,

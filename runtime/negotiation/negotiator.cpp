@@ -61,8 +61,9 @@ Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const 
       stalls_(*tree_, config.stall_warning, config.stall_shutdown) {
   if (is_root()) {
     const CoordinatorOptions options{config.fusion_threshold, config.cycle_time,
-                                     config.deterministic, config.hierarchical_allreduce,
-                                     config.hierarchical_allgather};
+                                     config.deterministic,
+                                     config.hierarchical_allreduce.value_or(false),
+                                     config.hierarchical_allgather.value_or(false)};
     coordinator_.emplace(*tree_, cache_, sets_, options);
   } else {
     gatherer_.emplace(cache_, sets_, *tree_, rank_, hold_time(config));

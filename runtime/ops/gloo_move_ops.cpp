@@ -74,8 +74,8 @@ class GlooAllgather final : public GlooOperation {
         stretches.push_back({part.result, part.bytes});
       }
       gather_all(peers, stretches[own], stretches);
-    } else if (const auto plan = plan_of(work)) {
-      hierarchical_allgather(peers, *plan, blocks);
+    } else if (work.plan != nullptr) {
+      hierarchical_allgather(peers, *work.plan, *mates_of(work, peers, scratch_), blocks);
     } else {
       ring_allgather(peers, blocks);
     }
@@ -117,6 +117,7 @@ class GlooAllgather final : public GlooOperation {
 
   std::vector<Tensor> tensors_;
   FusionBuffer buffer_;
+  FusionBuffer scratch_;
 };
 
 class GlooAlltoall final : public GlooOperation {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "runtime/ops/gloo_ops.h"
@@ -26,7 +25,7 @@ class GlooOperation : public Operation {
   bool enabled(const Response& response, const Group& group) const final;
   Status execute(const Response& response, const Group& group, std::span<Entry> entries,
                  std::span<Outcome> outcomes) final;
-  void abort() final { mesh_->abort({Code::aborted, "the operation was aborted"}); }
+  void abort() final;
 
  protected:
   struct Work {
@@ -35,23 +34,33 @@ class GlooOperation : public Operation {
     const Active& active;  // at least two ranks, of which this is one
     std::span<Entry> entries;
     std::span<Outcome> outcomes;
+    const HostPlan* plan;  // how to go by hosts, if that is of use here
+    Meeting* meeting;      // of those of this host, if they share memory for that
   };
   // May throw; an error that concerns one tensor goes into its outcome, and no further.
   virtual void run(const Work& work, const Peers& peers) = 0;
 
   const GlooOperationOptions& options() const { return options_; }
-  // How to go by hosts, if that was asked for and is of use here.
-  std::optional<HostPlan> plan_of(const Work& work) const;
+  // Those of this host; there is a plan.
+  static std::unique_ptr<Mates> mates_of(const Work& work, const Peers& peers,
+                                         FusionBuffer& scratch);
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
   std::byte* output_of(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome);
 
  private:
+  bool goes_by_hosts(const Response& response) const;
+  // Whether every such operation of the set is counted in the memory of this host.
+  bool counts(const Response& response, const Group& group) const;
+  const HostPlan* plan_of(const Response& response, const Active& active);
+
   Kind kind_;
   std::string_view name_;
   std::shared_ptr<Mesh> mesh_;
   GlooOperationOptions options_;
   std::vector<std::unique_ptr<std::byte[]>> throwaway_;
+  std::vector<int> planned_for_;  // ranks of the last plan
+  HostPlan plan_;
 };
 
 std::unique_ptr<Operation> make_gloo_allreduce(const std::shared_ptr<Mesh>& mesh,

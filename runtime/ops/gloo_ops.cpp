@@ -4,9 +4,11 @@
 #include <exception>
 #include <gloo/common/error.h>
 #include <new>
+#include <optional>
 
 #include "base/text.h"
 #include "runtime/ops/gloo_operation.h"
+#include "runtime/ops/shm_mates.h"
 #include "runtime/transport/gloo_context.h"
 
 namespace hvd::runtime {
@@ -41,8 +43,21 @@ bool GlooOperation::enabled(const Response& response, const Group& /*group*/) co
 Status GlooOperation::execute(const Response& response, const Group& group,
                               std::span<Entry> entries, std::span<Outcome> outcomes) {
   const Active active = active_of(response, group);
-  if (!active.takes_part()) return {};
   try {
+    const HostPlan* const plan = plan_of(response, active);
+    std::optional<Meeting> meeting;
+    if (counts(response, group)) {
+      if (plan != nullptr && plan->mates().size() > 1) {
+        std::vector<int> mates;
+        for (const int position : plan->mates()) {
+          mates.push_back(active.ranks[static_cast<std::size_t>(position)]);
+        }
+        meeting.emplace(*options_.host, group.id, mates, plan->local);
+      } else {
+        options_.host->skip(group.id);
+      }
+    }
+    if (!active.takes_part()) return {};
     if (active.size() == 1) {
       run_alone(response, group, entries, outcomes);
       return {};
@@ -50,7 +65,8 @@ Status GlooOperation::execute(const Response& response, const Group& group,
     if (mesh_->aborted()) return {Code::aborted, cat(name_, ": the data connections were shut")};
     await_inputs(entries);
     const Peers peers(mesh_->transport(), active.ranks, active.rank, group.id, options_.timeout);
-    run({response, group, active, entries, outcomes}, peers);
+    run({response, group, active, entries, outcomes, plan, meeting ? &*meeting : nullptr}, peers);
+    if (meeting) meeting->end();
     throwaway_.clear();
     return {};
   } catch (...) {
@@ -58,10 +74,33 @@ Status GlooOperation::execute(const Response& response, const Group& group,
   }
 }
 
-std::optional<HostPlan> GlooOperation::plan_of(const Work& work) const {
-  if (!work.response.hierarchical || options_.hosts.empty()) return std::nullopt;
-  auto plan = host_plan(work.active.ranks, work.active.rank, options_.hosts);
-  return plan.useful() ? std::optional(std::move(plan)) : std::nullopt;
+void GlooOperation::abort() {
+  mesh_->abort({Code::aborted, "the operation was aborted"});
+  if (options_.host) options_.host->abort();
+}
+
+bool GlooOperation::goes_by_hosts(const Response& response) const {
+  return response.hierarchical && !options_.hosts.empty();
+}
+
+bool GlooOperation::counts(const Response& response, const Group& group) const {
+  return goes_by_hosts(response) && options_.host &&
+         options_.host->serves_part(group.id, group.ranks);
+}
+
+const HostPlan* GlooOperation::plan_of(const Response& response, const Active& active) {
+  if (!goes_by_hosts(response) || !active.takes_part()) return nullptr;
+  if (planned_for_ != active.ranks) {
+    plan_ = host_plan(active.ranks, active.rank, options_.hosts);
+    planned_for_ = active.ranks;
+  }
+  return plan_.useful() ? &plan_ : nullptr;
+}
+
+std::unique_ptr<Mates> GlooOperation::mates_of(const Work& work, const Peers& peers,
+                                               FusionBuffer& scratch) {
+  if (work.meeting != nullptr) return std::make_unique<ShmMates>(*work.meeting);
+  return std::make_unique<MessagingMates>(peers.part(work.plan->mates()), scratch);
 }
 
 std::byte* GlooOperation::output_of(Entry& entry, std::vector<std::int64_t> shape,

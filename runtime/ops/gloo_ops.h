@@ -1,6 +1,7 @@
 // Every collective, over a mesh, of either transport: its connections and messages; the algorithms
-// are ours (algorithms.h, ring.h, adasum.h). What Gloo throws becomes a Status here. One
-// object of each kind per world; each shares the mesh, and aborting one aborts the mesh.
+// are ours (algorithms.h, ring.h, hierarchy.h, adasum.h). What Gloo throws becomes a Status here.
+// One object of each kind per world; each shares the mesh and the host's memory, and aborting one
+// aborts both.
 //
 // A process set uses the connections of the world with slots of its own (peers.h): there is nothing
 // to make for it and nothing to keep.
@@ -13,6 +14,7 @@
 
 #include "runtime/ops/mesh.h"
 #include "runtime/ops/operation.h"
+#include "runtime/shm/meeting.h"
 
 namespace hvd::runtime {
 
@@ -34,6 +36,8 @@ struct GlooOperationOptions {
   // Of the world's ranks, a number for each host: for Response::hierarchical, which is ignored
   // without them.
   std::vector<int> hosts = {};
+  // The memory that the ranks of this host share, for what goes by hosts; null: they send messages.
+  std::shared_ptr<Host> host = nullptr;
 };
 
 // In the order of their priority. For sets of any size, also of one rank.

@@ -64,7 +64,7 @@ class GlooAllreduce final : public GlooOperation {
       elements += count;
     }
     if (elements == 0) return;
-    const auto plan = plan_of(work);
+    const auto mates = work.plan != nullptr ? mates_of(work, peers, scratch_) : nullptr;
     if (arithmetic.op == ReduceOp::adasum) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         std::vector<std::size_t> lengths;
@@ -76,8 +76,8 @@ class GlooAllreduce final : public GlooOperation {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const ReduceFunction reduce = reduce_function(arithmetic.wire, arithmetic.op);
         const std::size_t element = size_of(arithmetic.wire);
-        if (plan) {
-          leaders_allreduce(peers, *plan, buffer, elements, element, reduce, scratch_);
+        if (mates) {
+          leaders_allreduce(peers, *work.plan, *mates, buffer, elements, element, reduce, scratch_);
         } else {
           doubling_allreduce(peers, buffer, elements, element, reduce, scratch_);
         }
@@ -86,17 +86,18 @@ class GlooAllreduce final : public GlooOperation {
     } else if (arithmetic.compressed()) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const std::size_t bytes = elements * size_of(arithmetic.wire);
-        reduce_much(arithmetic, peers, plan, {{buffer, buffer, bytes}});
+        reduce_much(arithmetic, peers, work, mates.get(), {{buffer, buffer, bytes}});
       });
     } else {
-      in_place(arithmetic, peers, plan);
+      in_place(arithmetic, peers, work, mates.get());
     }
   }
 
-  void reduce_much(const BatchArithmetic& arithmetic, const Peers& peers,
-                   const std::optional<HostPlan>& plan, const std::vector<Part>& parts) {
-    if (plan) {
-      hierarchical_allreduce(peers, *plan, parts, reduction_of(arithmetic), scratch_);
+  // `mates`: null if it does not go by hosts.
+  void reduce_much(const BatchArithmetic& arithmetic, const Peers& peers, const Work& work,
+                   Mates* mates, const std::vector<Part>& parts) {
+    if (mates != nullptr) {
+      hierarchical_allreduce(peers, *work.plan, *mates, parts, reduction_of(arithmetic), scratch_);
     } else {
       ring_allreduce(peers, cut_into_blocks(parts, size_of(arithmetic.wire), peers.size()),
                      reduction_of(arithmetic), scratch_);
@@ -127,8 +128,8 @@ class GlooAllreduce final : public GlooOperation {
   }
 
   // Packs only small tensors; large ones are sent and received where they lie.
-  void in_place(const BatchArithmetic& arithmetic, const Peers& peers,
-                const std::optional<HostPlan>& plan) {
+  void in_place(const BatchArithmetic& arithmetic, const Peers& peers, const Work& work,
+                Mates* mates) {
     const std::size_t element = size_of(arithmetic.type);
     const auto is_packed = [&](const Tensor& tensor) {
       return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
@@ -154,7 +155,7 @@ class GlooAllreduce final : public GlooOperation {
       parts.push_back({input, tensor.output, tensor.elements * element});
     }
     packing.end();
-    reduce_much(arithmetic, peers, plan, parts);
+    reduce_much(arithmetic, peers, work, mates, parts);
     const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer, packed > 0);
     at = parts.front().result;
     for (const auto& tensor : tensors_) {

@@ -47,63 +47,46 @@ HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> ho
   return plan;
 }
 
-void hierarchical_allreduce(const Peers& peers, const HostPlan& plan,
+void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates,
                             const std::vector<Part>& parts, const Reduction& reduction,
                             FusionBuffer& scratch) {
-  const Peers mates = peers.part(plan.mates());
+  const bool alone = plan.mates().size() == 1;
   auto lanes = cut_into_blocks(parts, reduction.element_size, plan.lanes);
-  lanes.resize(plan.mates().size());  // blocks of those without a lane are empty
-  if (mates.size() > 1) {
-    ring_reduce_scatter(mates, lanes, {reduction.reduce, reduction.element_size, {}}, scratch);
-  }
+  lanes.resize(plan.mates().size());  // those without a lane have none
+  if (!alone) mates.reduce(lanes, {reduction.reduce, reduction.element_size, {}});
   if (plan.has_lane()) {
     Block own = lanes[static_cast<std::size_t>(plan.local)];
-    if (mates.size() > 1) {
+    if (!alone) {
       for (auto& part : own) part.input = part.result;
     }
     const Peers lane = peers.part(plan.lane());
     ring_allreduce(lane, cut_into_blocks(own, reduction.element_size, lane.size()), reduction,
                    scratch);
   }
-  if (mates.size() > 1) ring_allgather(mates, lanes);
+  if (!alone) mates.gather(lanes);
 }
 
-void leaders_allreduce(const Peers& peers, const HostPlan& plan, void* data, std::size_t elements,
-                       std::size_t element_size, ReduceFunction reduce, FusionBuffer& scratch) {
-  const std::size_t bytes = elements * element_size;
-  const Peers mates = peers.part(plan.mates());
-  if (plan.local > 0) {
-    auto own = peers.memory(data, bytes);
-    own.send(plan.mates().front(), 0, bytes);
-    own.wait_all_sent();
-  } else {
-    const auto others = static_cast<std::size_t>(mates.size() - 1);
-    std::byte* const arrivals = scratch.reserve(others * bytes);
-    std::vector<MessageMemory> places;
-    for (std::size_t i = 0; i < others; ++i) {
-      places.push_back(mates.memory(arrivals + i * bytes, bytes));
-      places.back().receive(static_cast<int>(i) + 1, 0, bytes);
-    }
-    for (std::size_t i = 0; i < others; ++i) {
-      places[i].wait_received();
-      reduce(data, data, arrivals + i * bytes, elements);
-    }
-    places.clear();
+void leaders_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates, void* data,
+                       std::size_t elements, std::size_t element_size, ReduceFunction reduce,
+                       FusionBuffer& scratch) {
+  const bool alone = plan.mates().size() == 1;
+  if (!alone) mates.reduce_to_first(data, elements, element_size, reduce);
+  if (plan.local == 0) {
     doubling_allreduce(peers.part(plan.lane()), data, elements, element_size, reduce, scratch);
   }
-  if (mates.size() > 1) tree_broadcast(mates, data, bytes, 0);
+  if (!alone) mates.tell_all(data, elements * element_size);
 }
 
-void hierarchical_allgather(const Peers& peers, const HostPlan& plan,
+void hierarchical_allgather(const Peers& peers, const HostPlan& plan, Mates& mates,
                             const std::vector<Block>& blocks) {
-  const Peers mates = peers.part(plan.mates());
+  const bool alone = plan.mates().size() == 1;
   const auto block_of = [&blocks](int rank) -> const Block& {
     return blocks[static_cast<std::size_t>(rank)];
   };
-  if (mates.size() > 1) {
+  if (!alone) {
     std::vector<Block> of_mates;
     for (const int rank : plan.mates()) of_mates.push_back(block_of(rank));
-    ring_allgather(mates, of_mates);
+    mates.gather(of_mates);
   }
   std::vector<std::vector<Block>> lanes;  // of each host
   for (const auto& ranks : plan.hosts) {
@@ -116,7 +99,7 @@ void hierarchical_allgather(const Peers& peers, const HostPlan& plan,
     for (const auto& host : lanes) of_hosts.push_back(host[static_cast<std::size_t>(plan.local)]);
     ring_allgather(peers.part(plan.lane()), of_hosts);
   }
-  if (mates.size() == 1) return;
+  if (alone) return;
   std::vector<Block> from_elsewhere(plan.mates().size());
   for (std::size_t host = 0; host < lanes.size(); ++host) {
     if (static_cast<int>(host) == plan.host) continue;
@@ -124,7 +107,7 @@ void hierarchical_allgather(const Peers& peers, const HostPlan& plan,
       append(from_elsewhere[lane], lanes[host][lane]);
     }
   }
-  ring_allgather(mates, from_elsewhere);
+  mates.gather(from_elsewhere);
 }
 
 }  // namespace hvd::runtime

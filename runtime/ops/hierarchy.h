@@ -19,6 +19,7 @@
 
 #include "runtime/arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
+#include "runtime/ops/mates.h"
 #include "runtime/ops/peers.h"
 #include "runtime/ops/ring.h"
 
@@ -44,16 +45,19 @@ struct HostPlan {
 // number of the host of the world's rank r.
 HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> host_of);
 
-// As ring_allreduce(), of what lies in `parts`; the plan must be useful.
-void hierarchical_allreduce(const Peers& peers, const HostPlan& plan,
+// The plan must be useful; `mates`: those of the own host.
+//
+// As ring_allreduce(), of what lies in `parts`.
+void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates,
                             const std::vector<Part>& parts, const Reduction& reduction,
                             FusionBuffer& scratch);
 // The same for little data, as doubling_allreduce(): everybody gives to the first rank of his host,
 // those double between each other, and tell their hosts.
-void leaders_allreduce(const Peers& peers, const HostPlan& plan, void* data, std::size_t elements,
-                       std::size_t element_size, ReduceFunction reduce, FusionBuffer& scratch);
+void leaders_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates, void* data,
+                       std::size_t elements, std::size_t element_size, ReduceFunction reduce,
+                       FusionBuffer& scratch);
 // As ring_allgather().
-void hierarchical_allgather(const Peers& peers, const HostPlan& plan,
+void hierarchical_allgather(const Peers& peers, const HostPlan& plan, Mates& mates,
                             const std::vector<Block>& blocks);
 
 }  // namespace hvd::runtime

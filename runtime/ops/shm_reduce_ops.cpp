@@ -5,13 +5,11 @@
 
 #include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
+#include "runtime/ops/reduce_in_order.h"
 #include "runtime/ops/shm_operation.h"
 
 namespace hvd::runtime {
 namespace {
-
-// What a rank reduces at a time: a block from each rank, and their sum, stay in the first cache.
-constexpr std::size_t kBlockBytes = 8 << 10;
 
 // Elements that are not separated, for the vector units and so that no two ranks write one line.
 constexpr std::size_t kTogether = 64;
@@ -30,31 +28,21 @@ class WindowReduction {
         reduce_(reduce_function(arithmetic.wire, arithmetic.op)) {}
 
   std::size_t element() const { return element_; }
-  std::size_t block() const { return kBlockBytes / element_; }
+  std::size_t block() const { return kReducedAtOnce / element_; }
 
   // `count` elements, at most a block(), from `at` on. Into `out`, which may be where they lie in
   // one of the windows.
   void block_into(std::byte* out, std::size_t at, std::size_t count) const {
     const auto elements_of = [&](int rank) { return meeting_.window(rank) + at * element_; };
-    const int last = meeting_.size() - 1;
-    if (last == 1) {
-      reduce_(out, elements_of(0), elements_of(1), count);
-    } else {
-      alignas(64) std::array<std::byte, kBlockBytes>
-          sum;  // NOLINT: it is written before it is read
-      reduce_(sum.data(), elements_of(0), elements_of(1), count);
-      for (int rank = 2; rank < last; ++rank) {
-        reduce_(sum.data(), sum.data(), elements_of(rank), count);
-      }
-      reduce_(out, sum.data(), elements_of(last), count);
-    }
+    reduce_in_order(reduce_, meeting_.size(), elements_of, out, count);
     if (arithmetic_.changes_sums()) arithmetic_.finish(out, count);
   }
 
   // The same for any number of elements, straight to where they belong: to[from + i] is element
   // at + i.
   void unpack_into(const Outputs& to, std::size_t from, std::size_t at, std::size_t count) const {
-    alignas(64) std::array<std::byte, kBlockBytes> sum;  // NOLINT: it is written before it is read
+    alignas(64) std::array<std::byte, kReducedAtOnce>
+        sum;  // NOLINT: it is written before it is read
     for (std::size_t done = 0; done < count; done += block()) {
       const std::size_t n = std::min(block(), count - done);
       block_into(sum.data(), at + done, n);

@@ -13,14 +13,15 @@ Backend mesh_backend(runtime::Transport transport) {
       }};
 }
 
-// The same inside hosts and between them. `hosts[r]` is where rank r is; of eight ranks hosts of 1,
-// 4 and 3, and not one after the other.
-Backend hierarchical_backend(const std::string& name, const std::vector<int>& hosts) {
+// The same inside hosts and between them: `hosts[r]` is where rank r is. With so little memory that
+// the sizes of the tables need many windows; hosts in `without` have none.
+Backend hierarchical_backend(const std::string& name, const std::vector<int>& hosts,
+                             const std::set<int>& without = {}) {
   return {
-      name, false, [hosts](int size, const std::function<void(int, RankUnderTest&)>& body) {
+      name, false, [=](int size, const std::function<void(int, RankUnderTest&)>& body) {
         runtime::GlooOperationOptions options{kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8};
         options.hosts.assign(hosts.begin(), hosts.begin() + size);
-        on_gloo_ranks(runtime::Transport::hvd, size, body, options);
+        on_gloo_hosts(runtime::Transport::hvd, body, options, 4096, without);
       }};
 }
 
@@ -28,12 +29,21 @@ INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Tra
                          table_name);
 INSTANTIATE_TEST_SUITE_P(GlooTcp, Conformance,
                          every_table(mesh_backend(runtime::Transport::gloo_tcp)), table_name);
+// Of eight ranks 4 and 4, of four 3 and 1; four pairs, and two; of eight ranks hosts of 1, 4 and 3,
+// and not one after the other.
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance,
+                         tables_by_hosts(hierarchical_backend("two", {0, 0, 0, 1, 0, 1, 1, 1})),
+                         table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance,
                          tables_by_hosts(hierarchical_backend("pairs", {0, 0, 1, 1, 2, 2, 3, 3})),
                          table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHosts, Conformance,
-                         tables_by_hosts(hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2})),
+INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHostsSomeWithoutMemory, Conformance,
+                         tables_by_hosts(hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2},
+                                                              {1})),
                          table_name);
-
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsWithoutMemory, Conformance,
+                         tables_by_hosts(hierarchical_backend("messages", {0, 0, 1, 1, 2, 2, 3, 3},
+                                                              {0, 1, 2, 3})),
+                         table_name);
 }  // namespace
 }  // namespace hvd::test

@@ -2,8 +2,11 @@
 // them: to run operations over Gloo directly.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -44,7 +47,9 @@ class GlooRank final : public RankUnderTest {
     return {Code::internal, "no operation is enabled"};
   }
 
-  void abort() { mesh_->abort({Code::aborted, "the test aborts"}); }
+  void abort() {
+    for (auto& operation : operations_) operation->abort();
+  }
 
  private:
   bool has_hosts_;  // then it goes by them
@@ -52,10 +57,11 @@ class GlooRank final : public RankUnderTest {
   std::vector<std::unique_ptr<runtime::Operation>> operations_;
 };
 
-// Runs `body` on as many ranks, and waits for all.
-inline void on_gloo_ranks(runtime::Transport transport, int size,
-                          const std::function<void(int rank, GlooRank& self)>& body,
-                          const runtime::GlooOperationOptions& options = {kLong}) {
+// Runs `body` on as many ranks, each with options of its own, and waits for all.
+inline void on_various_gloo_ranks(
+    runtime::Transport transport, int size,
+    const std::function<void(int rank, GlooRank& self)>& body,
+    const std::function<runtime::GlooOperationOptions(int rank)>& options) {
   Hub begin(size);
   Hub connected(size);
   Hub end(size);
@@ -63,7 +69,7 @@ inline void on_gloo_ranks(runtime::Transport transport, int size,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       const runtime::BrokenPipeShield shield;  // as the threads of a world have it
-      GlooRank self(transport, rank, size, begin, connected, options);
+      GlooRank self(transport, rank, size, begin, connected, options(rank));
       body(rank, self);
       // Nobody leaves while another may still be receiving, unless all is lost anyway.
       if (::testing::Test::HasFatalFailure()) return;
@@ -71,6 +77,44 @@ inline void on_gloo_ranks(runtime::Transport transport, int size,
     });
   }
   for (auto& thread : threads) thread.join();
+}
+
+inline void on_gloo_ranks(runtime::Transport transport, int size,
+                          const std::function<void(int rank, GlooRank& self)>& body,
+                          const runtime::GlooOperationOptions& options = {kLong}) {
+  on_various_gloo_ranks(transport, size, body, [&options](int /*rank*/) { return options; });
+}
+
+// The same on hosts, options.hosts[r] of rank r, whose ranks share memory with windows of so many
+// bytes. The ranks of those in `without` do not, and send messages.
+inline void on_gloo_hosts(runtime::Transport transport,
+                          const std::function<void(int rank, GlooRank& self)>& body,
+                          const runtime::GlooOperationOptions& options, std::size_t window_bytes,
+                          const std::set<int>& without = {}) {
+  std::map<int, std::vector<int>> ranks;  // of each host
+  const auto size = static_cast<int>(options.hosts.size());
+  for (int rank = 0; rank < size; ++rank) {
+    ranks[options.hosts[static_cast<std::size_t>(rank)]].push_back(rank);
+  }
+  std::map<int, runtime::HostMemory> memories;
+  for (const auto& [host, mates] : ranks) {
+    if (mates.size() == 1 || without.contains(host)) continue;
+    auto memory = runtime::HostMemory::create(static_cast<int>(mates.size()), window_bytes);
+    ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+    memories.emplace(host, *memory);
+  }
+  on_various_gloo_ranks(transport, size, body, [&](int rank) {
+    auto own = options;
+    const int host = options.hosts[static_cast<std::size_t>(rank)];
+    const auto memory = memories.find(host);
+    if (memory != memories.end()) {
+      const auto& mates = ranks.at(host);
+      const auto local = std::find(mates.begin(), mates.end(), rank) - mates.begin();
+      own.host = std::make_shared<runtime::Host>(memory->second, mates, static_cast<int>(local),
+                                                 runtime::Host::Options{kLong, false});
+    }
+    return own;
+  });
 }
 
 }  // namespace hvd::test

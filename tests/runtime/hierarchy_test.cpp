@@ -1,6 +1,7 @@
 // What goes by hosts, besides what the conformance tables say.
 #include "runtime/ops/hierarchy.h"
 
+#include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <mutex>
@@ -53,37 +54,51 @@ TEST(HostPlan, IsOfUseOnlyWithSeveralHostsAndSeveralRanksOnOne) {
   EXPECT_TRUE(useful({0, 0, 1, 1}));
 }
 
-// The sum over ranks of numbers whose rounding tells the order in which they were added up.
-std::vector<std::vector<float>> sums(std::size_t elements, const std::vector<int>& hosts) {
-  const int size = 5;
-  std::vector<std::vector<float>> results(size);
+constexpr int kRanks = 5;
+
+Status allreduce_of(GlooRank& self, int rank, std::vector<float>& data) {
+  runtime::Entry entry;
+  entry.request.name = "gradients";
+  entry.request.type = DataType::float32;
+  entry.request.shape = {static_cast<std::int64_t>(data.size())};
+  entry.input = entry.output = data.data();
+  runtime::Response response;
+  response.tensors = {
+      std::make_shared<const runtime::ResponseTensor>(runtime::ResponseTensor{entry.request, {}})};
+  runtime::Group group;
+  group.ranks = {0, 1, 2, 3, 4};
+  group.rank = rank;
+  std::vector<runtime::Entry> entries{entry};
+  std::vector<runtime::Outcome> outcomes(1);
+  return self.run(response, group, entries, outcomes);
+}
+
+enum class Inside { messages, memory };
+
+void on_hosts(const std::vector<int>& hosts, Inside inside,
+              const std::function<void(int rank, GlooRank& self)>& body) {
   runtime::GlooOperationOptions options{kLong};
   options.hosts = hosts;
-  on_gloo_ranks(
-      runtime::Transport::hvd, size,
-      [&](int rank, GlooRank& self) {
-        std::mt19937 random(static_cast<unsigned>(rank));
-        std::uniform_real_distribution<float> any(-1, 1);
-        std::vector<float> data(elements);
-        for (auto& value : data) value = any(random);
-        runtime::Entry entry;
-        entry.request.name = "gradients";
-        entry.request.type = DataType::float32;
-        entry.request.shape = {static_cast<std::int64_t>(elements)};
-        entry.input = entry.output = data.data();
-        runtime::Response response;
-        response.tensors = {std::make_shared<const runtime::ResponseTensor>(
-            runtime::ResponseTensor{entry.request, {}})};
-        runtime::Group group;
-        group.ranks = {0, 1, 2, 3, 4};
-        group.rank = rank;
-        std::vector<runtime::Entry> entries{entry};
-        std::vector<runtime::Outcome> outcomes(1);
-        const Status ran = self.run(response, group, entries, outcomes);
-        EXPECT_TRUE(ran.ok()) << ran.to_string();
-        results[static_cast<std::size_t>(rank)] = std::move(data);
-      },
-      options);
+  if (inside == Inside::memory) {
+    on_gloo_hosts(runtime::Transport::hvd, body, options, std::size_t{64} << 10);
+  } else {
+    on_gloo_ranks(runtime::Transport::hvd, kRanks, body, options);
+  }
+}
+
+// The sum over ranks of numbers whose rounding tells the order in which they were added up.
+std::vector<std::vector<float>> sums(std::size_t elements, const std::vector<int>& hosts,
+                                     Inside inside = Inside::messages) {
+  std::vector<std::vector<float>> results(kRanks);
+  on_hosts(hosts, inside, [&](int rank, GlooRank& self) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    std::uniform_real_distribution<float> any(-1, 1);
+    std::vector<float> data(elements);
+    for (auto& value : data) value = any(random);
+    const Status ran = allreduce_of(self, rank, data);
+    EXPECT_TRUE(ran.ok()) << ran.to_string();
+    results[static_cast<std::size_t>(rank)] = std::move(data);
+  });
   return results;
 }
 
@@ -103,6 +118,40 @@ TEST(Hierarchy, GivesAllRanksTheSameBitsInAnOrderOfItsOwn) {
     EXPECT_NE(by_hosts.front(), flat.front()) << elements << " elements: it did not go by hosts";
     const auto one_host = sums(elements, {0, 0, 0, 0, 0});
     EXPECT_EQ(one_host.front(), flat.front()) << "one host must cost nothing";
+  }
+}
+
+TEST(Hierarchy, GivesTheSameBitsInEveryRunWithSharedMemory) {
+  for (const std::size_t elements : {1'000U, 200'003U}) {
+    const auto first = sums(elements, {0, 0, 0, 1, 1}, Inside::memory);
+    expect_same_bits(first);
+    EXPECT_NE(first.front(), sums(elements, {}).front()) << "it did not go by hosts";
+    for (int run = 0; run < 5; ++run) {
+      EXPECT_EQ(sums(elements, {0, 0, 0, 1, 1}, Inside::memory).front(), first.front());
+    }
+  }
+}
+
+// Of hosts {0, 1, 2} and {3, 4} rank 4 does not come, so rank 3 waits in the memory, its partner
+// for a message, and the others in the memory for that one.
+TEST(Hierarchy, AnAbortReachesThoseWhoWaitForAMessageAndThoseWhoWaitInMemory) {
+  for (const std::size_t elements : {1'000U, 200'003U}) {
+    std::atomic<int> waiting = 0;
+    on_hosts({0, 0, 0, 1, 1}, Inside::memory, [&](int rank, GlooRank& self) {
+      std::thread aborter([&] {
+        while (waiting < kRanks - 1) std::this_thread::yield();
+        self.abort();
+      });
+      if (rank != 4) {
+        std::vector<float> data(elements, 1);
+        ++waiting;
+        const Status ran = allreduce_of(self, rank, data);
+        EXPECT_EQ(ran.code(), Code::aborted) << ran.to_string();
+        const bool in_memory = ran.message().find("shared memory") != std::string::npos;
+        EXPECT_TRUE(in_memory || rank != 3) << ran.to_string();
+      }
+      aborter.join();
+    });
   }
 }
 

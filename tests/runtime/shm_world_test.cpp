@@ -3,6 +3,7 @@
 #include <barrier>
 #include <csignal>
 #include <fstream>
+#include <random>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,6 +58,37 @@ TEST(ShmWorld, TwoHostsHaveASegmentEachAndReduceOverTheirConnections) {
     EXPECT_EQ(segments_mapped(), 2U);
     all.arrive_and_wait();
   });
+}
+
+// Of numbers whose rounding tells the order in which they were added up: on two hosts of two.
+std::vector<float> sum_of_various(const Change& change) {
+  constexpr std::size_t kElements = 100'000;
+  std::vector<std::vector<float>> results(4);
+  run_world_to_end(
+      4,
+      [&](int rank, World& world) {
+        auto& data = results[static_cast<std::size_t>(rank)];
+        std::mt19937 random(static_cast<unsigned>(rank));
+        std::uniform_real_distribution<float> any(-1, 1);
+        for (std::size_t i = 0; i < kElements; ++i) data.push_back(any(random));
+        const auto outcome = outcome_of(allreduce(world, "various", data));
+        EXPECT_TRUE(outcome.ok()) << outcome.status.to_string();
+      },
+      change);
+  for (const auto& result : results) EXPECT_EQ(result, results.front());
+  return results.front();
+}
+
+TEST(ShmWorld, RanksOfHostsThatShareMemoryGoByHostsUnlessSomebodySaysOtherwise) {
+  const auto as_it_comes = sum_of_various([](WorldSpec&) {});
+  const auto by_hosts =
+      sum_of_various([](WorldSpec& spec) { spec.config.hierarchical_allreduce = true; });
+  const auto flat =
+      sum_of_various([](WorldSpec& spec) { spec.config.hierarchical_allreduce = false; });
+  const auto without = sum_of_various([](WorldSpec& spec) { spec.config.shared_memory = false; });
+  EXPECT_EQ(as_it_comes, by_hosts);
+  EXPECT_NE(by_hosts, flat);
+  EXPECT_EQ(without, flat);
 }
 
 TEST(ShmWorld, WhereOneRankDoesNotWantItNobodyHasIt) {

@@ -126,7 +126,7 @@ TEST(WorldTuning, InDeterministicModeNothingIsTriedThatChangesBits) {
   work_until_settled(path, [](runtime::WorldSpec& spec) { spec.config.deterministic = true; });
   const auto rows = rows_of(path);
   EXPECT_EQ(values_of(rows, 2).size(), 1U) << "fusion threshold";
-  EXPECT_EQ(values_of(rows, 5), (std::set<std::string>{"0"})) << "hierarchical allreduce";
+  EXPECT_EQ(values_of(rows, 5), (std::set<std::string>{"1"})) << "hierarchical allreduce";
   EXPECT_GT(values_of(rows, 3).size(), 1U) << "cycle time";
 }
 

@@ -1,0 +1,135 @@
+#include "runtime/ops/shm_mates.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/ops/reduce_in_order.h"
+#include "runtime/transport/gloo_context.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Elements that are not separated, for the vector units.
+constexpr std::size_t kTogether = 64;
+
+void expect(const Status& status) {
+  if (!status.ok()) throw TransportError(status);
+}
+
+std::vector<Strip<const Part*>> strips_of(const std::vector<Block>& blocks) {
+  std::vector<Strip<const Part*>> strips(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const auto& part : blocks[i]) strips[i].add(&part, part.bytes);
+  }
+  return strips;
+}
+
+std::size_t longest_of(const std::vector<Strip<const Part*>>& strips) {
+  std::size_t longest = 0;
+  for (const auto& strip : strips) longest = std::max(longest, strip.size());
+  return longest;
+}
+
+}  // namespace
+
+void ShmMates::pack(const Parts& lane, std::size_t begin, std::size_t bytes, std::byte* to) const {
+  lane.for_range(begin, begin + bytes,
+                 [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
+                   std::memcpy(to + at, part->input + before, count);
+                 });
+}
+
+void ShmMates::reduce_own(const Parts& lane, std::size_t begin, std::size_t bytes,
+                          std::size_t offset, const Reduction& reduction) const {
+  const std::size_t block = kReducedAtOnce / reduction.element_size * reduction.element_size;
+  const auto reduce_piece = [&](const Part* part, std::size_t before, std::size_t at,
+                                std::size_t count) {
+    for (std::size_t done = 0; done < count; done += block) {
+      const auto elements_of = [&](int rank) {
+        return rank == meeting_.rank() ? part->input + before + done
+                                       : meeting_.window(rank) + offset + at + done;
+      };
+      reduce_in_order(reduction.reduce, meeting_.size(), elements_of, part->result + before + done,
+                      std::min(block, count - done) / reduction.element_size);
+    }
+  };
+  lane.for_range(begin, begin + bytes, reduce_piece);
+}
+
+void ShmMates::reduce(const std::vector<Block>& lanes, const Reduction& reduction) {
+  const auto strips = strips_of(lanes);
+  const std::size_t longest = longest_of(strips);
+  if (longest == 0) return;
+  // A piece of each lane lies in every window.
+  const auto count = static_cast<std::size_t>(
+      std::count_if(strips.begin(), strips.end(), [](const auto& s) { return s.size() > 0; }));
+  const std::size_t most = meeting_.capacity() / count;
+  const std::size_t unit = most >= kTogether * reduction.element_size
+                               ? kTogether * reduction.element_size
+                               : reduction.element_size;
+  const std::size_t step = most / unit * unit;
+  if (step == 0) expect({Code::resource_exhausted, "there is no room for so many lanes"});
+  expect(meeting_.open());
+  for (std::size_t begin = 0; begin < longest; begin += step) {
+    std::size_t offset = 0;
+    std::size_t own_offset = 0;
+    for (std::size_t rank = 0; rank < strips.size(); ++rank) {
+      if (strips[rank].size() == 0) continue;
+      if (rank == meeting_.index()) {
+        own_offset = offset;  // nobody else reads it
+      } else {
+        pack(strips[rank], begin, step, meeting_.window(meeting_.rank()) + offset);
+      }
+      offset += step;
+    }
+    expect(meeting_.sync());
+    reduce_own(strips[meeting_.index()], begin, step, own_offset, reduction);
+    meeting_.next_window();
+  }
+}
+
+void ShmMates::gather(const std::vector<Block>& blocks) { gather(blocks, false); }
+
+void ShmMates::gather(const std::vector<Block>& blocks, bool first_is_late) {
+  const auto strips = strips_of(blocks);
+  const std::size_t longest = longest_of(strips);
+  if (longest == 0) return;
+  expect(meeting_.open());
+  const std::size_t step = meeting_.capacity();
+  for (std::size_t begin = 0; begin < longest; begin += step) {
+    std::byte* const own = meeting_.window(meeting_.rank());
+    strips[meeting_.index()].for_range(
+        begin, begin + step,
+        [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
+          std::memcpy(own + at, part->result + before, count);
+        });
+    expect(meeting_.sync(begin == 0 && first_is_late));
+    for (int other = 1; other < meeting_.size(); ++other) {
+      // Each begins with another one, so that not all read the same memory.
+      const int rank = (meeting_.rank() + other) % meeting_.size();
+      const std::byte* const from = meeting_.window(rank);
+      strips[static_cast<std::size_t>(rank)].for_range(
+          begin, begin + step,
+          [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
+            std::memcpy(part->result + before, from + at, count);
+          });
+    }
+    meeting_.next_window();
+  }
+}
+
+void ShmMates::reduce_to_first(void* data, std::size_t elements, std::size_t element_size,
+                               ReduceFunction function) {
+  auto* const bytes = static_cast<std::byte*>(data);
+  std::vector<Block> lanes(static_cast<std::size_t>(meeting_.size()));
+  lanes.front() = {{bytes, bytes, elements * element_size}};
+  reduce(lanes, {function, element_size, {}});
+}
+
+void ShmMates::tell_all(void* data, std::size_t bytes) {
+  std::vector<Block> blocks(static_cast<std::size_t>(meeting_.size()));
+  blocks.front() = {{nullptr, static_cast<std::byte*>(data), bytes}};
+  gather(blocks, true);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,54 @@
+// Several stretches of memory as if they lay side by side, counted in elements or bytes; for what
+// goes through windows of shared memory, wherever it lies. Null: what would be written there is
+// not. A value.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace hvd::runtime {
+
+template <typename Pointer>
+class Strip {
+ public:
+  void add(Pointer data, std::size_t size) {
+    if (size == 0) return;
+    pieces_.push_back({data, size_, size});
+    size_ += size;
+  }
+  void clear() {
+    pieces_.clear();
+    size_ = 0;
+  }
+  std::size_t size() const { return size_; }
+
+  // Calls f(data, before, from, count) for each piece of [from, to): `count` of what begins at
+  // `before` behind `data`; they begin at `from` in the range.
+  template <typename F>
+  void for_range(std::size_t begin, std::size_t end, F f) const {
+    end = std::min(end, size_);
+    auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
+                                  [](std::size_t at, const Piece& p) { return at < p.begin; });
+    if (piece != pieces_.begin()) --piece;
+    for (std::size_t at = begin; at < end; ++piece) {
+      const std::size_t before = at - piece->begin;
+      const std::size_t count = std::min(end - at, piece->size - before);
+      if (piece->data != nullptr) f(piece->data, before, at - begin, count);
+      at += count;
+    }
+  }
+
+ private:
+  struct Piece {
+    Pointer data;
+    std::size_t begin;
+    std::size_t size;
+  };
+  std::vector<Piece> pieces_;
+  std::size_t size_ = 0;
+};
+using Inputs = Strip<const std::byte*>;
+using Outputs = Strip<std::byte*>;
+
+}  // namespace hvd::runtime
