@@ -1,4 +1,4 @@
-add_executable(hvd_collectives_bench collectives/main.cpp collectives/ranks.cpp)
+add_executable(hvd_collectives_bench collectives/main.cpp collectives/ranks.cpp collectives/stock_gloo.cpp)
 hvd_compile_options(hvd_collectives_bench)
 target_link_libraries(hvd_collectives_bench PRIVATE hvd_runtime hvd_base gloo)
 

@@ -6,21 +6,15 @@
 // names contain it.
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <gloo/allreduce.h>
-#include <gloo/context.h>
-#include <gloo/math.h>
-#include <gloo/transport/tcp/device.h>
 #include <list>
-#include <mutex>
 
 #include "base/text.h"
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/resnet50.h"
+#include "bench/collectives/stock_gloo.h"
 #include "bench/collectives/tensors.h"
 #include "bench/times.h"
 #include "runtime/threads.h"
@@ -28,72 +22,6 @@
 
 namespace hvd::bench {
 namespace {
-
-// --- stock Gloo ---------------------------------------------------------------------------------
-
-std::shared_ptr<gloo::Context> context_on(const Ranks& ranks,
-                                          std::shared_ptr<gloo::transport::Context> transport,
-                                          std::shared_ptr<gloo::transport::Device> device) {
-  struct Context final : gloo::Context {
-    Context(int own_rank, int all) : gloo::Context(own_rank, all) {}
-    void set(std::shared_ptr<gloo::transport::Device> on,
-             std::shared_ptr<gloo::transport::Context> over) {
-      device_ = std::move(on);
-      transportContext_ = std::move(over);
-    }
-  };
-  auto context = std::make_shared<Context>(ranks.rank(), ranks.size());
-  context->set(std::move(device), std::move(transport));
-  context->setTimeout(std::chrono::seconds(60));
-  return context;
-}
-
-// Gloo's rendezvous over what the ranks share: each rank says everything at once.
-std::shared_ptr<gloo::Context> stock_gloo(Ranks& ranks) {
-  gloo::transport::tcp::attr attributes("127.0.0.1");
-  auto device = gloo::transport::tcp::CreateDevice(attributes);
-  std::shared_ptr<gloo::transport::Context> transport =
-      device->createContext(ranks.rank(), ranks.size());
-  std::string addresses;
-  for (int peer = 0; peer < ranks.size(); ++peer) {
-    std::vector<char> address(1024);
-    if (peer != ranks.rank()) {
-      const auto bytes = transport->createPair(peer)->address().bytes();
-      std::copy(bytes.begin(), bytes.end(), address.begin() + 2);
-      address[0] = static_cast<char>(bytes.size() / 256);
-      address[1] = static_cast<char>(bytes.size() % 256);
-    }
-    addresses.append(address.data(), address.size());
-  }
-  const auto all = ranks.exchange(addresses, kNever);
-  if (!all.ok()) give_up(all.status());
-  for (int peer = 0; peer < ranks.size(); ++peer) {
-    if (peer == ranks.rank()) continue;
-    const auto& theirs = (*all)[static_cast<std::size_t>(peer)];
-    const auto* const at = theirs.data() + 1024 * static_cast<std::size_t>(ranks.rank());
-    const auto size = static_cast<std::size_t>(static_cast<unsigned char>(at[0])) * 256 +
-                      static_cast<unsigned char>(at[1]);
-    transport->getPair(peer)->connect({at + 2, at + 2 + size});
-  }
-  return context_on(ranks, transport, device);
-}
-
-class Flat {
- public:
-  Flat(std::shared_ptr<gloo::Context> context, std::size_t elements)
-      : context_(std::move(context)), data_(elements, 1.0F) {}
-  void allreduce() {
-    gloo::AllreduceOptions options(context_);
-    options.setOutput(data_.data(), data_.size());
-    options.setReduceFunction(
-        static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
-    gloo::allreduce(options);
-  }
-
- private:
-  std::shared_ptr<gloo::Context> context_;
-  std::vector<float> data_;
-};
 
 // --- taking turns -------------------------------------------------------------------------------
 
@@ -184,7 +112,7 @@ int run(int size, int rounds, std::string_view wanted, const std::string& column
   if (wants(kColumns[0])) sides.hvd = form_world(ranks, *token, runtime::Transport::hvd);
   if (wants(kColumns[1]))
     sides.hvd_on_stock = form_world(ranks, *token, runtime::Transport::gloo_tcp);
-  if (wants(kColumns[2])) sides.gloo = stock_gloo(ranks);
+  if (wants(kColumns[2])) sides.gloo = stock_gloo(ranks.rank(), size, "127.0.0.1", ranks);
   if (wants(kColumns[3])) {
     auto mesh = runtime::TcpMesh::create({{ranks.rank(), size, "127.0.0.1", 1, *token}});
     if (!mesh.ok()) give_up(mesh.status());
@@ -193,7 +121,7 @@ int run(int size, int rounds, std::string_view wanted, const std::string& column
     if (!addresses.ok()) give_up(addresses.status());
     if (const Status connected = sides.mesh->connect(*addresses); !connected.ok())
       give_up(connected);
-    sides.gloo_on_ours = context_on(ranks, sides.mesh->shared_transport(), nullptr);
+    sides.gloo_on_ours = gloo_context(ranks.rank(), size, sides.mesh->shared_transport(), nullptr);
   }
   if (ranks.rank() == 0) {
     std::printf("%-36s", cat(size, " processes; medians in ms").c_str());
