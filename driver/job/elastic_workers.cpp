@@ -118,8 +118,9 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
     if (!std::exchange(anybody_joined_, true)) notice_quiet_ones();
     go_on_if_nobody_is_done();
   } else if (worker.standing == Standing::member) {
-    // Else it may be done because it has left at a commit of which we have not heard.
-    if (worker.leaves.empty() && !worker.may_have_left) begin_to_end();
+    // Else it may be done because it was told to go, or has left at a commit of which we have not
+    // heard.
+    if (!worker.keeps_leaving && !worker.may_have_left) begin_to_end();
   } else if (worker.standing == Standing::coming || worker.standing == Standing::warm) {
     expect_exit(index);  // whatever made it think so, it is of no use any more
     decide_within(kAtOnce);

@@ -383,11 +383,20 @@ void ElasticJob::publish(WorldState state, const std::vector<Incarnation>& gone,
 void ElasticJob::take_into_force(WorldDocument world) {
   world.state = WorldState::effective;
   const WorldDocument before = std::exchange(effective_, std::move(world));
+  // Another commit may have followed, to a world that is proposed still.
+  std::vector<std::vector<Incarnation>> later;
+  for (const auto& [generation, proposed] : proposed_) later.push_back(membership(proposed));
+  const auto stays_for_sure = [&](Incarnation incarnation) {
+    return std::all_of(later.begin(), later.end(), [&](const auto& incarnations) {
+      return std::binary_search(incarnations.begin(), incarnations.end(), incarnation);
+    });
+  };
   std::set<Incarnation> members;
   for (const auto& member : effective_.members) {
     members.insert(member.incarnation);
     ElasticWorker& one = worker(member.incarnation);
     one.member = member;
+    if (!stays_for_sure(member.incarnation)) one.may_have_left = true;
     if (one.standing == Standing::member || has_ended(one.state)) continue;
     move(member.incarnation - 1, Standing::member);
     renew_deadline(member.incarnation - 1);
@@ -414,9 +423,10 @@ void ElasticJob::on(const event::Committed& event) {
   });
   const bool was_member = who->standing == Standing::member;
   if (!is_member && !was_member) return;
-  if (is_member) worker(event.incarnation).may_have_left = false;
   WorldDocument world = std::move(proposed->second);
   proposed_.erase(proposed_.begin(), std::next(proposed));
+  // It stayed at that commit; there may have been another since.
+  if (is_member) worker(event.incarnation).may_have_left = false;
   ++planned_resets_;
   say(cat("generation ", world.generation, " with ", world.members.size(),
           world.members.size() == 1 ? " worker" : " workers", " is in force"));
