@@ -115,7 +115,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
 }
 
 TimePoint StallInspector::next_look(const MessageTable& table, TimePoint now) {
-  if (warning_ == Duration::zero() || table.rows().empty()) return look_at_ = kNever;
+  if (warning_ == Duration::zero() || table.empty()) return look_at_ = kNever;
   if (look_at_ == kNever) look_at_ = now + warning_;
   return look_at_;
 }
