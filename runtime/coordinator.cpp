@@ -71,6 +71,7 @@ Status Coordinator::take(int from, const Upward& message, TimePoint now) {
 // what the first part asks, and the next one asks for it again.
 void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint now) {
   for (const auto& known : touched.complete) {
+    decided_ids_.unite(known.ids);
     known.ids.for_each([&](CacheId id) { decide_known(id, now); });
   }
   for (const auto& key : touched.rows) {
@@ -92,9 +93,10 @@ void Coordinator::decide_known(CacheId id, TimePoint now) {
   Ready ready{cache_.get(id), {}, now, {}, -1};
   const Request& request = ready.request();
   if (request.group.empty()) {
-    decided({}, std::move(ready));
+    enqueue(std::move(ready));
   } else {
-    decided({{request.process_set, request.group, request.group_size}}, std::move(ready));
+    const GroupKey group{request.process_set, request.group, request.group_size};
+    enqueue(groups_.decided({group}, std::move(ready)));
   }
 }
 
@@ -335,17 +337,27 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
     response.error = sets_.check_remove(request);
   }
   response.tensors.reserve(batch.size());
+  std::vector<CacheId> ids;
   for (auto& ready : batch) {
-    // After an error a name may be decided again while its first response is still in line: what
-    // goes is the one that lies here.
-    const std::string_view name = ready.request().name;
-    const auto [begin, end] = decided_.equal_range(view_of(ready.request()));
-    const auto own = std::find_if(
-        begin, end, [name](const TensorKeyView& key) { return key.name.data() == name.data(); });
-    if (own != end) decided_.erase(own);
+    if (decided_ids_.contains(ready.tensor->cache_id)) {
+      ids.push_back(ready.tensor->cache_id);
+    } else {
+      forget_decided(ready.request());
+    }
     response.tensors.push_back(std::move(ready.tensor));
   }
+  decided_ids_.subtract(IntervalSet::of_values(std::move(ids)));
   return response;
+}
+
+// After an error a name may be decided again while its first response is still in line: what goes
+// is the one that lies here.
+void Coordinator::forget_decided(const Request& request) {
+  const char* const name = request.name.data();
+  const auto [begin, end] = decided_.equal_range(view_of(request));
+  const auto own = std::find_if(
+      begin, end, [name](const TensorKeyView& key) { return key.name.data() == name; });
+  if (own != end) decided_.erase(own);
 }
 
 std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
@@ -369,6 +381,11 @@ TimePoint Coordinator::next_at(int under_way) const {
 
 void Coordinator::applied(const Response& response, const std::vector<Departed>& died) {
   table_.died(died);
+  for (const auto& [id, tensor] : died) {
+    if (!decided_ids_.contains(id)) continue;
+    decided_ids_.subtract(IntervalSet::of(id));
+    decided_.insert(view_of(tensor->request));
+  }
   if (response.kind == Kind::join) table_.join_ended();
   if (response.kind == Kind::remove_process_set && response.error.ok()) {
     forget_set(response.process_set);

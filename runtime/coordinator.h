@@ -85,8 +85,10 @@ class Coordinator {
   // The response has been applied to the cache and the process sets; those ids are no more.
   void applied(const Response& response, const std::vector<Departed>& died);
 
-  // All have asked for it; its response is still to come.
-  bool is_decided(const TensorKeyView& key) const { return decided_.contains(key); }
+  // All have asked for what the cache keeps here; its response is still to come.
+  bool is_decided(const ResponseTensor& cached) const {
+    return decided_ids_.contains(cached.cache_id) || decided_.contains(view_of(cached.request));
+  }
 
   // Tensors that wait for some rank, and what is known of the ranks: for the stall inspector.
   const MessageTable& table() const { return table_; }
@@ -111,6 +113,7 @@ class Coordinator {
   void enqueue(Ready tensor);
   void enqueue(std::vector<Ready> tensors);
   void release_ordered(TimePoint now);
+  void forget_decided(const Request& request);
   void forget_set(int process_set);
   Response response_of(std::vector<Ready> batch);
 
@@ -121,7 +124,9 @@ class Coordinator {
   MessageTable table_;
   LastWords last_words_;
   Groups groups_;
-  // The names of all that is in groups_, ordered_ and ready_: they lie there.
+  // What is in groups_, ordered_ and ready_: the ids of what was asked for by ids, as long as these
+  // live, and the names of all else, which lie there.
+  IntervalSet decided_ids_;
   std::unordered_multiset<TensorKeyView, TensorKeyHash, TensorKeyEqual> decided_;
   std::deque<Ready> ready_;
   TimePoint next_group_look_ = kNever;

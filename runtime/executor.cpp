@@ -53,32 +53,57 @@ void Executor::loop() {
   }
 }
 
-void Executor::serve(const Response& response) {
-  Entries entries = queue_.take(response.tensors);
+void Executor::serve(Response& response) {
+  const auto begun = trace::nanoseconds_now();
+  batch_.clear();
+  queue_.take(response.tensors, response.decided, begun, batch_.slots);
+  for (auto* const slot : batch_.slots) batch_.entries.add(slot->entry);
   const bool made_up = response.error.ok() &&
                        std::binary_search(response.joined.begin(), response.joined.end(), rank_);
   if (made_up) {
-    for (const auto& tensor : response.tensors) {
-      Entry phantom;
-      phantom.request = tensor->request;
-      entries.push_back(std::move(phantom));
+    batch_.phantoms.resize(response.tensors.size());
+    for (std::size_t i = 0; i < batch_.phantoms.size(); ++i) {
+      batch_.phantoms[i].request = response.tensors[i]->request;
+      batch_.entries.add(batch_.phantoms[i]);
     }
   }
-  Outcomes outcomes(entries.size());
-  trace::Run traced(hooks_.recorder, response, set_size(response), entries);
-  const Failure failure = run(response, entries, outcomes, traced);
+  batch_.outcomes.resize(batch_.entries.size());
+  for (auto& outcome : batch_.outcomes) outcome.clear();
+  trace::Run traced(hooks_.recorder, begun);
+  const Failure failure = run(response, traced);
   traced.stop();
-  if (!failure.ok()) outcomes.assign(entries.size(), Outcome(failure));
+  if (!failure.ok()) batch_.outcomes.assign(batch_.entries.size(), Outcome(failure));
   if (response.error.ok()) {
     --under_way_;
     hooks_.on_done();
   }
   // Whoever hears of the end finds it in the records.
-  traced.finish(entries, outcomes);
-  // The names are free before the callbacks run: a caller that wakes up may use them again.
-  if (made_up) return;
-  queue_.finish(entries);
-  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].done(outcomes[i]);
+  traced.finish(response, set_size(response), batch_.entries, batch_.outcomes);
+  if (!made_up) deliver();
+}
+
+// The names are free before the callbacks run: a caller that wakes up may use them again, and what
+// was an entry may then be the next one.
+void Executor::deliver() {
+  for (auto& entry : batch_.entries) {
+    batch_.callbacks.push_back(std::move(entry.done));
+    entry.done = nullptr;
+    if (entry.allocate) entry.allocate = nullptr;
+    entry.ready.reset();
+  }
+  queue_.finish(batch_.slots);
+  for (std::size_t i = 0; i < batch_.callbacks.size(); ++i) {
+    batch_.callbacks[i](batch_.outcomes[i]);
+    // What it holds goes before the next one is called.
+    batch_.callbacks[i] = nullptr;
+  }
+}
+
+void Executor::Batch::clear() {
+  slots.clear();
+  phantoms.clear();
+  entries.clear();
+  callbacks.clear();
 }
 
 int Executor::set_size(const Response& response) const {
@@ -86,11 +111,10 @@ int Executor::set_size(const Response& response) const {
   return group == groups_.end() ? 0 : group->second.size();
 }
 
-Failure Executor::run(const Response& response, Entries& entries, Outcomes& outcomes,
-                      trace::Run& run) {
+Failure Executor::run(const Response& response, trace::Run& traced) {
   if (verdict_.known()) return verdict_.get();
   if (!response.error.ok()) return response.error;
-  if (entries.size() != response.tensors.size()) {
+  if (batch_.entries.size() != response.tensors.size()) {
     // The queue gives entries to nobody else, except when a verdict has closed it.
     if (!verdict_.known()) {
       hooks_.on_broken(
@@ -101,22 +125,22 @@ Failure Executor::run(const Response& response, Entries& entries, Outcomes& outc
   }
   switch (response.kind) {
     case Kind::join:
-      outcomes.front().last_joined = response.last_joined;
+      batch_.outcomes.front().last_joined = response.last_joined;
       return {};
     case Kind::add_process_set:
-      add_set(response, outcomes);
+      add_set(response);
       return {};
     case Kind::remove_process_set:
-      remove_set(response.process_set, entries, outcomes);
+      remove_set(response.process_set);
       return {};
     default:
       break;
   }
-  Failure failure = operate(response, entries, outcomes, run);
+  Failure failure = operate(response, traced);
   if (failure.ok()) {
     const auto joined = static_cast<int>(response.joined.size());
     const int ranks = groups_.at(response.process_set).size() - joined;
-    for (auto& outcome : outcomes) outcome.contributors = ranks;
+    for (auto& outcome : batch_.outcomes) outcome.contributors = ranks;
   }
   return failure;
 }
@@ -126,16 +150,16 @@ Failure Executor::broken(const Status& why) {
   return verdict_.wait();
 }
 
-Failure Executor::operate(const Response& response, Entries& entries, Outcomes& outcomes,
-                          trace::Run& run) {
+Failure Executor::operate(const Response& response, trace::Run& traced) {
   const auto group = groups_.find(response.process_set);
   if (group == groups_.end()) {
     return broken({Code::internal, cat("this rank is not in process set ", response.process_set)});
   }
   for (auto& operation : operations_) {
     if (operation->enabled(response, group->second)) {
-      run.by(operation->name());
-      const Status status = operation->execute(response, group->second, entries, outcomes);
+      traced.by(operation->name());
+      const Status status =
+          operation->execute(response, group->second, batch_.entries, batch_.outcomes);
       return status.ok() ? Failure() : broken(status);
     }
   }
@@ -151,25 +175,28 @@ void Executor::enter(int id, const RankSet& members) {
   groups_.emplace(id, Group{id, members.ranks(), position_in(members, rank_)});
 }
 
-void Executor::add_set(const Response& response, Outcomes& outcomes) {
+void Executor::add_set(const Response& response) {
   const auto members = RankSet::of_ranks(response.request().ranks);
   queue_.open_set(members);
   enter(response.new_set, members);
-  outcomes.front().process_set = response.new_set;
+  batch_.outcomes.front().process_set = response.new_set;
 }
 
 // What is in flight in it can never be run: the others may not have asked for it yet.
-void Executor::remove_set(int process_set, Entries& entries, Outcomes& outcomes) {
+void Executor::remove_set(int process_set) {
   groups_.erase(process_set);
   for (auto& operation : operations_) operation->forget(process_set);
-  for (auto& stranded : queue_.close_set(process_set)) {
-    outcomes.emplace_back(
+  batch_.outcomes.front().process_set = process_set;
+  const std::size_t before = batch_.slots.size();
+  queue_.close_set(process_set, batch_.slots);
+  for (std::size_t i = before; i < batch_.slots.size(); ++i) {
+    Entry& stranded = batch_.slots[i]->entry;
+    batch_.entries.add(stranded);
+    batch_.outcomes.emplace_back(
         Status(Code::not_found,
                cat(kind_name(stranded.request.kind), " \"", stranded.request.name,
                    "\": process set ", process_set, " was removed while it was in flight")));
-    entries.push_back(std::move(stranded));
   }
-  outcomes.front().process_set = process_set;
 }
 
 }  // namespace hvd::runtime

@@ -52,17 +52,25 @@ class Executor {
   void stop();
 
  private:
-  using Entries = std::vector<Entry>;
-  using Outcomes = std::vector<Outcome>;
+  // What is being run. Its memory is used again for the next one.
+  struct Batch {
+    TensorQueue::Slots slots;
+    std::vector<Entry> phantoms;  // if this rank has joined: instead of the slots
+    Entries entries;              // they lie in either
+    std::vector<Outcome> outcomes;
+    std::vector<Callback> callbacks;
+    void clear();
+  };
 
   void loop();
-  void serve(const Response& response);
-  Failure run(const Response& response, Entries& entries, Outcomes& outcomes, trace::Run& run);
+  void serve(Response& response);
+  Failure run(const Response& response, trace::Run& traced);
   Failure broken(const Status& why);
-  Failure operate(const Response& response, Entries& entries, Outcomes& outcomes, trace::Run& run);
+  Failure operate(const Response& response, trace::Run& traced);
+  void deliver();
   int set_size(const Response& response) const;
-  void add_set(const Response& response, Outcomes& outcomes);
-  void remove_set(int process_set, Entries& entries, Outcomes& outcomes);
+  void add_set(const Response& response);
+  void remove_set(int process_set);
   void enter(int id, const RankSet& members);
 
   TensorQueue& queue_;
@@ -71,6 +79,7 @@ class Executor {
   int rank_ = 0;
   std::vector<std::unique_ptr<Operation>> operations_;
   std::map<int, Group> groups_;  // process sets that this rank is in
+  Batch batch_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Response> responses_;  // guarded by mutex_

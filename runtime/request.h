@@ -16,10 +16,6 @@
 
 namespace hvd::runtime {
 
-namespace trace {
-struct Operation;
-}
-
 using Kind = Collective;
 
 std::string_view kind_name(Kind kind);                           // "allreduce"
@@ -64,10 +60,13 @@ Status check_request(const Request& request, int world_size);
 
 // One tensor of a Response: what the ranks agreed about.
 struct ResponseTensor {
+  static constexpr std::uint64_t kNotCached = UINT64_MAX;
   Request request;
   // allgather, alltoall: the first extent of each rank of the set, in the set's order (0 of those
   // who have joined); else empty.
   std::vector<std::int64_t> first_extents = {};
+  // The id under which this rank's cache keeps it, or kept it (negotiation/response_cache.h).
+  std::uint64_t cache_id = kNotCached;
   friend bool operator==(const ResponseTensor&, const ResponseTensor&) = default;
 };
 // One that the cache keeps is the same object in every response that runs it.
@@ -110,6 +109,15 @@ struct Outcome {
   // NOLINTNEXTLINE(google-explicit-constructor)
   Outcome(Status why) : failure(std::move(why)) {}
   bool ok() const { return failure.ok(); }
+  // As if it were a new one, but it keeps its memory.
+  void clear() {
+    if (!failure.ok()) failure = {};
+    output = nullptr;
+    shape.clear();
+    received_splits.clear();
+    contributors = 0;
+    last_joined = process_set = -1;
+  }
 };
 
 // Called exactly once, from a thread of the world. It must not block.
@@ -117,6 +125,16 @@ using Callback = std::function<void(const Outcome&)>;
 // Makes room for an output whose shape only the ranks together know; null: there is none. Called on
 // the executor's thread, at most once.
 using Allocate = std::function<void*(const std::vector<std::int64_t>& shape)>;
+
+// What the trace wants to know of an entry; kept by the tensor queue. Nanoseconds of Clock; 0: not
+// yet.
+struct Course {
+  std::uint64_t order = 0;  // of all entries of this rank
+  std::int64_t enqueued = 0;
+  std::int64_t asked = 0;    // the negotiation heard of it
+  std::int64_t decided = 0;  // all ranks are ready
+  std::int64_t begun = 0;    // its batch is run
+};
 
 struct Entry {
   Request request;
@@ -127,7 +145,42 @@ struct Entry {
   std::vector<std::int64_t> splits = {};   // alltoall: rows for each rank of the set; empty: even
   std::shared_ptr<ReadyEvent> ready = {};  // null: it is ready
   Device device = {};
-  trace::Operation* record = nullptr;  // what the trace keeps of it; given by the tensor queue
+  Course course = {};
+};
+
+// The entries of a batch, in the order of its tensors; they lie elsewhere.
+class Entries {
+ public:
+  class Iterator {
+   public:
+    explicit Iterator(Entry* const* at) : at_(at) {}
+    Entry& operator*() const { return **at_; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+
+   private:
+    Entry* const* at_;
+  };
+
+  Entries() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): of those that lie side by side
+  Entries(std::vector<Entry>& all) {
+    for (auto& entry : all) add(entry);
+  }
+  void add(Entry& entry) { entries_.push_back(&entry); }
+  void clear() { entries_.clear(); }
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  Entry& operator[](std::size_t i) const { return *entries_[i]; }
+  Entry& front() const { return *entries_.front(); }
+  Iterator begin() const { return Iterator(entries_.data()); }
+  Iterator end() const { return Iterator(entries_.data() + entries_.size()); }
+
+ private:
+  std::vector<Entry*> entries_;
 };
 
 }  // namespace hvd::runtime

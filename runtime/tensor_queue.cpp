@@ -1,10 +1,11 @@
 #include "runtime/tensor_queue.h"
 
 #include "base/text.h"
+#include "runtime/trace/activity.h"
 
 namespace hvd::runtime {
 
-Status TensorQueue::check(const Request& request) const {
+Status TensorQueue::check(const Request& request, const Slot* slot) const {
   const auto refuse = [&](Code code, const auto&... why) {
     return Status(code, cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
   };
@@ -24,7 +25,7 @@ Status TensorQueue::check(const Request& request) const {
     return refuse(Code::invalid_argument, "the root rank ", request.root, " is not in process set ",
                   set);
   }
-  if (in_flight_.contains(view_of(request))) {
+  if (slot != nullptr && slot->busy) {
     return refuse(Code::invalid_argument,
                   "a tensor of this name is already in flight on this rank. Wait for it, or use "
                   "another name.");
@@ -46,77 +47,130 @@ Status TensorQueue::check_groups(std::span<const Entry> entries) const {
   return {};
 }
 
+TensorQueue::Slot* TensorQueue::find(const TensorKeyView& key) {
+  const auto found = slots_.find(key);
+  return found == slots_.end() ? nullptr : &found->second;
+}
+
+TensorQueue::Slot* TensorQueue::slot_of(const ResponseTensor& tensor) {
+  if (const auto found = by_id_.find(tensor.cache_id); found != by_id_.end()) return found->second;
+  return find(view_of(tensor.request));
+}
+
+TensorQueue::Slot& TensorQueue::add_slot(const Request& request) {
+  if (idle_.size() > kMaxIdle) drop(*idle_.front());
+  const auto added = slots_.try_emplace(key_of(request)).first;
+  Slot& slot = added->second;
+  slot.key = &added->first;
+  slot.place = idle_.insert(idle_.end(), &slot);
+  return slot;
+}
+
+void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
+  const Request& request = entry.request;
+  if (request.kind == Kind::join) joined_ = true;
+  if (!request.group.empty()) ++groups_[{slot.key->process_set, request.group}];
+  // Of a ragged one the extents of this rank are not in the request that was agreed about.
+  slot.repeats = slot.agreed != nullptr && !is_ragged(request) && slot.agreed->request == request;
+  slot.busy = true;
+  slot.taken = false;
+  slot.entry = std::move(entry);
+  slot.entry.course = {pushed_++, now};
+  busy_.splice(busy_.end(), idle_, slot.place);
+  undrained_.push_back(&slot);
+}
+
+void TensorQueue::release(Slot& slot) {
+  const Request& request = slot.entry.request;
+  if (request.kind == Kind::join) joined_ = false;
+  if (!request.group.empty()) {
+    const auto group = groups_.find(TensorKeyView(slot.key->process_set, request.group));
+    if (--group->second == 0) groups_.erase(group);
+  }
+  slot.busy = false;
+  idle_.splice(idle_.end(), busy_, slot.place);
+}
+
+void TensorQueue::remember(Slot& slot, const SharedTensor& agreed) {
+  if (slot.agreed == agreed || agreed->cache_id == ResponseTensor::kNotCached) return;
+  if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+  slot.agreed = agreed;
+  by_id_[agreed->cache_id] = &slot;
+}
+
+void TensorQueue::drop(Slot& slot) {
+  if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+  idle_.erase(slot.place);
+  slots_.erase(slots_.find(*slot.key));
+}
+
 Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
+  const auto now = trace::nanoseconds_now();
   const std::lock_guard lock(mutex_);
   if (!closed_.ok()) return closed_;
   if (Status refused = check_groups(entries); !refused.ok()) return refused;
   const bool none_waited = undrained_.empty();
-  if (recorder_ != nullptr) recorder_->begin(entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (Status refused = check(entries[i].request); !refused.ok()) {
+    const Request& request = entries[i].request;
+    Slot* slot = find(view_of(request));
+    if (Status refused = check(request, slot); !refused.ok()) {
       // Back to where they came from: the caller keeps what was refused.
       while (i-- > 0) {
-        const auto found = in_flight_.find(key_of(undrained_.back()));
-        entries[i] = std::move(found->second.entry);
-        forget(entries[i].request);
+        Slot& last = *undrained_.back();
         undrained_.pop_back();
+        release(last);
+        entries[i] = std::move(last.entry);
+        --pushed_;
       }
-      if (recorder_ != nullptr) recorder_->forget(entries);
       return refused;
     }
-    const Request& request = entries[i].request;
-    if (request.kind == Kind::join) joined_ = true;
-    if (!request.group.empty()) ++groups_[{negotiated_in(request), request.group}];
-    undrained_.push_back(request);
-    auto key = key_of(request);
-    in_flight_.emplace(std::move(key), InFlight{std::move(entries[i]), pushed_++});
+    put(slot != nullptr ? *slot : add_slot(request), std::move(entries[i]), now);
   }
   first = none_waited && !entries.empty();
-  if (busy_since_ == kNever && !in_flight_.empty()) busy_since_ = Clock::now();
+  if (busy_since_ == kNever && !busy_.empty()) busy_since_ = Clock::now();
   return {};
 }
 
-std::vector<Request> TensorQueue::drain() {
+std::vector<Wanted> TensorQueue::drain() {
+  std::vector<Wanted> all;
   const std::lock_guard lock(mutex_);
-  if (recorder_ != nullptr && !undrained_.empty()) recorder_->asked();
   drained_ = pushed_;
-  return std::exchange(undrained_, {});
-}
-
-Entry TensorQueue::take(InFlight& in_flight) {
-  in_flight.taken = true;
-  return std::move(in_flight.entry);
-}
-
-void TensorQueue::forget(const Request& request) {
-  const auto found = in_flight_.find(view_of(request));
-  if (found == in_flight_.end()) return;
-  if (request.kind == Kind::join) joined_ = false;
-  if (!request.group.empty()) {
-    const auto group = groups_.find(TensorKeyView(negotiated_in(request), request.group));
-    if (--group->second == 0) groups_.erase(group);
+  if (undrained_.empty()) return all;
+  all.reserve(undrained_.size());
+  const auto now = trace::nanoseconds_now();
+  for (Slot* const slot : undrained_) {
+    slot->entry.course.asked = now;
+    if (slot->repeats) {
+      all.push_back({slot->agreed, nullptr});
+    } else {
+      all.push_back({nullptr, std::make_unique<Request>(slot->entry.request)});
+    }
   }
-  in_flight_.erase(found);
+  undrained_.clear();
+  return all;
 }
 
-std::vector<Entry> TensorQueue::take(const std::vector<SharedTensor>& tensors) {
-  std::vector<Entry> entries;
-  entries.reserve(tensors.size());
+void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t decided,
+                       std::int64_t begun, Slots& slots) {
+  slots.reserve(slots.size() + tensors.size());
   const std::lock_guard lock(mutex_);
   for (const auto& tensor : tensors) {
-    const auto found = in_flight_.find(view_of(tensor->request));
-    if (found == in_flight_.end() || found->second.taken || found->second.order >= drained_) {
+    Slot* const slot = slot_of(*tensor);
+    if (slot == nullptr || !slot->busy || slot->taken || slot->entry.course.order >= drained_) {
       continue;
     }
-    entries.push_back(take(found->second));
+    remember(*slot, tensor);
+    slot->taken = true;
+    slot->entry.course.decided = decided;
+    slot->entry.course.begun = begun;
+    slots.push_back(slot);
   }
-  return entries;
 }
 
-void TensorQueue::finish(const std::vector<Entry>& entries) {
+void TensorQueue::finish(const Slots& slots) {
   const std::lock_guard lock(mutex_);
-  for (const auto& entry : entries) forget(entry.request);
-  note_idle();
+  for (Slot* const slot : slots) release(*slot);
+  note_end();
 }
 
 std::vector<Entry> TensorQueue::close(const Failure& why) {
@@ -125,16 +179,18 @@ std::vector<Entry> TensorQueue::close(const Failure& why) {
   if (!closed_.ok()) return entries;
   closed_ = why;
   undrained_.clear();
-  for (auto& [key, in_flight] : in_flight_) {
-    if (!in_flight.taken) entries.push_back(take(in_flight));
+  for (auto next = busy_.begin(); next != busy_.end();) {
+    Slot& slot = **next++;
+    if (slot.taken) continue;
+    release(slot);
+    entries.push_back(std::move(slot.entry));
   }
-  for (const auto& entry : entries) forget(entry.request);
-  note_idle();
+  note_end();
   return entries;
 }
 
-void TensorQueue::note_idle() {
-  if (!in_flight_.empty()) return;
+void TensorQueue::note_end() {
+  if (!busy_.empty()) return;
   if (busy_since_ != kNever) busy_time_ += Clock::now() - busy_since_;
   busy_since_ = kNever;
   emptied_.notify_all();
@@ -147,14 +203,19 @@ Duration TensorQueue::busy_time(TimePoint now) const {
 
 bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
   std::unique_lock lock(mutex_);
-  if (!emptied_.wait_until(lock, deadline, [this] { return in_flight_.empty(); })) return false;
+  if (!emptied_.wait_until(lock, deadline, [this] { return busy_.empty(); })) return false;
   if (closed_.ok()) closed_ = why;
   return true;
 }
 
 std::size_t TensorQueue::size() const {
   const std::lock_guard lock(mutex_);
-  return in_flight_.size();
+  return busy_.size();
+}
+
+void TensorQueue::visit(const std::function<void(const Entry&)>& visitor) const {
+  const std::lock_guard lock(mutex_);
+  for (const Slot* const slot : busy_) visitor(slot->entry);
 }
 
 Result<RankSet> TensorQueue::members(int process_set) const {
@@ -175,15 +236,18 @@ void TensorQueue::open_set(const RankSet& members) {
   sets_.add(members);
 }
 
-std::vector<Entry> TensorQueue::close_set(int process_set) {
-  std::vector<Entry> entries;
+void TensorQueue::close_set(int process_set, Slots& slots) {
+  const auto is_of_it = [process_set](const Slot* slot) {
+    return slot->key->process_set == process_set;
+  };
   const std::lock_guard lock(mutex_);
   sets_.remove(process_set);
-  std::erase_if(undrained_, [&](const Request& r) { return negotiated_in(r) == process_set; });
-  for (auto& [key, in_flight] : in_flight_) {
-    if (key.process_set == process_set && !in_flight.taken) entries.push_back(take(in_flight));
+  std::erase_if(undrained_, is_of_it);
+  for (Slot* const slot : busy_) {
+    if (slot->taken || !is_of_it(slot)) continue;
+    slot->taken = true;
+    slots.push_back(slot);
   }
-  return entries;
 }
 
 }  // namespace hvd::runtime

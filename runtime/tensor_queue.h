@@ -4,12 +4,19 @@
 // process set, is an error at once. So is the name of a group, and everything while this rank's
 // join is in flight.
 //
+// Programs use the same names in every step. So each name has a slot, which stays when its entry
+// has ended, and in which the next one is put: it knows what was agreed about the last one, and
+// whether the next one asks for the same. Of those that nobody uses the oldest go, once there are
+// more than kMaxIdle.
+//
 // It also knows which process sets there are for this rank's calls: they begin and end with the
 // responses that say so, on the executor's thread.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -18,33 +25,51 @@
 #include "base/clock.h"
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/negotiation/response_cache.h"
+#include "runtime/negotiation/traffic.h"
 #include "runtime/request.h"
-#include "runtime/trace/recorder.h"
 
 namespace hvd::runtime {
 
 class TensorQueue {
  public:
-  // `recorder`, if there is one, hears of all that is pushed and drained.
-  TensorQueue(int rank, ProcessSets sets, trace::Recorder* recorder = nullptr)
-      : rank_(rank), recorder_(recorder), sets_(std::move(sets)) {}
+  static constexpr std::size_t kMaxIdle = 4096;
+
+  TensorQueue(int rank, ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
+
+  // Where the entries of a name lie, one after the other. From take() to finish() the entry belongs
+  // to whoever took it; else it is guarded by the queue.
+  struct Slot {
+    Entry entry;
+    bool busy = false;  // the entry is in flight
+    bool taken = false;
+    // What ran last under this name, if the cache keeps it; and whether the entry asks for that.
+    SharedTensor agreed = nullptr;
+    bool repeats = false;
+    const TensorKey* key = nullptr;
+    std::list<Slot*>::iterator place = {};  // in busy_ or idle_
+  };
+  using Slots = std::vector<Slot*>;
 
   // All of them or none, and then they are moved from. `first` becomes true if nothing waited to be
   // drained: somebody must be woken.
   Failure push(std::span<Entry> entries, bool& first);
-  // Requests that were pushed since the last call, in their order.
-  std::vector<Request> drain();
+  // What was pushed since the last call, in its order.
+  std::vector<Wanted> drain();
   // The entries of these tensors, to be run: they stay known, but close() no longer returns them. A
-  // name that is not there, or not drained yet, is left out: no response can mean it.
-  std::vector<Entry> take(const std::vector<SharedTensor>& tensors);
-  // Forgets names that were taken; they may be used again.
-  void finish(const std::vector<Entry>& entries);
+  // name that is not there, or not drained yet, is left out: no response can mean it. `decided`,
+  // `begun`: Course.
+  void take(const std::vector<SharedTensor>& tensors, std::int64_t decided, std::int64_t begun,
+            Slots& slots);
+  // These have ended: their names may be used again, and their slots are not to be touched.
+  void finish(const Slots& slots);
   // From now on push() returns `why`. Returns the entries that nobody has taken; only the first
   // call does anything.
   std::vector<Entry> close(const Failure& why);
   // Blocks until no entry is left, then closes; false at the deadline, and nothing is closed then.
   bool close_when_empty(const Failure& why, TimePoint deadline);
   std::size_t size() const;
+  // All that is in flight, in its order. The queue stands still meanwhile.
+  void visit(const std::function<void(const Entry&)>& visitor) const;
   // How long something has been in flight until now, in all.
   Duration busy_time(TimePoint now) const;
 
@@ -53,34 +78,35 @@ class TensorQueue {
   std::vector<int> process_sets() const;
   // The next process set, of these ranks.
   void open_set(const RankSet& members);
-  // The process set is no more; returns what nobody has taken of it, for finish().
-  std::vector<Entry> close_set(int process_set);
+  // The process set is no more; takes what nobody has taken of it.
+  void close_set(int process_set, Slots& slots);
 
  private:
-  struct InFlight {
-    Entry entry;          // unless it is taken
-    std::uint64_t order;  // of all that were pushed
-    bool taken = false;
-  };
-  using Entries = std::unordered_map<TensorKey, InFlight, TensorKeyHash, TensorKeyEqual>;
-  Status check(const Request& request) const;
+  Status check(const Request& request, const Slot* slot) const;
   Status check_groups(std::span<const Entry> entries) const;
-  void note_idle();
-  Entry take(InFlight& in_flight);
-  void forget(const Request& request);
+  Slot* find(const TensorKeyView& key);
+  Slot* slot_of(const ResponseTensor& tensor);
+  Slot& add_slot(const Request& request);
+  void put(Slot& slot, Entry&& entry, std::int64_t now);
+  void release(Slot& slot);
+  void remember(Slot& slot, const SharedTensor& agreed);
+  void drop(Slot& slot);
+  void note_end();
 
   mutable std::mutex mutex_;
   std::condition_variable emptied_;
   const int rank_;
-  trace::Recorder* const recorder_;
   ProcessSets sets_;
-  Entries in_flight_;
+  std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;
+  std::unordered_map<CacheId, Slot*> by_id_;  // of Slot::agreed
+  std::list<Slot*> busy_;                     // what is in flight, in its order
+  std::list<Slot*> idle_;                     // the oldest first
   // By process set and name: how many tensors of a group are in flight.
   std::unordered_map<TensorKey, int, TensorKeyHash, TensorKeyEqual> groups_;
-  std::uint64_t pushed_ = 0;        // so many
-  std::vector<Request> undrained_;  // of the newest of them, unless their set was closed
-  std::uint64_t drained_ = 0;       // so many of the oldest
-  bool joined_ = false;             // this rank's join is in flight
+  std::uint64_t pushed_ = 0;   // so many
+  Slots undrained_;            // of the newest of them, unless their set was closed
+  std::uint64_t drained_ = 0;  // so many of the oldest
+  bool joined_ = false;        // this rank's join is in flight
   Failure closed_;
   TimePoint busy_since_ = kNever;  // kNever: nothing is in flight
   Duration busy_time_{};           // before that

@@ -108,8 +108,9 @@ class World::Impl {
   explicit Impl(const WorldSpec& spec)
       : spec_(chosen(spec)),
         wanted_sets_(ProcessSets::of(spec.process_sets, spec.size())),
-        recorder_([this] { control_.wake(); }),
-        queue_(spec.rank, first_sets(), &recorder_),
+        queue_(spec.rank, first_sets()),
+        recorder_([this](const auto& visitor) { queue_.visit(visitor); },
+                  [this] { control_.wake(); }),
         host_(spec_),
         executor_(queue_, verdict_,
                   {[this](const Status& why) { control_.suspect(why); },
@@ -186,8 +187,8 @@ class World::Impl {
 
   WorldSpec spec_;
   Result<ProcessSets> wanted_sets_;
-  trace::Recorder recorder_;
   TensorQueue queue_;
+  trace::Recorder recorder_;
   Verdict verdict_;
   std::mutex mutex_;
   std::shared_ptr<Mesh> mesh_;  // set once, under mutex_

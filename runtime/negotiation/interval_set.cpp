@@ -10,15 +10,16 @@ IntervalSet IntervalSet::range(Value begin, Value end) {
   return set;
 }
 
-IntervalSet IntervalSet::of_ranks(const std::vector<int>& ranks) {
-  auto sorted = ranks;
-  std::sort(sorted.begin(), sorted.end());
+IntervalSet IntervalSet::of_values(std::vector<Value> values) {
+  // As a rule they ascend.
+  if (!std::is_sorted(values.begin(), values.end())) std::sort(values.begin(), values.end());
   IntervalSet set;
-  for (const int rank : sorted) {
-    const auto value = static_cast<Value>(rank);
-    set.append({value, value + 1});
-  }
+  for (const Value value : values) set.append({value, value + 1});
   return set;
+}
+
+IntervalSet IntervalSet::of_ranks(const std::vector<int>& ranks) {
+  return of_values({ranks.begin(), ranks.end()});
 }
 
 void IntervalSet::append(Interval interval) {

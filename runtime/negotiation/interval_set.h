@@ -27,7 +27,9 @@ class IntervalSet {
   IntervalSet() = default;
   static IntervalSet of(Value value) { return range(value, value + 1); }
   static IntervalSet range(Value begin, Value end);
-  static IntervalSet of_ranks(const std::vector<int>& ranks);  // in any order
+  // Of these, in any order.
+  static IntervalSet of_values(std::vector<Value> values);
+  static IntervalSet of_ranks(const std::vector<int>& ranks);
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }

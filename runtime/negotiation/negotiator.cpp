@@ -31,6 +31,7 @@ bool says_the_same(const ResponseTensor& cached, const ResponseTensor& tensor,
 SharedTensor without(const std::vector<int>& joined, SharedTensor tensor, const RankSet& members) {
   if (joined.empty() || tensor->first_extents.size() != members.size()) return tensor;
   auto rest = std::make_shared<ResponseTensor>(*tensor);
+  rest->cache_id = ResponseTensor::kNotCached;
   const auto gone = RankSet::of_ranks(joined);
   std::size_t position = 0;
   members.for_each([&](RankSet::Value rank) {
@@ -82,33 +83,62 @@ std::optional<CacheId> Negotiator::known_id(const Request& request) const {
   return cache_.find(request, is_ragged(request) ? position_in(members, rank_) : 0);
 }
 
+// What this rank is about to ask for.
+struct Negotiator::Plea {
+  std::vector<CacheId> known;
+  Upward message;  // all else
+};
+
+Status Negotiator::submit(const std::vector<Wanted>& all, TimePoint now) {
+  Plea plea;
+  plea.known.reserve(all.size());
+  for (const auto& wanted : all) {
+    if (wanted.as_before == nullptr) {
+      want(std::move(*wanted.in_full), plea);
+    } else if (caching_ && cache_.has(*wanted.as_before)) {
+      if (coordinator_) coordinator_->note_order(wanted.as_before->request);
+      plea.known.push_back(wanted.as_before->cache_id);
+    } else {
+      want(wanted.as_before->request, plea);
+    }
+  }
+  return plead(std::move(plea), now);
+}
+
 Status Negotiator::submit(std::vector<Request> requests, TimePoint now) {
+  Plea plea;
+  for (auto& request : requests) want(std::move(request), plea);
+  return plead(std::move(plea), now);
+}
+
+void Negotiator::want(Request request, Plea& plea) {
   const auto self = RankSet::of(static_cast<RankSet::Value>(rank_));
-  Upward message;
-  IntervalSet known;
-  for (auto& request : requests) {
-    if (request.kind == Kind::join) {
-      message.joined = self;
-      continue;
-    }
-    // It was removed meanwhile: the executor is going to say so to whoever asked.
-    if (!sets_.contains(negotiated_in(request))) continue;
-    if (coordinator_) coordinator_->note_order(request);
-    if (const auto id = known_id(request)) {
-      known.insert(*id);
-      continue;
-    }
-    Asked asked{self, std::move(request), {}};
-    if (is_ragged(asked.request)) {
-      asked.first_extents.push_back(std::exchange(asked.request.shape.front(), 0));
-    }
-    message.asked.push_back(std::move(asked));
+  if (request.kind == Kind::join) {
+    plea.message.joined = self;
+    return;
   }
-  if (!known.empty()) {
-    asked_by_id_.unite(known);
-    message.known.push_back({self, std::move(known)});
+  // It was removed meanwhile: the executor is going to say so to whoever asked.
+  if (!sets_.contains(negotiated_in(request))) return;
+  if (coordinator_) coordinator_->note_order(request);
+  if (const auto id = known_id(request)) {
+    plea.known.push_back(*id);
+    return;
   }
-  return take(rank_, std::move(message), now);
+  Asked asked{self, std::move(request), {}};
+  if (is_ragged(asked.request)) {
+    asked.first_extents.push_back(std::exchange(asked.request.shape.front(), 0));
+  }
+  plea.message.asked.push_back(std::move(asked));
+}
+
+Status Negotiator::plead(Plea plea, TimePoint now) {
+  if (!plea.known.empty()) {
+    auto ids = IntervalSet::of_values(std::move(plea.known));
+    asked_by_id_.unite(ids);
+    const auto self = RankSet::of(static_cast<RankSet::Value>(rank_));
+    plea.message.known.push_back({self, std::move(ids)});
+  }
+  return take(rank_, std::move(plea.message), now);
 }
 
 Status Negotiator::leave(TimePoint now) {
@@ -145,12 +175,15 @@ Decision Negotiator::decision_of(const Response& response) const {
       response.new_set, response.error,       {}, response.hierarchical, caching_};
   decision.tensors.reserve(response.tensors.size());
   for (const auto& tensor : response.tensors) {
+    if (caching_ && cache_.has(*tensor)) {
+      decision.tensors.push_back({tensor->cache_id, nullptr});
+      continue;
+    }
     CacheId id = 0;
     const auto key = view_of(tensor->request);
     const auto cached = cache_.get(key, &id);
     if (caching_ && cached != nullptr &&
-        (cached == tensor ||
-         says_the_same(*cached, *tensor, response.joined, sets_.members(key.process_set)))) {
+        says_the_same(*cached, *tensor, response.joined, sets_.members(key.process_set))) {
       decision.tensors.push_back({id, nullptr});
     } else {
       decision.tensors.push_back({std::nullopt, tensor});
@@ -167,7 +200,7 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
   caching_ = decision.caching;
   std::vector<SharedTensor> tensors;
   tensors.reserve(decision.tensors.size());
-  IntervalSet answered;  // what of it is known by an id, though it may say something else now
+  std::vector<CacheId> known;  // what of it is known by an id, though it may say something else now
   for (const auto& tensor : decision.tensors) {
     tensors.push_back(tensor.id ? cache_.get(*tensor.id) : tensor.whole);
     if (tensors.back() == nullptr) {
@@ -175,8 +208,9 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
               cat("a response with cache id ", *tensor.id, ", which nobody knows")};
     }
     CacheId id = tensor.id.value_or(0);
-    if (tensor.id || cache_.get(view_of(tensors.back()->request), &id)) answered.insert(id);
+    if (tensor.id || cache_.get(view_of(tensors.back()->request), &id)) known.push_back(id);
   }
+  const auto answered = IntervalSet::of_values(std::move(known));
   const bool concerns_all = response.kind == Kind::add_process_set ||
                             response.kind == Kind::remove_process_set ||
                             response.kind == Kind::join;
@@ -209,7 +243,7 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
   }
   if (coordinator_) {
     for (const auto& [id, tensor] : died) {
-      if (coordinator_->is_decided(view_of(tensor->request))) decision.settled.insert(id);
+      if (coordinator_->is_decided(*tensor)) decision.settled.insert(id);
     }
     coordinator_->applied(response, died);
   } else {

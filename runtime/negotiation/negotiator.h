@@ -38,6 +38,7 @@ class Negotiator {
 
   // What this rank asks for, in its order; and that it will ask for nothing more. World has checked
   // that it may.
+  Status submit(const std::vector<Wanted>& all, TimePoint now);
   Status submit(std::vector<Request> requests, TimePoint now);
   Status leave(TimePoint now);
   // From a child, or the parent. An error: the sender does not keep to the protocol.
@@ -68,6 +69,9 @@ class Negotiator {
   std::uint64_t applied() const { return applied_; }
 
  private:
+  struct Plea;
+  void want(Request request, Plea& plea);
+  Status plead(Plea plea, TimePoint now);
   Status take(int from, Upward message, TimePoint now);
   std::optional<CacheId> known_id(const Request& request) const;
   Decision decision_of(const Response& response) const;

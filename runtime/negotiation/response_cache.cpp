@@ -54,7 +54,7 @@ void ResponseCache::used(CacheId id) {
   if (found != entries_.end()) by_use_.splice(by_use_.end(), by_use_, found->second.place);
 }
 
-void ResponseCache::agreed(SharedTensor tensor, std::vector<Departed>& died) {
+void ResponseCache::agreed(const SharedTensor& tensor, std::vector<Departed>& died) {
   if (capacity_ == 0 || !keeps(tensor->request.kind)) return;
   auto key = key_of(tensor->request);
   if (const auto old = by_key_.find(key); old != by_key_.end()) erase(old->second, died);
@@ -62,7 +62,9 @@ void ResponseCache::agreed(SharedTensor tensor, std::vector<Departed>& died) {
   const CacheId id = next_id_++;
   ids_[key.process_set].insert(id);
   by_key_.emplace(std::move(key), id);
-  entries_.emplace(id, CachedTensor{std::move(tensor), by_use_.insert(by_use_.end(), id)});
+  auto kept = std::make_shared<ResponseTensor>(*tensor);
+  kept->cache_id = id;
+  entries_.emplace(id, CachedTensor{std::move(kept), by_use_.insert(by_use_.end(), id)});
 }
 
 void ResponseCache::set_removed(int process_set, std::vector<Departed>& died) {

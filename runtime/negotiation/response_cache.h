@@ -88,6 +88,10 @@ class ResponseCache {
   // Null: there is no such entry, or no more.
   SharedTensor get(CacheId id) const;
   SharedTensor get(const TensorKeyView& key, CacheId* id = nullptr) const;
+  // Whether it is this very tensor that it keeps.
+  bool has(const ResponseTensor& tensor) const {
+    return tensor.cache_id != ResponseTensor::kNotCached && get(tensor.cache_id).get() == &tensor;
+  }
   // The ids that stand for something, by the process set whose members negotiate about it.
   const std::map<int, IntervalSet>& ids() const { return ids_; }
   // Ids from here on have not been given out.
@@ -96,7 +100,7 @@ class ResponseCache {
 
   // What responses do to it. Entries that went are appended to `died`.
   void used(CacheId id);
-  void agreed(SharedTensor tensor, std::vector<Departed>& died);
+  void agreed(const SharedTensor& tensor, std::vector<Departed>& died);
   void set_removed(int process_set, std::vector<Departed>& died);
 
  private:

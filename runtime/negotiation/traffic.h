@@ -14,6 +14,12 @@
 
 namespace hvd::runtime {
 
+// What a rank asks for: what it was told to run before, or something in full.
+struct Wanted {
+  SharedTensor as_before;
+  std::unique_ptr<Request> in_full;  // if it is nothing from before
+};
+
 // Some ranks ask for what was agreed before, each for all of these.
 struct Known {
   RankSet ranks;

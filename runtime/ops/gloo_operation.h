@@ -23,7 +23,7 @@ class GlooOperation : public Operation {
 
   std::string_view name() const final { return name_; }
   bool enabled(const Response& response, const Group& group) const final;
-  Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+  Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) final;
   void abort() final;
 
@@ -32,7 +32,7 @@ class GlooOperation : public Operation {
     const Response& response;
     const Group& group;
     const Active& active;  // at least two ranks, of which this is one
-    std::span<Entry> entries;
+    const Entries& entries;
     std::span<Outcome> outcomes;
     const HostPlan* plan;  // how to go by hosts, if that is of use here
     Meeting* meeting;      // of those of this host, if they share memory for that

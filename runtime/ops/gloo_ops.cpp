@@ -40,8 +40,8 @@ bool GlooOperation::enabled(const Response& response, const Group& /*group*/) co
   return true;
 }
 
-Status GlooOperation::execute(const Response& response, const Group& group,
-                              std::span<Entry> entries, std::span<Outcome> outcomes) {
+Status GlooOperation::execute(const Response& response, const Group& group, const Entries& entries,
+                              std::span<Outcome> outcomes) {
   const Active active = active_of(response, group);
   try {
     const HostPlan* const plan = plan_of(response, active);

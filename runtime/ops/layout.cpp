@@ -122,7 +122,7 @@ Status root_has_joined(const Request& request) {
                                          request.root, ", has joined and gives nothing any more")};
 }
 
-void await_inputs(std::span<const Entry> entries) {
+void await_inputs(const Entries& entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!entries[i].ready) continue;
     const trace::ActivityScope activity(trace::Activity::wait_for_data,

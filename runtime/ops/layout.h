@@ -58,6 +58,6 @@ std::int64_t split_for(std::span<const std::int64_t> words, int set_rank, std::i
 Status root_has_joined(const Request& request);
 
 // Waits until the inputs are there.
-void await_inputs(std::span<const Entry> entries);
+void await_inputs(const Entries& entries);
 
 }  // namespace hvd::runtime

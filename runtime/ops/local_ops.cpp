@@ -76,7 +76,7 @@ void reducescatter(const Group& group, Entry& entry, Outcome& outcome) {
 
 }  // namespace
 
-void run_alone(const Response& response, const Group& group, std::span<Entry> entries,
+void run_alone(const Response& response, const Group& group, const Entries& entries,
                std::span<Outcome> outcomes) {
   await_inputs(entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -111,8 +111,8 @@ bool LocalOperation::enabled(const Response& response, const Group& group) const
                      [](const auto& tensor) { return tensor->request.on_host; });
 }
 
-Status LocalOperation::execute(const Response& response, const Group& group,
-                               std::span<Entry> entries, std::span<Outcome> outcomes) {
+Status LocalOperation::execute(const Response& response, const Group& group, const Entries& entries,
+                               std::span<Outcome> outcomes) {
   if (!active_of(response, group).takes_part()) return {};
   try {
     run_alone(response, group, entries, outcomes);

@@ -10,14 +10,14 @@ namespace hvd::runtime {
 // Runs the response as if all other members of the group had joined. May throw what allocators
 // throw; an error that concerns one tensor goes into its outcome. Nothing is sent, so nothing is
 // compressed.
-void run_alone(const Response& response, const Group& group, std::span<Entry> entries,
+void run_alone(const Response& response, const Group& group, const Entries& entries,
                std::span<Outcome> outcomes);
 
 class LocalOperation final : public Operation {
  public:
   std::string_view name() const override { return "local"; }
   bool enabled(const Response& response, const Group& group) const override;
-  Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+  Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) override;
   void abort() override {}
 };

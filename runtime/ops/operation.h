@@ -34,7 +34,7 @@ class Operation {
   virtual std::string_view name() const = 0;  // "gloo allreduce"
   virtual bool enabled(const Response& response, const Group& group) const = 0;
   // Fills `outcomes`, one for each entry: output and shape, and received splits.
-  virtual Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+  virtual Status execute(const Response& response, const Group& group, const Entries& entries,
                          std::span<Outcome> outcomes) = 0;
   // The process set is no more; on the executor's thread.
   virtual void forget(int /*process_set*/) {}

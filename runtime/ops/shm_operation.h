@@ -19,7 +19,7 @@ class ShmOperation : public Operation {
 
   std::string_view name() const final { return name_; }
   bool enabled(const Response& response, const Group& group) const final;
-  Status execute(const Response& response, const Group& group, std::span<Entry> entries,
+  Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) final;
   void abort() final { host_->abort(); }
 
@@ -28,7 +28,7 @@ class ShmOperation : public Operation {
     const Response& response;
     const Group& group;
     const Active& active;  // at least two ranks, of which this is one
-    std::span<Entry> entries;
+    const Entries& entries;
     std::span<Outcome> outcomes;
   };
   // An error that concerns one tensor goes into its outcome, and no further: the others count on

@@ -18,7 +18,7 @@ bool ShmOperation::enabled(const Response& response, const Group& group) const {
   return host_->serves(group.id, group.ranks);
 }
 
-Status ShmOperation::execute(const Response& response, const Group& group, std::span<Entry> entries,
+Status ShmOperation::execute(const Response& response, const Group& group, const Entries& entries,
                              std::span<Outcome> outcomes) {
   const Active active = active_of(response, group);
   if (!active.takes_part() || active.size() == 1) host_->skip(group.id);

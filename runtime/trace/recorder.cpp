@@ -1,19 +1,13 @@
 #include "runtime/trace/recorder.h"
 
+#include <unordered_set>
+
 #include "runtime/trace/batch.h"
 
 namespace hvd::runtime::trace {
 
-Run::Run(Recorder* recorder, const Response& response, int set_size, std::span<const Entry> entries)
-    : recorder_(recorder), response_(response), set_size_(set_size) {
-  if (recorder_ == nullptr) return;
-  begun_ = nanoseconds_now();
-  for (const auto& entry : entries) {
-    if (entry.record == nullptr) continue;
-    entry.record->decided.store(response.decided, std::memory_order_relaxed);
-    entry.record->begun.store(begun_, std::memory_order_relaxed);
-  }
-  if (recorder_->recording()) steps_of_this_thread = &steps_;
+Run::Run(Recorder* recorder, Nanoseconds begun) : recorder_(recorder), begun_(begun) {
+  if (recorder_ != nullptr && recorder_->recording()) steps_of_this_thread = &steps_;
 }
 
 void Run::stop() {
@@ -21,75 +15,18 @@ void Run::stop() {
   if (recorder_ != nullptr) ended_ = nanoseconds_now();
 }
 
-void Run::finish(std::span<const Entry> entries, std::span<const Outcome> outcomes) {
-  if (recorder_ != nullptr) recorder_->keep(*this, entries, outcomes);
+void Run::finish(Response& response, int set_size, const Entries& entries,
+                 std::span<const Outcome> outcomes) {
+  if (recorder_ != nullptr) recorder_->keep(*this, response, set_size, entries, outcomes);
 }
 
-void Recorder::begin(std::span<Entry> entries) {
-  const auto now = nanoseconds_now();
-  const std::lock_guard lock(mutex_);
-  for (auto& entry : entries) {
-    // The oldest that has ended lends its memory.
-    if (ended_.size() >= kKept) {
-      open_.splice(open_.end(), ended_, ended_.begin());
-    } else {
-      open_.emplace_back();
-      open_.back().self = std::prev(open_.end());
-    }
-    Operation& operation = open_.back();
-    const Request& request = entry.request;
-    operation.name = request.name;
-    operation.kind = request.kind;
-    operation.type = request.type;
-    operation.process_set = request.process_set;
-    operation.shape = request.shape;
-    operation.bytes = request.bytes();
-    operation.enqueued = now;
-    operation.asked.store(0, std::memory_order_relaxed);
-    operation.decided.store(0, std::memory_order_relaxed);
-    operation.begun.store(0, std::memory_order_relaxed);
-    operation.ended = 0;
-    operation.batch = 0;
-    operation.batch_size = 0;
-    if (!operation.error.ok()) operation.error = {};
-    entry.record = &operation;
-  }
-}
-
-void Recorder::forget(std::span<Entry> entries) {
-  const std::lock_guard lock(mutex_);
-  for (auto& entry : entries) {
-    open_.erase(entry.record->self);
-    entry.record = nullptr;
-  }
-}
-
-// They stand in the order in which they began.
-void Recorder::asked() {
-  const auto now = nanoseconds_now();
-  const std::lock_guard lock(mutex_);
-  for (auto operation = open_.rbegin(); operation != open_.rend(); ++operation) {
-    if (operation->asked.load(std::memory_order_relaxed) != 0) return;
-    operation->asked.store(now, std::memory_order_relaxed);
-  }
-}
-
-void Recorder::end(Operation& operation, Nanoseconds now, const Status& error) {
-  operation.ended = now;
-  if (!error.ok()) operation.error = error;
-  ended_.splice(ended_.end(), open_, operation.self);
-  // Many were in flight at once.
-  if (ended_.size() > kKept) ended_.pop_front();
-}
-
-void Recorder::keep(const Run& run, std::span<const Entry> entries,
+void Recorder::keep(const Run& run, Response& response, int set_size, const Entries& entries,
                     std::span<const Outcome> outcomes) {
-  const Response& response = run.response_;
   if (wanted(response.number)) {
     Batch batch;
     batch.number = response.number;
     batch.process_set = response.process_set;
-    batch.set_size = run.set_size_;
+    batch.set_size = set_size;
     batch.decided = response.decided;
     batch.begun = run.begun_;
     batch.ended = run.ended_;
@@ -99,50 +36,86 @@ void Recorder::keep(const Run& run, std::span<const Entry> entries,
     bytes.reserve(256 + entries.size() * 96);
     append_batch(bytes, batch, entries.size());
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      const auto* const record = entries[i].record;
       const Request& request = entries[i].request;
-      const Status& why = outcomes[i].failure.status;
-      // Of a rank that has joined there is no record: it asked for nothing.
       append_tensor(bytes, request.name, request.kind, request.type, request.shape,
-                    record != nullptr ? record->enqueued : 0,
-                    record != nullptr ? record->asked.load(std::memory_order_relaxed) : 0,
-                    why.message());
+                    entries[i].course.enqueued, entries[i].course.asked,
+                    outcomes[i].failure.status.message());
     }
     append(bytes, entries.size());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      auto* const record = entries[i].record;
-      if (record == nullptr) continue;
-      record->batch = response.number;
-      record->batch_size = static_cast<std::uint32_t>(entries.size());
-      end(*record, run.ended_, outcomes[i].failure.status);
+  Ended ended;
+  ended.number = response.number;
+  ended.when = run.ended_;
+  // As a rule they are those of the response.
+  if (entries.size() == response.tensors.size()) ended.tensors = std::move(response.tensors);
+  ended.courses.reserve(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    // What a rank that has joined ran for others it never asked for.
+    if (entries[i].course.enqueued == 0) continue;
+    if (ended.tensors.size() == ended.courses.size()) {
+      ended.tensors.push_back(
+          std::make_shared<ResponseTensor>(ResponseTensor{entries[i].request, {}}));
     }
+    ended.courses.push_back(entries[i].course);
+    const Status& why = outcomes[i].failure.status;
+    if (!why.ok() && ended.errors.empty()) ended.errors.resize(entries.size());
+    if (!why.ok()) ended.errors[i] = why;
   }
+  remember(std::move(ended));
   served_ = response.number;
   if (until_ != kForever && idle()) on_pending_();
+}
+
+void Recorder::remember(Ended ended) {
+  if (ended.courses.empty()) return;
+  const std::lock_guard lock(mutex_);
+  ended_count_ += ended.courses.size();
+  ended_.push_back(std::move(ended));
+  while (ended_count_ - ended_.front().courses.size() >= kKept) {
+    ended_count_ -= ended_.front().courses.size();
+    ended_.pop_front();
+  }
 }
 
 void Recorder::fail(std::span<const Entry> entries, const Status& why) {
   const auto now = nanoseconds_now();
   std::string bytes;
+  Ended ended;
+  ended.when = now;
   for (const auto& entry : entries) {
-    if (entry.record == nullptr || !recording()) continue;
     const Request& request = entry.request;
+    ended.tensors.push_back(std::make_shared<ResponseTensor>(ResponseTensor{request, {}}));
+    ended.courses.push_back(entry.course);
+    ended.errors.push_back(why);
+    if (!recording()) continue;
     Batch batch;
     batch.process_set = request.process_set;
     batch.ended = now;
     bytes.clear();
     append_batch(bytes, batch, 1);
     append_tensor(bytes, request.name, request.kind, request.type, request.shape,
-                  entry.record->enqueued, entry.record->asked, why.message());
+                  entry.course.enqueued, entry.course.asked, why.message());
     append(bytes, 1);
   }
+  remember(std::move(ended));
+}
+
+// Of what has just ended the queue may not have heard.
+std::vector<Entry> Recorder::open() const {
+  std::vector<Entry> entries;
+  in_flight_([&](const Entry& entry) {
+    Entry copy;
+    copy.request = entry.request;
+    copy.course = entry.course;
+    entries.push_back(std::move(copy));
+  });
   const std::lock_guard lock(mutex_);
-  for (const auto& entry : entries) {
-    if (entry.record != nullptr) end(*entry.record, now, why);
+  std::unordered_set<std::uint64_t> ended;
+  for (const auto& batch : ended_) {
+    for (const auto& course : batch.courses) ended.insert(course.order);
   }
+  std::erase_if(entries, [&](const Entry& entry) { return ended.contains(entry.course.order); });
+  return entries;
 }
 
 void Recorder::append(std::string_view batch, std::size_t tensors) {
@@ -198,32 +171,55 @@ bool Recorder::has_pending() const {
 void Recorder::flush_open() {
   const auto now = nanoseconds_now();
   std::string bytes;
-  const std::lock_guard lock(mutex_);
-  for (const auto& operation : open_) {
+  for (const auto& entry : open()) {
+    const Request& request = entry.request;
     Batch batch;
-    batch.process_set = operation.process_set;
+    batch.process_set = request.process_set;
     batch.unfinished = true;
-    batch.decided = operation.decided;
-    batch.begun = operation.begun;
+    batch.decided = entry.course.decided;
+    batch.begun = entry.course.begun;
     batch.ended = now;
     bytes.clear();
     append_batch(bytes, batch, 1);
-    append_tensor(bytes, operation.name, operation.kind, operation.type, operation.shape,
-                  operation.enqueued, operation.asked, {});
+    append_tensor(bytes, request.name, request.kind, request.type, request.shape,
+                  entry.course.enqueued, entry.course.asked, {});
+    const std::lock_guard lock(mutex_);
     append_locked(bytes, 1);
   }
 }
 
 std::vector<Recorder::View> Recorder::operations() const {
+  const auto view_of = [](const Request& request, const Course& course) {
+    View view;
+    view.name = request.name;
+    view.kind = request.kind;
+    view.type = request.type;
+    view.process_set = request.process_set;
+    view.bytes = request.bytes();
+    view.enqueued = course.enqueued;
+    view.asked = course.asked;
+    view.decided = course.decided;
+    view.begun = course.begun;
+    return view;
+  };
+  const auto entries = open();
   std::vector<View> views;
-  const std::lock_guard lock(mutex_);
-  views.reserve(ended_.size() + open_.size());
-  for (const auto* const list : {&ended_, &open_}) {
-    for (const auto& o : *list) {
-      views.push_back({o.name, o.kind, o.type, o.process_set, o.bytes, o.enqueued, o.asked,
-                       o.decided, o.begun, o.ended, o.batch, o.batch_size, o.error});
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& batch : ended_) {
+      for (std::size_t i = 0; i < batch.courses.size(); ++i) {
+        View& view = views.emplace_back(view_of(batch.tensors[i]->request, batch.courses[i]));
+        view.ended = batch.when;
+        view.batch = batch.number;
+        view.batch_size = batch.number == 0 ? 0 : static_cast<std::uint32_t>(batch.courses.size());
+        if (!batch.errors.empty()) view.error = batch.errors[i];
+      }
     }
   }
+  if (views.size() > kKept) {
+    views.erase(views.begin(), views.end() - static_cast<std::ptrdiff_t>(kKept));
+  }
+  for (const auto& entry : entries) views.push_back(view_of(entry.request, entry.course));
   return views;
 }
 

@@ -1,18 +1,17 @@
 // What happens to the tensors of one rank: the one source of the flight recorder and of the
-// timeline. World owns it. The pipeline tells it, from whichever thread is at work; any thread may
-// ask.
+// timeline. World owns it. The executor tells it of every batch that has ended; any thread may ask.
 //
-// Every operation has a record from enqueue() to its end. Records of what is in flight and of the
-// last kKept that ended stay here, always. While a timeline is recorded, each batch that ends is
-// also written down in bytes (trace/batch.h), which the control loop sends on; if they are not
-// fetched soon enough, whole batches are dropped and counted.
+// The last kKept operations that ended stay here, always; what is in flight, and how far it has
+// come, the tensor queue knows. While a timeline is recorded, each batch that ends is also written
+// down in bytes (trace/batch.h), which the control loop sends on; if they are not fetched soon
+// enough, whole batches are dropped and counted.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
-#include <list>
 #include <mutex>
 #include <span>
 #include <string>
@@ -23,33 +22,13 @@
 
 namespace hvd::runtime::trace {
 
-// The times of what is in flight are set by the thread that has it, and read by any; the rest is
-// guarded by the recorder.
-struct Operation {
-  std::string name;
-  Kind kind = Kind::allreduce;
-  DataType type = DataType::uint8;
-  int process_set = kGlobalSet;
-  std::vector<std::int64_t> shape;
-  std::size_t bytes = 0;
-  Nanoseconds enqueued = 0;
-  std::atomic<Nanoseconds> asked = 0;    // the negotiation heard of it
-  std::atomic<Nanoseconds> decided = 0;  // all ranks are ready
-  std::atomic<Nanoseconds> begun = 0;    // its batch is run
-  Nanoseconds ended = 0;
-  std::uint64_t batch = 0;  // the number of the response; 0: there was none
-  std::uint32_t batch_size = 0;
-  Status error;
-  std::list<Operation>::iterator self;
-};
-
 class Recorder;
 
 // One response on its way through the executor's thread.
 class Run {
  public:
-  // `entries`: in the order of the response's tensors, if they are all there.
-  Run(Recorder* recorder, const Response& response, int set_size, std::span<const Entry> entries);
+  // Nobody listens if there is no recorder.
+  Run(Recorder* recorder, Nanoseconds begun);
   ~Run() { steps_of_this_thread = nullptr; }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -57,14 +36,13 @@ class Run {
   void by(std::string_view operation) { operation_ = operation; }
   // It is over; what came of it may be told to whoever waits.
   void stop();
-  // Keeps what is known of it.
-  void finish(std::span<const Entry> entries, std::span<const Outcome> outcomes);
+  // Keeps what is known of it, and the response's tensors.
+  void finish(Response& response, int set_size, const Entries& entries,
+              std::span<const Outcome> outcomes);
 
  private:
   friend class Recorder;
   Recorder* recorder_;
-  const Response& response_;
-  int set_size_;
   std::string_view operation_;
   Nanoseconds begun_ = 0;
   Nanoseconds ended_ = 0;
@@ -77,16 +55,13 @@ class Recorder {
   static constexpr std::size_t kChunk = std::size_t{64} << 10;
   static constexpr std::size_t kMaxPending = std::size_t{16} << 20;
   static constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+  using VisitInFlight = std::function<void(const std::function<void(const Entry&)>& visitor)>;
 
-  // `on_pending` is called when there is something to fetch, and was not before.
-  explicit Recorder(std::function<void()> on_pending = [] {})
-      : on_pending_(std::move(on_pending)) {}
+  // `in_flight` visits all that is in flight. `on_pending` is called when there is something to
+  // fetch, and was not before.
+  Recorder(VisitInFlight in_flight, std::function<void()> on_pending)
+      : in_flight_(std::move(in_flight)), on_pending_(std::move(on_pending)) {}
 
-  // Gives each its record; and takes it back, because they were refused.
-  void begin(std::span<Entry> entries);
-  void forget(std::span<Entry> entries);
-  // All that has begun has gone to the negotiation.
-  void asked();
   // These have failed before anybody took them.
   void fail(std::span<const Entry> entries, const Status& why);
   // Responses up to this one have been handed to the executor.
@@ -122,7 +97,7 @@ class Recorder {
     int process_set = kGlobalSet;
     std::size_t bytes = 0;
     Nanoseconds enqueued = 0, asked = 0, decided = 0, begun = 0, ended = 0;
-    std::uint64_t batch = 0;
+    std::uint64_t batch = 0;  // the number of the response; 0: there was none
     std::uint32_t batch_size = 0;
     Status error;
   };
@@ -131,14 +106,25 @@ class Recorder {
 
  private:
   friend class Run;
-  void keep(const Run& run, std::span<const Entry> entries, std::span<const Outcome> outcomes);
-  void end(Operation& operation, Nanoseconds now, const Status& error);  // under mutex_
+  // Operations that ended together: what they were, and how it went.
+  struct Ended {
+    std::vector<SharedTensor> tensors;
+    std::vector<Course> courses;
+    std::vector<Status> errors;  // empty: there was none
+    std::uint64_t number = 0;
+    Nanoseconds when = 0;
+  };
+  void keep(const Run& run, Response& response, int set_size, const Entries& entries,
+            std::span<const Outcome> outcomes);
+  void remember(Ended ended);
+  std::vector<Entry> open() const;  // what is in flight; without its memory
   void append(std::string_view batch, std::size_t tensors);
   bool append_locked(std::string_view batch, std::size_t tensors);  // true: there was nothing
   bool wanted(std::uint64_t number) const {
     return recording() && number > after_ && number <= until_;
   }
 
+  VisitInFlight in_flight_;
   std::function<void()> on_pending_;
   std::atomic<bool> recording_ = false;
   std::atomic<std::uint64_t> after_ = 0;
@@ -147,8 +133,8 @@ class Recorder {
   std::atomic<std::uint64_t> served_ = 0;
 
   mutable std::mutex mutex_;
-  std::list<Operation> open_;
-  std::list<Operation> ended_;
+  std::deque<Ended> ended_;      // as many as it takes for kKept operations
+  std::size_t ended_count_ = 0;  // operations
   Pending pending_;
   std::size_t pending_bytes_ = 0;
 };
