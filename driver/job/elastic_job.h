@@ -65,6 +65,7 @@ struct ElasticWorker : JobWorker {
   Standing standing = Standing::coming;
   std::string leaves;          // why it is to leave at the next commit; empty: it is not
   bool keeps_leaving = false;  // whatever discovery says
+  bool ready_early = false;    // it said so before its agent said that it runs
   TimePoint launch_by = kNever;
   TimePoint leave_by = kNever;
   TimePoint deadline = kNever;  // the next of these, or to exit once it is out

@@ -72,6 +72,10 @@ void ElasticJob::on(const event::Launched& event) {
   workers_[index].launch_by = kNever;
   if (worker->standing != Standing::out) renew_deadline(index);
   for (const WorkerState said : std::exchange(workers_[index].said_early, {})) hear(index, said);
+  const ElasticWorker& one = workers_[index];
+  if (one.ready_early && one.state == WorkerState::initialised && one.standing == Standing::coming) {
+    hear_ready(index);
+  }
 }
 
 void ElasticJob::on(const event::LaunchFailed& event) {
@@ -129,14 +133,20 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
 
 void ElasticJob::on(const event::WorkerReady& event) {
   const ElasticWorker* const worker = worker_of(event.host, event.incarnation, "ready");
-  if (worker == nullptr || worker->standing != Standing::coming ||
-      worker->state != WorkerState::initialised) {
-    return;
-  }
+  if (worker == nullptr || worker->standing != Standing::coming) return;
   const std::size_t index = index_of(event.incarnation);
+  if (worker->state == WorkerState::launching) {
+    workers_[index].ready_early = true;
+  } else if (worker->state == WorkerState::initialised) {
+    hear_ready(index);
+  }
+}
+
+void ElasticJob::hear_ready(std::size_t index) {
+  const ElasticWorker& worker = workers_[index];
   move(index, Standing::warm);
-  common_cause_.joined(event.incarnation);
-  say(cat(worker->member.worker(), " is ready to join"));
+  common_cause_.joined(worker.member.incarnation);
+  say(cat(worker.member.worker(), " is ready to join"));
   if (joiners_due_ == kNever) joiners_due_ = now_ + options_.join_gather;
   decide_within(kAtOnce);
 }
