@@ -108,11 +108,11 @@ Result<UniqueFd> begin_connect_tcp(const SocketAddress& where) {
   return fd;
 }
 
-Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline) {
+Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline, int interrupt) {
   auto fd = begin_connect_tcp(where);
   HVD_RETURN_IF_ERROR(fd.status());
   const std::string what = cat("connect to ", where.to_string());
-  HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLOUT, deadline).with_context(what));
+  HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLOUT, deadline, interrupt).with_context(what));
   int error = 0;
   socklen_t size = sizeof(error);
   ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -151,10 +151,12 @@ Status set_nonblocking(int fd, bool on) {
   return {};
 }
 
-Status wait_for(int fd, short events, TimePoint deadline) {
+Status wait_for(int fd, short events, TimePoint deadline, int interrupt) {
   for (;;) {
-    pollfd polled{fd, events, 0};
-    const int ready = ::poll(&polled, 1, milliseconds_until(deadline, Clock::now()));
+    std::array<pollfd, 2> polled{{{fd, events, 0}, {interrupt, POLLIN, 0}}};
+    const int ready =
+        ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
+    if (ready > 0 && polled[1].revents != 0) return {Code::aborted, "interrupted"};
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
     if (ready == 0 && Clock::now() >= deadline) return {Code::deadline_exceeded, "timed out"};

@@ -41,15 +41,16 @@ Result<SocketAddress> peer_address(int fd);
 // Does not block: the socket, which is non-blocking, becomes writable when it is connected or
 // SO_ERROR says why not.
 Result<UniqueFd> begin_connect_tcp(const SocketAddress& where);
-// Blocks until connected or the deadline. The socket is left blocking.
-Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline);
+// Blocks until connected, the deadline or `interrupt`, as wait_for(). The socket is left blocking.
+Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline, int interrupt = -1);
 // Blocks until somebody connects or the deadline. The socket is left blocking.
 Result<UniqueFd> accept_tcp(int listener, TimePoint deadline);
 Result<std::pair<UniqueFd, UniqueFd>> socket_pair();
 
 Status set_nonblocking(int fd, bool on);
-// Waits until `fd` can be read (POLLIN) or written (POLLOUT), as poll(2) says it.
-Status wait_for(int fd, short events, TimePoint deadline);
+// Waits until `fd` can be read (POLLIN) or written (POLLOUT), as poll(2) says it. aborted, whatever
+// `fd` is like, once the descriptor `interrupt` can be read; -1: there is none.
+Status wait_for(int fd, short events, TimePoint deadline, int interrupt = -1);
 
 // Whole buffers and frames on a blocking or non-blocking socket, without SIGPIPE.
 Status send_all(int fd, std::string_view bytes, TimePoint deadline);

@@ -69,6 +69,7 @@ Status ControlLoop::open() {
   if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open());
   HVD_RETURN_IF_ERROR(poller_.open());
   if (spec_.config.dump_requests >= 0) poller_.watch(spec_.config.dump_requests);
+  if (spec_.interrupt) poller_.watch(spec_.interrupt->descriptor());
   return links_.open();
 }
 
@@ -170,6 +171,7 @@ void ControlLoop::loop() {
     now = Clock::now();
     for (const auto& event : events) {
       if (event.fd == spec_.config.dump_requests) take_dump_request();
+      if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
       if (auto received = links_.handle(event, now)) handle(*received, now);
     }
     check_forming();
@@ -182,6 +184,11 @@ void ControlLoop::take_dump_request() {
   if (::read(spec_.config.dump_requests, &times, sizeof(times)) == sizeof(times)) {
     tracing_.request_dump("asked for by a signal");
   }
+}
+
+void ControlLoop::take_interrupt() {
+  poller_.forget(spec_.interrupt->descriptor());
+  enter_failure(spec_.interrupt->why());
 }
 
 void ControlLoop::take_commands() {

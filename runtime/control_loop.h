@@ -72,6 +72,7 @@ class ControlLoop {
   void loop();
   void take_commands();
   void take_dump_request();
+  void take_interrupt();
   void drain_queue(TimePoint now);
   void negotiate(TimePoint now);
   void tune(const std::vector<Response>& responses);

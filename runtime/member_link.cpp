@@ -10,11 +10,12 @@
 namespace hvd::runtime {
 namespace {
 
-Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint deadline) {
+Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint deadline,
+                       int interrupt) {
   std::string part(bytes, '\0');
   std::size_t done = 0;
   while (done < bytes) {
-    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline));
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline, interrupt));
     const ssize_t got = ::recv(fd, part.data() + done, bytes - done, MSG_DONTWAIT);
     if (got == 0) return {Code::unavailable, "the other side closed the connection"};
     if (got > 0) {
@@ -29,14 +30,14 @@ Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint d
 
 // One frame of the handshake and not a byte of what follows it: the coordinator may speak as soon
 // as it has welcomed us.
-Result<Frame> receive_handshake_frame(int fd, TimePoint deadline) {
+Result<Frame> receive_handshake_frame(int fd, TimePoint deadline, int interrupt) {
   std::string bytes;
-  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, sizeof(std::uint32_t), deadline));
+  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, sizeof(std::uint32_t), deadline, interrupt));
   const std::size_t length = WireReader(bytes).u32();
   if (length > kMaxHandshakeFrame) {
     return Status(Code::data_loss, "what answers there does not speak our handshake");
   }
-  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, length, deadline));
+  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, length, deadline, interrupt));
   FrameDecoder decoder(kMaxHandshakeFrame);
   decoder.feed(bytes);
   auto frame = decoder.next();
@@ -48,24 +49,25 @@ Result<Frame> receive_handshake_frame(int fd, TimePoint deadline) {
 
 Status prove_membership(int fd, const Token& token, std::string_view purpose,
                         const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                        TimePoint deadline) {
+                        TimePoint deadline, int interrupt) {
   HandshakeConnector handshake(token, purpose, self, peer);
-  auto challenge = receive_handshake_frame(fd, deadline);
+  auto challenge = receive_handshake_frame(fd, deadline, interrupt);
   HVD_RETURN_IF_ERROR(challenge.status());
   auto proof = handshake.prove(*challenge);
   HVD_RETURN_IF_ERROR(proof.status());
   HVD_RETURN_IF_ERROR(send_all(fd, *proof, deadline));
-  auto verdict = receive_handshake_frame(fd, deadline);
+  auto verdict = receive_handshake_frame(fd, deadline, interrupt);
   HVD_RETURN_IF_ERROR(verdict.status());
   return handshake.check(*verdict);
 }
 
 Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
                                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                                   TimePoint deadline) {
-  auto fd = connect_tcp(where, deadline);
+                                   TimePoint deadline, int interrupt) {
+  auto fd = connect_tcp(where, deadline, interrupt);
   HVD_RETURN_IF_ERROR(fd.status());
-  HVD_RETURN_IF_ERROR(prove_membership(fd->get(), token, kPurpose, self, peer, deadline));
+  HVD_RETURN_IF_ERROR(
+      prove_membership(fd->get(), token, kPurpose, self, peer, deadline, interrupt));
   return fd;
 }
 

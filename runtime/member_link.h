@@ -11,13 +11,15 @@
 
 namespace hvd::runtime {
 
-// The connection, with nothing of what follows the handshake read from it.
+// Both end with aborted when the descriptor `interrupt` can be read; -1: there is none.
+
 // Proves on a connection that there is. Reads not a byte of what follows.
 Status prove_membership(int fd, const Token& token, std::string_view purpose,
                         const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                        TimePoint deadline);
+                        TimePoint deadline, int interrupt = -1);
+// The connection, with nothing of what follows the handshake read from it.
 Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
                                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                                   TimePoint deadline);
+                                   TimePoint deadline, int interrupt = -1);
 
 }  // namespace hvd::runtime

@@ -208,6 +208,11 @@ bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
   return true;
 }
 
+bool TensorQueue::wait_empty(TimePoint deadline) const {
+  std::unique_lock lock(mutex_);
+  return emptied_.wait_until(lock, deadline, [this] { return in_flight_.empty(); });
+}
+
 std::size_t TensorQueue::size() const {
   const std::lock_guard lock(mutex_);
   return busy_.size();

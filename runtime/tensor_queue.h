@@ -67,6 +67,7 @@ class TensorQueue {
   std::vector<Entry> close(const Failure& why);
   // Blocks until no entry is left, then closes; false at the deadline, and nothing is closed then.
   bool close_when_empty(const Failure& why, TimePoint deadline);
+  bool wait_empty(TimePoint deadline) const;  // false: something is left at the deadline
   std::size_t size() const;
   // All that is in flight, in its order. The queue stands still meanwhile.
   void visit(const std::function<void(const Entry&)>& visitor) const;
@@ -94,7 +95,7 @@ class TensorQueue {
   void note_end();
 
   mutable std::mutex mutex_;
-  std::condition_variable emptied_;
+  mutable std::condition_variable emptied_;
   const int rank_;
   ProcessSets sets_;
   std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;

@@ -35,7 +35,8 @@ Status TreeLinks::join_parent(const std::string& address, TimePoint deadline) {
   }
   const SocketAddress where{spec_.members[static_cast<std::size_t>(parent())].address, *port};
   auto fd = connect_and_prove(where, spec_.token, {handshake_name(spec_.rank), spec_.generation},
-                              {handshake_name(parent()), spec_.generation}, deadline);
+                              {handshake_name(parent()), spec_.generation}, deadline,
+                              spec_.interrupt ? spec_.interrupt->descriptor() : -1);
   HVD_RETURN_IF_ERROR(fd.status());
   const int number = fd->get();
   peers_.emplace(parent(), std::make_unique<Connection>(std::move(*fd), kDefaultMaxFrame));

@@ -171,6 +171,7 @@ class World::Impl {
 
   const WorldSpec& spec() const { return spec_; }
   const TensorQueue& queue() const { return queue_; }
+  bool settle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
 
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
@@ -317,6 +318,7 @@ Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
 void World::abort(const Failure& why) { impl_->abort(why); }
 Failure World::failure() const { return impl_->failure(); }
+bool World::settle(TimePoint deadline) const { return impl_->settle(deadline); }
 Result<RankSet> World::process_set(int id) const { return impl_->queue().members(id); }
 std::vector<int> World::process_sets() const { return impl_->queue().process_sets(); }
 Failure World::shutdown(TimePoint deadline) { return impl_->shutdown(deadline); }

@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "runtime/config.h"
 #include "runtime/failure.h"
+#include "runtime/interrupt.h"
 #include "runtime/negotiation/interval_set.h"
 #include "runtime/request.h"
 
@@ -45,6 +46,8 @@ struct WorldSpec {
   // later: the ranks must agree about it.
   std::vector<std::vector<int>> process_sets;
   bool dynamic_process_sets = true;
+  // Ends it while it is formed, too; null: nobody wants to. Stock Gloo hears of it late.
+  std::shared_ptr<Interrupt> interrupt;
 
   int size() const { return static_cast<int>(members.size()); }
   // Several hosts, and several ranks on one of them: going by hosts is something else than not.
@@ -84,6 +87,9 @@ class World {
   void abort(const Failure& why);
   // Why the world failed; ok while it has not.
   Failure failure() const;
+  // Of a world that has failed: blocks until nothing touches the memory of its entries any more;
+  // false if that is not so at the deadline.
+  bool settle(TimePoint deadline) const;
   // Records all ranks into this file on rank 0's host (docs/timeline.md). Rank 0 only, one at a
   // time. The second blocks until the file is complete; deadline_exceeded: some ranks did not
   // report.

@@ -147,14 +147,15 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   entry.device = work.input.device;
   entry.done = [done = std::move(work.done), kind = request.kind,
                 name = request.name](const runtime::Outcome& outcome) {
-    const Completion completion{worker::exception_of(outcome.failure, kind),
+    auto& process = worker::ProcessWorld::instance();
+    const Completion completion{process.exception_of(outcome.failure, kind),
                                 outcome.output,
                                 outcome.shape,
                                 outcome.received_splits,
                                 outcome.contributors,
                                 outcome.last_joined,
                                 outcome.process_set};
-    if (kind == Kind::join && !completion.error) worker::ProcessWorld::instance().restart_names();
+    if (kind == Kind::join && !completion.error) process.restart_names();
     guard("the function to call when it is done", name, [&] { done(completion); });
   };
   return entry;
@@ -196,8 +197,8 @@ void enqueue(std::string_view call, const std::string& group, std::vector<Submis
   }
   const auto refused = world->enqueue(std::move(entries));
   if (refused.ok()) return;
-  if (refused.world_failed) process.await_stop_of_job();
-  std::rethrow_exception(worker::exception_of(refused, kind));
+  if (refused.world_failed) process.before_failure_is_thrown();
+  std::rethrow_exception(process.exception_of(refused, kind));
 }
 
 }  // namespace

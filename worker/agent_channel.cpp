@@ -83,24 +83,42 @@ void AgentChannel::handle(const Frame& frame) {
     case worker_link::Kind::world: {
       auto message = worker_link::World::decode(frame.payload);
       if (!message.ok()) break;
-      const std::lock_guard lock(mutex_);
-      if (message->generation < generation_) return;
-      generation_ = message->generation;
-      world_ = std::move(message->document);
+      std::unique_lock lock(mutex_);
+      if (message->effective) world_ = message->document;
+      if (!listener_.world) {
+        unheard_.push_back(std::move(*message));
+        return;
+      }
+      lock.unlock();
+      listener_.world(*message);
       return;
     }
     case worker_link::Kind::stop: {
       auto message = worker_link::Stop::decode(frame.payload);
       if (!message.ok()) break;
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       stop_reason_ = std::move(message->reason);
       stopped_.notify_all();
+      if (!listener_.stop) return;
+      lock.unlock();
+      listener_.stop();
       return;
     }
     default:
       break;
   }
   HVD_LOG(warning, "the agent sent something that cannot be read, of kind " << frame.kind);
+}
+
+void AgentChannel::listen(Listener listener) {
+  std::unique_lock lock(mutex_);
+  while (!unheard_.empty()) {
+    const auto worlds = std::exchange(unheard_, {});
+    lock.unlock();
+    for (const auto& world : worlds) listener.world(world);
+    lock.lock();
+  }
+  listener_ = std::move(listener);
 }
 
 std::string AgentChannel::world() const {
@@ -128,5 +146,10 @@ Status AgentChannel::send_initialised() {
 }
 
 Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
+Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
+Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
+Status AgentChannel::send_committed(std::uint64_t generation) {
+  return send(worker_link::Committed{generation}.encode());
+}
 
 }  // namespace hvd::worker

@@ -7,10 +7,12 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/frame.h"
@@ -27,15 +29,26 @@ class AgentChannel {
   static Result<AgentChannel*> open(const std::string& descriptor);
 
   const worker_link::Welcome& welcome() const { return welcome_; }
-  // The newest world document that the agent has sent; empty if none.
+  // The newest effective world document that the agent has sent; empty if none.
   std::string world() const;
   // Why the job is being stopped; nothing while it is not.
   std::optional<std::string> stop_reason() const;
   // Blocks until the job is being stopped; false if it is not at the deadline.
   bool wait_for_stop(TimePoint deadline) const;
 
+  // Called on the channel's thread, of worlds also for those that came before this call, on this
+  // one. Once.
+  struct Listener {
+    std::function<void(const worker_link::World&)> world;
+    std::function<void()> stop;
+  };
+  void listen(Listener listener);
+
   Status send_initialised();
   Status send_done();
+  Status send_ready();
+  Status send_leave();
+  Status send_committed(std::uint64_t generation);
 
  private:
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome);
@@ -49,8 +62,9 @@ class AgentChannel {
   std::mutex send_mutex_;
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;
-  std::uint64_t generation_ = 0;  // of world_
   std::string world_;
+  std::vector<worker_link::World> unheard_;  // until somebody listens
+  Listener listener_;
   std::optional<std::string> stop_reason_;
 };
 

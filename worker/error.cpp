@@ -12,6 +12,9 @@ InvalidArgumentError::~InvalidArgumentError() = default;
 ProcessSetError::~ProcessSetError() = default;
 OutOfMemoryError::~OutOfMemoryError() = default;
 CollectiveError::~CollectiveError() = default;
+HostsUpdated::~HostsUpdated() = default;
+CommittedStateLostError::~CommittedStateLostError() = default;
+StateDivergedError::~StateDivergedError() = default;
 InternalError::~InternalError() = default;
 
 namespace worker {

@@ -9,17 +9,11 @@ namespace hvd {
 namespace {
 
 worker::Place place_for(const char* call) {
-  auto place = worker::ProcessWorld::instance().place();
-  if (!place.ok()) {
-    throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it"));
-  }
-  return *place;
+  return worker::ProcessWorld::instance().place_for(call);
 }
 
 std::shared_ptr<runtime::World> world_for(const char* call) {
-  auto world = worker::ProcessWorld::instance().world();
-  if (!world) throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it"));
-  return world;
+  return worker::ProcessWorld::instance().world_for(call);
 }
 
 // Longer than the ranks wait for what they run when the end is called.
@@ -34,10 +28,10 @@ void init(const InitOptions& options) {
 }
 
 void shutdown() { worker::ProcessWorld::instance().shutdown(); }
-bool is_initialized() { return worker::ProcessWorld::instance().world() != nullptr; }
+bool is_initialized() { return worker::ProcessWorld::instance().is_initialized(); }
 int rank() { return place_for("rank").rank; }
 int size() { return place_for("size").size; }
-int local_rank() { return place_for("local_rank").local_rank; }
+int local_rank() { return worker::ProcessWorld::instance().local_rank(); }
 int local_size() { return place_for("local_size").local_size; }
 int cross_rank() { return place_for("cross_rank").cross_rank; }
 int cross_size() { return place_for("cross_size").cross_size; }

@@ -82,7 +82,10 @@ void Pending::wait() const {
   try {
     std::rethrow_exception(error_);
   } catch (const CollectiveError&) {
-    worker::ProcessWorld::instance().await_stop_of_job();
+    worker::ProcessWorld::instance().before_failure_is_thrown();
+    throw;
+  } catch (const HostsUpdated&) {
+    worker::ProcessWorld::instance().before_failure_is_thrown();
     throw;
   }
 }

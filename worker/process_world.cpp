@@ -24,6 +24,8 @@ namespace {
 constexpr std::chrono::milliseconds kPatienceWithHvdrun{500};
 // From the word of a stop to its signal, likewise.
 constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
+// For what is in flight in a world that has failed: milliseconds, unless an event never comes.
+constexpr std::chrono::seconds kPatienceWithMemory{10};
 
 class NoExchange final : public runtime::Exchange {
  public:
@@ -72,18 +74,40 @@ std::shared_ptr<runtime::World> ProcessWorld::world() const {
   return owner_ == ::getpid() ? world_ : nullptr;
 }
 
-Result<Place> ProcessWorld::place() const {
-  const std::lock_guard lock(mutex_);
-  if (!world_) return Status(Code::failed_precondition, "hvd::init() has not been called");
-  return place_;
-}
-
-std::shared_ptr<runtime::World> ProcessWorld::world_for(std::string_view call) const {
+std::shared_ptr<runtime::World> ProcessWorld::world_for(std::string_view call) {
   if (auto found = world()) return found;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (joining_ && owner_ == ::getpid()) {
+    lock.unlock();
+    if (const Status entered = enter_first(); !entered.ok()) {
+      throw InitError(cat("hvd::", call, "(): ", entered.message()));
+    }
+    if (auto found = world()) return found;
+    lock.lock();
+  }
+  if (!between_.ok()) {
+    const auto failure = between_;
+    lock.unlock();
+    std::rethrow_exception(exception_of(failure, runtime::Kind::allreduce));
+  }
   throw NotInitializedError(cat("hvd::", call, "() needs hvd::init() before it",
                                 last_failure_.empty() ? "" : "; the world before was left because ",
                                 last_failure_));
+}
+
+Place ProcessWorld::place_for(std::string_view call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (world_ || !between_.ok()) return place_;
+  }
+  world_for(call);
+  const std::lock_guard lock(mutex_);
+  return place_;
+}
+
+bool ProcessWorld::is_initialized() const {
+  const std::lock_guard lock(mutex_);
+  return owner_ == ::getpid() && (world_ != nullptr || joining_ || !between_.ok());
 }
 
 void ProcessWorld::restart_names() {
@@ -105,7 +129,7 @@ std::string ProcessWorld::next_name(std::string_view call) {
 
 Status ProcessWorld::init(const InitOptions& options) {
   const std::lock_guard lock(lifecycle_mutex_);
-  if (world()) return {};
+  if (is_initialized()) return {};
   if (!at_exit_registered_) {
     // For programs that return from main() without shutdown(). Not run by _exit() and abort(). The
     // cryptography registers its own end when it is first used: after us it must be taken down, so
@@ -116,11 +140,11 @@ Status ProcessWorld::init(const InitOptions& options) {
     at_exit_registered_ = true;
   }
   const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
-  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or(""), options)
-                                         : init_alone(options);
+  options_ = options;
+  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or("")) : init_alone();
 }
 
-Status ProcessWorld::init_alone(const InitOptions& options) {
+Status ProcessWorld::init_alone() {
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "rank 0"));
   auto settings = settings_from_environment(process_environment());
   HVD_RETURN_IF_ERROR(settings.status());
@@ -132,9 +156,11 @@ Status ProcessWorld::init_alone(const InitOptions& options) {
   {
     const std::lock_guard lock(mutex_);
     place_ = {};
+    high_water_ = std::make_shared<OwnHighWater>();
+    ++formed_;
   }
   NoExchange exchange;
-  return join(std::move(spec), *settings, options, exchange);
+  return join(std::move(spec), std::move(*settings), exchange);
 }
 
 Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
@@ -150,10 +176,7 @@ Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, Ti
   return document;
 }
 
-Status ProcessWorld::init_as_worker(const std::string& descriptor, const InitOptions& options) {
-  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
-  auto settings = settings_from_environment(process_environment());
-  HVD_RETURN_IF_ERROR(settings.status());
+Status ProcessWorld::open_agent(const std::string& descriptor) {
   if (agent_ == nullptr) {
     auto channel = AgentChannel::open(descriptor);
     HVD_RETURN_IF_ERROR(channel.status());
@@ -166,52 +189,72 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor, const InitOpt
             "this process was forked from the worker after its hvd::init(); of the processes that "
             "one slot of hvdrun starts, only one can be the worker"};
   }
-  HVD_RETURN_IF_ERROR(agent_->send_initialised());
+  return agent_->send_initialised();
+}
+
+Status ProcessWorld::init_as_worker(const std::string& descriptor) {
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
+  auto settings = settings_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(settings.status());
+  settings_ = std::move(*settings);
+  HVD_RETURN_IF_ERROR(open_agent(descriptor));
   const auto& welcome = agent_->welcome();
+  if (welcome.elastic) return init_elastic();
   rendezvous::ClientOptions client_options;
   client_options.host = welcome.rendezvous_host;
   client_options.port = welcome.rendezvous_port;
-  rendezvous::Client client(client_options, welcome.token);
-  auto document = read_document(client, Clock::now() + settings->config.connect_timeout);
+  auto client = std::make_shared<rendezvous::Client>(client_options, welcome.token);
+  auto document = read_document(*client, Clock::now() + settings_.config.connect_timeout);
   HVD_RETURN_IF_ERROR(document.status());
+  if (document->generation != generation_) round_ = 0;
+  generation_ = document->generation;
+  ++round_;
+  {
+    const std::lock_guard lock(mutex_);
+    high_water_ = std::make_shared<RendezvousHighWater>(client);
+    client_ = client;
+    formed_ = generation_;
+  }
+  return form(*document, *client, round_, nullptr);
+}
 
+Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& client,
+                          std::uint64_t round, std::shared_ptr<runtime::Interrupt> interrupt) {
+  const auto& welcome = agent_->welcome();
   const WorldMember* self = nullptr;
   std::vector<runtime::Member> members;
-  for (const auto& member : document->members) {
+  for (const auto& member : document.members) {
     if (member.incarnation == welcome.incarnation) self = &member;
     members.push_back({member.worker(), member.host, member.address});
   }
   if (self == nullptr) {
     return {Code::failed_precondition,
             cat("this worker, ", welcome.worker, " of incarnation ", welcome.incarnation,
-                ", is no member of generation ", document->generation)};
+                ", is no member of generation ", document.generation)};
   }
-  if (document->generation != generation_) round_ = 0;
-  generation_ = document->generation;
-  ++round_;
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
-  runtime::WorldSpec spec(self->rank, std::move(members), document->generation, welcome.token);
+  runtime::WorldSpec spec(self->rank, std::move(members), document.generation, welcome.token);
+  spec.interrupt = std::move(interrupt);
+  auto settings = settings_;
   auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
   HVD_RETURN_IF_ERROR(core.status());
-  settings->config.core = *core;
-  settings->config.dump_requests = listen_for_dump_signal();
-  settings->config.timeline =
-      timeline_of_generation(settings->config.timeline, document->generation);
+  settings.config.core = *core;
+  settings.config.dump_requests = listen_for_dump_signal();
+  settings.config.timeline = timeline_of_generation(settings.config.timeline, document.generation);
   {
     const std::lock_guard lock(mutex_);
-    place_ = {self->rank,       spec.size(),      self->local_rank,         self->local_size,
-              self->cross_rank, self->cross_size, is_homogeneous(*document)};
+    place_ = {self->rank,       spec.size(),      self->local_rank,        self->local_size,
+              self->cross_rank, self->cross_size, is_homogeneous(document)};
   }
-  RendezvousExchange exchange(client, cat("world.", generation_, ".", round_), spec.rank,
+  RendezvousExchange exchange(client, cat("world.", document.generation, ".", round), spec.rank,
                               spec.size());
-  return join(std::move(spec), *settings, options, exchange);
+  return join(std::move(spec), std::move(settings), exchange);
 }
 
-Status ProcessWorld::join(runtime::WorldSpec spec, const Settings& settings,
-                          const InitOptions& options, runtime::Exchange& exchange) {
-  spec.config = settings.config;
-  spec.dynamic_process_sets = options.dynamic_process_sets || settings.dynamic_process_sets;
-  spec.process_sets = options.process_sets;
+Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange) {
+  spec.config = std::move(settings.config);
+  spec.dynamic_process_sets = options_.dynamic_process_sets || settings.dynamic_process_sets;
+  spec.process_sets = options_.process_sets;
   for (auto& ranks : spec.process_sets) std::sort(ranks.begin(), ranks.end());
   {
     const std::lock_guard lock(mutex_);
@@ -219,7 +262,7 @@ Status ProcessWorld::join(runtime::WorldSpec spec, const Settings& settings,
   }
   auto world = runtime::World::create(spec, exchange);
   if (!world.ok()) {
-    await_stop_of_job();
+    before_failure_is_thrown();
     return world.status();
   }
   const std::lock_guard lock(mutex_);
@@ -228,11 +271,19 @@ Status ProcessWorld::join(runtime::WorldSpec spec, const Settings& settings,
   owner_ = ::getpid();
   dynamic_sets_ = spec.dynamic_process_sets;
   last_failure_.clear();
+  between_ = {};
+  joining_ = false;
+  finished_ = false;
   unnamed_.clear();
   return {};
 }
 
-void ProcessWorld::await_stop_of_job() {
+void ProcessWorld::before_failure_is_thrown() {
+  if (membership() != nullptr) {
+    const auto failed = world();
+    if (failed && !runtime::is_own_thread) failed->settle(Clock::now() + kPatienceWithMemory);
+    return;
+  }
   AgentChannel* agent = nullptr;
   TimePoint until = kNever;
   {
@@ -253,16 +304,21 @@ void ProcessWorld::await_stop_of_job() {
 void ProcessWorld::end_of_program(int exit_code) {
   // A callback has ended the program: its thread cannot wait for the world.
   if (runtime::is_own_thread) return;
-  if (exit_code == 0) return shutdown();
-  if (!world()) return;
-  std::shared_ptr<runtime::World> leaving;  // its end tells the others
-  const std::lock_guard lock(mutex_);
-  leaving.swap(world_);
+  if (exit_code == 0) {
+    shutdown();
+  } else if (world()) {
+    std::shared_ptr<runtime::World> leaving;  // its end tells the others
+    const std::lock_guard lock(mutex_);
+    leaving.swap(world_);
+  }
+  // A thread that waits for a world holds this lock, and nothing of ours is being taken down.
+  const std::unique_lock lock(lifecycle_mutex_, std::try_to_lock);
+  if (lock && undertaker_.joinable()) undertaker_.join();
 }
 
 void ProcessWorld::shutdown() {
   // A forked child that ends must not wait for threads that it does not have, nor for the lock.
-  if (!world()) return;
+  if (!is_initialized()) return;
   if (runtime::is_own_thread) {
     throw InvalidArgumentError(
         "hvd::shutdown(): it waits for the threads of hvd, and this is one: a callback cannot call "
@@ -270,20 +326,24 @@ void ProcessWorld::shutdown() {
   }
   const std::lock_guard lock(lifecycle_mutex_);
   auto leaving = world();
-  if (!leaving) return;
-  const auto outcome = leaving->shutdown(Clock::now() + shutdown_timeout_);
-  // Of a world that has failed the program has heard already.
-  if (!outcome.ok() && !outcome.world_failed) {
-    HVD_LOG(warning, "shutdown: " << outcome.status.message());
+  runtime::Failure outcome;
+  if (leaving) {
+    outcome = leaving->shutdown(Clock::now() + shutdown_timeout_);
+    // Of a world that has failed the program has heard already.
+    if (!outcome.ok() && !outcome.world_failed) {
+      HVD_LOG(warning, "shutdown: " << outcome.status.message());
+    }
   }
-  if (agent_ != nullptr && leaving->failure().ok()) {
+  if (agent_ != nullptr && (finished_ || (leaving && leaving->failure().ok()))) {
     if (const Status told = agent_->send_done(); !told.ok()) {
       HVD_LOG(warning, told.to_string());
     }
   }
   const std::lock_guard inner(mutex_);
-  last_failure_ = leaving->failure().status.message();
+  last_failure_ = leaving ? leaving->failure().status.message() : between_.status.message();
   world_.reset();
+  between_ = {};
+  joining_ = false;
   if (outcome.status.code() == Code::deadline_exceeded) {
     // What is in flight, behind an event that never comes say, holds the threads of the world: they
     // are waited for elsewhere.

@@ -1,13 +1,17 @@
-// The one world of this process: what init() makes and shutdown() ends. All calls are safe from any
-// thread. It is never destroyed, since threads may still use it while the process ends.
+// The one world of this process: what init() makes and shutdown() ends; in an elastic job one after
+// the other (process_generations.cpp). All calls are safe from any thread. It is never destroyed,
+// since threads may still use it while the process ends.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <sys/types.h>
+#include <thread>
 
 #include <hvd/hvd.h>
 
@@ -16,6 +20,8 @@
 #include "rendezvous/client.h"
 #include "runtime/world.h"
 #include "worker/agent_channel.h"
+#include "worker/elastic/high_water.h"
+#include "worker/elastic/membership.h"
 #include "worker/settings.h"
 
 namespace hvd::worker {
@@ -38,28 +44,69 @@ class ProcessWorld {
   Status init(const InitOptions& options);
   // Leaves the world, if there is one. Throws InvalidArgumentError on a thread of hvd.
   void shutdown();
-  // The world has failed through another rank. Gives hvdrun a moment to stop the job because of
-  // what happened there: if this rank ended first, it would be taken for the cause.
-  void await_stop_of_job();
+  bool is_initialized() const;
+  // To be called before the failure of a world is thrown on. In a static job it gives hvdrun a
+  // moment to stop the job because of what happened to another rank: if this rank ended first, it
+  // would be taken for the cause. In an elastic one the program goes on, and perhaps frees memory
+  // that is still in flight: nothing is when this returns.
+  void before_failure_is_thrown();
+  // What a call throws for this failure; HostsUpdated if the world ended as planned.
+  std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind kind) const;
   // Nothing before init() and after shutdown().
   std::shared_ptr<runtime::World> world() const;
-  // The same; throws NotInitializedError, which names the call, instead of returning nothing.
-  std::shared_ptr<runtime::World> world_for(std::string_view call) const;
+  // The same; throws instead of returning nothing: NotInitializedError, which names the call;
+  // between two worlds why the last one ended. Who joins an elastic job waits here for its first.
+  std::shared_ptr<runtime::World> world_for(std::string_view call);
   bool has_dynamic_sets() const;
-  Result<Place> place() const;
+  Place place_for(std::string_view call);
+  // Of a worker that has no world yet, its slot on this host.
+  int local_rank();
   // "allreduce.noname.0", then 1, ...: counted anew by each init(), for each call.
   std::string next_name(std::string_view call);
   // From 0 again: all have joined, after however many calls each.
   void restart_names();
 
+  // ---- elastic jobs ----
+
+  // A world, and where its commits are written down.
+  struct Generation {
+    std::uint64_t number = 0;
+    std::shared_ptr<runtime::World> world;
+    std::shared_ptr<HighWater> high_water;
+  };
+  // Throws as world_for().
+  Generation generation_for(std::string_view call);
+  // Null in a static job, and before init().
+  Membership* membership() const;
+  // Leaves the world that has ended, and enters the next one. failed_precondition: there is none
+  // with this worker in it.
+  Status enter_next();
+  // There is a world, and nothing has ended it.
+  bool stands() const;
+  // This worker was in a world, which has ended.
+  bool needs_next() const;
+  // All ranks' functions have returned: shutdown() says that the work is done, whatever happens to
+  // the world until then. False: they run again.
+  void set_finished(bool finished);
+  // The same told by others of this generation, after the world has failed.
+  bool others_have_finished();
+
  private:
   ProcessWorld() = default;
   void end_of_program(int exit_code);
-  Status init_alone(const InitOptions& options);
-  Status init_as_worker(const std::string& descriptor, const InitOptions& options);
+  Status init_alone();
+  Status init_as_worker(const std::string& descriptor);
+  Status open_agent(const std::string& descriptor);
   Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
-  Status join(runtime::WorldSpec spec, const Settings& settings, const InitOptions& options,
-              runtime::Exchange& exchange);
+  // Forms the world of this document.
+  Status form(const WorldDocument& document, rendezvous::Client& client, std::uint64_t round,
+              std::shared_ptr<runtime::Interrupt> interrupt);
+  Status init_elastic();
+  Status enter(TimePoint again_at);
+  Status enter_first();
+  void leave_ended_world();
+  void bury(std::shared_ptr<runtime::World> world);
+  Status join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange);
 
   std::mutex lifecycle_mutex_;       // held through init() and shutdown()
   AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_ and mutex_; set once
@@ -67,15 +114,26 @@ class ProcessWorld {
   std::uint64_t generation_ = 0;     // under lifecycle_mutex_: of round_
   std::uint64_t round_ = 0;          // under lifecycle_mutex_: how often this generation was joined
   bool at_exit_registered_ = false;  // under lifecycle_mutex_
+  InitOptions options_;              // under lifecycle_mutex_: of the last init()
+  Settings settings_;                // likewise
+  std::thread undertaker_;           // under lifecycle_mutex_: takes the last world down
+  std::shared_ptr<rendezvous::Client> client_;  // under both: of the generation
 
   mutable std::mutex mutex_;
   std::shared_ptr<runtime::World> world_;
   std::chrono::milliseconds shutdown_timeout_{};
   Place place_;
-  TimePoint patience_until_ = kNever;  // of await_stop_of_job(), in this world
+  TimePoint patience_until_ = kNever;  // of before_failure_is_thrown(), in this world
   pid_t owner_ = -1;                   // a forked child has the memory, but not the threads
   bool dynamic_sets_ = false;
-  std::string last_failure_;  // of the world that was left last; empty: it had none
+  Membership* membership_ = nullptr;  // set once
+  bool joining_ = false;              // initialised, and no world yet
+  runtime::Failure between_;          // not ok: why the last world ended, until the next one
+  bool finished_ = false;
+  std::uint64_t finished_runs_ = 0;        // of this generation
+  std::uint64_t formed_ = 0;               // the generation of world_
+  std::shared_ptr<HighWater> high_water_;  // of world_
+  std::string last_failure_;               // of the world that was left last; empty: it had none
   std::map<std::string, std::uint64_t, std::less<>> unnamed_;
 };
 

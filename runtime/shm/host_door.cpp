@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -75,8 +76,8 @@ Status send_byte(int socket, char byte, int fd, TimePoint deadline) {
 }
 
 // Its descriptor goes into `fd`, if one came.
-Result<char> receive_byte(int socket, UniqueFd& fd, TimePoint deadline) {
-  HVD_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline));
+Result<char> receive_byte(int socket, UniqueFd& fd, TimePoint deadline, int interrupt) {
+  HVD_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline, interrupt));
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -111,6 +112,7 @@ HostDoor::HostDoor(const Token& token, int rank, std::uint64_t generation,
 
 Status HostDoor::open() {
   HVD_RETURN_IF_ERROR(poller_.open());
+  abort_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return Status::from_errno("socket", errno);
   name_ = cat("hvd-", to_hex(random_bytes(16)));
@@ -126,6 +128,8 @@ Status HostDoor::open() {
 void HostDoor::abort() {
   aborted_ = true;
   poller_.wake();
+  const std::uint64_t once = 1;
+  [[maybe_unused]] const auto put = ::write(abort_.get(), &once, sizeof(once));
 }
 
 Result<HostDoor::Shared> HostDoor::form(const std::vector<HostRank>& ranks,
@@ -140,6 +144,7 @@ Result<HostDoor::Shared> HostDoor::form(const std::vector<HostRank>& ranks,
   auto shared = rank_ == ranks.front().rank ? make(ranks, window_bytes, deadline)
                                             : receive(ranks, window_bytes, deadline);
   lobby_.close();
+  if (aborted_) return Status(Code::aborted, "the world has failed");
   return shared;
 }
 
@@ -148,9 +153,9 @@ Result<HostDoor::Shared> HostDoor::form(const std::vector<HostRank>& ranks,
 Result<UniqueFd> HostDoor::visit(const HostRank& other, TimePoint deadline) const {
   auto fd = connect_abstract(other.name, deadline);
   HVD_RETURN_IF_ERROR(fd.status());
-  HVD_RETURN_IF_ERROR(prove_membership(fd->get(), token_, kSharedMemory,
-                                       {identity_of(rank_), generation_},
-                                       {identity_of(other.rank), generation_}, deadline));
+  HVD_RETURN_IF_ERROR(
+      prove_membership(fd->get(), token_, kSharedMemory, {identity_of(rank_), generation_},
+                       {identity_of(other.rank), generation_}, deadline, abort_.get()));
   return fd;
 }
 
@@ -184,7 +189,7 @@ Result<HostDoor::Shared> HostDoor::make(const std::vector<HostRank>& ranks,
   if (!shared.memory) return shared;
   for (const auto& [rank, socket] : visited) {
     UniqueFd none;
-    const auto answer = receive_byte(socket.get(), none, deadline);
+    const auto answer = receive_byte(socket.get(), none, deadline, abort_.get());
     if (!answer.ok()) fails(rank, answer.status());
     if (answer.ok() && *answer != kYes) {
       fails(rank, {Code::resource_exhausted, "it could not map the shared memory"});
@@ -228,7 +233,7 @@ Result<HostDoor::Shared> HostDoor::receive(const std::vector<HostRank>& ranks,
   if (!visit.ok()) return without(visit.status());
   const int socket = (*visit)->fd();
   UniqueFd fd;
-  const auto offer = receive_byte(socket, fd, deadline);
+  const auto offer = receive_byte(socket, fd, deadline, abort_.get());
   if (!offer.ok()) return without(offer.status());
   if (*offer != kYes || !fd) return without({Code::unavailable, "not all ranks can share memory"});
   Shared shared;
@@ -237,7 +242,7 @@ Result<HostDoor::Shared> HostDoor::receive(const std::vector<HostRank>& ranks,
   if (!memory.ok()) return without(memory.status());
   HVD_RETURN_IF_ERROR(answered.with_context("shared memory"));
   UniqueFd none;
-  const auto all = receive_byte(socket, none, deadline);
+  const auto all = receive_byte(socket, none, deadline, abort_.get());
   HVD_RETURN_IF_ERROR(all.status().with_context(
       cat("shared memory: rank ", ranks.front().rank, " did not say whether all have it")));
   if (*all != kYes) return without({Code::unavailable, "not all ranks can share memory"});

@@ -66,6 +66,7 @@ class HostDoor {
   Poller poller_;
   Lobby lobby_;
   std::atomic<bool> aborted_ = false;
+  UniqueFd abort_;  // an eventfd, readable once aborted
 };
 
 }  // namespace hvd::runtime

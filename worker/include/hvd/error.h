@@ -9,6 +9,9 @@
 //      |   +- ProcessSetError   it concerns a process set: one that is not there, say
 //      +- OutOfMemoryError      a rank has no room for the result; the world goes on
 //      +- CollectiveError       the world is broken: a member is gone, or was stopped
+//      +- HostsUpdated          all went over to another world, as planned; elastic::run goes on
+//      +- CommittedStateLostError  every worker that held what was committed is gone
+//      +- StateDivergedError    the ranks do not hold the same state
 //      +- InternalError         a bug in hvd, or in something below it
 #pragma once
 
@@ -87,6 +90,26 @@ class HVD_API CollectiveError : public Error {
   int rank_;
   std::string host_;
   std::string cause_;
+};
+
+// No failure: at a commit all members left this world for another one. elastic::run catches it.
+class HVD_API HostsUpdated : public Error {
+ public:
+  using Error::Error;
+  ~HostsUpdated() override;
+};
+
+class HVD_API CommittedStateLostError : public Error {
+ public:
+  using Error::Error;
+  ~CommittedStateLostError() override;
+};
+
+// Thrown on all ranks.
+class HVD_API StateDivergedError : public Error {
+ public:
+  using Error::Error;
+  ~StateDivergedError() override;
 };
 
 class HVD_API InternalError : public Error {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <hvd/collectives.h>
+#include <hvd/elastic.h>
 #include <hvd/error.h>
 #include <hvd/export.h>
 #include <hvd/gradient_reducer.h>

@@ -1,0 +1,161 @@
+#include "worker/elastic/membership.h"
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::worker {
+namespace {
+
+// Who of `before` is not in `after`.
+std::vector<const WorldMember*> missing(const WorldDocument& before, const WorldDocument& after) {
+  std::set<std::uint64_t> there;
+  for (const auto& member : after.members) there.insert(member.incarnation);
+  std::vector<const WorldMember*> gone;
+  for (const auto& member : before.members) {
+    if (!there.contains(member.incarnation)) gone.push_back(&member);
+  }
+  return gone;
+}
+
+std::string difference(const WorldDocument& before, const WorldDocument& after) {
+  constexpr std::size_t kNamed = 6;
+  const auto gone = missing(before, after);
+  std::string text;
+  for (std::size_t i = 0; i < gone.size() && i < kNamed; ++i) {
+    text += cat(i == 0 ? " without rank " : ", rank ", gone[i]->rank, " (", gone[i]->worker(),
+                ") on host ", gone[i]->host);
+  }
+  if (gone.size() > kNamed) text += cat(" and ", gone.size() - kNamed, " more");
+  if (const auto come = missing(after, before).size(); come > 0) {
+    text += cat(gone.empty() ? "" : ",", " with ", come, " new worker", come == 1 ? "" : "s");
+  }
+  return text.empty() ? std::string(" with the same members") : text;
+}
+
+}  // namespace
+
+Membership::Membership(AgentChannel& agent)
+    : agent_(agent), follower_(agent.welcome().incarnation) {}
+
+Result<Membership*> Membership::begin(AgentChannel& agent) {
+  // Never deleted: the channel's thread uses it as long as the process lives.
+  auto* const membership = new Membership(agent);
+  if (const auto& text = agent.welcome().world; !text.empty()) {
+    auto document = WorldDocument::from_json(text);
+    HVD_RETURN_IF_ERROR(document.status().with_context("the agent's welcome: the world"));
+    membership->follower_.hear(std::move(*document));
+  }
+  agent.listen({[membership](const worker_link::World& world) { membership->hear(world); },
+                [membership] {
+                  const std::lock_guard lock(membership->mutex_);
+                  membership->changed_.notify_all();
+                }});
+  return membership;
+}
+
+void Membership::hear(const worker_link::World& message) {
+  auto document = WorldDocument::from_json(message.document);
+  if (!document.ok()) {
+    HVD_LOG(error, "the agent sent a world that cannot be read, of generation "
+                       << message.generation << ": " << document.status().message());
+    return;
+  }
+  document->state = message.effective ? WorldState::effective : WorldState::proposed;
+  const std::lock_guard lock(mutex_);
+  if (follower_.hear(*document)) end_current(*document, "has replaced");
+  changed_.notify_all();
+}
+
+void Membership::end_current(const WorldDocument& newer, const std::string& how) {
+  if (!current_.interrupt) return;
+  const auto gone = missing(current_.document, newer);
+  const bool one = gone.size() == 1;
+  current_.interrupt->raise({Status(Code::aborted, cat("generation ", newer.generation, " ", how,
+                                                       " generation ", current_.document.generation,
+                                                       ":", difference(current_.document, newer))),
+                             one ? gone.front()->rank : -1, one ? gone.front()->host : ""});
+  current_.client->cancel();
+}
+
+bool Membership::has_next() const {
+  const std::lock_guard lock(mutex_);
+  return follower_.next() != nullptr;
+}
+
+Result<Membership::Entry> Membership::next(TimePoint again_at) {
+  std::unique_lock lock(mutex_);
+  if (follower_.entered() == 0) {
+    again_at = kNever;
+    if (follower_.next() == nullptr && !std::exchange(ready_sent_, true)) {
+      HVD_RETURN_IF_ERROR(agent_.send_ready());
+    }
+  }
+  changed_.wait_until(lock, again_at, [this] {
+    return follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+  });
+  if (const auto stopped = agent_.stop_reason()) {
+    return Status(Code::aborted, cat("the job is being stopped: ", *stopped));
+  }
+  if (follower_.is_out()) {
+    return Status(Code::failed_precondition, "the job goes on without this worker");
+  }
+  if (const auto* document = follower_.next()) {
+    current_.document = *document;
+    current_.round = 0;
+    follower_.entered(document->generation);
+  }
+  ++current_.round;
+  current_.interrupt = std::make_shared<runtime::Interrupt>();
+  const auto& welcome = agent_.welcome();
+  rendezvous::ClientOptions options;
+  options.host = welcome.rendezvous_host;
+  options.port = welcome.rendezvous_port;
+  current_.client = std::make_shared<rendezvous::Client>(options, welcome.token);
+  ended_by_plan_ = false;
+  return current_;
+}
+
+bool Membership::wait_for_newer(TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [this] {
+    return follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+  });
+}
+
+bool Membership::is_out() const {
+  const std::lock_guard lock(mutex_);
+  return follower_.is_out();
+}
+
+std::string Membership::proposal() const {
+  const std::lock_guard lock(mutex_);
+  const auto* const proposed = follower_.proposed();
+  return proposed == nullptr ? std::string() : proposed->to_json();
+}
+
+Status Membership::committed(const std::string& text) {
+  auto document = WorldDocument::from_json(text);
+  HVD_RETURN_IF_ERROR(document.status().with_context("the world that rank 0 goes over to"));
+  const auto generation = document->generation;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_by_plan_ = true;
+    end_current(*document, "follows, as all have agreed at a commit,");
+    follower_.committed(std::move(*document));
+    changed_.notify_all();
+  }
+  return agent_.send_committed(generation);
+}
+
+bool Membership::ended_by_plan() const {
+  const std::lock_guard lock(mutex_);
+  return ended_by_plan_;
+}
+
+Status Membership::leave() { return agent_.send_leave(); }
+
+}  // namespace hvd::worker

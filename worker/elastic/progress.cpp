@@ -1,0 +1,91 @@
+#include "worker/elastic/progress.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::worker {
+
+using runtime::Failure;
+
+Failure Progress::begin(Rounds& rounds, bool rolls_back) {
+  Resume resume;
+  auto voted = rounds.vote(store_, static_cast<bool>(options_.loader), resume);
+  lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
+  if (!voted.ok()) return voted;
+  const bool gives = resume.from != Resume::From::state && rounds.talk().rank() == 0;
+  if (gives && resume.from == Resume::From::loader) {
+    HVD_LOG(warning,
+            "every worker that held the newest commit is gone: the program loads its "
+            "checkpoint");
+    options_.loader();
+  }
+  // The same one may be entered again, and then goes on counting.
+  if (generation_ != rounds.generation()) store_.entered(rounds.generation());
+  generation_ = rounds.generation();
+  if (gives) store_.keep(resume.id);
+  bool received = false;
+  if (auto moved = rounds.transfer(store_, resume, received); !moved.ok()) return moved;
+  if (!received && !gives && rolls_back) store_.load();
+  return {};
+}
+
+Failure Progress::commit(Rounds& rounds, const Proposal& proposal, std::string& next) {
+  Prepared prepared;
+  if (store_.mode() == elastic::CommitMode::copy) {
+    prepared.id = store_.next();
+    store_.keep(prepared.id);
+  } else {
+    prepared.id = store_.holds();
+    if (prepared.id.none()) {
+      return Status(Code::invalid_argument,
+                    "State::commit(): the state is broken, since what State::mutate() called has "
+                    "thrown");
+    }
+  }
+  const auto every = static_cast<std::uint64_t>(std::max(0, options_.compare_every));
+  if (every != 0 && prepared.id.sequence % every == 0) prepared.checksum = store_.checksum();
+  return rounds.commit(prepared, proposal, next);
+}
+
+Failure Progress::check(Rounds& rounds, const Proposal& proposal, std::string& next) {
+  bool wants = false;
+  next.clear();
+  if (auto looked = rounds.look(proposal, wants); !looked.ok() || !wants) return looked;
+  return commit(rounds, proposal, next);
+}
+
+Failure Progress::sync(Rounds& rounds) {
+  Resume resume;
+  resume.id = {rounds.generation(), 0};
+  resume.holders = {0};
+  for (int rank = 1; rank < rounds.talk().size(); ++rank) resume.lackers.push_back(rank);
+  // Beside what is kept, which counts until the next commit.
+  Store now = store_.of_the_same_objects();
+  const bool gives = rounds.talk().rank() == 0;
+  if (gives) now.keep(resume.id);
+  Failure moved;
+  bool received = false;
+  mutate([&] { moved = rounds.transfer(now, resume, received); });
+  return moved;
+}
+
+Failure Progress::finish(Rounds& rounds, HighWater& high_water) {
+  if (auto met = rounds.talk().barrier("finish"); !met.ok()) return met;
+  if (rounds.talk().rank() == 0) {
+    if (const Status cleared = high_water.clear(); !cleared.ok()) {
+      HVD_LOG(warning, "at the end: " << cleared.message());
+    }
+  }
+  store_.forget();
+  generation_ = 0;
+  return {};
+}
+
+void Progress::mutate(const std::function<void()>& change) {
+  if (generation_ == 0) return change();
+  store_.mutate(change);
+}
+
+}  // namespace hvd::worker

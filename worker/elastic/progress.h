@@ -1,0 +1,49 @@
+// One rank's way through the generations with its state: which commit comes next, what is sent to
+// whom when a generation begins. Below the process's one world: a test runs many as threads. For
+// one thread at a time.
+//
+// Errors: Failure::world_failed if the world has ended; else invalid_argument if ranks use it
+// differently, data_loss if the state is lost (begin()) or differs between ranks (all others).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <hvd/elastic.h>
+
+#include "worker/elastic/rounds.h"
+#include "worker/elastic/store.h"
+
+namespace hvd::worker {
+
+class Progress {
+ public:
+  explicit Progress(elastic::StateOptions options)
+      : options_(std::move(options)), store_(options_.mode) {}
+
+  Store& store() { return store_; }
+  bool has_begun() const { return generation_ != 0; }
+
+  // In a new world: all agree from where they go on, and have that state when this returns.
+  // `rolls_back`: what this rank did since it kept it last does not count.
+  runtime::Failure begin(Rounds& rounds, bool rolls_back);
+  // begin() has failed because the state is lost, not because of anything else.
+  bool is_lost() const { return lost_; }
+  // `next`: the world that all go over to now; empty: they stay.
+  runtime::Failure commit(Rounds& rounds, const Proposal& proposal, std::string& next);
+  runtime::Failure check(Rounds& rounds, const Proposal& proposal, std::string& next);
+  // Everybody gets what rank 0's objects hold; nothing is committed.
+  runtime::Failure sync(Rounds& rounds);
+  // All have finished: what was committed is of no use any more.
+  runtime::Failure finish(Rounds& rounds, HighWater& high_water);
+  void mutate(const std::function<void()>& change);
+
+ private:
+  elastic::StateOptions options_;
+  Store store_;
+  std::uint64_t generation_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace hvd::worker

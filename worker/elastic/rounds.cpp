@@ -1,0 +1,169 @@
+#include "worker/elastic/rounds.h"
+
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+#include "base/wire.h"
+
+namespace hvd::worker {
+
+using runtime::Failure;
+
+namespace {
+
+std::span<std::byte> bytes_of(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+void write_id(WireWriter& out, const CommitId& id) { out.u64(id.generation).u64(id.sequence); }
+
+CommitId read_id(WireReader& in) {
+  CommitId id;
+  id.generation = in.u64();
+  id.sequence = in.u64();
+  return id;
+}
+
+// Which ranks differ from rank 0 in something.
+template <typename Item, typename Is>
+std::vector<std::string> ranks_that_differ(const std::vector<Item>& all, const Is& is) {
+  std::vector<std::string> ranks;
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (is(all[rank]) != is(all[0])) ranks.push_back(cat(rank));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+// What each rank says at a commit, or when it looks whether there is to be one.
+struct Rounds::Record {
+  bool commits = false;
+  bool wants_change = false;  // rank 0
+  Prepared prepared;
+
+  std::string encode() const {
+    WireWriter out;
+    out.boolean(commits).boolean(wants_change);
+    write_id(out, prepared.id);
+    out.boolean(prepared.checksum.has_value()).u64(prepared.checksum.value_or(0));
+    return out.take();
+  }
+  static Result<Record> decode(std::string_view bytes) {
+    WireReader in(bytes);
+    Record record;
+    record.commits = in.boolean();
+    record.wants_change = in.boolean();
+    record.prepared.id = read_id(in);
+    const bool has_checksum = in.boolean();
+    const auto checksum = in.u64();
+    if (has_checksum) record.prepared.checksum = checksum;
+    HVD_RETURN_IF_ERROR(in.finish("what a rank says at a commit"));
+    return record;
+  }
+};
+
+// Who throws it may end his process: not before all have heard what they need to find it.
+Failure Rounds::common(const Status& error) {
+  (void)talk_.barrier("error");
+  return error;
+}
+
+Failure Rounds::meet(const Record& own, std::vector<Record>& all) {
+  std::vector<std::string> texts;
+  if (auto failed = talk_.gather("commit", own.encode(), texts); !failed.ok()) return failed;
+  for (const auto& text : texts) {
+    auto record = Record::decode(text);
+    HVD_RETURN_IF_ERROR(record.status());
+    all.push_back(*record);
+  }
+  const auto others = ranks_that_differ(all, [](const Record& one) { return one.commits; });
+  if (others.empty()) return {};
+  return common({Code::invalid_argument,
+                 cat("rank 0 has called ", all[0].commits ? "commit()" : "check_host_updates()",
+                     others.size() == 1 ? ", rank " : ", ranks ", join(others, ", "), " ",
+                     all[0].commits ? "check_host_updates()" : "commit()",
+                     "; all ranks must make the same calls")});
+}
+
+Failure Rounds::look(const Proposal& proposal, bool& wants) {
+  Record own;
+  own.wants_change = talk_.rank() == 0 && !proposal().empty();
+  std::vector<Record> all;
+  if (auto failed = meet(own, all); !failed.ok()) return failed;
+  wants = all[0].wants_change;
+  return {};
+}
+
+Failure Rounds::commit(const Prepared& prepared, const Proposal& proposal, std::string& next) {
+  Record own;
+  own.commits = true;
+  own.prepared = prepared;
+  std::vector<Record> all;
+  if (auto failed = meet(own, all); !failed.ok()) return failed;
+  std::vector<Prepared> said;
+  said.reserve(all.size());
+  for (const auto& record : all) said.push_back(record.prepared);
+  if (const Status agreed = agree(said); !agreed.ok()) return common(agreed);
+
+  next.clear();
+  if (talk_.rank() == 0) {
+    if (const Status written = high_water_.write(prepared.id); !written.ok()) {
+      return talk_.give_up(written);
+    }
+    next = proposal();
+  }
+  std::string length = WireWriter().u64(next.size()).take();
+  if (auto failed = talk_.broadcast("committed", 0, bytes_of(length)); !failed.ok()) return failed;
+  const auto size = WireReader(length).u64();
+  if (size == 0) return {};
+  next.resize(size);
+  if (auto failed = talk_.broadcast("next", 0, bytes_of(next)); !failed.ok()) return failed;
+  // Nobody leaves before all know. If one hears of it by the others' leaving, it is as well.
+  (void)talk_.barrier("change");
+  return {};
+}
+
+Failure Rounds::vote(Store& store, bool can_load, Resume& resume) {
+  CommitId mark;
+  if (talk_.rank() == 0) {
+    auto found = high_water_.read();
+    if (!found.ok()) return talk_.give_up(found.status());
+    mark = *found;
+  }
+  WireWriter own;
+  write_id(own, store.holds());
+  write_id(own, mark);
+  own.u64(store.bytes()).boolean(can_load).u64(store.shape());
+  std::vector<std::string> texts;
+  if (auto failed = talk_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
+  std::vector<Vote> votes;
+  std::vector<std::uint64_t> shapes;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    WireReader in(texts[rank]);
+    Vote vote;
+    vote.holds = read_id(in);
+    const auto marked = read_id(in);
+    if (rank == 0) mark = marked;
+    vote.bytes = in.u64();
+    vote.can_load = in.boolean();
+    shapes.push_back(in.u64());
+    HVD_RETURN_IF_ERROR(in.finish("a vote"));
+    votes.push_back(vote);
+  }
+  const auto others = ranks_that_differ(shapes, [](std::uint64_t shape) { return shape; });
+  if (!others.empty()) {
+    return common({Code::invalid_argument,
+                   cat("elastic::run(): rank", others.size() == 1 ? " " : "s ", join(others, ", "),
+                       others.size() == 1 ? " has" : " have",
+                       " added other things to the state than rank 0 has; all ranks must add the "
+                       "same names, in the same order, in the same CommitMode")});
+  }
+  auto decided = decide_resume(votes, mark, generation_);
+  if (!decided.ok()) return common(decided.status());
+  resume = std::move(*decided);
+  return {};
+}
+
+}  // namespace hvd::worker

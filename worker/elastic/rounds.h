@@ -1,0 +1,54 @@
+// The agreements about the state of one world's members: at a commit, and when they begin. Every
+// rank calls the same ones in the same order. Blocking, for one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "worker/elastic/agreement.h"
+#include "worker/elastic/high_water.h"
+#include "worker/elastic/store.h"
+#include "worker/elastic/talk.h"
+
+namespace hvd::worker {
+
+// Bytes of the state that are on their way at a time.
+inline constexpr std::uint64_t kTransferWindow = std::uint64_t{64} << 20;
+
+// What rank 0 wants to go over to: the document of a proposed world, or nothing.
+using Proposal = std::function<std::string()>;
+
+class Rounds {
+ public:
+  // The high-water mark is rank 0's business. Both must outlive it.
+  Rounds(runtime::World& world, std::uint64_t generation, HighWater& high_water,
+         std::uint64_t window = kTransferWindow)
+      : talk_(world), generation_(generation), high_water_(high_water), window_(window) {}
+
+  Talk& talk() { return talk_; }
+  std::uint64_t generation() const { return generation_; }
+
+  // All are prepared for this commit, and it is one. `next`: the world that all go over to now;
+  // empty: they stay.
+  runtime::Failure commit(const Prepared& prepared, const Proposal& proposal, std::string& next);
+  // Nobody commits: whether rank 0 wants to go over to another world.
+  runtime::Failure look(const Proposal& proposal, bool& wants);
+  // From which state all go on.
+  runtime::Failure vote(Store& store, bool can_load, Resume& resume);
+  // Those who lack the state receive it, whole and checked, and take it over.
+  runtime::Failure transfer(Store& store, const Resume& resume, bool& received);
+
+ private:
+  struct Record;
+  runtime::Failure meet(const Record& own, std::vector<Record>& all);
+  // An error that all ranks have found in the same way.
+  runtime::Failure common(const Status& error);
+
+  Talk talk_;
+  std::uint64_t generation_;
+  HighWater& high_water_;
+  std::uint64_t window_;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,99 @@
+#include <chrono>
+#include <cstdlib>
+
+#include <hvd/elastic.h>
+#include <hvd/error.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "worker/elastic/state_impl.h"
+#include "worker/process_world.h"
+
+namespace hvd::elastic {
+
+std::uint64_t generation() {
+  return worker::ProcessWorld::instance().generation_for("elastic::generation").number;
+}
+
+namespace detail {
+namespace {
+
+using worker::ProcessWorld;
+
+// How long to wait for a newer world before one looks again whether the others have finished.
+constexpr std::chrono::milliseconds kPatience{500};
+
+class Running {
+ public:
+  explicit Running(StateImpl& state) : state_(state) {
+    if (state.running) throw InvalidArgumentError("elastic::run() runs already with this state");
+    state.running = true;
+  }
+  ~Running() { state_.running = false; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  StateImpl& state_;
+};
+
+enum class Entered { yes, left };
+
+Entered enter_next() {
+  auto& process = ProcessWorld::instance();
+  const Status entered = process.enter_next();
+  if (entered.ok()) return Entered::yes;
+  if (process.membership()->is_out()) return Entered::left;
+  throw InitError(cat("elastic::run(): ", entered.message()));
+}
+
+// The world has failed when this rank's function had returned. The others' had, too, if one of them
+// knows that all had; or they are about to run again.
+bool all_had_finished() {
+  auto& process = ProcessWorld::instance();
+  if (process.others_have_finished()) return true;
+  const bool goes_on = process.membership()->wait_for_newer(Clock::now() + kPatience);
+  return !goes_on && process.others_have_finished();
+}
+
+}  // namespace
+
+Ending run(State& state, const std::function<void()>& body, const RunOptions& options) {
+  auto& process = ProcessWorld::instance();
+  auto& impl = StateImpl::of(state);
+  const Running running(impl);
+  process.set_finished(false);
+  bool again = false;
+  bool rolls_back = false;
+  for (;;) {
+    bool finishing = false;
+    try {
+      if ((again || process.needs_next()) && enter_next() == Entered::left) break;
+      impl.begin(rolls_back);
+      rolls_back = true;
+      if (again) impl.call_back();
+      body();
+      finishing = true;
+      impl.finish();
+      process.set_finished(true);
+      return Ending::done;
+    } catch (const HostsUpdated&) {
+      rolls_back = !impl.is_at_commit();
+    } catch (const CollectiveError& error) {
+      if (process.membership() == nullptr || process.stands()) throw;
+      HVD_LOG(info, "elastic::run(): " << error.what());
+      rolls_back = true;
+    }
+    if (finishing && all_had_finished()) {
+      process.set_finished(true);
+      return Ending::done;
+    }
+    again = true;
+  }
+  HVD_LOG(info, "the job goes on without this worker");
+  if (options.return_when_left) return Ending::left;
+  std::exit(0);
+}
+
+}  // namespace detail
+}  // namespace hvd::elastic

@@ -1,0 +1,125 @@
+#include <utility>
+
+#include <hvd/elastic.h>
+#include <hvd/error.h>
+
+#include "base/text.h"
+#include "worker/elastic/state_impl.h"
+
+namespace hvd::elastic {
+namespace detail {
+
+using worker::ProcessWorld;
+using worker::Rounds;
+
+void copy_bytes(std::span<std::byte> into, const void* from) {
+  if (!into.empty()) std::memcpy(into.data(), from, into.size());
+}
+
+void refuse_size(std::size_t bytes, std::size_t expected) {
+  throw InvalidArgumentError(cat("another rank has ", bytes,
+                                 " bytes of it, which do not fit here (", expected,
+                                 " do); only vectors and strings may change in size"));
+}
+
+void StateImpl::add(const std::string& name, Handler handler) {
+  if (running) {
+    throw InvalidArgumentError(
+        cat("State::add(): \"", name, "\" must be added before elastic::run()"));
+  }
+  const Status added = progress_.store().add(name, std::move(handler));
+  if (!added.ok()) throw InvalidArgumentError(added.message());
+}
+
+void StateImpl::raise(const runtime::Failure& failure, bool lost) const {
+  auto& process = ProcessWorld::instance();
+  if (failure.world_failed) {
+    process.before_failure_is_thrown();
+  } else if (failure.status.code() == Code::data_loss) {
+    if (lost) throw CommittedStateLostError(failure.status.message());
+    throw StateDivergedError(failure.status.message());
+  }
+  std::rethrow_exception(process.exception_of(failure, runtime::Kind::broadcast));
+}
+
+void StateImpl::step(std::string_view call, Step what) {
+  auto& process = ProcessWorld::instance();
+  if (!running) {
+    throw InvalidArgumentError(cat("State::", call,
+                                   "() can be called only while elastic::run() "
+                                   "runs, from what it calls"));
+  }
+  at_commit_ = false;
+  const auto generation = process.generation_for(cat("elastic::State::", call));
+  auto* const membership = process.membership();
+  Rounds rounds(*generation.world, generation.number, *generation.high_water);
+  std::string next;
+  const auto proposal = [membership] {
+    return membership == nullptr ? std::string() : membership->proposal();
+  };
+  const auto failed = (progress_.*what)(rounds, proposal, next);
+  if (!failed.ok()) raise(failed);
+  if (next.empty() || membership == nullptr) return;
+  at_commit_ = true;
+  const Status told = membership->committed(next);
+  if (!told.ok()) throw InternalError(cat("State::", call, "(): ", told.message()));
+  throw HostsUpdated(cat("State::", call, "(): the world changes here, as all ranks have agreed"));
+}
+
+void StateImpl::commit() { step("commit", &worker::Progress::commit); }
+void StateImpl::check_host_updates() { step("check_host_updates", &worker::Progress::check); }
+
+void StateImpl::sync() {
+  const auto generation = ProcessWorld::instance().generation_for("elastic::State::sync");
+  Rounds rounds(*generation.world, generation.number, *generation.high_water);
+  if (const auto failed = progress_.sync(rounds); !failed.ok()) raise(failed);
+}
+
+void StateImpl::begin(bool rolls_back) {
+  at_commit_ = false;
+  const auto generation = ProcessWorld::instance().generation_for("elastic::run");
+  Rounds rounds(*generation.world, generation.number, *generation.high_water);
+  const auto failed = progress_.begin(rounds, rolls_back);
+  if (!failed.ok()) raise(failed, progress_.is_lost());
+}
+
+void StateImpl::call_back() {
+  for (const auto& callback : callbacks_) callback();
+}
+
+void StateImpl::finish() {
+  const auto generation = ProcessWorld::instance().generation_for("elastic::run");
+  Rounds rounds(*generation.world, generation.number, *generation.high_water);
+  if (const auto failed = progress_.finish(rounds, *generation.high_water); !failed.ok()) {
+    raise(failed);
+  }
+}
+
+}  // namespace detail
+
+State::State(StateOptions options) {
+  if (options.compare_every < 0) {
+    throw InvalidArgumentError(
+        cat("StateOptions::compare_every is ", options.compare_every, "; 0 means never"));
+  }
+  impl_ = std::make_unique<detail::StateImpl>(std::move(options));
+}
+State::~State() = default;
+
+void State::add_handler(const std::string& name, Handler handler) {
+  impl_->add(name, std::move(handler));
+}
+void State::commit() { impl_->commit(); }
+void State::check_host_updates() { impl_->check_host_updates(); }
+void State::restore() { impl_->restore(); }
+void State::sync() { impl_->sync(); }
+void State::on_reset(std::function<void()> callback) {
+  if (!callback) throw InvalidArgumentError("State::on_reset(): there is no function to call");
+  impl_->add_callback(std::move(callback));
+}
+void State::mutate(const std::function<void()>& change) {
+  if (!change) throw InvalidArgumentError("State::mutate(): there is no function to call");
+  impl_->mutate(change);
+}
+
+}  // namespace hvd::elastic

@@ -1,0 +1,49 @@
+// What stands behind hvd::elastic::State: its progress, in the worlds of this process.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include <hvd/elastic.h>
+
+#include "worker/elastic/progress.h"
+#include "worker/process_world.h"
+
+namespace hvd::elastic::detail {
+
+class StateImpl {
+ public:
+  explicit StateImpl(StateOptions options) : progress_(std::move(options)) {}
+  static StateImpl& of(State& state) { return *state.impl_; }
+
+  void add(const std::string& name, Handler handler);
+  void commit();
+  void check_host_updates();
+  void restore() { progress_.store().load(); }
+  void sync();
+  void mutate(const std::function<void()>& change) { progress_.mutate(change); }
+  void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
+
+  // ---- of run() ----
+
+  // The state is in place when it returns, and as all ranks of the new world have it.
+  void begin(bool rolls_back);
+  void call_back();
+  void finish();
+  // The objects are what was committed last: commit() has thrown HostsUpdated.
+  bool is_at_commit() const { return at_commit_; }
+  bool running = false;
+
+ private:
+  using Step = runtime::Failure (worker::Progress::*)(worker::Rounds&, const worker::Proposal&,
+                                                      std::string&);
+  void step(std::string_view call, Step what);
+  [[noreturn]] void raise(const runtime::Failure& failure, bool lost = false) const;
+
+  worker::Progress progress_;
+  std::vector<std::function<void()>> callbacks_;
+  bool at_commit_ = false;
+};
+
+}  // namespace hvd::elastic::detail

@@ -1,0 +1,146 @@
+#include "worker/elastic/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/text.h"
+#include "base/wire.h"
+
+namespace hvd::worker {
+
+using elastic::CommitMode;
+
+void Buffer::resize(std::size_t size) {
+  if (size > capacity_) {
+    clear();
+    bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
+    capacity_ = size;
+  }
+  size_ = size;
+}
+
+void Buffer::clear() {
+  bytes_.reset();
+  size_ = capacity_ = 0;
+}
+
+Status Store::add(const std::string& name, elastic::Handler handler) {
+  if (name.empty()) return {Code::invalid_argument, "State::add(): the name is empty"};
+  for (const auto& part : parts_) {
+    if (part.name != name) continue;
+    return {Code::invalid_argument,
+            cat("State::add(): \"", name, "\" was added before; each name can stand only once")};
+  }
+  if (!handler.bytes || !handler.save || !handler.load) {
+    return {Code::invalid_argument,
+            cat("State::add(): the handler of \"", name, "\" lacks one of its three functions")};
+  }
+  parts_.push_back({name, std::move(handler)});
+  return {};
+}
+
+std::uint64_t Store::shape() const {
+  WireWriter words;
+  words.u8(mode_ == CommitMode::mark ? 1 : 0);
+  for (const auto& part : parts_) words.str(part.name);
+  return checksum_of(std::as_bytes(std::span(words.bytes())));
+}
+
+std::uint64_t Store::bytes() const {
+  if (mode_ == CommitMode::copy) {
+    const auto newest = states_.buffer();
+    return newest ? copies_[*newest].bytes.size() : 0;
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& part : parts_) bytes += part.handler.bytes();
+  return bytes;
+}
+
+void Store::copy_into(Copy& copy) {
+  copy.sizes.clear();
+  std::size_t total = 0;
+  for (const auto& part : parts_) {
+    copy.sizes.push_back(part.handler.bytes());
+    total += copy.sizes.back();
+  }
+  copy.bytes.resize(total);
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].handler.save(copy.bytes.bytes().subspan(offset, copy.sizes[i]));
+    offset += copy.sizes[i];
+  }
+}
+
+void Store::keep(const CommitId& id) {
+  if (mode_ == CommitMode::copy) copy_into(copies_[states_.begin_to_keep()]);
+  states_.kept(id);
+}
+
+const Copy& Store::to_send() {
+  if (mode_ == CommitMode::copy) return copies_[states_.buffer().value_or(0)];
+  copy_into(copies_[0]);
+  return copies_[0];
+}
+
+Copy& Store::to_receive() {
+  return mode_ == CommitMode::copy ? copies_[states_.begin_to_keep()] : copies_[0];
+}
+
+void Store::take_over(const CommitId& id) {
+  if (mode_ == CommitMode::copy) {
+    states_.kept(id);
+    load();
+    return;
+  }
+  states_.mutate_begins();
+  load_from(copies_[0]);
+  states_.kept(id);
+}
+
+void Store::let_go() {
+  if (mode_ == CommitMode::mark) copies_[0] = {};
+}
+
+void Store::load() {
+  const auto newest = states_.buffer();
+  if (mode_ == CommitMode::copy && newest) load_from(copies_[*newest]);
+}
+
+void Store::mutate(const std::function<void()>& change) {
+  if (mode_ == CommitMode::copy) return change();
+  states_.mutate_begins();
+  change();
+  states_.mutate_ends();
+}
+
+void Store::load_from(const Copy& copy) {
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    try {
+      parts_[i].handler.load(copy.bytes.bytes().subspan(offset, copy.sizes[i]));
+    } catch (const InvalidArgumentError& error) {
+      throw InvalidArgumentError(cat("the state's \"", parts_[i].name, "\": ", error.what()));
+    }
+    offset += copy.sizes[i];
+  }
+}
+
+void Store::forget() {
+  states_ = {};
+  copies_ = {};
+}
+
+Store Store::of_the_same_objects() const {
+  Store other(CommitMode::copy);
+  other.parts_ = parts_;
+  return other;
+}
+
+std::uint64_t Store::checksum() {
+  const auto checksum = checksum_of(to_send().bytes.bytes());
+  let_go();
+  return checksum;
+}
+
+}  // namespace hvd::worker

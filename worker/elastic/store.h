@@ -1,0 +1,97 @@
+// What a State holds: the program's objects by name, and, unless commits are only marked, a copy of
+// all of them as they were at the last commit. The books about it are kept_states.h. For one
+// thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <hvd/elastic.h>
+
+#include "base/status.h"
+#include "worker/elastic/agreement.h"
+#include "worker/elastic/kept_states.h"
+
+namespace hvd::worker {
+
+// Memory that is kept for the next time, and not filled before it is written.
+class Buffer {
+ public:
+  void resize(std::size_t size);  // its content is lost
+  void clear();                   // gives the memory back
+  std::byte* data() { return bytes_.get(); }
+  std::span<std::byte> bytes() { return {bytes_.get(), size_}; }
+  std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+// All objects as bytes, one after the other.
+struct Copy {
+  std::vector<std::uint64_t> sizes;
+  Buffer bytes;
+};
+
+class Store {
+ public:
+  explicit Store(elastic::CommitMode mode) : mode_(mode) {}
+
+  // invalid_argument if the name is empty or taken, or a function of the handler is missing.
+  Status add(const std::string& name, elastic::Handler handler);
+  // The same on ranks that have added the same.
+  std::uint64_t shape() const;
+  std::size_t parts() const { return parts_.size(); }
+  elastic::CommitMode mode() const { return mode_; }
+
+  // A world is entered: what is kept in it gets numbers of its own.
+  void entered(std::uint64_t generation) { states_.entered(generation); }
+  CommitId next() const { return states_.next(); }
+  // What this rank has whole, and how much that is.
+  CommitId holds() const { return states_.newest(); }
+  std::uint64_t bytes() const;
+
+  // The objects are now what belongs to `id`: copies them, unless commits are only marked. Throws
+  // what their handlers throw; nothing has changed then.
+  void keep(const CommitId& id);
+  // For others to receive. Copied for that if commits are only marked: let_go() frees it.
+  const Copy& to_send();
+  // Where to put what is received, and what to do when it is whole: then the objects are loaded
+  // from it. Until then nothing has changed.
+  Copy& to_receive();
+  void take_over(const CommitId& id);
+  void let_go();
+  // The objects as they were kept. Where commits are only marked they are that already.
+  void load();
+  // CommitMode::mark: `change` changes the objects. If it throws there is nothing whole.
+  void mutate(const std::function<void()>& change);
+  // Nothing is kept any more.
+  void forget();
+  // With nothing kept, and copies in any mode.
+  Store of_the_same_objects() const;
+  std::uint64_t checksum();
+
+ private:
+  struct Part {
+    std::string name;
+    elastic::Handler handler;
+  };
+  void copy_into(Copy& copy);
+  void load_from(const Copy& copy);
+
+  elastic::CommitMode mode_;
+  std::vector<Part> parts_;
+  KeptStates states_;
+  std::array<Copy, 2> copies_;  // KeptStates says which; the first for transfer if only marked
+};
+
+}  // namespace hvd::worker

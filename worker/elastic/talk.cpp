@@ -1,0 +1,99 @@
+#include "worker/elastic/talk.h"
+
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::worker {
+namespace {
+
+using runtime::Entry;
+using runtime::Failure;
+using runtime::Kind;
+using runtime::Outcome;
+
+Entry entry_of(Kind kind, const std::string& name, std::size_t bytes) {
+  Entry entry;
+  entry.request.name = cat("hvd.elastic.", name);
+  entry.request.kind = kind;
+  entry.request.type = DataType::uint8;
+  entry.request.shape = {static_cast<std::int64_t>(bytes)};
+  return entry;
+}
+
+}  // namespace
+
+Outcome Talk::run(Entry entry) {
+  const auto promise = std::make_shared<std::promise<Outcome>>();
+  auto future = promise->get_future();
+  entry.done = [promise](const Outcome& outcome) { promise->set_value(outcome); };
+  if (auto refused = world_.enqueue(std::move(entry)); !refused.ok()) return refused;
+  return future.get();
+}
+
+Failure Talk::gather(const std::string& name, std::string_view record,
+                     std::vector<std::string>& all) {
+  auto entry = entry_of(Kind::allgather, name, record.size());
+  std::string room;
+  entry.input = record.data();
+  entry.allocate = [&room](const auto& shape) {
+    room.resize(static_cast<std::size_t>(shape.front()));
+    return room.data();
+  };
+  const auto outcome = run(std::move(entry));
+  if (!outcome.ok()) return outcome.failure;
+  if (outcome.contributors != size() ||
+      room.size() != record.size() * static_cast<std::size_t>(size())) {
+    return Status(Code::invalid_argument,
+                  cat(name,
+                      ": some ranks have called join(), or run another version of hvd; all "
+                      "ranks must take part"));
+  }
+  all.clear();
+  for (std::size_t at = 0; at < room.size(); at += record.size()) {
+    all.push_back(room.substr(at, record.size()));
+  }
+  return {};
+}
+
+Failure Talk::broadcast(const std::string& name, int root, std::span<std::byte> bytes) {
+  auto entry = entry_of(Kind::broadcast, name, bytes.size());
+  entry.request.root = root;
+  entry.input = bytes.data();
+  entry.output = bytes.data();
+  return run(std::move(entry)).failure;
+}
+
+Failure Talk::scatter(const std::string& name, std::span<const std::byte> from,
+                      std::vector<std::int64_t> splits, std::span<std::byte> into) {
+  auto entry = entry_of(Kind::alltoall, name, from.size());
+  entry.input = from.data();
+  entry.splits = std::move(splits);
+  bool fits = true;
+  entry.allocate = [&into, &fits](const auto& shape) -> void* {
+    fits = static_cast<std::size_t>(shape.front()) == into.size();
+    return fits ? static_cast<void*>(into.data()) : nullptr;
+  };
+  const auto outcome = run(std::move(entry));
+  if (!fits) {
+    return Status(Code::data_loss, cat("rank ", rank(), " was to receive ", into.size(),
+                                       " bytes of state, and another number came"));
+  }
+  return outcome.failure;
+}
+
+Failure Talk::barrier(const std::string& name) {
+  return run(entry_of(Kind::barrier, name, 0)).failure;
+}
+
+Failure Talk::give_up(const Status& why) {
+  world_.abort(why);
+  // What is asked of it from now on returns the reason, as soon as it is known everywhere.
+  for (;;) {
+    if (auto ended = barrier("end"); !ended.ok()) return ended;
+  }
+}
+
+}  // namespace hvd::worker

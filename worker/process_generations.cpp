@@ -1,0 +1,179 @@
+// The part of ProcessWorld that an elastic job needs: one world after the other.
+#include <utility>
+
+#include <hvd/error.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "worker/exception_of.h"
+#include "worker/process_world.h"
+
+namespace hvd::worker {
+namespace {
+
+// A world may fail though all its members live: a connection broke. Nobody but they know, and after
+// so long without a newer one they form the same one again.
+constexpr std::chrono::milliseconds kPatienceWithTheDriver{1'000};
+// Attempts to form one generation that fail though nobody has been missed; waits for members that
+// do not come are no such.
+constexpr int kAttempts = 5;
+constexpr std::chrono::seconds kPatienceWithMemory{10};
+constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
+
+constexpr const char* kFinishedKey = "finished";
+
+}  // namespace
+
+Membership* ProcessWorld::membership() const {
+  const std::lock_guard lock(mutex_);
+  return membership_;
+}
+
+std::exception_ptr ProcessWorld::exception_of(const runtime::Failure& failure,
+                                              runtime::Kind kind) const {
+  if (failure.world_failed) {
+    const auto* const elastic = membership();
+    if (elastic != nullptr && elastic->ended_by_plan()) {
+      return std::make_exception_ptr(HostsUpdated(failure.status.message()));
+    }
+  }
+  return worker::exception_of(failure, kind);
+}
+
+int ProcessWorld::local_rank() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (joining_) {
+      const auto& worker = agent_->welcome().worker;
+      const auto slot = parse_number<int>(worker.substr(worker.rfind('#') + 1));
+      if (slot) return *slot;
+    }
+  }
+  return place_for("local_rank").local_rank;
+}
+
+Status ProcessWorld::init_elastic() {
+  if (membership_ == nullptr) {
+    auto membership = Membership::begin(*agent_);
+    HVD_RETURN_IF_ERROR(membership.status());
+    const std::lock_guard lock(mutex_);
+    membership_ = *membership;
+    joining_ = !membership_->has_next();
+    owner_ = ::getpid();
+    if (joining_) return {};
+  }
+  return enter(Clock::now());
+}
+
+Status ProcessWorld::enter(TimePoint again_at) {
+  int failed = 0;
+  for (;;) {
+    auto entry = membership_->next(again_at);
+    if (!entry.ok()) {
+      // SIGTERM comes next. Who leaves that to the system shall end by it, not by what we throw.
+      if (agent_->stop_reason()) std::this_thread::sleep_for(kPatienceWithTheSignal);
+      return entry.status();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      high_water_ = std::make_shared<RendezvousHighWater>(entry->client);
+      client_ = entry->client;
+      if (formed_ != entry->document.generation) finished_runs_ = 0;
+      formed_ = entry->document.generation;
+    }
+    const Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
+    if (formed.ok() || formed.code() == Code::invalid_argument) return formed;
+    if (!entry->interrupt->raised()) {
+      if (formed.code() != Code::deadline_exceeded && ++failed == kAttempts) return formed;
+      HVD_LOG(warning, formed.message() << "; waiting for a newer world, or trying again");
+    }
+    again_at = Clock::now() + kPatienceWithTheDriver;
+  }
+}
+
+Status ProcessWorld::enter_first() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  if (world()) return {};
+  return enter(kNever);
+}
+
+bool ProcessWorld::stands() const {
+  const auto current = world();
+  if (!current || !current->failure().ok()) return false;
+  const auto* const elastic = membership();
+  return elastic == nullptr || (!elastic->has_next() && !elastic->is_out());
+}
+
+bool ProcessWorld::needs_next() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (membership_ == nullptr || joining_) return false;
+  }
+  return !stands();
+}
+
+Status ProcessWorld::enter_next() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  leave_ended_world();
+  return enter(Clock::now() + kPatienceWithTheDriver);
+}
+
+void ProcessWorld::leave_ended_world() {
+  auto leaving = world();
+  if (!leaving) return;
+  leaving->settle(Clock::now() + kPatienceWithMemory);
+  {
+    const std::lock_guard lock(mutex_);
+    between_ = leaving->failure();
+    if (between_.ok()) {
+      between_ = Status(Code::aborted, "this world was left for a newer one");
+    }
+    between_.world_failed = true;
+    world_.reset();
+  }
+  bury(std::move(leaving));
+}
+
+// To end, a world waits a moment for the others to hear of it; the next one need not.
+void ProcessWorld::bury(std::shared_ptr<runtime::World> world) {
+  if (undertaker_.joinable()) undertaker_.join();
+  undertaker_ = std::thread([gone = std::move(world)]() mutable { gone.reset(); });
+}
+
+ProcessWorld::Generation ProcessWorld::generation_for(std::string_view call) {
+  auto current = world_for(call);
+  const std::lock_guard lock(mutex_);
+  return {formed_, std::move(current), high_water_};
+}
+
+void ProcessWorld::set_finished(bool finished) {
+  std::shared_ptr<rendezvous::Client> client;
+  std::string value;
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = finished;
+    if (!finished || membership_ == nullptr) return;
+    client = client_;
+    value = cat(formed_, ".", ++finished_runs_);
+  }
+  if (const auto told = client->put(kCommitScope, kFinishedKey, value); !told.ok()) {
+    HVD_LOG(warning, "tell the others that all are done: " << told.status().message());
+  }
+}
+
+bool ProcessWorld::others_have_finished() {
+  std::string value;
+  {
+    const std::lock_guard lock(mutex_);
+    value = cat(formed_, ".", finished_runs_ + 1);
+  }
+  const auto& welcome = agent_->welcome();
+  rendezvous::ClientOptions options;
+  options.host = welcome.rendezvous_host;
+  options.port = welcome.rendezvous_port;
+  rendezvous::Client client(options, welcome.token);
+  const auto found = client.get(kCommitScope, kFinishedKey);
+  return found.ok() && found->value == value;
+}
+
+}  // namespace hvd::worker
