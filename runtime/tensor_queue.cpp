@@ -210,7 +210,7 @@ bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
 
 bool TensorQueue::wait_empty(TimePoint deadline) const {
   std::unique_lock lock(mutex_);
-  return emptied_.wait_until(lock, deadline, [this] { return in_flight_.empty(); });
+  return emptied_.wait_until(lock, deadline, [this] { return busy_.empty(); });
 }
 
 std::size_t TensorQueue::size() const {

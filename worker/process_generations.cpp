@@ -81,7 +81,7 @@ Status ProcessWorld::enter(TimePoint again_at) {
       if (formed_ != entry->document.generation) finished_runs_ = 0;
       formed_ = entry->document.generation;
     }
-    const Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
+    Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
     if (formed.ok() || formed.code() == Code::invalid_argument) return formed;
     if (!entry->interrupt->raised()) {
       if (formed.code() != Code::deadline_exceeded && ++failed == kAttempts) return formed;

@@ -141,6 +141,18 @@ TEST(Socket, ReceivingRubbishIsDataLoss) {
             Code::data_loss);
 }
 
+TEST(Socket, AWaitEndsWhenItsInterruptCanBeRead) {
+  auto pair = socket_pair();
+  auto interrupt = socket_pair();
+  ASSERT_TRUE(pair.ok() && interrupt.ok());
+  const int silent = pair->first.get();
+  const int descriptor = interrupt->first.get();
+  EXPECT_EQ(wait_for(silent, POLLIN, Clock::now(), descriptor).code(), Code::deadline_exceeded);
+  ASSERT_TRUE(send_all(interrupt->second.get(), "now", generous()).ok());
+  EXPECT_EQ(wait_for(silent, POLLIN, generous(), descriptor).code(), Code::aborted);
+  EXPECT_EQ(connect_tcp({"192.0.2.1", 9}, generous(), descriptor).status().code(), Code::aborted);
+}
+
 TEST(Socket, OwnsItsDescriptorOnce) {
   auto pair = socket_pair();
   ASSERT_TRUE(pair.ok());

@@ -373,5 +373,54 @@ TEST(WorldForming, AMemberOfAnotherJobOrGenerationIsRefusedByName) {
   }
 }
 
+// Somebody answers at rank 0's address, and says nothing.
+TEST(WorldInterrupt, EndsAWorldThatIsBeingFormed) {
+  auto listener = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  const auto port = cat(local_address(listener->get())->port);
+  test::Hub hub(2);
+  auto spec = test::spec_of(1, 2);
+  spec.config.shared_memory = false;
+  spec.interrupt = std::make_shared<Interrupt>();
+  std::thread other([&] {
+    const auto words = "no process sets, and dynamic ones";
+    (void)hub.exchange(0, WireWriter().u32(4).str(port).str(port).str(words).str("").take(),
+                       Clock::now() + kLong);
+    auto caller = accept_tcp(listener->get(), Clock::now() + kLong);
+    ASSERT_TRUE(caller.ok());
+    spec.interrupt->raise(Status(Code::aborted, "a newer world is known"));
+    char byte = 0;
+    EXPECT_EQ(::recv(caller->get(), &byte, 1, 0), 0) << "it has not let go";
+  });
+  test::HubExchange exchange(hub, 1);
+  const auto world = World::create(spec, exchange);
+  other.join();
+  ASSERT_FALSE(world.ok());
+  EXPECT_EQ(world.status().code(), Code::aborted) << world.status().to_string();
+}
+
+TEST(WorldInterrupt, EndsWhatIsInFlightOnAllRanksForItsReason) {
+  std::vector<std::shared_ptr<Interrupt>> interrupts(3);
+  for (auto& interrupt : interrupts) interrupt = std::make_shared<Interrupt>();
+  run_world(
+      3,
+      [&](int rank, World& world) {
+        std::vector<float> data(10);
+        EXPECT_TRUE(outcome_of(test::allreduce(world, "all are here", data)).ok());
+        auto outcome = test::allreduce(world, cat("asked for by rank ", rank, " alone"), data);
+        if (rank == 1)
+          interrupts[1]->raise({Status(Code::aborted, "a newer world is known"), 2, "h1"});
+        const auto failure = outcome_of(std::move(outcome));
+        EXPECT_TRUE(failure.world_failed);
+        EXPECT_TRUE(mentions(failure, "a newer world is known")) << failure.status.to_string();
+        EXPECT_EQ(failure.rank, 2);
+        EXPECT_TRUE(world.settle(Clock::now() + kLong));
+      },
+      [&](WorldSpec& spec) {
+        spec.interrupt = interrupts[static_cast<std::size_t>(spec.rank)];
+        spec.config.stall_warning = std::chrono::milliseconds(0);
+      });
+}
+
 }  // namespace
 }  // namespace hvd::runtime
