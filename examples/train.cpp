@@ -3,18 +3,21 @@
 //     hvdrun -np 4 build/release/bin/train --text README.md --text docs
 //
 // Each worker computes its share of every batch; the gradients are summed over all; each then takes
-// the same step, so that the weights stay the same everywhere, to the last bit. What is particular
-// to hvd stands in this file; model and data are in train/.
+// the same step, so that the weights stay the same everywhere, to the last bit. Workers may come
+// and go: each step is committed, and after a change all go on from the newest one. What is
+// particular to hvd stands in this file; model and data are in train/.
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <hvd/hvd.h>
+#include <hvd/sampler.h>
 
 #include "train/corpus.h"
 #include "train/model.h"
@@ -61,77 +64,152 @@ bool weights_are_identical(const Model& model) {
   return false;
 }
 
-int train(const Options& options, const Corpus& corpus) {
-  const int workers = hvd::size();
-  const bool speaks = hvd::rank() == 0;
-  if (options.batch < static_cast<std::size_t>(workers)) {
-    throw UsageError("--batch " + std::to_string(options.batch) + ": " + std::to_string(workers) +
-                     " workers need at least one sample each");
-  }
-  Model model({options.context, options.embedding, options.hidden}, options.seed);
-  if (speaks) {
-    std::printf("%zu bytes of text in %zu file%s, %zu weights, %d worker%s, batch %zu\n",
-                corpus.size(), corpus.files(), corpus.files() == 1 ? "" : "s",
-                model.parameter_count(), workers, workers == 1 ? "" : "s", options.batch);
-    std::fflush(stdout);
+class Training {
+ public:
+  Training(const Options& options, const Corpus& corpus)
+      : options_(options),
+        corpus_(corpus),
+        model_({options.context, options.embedding, options.hidden}, options.seed),
+        sampler_({.size = static_cast<std::int64_t>(corpus.samples()), .seed = options.seed}) {
+    for (Parameter* const parameter : model_.parameters()) {
+      state_.add(parameter->name, parameter->value);
+      state_.add(parameter->name + ".mean", parameter->mean);
+      state_.add(parameter->name + ".square", parameter->square);
+    }
+    state_.add("updates", model_.steps());
+    state_.add("progress", progress_);
+    state_.add("sampler", sampler_);
   }
 
-  const Shard shard = shard_of(options.batch, hvd::rank(), workers);
-  const std::size_t count = shard.last - shard.first;
-  const ExactSum exact(workers);
-  hvd::GradientReducer reducer({.op = hvd::Sum});
-  for (Parameter* const parameter : model.parameters()) {
-    reducer.add(parameter->name, parameter->gradient);
-  }
-  std::vector<unsigned char> contexts(count * options.context);
-  std::vector<unsigned char> next(count);
-  double losses = 0;  // of this worker's samples since the last line
-  std::size_t steps = 0;
-  auto since = std::chrono::steady_clock::now();
-
-  for (std::size_t step = 1; step <= options.steps; ++step) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto sample = corpus.sample(options.seed, step, shard.first + i);
-      std::copy_n(sample.context, options.context, contexts.data() + i * options.context);
-      next[i] = sample.next;
-    }
-    losses += model.learn(contexts, next, count);
-    for (Parameter* const parameter : model.parameters()) {
-      exact.round(parameter->gradient, 1.0F / static_cast<float>(options.batch));
-      reducer.ready(parameter->name);
-    }
-    reducer.synchronize();
-    model.update(options.learning_rate);
-
-    ++steps;
-    if (step != 1 && step % options.log_every != 0 && step != options.steps) continue;
-    if (!std::isfinite(losses)) {
-      throw std::runtime_error("the loss is not a number any more; a smaller --lr may help");
-    }
-    // In whole millionths of a nat, whose sum is exact too.
-    std::vector<std::int64_t> sum{std::llround(losses * 1e6)};
-    hvd::allreduce(sum, {.name = "loss", .op = hvd::Sum});
-    const auto samples = static_cast<double>(steps * options.batch);
-    const double loss = static_cast<double>(sum[0]) / 1e6 / samples;
-    const auto now = std::chrono::steady_clock::now();
-    if (speaks) {
-      std::printf("step %5zu  loss %.4f  %8.0f tokens/s\n", step, loss,
-                  samples / Seconds(now - since).count());
+  int run() {
+    bool identical = true;
+    hvd::elastic::run(state_, [&] {
+      train();
+      identical = weights_are_identical(model_);
+    });
+    if (!identical) return 1;
+    if (hvd::rank() == 0) {
+      std::printf("weights identical on all %d worker%s (digest %016llx)\n", hvd::size(),
+                  hvd::size() == 1 ? "" : "s", static_cast<unsigned long long>(model_.digest()));
       std::fflush(stdout);
     }
-    losses = 0;
-    steps = 0;
-    since = now;
+    return 0;
   }
 
-  if (!weights_are_identical(model)) return 1;
-  if (speaks) {
-    std::printf("weights identical on all %d worker%s (digest %016llx)\n", workers,
-                workers == 1 ? "" : "s", static_cast<unsigned long long>(model.digest()));
+ private:
+  struct Progress {
+    std::size_t step = 0;
+    std::int64_t losses = 0;  // since the last line, of all workers, in millionths of a nat
+    std::size_t samples = 0;  // of these losses
+  };
+
+  // What this worker does for the next step: its share of the batch that the sampler gives to all.
+  struct Share {
+    std::vector<unsigned char> contexts;
+    std::vector<unsigned char> next;
+    std::size_t batch = 0;
+  };
+  Share next_share() {
+    if (sampler_.done()) sampler_.set_epoch(sampler_.epoch() + 1);
+    const auto batch = sampler_.next(static_cast<std::int64_t>(options_.batch), 0, 1);
+    const Shard shard = shard_of(batch.size(), hvd::rank(), hvd::size());
+    Share share;
+    share.batch = batch.size();
+    for (std::size_t i = shard.first; i < shard.last; ++i) {
+      const auto sample = corpus_.sample(static_cast<std::size_t>(batch[i]));
+      share.contexts.insert(share.contexts.end(), sample.context,
+                            sample.context + options_.context);
+      share.next.push_back(sample.next);
+    }
+    return share;
+  }
+
+  // Called again whenever the world has changed: everything that belongs to a world is made here.
+  void train() {
+    begin();
+    const ExactSum exact(hvd::size());
+    hvd::GradientReducer reducer({.op = hvd::Sum});
+    for (Parameter* const parameter : model_.parameters()) {
+      reducer.add(parameter->name, parameter->gradient);
+      std::fill(parameter->gradient.begin(), parameter->gradient.end(), 0.0F);
+    }
+    since_ = std::chrono::steady_clock::now();
+    samples_since_ = 0;
+    while (progress_.step < options_.steps) {
+      const Share share = next_share();
+      const double loss = model_.learn(share.contexts, share.next, share.next.size());
+      for (Parameter* const parameter : model_.parameters()) {
+        exact.round(parameter->gradient, 1.0F / static_cast<float>(share.batch));
+        reducer.ready(parameter->name);
+      }
+      // In whole millionths, whose sum is exact too.
+      std::vector<std::int64_t> losses{std::llround(std::min(loss, kTooMuch) * 1e6),
+                                       std::isfinite(loss) ? 0 : 1};
+      const auto summed = hvd::allreduce_async(losses, {.name = "loss", .op = hvd::Sum});
+      reducer.synchronize();
+      summed.wait();
+      if (losses[1] != 0) {
+        throw std::runtime_error("the loss is not a number any more; a smaller --lr may help");
+      }
+      model_.update(options_.learning_rate);
+      ++progress_.step;
+      progress_.losses += losses[0];
+      progress_.samples += share.batch;
+      samples_since_ += share.batch;
+      const bool speaks = is_time_to_speak();
+      const Progress spoken = progress_;
+      if (speaks) progress_ = {progress_.step, 0, 0};
+      state_.commit();
+      if (speaks) speak(spoken);
+    }
+  }
+
+  void begin() {
+    const int workers = hvd::size();
+    if (progress_.step == 0 && options_.batch < static_cast<std::size_t>(workers)) {
+      throw UsageError("--batch " + std::to_string(options_.batch) + ": " +
+                       std::to_string(workers) + " workers need at least one sample each");
+    }
+    if (hvd::rank() == 0 && progress_.step == 0) {
+      std::printf("%zu bytes of text in %zu file%s, %zu weights, %d worker%s, batch %zu\n",
+                  corpus_.size(), corpus_.files(), corpus_.files() == 1 ? "" : "s",
+                  model_.parameter_count(), workers, workers == 1 ? "" : "s", options_.batch);
+    } else if (hvd::rank() == 0) {
+      std::printf("generation %llu: %d worker%s go on after step %zu\n",
+                  static_cast<unsigned long long>(hvd::elastic::generation()), workers,
+                  workers == 1 ? "" : "s", progress_.step);
+    }
     std::fflush(stdout);
   }
-  return 0;
-}
+
+  bool is_time_to_speak() const {
+    return progress_.step == 1 || progress_.step % options_.log_every == 0 ||
+           progress_.step == options_.steps;
+  }
+
+  void speak(const Progress& at) {
+    const auto now = std::chrono::steady_clock::now();
+    if (hvd::rank() == 0) {
+      std::printf("step %5zu  loss %.4f  %8.0f tokens/s\n", at.step,
+                  static_cast<double>(at.losses) / 1e6 / static_cast<double>(at.samples),
+                  static_cast<double>(samples_since_) / Seconds(now - since_).count());
+      std::fflush(stdout);
+    }
+    since_ = now;
+    samples_since_ = 0;
+  }
+
+  static constexpr double kTooMuch = 1e9;  // nats: more than any sum that is finite
+
+  const Options& options_;
+  const Corpus& corpus_;
+  Model model_;
+  hvd::Sampler sampler_;
+  Progress progress_;
+  hvd::elastic::State state_;
+  std::chrono::steady_clock::time_point since_;
+  std::size_t samples_since_ = 0;
+};
 
 }  // namespace
 }  // namespace train
@@ -145,7 +223,7 @@ int main(int argc, char** argv) {
     }
     const train::Corpus corpus(options.texts, options.context);
     hvd::init();
-    const int code = train::train(options, corpus);
+    const int code = train::Training(options, corpus).run();
     hvd::shutdown();
     return code;
   } catch (const train::UsageError& error) {

@@ -61,10 +61,9 @@ void Corpus::add(const fs::path& path) {
   ++files_;
 }
 
-Corpus::Sample Corpus::sample(std::uint64_t seed, std::uint64_t step, std::uint64_t index) const {
-  const std::size_t start = random_at(seed, step, index) % (bytes_.size() - context_);
+Corpus::Sample Corpus::sample(std::size_t place) const {
   const auto* const text = reinterpret_cast<const unsigned char*>(bytes_.data());
-  return {text + start, text[start + context_]};
+  return {text + place, text[place + context_]};
 }
 
 Shard shard_of(std::size_t batch, int rank, int size) {

@@ -1,6 +1,5 @@
-// The text and the samples in it. A sample is `context` bytes and the one that follows. Which
-// samples a step takes depends on seed, step and the sample's number in the global batch alone, so
-// however many workers share a batch, and on whatever hosts, together they see the same data.
+// The text and the samples in it. A sample is `context` bytes and the one that follows; there is
+// one at each place of the text.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,8 @@ class Corpus {
     const unsigned char* context;
     unsigned char next;
   };
-  Sample sample(std::uint64_t seed, std::uint64_t step, std::uint64_t index) const;
+  std::size_t samples() const { return bytes_.size() - context_; }
+  Sample sample(std::size_t place) const;
 
  private:
   void add(const std::filesystem::path& path);

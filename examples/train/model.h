@@ -42,6 +42,7 @@ class Model {
   void update(double learning_rate);
 
   std::vector<Parameter*> parameters();
+  std::size_t& steps() { return steps_; }  // of Adam so far: with the parameters, all that it knows
   std::size_t parameter_count() const;
   // FNV-1a over the bytes of all weights.
   std::uint64_t digest() const;

@@ -1,4 +1,6 @@
 // The agreements about the state, with real worlds whose ranks are threads of the test.
+#include "worker/elastic/progress.h"
+
 #include <gtest/gtest.h>
 #include <mutex>
 #include <optional>
@@ -9,7 +11,6 @@
 
 #include "base/checksum.h"
 #include "tests/runtime/worlds.h"
-#include "worker/elastic/progress.h"
 
 namespace hvd::worker {
 namespace {

@@ -1,5 +1,7 @@
 // Real elastic workers against a real rendezvous server. The test plays their agents and the
 // driver: it says which worlds there are.
+#include "tests/worker/workers.h"
+
 #include <csignal>
 #include <gtest/gtest.h>
 #include <regex>
@@ -8,7 +10,6 @@
 
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
-#include "tests/worker/workers.h"
 
 namespace hvd {
 namespace {
@@ -188,6 +189,31 @@ TEST_F(ElasticWorkers, AreOutAtOnceWhenALossMakesAWorldWithoutThem) {
   const auto ended = wait_all();
   expect_all_done(ended, {0});
   EXPECT_EQ(ended[1].code, 0) << ended[1].err;
+}
+
+TEST_F(ElasticWorkers, ThatAreToldToGoSayThatTheyLeaveAndDoSoAtACommit) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(2, "train");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(1).signal(SIGTERM);
+  ASSERT_TRUE(hears(1, Kind::leave));
+  worker(1).signal(SIGTERM);  // once more, by somebody else
+  change_to(2, {0}, {0, 1});
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(ended[1].code, 0) << ended[1].err;
+  EXPECT_EQ(step_at_entry(ended[0], 2), commit_before(ended[0], 2) + 1) << "nobody has rolled back";
+}
+
+TEST_F(ElasticWorkers, EndBySigtermWhenTheJobIsBeingStopped) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(2, "train");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(send_all(links_[i].get(), worker_link::Stop{"Ctrl-C"}.encode(), kNever).ok());
+    worker(i).signal(SIGTERM);
+  }
+  for (const auto& status : wait_all()) EXPECT_EQ(status.signal, SIGTERM) << status.err;
 }
 
 TEST_F(ElasticWorkers, ThatOnlyLookCommitWhereTheWorldChanges) {

@@ -156,6 +156,4 @@ bool Membership::ended_by_plan() const {
   return ended_by_plan_;
 }
 
-Status Membership::leave() { return agent_.send_leave(); }
-
 }  // namespace hvd::worker

@@ -49,8 +49,7 @@ class Membership {
   Status committed(const std::string& document);
   // The world in force ended because of that.
   bool ended_by_plan() const;
-  // This worker wants to leave at a commit.
-  Status leave();
+  AgentChannel& agent() { return agent_; }
 
  private:
   explicit Membership(AgentChannel& agent);

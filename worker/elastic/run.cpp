@@ -1,11 +1,13 @@
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include <hvd/elastic.h>
 #include <hvd/error.h>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "worker/elastic/leave_watch.h"
 #include "worker/elastic/state_impl.h"
 #include "worker/process_world.h"
 
@@ -62,6 +64,8 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
   auto& process = ProcessWorld::instance();
   auto& impl = StateImpl::of(state);
   const Running running(impl);
+  std::optional<worker::LeaveWatch> leave_watch;
+  if (auto* const membership = process.membership()) leave_watch.emplace(membership->agent());
   process.set_finished(false);
   bool again = false;
   bool rolls_back = false;
@@ -92,6 +96,7 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
   }
   HVD_LOG(info, "the job goes on without this worker");
   if (options.return_when_left) return Ending::left;
+  leave_watch.reset();
   std::exit(0);
 }
 

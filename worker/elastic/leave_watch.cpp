@@ -1,0 +1,85 @@
+#include "worker/elastic/leave_watch.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "runtime/threads.h"
+
+namespace hvd::worker {
+namespace {
+
+// A stop is announced before its signal, but read by another thread.
+constexpr std::chrono::milliseconds kPatienceWithTheAnnouncement{200};
+
+std::atomic<int> told{-1};     // an eventfd, which counts the signals; for ever
+std::atomic<pid_t> owner{-1};  // a forked child is to end
+
+void on_signal(int number) {
+  const int error = errno;
+  if (::getpid() == owner) {
+    const std::uint64_t once = 1;
+    [[maybe_unused]] const auto put = ::write(told, &once, sizeof(once));
+  } else {
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+  }
+  errno = error;
+}
+
+bool install() {
+  struct sigaction before {};
+  if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
+  if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return false;
+  if (told < 0) told = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (told < 0) return false;
+  owner = ::getpid();
+  struct sigaction ours {};
+  ours.sa_handler = on_signal;
+  ours.sa_flags = SA_RESTART;
+  sigemptyset(&ours.sa_mask);
+  return ::sigaction(SIGTERM, &ours, nullptr) == 0;
+}
+
+}  // namespace
+
+LeaveWatch::LeaveWatch(AgentChannel& agent)
+    : agent_(agent), over_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), installed_(install()) {
+  if (installed_) thread_ = runtime::start_thread("hvd-leave", [this] { watch(); });
+}
+
+LeaveWatch::~LeaveWatch() {
+  if (!installed_) return;
+  std::signal(SIGTERM, SIG_DFL);
+  const std::uint64_t once = 1;
+  [[maybe_unused]] const auto put = ::write(over_.get(), &once, sizeof(once));
+  thread_.join();
+}
+
+void LeaveWatch::watch() {
+  bool leaves = false;
+  for (;;) {
+    std::array<pollfd, 2> polled{{{told, POLLIN, 0}, {over_.get(), POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
+    if (polled[1].revents != 0) return;
+    std::uint64_t times = 0;
+    if (polled[0].revents == 0 || ::read(told, &times, sizeof(times)) != sizeof(times)) continue;
+    if (agent_.wait_for_stop(Clock::now() + kPatienceWithTheAnnouncement)) {
+      std::signal(SIGTERM, SIG_DFL);
+      ::kill(::getpid(), SIGTERM);
+      return;
+    }
+    if (leaves) continue;
+    leaves = true;
+    HVD_LOG(info, "SIGTERM: this worker leaves at a commit");
+    if (const Status sent = agent_.send_leave(); !sent.ok()) HVD_LOG(warning, sent.to_string());
+  }
+}
+
+}  // namespace hvd::worker
