@@ -1,9 +1,12 @@
-// The shell around driver/job/job.h: performs what the job decides, and tells it what happens.
+// The shell around a job's state machine (driver/job/any_job.h): performs what it decides, and
+// tells it what happens.
 #include "driver/driver.h"
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -17,10 +20,13 @@
 #include "base/protocol/agent_link.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
+#include "driver/agents/address_book.h"
 #include "driver/agents/address_search.h"
 #include "driver/agents/agent_session.h"
+#include "driver/agents/host_source.h"
 #include "driver/agents/host_starter.h"
 #include "driver/agents/preparation.h"
+#include "driver/job/elastic_job.h"
 #include "driver/job/job.h"
 #include "driver/job/plan.h"
 #include "driver/notices.h"
@@ -49,6 +55,55 @@ Outcome own_trouble(std::string reason) {
   return outcome;
 }
 
+std::uint32_t milliseconds_of(std::chrono::milliseconds time) {
+  return static_cast<std::uint32_t>(time.count());
+}
+
+JobOptions job_options(const JobSpec& spec, const std::string& job_id,
+                       const std::set<std::string>& local) {
+  JobOptions options;
+  options.job_id = job_id;
+  options.grace = spec.grace;
+  options.start_timeout = spec.start_timeout;
+  options.heartbeat_timeout = spec.heartbeat_timeout;
+  options.orphan_timeout = spec.orphan_timeout;
+  options.local_hosts.assign(local.begin(), local.end());
+  return options;
+}
+
+std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan& plan) {
+  if (!spec.elastic) return std::make_unique<Job>(std::move(job), plan.members);
+  ElasticOptions options;
+  options.job = std::move(job);
+  options.limits = spec.elastic->limits;
+  options.processes = spec.processes;
+  options.budget = spec.elastic->budget;
+  options.reset_limit = spec.elastic->reset_limit;
+  options.planned_reset_limit = spec.elastic->planned_reset_limit;
+  options.elastic_timeout = spec.elastic->elastic_timeout;
+  options.leave_grace = spec.elastic->leave_grace;
+  const std::string seed = random_bytes(sizeof(options.jitter_seed));
+  std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
+  return std::make_unique<ElasticJob>(std::move(options));
+}
+
+rendezvous::ServerOptions server_options(const JobSpec& spec,
+                                         const std::vector<WorldMember>& members) {
+  rendezvous::ServerOptions options;
+  options.legacy_clients = spec.legacy_clients;
+  if (spec.legacy_clients) options.legacy_scope_sizes = legacy_scope_sizes(members);
+  return options;
+}
+
+// Whether the members of an older world have met in this scope.
+bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
+  const std::string_view prefix = kWorldScopePrefix;
+  if (!scope.starts_with(prefix)) return false;
+  scope.remove_prefix(prefix.size());
+  const auto number = parse_number<std::uint64_t>(scope.substr(0, scope.find('.')));
+  return number && *number < generation;
+}
+
 class Driver {
  public:
   Driver(asio::io_context& io, Signals& signals, const MoreOpenFiles& open_files,
@@ -58,26 +113,30 @@ class Driver {
         open_files_(open_files),
         spec_(spec),
         observer_(observer),
-        local_(std::move(preparation.local)),
         hosts_(std::move(preparation.hosts)),
         plan_(std::move(preparation.plan)),
         job_id_(to_hex(random_bytes(kJobIdSize))),
         server_(io_, token_, server_options(spec, plan_.members)),
-        job_(job_options(), plan_.members),
-        host_names_(job_.host_names()),
-        starter_(std::make_unique<HostStarter>(io_, spec, local_, std::move(preparation.joined),
+        job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_)),
+        starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
                                                starter_callbacks())),
-        sessions_(host_names_.size()),
         output_(
-            job_, observer, [this](const agent_link::Credit& credit) { pay(credit); },
+            *job_, observer, [this](const agent_link::Credit& credit) { pay(credit); },
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); }),
-        news_(job_, observer, output_),
+        news_(*job_, observer, output_),
         timer_(io_),
         heartbeat_timer_(io_),
-        notices_(io_, [this] { remind(); }) {}
+        notices_(io_, [this] { remind(); }) {
+    for (const auto& host : hosts_) {
+      known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
+    }
+    meet_new_hosts();
+    environment_.job_id = job_id_;
+    environment_.elastic = spec_.elastic.has_value();
+  }
 
   void announce() {
-    observer_.on_plan(job_.world());
+    if (!spec_.elastic) observer_.on_plan(job_->world());
     if (!plan_.oversubscription.empty()) observer_.on_warning(plan_.oversubscription);
     if (spec_.legacy_clients) {
       observer_.on_warning(
@@ -88,11 +147,13 @@ class Driver {
 
   Outcome run() {
     signals_.handle([this](int signal) { feed(event::StopRequested{signal}); });
+    if (spec_.elastic) begin_elastic();
     feed(event::Begin{});
     if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
     io_.run();
     signals_.handle(nullptr);
     // Agents, and the ways to them, before what they may have left.
+    source_.reset();
     sessions_.clear();
     starter_.reset();
     if (Subreaper::any_child()) kill_orphans();
@@ -100,23 +161,30 @@ class Driver {
   }
 
  private:
-  JobOptions job_options() const {
-    JobOptions options;
-    options.job_id = job_id_;
-    options.grace = spec_.grace;
-    options.start_timeout = spec_.start_timeout;
-    options.heartbeat_timeout = spec_.heartbeat_timeout;
-    options.orphan_timeout = spec_.orphan_timeout;
-    options.local_hosts.assign(local_.begin(), local_.end());
-    return options;
-  }
-
-  static rendezvous::ServerOptions server_options(const JobSpec& spec,
-                                                  const std::vector<WorldMember>& members) {
-    rendezvous::ServerOptions options;
-    options.legacy_clients = spec.legacy_clients;
-    if (spec.legacy_clients) options.legacy_scope_sizes = legacy_scope_sizes(members);
-    return options;
+  void begin_elastic() {
+    const bool only_here = spec_.elastic->discovery_script.empty() &&
+                           std::all_of(known_hosts_.begin(), known_hosts_.end(),
+                                       [](const auto& host) { return host.second.local; });
+    AddressBook::Callbacks addresses;
+    addresses.send = [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); };
+    addresses.on_found = [this](HostIndex host, const ArrivalChoice& choice) {
+      rendezvous_[host] = choice.rendezvous;
+      feed(event::AddressFound{host, choice.address});
+    };
+    addresses.on_trouble = [this](HostIndex host, const std::string& why) {
+      feed(event::HostFailed{host, {Step::reach, why, 1}});
+    };
+    address_book_ = std::make_unique<AddressBook>(io_, server_, address_wishes(), only_here,
+                                                  std::move(addresses));
+    HostSource::Callbacks found;
+    found.on_found = [this](std::vector<event::FoundHost> hosts) {
+      feed(event::HostsFound{std::move(hosts)});
+    };
+    found.on_warning = [this](std::string_view text) { observer_.on_warning(text); };
+    found.on_failed = [this](std::string message) {
+      feed(event::DiscoveryFailed{std::move(message)});
+    };
+    source_ = std::make_unique<HostSource>(io_, *spec_.elastic, hosts_, std::move(found));
   }
 
   HostStarterCallbacks starter_callbacks() {
@@ -145,9 +213,9 @@ class Driver {
   }
 
   void remind() {
-    if (job_.state() == JobState::running || job_.state() == JobState::finished) return;
-    const std::string text = cat("waiting for ", job_.waiting_for(Clock::now()));
-    if (job_.preparing()) {
+    if (job_->at_work()) return;
+    const std::string text = cat("waiting for ", job_->waiting_for(Clock::now()));
+    if (job_->preparing()) {
       observer_.on_notice(text);
     } else {
       observer_.on_progress(text);
@@ -161,7 +229,12 @@ class Driver {
     while (!events_.empty()) {
       const Event next = events_.front();
       events_.pop_front();
-      const auto actions = job_.step(next, Clock::now());
+      if (const auto* const found = std::get_if<event::HostsFound>(&next)) {
+        known_hosts_.clear();
+        for (const auto& host : found->hosts) known_hosts_[host.host.name] = host;
+      }
+      const auto actions = job_->step(next, Clock::now());
+      meet_new_hosts();
       // What was seen is told before what follows from it.
       news_.tell(next);
       for (const auto& action : actions) {
@@ -173,8 +246,18 @@ class Driver {
     arm_timer();
   }
 
+  // Those of which the job has not spoken before.
+  void meet_new_hosts() {
+    for (HostIndex host = host_names_.size(); host < job_->host_count(); ++host) {
+      host_names_.push_back(job_->host_at(host).name);
+      visited_.push_back(known_hosts_.at(host_names_.back()));
+      sessions_.emplace_back();
+      rendezvous_.emplace_back();
+    }
+  }
+
   void arm_timer() {
-    const TimePoint deadline = job_.next_deadline();
+    const TimePoint deadline = job_->next_deadline();
     if (deadline == wake_at_) return;
     wake_at_ = deadline;
     timer_.cancel();
@@ -190,37 +273,72 @@ class Driver {
   // ---- what the job decided ----
 
   void perform(const action::PublishWorld& action) {
-    world_ = action.world.to_json();
-    server_.put(kWorldScope, kCurrentWorldKey, world_);
+    const WorldDocument& world = action.world;
+    const bool effective = world.state == WorldState::effective;
+    std::string document = world.to_json();
+    if (spec_.elastic) tell_workers({world.generation, effective, document});
+    server_.put(kWorldScope, effective ? kCurrentWorldKey : kProposedWorldKey, document);
+    if (!effective) return;
+    world_ = std::move(document);
+    if (!spec_.elastic) return;
+    server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
+      return belongs_to_older(scope, generation);
+    });
+    follow_leader(world);
+    observer_.on_world(world, action.why);
+  }
+
+  void tell_workers(const agent_link::World& world) {
+    const std::string frame = world.encode();
+    for (HostIndex host = 0; host < sessions_.size(); ++host) {
+      if (sessions_[host] && job_->host_at(host).live > 0) sessions_[host]->send(frame);
+    }
+  }
+
+  // What torch's own way to meet would need.
+  void follow_leader(const WorldDocument& world) {
+    const WorldMember& leader = world.members.front();
+    environment_.size = static_cast<int>(world.members.size());
+    if (std::exchange(leader_, leader.incarnation) == leader.incarnation) return;
+    const HostIndex host = job_->worker_at(job_->index_of(leader.incarnation)).host;
+    environment_.master_address = leader.address;
+    if (const auto port = master_port(host, leader.address)) environment_.master_port = *port;
+  }
+
+  // Free there when it was looked for.
+  std::optional<std::uint16_t> master_port(HostIndex host, const std::string& address) const {
+    if (!visited_[host].local) {
+      const std::uint16_t port = sessions_[host] ? sessions_[host]->ready().free_port : 0;
+      return port == 0 ? std::nullopt : std::optional(port);
+    }
+    const auto port = free_port(address);
+    return port ? std::optional(*port) : std::nullopt;
   }
 
   void perform(const action::StartAgent& action) {
-    starter_->start(action.host, slots_of(action.host));
+    starter_->start(action.host, visited_[action.host].host, visited_[action.host].local);
   }
-
-  const HostSlots& slots_of(HostIndex host) const {
-    return *std::find_if(hosts_.begin(), hosts_.end(),
-                         [&](const HostSlots& slots) { return slots.name == host_names_[host]; });
-  }
-  bool is_local(HostIndex host) const { return local_.count(host_names_[host]) != 0; }
 
   void greet(HostIndex host, AgentConnection connection) {
-    const auto milliseconds = [](std::chrono::milliseconds time) {
-      return static_cast<std::uint32_t>(time.count());
-    };
     AgentSessionOptions options;
     options.host = host;
     options.where = spec_.agent_path;
     options.hello.job_id = job_id_;
-    options.hello.lease_ms = milliseconds(spec_.heartbeat_timeout * 2 / 3);
-    options.hello.orphan_timeout_ms = milliseconds(spec_.orphan_timeout);
+    options.hello.lease_ms = milliseconds_of(spec_.heartbeat_timeout * 2 / 3);
+    options.hello.orphan_timeout_ms = milliseconds_of(spec_.orphan_timeout);
     // An agent that is our child has inherited what we gave ourselves.
-    options.hello.open_files = is_local(host) ? open_files_.before() : 0;
+    options.hello.open_files = visited_[host].local ? open_files_.before() : 0;
+    options.hello.elastic = spec_.elastic.has_value();
     options.check.working_directory = spec_.working_directory;
     options.check.program = spec_.command.front();
     options.check.search_path = value_of(spec_.environment, "PATH");
     AgentSessionCallbacks callbacks;
-    callbacks.on_event = [this](const Event& event) { feed(event); };
+    callbacks.on_event = [this, host](const Event& event) {
+      feed(event);
+      const bool last = std::holds_alternative<event::AgentGone>(event) ||
+                        std::holds_alternative<event::HostFailed>(event);
+      if (last && spec_.elastic) forget(host);
+    };
     callbacks.on_output = [this, host](agent_link::Output output) {
       return output_.on_output(host, std::move(output));
     };
@@ -228,8 +346,9 @@ class Driver {
       return output_.on_closed(host, closed);
     };
     callbacks.on_probed = [this, host](const agent_link::Probed& probed) {
-      if (!search_) return Status(Code::data_loss, "it answered a probe that it was not sent");
-      return search_->on_probed(host, probed);
+      if (search_) return search_->on_probed(host, probed);
+      if (address_book_) return address_book_->on_probed(host, probed);
+      return Status(Code::data_loss, "it answered a probe that it was not sent");
     };
     callbacks.on_problem = [this, host](std::string_view message) {
       observer_.on_warning(cat("host ", host_names_[host], ": ", message));
@@ -239,31 +358,46 @@ class Driver {
                                                      std::move(connection));
   }
 
+  // The visit is over; others of the same host will follow. Not within the session's own call.
+  void forget(HostIndex host) {
+    address_book_->forget(host);
+    asio::post(io_, [this, host] { sessions_[host].reset(); });
+  }
+
   // ---- addresses ----
+
+  AddressWishes address_wishes() const {
+    return {spec_.advertise_address, spec_.network_interfaces};
+  }
+
+  HostNetwork network_of(HostIndex host) const {
+    HostNetwork network;
+    network.name = host_names_[host];
+    network.local = visited_[host].local;
+    network.advertise_address = visited_[host].host.advertise_address;
+    network.interfaces = sessions_[host]->ready().interfaces;
+    network.peer_address = sessions_[host]->peer_address();
+    network.local_address = sessions_[host]->local_address();
+    network.probe_port = sessions_[host]->ready().probe_port;
+    network.probe_greeting = sessions_[host]->ready().probe_greeting;
+    return network;
+  }
 
   void perform(const action::ChooseAddresses& /*action*/) {
     std::vector<HostNetwork> networks;
     for (HostIndex host = 0; host < host_names_.size(); ++host) {
-      HostNetwork network;
-      network.name = host_names_[host];
-      network.local = is_local(host);
-      network.advertise_address = slots_of(host).advertise_address;
-      network.interfaces = sessions_[host]->ready().interfaces;
-      network.peer_address = sessions_[host]->peer_address();
-      network.local_address = sessions_[host]->local_address();
-      network.probe_port = sessions_[host]->ready().probe_port;
-      network.probe_greeting = sessions_[host]->ready().probe_greeting;
-      networks.push_back(std::move(network));
+      networks.push_back(network_of(host));
     }
     search_ = std::make_unique<AddressSearch>(
-        io_, server_, std::move(networks),
-        AddressWishes{spec_.advertise_address, spec_.network_interfaces},
+        io_, server_, std::move(networks), address_wishes(),
         [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); },
         [this](const AddressChoice& choice) { on_addresses(choice); });
     search_->begin();
   }
 
-  void perform(const action::FindAddress& /*action*/) {}  // no static job asks for it
+  void perform(const action::FindAddress& action) {
+    address_book_->find(action.host, network_of(action.host));
+  }
 
   void on_addresses(const AddressChoice& choice) {
     for (const auto& [host, message] : choice.troubles) {
@@ -273,19 +407,15 @@ class Driver {
       feed(event::AddressesChosen{});  // nobody else is out of reach
       return;
     }
-    const HostIndex first = job_.workers().front().host;
-    environment_.job_id = job_id_;
-    environment_.size = static_cast<int>(job_.workers().size());
+    const HostIndex first = job_->worker_at(0).host;
+    environment_.size = static_cast<int>(job_->worker_count());
     environment_.master_address = choice.addresses[first];
-    environment_.master_port = sessions_[first]->ready().free_port;
-    if (is_local(first)) {
-      const auto port = free_port(environment_.master_address);
-      environment_.master_port = port ? *port : 0;
-    }
-    if (environment_.master_port == 0) {
+    const auto port = master_port(first, environment_.master_address);
+    if (!port) {
       feed(event::HostFailed{first, {Step::reach, "no TCP port is free there for MASTER_PORT", 1}});
       return;
     }
+    environment_.master_port = *port;
     rendezvous_ = choice.rendezvous;
     feed(event::AddressesChosen{choice.addresses});
   }
@@ -300,6 +430,7 @@ class Driver {
     welcome.rendezvous_port = rendezvous.port;
     welcome.advertise_address = member.address;
     welcome.world = world_;
+    welcome.elastic = spec_.elastic.has_value();
     JobEnvironment environment = environment_;
     environment.rendezvous_address = rendezvous.host;
     environment.rendezvous_port = rendezvous.port;
@@ -309,8 +440,10 @@ class Driver {
     launch.incarnation = member.incarnation;
     launch.worker = member.worker();
     launch.command = spec_.command;
-    launch.environment =
-        worker_environment(spec_.environment, environment, member, static_cast<int>(action.host));
+    launch.environment = worker_environment(
+        spec_.environment, environment,
+        member.rank < 0 ? joiner(member, visited_[action.host].host.slots) : member,
+        static_cast<int>(action.host));
     launch.working_directory = spec_.working_directory;
     launch.welcome = welcome.encode();
     launch.host_variables = spec_.host_variables;
@@ -370,16 +503,17 @@ class Driver {
   }
 
   void pay(const agent_link::Credit& credit) {
-    const std::size_t index = job_.index_of(credit.incarnation);
-    if (index < job_.workers().size()) send(job_.workers()[index].host, credit);
+    const std::size_t index = job_->index_of(credit.incarnation);
+    if (index < job_->worker_count()) send(job_->worker_at(index).host, credit);
   }
 
   void kill_orphans() {
-    std::set<pid_t> agents;
+    std::set<pid_t> ours;
     for (const auto& session : sessions_) {
-      if (session) agents.insert(session->pid());
+      if (session) ours.insert(session->pid());
     }
-    if (const std::size_t left = subreaper_.kill_orphans(agents, kOrphanLimit); left != 0) {
+    if (source_) ours.insert(source_->child());
+    if (const std::size_t left = subreaper_.kill_orphans(ours, kOrphanLimit); left != 0) {
       observer_.on_warning(cat(left, " processes of an agent that died do not end when killed"));
     }
   }
@@ -389,18 +523,23 @@ class Driver {
   const MoreOpenFiles& open_files_;
   const JobSpec& spec_;
   Observer& observer_;
-  const std::set<std::string> local_;
-  const std::vector<HostSlots> hosts_;
+  const std::vector<HostSlots> hosts_;  // that were named
   const Plan plan_;
   const Subreaper subreaper_;
   const Token token_ = Token::random();
   const std::string job_id_;
   rendezvous::Server server_;
-  Job job_;
-  const std::vector<std::string> host_names_;
+  const std::unique_ptr<AnyJob> job_;
+  std::map<std::string, event::FoundHost> known_hosts_;  // the newest answer, by name
+  // By host, as the job counts them.
+  std::vector<std::string> host_names_;
+  std::vector<event::FoundHost> visited_;
+  std::vector<SocketAddress> rendezvous_;  // where it reaches the service
   std::unique_ptr<HostStarter> starter_;
-  std::vector<std::unique_ptr<AgentSession>> sessions_;  // by host
-  std::unique_ptr<AddressSearch> search_;
+  std::vector<std::unique_ptr<AgentSession>> sessions_;  // by host; null: no agent yet, or any more
+  std::unique_ptr<AddressSearch> search_;                // of a static job
+  std::unique_ptr<HostSource> source_;                   // of an elastic one, as the next
+  std::unique_ptr<AddressBook> address_book_;
   WorkerOutput output_;
   WorkerNews news_;
   asio::steady_timer timer_;
@@ -408,9 +547,9 @@ class Driver {
   asio::steady_timer heartbeat_timer_;
   Notices notices_;
 
-  JobEnvironment environment_;             // but for what is a host's own
-  std::vector<SocketAddress> rendezvous_;  // by host: where it reaches the service
-  std::string world_;
+  JobEnvironment environment_;  // but for what is a host's own
+  Incarnation leader_ = 0;      // rank 0 of the world in force
+  std::string world_;           // in force
   std::deque<Event> events_;
   bool feeding_ = false;
   Outcome outcome_;

@@ -1,10 +1,10 @@
-// Runs one job from a JobSpec to its end: brings agents to the hosts (or waits for them to come),
-// hosts the rendezvous service, feeds the job's state machine (driver/job/job.h) with what happens
-// and does what it decides. All on one thread, the one that calls run_job(), but for SSH sessions
-// and name servers, which have threads of their own; SIGINT, SIGTERM and SIGHUP of the process are
-// handled while it runs (SIGHUP not if it was ignored, as nohup does) and have their default effect
-// afterwards. While it runs, orphans of its descendants become children of this process, and end
-// with the job.
+// Runs one job from a JobSpec to its end: finds out who may work, brings agents to the hosts (or
+// waits for them to come), hosts the rendezvous service, feeds the job's state machine
+// (driver/job/any_job.h) with what happens and does what it decides. All on one thread, the one
+// that calls run_job(), but for SSH sessions and name servers, which have threads of their own;
+// SIGINT, SIGTERM and SIGHUP of the process are handled while it runs (SIGHUP not if it was
+// ignored, as nohup does) and have their default effect afterwards. While it runs, orphans of its
+// descendants become children of this process, and end with the job.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Stream { standard_output, standard_error };
 
 // One running worker, for those who look on.
 struct WorkerView {
-  int rank = 0;  // at its start
+  int rank = 0;  // in the world in force; -1: it is in none yet
   std::string host;
   int slot = 0;
   std::uint64_t incarnation = 0;
@@ -53,8 +53,11 @@ class Observer {
  public:
   virtual ~Observer() = default;
 
-  // The plan stands: who will run where. Before anything is started.
+  // The plan of a static job stands: who will run where. Before anything is started.
   virtual void on_plan(const WorldDocument& world) = 0;
+  // Of a job whose world changes, each world as it takes force, also the first; `why` is what is
+  // new in it, empty for the first. From then on the workers have the ranks that stand there.
+  virtual void on_world(const WorldDocument& world, std::string_view why) = 0;
   // One line that a person should read ("oversubscribed: ...").
   virtual void on_warning(std::string_view text) = 0;
   // One line for a person who may wonder what takes so long: no trouble, but good to know.

@@ -10,6 +10,8 @@
 #include "base/crypto.h"
 #include "base/socket.h"
 #include "driver/job/host_slots.h"
+#include "driver/job/slot_budget.h"
+#include "driver/job/staffing.h"
 #include "driver/ssh/options.h"
 
 namespace hvd::driver {
@@ -18,6 +20,20 @@ namespace hvd::driver {
 struct JoinSpec {
   SocketAddress bind;
   Token token;
+};
+
+// A job whose world changes.
+struct ElasticSpec {
+  std::string discovery_script;  // empty: JobSpec::hosts are who may ever work
+  int slots_per_host = 1;        // of hosts that it prints without a number
+  std::chrono::milliseconds discovery_interval{1'000};
+  std::chrono::milliseconds discovery_timeout{10'000};
+  Limits limits;
+  BudgetOptions budget;
+  int reset_limit = -1;          // worlds because of failures; -1: no limit
+  int planned_reset_limit = -1;  // worlds because of planned changes; beyond it it grows no more
+  std::chrono::milliseconds elastic_timeout{600'000};  // for there to be enough workers
+  std::chrono::milliseconds leave_grace{30'000};       // to leave at a commit
 };
 
 struct JobSpec {
@@ -29,7 +45,7 @@ struct JobSpec {
   // `environment`, and taken from the host.
   std::vector<std::string> host_variables;
   std::vector<HostSlots> hosts;  // in the person's order; with `join` may be empty: whoever comes
-  int processes = 0;             // -np; 0 means every slot
+  int processes = 0;  // -np; 0 means every slot. An elastic job begins with so many, or more
   bool oversubscribe = true;
 
   std::chrono::milliseconds grace{5'000};  // from SIGTERM to SIGKILL
@@ -49,6 +65,7 @@ struct JobSpec {
   std::string advertise_address;
   std::vector<std::string> network_interfaces;  // empty: any
   bool legacy_clients = false;
+  std::optional<ElasticSpec> elastic;
 };
 
 }  // namespace hvd::driver

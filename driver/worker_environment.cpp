@@ -19,7 +19,7 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
   const std::string cross_rank = cat(member.cross_rank);
   const std::string cross_size = cat(member.cross_size);
   const std::string port = cat(job.rendezvous_port);
-  return {
+  std::map<std::string, std::string, std::less<>> variables{
       {"HVD_RANK", rank},
       {"HVD_SIZE", size},
       {"HVD_LOCAL_RANK", local_rank},
@@ -54,6 +54,8 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
       // Else what a Python program prints appears when it ends.
       {"PYTHONUNBUFFERED", "1"},
   };
+  if (job.elastic) variables.insert({{"HVD_ELASTIC", "1"}, {"HOROVOD_ELASTIC", "1"}});
+  return variables;
 }
 
 }  // namespace
@@ -81,6 +83,13 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   for (const auto& [name, value] : own) result.push_back(cat(name, "=", value));
   for (const auto& [name, value] : interfaces) result.push_back(cat(name, "=", value));
   return result;
+}
+
+WorldMember joiner(WorldMember member, int slots) {
+  member.rank = member.cross_rank = member.cross_size = -1;
+  member.local_rank = member.slot;
+  member.local_size = slots;
+  return member;
 }
 
 std::string value_of(const std::vector<std::string>& environment, std::string_view name) {

@@ -21,6 +21,7 @@ struct JobEnvironment {
   std::string network_interface;  // that has the workers' addresses; empty if not known
   std::string master_address;     // of rank 0's host, for torch
   std::uint16_t master_port = 0;  // free there when the job began
+  bool elastic = false;           // then programs written for Horovod look for HOROVOD_ELASTIC
 };
 
 // `base` is NAME=VALUE; what it says of the names that are ours to give is replaced, except that
@@ -28,6 +29,10 @@ struct JobEnvironment {
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,
                                             int host_index);
+
+// What a worker that no world has yet is told: local rank and size are its slot and those of its
+// host, so that it can choose its device; the others are -1.
+WorldMember joiner(WorldMember member, int slots);
 
 // The value of a variable, empty if it is not there.
 std::string value_of(const std::vector<std::string>& environment, std::string_view name);

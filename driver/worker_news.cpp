@@ -16,8 +16,8 @@ void WorkerNews::tell(const Event& event) {
 
 void WorkerNews::on(const event::Launched& event) {
   const std::size_t index = job_.index_of(event.incarnation);
-  if (index == job_.workers().size()) return;
-  const JobWorker& worker = job_.workers()[index];
+  if (index == job_.worker_count()) return;
+  const JobWorker& worker = job_.worker_at(index);
   // Only if the job took it for true, and not for the second time.
   if (worker.host == event.host && worker.pid == event.pid && worker.pid != 0 &&
       started_.insert(index).second) {
@@ -27,15 +27,15 @@ void WorkerNews::on(const event::Launched& event) {
 
 void WorkerNews::on(const event::Exited& event) {
   const std::size_t index = job_.index_of(event.incarnation);
-  if (index == job_.workers().size() || job_.workers()[index].host != event.host ||
-      job_.workers()[index].state != WorkerState::exited) {
+  if (index == job_.worker_count() || job_.worker_at(index).host != event.host ||
+      job_.worker_at(index).state != WorkerState::exited) {
     return;
   }
   ended(index, exit_text(event.exit_code, event.signal_number, event.core_dumped));
 }
 
 void WorkerNews::host_gone(HostIndex host) {
-  for (const std::size_t index : job_.hosts()[host].workers) {
+  for (const std::size_t index : job_.host_at(host).workers) {
     output_.close_all(index);
     ended(index, "ended with its agent");
   }
@@ -43,7 +43,7 @@ void WorkerNews::host_gone(HostIndex host) {
 
 void WorkerNews::ended(std::size_t worker, std::string_view how) {
   if (started_.count(worker) == 0 || !ended_.insert(worker).second) return;
-  observer_.on_exited(view_of(job_.workers()[worker]), how);
+  observer_.on_exited(view_of(job_.worker_at(worker)), how);
 }
 
 }  // namespace hvd::driver

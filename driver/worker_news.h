@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "driver/driver.h"
-#include "driver/job/job.h"
+#include "driver/job/any_job.h"
 #include "driver/worker_output.h"
 
 namespace hvd::driver {
@@ -15,7 +15,7 @@ namespace hvd::driver {
 class WorkerNews {
  public:
   // All outlive this.
-  WorkerNews(const Job& job, Observer& observer, WorkerOutput& output)
+  WorkerNews(const AnyJob& job, Observer& observer, WorkerOutput& output)
       : job_(job), observer_(observer), output_(output) {}
 
   // An event that the job has just taken in.
@@ -28,7 +28,7 @@ class WorkerNews {
   void on(const event::Exited& event);
   void ended(std::size_t worker, std::string_view how);
 
-  const Job& job_;
+  const AnyJob& job_;
   Observer& observer_;
   WorkerOutput& output_;
   std::set<std::size_t> started_;  // workers that the observer was told of

@@ -19,22 +19,24 @@ WorkerView view_of(const JobWorker& worker) {
           worker.pid};
 }
 
-WorkerOutput::WorkerOutput(const Job& job, Observer& observer, OutputCredit::Send send,
+WorkerOutput::WorkerOutput(const AnyJob& job, Observer& observer, OutputCredit::Send send,
                            OutputCredit::Post post)
-    : job_(job),
-      observer_(observer),
-      credit_(std::move(send), std::move(post)),
-      streams_(job.workers().size()) {}
+    : job_(job), observer_(observer), credit_(std::move(send), std::move(post)) {}
+
+WorkerOutput::Streams& WorkerOutput::streams_of(std::size_t worker) {
+  if (worker >= streams_.size()) streams_.resize(worker + 1);
+  return streams_[worker];
+}
 
 Result<std::size_t> WorkerOutput::find(HostIndex host, Incarnation incarnation,
-                                       agent_link::Stream stream) const {
+                                       agent_link::Stream stream) {
   const std::size_t index = job_.index_of(incarnation);
-  if (index >= job_.workers().size() || job_.workers()[index].host != host ||
-      job_.workers()[index].pid == 0) {
+  if (index >= job_.worker_count() || job_.worker_at(index).host != host ||
+      job_.worker_at(index).pid == 0) {
     return Status(Code::data_loss,
                   cat("it sent output of incarnation ", incarnation, ", which does not run there"));
   }
-  if (streams_[index].closed[static_cast<std::size_t>(stream_of(stream))]) {
+  if (streams_of(index).closed[static_cast<std::size_t>(stream_of(stream))]) {
     return Status(Code::data_loss, cat("it sent output of incarnation ", incarnation,
                                        " after it had closed the stream"));
   }
@@ -50,7 +52,7 @@ Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
   auto receipt = credit_.take(output.incarnation, output.stream, output.bytes.size());
   if (!receipt) return receipt.status();
   const Stream stream = stream_of(output.stream);
-  if (stream == Stream::standard_error) streams_[*index].tail.feed(output.bytes);
+  if (stream == Stream::standard_error) streams_of(*index).tail.feed(output.bytes);
   if (!*receipt) {
     if (!std::exchange(lost_some_, true)) {
       observer_.on_warning(
@@ -59,7 +61,7 @@ Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
     }
     return {};
   }
-  observer_.on_output(view_of(job_.workers()[*index]), stream, std::move(output.bytes),
+  observer_.on_output(view_of(job_.worker_at(*index)), stream, std::move(output.bytes),
                       *std::move(receipt));
   return {};
 }
@@ -72,12 +74,12 @@ Status WorkerOutput::on_closed(HostIndex host, const agent_link::OutputClosed& c
 }
 
 void WorkerOutput::close(std::size_t worker, Stream stream) {
-  if (std::exchange(streams_[worker].closed[static_cast<std::size_t>(stream)], true)) return;
-  observer_.on_output_closed(view_of(job_.workers()[worker]), stream);
+  if (std::exchange(streams_of(worker).closed[static_cast<std::size_t>(stream)], true)) return;
+  observer_.on_output_closed(view_of(job_.worker_at(worker)), stream);
 }
 
 void WorkerOutput::close_all(std::size_t worker) {
-  if (job_.workers()[worker].pid == 0) return;
+  if (job_.worker_at(worker).pid == 0) return;
   close(worker, Stream::standard_output);
   close(worker, Stream::standard_error);
 }

@@ -14,7 +14,7 @@
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
 #include "driver/driver.h"
-#include "driver/job/job.h"
+#include "driver/job/any_job.h"
 #include "driver/output_credit.h"
 #include "driver/stderr_tail.h"
 
@@ -25,7 +25,7 @@ WorkerView view_of(const JobWorker& worker);
 class WorkerOutput {
  public:
   // `job` and `observer` outlive this.
-  WorkerOutput(const Job& job, Observer& observer, OutputCredit::Send send,
+  WorkerOutput(const AnyJob& job, Observer& observer, OutputCredit::Send send,
                OutputCredit::Post post);
 
   // From the agent of `host`; an error if it may not say this.
@@ -45,15 +45,16 @@ class WorkerOutput {
     StderrTail tail;
   };
   // Index of the worker that the agent of `host` may speak of.
-  Result<std::size_t> find(HostIndex host, Incarnation incarnation,
-                           agent_link::Stream stream) const;
+  Result<std::size_t> find(HostIndex host, Incarnation incarnation, agent_link::Stream stream);
+  Streams& streams_of(std::size_t worker);
   void close(std::size_t worker, Stream stream);
 
-  const Job& job_;
+  const AnyJob& job_;
   Observer& observer_;
   OutputCredit credit_;
   bool lost_some_ = false;
-  std::vector<Streams> streams_;  // as Job::workers()
+  std::vector<Streams>
+      streams_;  // as AnyJob::worker_at() counts them, as far as there was anything
 };
 
 }  // namespace hvd::driver

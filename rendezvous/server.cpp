@@ -107,6 +107,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   }
 
   void erase_scope(std::string_view scope) { hub_->service.store().erase_scope(scope); }
+  void erase_scopes_if(const std::function<bool(std::string_view)>& condition) {
+    hub_->service.store().erase_scopes_if(condition);
+  }
 
  private:
   // One address where clients are let in. Kept alive by its coroutine.
@@ -234,5 +237,8 @@ void Server::put(std::string_view scope, std::string_view key, std::string value
 }
 
 void Server::erase_scope(std::string_view scope) { impl_->erase_scope(scope); }
+void Server::erase_scopes_if(const std::function<bool(std::string_view)>& condition) {
+  impl_->erase_scopes_if(condition);
+}
 
 }  // namespace hvd::rendezvous

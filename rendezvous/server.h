@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,6 +50,8 @@ class Server {
   // The driver's own way into the store, without HTTP; wakes those who wait for the key.
   void put(std::string_view scope, std::string_view key, std::string value);
   void erase_scope(std::string_view scope);
+  // All of whose names this holds.
+  void erase_scopes_if(const std::function<bool(std::string_view scope)>& condition);
 
  private:
   class Impl;

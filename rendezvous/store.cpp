@@ -201,6 +201,14 @@ void Store::erase_scope(std::string_view scope) {
   scopes_.erase(found);
 }
 
+void Store::erase_scopes_if(const std::function<bool(std::string_view scope)>& condition) {
+  std::vector<std::string> names;
+  for (const auto& [name, scope] : scopes_) {
+    if (condition(name)) names.push_back(name);
+  }
+  for (const auto& name : names) erase_scope(name);
+}
+
 Store::WaitId Store::wait(std::string_view scope, std::string_view key, std::uint64_t newer_than,
                           Woken woken) {
   const WaitId id = next_wait_++;

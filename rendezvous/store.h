@@ -67,6 +67,8 @@ class Store {
   // Takes the key out, and its scope with the last one; see expect() for the exception.
   void erase(std::string_view scope, std::string_view key);
   void erase_scope(std::string_view scope);
+  // All of whose names this holds; it may not use the store.
+  void erase_scopes_if(const std::function<bool(std::string_view scope)>& condition);
 
   // Calls `woken` once, from within the call that gives the key a version above `newer_than`, with
   // what was written; it may use the store. What is there already does not count: look with find()

@@ -30,7 +30,8 @@ std::string Hello::encode() const {
                              .str(job_id)
                              .u32(lease_ms)
                              .u32(orphan_timeout_ms)
-                             .u64(open_files));
+                             .u64(open_files)
+                             .boolean(elastic));
 }
 Result<Hello> Hello::decode(std::string_view payload) {
   WireReader r(payload);
@@ -41,6 +42,7 @@ Result<Hello> Hello::decode(std::string_view payload) {
   m.lease_ms = r.u32();
   m.orphan_timeout_ms = r.u32();
   m.open_files = r.u64();
+  m.elastic = r.boolean();
   return checked(std::move(m), r, "hello");
 }
 

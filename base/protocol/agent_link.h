@@ -90,7 +90,8 @@ struct Hello {
   std::uint32_t lease_ms = 0;           // 0: no lease, heartbeats are only answered
   std::uint32_t orphan_timeout_ms = 0;  // 0: silence never kills
   std::uint64_t open_files =
-      0;  // soft limit of descriptors for workers; 0: what the agent was given
+      0;                 // soft limit of descriptors for workers; 0: what the agent was given
+  bool elastic = false;  // the job can go on without this host: SIGTERM is a notice at first
   std::string encode() const;
   static Result<Hello> decode(std::string_view payload);
 };
@@ -309,7 +310,8 @@ struct WorldCommitted {
   static Result<WorldCommitted> decode(std::string_view payload);
 };
 
-// The agent got SIGTERM: its host is about to be taken away. It works on until it is told to end.
+// Of an elastic job: the agent got SIGTERM, its host is about to be taken away. It works on until
+// it is told to end, or gets another one.
 struct HostLeaves {
   static constexpr Kind kKind = Kind::host_leaves;
   std::string encode() const;

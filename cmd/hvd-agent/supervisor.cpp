@@ -211,6 +211,10 @@ void Supervisor::on_signals() {
     } else if (phase_ == Phase::greeting) {
       exit_code_ = 128 + number;
       phase_ = Phase::over;
+    } else if (phase_ == Phase::serving && elastic_ && number == SIGTERM &&
+               !std::exchange(said_that_host_leaves_, true)) {
+      // The job goes on elsewhere; who works here may work until it can leave.
+      link_.send(agent_link::HostLeaves{}.encode());
     } else if (phase_ == Phase::serving) {
       problem(cat("the agent on ", host_name(), " was told to end by signal ", number,
                   "; it stops its workers"));

@@ -1,11 +1,12 @@
 // The agent itself: serves the driver's link, keeps the workers, and sees to it that nothing of
 // them outlives it. One thread, one object, run by main().
 //
-//     greeting --Hello--> serving --Shutdown, SIGTERM--> ending --nothing left, Bye--> over
+//     greeting --Hello--> serving --Shutdown, SIGTERM(*)--> ending --nothing left, Bye--> over
 //         `------------- end of file or rubbish on the link, silence --------> lost ----'
 //
 // `ending` goes on serving the link until every worker is over and all its output was sent; `lost`
-// has nobody to serve, kills and leaves.
+// has nobody to serve, kills and leaves. (*) In an elastic job the second one: the first is told to
+// the driver, and all goes on until that says Shutdown.
 #pragma once
 
 #include <cstdint>
@@ -108,6 +109,8 @@ class Supervisor {
   bool said_bye_ = false;
   bool nobody_reads_ = false;
   bool saw_lease_end_ = false;
+  bool elastic_ = false;
+  bool said_that_host_leaves_ = false;
 };
 
 // What this machine calls itself.

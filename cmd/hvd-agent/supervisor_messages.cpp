@@ -65,6 +65,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
                 "): install the same hvd on both hosts")};
   }
   phase_ = Phase::serving;
+  elastic_ = hello.elastic;
   if (hello.open_files > 0) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
@@ -143,7 +144,7 @@ Status Supervisor::on(const agent_link::Credit& credit) {
 }
 
 Status Supervisor::on(const agent_link::World& world) {
-  for (auto& [incarnation, worker] : workers_) worker->world(world.generation, world.document);
+  for (auto& [incarnation, worker] : workers_) worker->world(world);
   return {};
 }
 

@@ -54,6 +54,12 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
           .initialised =
               [this] { context_.link.send(agent_link::WorkerInitialised{incarnation_}.encode()); },
           .done = [this] { context_.link.send(agent_link::WorkerDone{incarnation_}.encode()); },
+          .ready = [this] { context_.link.send(agent_link::WorkerReady{incarnation_}.encode()); },
+          .leaves = [this] { context_.link.send(agent_link::WorkerLeaves{incarnation_}.encode()); },
+          .committed =
+              [this](std::uint64_t generation) {
+                context_.link.send(agent_link::WorldCommitted{incarnation_, generation}.encode());
+              },
           .problem = [this](const std::string& what) { problem(what); },
       }) {}
 
@@ -210,8 +216,8 @@ void Worker::on_time(TimePoint now) {
   if (now >= kill_at_) kill();
 }
 
-void Worker::world(std::uint64_t generation, std::string_view document) {
-  channel_.send_world(generation, document);
+void Worker::world(const agent_link::World& world) {
+  channel_.send_world(world.generation, world.effective, world.document);
 }
 
 void Worker::credit(agent_link::Stream stream, std::uint64_t bytes) {

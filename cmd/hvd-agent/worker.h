@@ -49,7 +49,7 @@ class Worker {
   // Announces, signals, and kills when `grace` is over.
   void stop(const std::string& reason, Duration grace, TimePoint now);
   void kill();
-  void world(std::uint64_t generation, std::string_view document);
+  void world(const agent_link::World& world);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
 
   // The lease was renewed after its keeper may have frozen it.

@@ -37,7 +37,8 @@ void WorkerChannel::close() {
   socket_.reset();
   writing_.clear();
   waiting_stop_.reset();
-  waiting_world_.reset();
+  waiting_effective_.reset();
+  waiting_proposed_.reset();
 }
 
 void WorkerChannel::update_watch() {
@@ -53,9 +54,12 @@ void WorkerChannel::flush() {
       if (waiting_stop_) {
         writing_ = std::move(*waiting_stop_);
         waiting_stop_.reset();
-      } else if (waiting_world_) {
-        writing_ = std::move(waiting_world_->frame);
-        waiting_world_.reset();
+      } else if (waiting_effective_) {
+        writing_ = std::move(waiting_effective_->frame);
+        waiting_effective_.reset();
+      } else if (waiting_proposed_) {
+        writing_ = std::move(waiting_proposed_->frame);
+        waiting_proposed_.reset();
       } else {
         break;
       }
@@ -70,25 +74,28 @@ void WorkerChannel::flush() {
       // Nobody reads any more; what the worker said before may still wait to be received.
       writing_.clear();
       waiting_stop_.reset();
-      waiting_world_.reset();
+      waiting_effective_.reset();
+      waiting_proposed_.reset();
       break;
     }
   }
   update_watch();
 }
 
-void WorkerChannel::send_world(std::uint64_t generation, std::string_view document) {
+void WorkerChannel::send_world(std::uint64_t generation, bool effective,
+                               std::string_view document) {
   if (!socket_) return;
-  if (waiting_world_) {
-    if (generation < waiting_world_->generation) return;
+  auto& waiting = effective ? waiting_effective_ : waiting_proposed_;
+  if (waiting) {
+    if (generation < waiting->generation) return;
     // A plain program never reads, and need not. One that called hvd::init() has to.
     if (told_done_ == false && !std::exchange(said_that_it_does_not_read_, true)) {
-      listener_.problem(cat("does not read its descriptor: world ", waiting_world_->generation,
+      listener_.problem(cat("does not read its descriptor: world ", waiting->generation,
                             " was replaced by world ", generation, " before it was taken"));
     }
   }
-  waiting_world_ =
-      WaitingWorld{generation, worker_link::World{generation, true, std::string(document)}.encode()};
+  waiting = WaitingWorld{generation,
+                         worker_link::World{generation, effective, std::string(document)}.encode()};
   flush();
 }
 
@@ -131,6 +138,15 @@ void WorkerChannel::handle(const Frame& frame) {
     tell(false);
   } else if (kind == Kind::done && worker_link::Done::decode(frame.payload).ok()) {
     tell(true);
+  } else if (kind == Kind::ready && worker_link::Ready::decode(frame.payload).ok()) {
+    if (!std::exchange(told_ready_, true) && may_tell()) listener_.ready();
+  } else if (kind == Kind::leave && worker_link::Leave::decode(frame.payload).ok()) {
+    if (!std::exchange(told_leaves_, true) && may_tell()) listener_.leaves();
+  } else if (const auto committed = worker_link::Committed::decode(frame.payload);
+             kind == Kind::committed && committed.ok()) {
+    if (committed->generation <= told_committed_ || !may_tell()) return;
+    told_committed_ = committed->generation;
+    listener_.committed(committed->generation);
   } else if (!std::exchange(said_unknown_kind_, true)) {
     listener_.problem(cat("sent a message on its descriptor that cannot be read (kind ", frame.kind,
                           ", ", frame.payload.size(), " bytes); it is ignored"));
@@ -138,15 +154,19 @@ void WorkerChannel::handle(const Frame& frame) {
 }
 
 // Several processes of one worker may share the descriptor and say the same; the driver hears of
-// changes. Their number is bounded, for the driver's memory is not the worker's to fill.
+// changes.
 void WorkerChannel::tell(bool is_done) {
-  if (told_done_ == is_done) return;
-  if (++told_ > kMaxTold) {
-    return stop_listening(cat("has said initialised and done ", kMaxTold,
-                              " times on its descriptor; it is not heard any more"));
-  }
+  if (told_done_ == is_done || !may_tell()) return;
   told_done_ = is_done;
   is_done ? listener_.done() : listener_.initialised();
+}
+
+// What is told is bounded, for the driver's memory is not the worker's to fill.
+bool WorkerChannel::may_tell() {
+  if (++told_ <= kMaxTold) return true;
+  stop_listening(
+      cat("has said more than ", kMaxTold, " things on its descriptor; it is not heard any more"));
+  return false;
 }
 
 }  // namespace hvd::agent

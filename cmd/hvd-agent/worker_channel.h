@@ -1,6 +1,7 @@
 // The agent's end of the descriptor that a worker inherits (base/protocol/worker_link.h). Nothing
-// here ever blocks or grows: of what the worker has not taken yet, only the newest world and one
-// announcement of a stop are kept. What comes from the worker is not trusted.
+// here ever blocks or grows: of what the worker has not taken yet, only the newest effective world,
+// the newest proposed one and one announcement of a stop are kept. What comes from the worker is
+// not trusted.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,9 @@ class WorkerChannel {
   struct Listener {
     std::function<void()> initialised;
     std::function<void()> done;
+    std::function<void()> ready;   // waits for a world to join
+    std::function<void()> leaves;  // wants to leave at a commit
+    std::function<void(std::uint64_t generation)> committed;
     std::function<void(std::string problem)> problem;  // at most once for each kind of trouble
   };
 
@@ -32,8 +36,8 @@ class WorkerChannel {
   // Takes over our end and writes `welcome` (whole frames, handed on as they are) into it, as much
   // as fits; the rest follows when the worker reads. Call it before the worker starts.
   Status open(EventLoop& loop, UniqueFd socket, std::string welcome);
-  // A world that is not older than the one that waits takes its place.
-  void send_world(std::uint64_t generation, std::string_view document);
+  // A world that is not older than the one of its kind that waits takes its place.
+  void send_world(std::uint64_t generation, bool effective, std::string_view document);
   void send_stop(std::string_view reason);
   // Takes in what the worker has said up to now: what it said before it exited counts.
   void receive();
@@ -41,7 +45,7 @@ class WorkerChannel {
 
  private:
   static constexpr std::size_t kMaxFrameFromWorker = std::size_t{64} << 10;
-  static constexpr int kMaxTold = 10'000;
+  static constexpr int kMaxTold = 100'000;
 
   struct WaitingWorld {
     std::uint64_t generation = 0;
@@ -53,6 +57,8 @@ class WorkerChannel {
   void stop_listening(std::string why);
   void handle(const Frame& frame);
   void tell(bool is_done);
+  // False if the worker has said too much; then it is not heard any more.
+  bool may_tell();
   void update_watch();
 
   Listener listener_;
@@ -63,10 +69,14 @@ class WorkerChannel {
   bool listening_ = true;
   std::string writing_;  // begun: it goes out whole
   std::optional<std::string> waiting_stop_;
-  std::optional<WaitingWorld> waiting_world_;
+  std::optional<WaitingWorld> waiting_effective_;
+  std::optional<WaitingWorld> waiting_proposed_;
   bool said_that_it_does_not_read_ = false;
   bool said_unknown_kind_ = false;
   std::optional<bool> told_done_;  // what was told last: initialised (false) or done (true)
+  bool told_ready_ = false;
+  bool told_leaves_ = false;
+  std::uint64_t told_committed_ = 0;  // the newest generation
   int told_ = 0;
 };
 

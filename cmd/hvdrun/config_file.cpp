@@ -56,7 +56,7 @@ Result<std::string> scalar_text(std::string_view source, const YAML::Node& key,
                                 const YAML::Node& node, const Knob& setting) {
   if (node.IsScalar()) return node.Scalar();
   const bool integers = setting.type == KnobType::integer_list;
-  if (node.IsSequence() && (integers || is_list(setting))) {
+  if (node.IsSequence() && (integers || is_list(setting) || is_pair(setting))) {
     std::vector<std::string> items;
     for (const auto& item : node) {
       if (!item.IsScalar() || item.Scalar().empty()) {
@@ -66,7 +66,7 @@ Result<std::string> scalar_text(std::string_view source, const YAML::Node& key,
       }
       items.push_back(item.Scalar());
     }
-    return integers ? join(items, ",") : list_text(items);
+    return integers || is_pair(setting) ? join(items, ",") : list_text(items);
   }
   const char* const got = node.IsNull() ? "nothing" : node.IsMap() ? "a map" : "a list";
   // Of nothing, YAML says that it stands on the next line.
@@ -129,11 +129,7 @@ Result<Values> take_root(std::string_view source, const YAML::Node& root) {
     }
     HVD_RETURN_IF_ERROR(take_section(source, section, entry.second, values));
   }
-  if (values.count("hosts") + values.count("hostfile") == 2) {
-    return Status(Code::invalid_argument, cat(source,
-                                              ": launch.hosts and launch.hostfile: give "
-                                              "one of them, not both"));
-  }
+  HVD_RETURN_IF_ERROR(check_hosts_said_once(values, cat(source, ": ")));
   return values;
 }
 

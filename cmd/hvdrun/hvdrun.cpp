@@ -92,7 +92,7 @@ int run_job(const JobSetup& setup) {
   OutputTrouble trouble;
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
-    auto opened = RankFiles::open(setup.output.directory, setup.workers(),
+    auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
                                   [&trouble](const Status& why) { trouble.report(why, false); });
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
@@ -101,7 +101,7 @@ int run_job(const JobSetup& setup) {
                   [&trouble](const Status& why, bool broken) { trouble.report(why, broken); });
   JobOutput output(console, files.get(),
                    {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
-                   setup.output.verbose);
+                   setup.output.verbose, setup.spec.elastic.has_value());
 
   trouble.set_running(true);
   const driver::Outcome outcome = driver::run_job(setup.spec, output);

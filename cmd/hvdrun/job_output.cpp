@@ -1,6 +1,7 @@
 #include "cmd/hvdrun/job_output.h"
 
 #include <cstdlib>
+#include <set>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,14 @@ bool same_file(int a, int b) {
 
 std::string_view name_of(driver::Stream stream) {
   return stream == driver::Stream::standard_output ? "stdout" : "stderr";
+}
+
+std::string worker_name(const driver::WorkerView& worker) {
+  return cat(worker.host, "#", worker.slot);
+}
+
+std::string who(const driver::WorkerView& worker) {
+  return worker.rank < 0 ? cat("worker ", worker_name(worker)) : cat("rank ", worker.rank);
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -67,28 +76,49 @@ bool colours_wanted(bool is_terminal) {
   return terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
 }
 
-JobOutput::JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose)
-    : console_(console), files_(files), style_(style), verbose_(verbose) {}
+JobOutput::JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
+                     bool elastic)
+    : console_(console), files_(files), style_(style), verbose_(verbose), elastic_(elastic) {}
 
 StreamWriter& JobOutput::writer(driver::Stream stream) {
   return stream == driver::Stream::standard_output ? console_.out() : console_.error();
 }
 
 LinePrefixer& JobOutput::prefixer(const driver::WorkerView& worker, driver::Stream stream) {
-  const Key key{worker.rank, worker.incarnation, stream};
-  if (const auto found = prefixers_.find(key); found != prefixers_.end()) return found->second;
+  const Key key{worker.incarnation, stream};
+  const auto found = prefixers_.find(key);
+  if (found != prefixers_.end() && found->second.rank == worker.rank) return found->second.lines;
   PrefixStyle style = style_;
   style.colour =
       colours_wanted(stream == driver::Stream::standard_output ? console_.out_is_terminal()
                                                                : console_.error_is_terminal());
-  return prefixers_.emplace(key, LinePrefixer(rank_tag(worker.rank, name_of(stream), style), style))
-      .first->second;
+  std::string tag = worker.rank < 0 ? joiner_tag(worker_name(worker), name_of(stream), style)
+                                    : rank_tag(worker.rank, name_of(stream), style);
+  if (found == prefixers_.end()) {
+    return prefixers_.emplace(key, Prefixer{worker.rank, LinePrefixer(std::move(tag), style)})
+        .first->second.lines;
+  }
+  found->second.rank = worker.rank;
+  found->second.lines.set_tag(std::move(tag));
+  return found->second.lines;
 }
 
 void JobOutput::say(std::string_view text) { console_.error().write(cat("hvdrun: ", text, "\n")); }
 
 void JobOutput::on_plan(const WorldDocument& world) {
-  if (!verbose_) return;
+  if (verbose_) say_places(world);
+}
+
+void JobOutput::on_world(const WorldDocument& world, std::string_view why) {
+  std::set<std::string_view> hosts;
+  for (const auto& member : world.members) hosts.insert(member.host);
+  say(cat("generation ", world.generation, ": ", world.members.size(),
+          world.members.size() == 1 ? " worker on " : " workers on ", hosts.size(),
+          hosts.size() == 1 ? " host" : " hosts", why.empty() ? "" : cat(" (", why, ")")));
+  if (verbose_) say_places(world);
+}
+
+void JobOutput::say_places(const WorldDocument& world) {
   for (const auto& member : world.members) {
     say(cat("rank ", member.rank, " on ", member.host, ", slot ", member.slot));
   }
@@ -103,7 +133,7 @@ void JobOutput::on_progress(std::string_view text) {
 }
 
 void JobOutput::on_started(const driver::WorkerView& worker) {
-  if (verbose_) say(cat("rank ", worker.rank, " runs on ", worker.host, " as pid ", worker.pid));
+  if (verbose_) say(cat(who(worker), " runs on ", worker.host, " as pid ", worker.pid));
 }
 
 void JobOutput::on_output(const driver::WorkerView& worker, driver::Stream stream,
@@ -111,24 +141,27 @@ void JobOutput::on_output(const driver::WorkerView& worker, driver::Stream strea
   const Credit credit = make_credit(std::move(consumed));
   std::string shown = prefixer(worker, stream).push(bytes);
   if (files_ != nullptr) {
-    files_->write(worker.rank, stream == driver::Stream::standard_error, std::move(bytes), credit);
+    const bool error = stream == driver::Stream::standard_error;
+    const std::string folder = elastic_ ? worker_name(worker) : std::string();
+    elastic_ ? files_->write(folder, error, std::move(bytes), credit)
+             : files_->write(worker.rank, error, std::move(bytes), credit);
   }
   writer(stream).write(std::move(shown), credit);
 }
 
 void JobOutput::on_output_closed(const driver::WorkerView& worker, driver::Stream stream) {
-  const auto found = prefixers_.find({worker.rank, worker.incarnation, stream});
+  const auto found = prefixers_.find({worker.incarnation, stream});
   if (found == prefixers_.end()) return;
-  writer(stream).write(found->second.finish());
+  writer(stream).write(prefixer(worker, stream).finish());
   prefixers_.erase(found);
 }
 
 void JobOutput::on_exited(const driver::WorkerView& worker, std::string_view how) {
-  if (verbose_) say(cat("rank ", worker.rank, " on ", worker.host, " ", how));
+  if (verbose_) say(cat(who(worker), " on ", worker.host, " ", how));
 }
 
 void JobOutput::finish() {
-  for (auto& [key, prefixer] : prefixers_) writer(std::get<2>(key)).write(prefixer.finish());
+  for (auto& [key, prefixer] : prefixers_) writer(key.second).write(prefixer.lines.finish());
   prefixers_.clear();
 }
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <utility>
 
 #include "base/clock.h"
 #include "cmd/hvdrun/line_prefixer.h"
@@ -50,10 +50,13 @@ bool colours_wanted(bool is_terminal);
 
 class JobOutput : public driver::Observer {
  public:
-  // `files` may be null. Both must outlive this.
-  JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose);
+  // `files` may be null. Both must outlive this. With `elastic` ranks may change: a line has the
+  // rank that its worker has when it ends, and files are by worker.
+  JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
+            bool elastic = false);
 
   void on_plan(const WorldDocument& world) override;
+  void on_world(const WorldDocument& world, std::string_view why) override;
   void on_warning(std::string_view text) override;
   void on_notice(std::string_view text) override;
   void on_progress(std::string_view text) override;
@@ -67,17 +70,23 @@ class JobOutput : public driver::Observer {
   void finish();
 
  private:
-  using Key = std::tuple<int, std::uint64_t, driver::Stream>;
+  using Key = std::pair<std::uint64_t, driver::Stream>;  // incarnation
+  struct Prefixer {
+    int rank;  // that its tag says
+    LinePrefixer lines;
+  };
 
   LinePrefixer& prefixer(const driver::WorkerView& worker, driver::Stream stream);
   StreamWriter& writer(driver::Stream stream);
   void say(std::string_view text);
+  void say_places(const WorldDocument& world);
 
   Console& console_;
   RankFiles* files_;
   PrefixStyle style_;
   bool verbose_;
-  std::map<Key, LinePrefixer> prefixers_;
+  bool elastic_;
+  std::map<Key, Prefixer> prefixers_;
 };
 
 }  // namespace hvd::cli

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <sys/stat.h>
@@ -10,8 +9,11 @@
 
 #include "base/text.h"
 #include "cmd/hvdrun/config_file.h"
+#include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/environment.h"
+#include "cmd/hvdrun/settings_reader.h"
 #include "discovery/hosts.h"
+#include "driver/agents/host_source.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -21,29 +23,7 @@ constexpr long long kMaxWorkers = 100'000;
 
 Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
-// What the settings say, with the table's default where they say nothing.
-class Reader {
- public:
-  explicit Reader(const Values& values) : values_(values) {}
-
-  bool has(std::string_view flag) const { return values_.find(flag) != values_.end(); }
-  std::string text(std::string_view flag) const {
-    const auto found = values_.find(flag);
-    if (found != values_.end()) return found->second.text;
-    return std::string(find_setting_by_flag(flag)->default_text);
-  }
-  int integer(std::string_view flag) const { return parse_number<int>(text(flag)).value_or(0); }
-  bool boolean(std::string_view flag) const { return text(flag) == "1"; }
-  std::chrono::milliseconds seconds(std::string_view flag) const {
-    const double value = parse_number<double>(text(flag)).value_or(0);
-    return std::chrono::milliseconds(std::llround(value * 1000));
-  }
-
- private:
-  const Values& values_;
-};
-
-Result<std::vector<discovery::Host>> named_hosts(const Reader& settings) {
+Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings) {
   if (settings.has("hosts")) return discovery::parse_host_list(settings.text("hosts"));
   const std::string path = settings.text("hostfile");
   auto text = read_named_file("hostfile", path);
@@ -52,8 +32,9 @@ Result<std::vector<discovery::Host>> named_hosts(const Reader& settings) {
   return discovery::parse_hostfile(*text, source);
 }
 
-Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int processes) {
+Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, int processes) {
   const int default_slots = settings.integer("slots-per-host");
+  if (settings.has("host-discovery-script")) return std::vector<driver::HostSlots>();
   if (!settings.has("hosts") && !settings.has("hostfile")) {
     if (settings.has("join-bind")) return std::vector<driver::HostSlots>();
     const bool as_many = processes > 0 && !settings.has("slots-per-host");
@@ -69,12 +50,7 @@ Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int proc
                          " has a port or a user of SSH, but with --join-bind "
                          "hosts come by themselves: name it without"));
     }
-    hosts.push_back({.name = host.name,
-                     .slots = host.slots > 0 ? host.slots : default_slots,
-                     .destination = host.destination,
-                     .user = host.user,
-                     .port = host.port,
-                     .advertise_address = host.address});
+    hosts.push_back(driver::slots_of(host, default_slots));
     total += hosts.back().slots;
   }
   if (processes == 0 && total > kMaxWorkers) {
@@ -86,7 +62,7 @@ Result<std::vector<driver::HostSlots>> hosts_of(const Reader& settings, int proc
 }
 
 // Absolute, and the same on every host.
-Result<std::string> working_directory(const Reader& settings) {
+Result<std::string> working_directory(const SettingsReader& settings) {
   const std::string wanted =
       settings.has("working-directory") ? settings.text("working-directory") : "";
   if (wanted.starts_with('/')) return std::filesystem::path(wanted).lexically_normal().string();
@@ -114,7 +90,7 @@ std::string with_home(const std::string& path) {
   return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
 }
 
-driver::ssh::Options ssh_options(const Reader& settings) {
+driver::ssh::Options ssh_options(const SettingsReader& settings) {
   driver::ssh::Options options;
   if (settings.has("ssh-port")) options.port = settings.integer("ssh-port");
   for (const auto& file : list_items(settings.text("ssh-identity-file"))) {
@@ -134,7 +110,7 @@ driver::ssh::Options ssh_options(const Reader& settings) {
   return options;
 }
 
-Status take_network(const Reader& settings, driver::JobSpec& spec) {
+Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   for (const auto& item : list_items(settings.text("network-interface"))) {
     for (const auto& name : split(item, ',')) {
       if (trim(name).empty()) {
@@ -154,7 +130,8 @@ Status take_network(const Reader& settings, driver::JobSpec& spec) {
   return {};
 }
 
-Result<std::optional<JoinWords>> join_words(const Reader& settings, const driver::JobSpec& spec) {
+Result<std::optional<JoinWords>> join_words(const SettingsReader& settings,
+                                            const driver::JobSpec& spec) {
   if (!settings.has("join-bind")) return std::optional<JoinWords>();
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
@@ -178,7 +155,7 @@ int why_not_executable(const std::string& path) {
 
 Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
                             const std::vector<std::string>& environment) {
-  const Reader settings(values);
+  const SettingsReader settings(values);
   JobSetup setup;
   driver::JobSpec& spec = setup.spec;
   spec.command = line.command;
@@ -199,6 +176,9 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
     if (!plan.ok()) return plan.status();
     setup.plan = std::move(*plan);
   }
+  auto elastic = elastic_spec(values, spec, static_cast<int>(setup.plan.members.size()));
+  if (!elastic.ok()) return elastic.status();
+  spec.elastic = std::move(*elastic);
 
   auto given = worker_environment(environment, line.environment, values);
   if (!given.ok()) return given.status();

@@ -19,15 +19,23 @@ std::string time_text() {
   return std::string(whole.substr(0, whole.find('\n')));
 }
 
-}  // namespace
-
-std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style) {
-  std::string tag = cat("[", rank, "]<", stream, ">:");
+std::string tag_of(std::string_view who, std::size_t colour, std::string_view stream,
+                   const PrefixStyle& style) {
+  std::string tag = cat("[", who, "]<", stream, ">:");
   if (!style.colour) return tag;
   // Those of the sixteen colours that can be read on black and on white.
   constexpr std::array kColours{31, 32, 33, 34, 35, 36, 91, 92, 94, 95};
-  const int colour = kColours.at(static_cast<std::size_t>(rank) % kColours.size());
-  return cat("\x1b[", colour, "m", tag, "\x1b[0m");
+  return cat("\x1b[", kColours.at(colour % kColours.size()), "m", tag, "\x1b[0m");
+}
+
+}  // namespace
+
+std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style) {
+  return tag_of(cat(rank), static_cast<std::size_t>(rank), stream, style);
+}
+
+std::string joiner_tag(std::string_view worker, std::string_view stream, const PrefixStyle& style) {
+  return tag_of(worker, worker.size(), stream, style);
 }
 
 void LinePrefixer::end_line(std::string& out, std::string_view rest, std::string_view end) {

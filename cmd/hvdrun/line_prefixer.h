@@ -17,6 +17,8 @@ struct PrefixStyle {
 
 // "[3]<stdout>:", in the rank's colour if so styled.
 std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style);
+// "[b#1]<stdout>:", of a worker that no world has yet.
+std::string joiner_tag(std::string_view worker, std::string_view stream, const PrefixStyle& style);
 
 class LinePrefixer {
  public:
@@ -26,6 +28,8 @@ class LinePrefixer {
 
   LinePrefixer(std::string tag, PrefixStyle style) : tag_(std::move(tag)), style_(style) {}
 
+  // For the lines that end from now on.
+  void set_tag(std::string tag) { tag_ = std::move(tag); }
   // What can be shown now.
   std::string push(std::string_view bytes);
   // The unfinished last line, with the \n that it lacks.

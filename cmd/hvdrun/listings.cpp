@@ -49,6 +49,12 @@ std::string check_build_text() {
 }
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
+  if (spec.elastic && plan.members.empty()) {
+    return cat("whoever ", shell_quote(spec.elastic->discovery_script), " names, at least ",
+               spec.elastic->limits.least, " of them",
+               spec.elastic->limits.most == 0 ? "" : cat(", at most ", spec.elastic->limits.most),
+               "\n", command_text(spec));
+  }
   if (plan.members.empty()) {
     return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));
   }

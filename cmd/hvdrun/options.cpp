@@ -16,6 +16,7 @@ namespace {
 std::string_view group_of(const Knob& setting) {
   const auto section = setting.config_key.substr(0, setting.config_key.find('.'));
   if (section == "launch") return "What runs where";
+  if (section == "elastic") return "A world that changes";
   if (section == "output") return "Output";
   if (section == "params") return "Reduction";
   if (section == "autotune") return "Autotuning";
@@ -42,7 +43,9 @@ std::string_view placeholder(const Knob& setting) {
       break;
   }
   if (setting.flag == "hosts") return "HOST:SLOTS,...";
-  if (setting.flag == "ssh-host-key") return "WHAT";
+  if (setting.flag == "ssh-host-key" || setting.flag == "failure-policy") return "WHAT";
+  if (setting.flag == "host-discovery-script") return "PROGRAM";
+  if (setting.flag == "blacklist-cooldown-range") return "LOW HIGH";
   if (setting.flag == "network-interface") return "NAME";
   if (setting.flag == "advertise-address") return "ADDRESS";
   if (setting.flag == "join-bind") return "ADDRESS:PORT";
@@ -196,10 +199,7 @@ Status take_settings(const Parser& parser, Values& values) {
     if (!checked.ok()) return checked.status();
     values[flag] = {std::move(*checked), "--" + flag};
   }
-  if (values.count("hosts") + values.count("hostfile") == 2) {
-    return usage("--hosts and --hostfile: give one of them, not both");
-  }
-  return {};
+  return check_hosts_said_once(values, "");
 }
 
 }  // namespace

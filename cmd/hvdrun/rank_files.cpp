@@ -10,6 +10,13 @@
 
 namespace hvd::cli {
 
+static Status make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return {};
+  return Status::from_errno(cat("--output-filename: make the folder ", folder), error.value());
+}
+
 std::string rank_folder(int rank, int size) {
   const std::string number = std::to_string(rank);
   const std::size_t width = std::to_string(size > 1 ? size - 1 : 0).size();
@@ -18,18 +25,13 @@ std::string rank_folder(int rank, int size) {
 
 Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory, int size,
                                                    std::function<void(const Status&)> on_failure) {
-  std::unique_ptr<RankFiles> files(new RankFiles(std::move(on_failure)));
+  std::unique_ptr<RankFiles> files(new RankFiles(directory, std::move(on_failure)));
+  if (size == 0) HVD_RETURN_IF_ERROR(make_folder(directory));
   for (int rank = 0; rank < size; ++rank) {
     const std::string folder = cat(directory, "/", rank_folder(rank, size));
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) {
-      return Status::from_errno(cat("--output-filename: make the folder ", folder), error.value());
-    }
     for (const char* const name : {"stdout", "stderr"}) {
       File file{cat(folder, "/", name), {}};
-      file.fd.reset(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
+      HVD_RETURN_IF_ERROR(open_file(file));
       files->files_.push_back(std::move(file));
     }
   }
@@ -37,8 +39,16 @@ Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory,
   return files;
 }
 
-RankFiles::RankFiles(std::function<void(const Status&)> on_failure)
-    : on_failure_(std::move(on_failure)) {}
+// With its folder.
+Status RankFiles::open_file(File& file) {
+  HVD_RETURN_IF_ERROR(make_folder(std::filesystem::path(file.path).parent_path()));
+  file.fd.reset(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
+  return {};
+}
+
+RankFiles::RankFiles(std::string directory, std::function<void(const Status&)> on_failure)
+    : directory_(std::move(directory)), on_failure_(std::move(on_failure)) {}
 
 RankFiles::~RankFiles() {
   {
@@ -52,6 +62,22 @@ RankFiles::~RankFiles() {
 void RankFiles::write(int rank, bool error_stream, std::string bytes, Credit credit) {
   const auto file = static_cast<std::size_t>(rank) * 2 + (error_stream ? 1 : 0);
   const std::lock_guard lock(mutex_);
+  queue(file, std::move(bytes), std::move(credit));
+}
+
+void RankFiles::write(const std::string& folder, bool error_stream, std::string bytes,
+                      Credit credit) {
+  const std::lock_guard lock(mutex_);
+  const auto [found, is_new] = folders_.emplace(folder, files_.size());
+  if (is_new) {
+    for (const char* const name : {"stdout", "stderr"}) {
+      files_.push_back({cat(directory_, "/", folder, "/", name), {}});
+    }
+  }
+  queue(found->second + (error_stream ? 1 : 0), std::move(bytes), std::move(credit));
+}
+
+void RankFiles::queue(std::size_t file, std::string bytes, Credit credit) {
   if (failed_ || bytes.empty() || file >= files_.size()) return;
   waiting_ += bytes.size();
   if (waiting_ <= kLimit) credit.reset();
@@ -70,8 +96,9 @@ void RankFiles::run() {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
     const Item& front = queue_.front();  // only this thread removes it
+    File& file = files_[front.file];     // and opens it
     lock.unlock();
-    const Status status = write_all(files_[front.file], front.bytes);
+    const Status status = write_all(file, front.bytes);
     // Before the queue is empty, so that who drains it knows of the failure.
     if (!status.ok() && on_failure_) on_failure_(status);
     lock.lock();
@@ -92,7 +119,8 @@ void RankFiles::run() {
   }
 }
 
-Status RankFiles::write_all(const File& file, const std::string& bytes) const {
+Status RankFiles::write_all(File& file, const std::string& bytes) {
+  if (!file.fd) HVD_RETURN_IF_ERROR(open_file(file));
   std::size_t offset = 0;
   while (offset < bytes.size()) {
     const ssize_t written = ::write(file.fd.get(), bytes.data() + offset, bytes.size() - offset);

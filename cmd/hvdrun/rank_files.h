@@ -1,7 +1,8 @@
 // The files of --output-filename: DIR/rank.<R>/stdout and stderr, R padded with zeros to the width
-// of the highest rank; the bytes exactly as the workers wrote them. A thread of its own writes
-// them, since a disk may be slow; what waits is bounded as in stream_writer.h, but nothing is ever
-// dropped.
+// of the highest rank, or, where ranks change, DIR/<host>#<slot>/stdout and stderr, one after the
+// other for the workers of a slot; the bytes exactly as the workers wrote them. A thread of its own
+// writes them, since a disk may be slow; what waits is bounded as in stream_writer.h, but nothing
+// is ever dropped.
 //
 // open() and the destructor belong to one thread; write() and drain() are safe from any.
 #pragma once
@@ -9,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,9 +28,9 @@ std::string rank_folder(int rank, int size);
 
 class RankFiles {
  public:
-  // Makes the folders and empties the files of ranks 0 to size-1. The error names the file.
-  // `on_failure` is called once, on the writing thread, when a file cannot be written; nothing more
-  // is written after it.
+  // Makes the folder, and the folders and empty files of ranks 0 to size-1. The error names the
+  // file. `on_failure` is called once, on the writing thread, when a file cannot be written;
+  // nothing more is written after it.
   static Result<std::unique_ptr<RankFiles>> open(const std::string& directory, int size,
                                                  std::function<void(const Status&)> on_failure);
   ~RankFiles();  // after what was given has been written
@@ -36,6 +38,8 @@ class RankFiles {
   RankFiles& operator=(const RankFiles&) = delete;
 
   void write(int rank, bool error_stream, std::string bytes, Credit credit);
+  // Of a worker whose folder is made when it is first written to.
+  void write(const std::string& folder, bool error_stream, std::string bytes, Credit credit);
   // Blocks until all is written, or can never be.
   void drain();
 
@@ -50,13 +54,19 @@ class RankFiles {
     Credit credit;
   };
 
-  explicit RankFiles(std::function<void(const Status&)> on_failure);
+  RankFiles(std::string directory, std::function<void(const Status&)> on_failure);
+  // With the mutex held.
+  void queue(std::size_t file, std::string bytes, Credit credit);
   void run();
-  Status write_all(const File& file, const std::string& bytes) const;
+  static Status open_file(File& file);
+  static Status write_all(File& file, const std::string& bytes);
 
   static constexpr std::size_t kLimit = std::size_t{8} << 20;
+  const std::string directory_;
   const std::function<void(const Status&)> on_failure_;
-  std::vector<File> files_;  // stdout of rank 0, stderr of rank 0, stdout of rank 1, ...
+  // stdout of rank 0, stderr of rank 0, stdout of rank 1, ... They stay where they are.
+  std::deque<File> files_;
+  std::map<std::string, std::size_t> folders_;  // of workers: where its stdout is in files_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;  // the front one may be in writing

@@ -36,10 +36,11 @@ std::string failure_report(const driver::Outcome& outcome) {
   }
   const auto& [worker, cause, tail, hosts] = *outcome.failure;
   if (hosts.size() > 1) return hosts_report(hosts);
-  // Without a rank it was a host that failed, and its reason is a sentence about that.
-  if (worker.rank < 0) return cat("hvdrun: the job has failed: ", outcome.reason, "\n");
-  std::string text = cat("hvdrun: the job has failed: rank ", worker.rank, " on host ", worker.host,
-                         " (slot ", worker.slot);
+  // Without a slot it was a host that failed, and its reason is a sentence about that.
+  if (worker.slot < 0) return cat("hvdrun: the job has failed: ", outcome.reason, "\n");
+  const std::string who = worker.rank < 0 ? "a worker that was to join" : cat("rank ", worker.rank);
+  std::string text =
+      cat("hvdrun: the job has failed: ", who, " on host ", worker.host, " (slot ", worker.slot);
   if (worker.pid > 0) text += cat(", pid ", worker.pid);
   text += cat(") ", cause, "; the remaining workers were terminated.\n");
   if (tail.empty()) {

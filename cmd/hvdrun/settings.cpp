@@ -1,215 +1,16 @@
 #include "cmd/hvdrun/settings.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/socket.h"
 #include "base/text.h"
+#include "cmd/hvdrun/elastic_setup.h"
 
 namespace hvd::cli {
-namespace {
 
-constexpr double kMaxProcesses = 100'000;
-constexpr double kMaxSeconds = 31'536'000;  // a year
-
-constexpr std::array kLaunchSettings{
-    Knob{.flag = "num-proc",
-         .config_key = "launch.num_proc",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::integer,
-         .minimum = 1,
-         .maximum = kMaxProcesses,
-         .help = "How many workers; without it, one for each slot"},
-    Knob{.flag = "hosts",
-         .config_key = "launch.hosts",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Hosts and their slots: a:4,b:4 (default: localhost)"},
-    Knob{.flag = "hostfile",
-         .config_key = "launch.hostfile",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "File with a host a line, 'name slots=4'; -: standard input"},
-    Knob{.flag = "slots-per-host",
-         .config_key = "launch.slots_per_host",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::integer,
-         .default_text = "1",
-         .minimum = 1,
-         .maximum = kMaxProcesses,
-         .help = "Slots of hosts that are named without a number"},
-    Knob{.flag = "oversubscribe",
-         .config_key = "launch.oversubscribe",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::boolean,
-         .default_text = "1",
-         .help = "Allow more workers than slots, spread evenly"},
-    Knob{.flag = "working-directory",
-         .config_key = "launch.working_directory",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Where the workers start (default: here)"},
-    Knob{.flag = "grace",
-         .config_key = "launch.grace_seconds",
-         .variable = "HVD_GRACE",
-         .horovod_name = {},
-         .type = KnobType::real,
-         .default_text = "5",
-         .maximum = kMaxSeconds,
-         .help = "Seconds from SIGTERM to SIGKILL when the job is stopped"},
-    Knob{.flag = "legacy-clients",
-         .config_key = "launch.legacy_clients",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::boolean,
-         .default_text = "0",
-         .help = "Serve programs built with Horovod: their requests are not signed"},
-    Knob{.flag = "output-filename",
-         .config_key = "output.filename",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Also write each worker's output to DIR/rank.<R>/stdout and stderr"},
-    Knob{.flag = "prefix-output-with-timestamp",
-         .config_key = "output.with_timestamp",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::boolean,
-         .default_text = "0",
-         .help = "Put the time before each line's prefix"},
-    Knob{.flag = "tag-output",
-         .config_key = "output.tag",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .default_text = "rank",
-         .help = "rank: put [<rank>]<stdout>: before each line; none: bytes as they come"},
-    Knob{.flag = "output-stall-timeout",
-         .config_key = "output.stall_timeout_seconds",
-         .variable = "HVD_OUTPUT_STALL_TIMEOUT",
-         .horovod_name = {},
-         .type = KnobType::real,
-         .default_text = "10",
-         .minimum = 0.001,
-         .maximum = kMaxSeconds,
-         .help = "Seconds that workers wait for a reader of the output before it is dropped"},
-    Knob{.flag = "verbose",
-         .config_key = "output.verbose",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::boolean,
-         .default_text = "0",
-         .help = "Say what hvdrun does"},
-    Knob{.flag = "ssh-port",
-         .config_key = "ssh.port",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::integer,
-         .minimum = 1,
-         .maximum = 65535,
-         .help = "SSH's port on hosts that name none (default: as configured, else 22)"},
-    Knob{.flag = "ssh-identity-file",
-         .config_key = "ssh.identity_file",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Private key to log in with, before those configured; repeatable"},
-    Knob{.flag = "ssh-config",
-         .config_key = "ssh.config_file",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Read this in place of ~/.ssh/config; none: read no configuration"},
-    Knob{.flag = "ssh-host-key",
-         .config_key = "ssh.host_key",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .default_text = "accept-new",
-         .help = "What to do with hosts' keys: accept-new, strict or off"},
-    Knob{.flag = "ssh-known-hosts",
-         .config_key = "ssh.known_hosts_file",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Where keys of hosts are kept (default: as configured, else ~/.ssh/known_hosts)"},
-    Knob{.flag = "ssh-connect-timeout",
-         .config_key = "ssh.connect_timeout_seconds",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::real,
-         .default_text = "10",
-         .minimum = 0.1,
-         .maximum = kMaxSeconds,
-         .help = "Seconds for a host to be found and to answer"},
-    Knob{.flag = "ssh-parallel",
-         .config_key = "ssh.parallel",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::integer,
-         .default_text = "32",
-         .minimum = 1,
-         .maximum = 1000,
-         .help = "Hosts that are connected to at the same time"},
-    Knob{.flag = "agent-cache",
-         .config_key = "ssh.agent_cache",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Where agents are kept on the hosts (default: ~/.cache/hvd)"},
-    Knob{.flag = "network-interface",
-         .config_key = "network.interface",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Use only addresses of this interface, eth0 or eth0,ib0; repeatable"},
-    Knob{.flag = "advertise-address",
-         .config_key = "network.advertise_address",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "IP address by which the hosts reach hvdrun (default: found out)"},
-    Knob{.flag = "heartbeat-timeout",
-         .config_key = "network.heartbeat_timeout_seconds",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::real,
-         .default_text = "3",
-         .minimum = 0.1,
-         .maximum = kMaxSeconds,
-         .help = "Seconds of silence after which a host is taken for lost"},
-    Knob{.flag = "orphan-timeout",
-         .config_key = "network.orphan_timeout_seconds",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::real,
-         .default_text = "30",
-         .minimum = 0.1,
-         .maximum = kMaxSeconds,
-         .help = "Seconds of silence after which a cut-off host kills its workers"},
-    Knob{.flag = "join-bind",
-         .config_key = "join.bind",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .help = "Start nothing on the hosts, but let in agents that come to this address"},
-    Knob{.flag = "token-file",
-         .config_key = "join.token_file",
-         .variable = {},
-         .horovod_name = {},
-         .type = KnobType::text,
-         .default_text = "hvd-token",
-         .help = "What proves that they may; made if it is not there"},
-};
-
-}  // namespace
-
-std::span<const Knob> launch_settings() { return kLaunchSettings; }
+static constexpr std::array<std::string_view, 3> kHostFlags{"hosts", "hostfile",
+                                                            "host-discovery-script"};
 
 std::vector<const Knob*> all_settings() {
   std::vector<const Knob*> all;
@@ -228,6 +29,8 @@ const Knob* find_setting_by_flag(std::string_view flag) {
 bool is_list(const Knob& setting) {
   return setting.flag == "ssh-identity-file" || setting.flag == "network-interface";
 }
+
+bool is_pair(const Knob& setting) { return setting.flag == "blacklist-cooldown-range"; }
 
 std::string list_text(const std::vector<std::string>& items) { return join(items, "\n"); }
 
@@ -254,6 +57,9 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   if (setting.flag == "advertise-address" && !is_ip_address(std::string(text))) {
     return refuse("an IPv4 or IPv6 address");
   }
+  if (is_pair(setting) && !parse_seconds_range(text)) {
+    return refuse("two numbers of seconds, the shorter first: 10 100");
+  }
   return knob_environment_value(setting, text, shown_as);
 }
 
@@ -269,10 +75,24 @@ Result<Values> values_from_environment(const EnvironmentLookup& lookup) {
   return values;
 }
 
+Status check_hosts_said_once(const Values& values, std::string_view where) {
+  std::vector<std::string> said;
+  for (const auto flag : kHostFlags) {
+    if (values.count(flag) != 0) said.push_back(cat("--", flag));
+  }
+  if (said.size() < 2) return {};
+  return {Code::invalid_argument, cat(where, join(said, " and "), ": give one of them, not ",
+                                      said.size() == 2 ? "both" : "all")};
+}
+
 Values merge(Values stronger, const Values& weaker) {
-  const bool hosts_said = stronger.count("hosts") + stronger.count("hostfile") > 0;
+  const auto says_hosts = [](std::string_view flag) {
+    return std::find(kHostFlags.begin(), kHostFlags.end(), flag) != kHostFlags.end();
+  };
+  const bool hosts_said = std::any_of(stronger.begin(), stronger.end(),
+                                      [&](const auto& value) { return says_hosts(value.first); });
   for (const auto& [flag, value] : weaker) {
-    if (hosts_said && (flag == "hosts" || flag == "hostfile")) continue;
+    if (hosts_said && says_hosts(flag)) continue;
     stronger.emplace(flag, value);
   }
   return stronger;

@@ -28,6 +28,8 @@ const Knob* find_setting_by_config_key(std::string_view key);
 // Whether a setting may be given more than once, each time for one more. The text of its value is
 // then list_text() of them all.
 bool is_list(const Knob& setting);
+// Whether its value is two words, "--blacklist-cooldown-range 10 100".
+bool is_pair(const Knob& setting);
 std::string list_text(const std::vector<std::string>& items);
 std::vector<std::string> list_items(std::string_view text);
 
@@ -46,8 +48,10 @@ using Values = std::map<std::string, Value, std::less<>>;
 // Every setting that `lookup` has a value for.
 Result<Values> values_from_environment(const EnvironmentLookup& lookup);
 
-// `stronger` over `weaker`. A host list and a hostfile are two ways to say one thing, so that the
-// one in `stronger` also hides the other one in `weaker`.
+// `stronger` over `weaker`. A host list, a hostfile and a discovery script are three ways to say
+// one thing, so that the one in `stronger` also hides the others in `weaker`. The error names those
+// of them of which `values` have more than one.
+Status check_hosts_said_once(const Values& values, std::string_view where);
 Values merge(Values stronger, const Values& weaker);
 
 }  // namespace hvd::cli

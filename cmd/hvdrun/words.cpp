@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
 namespace {
@@ -15,20 +16,11 @@ struct Missing {
   std::string_view what;
 };
 
-constexpr std::string_view kElastic = "elastic jobs are";
 constexpr std::string_view kMpi = "launching through MPI is";
 constexpr std::string_view kJsrun = "launching through jsrun (LSF) is";
 
 // Horovod's flags for what hvd cannot do yet. To take one silently would be a lie.
 constexpr std::array kMissing{
-    Missing{"--min-np", kElastic},
-    Missing{"--min-num-proc", kElastic},
-    Missing{"--max-np", kElastic},
-    Missing{"--max-num-proc", kElastic},
-    Missing{"--host-discovery-script", kElastic},
-    Missing{"--elastic-timeout", kElastic},
-    Missing{"--reset-limit", kElastic},
-    Missing{"--blacklist-cooldown-range", kElastic},
     Missing{"--mpi", kMpi},
     Missing{"--mpi-args", kMpi},
     Missing{"--binding-args", kMpi},
@@ -105,6 +97,11 @@ Result<SplitWords> split_words(const CLI::App& app, const std::vector<std::strin
       value = words[++at];
     } else {
       return usage(cat(shown, ": needs a value"));
+    }
+    const Knob* const setting = find_setting_by_flag(std::string_view(word.flag).substr(2));
+    if (!word.value && setting != nullptr && is_pair(*setting)) {
+      if (at + 1 == words.size()) return usage(cat(shown, ": needs two values, as in 10 100"));
+      value = cat(value, " ", words[++at]);
     }
     if (value.empty()) return usage(cat(shown, ": needs a value that is not empty"));
     result.options.push_back(cat(word.flag, "=", value));

@@ -27,6 +27,8 @@ inline constexpr std::array kAliases{
     Alias{"-H", "--hosts"},
     Alias{"-hostfile", "--hostfile"},
     Alias{"-wd", "--working-directory"},
+    Alias{"--min-num-proc", "--min-np"},
+    Alias{"--max-num-proc", "--max-np"},
     Alias{"-p", "--ssh-port"},
     Alias{"-i", "--ssh-identity-file"},
     Alias{"--network-interfaces", "--network-interface"},

@@ -262,6 +262,23 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
         return decode<agent_link::WorkerDone>(frame, [&](const agent_link::WorkerDone& message) {
           return tell(event::Done{host, message.incarnation});
         });
+      case Kind::worker_ready:
+        return decode<agent_link::WorkerReady>(frame, [&](const agent_link::WorkerReady& message) {
+          return tell(event::WorkerReady{host, message.incarnation});
+        });
+      case Kind::worker_leaves:
+        return decode<agent_link::WorkerLeaves>(
+            frame, [&](const agent_link::WorkerLeaves& message) {
+              return tell(event::LeaveRequested{host, message.incarnation});
+            });
+      case Kind::world_committed:
+        return decode<agent_link::WorldCommitted>(
+            frame, [&](const agent_link::WorldCommitted& message) {
+              return tell(event::Committed{host, message.incarnation, message.generation});
+            });
+      case Kind::host_leaves:
+        return decode<agent_link::HostLeaves>(
+            frame, [&](const agent_link::HostLeaves&) { return tell(event::HostLeaves{host}); });
       case Kind::exited:
         return decode<agent_link::Exited>(frame, [&](const agent_link::Exited& message) {
           return tell(event::Exited{host, message.incarnation, message.exit_code,

@@ -27,21 +27,17 @@ struct News {
 
 class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl> {
  public:
-  Impl(asio::io_context& io, const JobSpec& spec, std::set<std::string> local,
-       std::map<std::string, AgentConnection> joined, HostStarterCallbacks callbacks)
-      : io_(io),
-        spec_(spec),
-        local_(std::move(local)),
-        joined_(std::move(joined)),
-        callbacks_(std::move(callbacks)) {}
+  Impl(asio::io_context& io, const JobSpec& spec, std::map<std::string, AgentConnection> joined,
+       HostStarterCallbacks callbacks)
+      : io_(io), spec_(spec), joined_(std::move(joined)), callbacks_(std::move(callbacks)) {}
 
-  void start(HostIndex host, const HostSlots& how) {
+  void start(HostIndex host, const HostSlots& how, bool local) {
     if (const auto joined = joined_.find(how.name); joined != joined_.end()) {
       callbacks_.on_step(host, Step::start_agent);
       AgentConnection connection = std::move(joined->second);
       joined_.erase(joined);
       callbacks_.on_agent(host, std::move(connection));
-    } else if (local_.count(how.name) != 0) {
+    } else if (local) {
       start_here(host);
     } else {
       start_there(host, how);
@@ -131,7 +127,6 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
 
   asio::io_context& io_;
   const JobSpec& spec_;
-  const std::set<std::string> local_;
   std::map<std::string, AgentConnection> joined_;
   HostStarterCallbacks callbacks_;
   std::mutex mutex_;
@@ -140,13 +135,14 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
   std::map<HostIndex, std::unique_ptr<ssh::Launcher::Attempt>> attempts_;
 };
 
-HostStarter::HostStarter(asio::io_context& io, const JobSpec& spec, std::set<std::string> local,
+HostStarter::HostStarter(asio::io_context& io, const JobSpec& spec,
                          std::map<std::string, AgentConnection> joined,
                          HostStarterCallbacks callbacks)
-    : impl_(std::make_shared<Impl>(io, spec, std::move(local), std::move(joined),
-                                   std::move(callbacks))) {}
+    : impl_(std::make_shared<Impl>(io, spec, std::move(joined), std::move(callbacks))) {}
 HostStarter::~HostStarter() { impl_->end(); }
-void HostStarter::start(HostIndex host, const HostSlots& how) { impl_->start(host, how); }
+void HostStarter::start(HostIndex host, const HostSlots& how, bool local) {
+  impl_->start(host, how, local);
+}
 bool HostStarter::give_up(HostIndex host) { return impl_->give_up(host); }
 
 }  // namespace hvd::driver

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -29,15 +28,15 @@ struct HostStarterCallbacks {
 
 class HostStarter {
  public:
-  // `local`: names of the hosts that are this machine. `joined`: agents that are there already, by
-  // host. `spec` outlives this.
-  HostStarter(boost::asio::io_context& io, const JobSpec& spec, std::set<std::string> local,
+  // `joined`: agents that are there already, by host. `spec` outlives this.
+  HostStarter(boost::asio::io_context& io, const JobSpec& spec,
               std::map<std::string, AgentConnection> joined, HostStarterCallbacks callbacks);
   ~HostStarter();  // gives up what is under way; agents that were handed over stay
   HostStarter(const HostStarter&) = delete;
   HostStarter& operator=(const HostStarter&) = delete;
 
-  void start(HostIndex host, const HostSlots& how);
+  // `local`: it is this machine.
+  void start(HostIndex host, const HostSlots& how, bool local);
   // True if it was under way; nothing more is said of it then.
   bool give_up(HostIndex host);
 

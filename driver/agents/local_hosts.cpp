@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,8 +26,9 @@ constexpr std::chrono::seconds kPatience{10};
 // Shared with threads that may outlive everything else: a name server's time is not ours to cut.
 class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
-  Inquiry(asio::io_context& io, std::vector<std::string> names)
-      : io_(&io), names_(std::move(names)), answers_(names_.size()) {}
+  // `wake` is called on the thread of `io` when all have been answered.
+  Inquiry(asio::io_context& io, std::vector<std::string> names, std::function<void()> wake)
+      : io_(&io), wake_(std::move(wake)), names_(std::move(names)), answers_(names_.size()) {}
 
   void begin() {
     const std::size_t threads = std::min(kThreads, names_.size());
@@ -39,15 +41,12 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
     const std::lock_guard lock(mutex_);
     io_ = nullptr;
   }
-  bool done() const {
+  // Those that were asked of and answered, with the answer.
+  std::map<std::string, bool> answers() const {
     const std::lock_guard lock(mutex_);
-    return answered_ == names_.size();
-  }
-  std::set<std::string> local() const {
-    const std::lock_guard lock(mutex_);
-    std::set<std::string> result;
+    std::map<std::string, bool> result;
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      if (answers_[i]) result.insert(names_[i]);
+      if (answers_[i]) result.emplace(names_[i], *answers_[i]);
     }
     return result;
   }
@@ -64,49 +63,108 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
       const bool local = is_this_machine(names_[index]);
       const std::lock_guard lock(mutex_);
       answers_[index] = local;
-      if (++answered_ == names_.size() && io_ != nullptr) asio::post(*io_, [] {});
+      if (++answered_ == names_.size() && io_ != nullptr) asio::post(*io_, wake_);
     }
   }
 
   mutable std::mutex mutex_;
   asio::io_context* io_;
+  const std::function<void()> wake_;
   const std::vector<std::string> names_;
-  std::vector<bool> answers_;
+  std::vector<std::optional<bool>> answers_;
   std::size_t next_ = 0;
   std::size_t answered_ = 0;
 };
 
 }  // namespace
 
+// Alive as long as one of its handlers is.
+class LocalHosts::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  explicit Impl(asio::io_context& io) : io_(io), patience_(io) {}
+
+  void ask(const std::vector<HostSlots>& hosts, Done done) {
+    end();
+    done_ = std::move(done);
+    hosts_.clear();
+    std::map<std::string, bool> known;
+    std::vector<std::string> questions;
+    for (const auto& host : hosts) {
+      if (!host.user.empty() || host.port != 0) continue;
+      const std::string& where = host.destination.empty() ? host.name : host.destination;
+      hosts_.emplace_back(host.name, where);
+      if (known.count(where) != 0) continue;
+      auto answer = is_this_machine_at_a_glance(where);
+      if (const auto before = known_.find(where); !answer && before != known_.end()) {
+        answer = before->second;
+      }
+      if (answer) {
+        known.emplace(where, *answer);
+      } else {
+        questions.push_back(where);
+      }
+    }
+    known_ = std::move(known);
+    if (questions.empty()) return tell();
+    inquiry_ = std::make_shared<Inquiry>(io_, std::move(questions), [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->take_answers();
+    });
+    inquiry_->begin();
+    patience_.expires_after(kPatience);
+    patience_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+      const auto self = weak.lock();
+      if (!error && self) self->take_answers();
+    });
+  }
+
+  void end() {
+    done_ = nullptr;
+    patience_.cancel();
+    if (inquiry_) inquiry_->abandon();
+    inquiry_.reset();
+  }
+
+ private:
+  // All of them, or those that came in time.
+  void take_answers() {
+    if (!inquiry_) return;
+    known_.merge(inquiry_->answers());
+    tell();
+  }
+
+  void tell() {
+    const Done done = std::move(done_);
+    end();
+    std::set<std::string> local;
+    for (const auto& [name, where] : hosts_) {
+      if (const auto found = known_.find(where); found != known_.end() && found->second) {
+        local.insert(name);
+      }
+    }
+    if (done) done(local);
+  }
+
+  asio::io_context& io_;
+  asio::steady_timer patience_;
+  std::shared_ptr<Inquiry> inquiry_;
+  std::vector<std::pair<std::string, std::string>> hosts_;  // name, where it is reached
+  std::map<std::string, bool> known_;                       // of where
+  Done done_;
+};
+
+LocalHosts::LocalHosts(asio::io_context& io) : impl_(std::make_shared<Impl>(io)) {}
+LocalHosts::~LocalHosts() { impl_->end(); }
+void LocalHosts::ask(const std::vector<HostSlots>& hosts, Done done) {
+  impl_->ask(hosts, std::move(done));
+}
+
 std::set<std::string> find_local_hosts(asio::io_context& io, const Signals& signals,
                                        const std::vector<HostSlots>& hosts) {
-  std::set<std::string> local;
-  std::vector<std::pair<std::string, std::string>> unknown;  // host, where it is reached
-  std::vector<std::string> questions;
-  for (const auto& host : hosts) {
-    if (!host.user.empty() || host.port != 0) continue;
-    const std::string& where = host.destination.empty() ? host.name : host.destination;
-    if (const auto known = is_this_machine_at_a_glance(where)) {
-      if (*known) local.insert(host.name);
-    } else {
-      unknown.emplace_back(host.name, where);
-      questions.push_back(where);
-    }
-  }
-  if (questions.empty()) return local;
-
-  const auto inquiry = std::make_shared<Inquiry>(io, std::move(questions));
-  inquiry->begin();
-  const auto late = std::make_shared<bool>(false);
-  asio::steady_timer patience(io, kPatience);
-  patience.async_wait([late](const boost::system::error_code& error) { *late = !error; });
-  while (!inquiry->done() && !*late && signals.waiting() == 0) io.run_one();
-  inquiry->abandon();
-  const auto answers = inquiry->local();
-  for (const auto& [name, where] : unknown) {
-    if (answers.count(where) != 0) local.insert(name);
-  }
-  return local;
+  LocalHosts question(io);
+  std::optional<std::set<std::string>> local;
+  question.ask(hosts, [&](const std::set<std::string>& answer) { local = answer; });
+  while (!local && signals.waiting() == 0) io.run_one();
+  return local.value_or(std::set<std::string>());
 }
 
 }  // namespace hvd::driver

@@ -8,6 +8,13 @@
 
 namespace hvd::driver {
 
+// Of a list that names fewer slots than there are to be workers.
+static void make_room(Preparation& preparation) {
+  std::map<std::string, int> workers;
+  for (const auto& member : preparation.plan.members) ++workers[member.host];
+  for (auto& host : preparation.hosts) host.slots = std::max(host.slots, workers[host.name]);
+}
+
 Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
                             const JobSpec& spec, Observer& observer) {
   Preparation preparation;
@@ -18,9 +25,15 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
     preparation.hosts = std::move(gathered->hosts);
     preparation.joined = std::move(gathered->agents);
   }
+  if (spec.elastic && preparation.hosts.empty()) return preparation;  // who works is found out
   auto plan = plan_static(preparation.hosts, spec.processes, spec.oversubscribe);
   if (!plan) return plan.status();
   preparation.plan = *std::move(plan);
+  if (spec.elastic) {
+    make_room(preparation);
+    preparation.local = find_local_hosts(io, signals, preparation.hosts);
+    return preparation;
+  }
   if (!spec.join) {
     std::erase_if(preparation.hosts, [&](const HostSlots& host) {
       return std::none_of(preparation.plan.members.begin(), preparation.plan.members.end(),

@@ -21,7 +21,9 @@ namespace hvd::driver {
 struct Preparation {
   std::set<std::string> local;                    // hosts that are this machine
   std::map<std::string, AgentConnection> joined;  // agents that came by themselves, by host
-  std::vector<HostSlots> hosts;                   // at least those that the plan names
+  // At least those that the plan names. Of an elastic job those that may ever be used; none if a
+  // script says who that is.
+  std::vector<HostSlots> hosts;
   Plan plan;
 };
 

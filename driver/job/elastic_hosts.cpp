@@ -205,6 +205,7 @@ void ElasticJob::lose_workers(HostIndex host, const std::string& how) {
     end(index, workers_[index].state == WorkerState::planned ? WorkerState::never_started
                                                              : WorkerState::lost);
     workers_[index].well = was_done && wanted;
+    workers_[index].how = cat("was lost with host ", hosts_[host].name);
     if (wanted && !was_done && !stop_has_begun()) note_cause(workers_[index], how, kOwnTrouble);
     decide_within(options_.loss_gather);
   }

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
+#include "driver/job/any_job.h"
 #include "driver/job/common_cause.h"
 #include "driver/job/heartbeats.h"
-#include "driver/job/job.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
 #include "driver/job/slot_budget.h"
@@ -64,6 +64,7 @@ struct ElasticHost : JobHost {
 struct ElasticWorker : JobWorker {
   Standing standing = Standing::coming;
   std::string leaves;          // why it is to leave at the next commit; empty: it is not
+  std::string how;             // it was lost: "was killed by SIGKILL (signal 9)"
   bool keeps_leaving = false;  // whatever discovery says
   bool ready_early = false;    // it said so before its agent said that it runs
   TimePoint launch_by = kNever;
@@ -76,24 +77,31 @@ struct ElasticWorker : JobWorker {
   bool well = false;            // ended after it had declared that its work is done
 };
 
-class ElasticJob {
+class ElasticJob final : public AnyJob {
  public:
   explicit ElasticJob(ElasticOptions options);
 
-  // As Job::step().
-  std::vector<Action> step(const Event& event, TimePoint now);
-
-  TimePoint next_deadline() const;
-  std::string waiting_for(TimePoint now) const;
-  bool preparing() const { return state_ == ElasticState::gathering; }
+  std::vector<Action> step(const Event& event, TimePoint now) override;
+  TimePoint next_deadline() const override;
+  std::string waiting_for(TimePoint now) const override;
+  bool preparing() const override {
+    return state_ == ElasticState::gathering || state_ == ElasticState::waiting;
+  }
+  bool at_work() const override {
+    return state_ == ElasticState::training || state_ == ElasticState::ending ||
+           state_ == ElasticState::finished;
+  }
+  std::size_t host_count() const override { return hosts_.size(); }
+  const JobHost& host_at(HostIndex host) const override { return hosts_[host]; }
+  std::size_t worker_count() const override { return workers_.size(); }
+  const JobWorker& worker_at(std::size_t worker) const override { return workers_[worker]; }
+  std::size_t index_of(Incarnation incarnation) const override;
 
   ElasticState state() const { return state_; }
   const std::vector<ElasticHost>& hosts() const { return hosts_; }
   const std::vector<ElasticWorker>& workers() const { return workers_; }
-  std::size_t index_of(Incarnation incarnation) const;
   std::vector<std::string> host_names() const;
-  // In force; no members before there is one.
-  const WorldDocument& world() const { return effective_; }
+  WorldDocument world() const override { return effective_; }
   // The newest generation that was published.
   std::uint64_t generation() const { return generation_; }
 
@@ -226,6 +234,8 @@ class ElasticJob {
   std::string troubles_text() const;
   std::string members_text() const;
   std::string rest_text(TimePoint until) const;
+  // What a world changes in the one in force: "b#1 was killed by SIGKILL (signal 9); c#0 joined".
+  std::string change_text(const WorldDocument& next) const;
 
   const ElasticOptions options_;
   std::vector<ElasticHost> hosts_;  // visits, in the order in which they began

@@ -1,4 +1,4 @@
-// What an elastic job waits for, in words. Nothing here changes anything.
+// What an elastic job waits for and what has changed, in words. Nothing here changes anything.
 #include <algorithm>
 #include <map>
 
@@ -9,6 +9,7 @@ namespace hvd::driver {
 namespace {
 
 constexpr std::size_t kMaxTroubles = 3;
+constexpr std::size_t kMaxChanges = 4;  // in one line
 
 std::string left_text(TimePoint deadline, TimePoint now) {
   if (deadline == kNever) return {};
@@ -89,6 +90,51 @@ std::string ElasticJob::gathering_text(TimePoint now) const {
   }
   const std::string who = parts.empty() ? "more hosts" : join(parts, ", ");
   return cat(who, " to be ready: ", short_text(), left_text(state_deadline_, now));
+}
+
+std::string ElasticJob::change_text(const WorldDocument& next) const {
+  if (effective_.members.empty()) return {};
+  const auto members_of = [](const WorldDocument& world) {
+    std::set<Incarnation> members;
+    for (const auto& member : world.members) members.insert(member.incarnation);
+    return members;
+  };
+  const auto before = members_of(effective_);
+  const auto after = members_of(next);
+  std::vector<std::pair<std::string, std::vector<std::string>>> changes;  // what, and whom
+  const auto add = [&](const std::string& what, const std::string& who) {
+    const auto same = std::find_if(changes.begin(), changes.end(),
+                                   [&](const auto& change) { return change.first == what; });
+    if (same == changes.end()) {
+      changes.push_back({what, {who}});
+    } else {
+      same->second.push_back(who);
+    }
+  };
+  for (const auto& member : effective_.members) {
+    if (after.count(member.incarnation) != 0) continue;
+    const ElasticWorker& one = worker(member.incarnation);
+    const bool left = one.how.empty();
+    add(!left                   ? one.how
+        : !one.leaves.empty()   ? cat("left: ", one.leaves)
+        : one.well || one.quiet ? "ended"
+                                : "left",
+        member.worker());
+  }
+  for (const auto& member : next.members) {
+    if (before.count(member.incarnation) != 0) continue;
+    add("joined", member.worker());
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, who] : changes) {
+    if (parts.size() == kMaxChanges) {
+      parts.push_back(cat(changes.size() - parts.size(), " more changes"));
+      break;
+    }
+    const bool many = who.size() > 1 && what.starts_with("was ");
+    parts.push_back(cat(names_text(who), many ? " were " : " ", many ? what.substr(4) : what));
+  }
+  return join(parts, "; ");
 }
 
 std::string ElasticJob::waiting_for(TimePoint now) const {

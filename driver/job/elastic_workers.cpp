@@ -282,6 +282,7 @@ void ElasticJob::notice_quiet_ones() {
   for (std::size_t index = 0; index < workers_.size(); ++index) {
     if (!std::exchange(workers_[index].quiet, false)) continue;
     const std::string how = "exited with 0 without calling hvd::init, which others have called";
+    workers_[index].how = how;
     note_cause(workers_[index], how, kOwnTrouble);
     warn(cat(workers_[index].member.worker(), " ", how));
     decide_within(options_.loss_gather);
@@ -313,6 +314,7 @@ void ElasticJob::worker_failed(std::size_t index, const std::string& how, int ex
                                  found_ ? found_->size() : 0, now_);
   }
   end(index, never_ran ? WorkerState::never_started : WorkerState::exited);
+  workers_[index].how = how;
   decide_within(was_member ? options_.loss_gather : kAtOnce);
   if (stop_has_begun() || !wanted) return;
   note_cause(worker, how, exit_code);

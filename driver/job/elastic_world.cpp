@@ -10,7 +10,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kOwnTrouble = 1;
 constexpr std::chrono::milliseconds kAtOnce{0};
 
 // Who they are, whatever their ranks.
@@ -369,7 +368,8 @@ void ElasticJob::publish(WorldState state, const std::vector<Incarnation>& gone,
   world.generation = ++generation_;
   world.state = state;
   world.members = plan_world(effective_.members, gone, newcomers);
-  actions_.emplace_back(action::PublishWorld{world});
+  actions_.emplace_back(action::PublishWorld{
+      world, state == WorldState::effective ? change_text(world) : std::string()});
   joiners_due_ = kNever;
   if (state == WorldState::proposed) {
     for (const Incarnation incarnation : gone) worker(incarnation).may_have_left = true;
@@ -381,7 +381,6 @@ void ElasticJob::publish(WorldState state, const std::vector<Incarnation>& gone,
 }
 
 void ElasticJob::take_into_force(WorldDocument world) {
-  world.state = WorldState::effective;
   const WorldDocument before = std::exchange(effective_, std::move(world));
   // Another commit may have followed, to a world that is proposed still.
   std::vector<std::vector<Incarnation>> later;
@@ -428,8 +427,9 @@ void ElasticJob::on(const event::Committed& event) {
   // It stayed at that commit; there may have been another since.
   if (is_member) worker(event.incarnation).may_have_left = false;
   ++planned_resets_;
-  say(cat("generation ", world.generation, " with ", world.members.size(),
-          world.members.size() == 1 ? " worker" : " workers", " is in force"));
+  world.state = WorldState::effective;
+  // Joiners wait for just that.
+  actions_.emplace_back(action::PublishWorld{world, change_text(world)});
   take_into_force(std::move(world));
   decide_within(kAtOnce);
 }

@@ -22,85 +22,38 @@
 
 #include "base/clock.h"
 #include "base/protocol/world_document.h"
+#include "driver/job/any_job.h"
 #include "driver/job/heartbeats.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
 
 namespace hvd::driver {
 
-struct JobOptions {
-  std::string job_id;
-  std::chrono::milliseconds grace{5'000};
-  // For each step of a host to being ready, for the choice of addresses, and then for all workers
-  // of a host to run.
-  std::chrono::milliseconds start_timeout{30'000};
-  // Hosts that are out of reach are told one by one; those that come within this time of the first
-  // are told together.
-  std::chrono::milliseconds gather_time{100};
-  // Silence of an agent for this long is taken for the loss of its host; 0: never. With it comes a
-  // Tick every tenth of that time.
-  std::chrono::milliseconds heartbeat_timeout{0};
-  // Silence of all for this long is theirs and no longer ours; 0: never.
-  std::chrono::milliseconds orphan_timeout{30'000};
-  // Names of those hosts whose agents are children of hvdrun.
-  std::vector<std::string> local_hosts;
-  // Beyond the grace, for the agents to kill what ignored it and to report.
-  std::chrono::milliseconds stop_margin{2'000};
-  // For killed workers to be reported.
-  std::chrono::milliseconds kill_timeout{5'000};
-  // For an agent to clean up and leave.
-  std::chrono::milliseconds close_timeout{5'000};
-  // For an agent that was given up to be gone.
-  std::chrono::milliseconds drop_timeout{5'000};
-};
-
-struct JobHost {
-  std::string name;
-  HostState state = HostState::planned;
-  std::vector<std::size_t> workers;  // indices into Job::workers()
-  TimePoint deadline = kNever;       // of what this host is waited for, if it has one of its own
-  std::optional<Step> step;          // under way, while it is starting; none: it waits for its turn
-  std::optional<HostTrouble> trouble;  // why it cannot take part, if it cannot
-  int live = 0;                        // workers that have not ended
-  int unstarted = 0;                   // workers that neither run nor have ended
-};
-
-struct JobWorker {
-  WorldMember member;
-  HostIndex host = 0;
-  WorkerState state = WorkerState::planned;
-  int pid = 0;
-  // What it said before its agent reported its start: its own words and the report of its keeper
-  // reach the agent on two ways. Taken up with the start.
-  std::vector<WorkerState> said_early;
-  bool joined = false;  // it has called hvd::init, now or before
-};
-
-class Job {
+class Job final : public AnyJob {
  public:
   // `members` are ordered by rank, those of one host together; incarnations are given here.
   Job(JobOptions options, std::vector<WorldMember> members);
 
-  // After Finish was returned, every event is answered with nothing. A Tick that comes late by more
-  // than a third of heartbeat_timeout is taken for a hold-up of this process.
-  std::vector<Action> step(const Event& event, TimePoint now);
-
-  // When a Tick is due; kNever if nothing has a deadline.
-  TimePoint next_deadline() const;
-  // What the job waits for, in words for a person, of bounded length; empty only when it is
-  // finished.
-  std::string waiting_for(TimePoint now) const;
-  // Hosts are being made ready, which may take long: persons like to hear what is waited for.
-  bool preparing() const { return state_ == JobState::preparing || state_ == JobState::choosing; }
+  std::vector<Action> step(const Event& event, TimePoint now) override;
+  TimePoint next_deadline() const override;
+  std::string waiting_for(TimePoint now) const override;
+  bool preparing() const override {
+    return state_ == JobState::preparing || state_ == JobState::choosing;
+  }
+  bool at_work() const override {
+    return state_ == JobState::running || state_ == JobState::finished;
+  }
+  std::size_t host_count() const override { return hosts_.size(); }
+  const JobHost& host_at(HostIndex host) const override { return hosts_[host]; }
+  std::size_t worker_count() const override { return workers_.size(); }
+  const JobWorker& worker_at(std::size_t worker) const override { return workers_[worker]; }
+  std::size_t index_of(Incarnation incarnation) const override;
 
   JobState state() const { return state_; }
   const std::vector<JobHost>& hosts() const { return hosts_; }
   const std::vector<JobWorker>& workers() const { return workers_; }
-  // Of a worker in workers(); their number if there is no such worker.
-  std::size_t index_of(Incarnation incarnation) const;
   std::vector<std::string> host_names() const;
-  // What the world is once it is published.
-  WorldDocument world() const;
+  WorldDocument world() const override;
 
  private:
   // driver/job/job_hosts.cpp: the way of hosts to being ready, and their loss

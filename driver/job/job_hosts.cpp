@@ -140,7 +140,7 @@ void Job::on(const event::AddressesChosen& event) {
   for (auto& worker : workers_) worker.member.address = event.addresses[worker.host];
   move(JobState::starting);
   state_deadline_ = kNever;
-  actions_.emplace_back(action::PublishWorld{world()});
+  actions_.emplace_back(action::PublishWorld{world(), ""});
   for (auto& host : hosts_) host.deadline = now_ + options_.start_timeout;
   for (auto& worker : workers_) {
     move(worker, WorkerState::launching);

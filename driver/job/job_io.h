@@ -160,8 +160,10 @@ struct JobFailure {
 namespace action {
 
 // Before any Launch that belongs to it: workers look for it as soon as they run.
+// A proposed world that a commit took into force is published once more, as an effective one.
 struct PublishWorld {
   WorldDocument world;
+  std::string why;  // what is new in an effective one, for a person; empty in the first
 };
 // Bring an agent there and to its Ready, tell the steps, have directory and program checked.
 struct StartAgent {

@@ -184,6 +184,15 @@ void AgentUnderTest::handle(const Frame& frame) {
                   [](auto&, auto& h) { ++h.initialised; });
     case Kind::worker_done:
       return with(static_cast<WorkerDone*>(nullptr), [](auto&, auto& h) { ++h.done; });
+    case Kind::worker_ready:
+      return with(static_cast<WorkerReady*>(nullptr), [](auto&, auto& h) { ++h.ready; });
+    case Kind::worker_leaves:
+      return with(static_cast<WorkerLeaves*>(nullptr), [](auto&, auto& h) { ++h.leaves; });
+    case Kind::world_committed:
+      return with(static_cast<WorldCommitted*>(nullptr),
+                  [](const auto& m, auto& h) { h.committed.push_back(m.generation); });
+    case Kind::host_leaves:
+      return with(static_cast<HostLeaves*>(nullptr), [&](auto&, auto&) { ++host_leaves; });
     case Kind::heartbeat_ack:
       return with(static_cast<HeartbeatAck*>(nullptr),
                   [&](const auto& m, auto&) { acks.push_back(m.sequence); });

@@ -31,7 +31,10 @@ struct Heard {
   bool err_closed = false;
   int initialised = 0;
   int done = 0;
-  std::vector<agent_link::Kind> order;  // what came, in which order
+  int ready = 0;
+  int leaves = 0;
+  std::vector<std::uint64_t> committed;  // generations
+  std::vector<agent_link::Kind> order;   // what came, in which order
 
   bool over() const { return failed || (exited && out_closed && err_closed); }
 };
@@ -99,6 +102,7 @@ class AgentUnderTest {
   std::vector<std::uint64_t> acks;
   std::vector<agent_link::Checked> checked;
   std::map<std::uint32_t, agent_link::Probed> probed;
+  int host_leaves = 0;
   bool bye = false;
   bool closed = false;
 

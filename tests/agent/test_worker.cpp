@@ -125,6 +125,12 @@ void write_channel(std::string_view what) {
     for (int i = 0; i < 2; ++i) bytes += hvd::worker_link::Initialised{::getpid()}.encode();
     for (int i = 0; i < 2; ++i) bytes += hvd::worker_link::Done{}.encode();
   }
+  if (what == "elastic") {
+    using namespace hvd::worker_link;  // NOLINT(google-build-using-namespace): its words
+    bytes = Initialised{::getpid()}.encode() + Ready{}.encode() + Ready{}.encode();
+    for (const std::uint64_t generation : {5, 5, 4, 6}) bytes += Committed{generation}.encode();
+    bytes += Leave{}.encode() + Leave{}.encode() + Done{}.encode();
+  }
   if (what == "unknown") {
     bytes = hvd::encode_frame(77, "?") + hvd::encode_frame(78, "?") +
             hvd::worker_link::Initialised{::getpid()}.encode();

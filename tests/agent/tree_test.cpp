@@ -257,5 +257,29 @@ TEST(AgentTree, ASigtermToTheAgentStopsItsWorkersPolitely) {
   EXPECT_EQ(agent.wait_for_exit(), 128 + SIGTERM);
 }
 
+TEST(AgentTree, InAnElasticJobTheFirstSigtermIsANoticeAndTheSecondTheEnd) {
+  AgentOptions options;
+  options.hello.elastic = true;
+  AgentUnderTest agent(options);
+  agent.launch_mode(1, {"until-told-to-stop"});
+  ASSERT_TRUE(until_ready(agent, 1));
+  ::kill(agent.pid(), SIGTERM);
+  ASSERT_TRUE(agent.until([&] { return agent.host_leaves == 1; }));
+  // It serves on, and its worker was told nothing.
+  agent.launch_mode(2, {"until-told-to-stop"});
+  ASSERT_TRUE(until_ready(agent, 2));
+  EXPECT_EQ(agent.of(1).out, "ready\n");
+  EXPECT_TRUE(agent.problems.empty());
+  ::kill(agent.pid(), SIGTERM);
+  agent.until_closed();
+  EXPECT_EQ(agent.host_leaves, 1);
+  for (const agent_link::Incarnation worker : {1, 2}) {
+    EXPECT_NE(agent.of(worker).out.find("SIGTERM after: the agent was told to end"),
+              std::string::npos);
+    EXPECT_TRUE(agent.of(worker).over());
+  }
+  EXPECT_EQ(agent.wait_for_exit(), 128 + SIGTERM);
+}
+
 }  // namespace
 }  // namespace hvd::test

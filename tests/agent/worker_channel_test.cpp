@@ -1,5 +1,7 @@
 // The descriptor between agent and worker: what is handed on in both directions, and what rubbish
 // does.
+#include <algorithm>
+#include <csignal>
 #include <gtest/gtest.h>
 
 #include "base/protocol/worker_link.h"
@@ -18,9 +20,9 @@ TEST(AgentChannel, HandsOnWelcomeAndWorlds) {
   ASSERT_TRUE(agent.until([&] { return out.find('\n') != std::string::npos; }));
   EXPECT_EQ(out, "kind 1 of 3000000 bytes\n");
   agent.send(agent_link::World{1, true, "one"}.encode());
-  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 15 bytes\n") != std::string::npos; }));
+  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 16 bytes\n") != std::string::npos; }));
   agent.send(agent_link::World{2, true, "number two"}.encode());
-  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 22 bytes\n") != std::string::npos; }));
+  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 23 bytes\n") != std::string::npos; }));
   agent.send(agent_link::Kill{1}.encode());
   ASSERT_TRUE(agent.until_over(1));
 }
@@ -37,7 +39,7 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
     agent.send(agent_link::World{g, true, document + std::string(g, '+')}.encode());
   }
   // Who reads gets the newest, whatever it skipped.
-  const std::string newest = cat("kind 2 of ", 12 + document.size() + kWorlds, " bytes\n");
+  const std::string newest = cat("kind 2 of ", 13 + document.size() + kWorlds, " bytes\n");
   ASSERT_TRUE(agent.until([&] { return agent.of(3).out.find(newest) != std::string::npos; }));
   agent.send(agent_link::Heartbeat{1}.encode());
   ASSERT_TRUE(agent.until([&] { return !agent.acks.empty(); }));
@@ -48,6 +50,48 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
     if (problem.find("here#2 does not read") != std::string::npos) ++complaints;
   }
   EXPECT_EQ(complaints, 1U);
+}
+
+TEST(AgentChannel, AProposedWorldAndAnEffectiveOneDoNotReplaceEachOther) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"read-channel"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).pid != 0; }));
+  agent.send(agent_link::Signal{1, SIGSTOP}.encode());
+  // More than a socket holds: behind the first all others wait.
+  const auto send = [&](std::uint64_t generation, bool effective, std::size_t size) {
+    agent.send(agent_link::World{generation, effective, std::string(size, 'd')}.encode());
+  };
+  send(1, true, 3'000'000);
+  send(2, false, 100);
+  send(3, true, 200);
+  send(4, false, 101);
+  send(4, true, 201);  // a commit took it into force; a newer one is proposed
+  send(6, false, 102);
+  agent.send(agent_link::Signal{1, SIGCONT}.encode());
+  const auto& out = agent.of(1).out;
+  ASSERT_TRUE(agent.until([&] { return out.find("of 115 bytes\n") != std::string::npos; }));
+  const auto effective = out.find("kind 2 of 214 bytes\n");
+  EXPECT_LT(effective, out.find("kind 2 of 115 bytes\n")) << out;
+  for (const char* const replaced : {"of 113 bytes", "of 114 bytes", "of 213 bytes"}) {
+    EXPECT_EQ(out.find(replaced), std::string::npos) << out;
+  }
+}
+
+TEST(AgentChannel, TellsWhatAWorkerOfAChangingWorldSaysAndNothingTwice) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel", "elastic"});
+  ASSERT_TRUE(agent.until_over(1));
+  EXPECT_EQ(agent.of(1).ready, 1);
+  EXPECT_EQ(agent.of(1).leaves, 1);
+  EXPECT_EQ(agent.of(1).committed, (std::vector<std::uint64_t>{5, 6}));
+  using agent_link::Kind;
+  const std::vector<Kind> said{Kind::worker_initialised, Kind::worker_ready,  Kind::world_committed,
+                               Kind::world_committed,    Kind::worker_leaves, Kind::worker_done};
+  auto order = agent.of(1).order;
+  std::erase_if(order,
+                [&](Kind kind) { return std::find(said.begin(), said.end(), kind) == said.end(); });
+  EXPECT_EQ(order, said);
+  EXPECT_TRUE(agent.problems.empty());
 }
 
 TEST(AgentChannel, TellsInitialisedAndDoneBeforeTheExit) {

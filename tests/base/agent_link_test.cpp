@@ -83,7 +83,8 @@ TEST(AgentLinkMessages, KeepEveryField) {
 }
 
 TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
-  const auto hello = Hello::decode(payload_of(Hello{3, "build", "job", 2000, 30'000, 1ULL << 40}));
+  const auto hello =
+      Hello::decode(payload_of(Hello{3, "build", "job", 2000, 30'000, 1ULL << 40, true}));
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->protocol, 3U);
   EXPECT_EQ(hello->build_id, "build");
@@ -91,6 +92,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(hello->lease_ms, 2000U);
   EXPECT_EQ(hello->orphan_timeout_ms, 30'000U);
   EXPECT_EQ(hello->open_files, 1ULL << 40);
+  EXPECT_TRUE(hello->elastic);
 
   const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
   const auto ready =

@@ -154,6 +154,18 @@ TEST(Options, HorovodsSshFlagsAndOurs) {
   EXPECT_EQ(line.command, Words{"p"});
 }
 
+TEST(Options, ARangeIsTwoWordsOrOne) {
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"--blacklist-cooldown-range", "10", "100", "p"},
+                                             {"--blacklist-cooldown-range=10 100", "p"},
+                                             {"--blacklist-cooldown-range=10,100", "p"}}) {
+    const auto line = parse_command_line(words);
+    ASSERT_TRUE(line.ok()) << line.status().message();
+    EXPECT_EQ(line->command, std::vector<std::string>{"p"});
+    EXPECT_EQ(line->values.count("blacklist-cooldown-range"), 1U);
+  }
+}
+
 TEST(Options, WrongWordsAreRefusedAndNamed) {
   const std::vector<std::pair<Words, const char*>> rows = {
       {{}, "no program to run"},
@@ -173,9 +185,8 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"--num-proc2=3", "p"}, "unknown option --num-proc2"},
       {{"--verbose=yes", "p"}, "--verbose: takes no value"},
       {{"--tag-output", "host", "p"}, "--tag-output=host: must be rank or none"},
-      {{"--min-np", "2", "p"}, "--min-np: elastic jobs are not in this version"},
-      {{"--max-np=2", "p"}, "--max-np: elastic jobs are not in this version"},
-      {{"--host-discovery-script", "s", "p"}, "elastic jobs are not in this version"},
+      {{"--blacklist-cooldown-range", "10", "5", "p"}, "the shorter first"},
+      {{"--blacklist-cooldown-range=10", "p"}, "two numbers of seconds"},
       {{"-p", "0", "p"}, "--ssh-port=0: must be an integer from 1 to 65535"},
       {{"-p", "p"}, "--ssh-port=p: must be an integer"},
       {{"-i"}, "-i: needs a value"},

@@ -49,6 +49,9 @@ struct Seen : Observer {
   };
 
   void on_plan(const WorldDocument& document) override { world = document; }
+  void on_world(const WorldDocument& document, std::string_view /*why*/) override {
+    world = document;
+  }
   void on_warning(std::string_view text) override { warnings.emplace_back(text); }
   void on_notice(std::string_view text) override {
     notices.emplace_back(text);

@@ -112,6 +112,11 @@ std::string ElasticRules::disorder(const WorldDocument& before, const WorldDocum
 
 void ElasticRules::check(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
+  const auto known = published_.find(world.generation);
+  if (known != published_.end() && known->second.state == WorldState::proposed) {
+    check_took_force(world, known->second);
+    return;
+  }
   if (world.generation != ++generation_)
     wrong(cat("generation ", world.generation, " follows ", generation_ - 1));
   check_soundness(world);
@@ -127,6 +132,15 @@ void ElasticRules::check(const action::PublishWorld& action) {
   if (world.state == WorldState::proposed && somebody_is_done_ && before_ == ElasticState::ending) {
     wrong("a world is proposed while the job ends");
   }
+}
+
+// A commit took it into force: as it was proposed, and once.
+void ElasticRules::check_took_force(const WorldDocument& world, WorldDocument& proposed) {
+  if (committed_.generation != world.generation) wrong("nobody has committed what takes force");
+  if (world.state != WorldState::effective) wrong("a world was proposed twice");
+  proposed.state = WorldState::effective;
+  if (!(world == proposed)) wrong("another world takes force than was proposed");
+  if (world.generation <= in_force_.generation) wrong("an older world takes force");
 }
 
 void ElasticRules::check(const action::StartAgent& action) {

@@ -72,6 +72,7 @@ class ElasticRules {
   template <typename Other>
   void check(const Other& /*action*/) {}
   void check_soundness(const WorldDocument& world);
+  void check_took_force(const WorldDocument& world, WorldDocument& proposed);
   static std::string disorder(const WorldDocument& before, const WorldDocument& after);
 
   const ElasticJob& job_;

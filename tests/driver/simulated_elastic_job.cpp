@@ -362,6 +362,7 @@ void SimulatedElasticJob::commit() {
 }
 
 void SimulatedElasticJob::effective(const WorldDocument& world) {
+  if (world.generation <= world_.generation) return;  // they have gone over at a commit
   const WorldDocument before = std::exchange(world_, world);
   proposed_.clear();
   for (const auto& member : before.members) {

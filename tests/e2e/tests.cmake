@@ -9,6 +9,7 @@ function(hvd_e2e_program name)
 endfunction()
 
 hvd_e2e_program(stays hvd_base)
+hvd_e2e_program(follows hvd_base)
 hvd_e2e_program(legacy_store hvd_base)
 hvd_e2e_program(torch_style hvd_base)
 hvd_e2e_program(tunes hvd)
@@ -20,6 +21,7 @@ hvd_e2e_program(api_sets hvd)
 hvd_test(hvd_e2e_test
   ${e2e}/api_test.cpp
   ${e2e}/compatibility_test.cpp
+  ${e2e}/elastic_driver_test.cpp
   ${e2e}/failure_test.cpp
   ${e2e}/job_test.cpp
   ${e2e}/lifetime_test.cpp
@@ -31,6 +33,6 @@ hvd_test(hvd_e2e_test
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
-  e2e_stays e2e_legacy_store e2e_torch_style e2e_works
+  e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
 add_dependencies(hvd_e2e_test e2e_tunes)

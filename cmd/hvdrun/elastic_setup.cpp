@@ -1,0 +1,142 @@
+#include "cmd/hvdrun/elastic_setup.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "base/text.h"
+#include "cmd/hvdrun/settings_reader.h"
+
+namespace hvd::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
+
+// Of no use to a job whose world never changes; to take them silently would be a lie.
+constexpr std::array<std::string_view, 11> kElasticOnly{
+    "spares",         "elastic-timeout",    "reset-limit",           "planned-reset-limit",
+    "failure-policy", "restarts",           "restarts-forget-after", "blacklist-cooldown-range",
+    "leave-grace",    "discovery-interval", "discovery-timeout"};
+
+Status check_nothing_elastic(const Values& values) {
+  for (const auto flag : kElasticOnly) {
+    const auto found = values.find(flag);
+    if (found == values.end() || found->second.source.starts_with("environment variable")) continue;
+    return invalid(cat(found->second.source,
+                       ": only a job whose world may change has a use for it: say "
+                       "--host-discovery-script, --min-np or --max-np, too"));
+  }
+  return {};
+}
+
+// What does not go with a changing world.
+Status check_company(const SettingsReader& settings, const driver::JobSpec& spec) {
+  const std::string why = settings.has("host-discovery-script") ? "--host-discovery-script"
+                          : settings.has("min-np")              ? "--min-np"
+                                                                : "--max-np";
+  if (settings.has("join-bind")) {
+    return invalid(cat(why,
+                       " and --join-bind: a job that waits for agents to come has a world that "
+                       "does not change"));
+  }
+  if (spec.legacy_clients) {
+    return invalid(cat(why,
+                       " and --legacy-clients: programs built with Horovod are served only in a "
+                       "world that does not change"));
+  }
+  if (settings.has("discovery-interval") && !settings.has("host-discovery-script")) {
+    return invalid("--discovery-interval: there is no --host-discovery-script to run");
+  }
+  if (settings.has("discovery-timeout") && !settings.has("host-discovery-script")) {
+    return invalid("--discovery-timeout: there is no --host-discovery-script to run");
+  }
+  return {};
+}
+
+Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::JobSpec& spec,
+                                 int planned) {
+  const int wanted = spec.processes;
+  driver::Limits limits;
+  limits.least = settings.has("min-np") ? settings.integer("min-np") : std::max(wanted, 1);
+  limits.spares = settings.integer("spares");
+  if (settings.has("max-np")) {
+    limits.most = settings.integer("max-np");
+    if (wanted > limits.most) {
+      return invalid(cat("--max-np ", limits.most, " is less than -np ", wanted));
+    }
+  } else if (planned > 0) {
+    limits.most = wanted;  // of hosts that are named so many are to be used, as without --min-np
+  }
+  if (wanted > 0 && limits.least > wanted) {
+    return invalid(cat("--min-np ", limits.least, " is more than -np ", wanted));
+  }
+  if (limits.most > 0 && limits.least > limits.most) {
+    return invalid(cat("--min-np ", limits.least, " is more than --max-np ", limits.most));
+  }
+  int room = 0;
+  for (const auto& host : spec.hosts) room += host.slots;
+  room = std::max(room, planned);
+  if (planned > 0 && limits.least > room) {
+    return invalid(cat("--min-np ", limits.least, " is more than the ", room,
+                       room == 1 ? " slot" : " slots", " of the hosts that are named"));
+  }
+  return limits;
+}
+
+milliseconds to_milliseconds(double seconds) { return milliseconds(std::llround(seconds * 1000)); }
+
+}  // namespace
+
+std::optional<SecondsRange> parse_seconds_range(std::string_view text) {
+  const auto middle = text.find_first_of(" ,");
+  if (middle == std::string_view::npos) return std::nullopt;
+  const auto low = parse_number<double>(trim(text.substr(0, middle)));
+  const auto high = parse_number<double>(trim(text.substr(middle + 1)));
+  constexpr double kMostSeconds = 31'536'000;  // a year
+  if (!low || !high || !(*low >= 0.001) || !(*low <= *high) || !(*high <= kMostSeconds)) {
+    return std::nullopt;
+  }
+  return SecondsRange{*low, *high};
+}
+
+Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
+                                                        const driver::JobSpec& spec, int planned) {
+  const SettingsReader settings(values);
+  if (!settings.has("host-discovery-script") && !settings.has("min-np") &&
+      !settings.has("max-np")) {
+    HVD_RETURN_IF_ERROR(check_nothing_elastic(values));
+    return std::optional<driver::ElasticSpec>();
+  }
+  HVD_RETURN_IF_ERROR(check_company(settings, spec));
+  auto limits = limits_of(settings, spec, planned);
+  if (!limits.ok()) return limits.status();
+  driver::ElasticSpec elastic;
+  elastic.limits = *limits;
+  elastic.discovery_script = settings.text("host-discovery-script");
+  elastic.slots_per_host = settings.integer("slots-per-host");
+  elastic.discovery_interval = settings.seconds("discovery-interval");
+  elastic.discovery_timeout = settings.seconds("discovery-timeout");
+  elastic.elastic_timeout = settings.seconds("elastic-timeout");
+  elastic.leave_grace = settings.seconds("leave-grace");
+  if (settings.has("reset-limit")) elastic.reset_limit = settings.integer("reset-limit");
+  if (settings.has("planned-reset-limit")) {
+    elastic.planned_reset_limit = settings.integer("planned-reset-limit");
+  }
+  driver::BudgetOptions& budget = elastic.budget;
+  budget.restarts = settings.integer("restarts");
+  budget.forget_after = settings.seconds("restarts-forget-after");
+  if (settings.text("failure-policy") == "host") {
+    budget.policy = driver::FailurePolicy::host;
+    budget.longest = milliseconds(0);  // as in Horovod, unless a range is given
+  }
+  if (const auto range = parse_seconds_range(settings.text("blacklist-cooldown-range"))) {
+    budget.shortest = to_milliseconds(range->low);
+    budget.longest = to_milliseconds(range->high);
+  }
+  return std::optional(std::move(elastic));
+}
+
+}  // namespace hvd::cli

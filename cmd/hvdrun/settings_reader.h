@@ -1,0 +1,36 @@
+// Merged settings as values. For one thread; the settings outlive it.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "cmd/hvdrun/settings.h"
+
+namespace hvd::cli {
+
+// What the settings say, with the table's default where they say nothing.
+class SettingsReader {
+ public:
+  explicit SettingsReader(const Values& values) : values_(values) {}
+
+  bool has(std::string_view flag) const { return values_.find(flag) != values_.end(); }
+  std::string text(std::string_view flag) const {
+    const auto found = values_.find(flag);
+    if (found != values_.end()) return found->second.text;
+    return std::string(find_setting_by_flag(flag)->default_text);
+  }
+  int integer(std::string_view flag) const { return parse_number<int>(text(flag)).value_or(0); }
+  bool boolean(std::string_view flag) const { return text(flag) == "1"; }
+  std::chrono::milliseconds seconds(std::string_view flag) const {
+    const double value = parse_number<double>(text(flag)).value_or(0);
+    return std::chrono::milliseconds(std::llround(value * 1000));
+  }
+
+ private:
+  const Values& values_;
+};
+
+}  // namespace hvd::cli

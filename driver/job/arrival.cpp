@@ -1,0 +1,110 @@
+#include "driver/job/arrival.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
+
+bool reached(const Try& one, std::size_t target) {
+  return target < one.answer.troubles.size() && one.answer.troubles[target].empty();
+}
+
+std::string troubles_of(const std::vector<agent_link::ProbeTarget>& targets,
+                        const ProbeAnswer& answer) {
+  if (!answer.failure.empty()) return answer.failure;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < targets.size() && i < answer.troubles.size(); ++i) {
+    const std::string& trouble = answer.troubles[i];
+    const bool named = trouble.find(targets[i].address) != std::string::npos;
+    parts.push_back(named ? trouble : cat(targets[i].address, ": ", trouble));
+  }
+  return join(parts, "; ");
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> of_one_family(std::vector<std::string> candidates,
+                                               const std::string& in_use) {
+  if (in_use.empty()) return candidates;
+  const std::string all = join(candidates, ", ");
+  std::erase_if(candidates, [&](const auto& one) { return is_v6(one) != is_v6(in_use); });
+  if (!candidates.empty()) return candidates;
+  return Status(Code::not_found,
+                cat("it has no ", is_v6(in_use) ? "IPv6" : "IPv4",
+                    " address, by which the job's workers reach each other; it has ", all));
+}
+
+std::vector<agent_link::ProbeTarget> targets_of_others(const Arrival& arrival) {
+  std::vector<agent_link::ProbeTarget> targets;
+  if (arrival.host.probe_port == 0) return targets;
+  for (const auto& address : arrival.candidates) {
+    targets.push_back({address, arrival.host.probe_port, arrival.host.probe_greeting});
+  }
+  return targets;
+}
+
+std::vector<agent_link::ProbeTarget> targets_of_itself(const Arrival& arrival) {
+  std::vector<agent_link::ProbeTarget> targets;
+  for (const auto& door : arrival.doors) targets.push_back({door.host, door.port, ""});
+  return targets;
+}
+
+bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tries) {
+  if (!own) return false;
+  const auto answered = [](const Try& one) {
+    return !one.answer.failure.empty() || !one.answer.troubles.empty();
+  };
+  if (std::all_of(tries.begin(), tries.end(), answered)) return true;
+  return std::any_of(tries.begin(), tries.end(), [](const Try& one) { return reached(one, 0); });
+}
+
+Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& own,
+                                     const std::vector<Try>& tries) {
+  ArrivalChoice choice;
+  // Of this machine.
+  std::size_t door = arrival.doors.size();
+  for (std::size_t i = arrival.doors.size(); i-- > 0;) {
+    const bool good = i < own.troubles.size() && own.troubles[i].empty();
+    if (good && (arrival.here.empty() || arrival.doors[i].host == arrival.here)) door = i;
+  }
+  if (door == arrival.doors.size()) {
+    return Status(Code::unavailable,
+                  cat(arrival.here.empty() ? "this machine cannot be reached from it: "
+                                           : cat("the workers on this machine, at ", arrival.here,
+                                                 ", cannot be reached from it: "),
+                      troubles_of(targets_of_itself(arrival), own),
+                      "; --network-interface or --advertise-address choose another address"));
+  }
+  choice.rendezvous = arrival.doors[door];
+
+  // Of the new one. Who could not even try has a trouble of his own.
+  const auto targets = targets_of_others(arrival);
+  const bool tried = std::any_of(tries.begin(), tries.end(), [](const Try& one) {
+    return one.answer.failure.empty() && !one.answer.troubles.empty();
+  });
+  choice.address = arrival.candidates.front();
+  if (targets.empty() || !tried) return choice;
+  std::ptrdiff_t most = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto count =
+        std::count_if(tries.begin(), tries.end(), [i](const Try& one) { return reached(one, i); });
+    if (count <= most) continue;
+    most = count;
+    choice.address = targets[i].address;
+  }
+  if (most > 0) return choice;
+  const auto first = std::find_if(tries.begin(), tries.end(), [](const Try& one) {
+    return one.answer.failure.empty() && !one.answer.troubles.empty();
+  });
+  return Status(Code::unavailable,
+                cat("no address of it can be reached from ", first->who, ": ",
+                    troubles_of(targets, first->answer),
+                    "; --network-interface, or address= in the list of hosts, choose another"));
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,60 @@
+// By which address one more host is reached by those that are there already, and by which it
+// reaches this machine: driver/job/addresses.h for a job whose hosts come one after the other.
+// Pure.
+//
+// Some of those that are there try all addresses of the new one; the one that most of them reach is
+// taken, the earlier in the order of preference among equals. A host that cannot be tried because
+// nobody is there is taken at its word. The new one tries where this machine listens. All workers
+// of a job must have addresses of one family, which is that of the first.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/protocol/agent_link.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "driver/job/addresses.h"
+
+namespace hvd::driver {
+
+struct Arrival {
+  HostNetwork host;                     // another machine
+  std::vector<std::string> candidates;  // of it, by preference
+  std::vector<SocketAddress> doors;     // where the rendezvous service listens, by preference
+  // Where the workers on this machine listen, one of the doors' addresses; empty: none are here
+  // yet.
+  std::string here;
+};
+
+// Those of `candidates` that are of the family of `in_use`, an address of the job; all of them if
+// that is empty. The error says that there is none.
+Result<std::vector<std::string>> of_one_family(std::vector<std::string> candidates,
+                                               const std::string& in_use);
+
+// What somebody who is there is to try. Empty if the new host listens nowhere.
+std::vector<agent_link::ProbeTarget> targets_of_others(const Arrival& arrival);
+// What the new one itself is to try.
+std::vector<agent_link::ProbeTarget> targets_of_itself(const Arrival& arrival);
+
+// What somebody found who is there, or why he found nothing.
+struct Try {
+  std::string who;  // "host b", "this machine"
+  ProbeAnswer answer;
+};
+
+// Somebody has reached what is best, or all have answered: nobody needs to be waited for. `own` is
+// the answer of the new host itself.
+bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tries);
+
+struct ArrivalChoice {
+  std::string address;       // where the others reach its workers
+  SocketAddress rendezvous;  // where it reaches the service
+};
+// The error says who cannot reach whom, and what can be done. Without tries it is taken at its
+// word.
+Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& own,
+                                     const std::vector<Try>& tries);
+
+}  // namespace hvd::driver
