@@ -114,13 +114,16 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
                                                  : worker.state == WorkerState::running ||
                                                        worker.state == WorkerState::done;
   if (!in_turn) return;
+  // Only a member that takes its word back makes the job go on; who comes late does not.
+  const bool is_back = worker.state == WorkerState::done && worker.standing == Standing::member;
   move(index, said);
   if (said == WorkerState::initialised) {
     workers_[index].joined = true;
     // A member needs nothing else to join; one that comes still has to get warm.
     if (worker.standing == Standing::member) common_cause_.joined(worker.member.incarnation);
     if (!std::exchange(anybody_joined_, true)) notice_quiet_ones();
-    go_on_if_nobody_is_done();
+    if (is_back) go_on_if_nobody_is_done();
+    decide_within(kAtOnce);
   } else if (worker.standing == Standing::member) {
     // Else it may be done because it was told to go, or has left at a commit of which we have not
     // heard.

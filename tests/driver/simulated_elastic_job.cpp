@@ -438,18 +438,23 @@ void SimulatedElasticJob::perform(const action::Launch& action) {
       return;
     }
     workers_[incarnation].alive = true;
+    // Its own words and its keeper's report reach the agent on two ways.
+    const bool speaks_first = !workers_[incarnation].stopping && dice_.one_in(4);
+    const auto speak = [this, host, incarnation, is_member] {
+      if (!workers_[incarnation].alive) return;
+      tell(host, event::Initialised{host, incarnation});
+      if (!is_member) tell(host, event::WorkerReady{host, incarnation});
+      workers_[incarnation].joined = true;
+    };
+    if (speaks_first) speak();
     tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
+    if (speaks_first) return;
     if (workers_[incarnation].stopping) {
       stop_worker(incarnation, milliseconds(10), 15);
       return;
     }
     const int start = !calm_ && dice_.one_in(climate_.slow_start) ? 20'000 : 800;
-    schedule(dice_.up_to(start), [this, host, incarnation, is_member] {
-      if (!workers_[incarnation].alive) return;
-      tell(host, event::Initialised{host, incarnation});
-      if (!is_member) tell(host, event::WorkerReady{host, incarnation});
-      workers_[incarnation].joined = true;
-    });
+    schedule(dice_.up_to(start), speak);
   });
 }
 
