@@ -73,7 +73,8 @@ void ElasticJob::on(const event::Launched& event) {
   if (worker->standing != Standing::out) renew_deadline(index);
   for (const WorkerState said : std::exchange(workers_[index].said_early, {})) hear(index, said);
   const ElasticWorker& one = workers_[index];
-  if (one.ready_early && one.state == WorkerState::initialised && one.standing == Standing::coming) {
+  if (one.ready_early && one.state == WorkerState::initialised &&
+      one.standing == Standing::coming) {
     hear_ready(index);
   }
 }
