@@ -292,5 +292,81 @@ TEST_F(ElasticDriverTest, AKilledAgentCostsItsHostAndSparesTheScript) {
   expect_a_good_end(job);
 }
 
+// ---- workers that train ----
+
+class ElasticTrainingTest : public ElasticDriverTest {
+ protected:
+  // They train until five steps after this generation has begun.
+  Process& start_training(Words flags, int until_generation) {
+    flags.insert(flags.begin(), "--verbose");
+    flags.insert(flags.end(), {binary("hvd_elastic_program"), "train"});
+    return start(flags, {.environment = {{"UNTIL", cat(until_generation)}}});
+  }
+  pid_t pid_of(Process& job, int rank) {
+    const std::string runs = cat("rank ", rank, " runs on localhost as pid ");
+    EXPECT_TRUE(job.wait_for_error(runs)) << job.err();
+    return std::atoi(job.err().substr(job.err().find(runs) + runs.size()).c_str());
+  }
+  void wait_for_step(Process& job, int step) {
+    ASSERT_TRUE(job.wait_for_output(cat("commit ", step, "\n"))) << job.out() << job.err();
+  }
+  void expect_trained(Process& job, int generation, int workers) {
+    const ExitStatus end = job.wait();
+    EXPECT_EQ(end.code, 0) << end.err;
+    for (int rank = 0; rank < workers; ++rank) {
+      const std::string in = cat("generation ", generation, ", rank ", rank, " of ", workers, ",");
+      EXPECT_NE(end.out.find(in), std::string::npos) << in << " is not in:\n" << end.out << end.err;
+    }
+    expect_nobody_left("the end of the work");
+  }
+};
+
+TEST_F(ElasticTrainingTest, OneOfFourIsKilledAndReplaced) {
+  Process& job = start_training({"-np", "4", "--min-np", "2"}, 3);
+  wait_for_step(job, 5);
+  ASSERT_EQ(::kill(pid_of(job, 2), SIGKILL), 0);
+  expect_trained(job, 3, 4);
+  EXPECT_NE(job.out().find("generation 2, rank 2 of 3,"), std::string::npos) << job.out();
+}
+
+TEST_F(ElasticTrainingTest, TheLeaderIsKilledAndTheWorldWaitsForTheReplacement) {
+  Process& job = start_training({"-np", "3", "--min-np", "3"}, 2);
+  wait_for_step(job, 5);
+  ASSERT_EQ(::kill(pid_of(job, 0), SIGKILL), 0);
+  expect_trained(job, 2, 3);
+}
+
+TEST_F(ElasticTrainingTest, ASlotMoreIsAWorkerMoreAndOneLessIsOneLessAndNobodyFails) {
+  hosts_are("localhost:2\n");
+  Process& job = start_training(with_script(), 3);
+  wait_for_step(job, 5);
+  hosts_are("localhost:3\n");
+  ASSERT_TRUE(job.wait_for_output("generation 2, rank 2 of 3,")) << job.out() << job.err();
+  hosts_are("localhost:1\n");
+  expect_trained(job, 3, 1);
+  EXPECT_EQ(job.err().find("warning"), std::string::npos) << job.err();
+}
+
+TEST_F(ElasticTrainingTest, ASpareStepsInAtOnce) {
+  Process& job = start_training({"-H", "localhost:3", "--max-np", "2", "--spares", "1"}, 2);
+  wait_for_step(job, 5);
+  ASSERT_TRUE(job.wait_for_error("is ready to join")) << job.err();
+  ASSERT_EQ(::kill(pid_of(job, 1), SIGKILL), 0);
+  expect_trained(job, 2, 2);
+  EXPECT_TRUE(job.err().find("generation 2: 2 workers on 1 host (localhost#1 was killed by "
+                             "SIGKILL (signal 9); localhost#2 joined)") != std::string::npos)
+      << job.err();
+}
+
+TEST_F(ElasticTrainingTest, CtrlCEndsThemAll) {
+  Process& job = start_training({"-np", "3", "--min-np", "1"}, 1'000'000);
+  wait_for_step(job, 5);
+  job.signal(SIGINT);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 130);
+  EXPECT_EQ(end.err.find("warning"), std::string::npos) << end.err;
+  expect_nobody_left("Ctrl-C");
+}
+
 }  // namespace
 }  // namespace hvd::test

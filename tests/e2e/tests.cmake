@@ -35,4 +35,4 @@ hvd_test(hvd_e2e_test
 add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
-add_dependencies(hvd_e2e_test e2e_tunes)
+add_dependencies(hvd_e2e_test e2e_tunes hvd_elastic_program)

@@ -13,6 +13,7 @@ target_link_libraries(looks PRIVATE hvd_base)
 hvd_test(hvd_jobs_on_hosts_test
   ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
   ${many_hosts}/addresses_test.cpp
+  ${many_hosts}/elastic_test.cpp
   ${many_hosts}/faults_test.cpp
   ${many_hosts}/many_hosts_test.cpp
   ${many_hosts}/secrets_test.cpp
