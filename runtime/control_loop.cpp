@@ -229,6 +229,8 @@ void ControlLoop::drain_queue(TimePoint now) {
   if (const Status taken = negotiator_.submit(std::move(requests), now); !taken.ok()) {
     enter_failure(taken.with_context(who(spec_.rank)));
   }
+  asked_in_full_.store(negotiator_.asked().in_full, std::memory_order_relaxed);
+  asked_by_id_.store(negotiator_.asked().by_id, std::memory_order_relaxed);
 }
 
 void ControlLoop::negotiate(TimePoint now) {

@@ -12,6 +12,7 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -55,6 +56,7 @@ class ControlLoop {
   Failure wait_formed();
 
   void wake() { poller_.wake(); }
+  AskedCounts asked() const { return {asked_in_full_, asked_by_id_}; }
   // A data connection broke; if nobody turns out to be gone, this is what everybody is told.
   void suspect(const Status& why);
   // The world has failed.
@@ -111,6 +113,8 @@ class ControlLoop {
   bool leave_sent_ = false;
 
   // Between threads.
+  std::atomic<std::uint64_t> asked_in_full_ = 0;
+  std::atomic<std::uint64_t> asked_by_id_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Failure> failures_;   // commands of fail()

@@ -58,6 +58,12 @@ struct Request {
 Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times = 1);
 Status check_request(const Request& request, int world_size);
 
+// How often a rank has asked for a tensor: in full, or by the id under which all know it.
+struct AskedCounts {
+  std::uint64_t in_full = 0;
+  std::uint64_t by_id = 0;
+};
+
 // One tensor of a Response: what the ranks agreed about.
 struct ResponseTensor {
   static constexpr std::uint64_t kNotCached = UINT64_MAX;

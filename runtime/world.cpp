@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "runtime/affinity.h"
@@ -165,6 +166,9 @@ class World::Impl {
     if (verdict_.known()) return verdict_.get();
     Failure outcome = control_.leave(deadline);
     left_ = outcome.ok();
+    const AskedCounts asked = control_.asked();
+    HVD_LOG(debug, "asked for " << asked.in_full << " tensors in full, and " << asked.by_id
+                                << " times for what had been agreed before");
     tracing_.close();
     return outcome;
   }
@@ -172,6 +176,7 @@ class World::Impl {
   const WorldSpec& spec() const { return spec_; }
   const TensorQueue& queue() const { return queue_; }
   bool settle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
+  AskedCounts asked() const { return control_.asked(); }
 
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
@@ -317,6 +322,7 @@ int World::size() const { return impl_->spec().size(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
 void World::abort(const Failure& why) { impl_->abort(why); }
+AskedCounts World::asked() const { return impl_->asked(); }
 Failure World::failure() const { return impl_->failure(); }
 bool World::settle(TimePoint deadline) const { return impl_->settle(deadline); }
 Result<RankSet> World::process_set(int id) const { return impl_->queue().members(id); }

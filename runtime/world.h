@@ -83,6 +83,8 @@ class World {
   // The members of a process set, or not_found.
   Result<RankSet> process_set(int id) const;
   std::vector<int> process_sets() const;  // all that there are, ascending
+  // What this rank has asked for so far: how well the response cache does.
+  AskedCounts asked() const;
   // Ends everything in flight on all members, for the reason given.
   void abort(const Failure& why);
   // Why the world failed; ok while it has not.

@@ -132,6 +132,8 @@ void Negotiator::want(Request request, Plea& plea) {
 }
 
 Status Negotiator::plead(Plea plea, TimePoint now) {
+  asked_.by_id += plea.known.size();
+  asked_.in_full += plea.message.asked.size();
   if (!plea.known.empty()) {
     auto ids = IntervalSet::of_values(std::move(plea.known));
     asked_by_id_.unite(ids);

@@ -65,6 +65,8 @@ class Negotiator {
   bool subtree_left(int rank) const { return left_.contains_all(tree_->subtree(rank)); }
   const ResponseCache& cache() const { return cache_; }
   const ProcessSets& sets() const { return sets_; }
+  // What this rank has asked for so far. Joins are not counted.
+  const AskedCounts& asked() const { return asked_; }
   // Responses so far: the number of the last one.
   std::uint64_t applied() const { return applied_; }
 
@@ -86,6 +88,7 @@ class Negotiator {
   std::optional<Gatherer> gatherer_;        // ... this
   StallInspector stalls_;
   IntervalSet asked_by_id_;  // what this rank has no answer to yet
+  AskedCounts asked_;
   RankSet left_;
   bool told_to_pass_at_once_ = false;
   bool caching_ = true;        // Decision::caching of the last one

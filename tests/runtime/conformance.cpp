@@ -22,9 +22,9 @@ std::string Call::text() const {
   for (const int rank : joined) joined_text += cat(" joined:", rank);
   return cat(runtime::kind_name(kind), " ", runtime::op_name(op), " of ", runtime::type_name(type),
              join(shape_texts, "+"), in_place ? " in place" : "", allocated ? " allocated" : "",
-             uneven ? " with splits" : "", " compression ", static_cast<int>(compression),
-             " factors ", prescale, ", ", postscale, " root ", root, " of ranks ",
-             join(rank_texts, ","), joined_text);
+             uneven ? " with splits" : "", cached ? *cached ? " cached" : " new" : "",
+             " compression ", static_cast<int>(compression), " factors ", prescale, ", ", postscale,
+             " root ", root, " of ranks ", join(rank_texts, ","), joined_text);
 }
 
 namespace {
@@ -194,7 +194,7 @@ struct Memory {
 
 Request request_of(const Call& call, std::size_t tensor, const std::vector<std::int64_t>& shape) {
   Request request;
-  request.name = cat("tensor.", tensor);
+  request.name = cat(call.name, ".", tensor);
   request.kind = call.kind;
   request.type = call.type;
   request.op = call.op;
@@ -299,8 +299,14 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
     entries.push_back(std::move(entry));
   }
   std::vector<Outcome> outcomes(entries.size());
+  const auto asked_before = self.asked();
   const Status ran = self.run(response, group, entries, outcomes);
   ASSERT_TRUE(ran.ok()) << where << ": " << ran.to_string();
+  if (asked_before && call.cached) {
+    const auto asked = *self.asked();
+    ASSERT_EQ(asked.by_id - asked_before->by_id, *call.cached ? entries.size() : 0) << where;
+    ASSERT_EQ(asked.in_full - asked_before->in_full, *call.cached ? 0 : entries.size()) << where;
+  }
   if (view.joined() || call.kind == Kind::barrier) return;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     ASSERT_TRUE(outcomes[i].ok()) << where << ": " << outcomes[i].failure.status.to_string();

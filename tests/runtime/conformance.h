@@ -1,10 +1,14 @@
 // What every family of operations must do, whatever carries the bytes: a table of operation x type
-// x ranks x in place or not x first and second time x sizes x world or part of it, against
-// reference.h. A backend is a line in a test:
+// x ranks x in place or not x new or cached x sizes x world or part of it, against reference.h. A
+// backend is a line in a test, or two:
 //
 //     INSTANTIATE_TEST_SUITE_P(Gloo, Conformance, every_table(gloo_backend()), table_name);
+//     INSTANTIATE_TEST_SUITE_P(GlooInProcesses, Conformance,
+//                              every_table(gloo_backend(), RanksAs::processes), table_name);
 //
-// and all that it has to give is a way to run something on n ranks.
+// and all that it has to give is a way to run something on n ranks, which are threads or processes.
+// "New or cached" is a question to what negotiates: there every call is made under a name that
+// nobody knows, and then once more, and the rank says how it has asked for it.
 #pragma once
 
 #include <functional>
@@ -18,6 +22,7 @@
 
 #include "base/text.h"
 #include "runtime/ops/operation.h"
+#include "tests/runtime/ranks.h"
 #include "tests/runtime/reference.h"
 
 namespace hvd::test {
@@ -30,18 +35,24 @@ class RankUnderTest {
   virtual Status run(const runtime::Response& response, const runtime::Group& group,
                      std::vector<runtime::Entry>& entries,
                      std::vector<runtime::Outcome>& outcomes) = 0;
+  // How often it has asked for a tensor of the whole world's or its set's; nothing: it does not
+  // ask.
+  virtual std::optional<runtime::AskedCounts> asked() const { return std::nullopt; }
 };
 
 // What is much and what is little may be set so that some kilobytes are much: the table calls
 // tensors of a few hundred bytes, of 2 KB and more, and of megabytes.
 inline constexpr std::size_t kLittleBytes = 1024;
+// Of what fuses, so that the larger tensors are more than one batch holds.
+inline constexpr std::size_t kFusionThreshold = 2048;
 
 struct Backend {
   std::string name;
-  bool brief = false;  // only some kilobytes at most: it is not the algorithms that are in question
+  // It is not the algorithms that are in question: only some kilobytes, but always a second time.
+  bool negotiates = false;
   // Calls `body` on `size` ranks at the same time, and returns when all have ended.
-  std::function<void(int size, const std::function<void(int rank, RankUnderTest& self)>& body)>
-      on_ranks;
+  using Body = std::function<void(int rank, RankUnderTest& self)>;
+  std::function<void(RanksAs how, int size, const Body& body)> on_ranks;
 };
 
 // Tensors of one call, as one rank has them. What goes in is made from the rank's number, so that
@@ -55,12 +66,14 @@ struct Call {
   double postscale = 1.0;
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; of allgather: of set rank 0
   bool in_place = false;
-  bool allocated = false;        // the output is asked for
-  bool uneven = false;           // alltoall: with splits
-  std::vector<int> ranks;        // of the world, who are the set
-  std::vector<int> joined = {};  // of the world
-  int root = 0;                  // of the world
-  double tolerance = 0;          // of the result's largest element
+  bool allocated = false;           // the output is asked for
+  bool uneven = false;              // alltoall: with splits
+  std::vector<int> ranks;           // of the world, who are the set
+  std::vector<int> joined = {};     // of the world
+  int root = 0;                     // of the world
+  double tolerance = 0;             // of the result's largest element
+  std::string name = {};            // of the tensors, with their numbers
+  std::optional<bool> cached = {};  // how it must be asked for; nothing: that is not in question
 
   std::string text() const;
 };
@@ -72,9 +85,16 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call);
 // --- tables -------------------------------------------------------------------------------------
 
 struct Table {
+  enum class Of {
+    values,   // every type, operation and size
+    options,  // factors and compression
+    joins,    // while some ranks have joined
+  };
   Backend backend;
+  RanksAs how = RanksAs::threads;
   runtime::Kind kind = runtime::Kind::allreduce;
   int size = 1;
+  Of what = Of::values;
 };
 
 // The part of a world of this size that is a set of its own in the tables.
@@ -82,19 +102,23 @@ std::vector<int> part_of(int size);
 
 class Conformance : public ::testing::TestWithParam<Table> {};
 
-inline std::string table_name(const ::testing::TestParamInfo<Table>& info) {
-  return cat(runtime::kind_name(info.param.kind), "_", info.param.size);
-}
+std::string table_name(const ::testing::TestParamInfo<Table>& info);
 
-std::vector<Table> every_table_of(const Backend& backend);
-inline auto every_table(const Backend& backend) {
-  return ::testing::ValuesIn(every_table_of(backend));
+std::vector<Table> every_table_of(const Backend& backend, RanksAs how);
+inline auto every_table(const Backend& backend, RanksAs how = RanksAs::threads) {
+  return ::testing::ValuesIn(every_table_of(backend, how));
 }
 
 // Of what may go by hosts.
-std::vector<Table> every_table_by_hosts_of(const Backend& backend);
-inline auto tables_by_hosts(const Backend& backend) {
-  return ::testing::ValuesIn(every_table_by_hosts_of(backend));
+std::vector<Table> every_table_by_hosts_of(const Backend& backend, RanksAs how);
+inline auto tables_by_hosts(const Backend& backend, RanksAs how = RanksAs::threads) {
+  return ::testing::ValuesIn(every_table_by_hosts_of(backend, how));
+}
+
+// Values alone, of four ranks.
+std::vector<Table> values_of_four_of(const Backend& backend, RanksAs how);
+inline auto values_of_four(const Backend& backend, RanksAs how) {
+  return ::testing::ValuesIn(values_of_four_of(backend, how));
 }
 
 }  // namespace hvd::test

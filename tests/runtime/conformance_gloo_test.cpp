@@ -6,11 +6,11 @@ namespace hvd::test {
 namespace {
 
 Backend mesh_backend(runtime::Transport transport) {
-  return {
-      transport_name(transport), false,
-      [transport](int size, const std::function<void(int, RankUnderTest&)>& body) {
-        on_gloo_ranks(transport, size, body, {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8});
-      }};
+  return {transport_name(transport), false,
+          [transport](RanksAs how, int size, const Backend::Body& body) {
+            on_gloo_ranks(transport, size, body,
+                          {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8}, how);
+          }};
 }
 
 // The same inside hosts and between them: `hosts[r]` is where rank r is. With so little memory that
@@ -18,32 +18,45 @@ Backend mesh_backend(runtime::Transport transport) {
 Backend hierarchical_backend(const std::string& name, const std::vector<int>& hosts,
                              const std::set<int>& without = {}) {
   return {
-      name, false, [=](int size, const std::function<void(int, RankUnderTest&)>& body) {
+      name, false, [=](RanksAs how, int size, const Backend::Body& body) {
         runtime::GlooOperationOptions options{kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8};
         options.hosts.assign(hosts.begin(), hosts.begin() + size);
-        on_gloo_hosts(runtime::Transport::hvd, body, options, 4096, without);
+        on_gloo_hosts(runtime::Transport::hvd, body, options, 4096, without, how);
       }};
+}
+
+// Of eight ranks 4 and 4, of four 3 and 1; four pairs, and two; of eight ranks hosts of 1, 4 and 3,
+// and not one after the other.
+Backend two_hosts_backend() { return hierarchical_backend("two", {0, 0, 0, 1, 0, 1, 1, 1}); }
+Backend pairs_backend(const std::set<int>& without = {}) {
+  return hierarchical_backend("pairs", {0, 0, 1, 1, 2, 2, 3, 3}, without);
+}
+Backend uneven_backend(const std::set<int>& without) {
+  return hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2}, without);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Transport::hvd)),
                          table_name);
+INSTANTIATE_TEST_SUITE_P(HvdInProcesses, Conformance,
+                         every_table(mesh_backend(runtime::Transport::hvd), RanksAs::processes),
+                         table_name);
 INSTANTIATE_TEST_SUITE_P(GlooTcp, Conformance,
                          every_table(mesh_backend(runtime::Transport::gloo_tcp)), table_name);
-// Of eight ranks 4 and 4, of four 3 and 1; four pairs, and two; of eight ranks hosts of 1, 4 and 3,
-// and not one after the other.
-INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance,
-                         tables_by_hosts(hierarchical_backend("two", {0, 0, 0, 1, 0, 1, 1, 1})),
+// Stock Gloo, which is there to be compared with, takes ten times as long: a part of the table.
+INSTANTIATE_TEST_SUITE_P(GlooTcpInProcesses, Conformance,
+                         values_of_four(mesh_backend(runtime::Transport::gloo_tcp),
+                                        RanksAs::processes),
                          table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance,
-                         tables_by_hosts(hierarchical_backend("pairs", {0, 0, 1, 1, 2, 2, 3, 3})),
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance, tables_by_hosts(two_hosts_backend()),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoHostsInProcesses, Conformance,
+                         tables_by_hosts(two_hosts_backend(), RanksAs::processes), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance, tables_by_hosts(pairs_backend()),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHostsSomeWithoutMemory, Conformance,
-                         tables_by_hosts(hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2},
-                                                              {1})),
-                         table_name);
+                         tables_by_hosts(uneven_backend({1})), table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnPairsWithoutMemory, Conformance,
-                         tables_by_hosts(hierarchical_backend("messages", {0, 0, 1, 1, 2, 2, 3, 3},
-                                                              {0, 1, 2, 3})),
-                         table_name);
+                         tables_by_hosts(pairs_backend({0, 1, 2, 3})), table_name);
+
 }  // namespace
 }  // namespace hvd::test

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/negotiation/response_cache.h"
 #include "tests/runtime/conformance.h"
 
 namespace hvd::test {
@@ -73,8 +74,12 @@ void run_variants(RankUnderTest& self, int rank, Call call, int times) {
     call.in_place = in_place;
     const bool may_allocate = call.kind == Kind::allgather || call.kind == Kind::alltoall ||
                               call.kind == Kind::reducescatter;
+    call.allocated = false;
+    call.cached.reset();
+    call.name = call.text();
     for (int time = 0; time < times; ++time) {
       call.allocated = may_allocate && !in_place && time == 1;
+      call.cached = time > 0 && runtime::ResponseCache::keeps(call.kind);
       run_and_check(self, rank, call);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -82,15 +87,15 @@ void run_variants(RankUnderTest& self, int rank, Call call, int times) {
 }
 
 // The calls of one table that concern one type of element and operation.
-void run_all_shapes(RankUnderTest& self, int rank, Call call, bool whole_world, bool brief) {
-  for (const auto& [shapes, times, everywhere] : shapes_for(call.kind, call.type)) {
+void run_all_shapes(RankUnderTest& self, int rank, Call call, bool whole_world, bool negotiates) {
+  for (const auto& [shapes, often, everywhere] : shapes_for(call.kind, call.type)) {
     if (!everywhere && !whole_world) continue;
-    if (brief && times < 2) continue;
     const std::size_t bytes =
         static_cast<std::size_t>(elements_of(shapes.front())) * size_of(call.type);
     const bool cheap = call.op == ReduceOp::sum || call.op == ReduceOp::adasum;
     // Megabytes go the same ways as kilobytes, but in more messages.
-    if (bytes > 1'000'000 && (!cheap || call.ranks.size() > 3)) continue;
+    if (bytes > 1'000'000 && (negotiates || !cheap || call.ranks.size() > 3)) continue;
+    const int times = negotiates ? 2 : often;
     call.shapes = shapes;
     call.uneven = false;
     run_variants(self, rank, call, times);
@@ -118,7 +123,7 @@ void run_table(RankUnderTest& self, int rank, const Table& table) {
         call.ranks = set;
         call.root = set.back();
         call.tolerance = tolerance_for(type, op);
-        run_all_shapes(self, rank, call, set.size() == world.size(), table.backend.brief);
+        run_all_shapes(self, rank, call, set.size() == world.size(), table.backend.negotiates);
         if (::testing::Test::HasFatalFailure()) return;
       }
     }
@@ -144,6 +149,7 @@ void run_joined(RankUnderTest& self, int rank, Kind kind) {
           if (contains(gone, 1)) call.root = 0;
           if (kind == Kind::broadcast && contains(gone, call.root)) continue;
           call.tolerance = tolerance_for(type, op);
+          call.name = call.text();
           run_and_check(self, rank, call);
           if (::testing::Test::HasFatalFailure()) return;
         }
@@ -202,39 +208,55 @@ std::vector<int> part_of(int size) {
   }
 }
 
-std::vector<Table> every_table_of(const Backend& backend) {
+std::string table_name(const ::testing::TestParamInfo<Table>& info) {
+  const Table& table = info.param;
+  const char* what = table.what == Table::Of::options ? "_with_options"
+                     : table.what == Table::Of::joins ? "_while_some_have_joined"
+                                                      : "";
+  return cat(runtime::kind_name(table.kind), "_", table.size, what);
+}
+
+std::vector<Table> every_table_of(const Backend& backend, RanksAs how) {
   std::vector<Table> tables;
   for (const auto kind : kKinds) {
-    for (const int size : kSizes) tables.push_back({backend, kind, size});
+    const bool reduces = kind == Kind::allreduce || kind == Kind::reducescatter;
+    for (const int size : kSizes) {
+      tables.push_back({backend, how, kind, size, Table::Of::values});
+      if (reduces) tables.push_back({backend, how, kind, size, Table::Of::options});
+    }
+    tables.push_back({backend, how, kind, 4, Table::Of::joins});
   }
   return tables;
 }
 
-std::vector<Table> every_table_by_hosts_of(const Backend& backend) {
-  std::vector<Table> tables;
-  for (const auto kind : {Kind::allreduce, Kind::allgather}) {
-    for (const int size : {4, 8}) tables.push_back({backend, kind, size});
-  }
-  return tables;
-}
-
-TEST_P(Conformance, EveryTypeAndSizeIsRight) {
-  GetParam().backend.on_ranks(
-      GetParam().size, [&](int rank, RankUnderTest& self) { run_table(self, rank, GetParam()); });
-}
-
-TEST_P(Conformance, FactorsAndCompressionAreApplied) {
-  const auto kind = GetParam().kind;
-  if (kind != Kind::allreduce && kind != Kind::reducescatter) return;
-  GetParam().backend.on_ranks(GetParam().size, [&](int rank, RankUnderTest& self) {
-    run_options(self, rank, kind, GetParam().size);
+std::vector<Table> every_table_by_hosts_of(const Backend& backend, RanksAs how) {
+  auto tables = every_table_of(backend, how);
+  std::erase_if(tables, [](const Table& table) {
+    return table.size < 4 || (table.kind != Kind::allreduce && table.kind != Kind::allgather);
   });
+  return tables;
 }
 
-TEST_P(Conformance, IsRightWhileSomeHaveJoined) {
-  if (GetParam().size != 4) return;
-  GetParam().backend.on_ranks(
-      4, [&](int rank, RankUnderTest& self) { run_joined(self, rank, GetParam().kind); });
+std::vector<Table> values_of_four_of(const Backend& backend, RanksAs how) {
+  auto tables = every_table_of(backend, how);
+  std::erase_if(tables, [](const Table& table) {
+    return table.size != 4 || table.what != Table::Of::values;
+  });
+  return tables;
+}
+
+TEST_P(Conformance, IsRight) {
+  const Table& table = GetParam();
+  table.backend.on_ranks(table.how, table.size, [&](int rank, RankUnderTest& self) {
+    switch (table.what) {
+      case Table::Of::values:
+        return run_table(self, rank, table);
+      case Table::Of::options:
+        return run_options(self, rank, table.kind, table.size);
+      case Table::Of::joins:
+        return run_joined(self, rank, table.kind);
+    }
+  });
 }
 
 }  // namespace hvd::test

@@ -1,5 +1,5 @@
-// The conformance tables through the whole pipeline: negotiation, response cache (the same names
-// come again, with the same and with other shapes), groups, process sets, joins, executor.
+// The conformance tables through the whole pipeline: negotiation, response cache, groups, process
+// sets, joins, executor.
 #include <map>
 
 #include "tests/runtime/conformance.h"
@@ -46,6 +46,8 @@ class WorldRank final : public RankUnderTest {
     return outcomes_of(joins).front().failure.status;
   }
 
+  std::optional<runtime::AskedCounts> asked() const override { return world_.asked(); }
+
  private:
   int add_set(const std::vector<int>& ranks) {
     Entry entry;
@@ -83,55 +85,56 @@ class WorldRank final : public RankUnderTest {
   std::map<std::vector<int>, int> sets_;
 };
 
-// All ranks on one host: with little shared memory, so that much takes many windows.
-Backend one_host_backend() {
-  return {"one host", true, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
+Backend backend_of(const std::string& name, const Change& change) {
+  return {name, true, [change](RanksAs how, int size, const Backend::Body& body) {
             run_world_to_end(
                 size,
                 [&](int rank, runtime::World& world) {
                   WorldRank self(world);
                   body(rank, self);
                 },
-                [](runtime::WorldSpec& spec) {
-                  for (auto& member : spec.members) member.host = "h0";
-                  spec.config.window_bytes = 4096;
-                });
+                [&](runtime::WorldSpec& spec) {
+                  spec.config.fusion_threshold = kFusionThreshold;
+                  change(spec);
+                },
+                how);
           }};
 }
 
 Backend world_backend() {
-  return {"world", true, [](int size, const std::function<void(int, RankUnderTest&)>& body) {
-            run_world_to_end(size, [&](int rank, runtime::World& world) {
-              WorldRank self(world);
-              body(rank, self);
-            });
-          }};
+  return backend_of("world", [](runtime::WorldSpec&) {});
+}
+
+// All ranks on one host: with little shared memory, so that much takes many windows.
+Backend one_host_backend() {
+  return backend_of("one host", [](runtime::WorldSpec& spec) {
+    for (auto& member : spec.members) member.host = "h0";
+    spec.config.window_bytes = 4096;
+  });
 }
 
 // With everything that goes by hosts switched on, on hosts of one and of four ranks.
 Backend hierarchical_world_backend() {
-  return {"hierarchical_world", true,
-          [](int size, const std::function<void(int, RankUnderTest&)>& body) {
-            run_world_to_end(
-                size,
-                [&](int rank, runtime::World& world) {
-                  WorldRank self(world);
-                  body(rank, self);
-                },
-                [](runtime::WorldSpec& spec) {
-                  for (int rank = 0; rank < spec.size(); ++rank) {
-                    spec.members[static_cast<std::size_t>(rank)].host = cat("h", (rank + 3) / 4);
-                  }
-                  spec.config.hierarchical_allreduce = true;
-                  spec.config.hierarchical_allgather = true;
-                });
-          }};
+  return backend_of("hierarchical world", [](runtime::WorldSpec& spec) {
+    for (int rank = 0; rank < spec.size(); ++rank) {
+      spec.members[static_cast<std::size_t>(rank)].host = cat("h", (rank + 3) / 4);
+    }
+    spec.config.hierarchical_allreduce = true;
+    spec.config.hierarchical_allgather = true;
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(World, Conformance, every_table(world_backend()), table_name);
+INSTANTIATE_TEST_SUITE_P(WorldInProcesses, Conformance,
+                         every_table(world_backend(), RanksAs::processes), table_name);
 INSTANTIATE_TEST_SUITE_P(HierarchicalWorld, Conformance,
                          tables_by_hosts(hierarchical_world_backend()), table_name);
+INSTANTIATE_TEST_SUITE_P(HierarchicalWorldInProcesses, Conformance,
+                         tables_by_hosts(hierarchical_world_backend(), RanksAs::processes),
+                         table_name);
 INSTANTIATE_TEST_SUITE_P(WorldOnOneHost, Conformance, every_table(one_host_backend()), table_name);
+INSTANTIATE_TEST_SUITE_P(WorldOnOneHostInProcesses, Conformance,
+                         every_table(one_host_backend(), RanksAs::processes), table_name);
 
 }  // namespace
 }  // namespace hvd::test

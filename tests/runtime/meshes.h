@@ -13,7 +13,7 @@
 #include "runtime/ops/gloo_mesh.h"
 #include "runtime/threads.h"
 #include "runtime/transport/tcp_mesh.h"
-#include "tests/runtime/hub.h"
+#include "tests/runtime/ranks.h"
 
 namespace hvd::test {
 
@@ -39,11 +39,16 @@ inline std::unique_ptr<runtime::Mesh> make_mesh(runtime::Transport transport, in
   return std::move(*mesh);
 }
 
-inline void connect_through(Hub& hub, int rank, runtime::Mesh& mesh) {
-  const auto addresses = hub.exchange(rank, mesh.address(), Clock::now() + kLong);
+inline void connect_through(runtime::Exchange& meeting, runtime::Mesh& mesh) {
+  const auto addresses = meeting.exchange(mesh.address(), Clock::now() + kLong);
   if (!addresses.ok()) throw std::runtime_error(addresses.status().to_string());
   const Status connected = mesh.connect(*addresses);
   if (!connected.ok()) throw std::runtime_error(connected.to_string());
+}
+
+inline void connect_through(Hub& hub, int rank, runtime::Mesh& mesh) {
+  HubExchange meeting(hub, rank);
+  connect_through(meeting, mesh);
 }
 
 inline const char* transport_name(runtime::Transport transport) {

@@ -1,5 +1,5 @@
-// Ranks that are threads, share memory as those of one host do, and have no world around them: to
-// run the operations in shared memory directly. What those leave to others goes over Gloo.
+// Ranks that share memory as those of one host do, and have no world around them: to run the
+// operations in shared memory directly. What those leave to others goes over Gloo.
 #pragma once
 
 #include <memory>
@@ -64,26 +64,22 @@ class ShmRank final : public RankUnderTest {
   GlooRank* gloo_;
 };
 
-// Runs `body` on as many ranks, and waits for all.
+// Runs `body` on as many ranks, and waits for all. Threads have one mapping, processes one each.
 inline void on_shm_ranks(int size, const std::function<void(int rank, ShmRank& self)>& body,
-                         const ShmRankOptions& options = {}) {
-  auto memory = runtime::HostMemory::create(size, options.window_bytes);
+                         const ShmRankOptions& options = {}, RanksAs how = RanksAs::threads) {
+  const auto memory = runtime::HostMemory::create(size, options.window_bytes);
   ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+  const auto run = [&](int rank, GlooRank* gloo) {
+    ShmRank self(host_of(adopted(*memory, size), size, rank, options.host), options, gloo);
+    body(rank, self);
+  };
   if (options.gloo) {
-    on_gloo_ranks(runtime::Transport::hvd, size, [&](int rank, GlooRank& gloo) {
-      ShmRank self(host_of(*memory, size, rank, options.host), options, &gloo);
-      body(rank, self);
-    });
-    return;
+    on_gloo_ranks(
+        runtime::Transport::hvd, size, [&](int rank, GlooRank& gloo) { run(rank, &gloo); }, {kLong},
+        how);
+  } else {
+    on_ranks(how, size, [&](int rank, runtime::Exchange&) { run(rank, nullptr); });
   }
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      ShmRank self(host_of(*memory, size, rank, options.host), options, nullptr);
-      body(rank, self);
-    });
-  }
-  for (auto& thread : threads) thread.join();
 }
 
 }  // namespace hvd::test

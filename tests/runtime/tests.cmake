@@ -36,6 +36,7 @@ hvd_test(hvd_conformance_test
   runtime/conformance_shm_test.cpp
   runtime/conformance_tables.cpp
   runtime/conformance_world_test.cpp
+  runtime/ranks_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick

@@ -184,22 +184,6 @@ TEST(WorldLoss, AMemberThatIsDestroyedIsNamedToAllOthers) {
 
 // Ranks as processes, which can be killed. They meet through the test: each sends its blob on a
 // socket and gets everybody's back.
-class ProcessExchange final : public Exchange {
- public:
-  explicit ProcessExchange(int fd) : fd_(fd) {}
-  Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override {
-    HVD_RETURN_IF_ERROR(send_all(fd_, encode_frame(1, blob), deadline));
-    FrameDecoder decoder;
-    auto frame = receive_frame(fd_, decoder, deadline);
-    HVD_RETURN_IF_ERROR(frame.status());
-    WireReader in(frame->payload);
-    return in.strings();
-  }
-
- private:
-  int fd_;
-};
-
 class KilledRank : public ::testing::TestWithParam<int> {
  protected:
   static constexpr int kSize = 4;
@@ -208,7 +192,7 @@ class KilledRank : public ::testing::TestWithParam<int> {
   [[noreturn]] static void work(int rank, int fd) {
     ::alarm(120);  // never outlive the test
     auto spec = test::spec_of(rank, kSize);
-    ProcessExchange exchange(fd);
+    test::SocketExchange exchange(fd);
     auto world = World::create(spec, exchange);
     if (!world.ok()) ::_exit(3);
     std::vector<float> data(200'000, 1);

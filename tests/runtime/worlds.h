@@ -1,4 +1,4 @@
-// Worlds whose ranks are threads of the test, for runtime tests.
+// Worlds whose ranks are threads of the test, or processes, for runtime tests.
 #pragma once
 
 #include <functional>
@@ -6,26 +6,13 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/text.h"
 #include "runtime/world.h"
-#include "tests/runtime/hub.h"
+#include "tests/runtime/ranks.h"
 
 namespace hvd::test {
-
-class HubExchange final : public runtime::Exchange {
- public:
-  HubExchange(Hub& hub, int rank) : hub_(hub), rank_(rank) {}
-  Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override {
-    return hub_.exchange(rank_, blob, deadline);
-  }
-
- private:
-  Hub& hub_;
-  int rank_;
-};
 
 // Made before anything forks: ranks that are processes must have the same one.
 inline const Token test_token = Token::random();
@@ -46,28 +33,23 @@ inline runtime::WorldSpec spec_of(int rank, int size) {
 using Body = std::function<void(int rank, runtime::World& world)>;
 using Change = std::function<void(runtime::WorldSpec& spec)>;
 
-// Forms a world of `size` threads, runs `body` in each; what it leaves of the world is destroyed.
+// Forms a world of `size` ranks, runs `body` in each; what it leaves of the world is destroyed.
 inline void run_world(
-    int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {}) {
-  Hub hub(size);
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<std::size_t>(size));
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto spec = spec_of(rank, size);
-      change(spec);
-      HubExchange exchange(hub, rank);
-      auto world = runtime::World::create(spec, exchange);
-      ASSERT_TRUE(world.ok()) << world.status().to_string();
-      body(rank, **world);
-    });
-  }
-  for (auto& thread : threads) thread.join();
+    int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {},
+    RanksAs how = RanksAs::threads) {
+  on_ranks(how, size, [&](int rank, runtime::Exchange& exchange) {
+    auto spec = spec_of(rank, size);
+    change(spec);
+    auto world = runtime::World::create(spec, exchange);
+    ASSERT_TRUE(world.ok()) << world.status().to_string();
+    body(rank, **world);
+  });
 }
 
 // The same, and all ranks leave in peace at the end.
 inline void run_world_to_end(
-    int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {}) {
+    int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {},
+    RanksAs how = RanksAs::threads) {
   run_world(
       size,
       [&](int rank, runtime::World& world) {
@@ -75,7 +57,7 @@ inline void run_world_to_end(
         const auto left = world.shutdown(Clock::now() + kLong);
         EXPECT_TRUE(left.ok()) << "rank " << rank << ": " << left.status.to_string();
       },
-      change);
+      change, how);
 }
 
 // Enqueues; the future holds the outcome, also if it is refused at once.
