@@ -53,6 +53,9 @@ std::string words_for_sets(const WorldSpec& spec, const Status& possible) {
   for (const auto& ranks : spec.process_sets) {
     sets.push_back(cat("[", ranks_text(RankSet::of_ranks(ranks)), "]"));
   }
+  for (const auto& [id, ranks] : spec.restored_sets) {
+    sets.push_back(cat(id, " [", ranks_text(RankSet::of_ranks(ranks)), "]"));
+  }
   return cat(sets.empty() ? "no process sets" : "the process sets " + join(sets, ", "),
              spec.dynamic_process_sets ? ", and dynamic ones" : ", and no dynamic ones");
 }
@@ -108,7 +111,10 @@ class World::Impl {
  public:
   explicit Impl(const WorldSpec& spec)
       : spec_(chosen(spec)),
-        wanted_sets_(ProcessSets::of(spec.process_sets, spec.size())),
+        wanted_sets_(
+            spec.next_process_set == 0
+                ? ProcessSets::of(spec.process_sets, spec.size())
+                : ProcessSets::restored(spec.restored_sets, spec.next_process_set, spec.size())),
         queue_(spec.rank, first_sets()),
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,6 +47,9 @@ struct WorldSpec {
   // later: the ranks must agree about it.
   std::vector<std::vector<int>> process_sets;
   bool dynamic_process_sets = true;
+  // Instead of `process_sets`, if next_process_set is not 0: those of an earlier world, by number.
+  std::map<int, std::vector<int>> restored_sets;
+  int next_process_set = 0;
   // Ends it while it is formed, too; null: nobody wants to. Stock Gloo hears of it late.
   std::shared_ptr<Interrupt> interrupt;
 

@@ -116,6 +116,10 @@ void guard(std::string_view what, const std::string& name, Call call) {
   }
 }
 
+bool is_about_sets(Kind kind) {
+  return kind == Kind::add_process_set || kind == Kind::remove_process_set;
+}
+
 runtime::Entry entry_of(Submission work, const std::string& group, int group_size) {
   runtime::Entry entry;
   auto& request = entry.request;
@@ -145,7 +149,7 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   entry.splits = std::move(work.splits);
   entry.ready = std::move(work.ready);
   entry.device = work.input.device;
-  entry.done = [done = std::move(work.done), kind = request.kind,
+  entry.done = [done = std::move(work.done), kind = request.kind, ranks = request.ranks,
                 name = request.name](const runtime::Outcome& outcome) {
     auto& process = worker::ProcessWorld::instance();
     const Completion completion{process.exception_of(outcome.failure, kind),
@@ -156,13 +160,12 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
                                 outcome.last_joined,
                                 outcome.process_set};
     if (kind == Kind::join && !completion.error) process.restart_names();
+    if (is_about_sets(kind) && !completion.error) {
+      process.note_set(kind, completion.process_set, ranks);
+    }
     guard("the function to call when it is done", name, [&] { done(completion); });
   };
   return entry;
-}
-
-bool is_about_sets(Kind kind) {
-  return kind == Kind::add_process_set || kind == Kind::remove_process_set;
 }
 
 void prepare(Submission& work, const runtime::World& world) {
@@ -181,6 +184,7 @@ void prepare(Submission& work, const runtime::World& world) {
             ": hvd::init() was not told that process sets come and go. Say "
             "InitOptions::dynamic_process_sets, or set HVD_DYNAMIC_PROCESS_SETS=1."));
   }
+  process.check_set(runtime::kind_name(work.collective), work.process_set.id());
   check_memory(work, world);
 }
 

@@ -1,4 +1,5 @@
 // The part of ProcessWorld that an elastic job needs: one world after the other.
+#include <algorithm>
 #include <utility>
 
 #include <hvd/error.h>
@@ -21,6 +22,8 @@ constexpr std::chrono::seconds kPatienceWithMemory{10};
 constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
 
 constexpr const char* kFinishedKey = "finished";
+
+constexpr std::uint64_t kFirstGeneration = 1;
 
 }  // namespace
 
@@ -132,6 +135,93 @@ void ProcessWorld::leave_ended_world() {
     world_.reset();
   }
   bury(std::move(leaving));
+}
+
+// In the first world all ranks have said which sets there are, and hear of it if they differ. Later
+// ones are joined by workers that know nothing of them, and survivors may have been interrupted in
+// the midst of adding one: so what rank 0 has counts.
+Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Client& client,
+                                  const std::string& scope, runtime::WorldSpec& spec) {
+  constexpr const char* kSetsKey = "sets";
+  SetTable sets;
+  {
+    const std::lock_guard lock(mutex_);
+    sets = sets_;
+  }
+  if (sets.empty()) {
+    // The ranks that the program has named are those of the world that it was started in.
+    auto first = document;
+    if (auto started = WorldDocument::from_json(agent_->welcome().world); started.ok()) {
+      const auto is_self = [this](const WorldMember& member) {
+        return member.incarnation == agent_->welcome().incarnation;
+      };
+      if (std::any_of(started->members.begin(), started->members.end(), is_self)) first = *started;
+    }
+    auto own =
+        SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink, first);
+    // Whose sets do not count need not have any that can be.
+    if (!own.ok() && (spec.rank == 0 || document.generation == kFirstGeneration)) {
+      return own.status();
+    }
+    if (own.ok()) sets = std::move(*own);
+  }
+  if (document.generation != kFirstGeneration) {
+    if (spec.rank == 0) {
+      HVD_RETURN_IF_ERROR(client.put(scope, kSetsKey, sets.encode()).status());
+    } else {
+      auto found = client.wait(scope, kSetsKey, Clock::now() + settings_.config.connect_timeout);
+      HVD_RETURN_IF_ERROR(found.status().with_context("ask rank 0 which process sets there are"));
+      auto read = SetTable::decode(found->value);
+      HVD_RETURN_IF_ERROR(read.status());
+      sets = std::move(*read);
+    }
+  }
+  sets.enter(document);
+  if (document.generation != kFirstGeneration) {
+    spec.process_sets.clear();
+    spec.restored_sets = sets.ranks();
+    spec.next_process_set = sets.next();
+  }
+  const std::lock_guard lock(mutex_);
+  sets_ = std::move(sets);
+  return {};
+}
+
+void ProcessWorld::check_set(std::string_view call, int id) const {
+  const std::lock_guard lock(mutex_);
+  if (membership_ == nullptr) return;
+  if (const auto lost = sets_.lost(id)) {
+    throw ProcessSetError(ProcessSetErrorCode::lost_member,
+                          cat(call, ": process set ", id, " has lost ", *lost,
+                              ". Remove it and add another one, or let it shrink (LostMember)."));
+  }
+}
+
+std::optional<int> ProcessWorld::take_up_set(const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex_);
+  return membership_ == nullptr ? std::nullopt : sets_.take_up(ranks);
+}
+
+void ProcessWorld::let_set_shrink(int id) {
+  const std::lock_guard lock(mutex_);
+  sets_.let_shrink(id);
+}
+
+bool ProcessWorld::forget_lost_set(int id) {
+  const std::lock_guard lock(mutex_);
+  if (membership_ == nullptr || !sets_.lost(id)) return false;
+  sets_.removed(id);
+  return true;
+}
+
+void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex_);
+  if (membership_ == nullptr) return;
+  if (kind == runtime::Kind::add_process_set) {
+    sets_.added(id, ranks);
+  } else {
+    sets_.removed(id);
+  }
 }
 
 // To end, a world waits a moment for the others to hear of it; the next one need not.

@@ -14,6 +14,7 @@ namespace hvd {
 namespace {
 
 runtime::RankSet members(std::string_view question, int id) {
+  worker::ProcessWorld::instance().check_set(cat("hvd::ProcessSet(", id, ").", question, "()"), id);
   const auto world = worker::ProcessWorld::instance().world_for(cat("ProcessSet::", question));
   const auto found = world->process_set(id);
   if (found.ok()) return *found;
@@ -42,16 +43,22 @@ int ProcessSet::rank() const {
                             " is not in it; it consists of ranks ", runtime::ranks_text(set)));
 }
 
-ProcessSet add_process_set(std::vector<int> ranks) {
+ProcessSet add_process_set(std::vector<int> ranks, LostMember lost_member) {
+  auto& process = worker::ProcessWorld::instance();
+  std::sort(ranks.begin(), ranks.end());
+  // All ranks know the same sets of earlier worlds.
+  if (const auto found = process.take_up_set(ranks)) return ProcessSet(*found);
   adapter::Submission work;
   work.collective = Collective::add_process_set;
   work.ranks = std::move(ranks);
-  std::sort(work.ranks.begin(), work.ranks.end());
   const auto pending = worker::start(std::move(work), {}, worker::Room::given);
-  return ProcessSet(pending->take().front().process_set);
+  const ProcessSet set(pending->take().front().process_set);
+  if (lost_member == LostMember::shrink) process.let_set_shrink(set.id());
+  return set;
 }
 
 void remove_process_set(const ProcessSet& process_set) {
+  if (worker::ProcessWorld::instance().forget_lost_set(process_set.id())) return;
   adapter::Submission work;
   work.collective = Collective::remove_process_set;
   work.process_set = process_set;

@@ -159,6 +159,7 @@ Status ProcessWorld::init_alone() {
     high_water_ = std::make_shared<OwnHighWater>();
     ++formed_;
   }
+  spec.process_sets = options_.process_sets;
   NoExchange exchange;
   return join(std::move(spec), std::move(*settings), exchange);
 }
@@ -246,15 +247,18 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
     place_ = {self->rank,       spec.size(),      self->local_rank,        self->local_size,
               self->cross_rank, self->cross_size, is_homogeneous(document)};
   }
-  RendezvousExchange exchange(client, cat("world.", document.generation, ".", round), spec.rank,
-                              spec.size());
+  const auto scope = cat("world.", document.generation, ".", round);
+  spec.process_sets = options_.process_sets;
+  if (membership_ != nullptr) {
+    HVD_RETURN_IF_ERROR(restore_sets(document, client, scope, spec));
+  }
+  RendezvousExchange exchange(client, scope, spec.rank, spec.size());
   return join(std::move(spec), std::move(settings), exchange);
 }
 
 Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange) {
   spec.config = std::move(settings.config);
   spec.dynamic_process_sets = options_.dynamic_process_sets || settings.dynamic_process_sets;
-  spec.process_sets = options_.process_sets;
   for (auto& ranks : spec.process_sets) std::sort(ranks.begin(), ranks.end());
   {
     const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 #include <string>
 #include <sys/types.h>
 #include <thread>
+#include <vector>
 
 #include <hvd/hvd.h>
 
@@ -22,6 +23,7 @@
 #include "worker/agent_channel.h"
 #include "worker/elastic/high_water.h"
 #include "worker/elastic/membership.h"
+#include "worker/elastic/set_table.h"
 #include "worker/settings.h"
 
 namespace hvd::worker {
@@ -66,6 +68,16 @@ class ProcessWorld {
   // From 0 again: all have joined, after however many calls each.
   void restart_names();
 
+  // ---- process sets of elastic jobs; of others these do nothing ----
+
+  // Throws ProcessSetError, which names the call, if the set has lost a member.
+  void check_set(std::string_view call, int id) const;
+  std::optional<int> take_up_set(const std::vector<int>& ranks);
+  void let_set_shrink(int id);
+  bool forget_lost_set(int id);
+  // One was added or removed, as all ranks agreed.
+  void note_set(runtime::Kind kind, int id, const std::vector<int>& ranks);
+
   // ---- elastic jobs ----
 
   // A world, and where its commits are written down.
@@ -104,6 +116,9 @@ class ProcessWorld {
   Status init_elastic();
   Status enter(TimePoint again_at);
   Status enter_first();
+  // The process sets of this world.
+  Status restore_sets(const WorldDocument& document, rendezvous::Client& client,
+                      const std::string& scope, runtime::WorldSpec& spec);
   void leave_ended_world();
   void bury(std::shared_ptr<runtime::World> world);
   Status join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange);
@@ -127,6 +142,7 @@ class ProcessWorld {
   pid_t owner_ = -1;                   // a forked child has the memory, but not the threads
   bool dynamic_sets_ = false;
   Membership* membership_ = nullptr;  // set once
+  SetTable sets_;                     // of world_, or the last one
   bool joining_ = false;              // initialised, and no world yet
   runtime::Failure between_;          // not ok: why the last world ended, until the next one
   bool finished_ = false;

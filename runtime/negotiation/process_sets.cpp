@@ -36,6 +36,24 @@ Result<ProcessSets> ProcessSets::of(const std::vector<std::vector<int>>& sets, i
   return all;
 }
 
+Result<ProcessSets> ProcessSets::restored(const std::map<int, std::vector<int>>& sets, int next,
+                                          int world_size) {
+  ProcessSets all(world_size);
+  for (const auto& [id, ranks] : sets) {
+    Request request;
+    request.kind = Kind::add_process_set;
+    request.name = cat(id);
+    request.ranks = ranks;
+    HVD_RETURN_IF_ERROR(check_request(request, world_size));
+    if (id <= kGlobalSet || id >= next) {
+      return Status(Code::invalid_argument, cat("there can be no process set ", id));
+    }
+    all.sets_.emplace(id, RankSet::of_ranks(ranks));
+  }
+  all.next_ = next;
+  return all;
+}
+
 std::optional<int> ProcessSets::find(const RankSet& members) const {
   for (const auto& [id, ranks] : sets_) {
     if (ranks == members) return id;

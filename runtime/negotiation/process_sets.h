@@ -20,6 +20,10 @@ class ProcessSets {
   // With these ranks of each set beside the one of all, numbered from 1 in their order; the error
   // names the one that cannot be.
   static Result<ProcessSets> of(const std::vector<std::vector<int>>& sets, int world_size);
+  // Those of an earlier world, with their numbers, and the number of the next one. Several may have
+  // come to consist of the same ranks.
+  static Result<ProcessSets> restored(const std::map<int, std::vector<int>>& sets, int next,
+                                      int world_size);
 
   bool contains(int id) const { return sets_.contains(id); }
   bool was_removed(int id) const { return id > kGlobalSet && id < next_ && !contains(id); }

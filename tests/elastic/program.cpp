@@ -129,8 +129,44 @@ void cut_connections() {
   }
 }
 
+void use_set(const char* name, int id) {
+  try {
+    std::vector<float> one{1.0F};
+    if (hvd::ProcessSet(id).included()) {
+      hvd::allreduce(one, {.name = name, .op = hvd::Sum, .process_set = hvd::ProcessSet(id)});
+    }
+    say("%s: set %d of size %d, sum %g\n", name, id, hvd::ProcessSet(id).size(),
+        static_cast<double>(one[0]));
+  } catch (const hvd::ProcessSetError& error) {
+    say("%s: code %d: %s\n", name, static_cast<int>(error.code()), error.what());
+  }
+}
+
+// Sets that exist from the start, and one that is added in each world.
+int run_sets() {
+  hvd::init({.process_sets = {{0, 1}, {1, 2}, {0, 1, 2}},
+             .dynamic_process_sets = true,
+             .lost_member =
+                 variable("SHRINK").empty() ? hvd::LostMember::fail : hvd::LostMember::shrink});
+  Training training;
+  elastic::run(training.state, [&] {
+    training.enter();
+    const auto last = hvd::add_process_set({hvd::size() - 1});
+    for (int id = 1; id <= 3; ++id) use_set(("set " + std::to_string(id)).c_str(), id);
+    use_set("added", last.id());
+    while (!training.is_over()) {
+      training.take_step();
+      training.state.commit();
+      say("commit %d\n", training.step);
+    }
+  });
+  say("done at step %d\n", training.step);
+  return 0;
+}
+
 int run(const std::string& scenario) {
   die_if_at("joining");
+  if (scenario == "sets") return run_sets();
   hvd::init();
   if (scenario == "train") {
     Training training(options_of_environment());

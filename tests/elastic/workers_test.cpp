@@ -332,6 +332,50 @@ TEST_F(ElasticWorkers, FormTheSameWorldAgainWhenOnlyAConnectionWasLost) {
   }
 }
 
+TEST_F(ElasticWorkers, HaveTheirProcessSetsAgainInTheNextWorld) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(4, "sets");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  start_in(world_of(1, {0, 1, 2, 3}), "sets");
+  ASSERT_TRUE(hears(4, Kind::ready));
+  worker(2).signal(SIGKILL);
+  publish(world_of(2, {1, 0, 3, 4}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 3, 4});
+  for (const std::size_t i : {0U, 1U, 3U, 4U}) {
+    const auto second = ended[i].out.substr(ended[i].out.find("generation 2"));
+    EXPECT_NE(second.find(cat("set 1: set 1 of size 2, sum ", i <= 1 ? 2 : 1)), std::string::npos)
+        << second;
+    EXPECT_NE(second.find("set 2: code -13: hvd::ProcessSet(2).included(): process set 2 has lost "
+                          "a#2."),
+              std::string::npos)
+        << second;
+    EXPECT_NE(second.find("set 3: code -13"), std::string::npos) << second;
+    // The one of worker 3 alone was made in the first world; it is not the last rank now.
+    EXPECT_NE(second.find(cat("added: set 5 of size 1, sum 1")), std::string::npos) << second;
+  }
+}
+
+TEST_F(ElasticWorkers, HaveProcessSetsThatShrinkIfTheProgramSaysSo) {
+  environment_ = {{"UNTIL", "2"}, {"SHRINK", "1"}};
+  start_world(4, "sets");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(0).signal(SIGKILL);
+  publish(world_of(2, {1, 2, 3}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {1, 2, 3});
+  for (const std::size_t i : {1U, 2U}) {
+    const auto second = ended[i].out.substr(ended[i].out.find("generation 2"));
+    EXPECT_NE(second.find("set 1: set 1 of size 1, sum 1"), std::string::npos) << second;
+    EXPECT_NE(second.find(cat("set 2: set 2 of size 2, sum ", i == 3 ? 1 : 2)), std::string::npos)
+        << second;
+    EXPECT_NE(second.find(cat("set 3: set 3 of size 2, sum ", i == 3 ? 1 : 2)), std::string::npos)
+        << second;
+    // Added again, by the same worker: taken up.
+    EXPECT_NE(second.find("added: set 4 of size 1, sum 1"), std::string::npos) << second;
+  }
+}
+
 TEST_F(ElasticWorkers, LetTheProgramsOwnErrorsThrough) {
   start_world(1, "user-error");
   const auto ended = wait_all();

@@ -55,6 +55,7 @@ enum class ProcessSetErrorCode : int {
   not_a_member = -4,  // this rank is not in the set
   shut_down = -5,     // a rank has called shutdown() and takes no part any more
   duplicate = -6,     // these ranks are a set already
+  lost_member = -13,  // a worker that was in it is gone, and it was not to shrink
 };
 
 class HVD_API ProcessSetError : public InvalidArgumentError {

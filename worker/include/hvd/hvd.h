@@ -36,10 +36,12 @@ struct InitOptions {
   std::vector<std::vector<int>> process_sets = {};
   // add_process_set() and remove_process_set() may be called. Also by HVD_DYNAMIC_PROCESS_SETS=1.
   bool dynamic_process_sets = false;
+  LostMember lost_member = LostMember::fail;  // of the sets that exist from the start
 };
 
 // Joins the world. Blocks until all members are connected; throws InitError if that cannot be. A
-// second call without shutdown() in between does nothing.
+// second call without shutdown() in between does nothing. A worker that joins an elastic job later
+// returns at once: the first call that needs the world, elastic::run say, waits for it.
 HVD_API void init(const InitOptions& options = {});
 
 // Says that this worker is done, waits for what is in flight and leaves the world. After it init()
@@ -51,7 +53,7 @@ HVD_API bool is_initialized();
 
 // 0 <= rank() < size(). Ranks are numbered host by host. `local` counts the workers of this host,
 // `cross` the hosts that have a worker with this local rank. Each throws NotInitializedError before
-// init().
+// init(). local_rank() of a worker that has no world yet is its slot on its host.
 HVD_API int rank();
 HVD_API int size();
 HVD_API int local_rank();

@@ -16,6 +16,13 @@
 
 namespace hvd {
 
+// In an elastic job a set consists of workers, not of ranks: in the next world it has the same
+// number, and the ranks that its members have there. What becomes of it when a member is gone:
+enum class LostMember {
+  fail,    // whatever is asked of it throws ProcessSetError, lost_member; it can be removed
+  shrink,  // it consists of those who are left
+};
+
 // A value: the number of a set. Its questions are answered by the world of this process; they throw
 // NotInitializedError before init(), and ProcessSetError (hvd/error.h) if there is no such set.
 class HVD_API ProcessSet {
@@ -38,9 +45,11 @@ class HVD_API ProcessSet {
 // Called by all ranks of the world, each with the same ranks, which may stand in any order. Block
 // until all have called; the first such call of each rank meets the first of the others, and so on.
 // Throw ProcessSetError if init() was not told that there will be dynamic sets, if these ranks are
-// a set already, or if there is no such set; InvalidArgumentError, which names both sides, if the
-// ranks disagree. What is still in flight in a set that is removed fails with ProcessSetError.
-HVD_API ProcessSet add_process_set(std::vector<int> ranks);
+// a set already (but one of an earlier world is taken up again), or if there is no such set;
+// InvalidArgumentError, which names both sides, if the ranks disagree. What is still in flight in a
+// set that is removed fails with ProcessSetError.
+HVD_API ProcessSet add_process_set(std::vector<int> ranks,
+                                   LostMember lost_member = LostMember::fail);
 HVD_API void remove_process_set(const ProcessSet& process_set);
 
 // All that exist, by number: first that of all ranks.

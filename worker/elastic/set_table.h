@@ -1,0 +1,59 @@
+// The process sets of an elastic job as what they are: workers, whichever ranks they have in a
+// world. The same on all ranks of a world: rank 0 hands its own out before a world is formed. A
+// value, for one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/protocol/world_document.h"
+#include "base/status.h"
+
+namespace hvd::worker {
+
+class SetTable {
+ public:
+  // No world has been entered yet.
+  bool empty() const { return next_ == 0; }
+  // Those that exist from the start, of these ranks of `world`. Ranks that it does not have are an
+  // error, which names the set.
+  static Result<SetTable> of(const std::vector<std::vector<int>>& sets, bool shrink,
+                             const WorldDocument& world);
+
+  // A world is entered: who of a set is not in it, is lost.
+  void enter(const WorldDocument& world);
+  // In that world, those that have lost nobody, or shrink.
+  std::map<int, std::vector<int>> ranks() const;
+  int next() const { return next_; }
+
+  // In the order of the world.
+  void added(int id, const std::vector<int>& ranks);
+  void let_shrink(int id);
+  void removed(int id) { sets_.erase(id); }
+  // Who of it is gone, in words; nothing if it is whole, or there is no such set.
+  std::optional<std::string> lost(int id) const;
+  // One of these ranks that was made in an earlier world, and not taken up in this one before.
+  std::optional<int> take_up(const std::vector<int>& ranks);
+
+  std::string encode() const;
+  static Result<SetTable> decode(std::string_view bytes);
+
+ private:
+  struct Set {
+    std::vector<std::uint64_t> members;  // incarnations
+    bool shrinks = false;
+    std::string lost;     // who, in words
+    bool is_old = false;  // of an earlier world
+  };
+  std::optional<std::vector<int>> ranks_of(const Set& set) const;
+
+  std::map<int, Set> sets_;
+  int next_ = 0;
+  WorldDocument world_;
+};
+
+}  // namespace hvd::worker
