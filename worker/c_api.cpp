@@ -61,6 +61,8 @@ int note(const std::exception_ptr& error) noexcept {
     return remember(HVD_ERROR_INIT, e.what());
   } catch (const CollectiveError& e) {
     return remember(HVD_ERROR_COLLECTIVE, e.what(), e.rank(), e.host());
+  } catch (const HostsUpdated& e) {
+    return remember(HVD_ERROR_HOSTS_UPDATED, e.what());
   } catch (const OutOfMemoryError& e) {
     return remember(HVD_ERROR_OUT_OF_MEMORY, e.what());
   } catch (const std::bad_alloc&) {
@@ -173,6 +175,12 @@ const char* hvd_code_text(int code) {
       return "out of memory";
     case HVD_ERROR_NOT_READY:
       return "not ready";
+    case HVD_ERROR_LOST_MEMBER:
+      return "the process set has lost a member";
+    case HVD_ERROR_HOSTS_UPDATED:
+      return "the world has changed";
+    case HVD_ERROR_LEFT:
+      return "the job goes on without this worker";
     default:
       return "unknown code";
   }
@@ -189,6 +197,7 @@ int hvd_init(const hvd_init_options* given) {
                                                      sizeof(hvd_init_options), "hvd_init");
     hvd::InitOptions options;
     options.dynamic_process_sets = read.dynamic_process_sets != 0;
+    if (read.process_sets_shrink != 0) options.lost_member = hvd::LostMember::shrink;
     if (read.process_set_count > 0) {
       not_null(read.process_sets, "hvd_init", "options.process_sets");
       not_null(read.process_set_sizes, "hvd_init", "options.process_set_sizes");

@@ -32,6 +32,31 @@ Membership* ProcessWorld::membership() const {
   return membership_;
 }
 
+Membership* ProcessWorld::followed() const {
+  const std::lock_guard lock(mutex_);
+  return follows_ ? membership_ : nullptr;
+}
+
+Status ProcessWorld::follow() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  if (followed() != nullptr) return {};
+  if (is_initialized() || membership_ != nullptr) {
+    return {Code::failed_precondition, "hvd_init() was called before it"};
+  }
+  const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
+  if (agent_ == nullptr && !descriptor) {
+    return {Code::failed_precondition, "hvdrun has not started this process: there is no world"};
+  }
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
+  HVD_RETURN_IF_ERROR(open_agent(descriptor.value_or("")));
+  auto membership = Membership::begin(*agent_);
+  HVD_RETURN_IF_ERROR(membership.status());
+  const std::lock_guard inner(mutex_);
+  membership_ = *membership;
+  follows_ = true;
+  return {};
+}
+
 std::exception_ptr ProcessWorld::exception_of(const runtime::Failure& failure,
                                               runtime::Kind kind) const {
   if (failure.world_failed) {

@@ -130,6 +130,10 @@ std::string ProcessWorld::next_name(std::string_view call) {
 Status ProcessWorld::init(const InitOptions& options) {
   const std::lock_guard lock(lifecycle_mutex_);
   if (is_initialized()) return {};
+  if (followed() != nullptr) {
+    return {Code::failed_precondition,
+            "hvd_follow() was called: this process has collectives of its own"};
+  }
   if (!at_exit_registered_) {
     // For programs that return from main() without shutdown(). Not run by _exit() and abort(). The
     // cryptography registers its own end when it is first used: after us it must be taken down, so

@@ -90,6 +90,9 @@ class ProcessWorld {
   Generation generation_for(std::string_view call);
   // Null in a static job, and before init().
   Membership* membership() const;
+  // Instead of init(): no world is formed, membership() says which there are.
+  Status follow();
+  Membership* followed() const;  // null before that
   // Leaves the world that has ended, and enters the next one. failed_precondition: there is none
   // with this worker in it.
   Status enter_next();
@@ -143,6 +146,7 @@ class ProcessWorld {
   bool dynamic_sets_ = false;
   Membership* membership_ = nullptr;  // set once
   SetTable sets_;                     // of world_, or the last one
+  bool follows_ = false;              // follow() instead of init()
   bool joining_ = false;              // initialised, and no world yet
   runtime::Failure between_;          // not ok: why the last world ended, until the next one
   bool finished_ = false;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <hvd/c_api.h>
 
@@ -149,7 +150,7 @@ static void before_init(void) {
   INVALID(hvd_init_options_init(&options, 1), "1 bytes");
   CHECK(hvd_init_options_init(&options, sizeof(options)) == HVD_OK);
   CHECK(options.size == sizeof(options) && options.process_set_count == 0);
-  for (int code = HVD_ERROR_NOT_READY; code <= 0; ++code) {
+  for (int code = HVD_ERROR_LEFT; code <= 0; ++code) {
     CHECK(strcmp(hvd_code_text(code), "unknown code") != 0);
   }
   CHECK(strcmp(hvd_code_text(1), "unknown code") == 0);
@@ -808,7 +809,53 @@ static int timeline(const char* path) {
   return hvd_shutdown() == HVD_OK ? 0 : 1;
 }
 
+/* Follows the world, and trains with nothing of hvd, until it has seen world GENERATION. */
+static int follow(const char* until) {
+  hvd_place place = HVD_PLACE_INIT;
+  uint64_t proposed = 0;
+  CHECK(hvd_follow_ended() == HVD_ERROR_NOT_INITIALIZED);
+  CHECK(hvd_follow_next(&place, 0) == HVD_ERROR_NOT_INITIALIZED);
+  CHECK(hvd_follow() == HVD_OK && hvd_follow() == HVD_OK);
+  REFUSED(hvd_init(NULL), HVD_ERROR_INIT, "hvd_follow() was called");
+  INVALID(hvd_follow_next(NULL, 0), "place is null");
+  INVALID(hvd_follow_proposed(NULL), "generation is null");
+  hvd_place wrong = {3, 0, 0, 0, 0, 0, 0, 0};
+  INVALID(hvd_follow_next(&wrong, 0), "options.size is 3");
+  int code = HVD_OK;
+  do {
+    code = hvd_follow_next(&place, 5);
+    if (code == HVD_OK) {
+      printf("in %d: rank %d of %d, pid %d.\n", (int)place.generation, place.rank, place.ranks,
+             (int)getpid());
+      fflush(stdout);
+      CHECK(place.local_size == place.ranks && place.local_rank == place.rank);
+      CHECK(place.cross_size == 1 && place.cross_rank == 0);
+    } else if (code == HVD_ERROR_NOT_READY && place.generation != 0 && place.rank == 0 &&
+               hvd_follow_proposed(&proposed) == 1 && proposed > place.generation) {
+      CHECK(hvd_follow_committed(proposed) == HVD_OK);
+    }
+  } while ((code == HVD_OK || code == HVD_ERROR_NOT_READY) &&
+           place.generation < strtoull(until, NULL, 10));
+  if (code == HVD_ERROR_LEFT) {
+    printf("left.\n");
+    return 0;
+  }
+  CHECK(code == HVD_OK && hvd_follow_done() == HVD_OK);
+  return 0;
+}
+
+/* Without hvdrun there is nothing to follow. */
+static int follow_nothing(void) {
+  REFUSED(hvd_follow(), HVD_ERROR_INIT, "hvdrun has not started this process");
+  CHECK(hvd_init(NULL) == HVD_OK);
+  REFUSED(hvd_follow(), HVD_ERROR_INIT, "hvd_init() was called before it");
+  CHECK(hvd_shutdown() == HVD_OK);
+  return 0;
+}
+
 int main(int argc, char** argv) {
+  if (argc == 3 && strcmp(argv[1], "follow") == 0) return follow(argv[2]);
+  if (argc == 2 && strcmp(argv[1], "follow") == 0) return follow_nothing();
   if (argc == 3 && strcmp(argv[1], "timeline") == 0) return timeline(argv[2]);
   if (argc == 2 && strcmp(argv[1], "work") == 0) return work();
   if (argc == 2 && strcmp(argv[1], "loss") == 0) {

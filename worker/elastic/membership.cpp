@@ -1,5 +1,6 @@
 #include "worker/elastic/membership.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
@@ -86,7 +87,7 @@ bool Membership::has_next() const {
   return follower_.next() != nullptr;
 }
 
-Result<Membership::Entry> Membership::next(TimePoint again_at) {
+Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadline) {
   std::unique_lock lock(mutex_);
   if (follower_.entered() == 0) {
     again_at = kNever;
@@ -94,7 +95,7 @@ Result<Membership::Entry> Membership::next(TimePoint again_at) {
       HVD_RETURN_IF_ERROR(agent_.send_ready());
     }
   }
-  changed_.wait_until(lock, again_at, [this] {
+  changed_.wait_until(lock, std::min(again_at, deadline), [this] {
     return follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
   });
   if (const auto stopped = agent_.stop_reason()) {
@@ -102,6 +103,9 @@ Result<Membership::Entry> Membership::next(TimePoint again_at) {
   }
   if (follower_.is_out()) {
     return Status(Code::failed_precondition, "the job goes on without this worker");
+  }
+  if (follower_.next() == nullptr && deadline <= again_at) {
+    return Status(Code::deadline_exceeded, "there is no newer world yet");
   }
   if (const auto* document = follower_.next()) {
     current_.document = *document;
@@ -135,6 +139,12 @@ std::string Membership::proposal() const {
   const std::lock_guard lock(mutex_);
   const auto* const proposed = follower_.proposed();
   return proposed == nullptr ? std::string() : proposed->to_json();
+}
+
+std::optional<std::uint64_t> Membership::proposed_generation() const {
+  const std::lock_guard lock(mutex_);
+  const auto* const proposed = follower_.proposed();
+  return proposed == nullptr ? std::nullopt : std::optional(proposed->generation);
 }
 
 Status Membership::committed(const std::string& text) {

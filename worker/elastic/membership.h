@@ -38,13 +38,14 @@ class Membership {
   // Blocks until there is a world to enter: a newer one; at `again_at` the one entered last, if
   // there is one, since nobody may have been lost with it. A worker that was in no world yet says
   // that it is ready, and waits without end: the driver decides. failed_precondition: the newest
-  // world does without this worker. aborted: the job is being stopped.
-  Result<Entry> next(TimePoint again_at);
+  // world does without this worker. aborted: the job is being stopped. deadline_exceeded.
+  Result<Entry> next(TimePoint again_at, TimePoint deadline = kNever);
   bool wait_for_newer(TimePoint deadline);
 
   bool is_out() const;
   // What a commit would take into force: the document of a proposed world; empty: none.
   std::string proposal() const;
+  std::optional<std::uint64_t> proposed_generation() const;
   // All have agreed to go over to it. Ends the world in force, and tells the agent.
   Status committed(const std::string& document);
   // The world in force ended because of that.

@@ -51,7 +51,10 @@ enum hvd_code {
   HVD_ERROR_COLLECTIVE = -9, /* the world is broken: a member is gone, or was stopped */
   HVD_ERROR_INTERNAL = -10,  /* a bug in hvd, or in something below it */
   HVD_ERROR_OUT_OF_MEMORY = -11,
-  HVD_ERROR_NOT_READY = -12 /* the result of work that is not done */
+  HVD_ERROR_NOT_READY = -12,     /* the result of work that is not done */
+  HVD_ERROR_LOST_MEMBER = -13,   /* of the process set, in an elastic job */
+  HVD_ERROR_HOSTS_UPDATED = -14, /* at a commit all went over to another world */
+  HVD_ERROR_LEFT = -15           /* the job goes on without this worker */
 };
 
 /* Of the last call of this thread that failed; what a callback is told of, during the callback.
@@ -74,7 +77,8 @@ HVD_API const char* hvd_code_text(int code);
 typedef struct hvd_init_options {
   size_t size;
   int32_t dynamic_process_sets; /* 1: they can be added and removed */
-  int32_t reserved;
+  /* 1: in an elastic job, sets that have lost a member shrink; 0: they are HVD_ERROR_LOST_MEMBER */
+  int32_t process_sets_shrink;
   /* The ranks of each process set that exists from the start. */
   const int32_t* const* process_sets;
   const size_t* process_set_sizes;
@@ -374,6 +378,52 @@ HVD_API int hvd_reducer_zero_gradients(hvd_reducer reducer);
 HVD_API int hvd_reducer_rebind(hvd_reducer reducer, size_t index, void* data);
 HVD_API int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes);
 HVD_API int hvd_reducer_reset(hvd_reducer reducer);
+
+/* --- elastic jobs, without collectives of hvd ------------------------------------------------ */
+
+/* For frameworks that have collectives of their own: they follow the world, and do not call
+ * hvd_init().
+ *
+ *     hvd_follow();
+ *     hvd_place place = HVD_PLACE_INIT;
+ *     while (!done && hvd_follow_next(&place, -1) == HVD_OK) {
+ *       start_framework(place.rank, place.ranks);
+ *       train();   // until its collectives fail, or hvd_follow_ended(), or a commit as follows:
+ *     }            //   rank 0 asks hvd_follow_proposed() and tells all; all have kept their state
+ *     if (done) hvd_follow_done();       // and say hvd_follow_committed()
+ */
+typedef struct hvd_place {
+  size_t size; /* of this struct */
+  uint64_t generation;
+  int32_t rank;
+  int32_t ranks; /* so many are there */
+  int32_t local_rank;
+  int32_t local_size;
+  int32_t cross_rank;
+  int32_t cross_size;
+} hvd_place;
+
+#define HVD_PLACE_INIT \
+  { sizeof(hvd_place), 0, 0, 0, 0, 0, 0, 0 }
+
+/* First. Returns HVD_OK, HVD_ERROR_INIT (hvdrun has not started this process, or hvd_init() was
+ * called). Again: nothing. */
+HVD_API int hvd_follow(void);
+/* Blocks until there is a world that is newer than the one that it gave last, and this worker is in
+ * it; who is in none yet says by this that it is ready. Milliseconds; -1: as long as it takes.
+ * Returns HVD_OK, HVD_ERROR_NOT_READY (not in time), HVD_ERROR_LEFT, HVD_ERROR_COLLECTIVE (the job
+ * is being stopped), HVD_ERROR_NOT_INITIALIZED (no hvd_follow()), HVD_ERROR_INVALID_ARGUMENT. */
+HVD_API int hvd_follow_next(hvd_place* place, int64_t timeout_ms);
+/* 1: a newer world is in force than the one that hvd_follow_next() gave last. 0. Negative:
+ * HVD_ERROR_NOT_INITIALIZED, as all that follow. */
+HVD_API int hvd_follow_ended(void);
+/* For rank 0, at a commit: 1 if the world is to change; 0. */
+HVD_API int hvd_follow_proposed(uint64_t* generation);
+/* By all members, also those who leave with it: they have left the world for this generation.
+ * hvd_follow_next() comes next. These return HVD_OK, HVD_ERROR_INTERNAL. */
+HVD_API int hvd_follow_committed(uint64_t generation);
+HVD_API int hvd_follow_leave(void); /* this worker was told to go, and wants to at a commit */
+HVD_API int hvd_follow_done(void);  /* the work is done: by all, before they end */
 
 /* NOLINTEND(readability-identifier-naming) */
 
