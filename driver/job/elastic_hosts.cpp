@@ -195,6 +195,10 @@ void ElasticJob::leave(HostIndex index) {
   }
   lose_workers(index, "was lost with its host");
   decide_within(kAtOnce);
+  if (!host.leaves || stop_has_begun()) return;
+  // Whoever told it to go is about to take it away, whatever discovery still says.
+  const TimePoint until = budget_.host_failed(host.name, now_, random());
+  say(cat("host ", host.name, " has left; it ", rest_text(until)));
 }
 
 void ElasticJob::lose_workers(HostIndex host, const std::string& how) {

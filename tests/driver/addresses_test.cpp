@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "driver/job/arrival.h"
+
 namespace hvd::driver {
 namespace {
 
@@ -293,6 +295,91 @@ TEST(InterfaceWith, finds_the_one_that_has_the_address) {
   EXPECT_EQ(interface_with(interfaces, "fd00::1"), "f");
   EXPECT_EQ(interface_with(interfaces, "127.0.0.1"), "lo");
   EXPECT_EQ(interface_with(interfaces, "10.0.0.2"), "");
+}
+
+// ---- one more host ----
+
+Arrival arrival(const std::string& this_machine = "") {
+  Arrival arrival;
+  arrival.host = far("c", {{"eth0", "10.0.0.3"}, {"ib0", "10.1.0.3"}});
+  arrival.candidates = {"10.0.0.3", "10.1.0.3"};
+  arrival.doors = {{"10.0.0.254", 5000}, {"10.1.0.254", 5000}};
+  arrival.here = this_machine;
+  return arrival;
+}
+const ProbeAnswer kAll{{"", ""}, ""};
+const ProbeAnswer kFirst{{"", "refused"}, ""};
+const ProbeAnswer kSecond{{"refused", ""}, ""};
+const ProbeAnswer kNone{{"refused", "no answer"}, ""};
+const ProbeAnswer kSilent{{}, "its agent went away"};
+
+TEST(Arrival, takes_the_address_that_most_reach_and_the_earlier_among_equals) {
+  const auto address = [](const std::vector<Try>& tries) {
+    return choose_arrival(arrival(), kAll, tries)->address;
+  };
+  EXPECT_EQ(address({{"host a", kAll}, {"host b", kAll}}), "10.0.0.3");
+  EXPECT_EQ(address({{"host a", kAll}, {"host b", kSecond}}), "10.1.0.3");
+  EXPECT_EQ(address({{"host a", kFirst}, {"host b", kSecond}}), "10.0.0.3");
+  // Who reaches nothing at all may have a trouble of his own.
+  EXPECT_EQ(address({{"host a", kNone}, {"host b", kSecond}}), "10.1.0.3");
+}
+
+TEST(Arrival, is_taken_at_its_word_where_nobody_can_try) {
+  EXPECT_EQ(choose_arrival(arrival(), kAll, {})->address, "10.0.0.3");
+  EXPECT_EQ(choose_arrival(arrival(), kAll, {{"host a", kSilent}})->address, "10.0.0.3");
+  auto deaf = arrival();
+  deaf.host.probe_port = 0;
+  EXPECT_TRUE(targets_of_others(deaf).empty());
+  EXPECT_EQ(choose_arrival(deaf, kAll, {})->address, "10.0.0.3");
+}
+
+TEST(Arrival, out_of_everybodys_reach_is_named_with_all_that_was_tried) {
+  const auto choice = choose_arrival(arrival(), kAll, {{"host a", kNone}, {"host b", kSilent}});
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.status().message(),
+            "no address of it can be reached from host a: 10.0.0.3: refused; 10.1.0.3: no answer; "
+            "--network-interface, or address= in the list of hosts, choose another");
+}
+
+TEST(Arrival, comes_through_the_first_door_that_it_reaches) {
+  EXPECT_EQ(choose_arrival(arrival(), kAll, {})->rendezvous.host, "10.0.0.254");
+  EXPECT_EQ(choose_arrival(arrival(), kSecond, {})->rendezvous.host, "10.1.0.254");
+  const auto choice = choose_arrival(arrival(), kNone, {});
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.status().message(),
+            "this machine cannot be reached from it: 10.0.0.254: refused; 10.1.0.254: no answer; "
+            "--network-interface or --advertise-address choose another address");
+}
+
+TEST(Arrival, has_to_reach_the_workers_on_this_machine_where_they_are) {
+  EXPECT_EQ(choose_arrival(arrival("10.1.0.254"), kAll, {})->rendezvous.host, "10.1.0.254");
+  const auto choice = choose_arrival(arrival("10.1.0.254"), kFirst, {});
+  ASSERT_FALSE(choice.ok());
+  EXPECT_TRUE(choice.status().message().starts_with(
+      "the workers on this machine, at 10.1.0.254, cannot be reached from it: "))
+      << choice.status().message();
+  // Where none of the doors is.
+  EXPECT_FALSE(choose_arrival(arrival("127.0.0.1"), kAll, {}).ok());
+}
+
+TEST(Arrival, has_an_address_of_the_family_in_use) {
+  EXPECT_EQ(*of_one_family({"10.0.0.3", "fd00::3"}, ""), (Addresses{"10.0.0.3", "fd00::3"}));
+  EXPECT_EQ(*of_one_family({"10.0.0.3", "fd00::3"}, "fd00::1"), (Addresses{"fd00::3"}));
+  const auto none = of_one_family({"10.0.0.3", "10.1.0.3"}, "fd00::1");
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().message(),
+            "it has no IPv6 address, by which the job's workers reach each other; it has 10.0.0.3, "
+            "10.1.0.3");
+}
+
+TEST(Arrival, waits_for_nobody_else_once_somebody_has_reached_the_best) {
+  const ProbeAnswer waiting;
+  EXPECT_FALSE(is_enough(std::nullopt, {{"host a", kAll}}));
+  EXPECT_TRUE(is_enough(kAll, {}));
+  EXPECT_FALSE(is_enough(kAll, {{"host a", waiting}}));
+  EXPECT_TRUE(is_enough(kAll, {{"host a", waiting}, {"host b", kFirst}}));
+  EXPECT_FALSE(is_enough(kAll, {{"host a", waiting}, {"host b", kSecond}}));
+  EXPECT_TRUE(is_enough(kAll, {{"host a", kSilent}, {"host b", kSecond}}));
 }
 
 }  // namespace

@@ -20,6 +20,21 @@ std::string text_of(const Store& store, std::string_view scope, std::string_view
   return entry == nullptr ? "(absent)" : entry->value->bytes;
 }
 
+TEST(Store, ForgetsTheScopesOfWhichAConditionHoldsAndNoOthers) {
+  Store store(ServerLimits{});
+  for (const char* const scope : {"world", "world.1.1", "world.2.1", "global"}) {
+    ASSERT_TRUE(store.put(scope, "k", make_value("v")).ok());
+  }
+  const std::size_t before = store.charged_bytes();
+  ASSERT_TRUE(store.put("world.1.2", "k", make_value("v")).ok());
+  store.erase_scopes_if([](std::string_view scope) { return scope.starts_with("world.1."); });
+  EXPECT_EQ(store.scope_count(), 3U);
+  EXPECT_EQ(store.key_count(), 3U);
+  EXPECT_LT(store.charged_bytes(), before);
+  EXPECT_EQ(text_of(store, "world.1.1", "k"), "(absent)");
+  EXPECT_EQ(text_of(store, "world.2.1", "k"), "v");
+}
+
 TEST(Store, GivesEveryChangeANewVersionAndStartsWhereItIsTold) {
   Store store({}, 100);
   EXPECT_EQ(*store.put("s", "a", make_value("1")), 100u);
