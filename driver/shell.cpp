@@ -1,0 +1,291 @@
+// How the shell runs: events in, hosts and sessions, timers. What the job decides is performed in
+// driver/shell_actions.cpp.
+#include "driver/shell.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "driver/job/elastic_job.h"
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr std::size_t kJobIdSize = 8;  // bytes; it is no secret
+constexpr int kBeatsPerTimeout = 10;
+constexpr std::chrono::seconds kOrphanLimit{5};
+
+std::uint32_t milliseconds_of(std::chrono::milliseconds time) {
+  return static_cast<std::uint32_t>(time.count());
+}
+
+JobOptions job_options(const JobSpec& spec, const std::string& job_id,
+                       const std::set<std::string>& local) {
+  JobOptions options;
+  options.job_id = job_id;
+  options.grace = spec.grace;
+  options.start_timeout = spec.start_timeout;
+  options.heartbeat_timeout = spec.heartbeat_timeout;
+  options.orphan_timeout = spec.orphan_timeout;
+  options.local_hosts.assign(local.begin(), local.end());
+  return options;
+}
+
+std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan& plan) {
+  if (!spec.elastic) return std::make_unique<Job>(std::move(job), plan.members);
+  ElasticOptions options;
+  options.job = std::move(job);
+  options.limits = spec.elastic->limits;
+  options.processes = spec.processes;
+  options.budget = spec.elastic->budget;
+  options.reset_limit = spec.elastic->reset_limit;
+  options.planned_reset_limit = spec.elastic->planned_reset_limit;
+  options.elastic_timeout = spec.elastic->elastic_timeout;
+  options.leave_grace = spec.elastic->leave_grace;
+  const std::string seed = random_bytes(sizeof(options.jitter_seed));
+  std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
+  return std::make_unique<ElasticJob>(std::move(options));
+}
+
+rendezvous::ServerOptions server_options(const JobSpec& spec,
+                                         const std::vector<WorldMember>& members) {
+  rendezvous::ServerOptions options;
+  options.legacy_clients = spec.legacy_clients;
+  if (spec.legacy_clients) options.legacy_scope_sizes = legacy_scope_sizes(members);
+  return options;
+}
+
+}  // namespace
+
+Shell::Shell(asio::io_context& io, Signals& signals, const MoreOpenFiles& open_files,
+             const JobSpec& spec, Observer& observer, Preparation preparation)
+    : io_(io),
+      signals_(signals),
+      open_files_(open_files),
+      spec_(spec),
+      observer_(observer),
+      hosts_(std::move(preparation.hosts)),
+      plan_(std::move(preparation.plan)),
+      job_id_(to_hex(random_bytes(kJobIdSize))),
+      server_(io_, token_, server_options(spec, plan_.members)),
+      job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_)),
+      starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
+                                             starter_callbacks())),
+      output_(
+          *job_, observer, [this](const agent_link::Credit& credit) { pay(credit); },
+          [this](std::function<void()> work) { asio::post(io_, std::move(work)); }),
+      news_(*job_, observer, output_),
+      timer_(io_),
+      heartbeat_timer_(io_),
+      notices_(io_, [this] { remind(); }) {
+  for (const auto& host : hosts_) {
+    known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
+  }
+  meet_new_hosts();
+  environment_.job_id = job_id_;
+  environment_.elastic = spec_.elastic.has_value();
+}
+
+void Shell::announce() {
+  if (!spec_.elastic) observer_.on_plan(job_->world());
+  if (!plan_.oversubscription.empty()) observer_.on_warning(plan_.oversubscription);
+  if (spec_.legacy_clients) {
+    observer_.on_warning(
+        "--legacy-clients: whoever reaches the rendezvous service can read and write the scopes "
+        "of Horovod's own clients, unsigned");
+  }
+}
+
+Outcome Shell::run() {
+  signals_.handle([this](int signal) { feed(event::StopRequested{signal}); });
+  if (spec_.elastic) begin_elastic();
+  feed(event::Begin{});
+  if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
+  io_.run();
+  signals_.handle(nullptr);
+  // Agents, and the ways to them, before what they may have left.
+  source_.reset();
+  sessions_.clear();
+  starter_.reset();
+  if (Subreaper::any_child()) kill_orphans();
+  return std::move(outcome_);
+}
+
+void Shell::begin_elastic() {
+  const bool only_here = spec_.elastic->discovery_script.empty() &&
+                         std::all_of(known_hosts_.begin(), known_hosts_.end(),
+                                     [](const auto& host) { return host.second.local; });
+  AddressBook::Callbacks addresses;
+  addresses.send = [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); };
+  addresses.on_found = [this](HostIndex host, const ArrivalChoice& choice) {
+    rendezvous_[host] = choice.rendezvous;
+    feed(event::AddressFound{host, choice.address});
+  };
+  addresses.on_trouble = [this](HostIndex host, const std::string& why) {
+    feed(event::HostFailed{host, {Step::reach, why, 1}});
+  };
+  address_book_ = std::make_unique<AddressBook>(io_, server_, address_wishes(), only_here,
+                                                std::move(addresses));
+  HostSource::Callbacks found;
+  found.on_found = [this](std::vector<event::FoundHost> hosts) {
+    feed(event::HostsFound{std::move(hosts)});
+  };
+  found.on_warning = [this](std::string_view text) { observer_.on_warning(text); };
+  found.on_failed = [this](std::string message) {
+    feed(event::DiscoveryFailed{std::move(message)});
+  };
+  source_ = std::make_unique<HostSource>(io_, *spec_.elastic, hosts_, std::move(found));
+}
+
+HostStarterCallbacks Shell::starter_callbacks() {
+  HostStarterCallbacks callbacks;
+  callbacks.on_step = [this](HostIndex host, Step step) { feed(event::HostProgress{host, step}); };
+  callbacks.on_agent = [this](HostIndex host, AgentConnection connection) {
+    greet(host, std::move(connection));
+  };
+  callbacks.on_trouble = [this](HostIndex host, HostTrouble trouble) {
+    feed(event::HostFailed{host, std::move(trouble)});
+  };
+  return callbacks;
+}
+
+void Shell::beat(TimePoint now) {
+  for (const auto& session : sessions_) {
+    if (session) session->beat();
+  }
+  heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kBeatsPerTimeout);
+  heartbeat_timer_.async_wait([this](error_code error) {
+    if (!error) beat(Clock::now());
+  });
+}
+
+void Shell::remind() {
+  if (job_->at_work()) return;
+  const std::string text = cat("waiting for ", job_->waiting_for(Clock::now()));
+  if (job_->preparing()) {
+    observer_.on_notice(text);
+  } else {
+    observer_.on_progress(text);
+  }
+}
+
+void Shell::feed(const Event& event) {
+  events_.push_back(event);
+  if (std::exchange(feeding_, true)) return;
+  while (!events_.empty()) {
+    const Event next = events_.front();
+    events_.pop_front();
+    if (const auto* const found = std::get_if<event::HostsFound>(&next)) {
+      known_hosts_.clear();
+      for (const auto& host : found->hosts) known_hosts_[host.host.name] = host;
+    }
+    const auto actions = job_->step(next, Clock::now());
+    meet_new_hosts();
+    // What was seen is told before what follows from it.
+    news_.tell(next);
+    for (const auto& action : actions) {
+      HVD_LOG(debug, "job: " << to_text(action, host_names_));
+      std::visit([this](const auto& value) { perform(value); }, action);
+    }
+  }
+  feeding_ = false;
+  arm_timer();
+}
+
+void Shell::meet_new_hosts() {
+  for (HostIndex host = host_names_.size(); host < job_->host_count(); ++host) {
+    host_names_.push_back(job_->host_at(host).name);
+    visited_.push_back(known_hosts_.at(host_names_.back()));
+    sessions_.emplace_back();
+    rendezvous_.emplace_back();
+  }
+}
+
+void Shell::arm_timer() {
+  const TimePoint deadline = job_->next_deadline();
+  if (deadline == wake_at_) return;
+  wake_at_ = deadline;
+  timer_.cancel();
+  if (deadline == kNever) return;
+  timer_.expires_at(deadline);
+  timer_.async_wait([this](error_code error) {
+    if (error) return;
+    wake_at_ = kNever;
+    feed(event::Tick{});
+  });
+}
+
+void Shell::greet(HostIndex host, AgentConnection connection) {
+  AgentSessionOptions options;
+  options.host = host;
+  options.where = spec_.agent_path;
+  options.hello.job_id = job_id_;
+  options.hello.lease_ms = milliseconds_of(spec_.heartbeat_timeout * 2 / 3);
+  options.hello.orphan_timeout_ms = milliseconds_of(spec_.orphan_timeout);
+  // An agent that is our child has inherited what we gave ourselves.
+  options.hello.open_files = visited_[host].local ? open_files_.before() : 0;
+  options.hello.elastic = spec_.elastic.has_value();
+  options.check.working_directory = spec_.working_directory;
+  options.check.program = spec_.command.front();
+  options.check.search_path = value_of(spec_.environment, "PATH");
+  sessions_[host] = std::make_unique<AgentSession>(io_, std::move(options), session_callbacks(host),
+                                                   std::move(connection));
+}
+
+AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
+  AgentSessionCallbacks callbacks;
+  callbacks.on_event = [this, host](const Event& event) {
+    feed(event);
+    const bool last = std::holds_alternative<event::AgentGone>(event) ||
+                      std::holds_alternative<event::HostFailed>(event);
+    if (last && spec_.elastic) forget(host);
+  };
+  callbacks.on_output = [this, host](agent_link::Output output) {
+    return output_.on_output(host, std::move(output));
+  };
+  callbacks.on_output_closed = [this, host](const agent_link::OutputClosed& closed) {
+    return output_.on_closed(host, closed);
+  };
+  callbacks.on_probed = [this, host](const agent_link::Probed& probed) {
+    if (search_) return search_->on_probed(host, probed);
+    if (address_book_) return address_book_->on_probed(host, probed);
+    return Status(Code::data_loss, "it answered a probe that it was not sent");
+  };
+  callbacks.on_problem = [this, host](std::string_view message) {
+    observer_.on_warning(cat("host ", host_names_[host], ": ", message));
+  };
+  callbacks.kill_orphans = [this] { kill_orphans(); };
+  return callbacks;
+}
+
+void Shell::forget(HostIndex host) {
+  address_book_->forget(host);
+  asio::post(io_, [this, host] { sessions_[host].reset(); });
+}
+
+void Shell::pay(const agent_link::Credit& credit) {
+  const std::size_t index = job_->index_of(credit.incarnation);
+  if (index < job_->worker_count()) send(job_->worker_at(index).host, credit);
+}
+
+void Shell::kill_orphans() {
+  std::set<pid_t> ours;
+  for (const auto& session : sessions_) {
+    if (session) ours.insert(session->pid());
+  }
+  if (source_) ours.insert(source_->child());
+  if (const std::size_t left = subreaper_.kill_orphans(ours, kOrphanLimit); left != 0) {
+    observer_.on_warning(cat(left, " processes of an agent that died do not end when killed"));
+  }
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,204 @@
+// What the job decided, action by action.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/protocol/worker_link.h"
+#include "base/text.h"
+#include "driver/shell.h"
+
+namespace hvd::driver {
+namespace {
+
+// Whether the members of an older world have met in this scope.
+bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
+  const std::string_view prefix = kWorldScopePrefix;
+  if (!scope.starts_with(prefix)) return false;
+  scope.remove_prefix(prefix.size());
+  const auto number = parse_number<std::uint64_t>(scope.substr(0, scope.find('.')));
+  return number && *number < generation;
+}
+
+}  // namespace
+
+void Shell::perform(const action::PublishWorld& action) {
+  const WorldDocument& world = action.world;
+  const bool effective = world.state == WorldState::effective;
+  std::string document = world.to_json();
+  if (spec_.elastic) tell_workers({world.generation, effective, document});
+  server_.put(kWorldScope, effective ? kCurrentWorldKey : kProposedWorldKey, document);
+  if (!effective) return;
+  world_ = std::move(document);
+  if (!spec_.elastic) return;
+  server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
+    return belongs_to_older(scope, generation);
+  });
+  follow_leader(world);
+  observer_.on_world(world, action.why);
+}
+
+void Shell::tell_workers(const agent_link::World& world) {
+  const std::string frame = world.encode();
+  for (HostIndex host = 0; host < sessions_.size(); ++host) {
+    if (sessions_[host] && job_->host_at(host).live > 0) sessions_[host]->send(frame);
+  }
+}
+
+void Shell::follow_leader(const WorldDocument& world) {
+  const WorldMember& leader = world.members.front();
+  environment_.size = static_cast<int>(world.members.size());
+  if (std::exchange(leader_, leader.incarnation) == leader.incarnation) return;
+  const HostIndex host = job_->worker_at(job_->index_of(leader.incarnation)).host;
+  environment_.master_address = leader.address;
+  if (const auto port = master_port(host, leader.address)) environment_.master_port = *port;
+}
+
+std::optional<std::uint16_t> Shell::master_port(HostIndex host, const std::string& address) const {
+  if (!visited_[host].local) {
+    const std::uint16_t port = sessions_[host] ? sessions_[host]->ready().free_port : 0;
+    return port == 0 ? std::nullopt : std::optional(port);
+  }
+  const auto port = free_port(address);
+  return port ? std::optional(*port) : std::nullopt;
+}
+
+void Shell::perform(const action::StartAgent& action) {
+  starter_->start(action.host, visited_[action.host].host, visited_[action.host].local);
+}
+
+// ---- addresses ----
+
+HostNetwork Shell::network_of(HostIndex host) const {
+  HostNetwork network;
+  network.name = host_names_[host];
+  network.local = visited_[host].local;
+  network.advertise_address = visited_[host].host.advertise_address;
+  network.interfaces = sessions_[host]->ready().interfaces;
+  network.peer_address = sessions_[host]->peer_address();
+  network.local_address = sessions_[host]->local_address();
+  network.probe_port = sessions_[host]->ready().probe_port;
+  network.probe_greeting = sessions_[host]->ready().probe_greeting;
+  return network;
+}
+
+void Shell::perform(const action::ChooseAddresses& /*action*/) {
+  std::vector<HostNetwork> networks;
+  for (HostIndex host = 0; host < host_names_.size(); ++host) {
+    networks.push_back(network_of(host));
+  }
+  search_ = std::make_unique<AddressSearch>(
+      io_, server_, std::move(networks), address_wishes(),
+      [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); },
+      [this](const AddressChoice& choice) { on_addresses(choice); });
+  search_->begin();
+}
+
+void Shell::perform(const action::FindAddress& action) {
+  address_book_->find(action.host, network_of(action.host));
+}
+
+void Shell::on_addresses(const AddressChoice& choice) {
+  for (const auto& [host, message] : choice.troubles) {
+    feed(event::HostFailed{host, {Step::reach, message, 1}});
+  }
+  if (!choice.troubles.empty()) {
+    feed(event::AddressesChosen{});  // nobody else is out of reach
+    return;
+  }
+  const HostIndex first = job_->worker_at(0).host;
+  environment_.size = static_cast<int>(job_->worker_count());
+  environment_.master_address = choice.addresses[first];
+  const auto port = master_port(first, environment_.master_address);
+  if (!port) {
+    feed(event::HostFailed{first, {Step::reach, "no TCP port is free there for MASTER_PORT", 1}});
+    return;
+  }
+  environment_.master_port = *port;
+  rendezvous_ = choice.rendezvous;
+  feed(event::AddressesChosen{choice.addresses});
+}
+
+void Shell::perform(const action::Launch& action) {
+  const WorldMember& member = action.member;
+  const SocketAddress& rendezvous = rendezvous_[action.host];
+  worker_link::Welcome welcome(job_id_, token_);
+  welcome.worker = member.worker();
+  welcome.incarnation = member.incarnation;
+  welcome.rendezvous_host = rendezvous.host;
+  welcome.rendezvous_port = rendezvous.port;
+  welcome.advertise_address = member.address;
+  welcome.world = world_;
+  welcome.elastic = spec_.elastic.has_value();
+  JobEnvironment environment = environment_;
+  environment.rendezvous_address = rendezvous.host;
+  environment.rendezvous_port = rendezvous.port;
+  environment.network_interface =
+      interface_with(sessions_[action.host]->ready().interfaces, member.address);
+  agent_link::Launch launch;
+  launch.incarnation = member.incarnation;
+  launch.worker = member.worker();
+  launch.command = spec_.command;
+  launch.environment = worker_environment(
+      spec_.environment, environment,
+      member.rank < 0 ? joiner(member, visited_[action.host].host.slots) : member,
+      static_cast<int>(action.host));
+  launch.working_directory = spec_.working_directory;
+  launch.welcome = welcome.encode();
+  launch.host_variables = spec_.host_variables;
+  send(action.host, launch);
+}
+
+void Shell::perform(const action::StopWorkers& action) {
+  agent_link::Stop stop;
+  stop.incarnation = action.incarnation;
+  stop.grace_ms = static_cast<std::uint32_t>(action.grace.count());
+  stop.reason = action.reason;
+  send(action.host, stop);
+}
+
+void Shell::perform(const action::KillWorkers& action) {
+  send(action.host, agent_link::Kill{action.incarnation});
+  // An exit is reported behind the worker's output, and must not wait for a terminal that stands
+  // still.
+  output_.forgive();
+}
+
+void Shell::perform(const action::ShutDownAgent& action) {
+  send(action.host, agent_link::Shutdown{});
+}
+
+void Shell::perform(const action::DropAgent& action) {
+  if (sessions_[action.host]) {
+    sessions_[action.host]->drop();
+  } else {
+    starter_->give_up(action.host);
+    feed(event::AgentGone{action.host, "was given up on the way"});
+  }
+}
+
+void Shell::perform(const action::Say& action) {
+  if (action.warning) {
+    observer_.on_warning(action.text);
+  } else {
+    observer_.on_progress(action.text);
+  }
+}
+
+void Shell::perform(const action::Finish& action) {
+  outcome_.exit_code = action.exit_code;
+  outcome_.reason = action.reason;
+  if (action.failure) {
+    const JobFailure& first = *action.failure;
+    Failure failure;
+    failure.worker = {first.rank, first.host, first.slot, first.incarnation, first.pid};
+    failure.cause = first.cause;
+    failure.stderr_tail = output_.stderr_tail(first.incarnation);
+    failure.hosts = first.hosts;
+    outcome_.failure = std::move(failure);
+  }
+  // Of a host that could not be brought to its end nothing was told yet.
+  for (HostIndex host = 0; host < sessions_.size(); ++host) news_.host_gone(host);
+  io_.stop();
+}
+
+}  // namespace hvd::driver
