@@ -18,10 +18,22 @@ hvd_e2e_program(api_calls hvd)
 hvd_e2e_program(api_errors hvd)
 hvd_e2e_program(api_sets hvd)
 
+# What the tests, the benchmark and the soak of elastic jobs have in common. The program is placed on hosts where nothing
+# of ours is.
+add_executable(elastic_steps ${e2e}/programs/elastic_steps.cpp)
+hvd_compile_options(elastic_steps)
+target_link_libraries(elastic_steps PRIVATE hvd_static)
+
+add_library(hvd_test_steps STATIC ${e2e}/steps_books.cpp)
+hvd_compile_options(hvd_test_steps)
+target_link_libraries(hvd_test_steps PUBLIC hvd_test_support)
+
 hvd_test(hvd_e2e_test
   ${e2e}/api_test.cpp
   ${e2e}/compatibility_test.cpp
   ${e2e}/elastic_driver_test.cpp
+  ${e2e}/elastic_faults_test.cpp
+  ${e2e}/elastic_job.cpp
   ${e2e}/failure_test.cpp
   ${e2e}/job_test.cpp
   ${e2e}/lifetime_test.cpp
@@ -30,9 +42,10 @@ hvd_test(hvd_e2e_test
   ${e2e}/secrets_test.cpp
   ${e2e}/training_test.cpp
   ${e2e}/tuning_test.cpp
+  LIBRARIES hvd_test_steps
   LABELS e2e
   TIMEOUT 300)
-add_dependencies(hvd_e2e_test hvdrun hvd-agent train allreduce_once
+add_dependencies(hvd_e2e_test hvdrun hvd-agent elastic_steps train allreduce_once
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
 add_dependencies(hvd_e2e_test e2e_tunes hvd_elastic_program)

@@ -10,15 +10,22 @@ add_executable(looks ${many_hosts}/programs/looks.cpp)
 hvd_compile_options(looks)
 target_link_libraries(looks PRIVATE hvd_base)
 
+# A job of elastic_steps on hosts.
+add_library(hvd_test_steps_job STATIC ${many_hosts}/steps_job.cpp)
+hvd_compile_options(hvd_test_steps_job)
+target_link_libraries(hvd_test_steps_job PUBLIC hvd_test_hosts hvd_test_steps)
+add_dependencies(hvd_test_steps_job hvdrun hvd-agent elastic_steps)
+
 hvd_test(hvd_jobs_on_hosts_test
   ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
   ${many_hosts}/addresses_test.cpp
+  ${many_hosts}/elastic_faults_test.cpp
   ${many_hosts}/elastic_test.cpp
   ${many_hosts}/faults_test.cpp
   ${many_hosts}/many_hosts_test.cpp
   ${many_hosts}/secrets_test.cpp
   ${many_hosts}/training_test.cpp
-  LIBRARIES hvd_test_hosts
+  LIBRARIES hvd_test_hosts hvd_test_steps_job
   LABELS hosts
   TIMEOUT 300)
 add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train allreduce_once placed_works looks e2e_stays)

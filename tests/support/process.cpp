@@ -127,20 +127,22 @@ bool Process::pump(steady_clock::time_point until) {
 }
 
 bool Process::wait_for_text(const std::string& where, const std::string& text,
-                            std::chrono::milliseconds limit) {
+                            std::chrono::milliseconds limit, std::size_t after) {
   const auto until = steady_clock::now() + limit;
-  while (where.find(text) == std::string::npos) {
+  while (where.find(text, after) == std::string::npos) {
     if (ended_ || !pump(until)) return false;
   }
   return true;
 }
 
-bool Process::wait_for_output(const std::string& text, std::chrono::milliseconds limit) {
-  return wait_for_text(status_.out, text, limit);
+bool Process::wait_for_output(const std::string& text, std::chrono::milliseconds limit,
+                              std::size_t after) {
+  return wait_for_text(status_.out, text, limit, after);
 }
 
-bool Process::wait_for_error(const std::string& text, std::chrono::milliseconds limit) {
-  return wait_for_text(status_.err, text, limit);
+bool Process::wait_for_error(const std::string& text, std::chrono::milliseconds limit,
+                             std::size_t after) {
+  return wait_for_text(status_.err, text, limit, after);
 }
 
 ExitStatus Process::wait(std::chrono::milliseconds limit) {

@@ -42,10 +42,12 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  // Blocks until `text` has appeared on stdout (or stderr); false if it ended or the time is up
-  // before.
-  bool wait_for_output(const std::string& text, std::chrono::milliseconds limit = kGenerous);
-  bool wait_for_error(const std::string& text, std::chrono::milliseconds limit = kGenerous);
+  // Blocks until `text` has appeared on stdout (or stderr), behind the first `after` bytes; false
+  // if it ended or the time is up before.
+  bool wait_for_output(const std::string& text, std::chrono::milliseconds limit = kGenerous,
+                       std::size_t after = 0);
+  bool wait_for_error(const std::string& text, std::chrono::milliseconds limit = kGenerous,
+                      std::size_t after = 0);
   // Blocks until it has ended. A test that waits in vain fails with what was printed so far.
   ExitStatus wait(std::chrono::milliseconds limit = kGenerous);
   const std::string& out() const { return status_.out; }
@@ -54,7 +56,7 @@ class Process {
  private:
   bool pump(std::chrono::steady_clock::time_point until);
   bool wait_for_text(const std::string& where, const std::string& text,
-                     std::chrono::milliseconds limit);
+                     std::chrono::milliseconds limit, std::size_t after);
 
   pid_t pid_ = -1;
   bool ended_ = false;

@@ -1,0 +1,186 @@
+// One row: a job, and the fault again and again.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <stdexcept>
+
+#include "base/text.h"
+#include "bench/faults/rows.h"
+
+namespace hvd::bench {
+namespace {
+
+using test::StepsBook;
+using test::StepsBooks;
+
+constexpr int kStepsBetween = 10;  // of an undisturbed world, before each fault
+
+double milliseconds(std::int64_t us) { return static_cast<double>(us) / 1000; }
+
+[[noreturn]] void give_up(test::StepsJob& job, const std::string& what) {
+  const std::string& said = job.process().err();
+  throw std::runtime_error(
+      cat(what, "; hvdrun said last: ", said.substr(said.size() > 2000 ? said.size() - 2000 : 0),
+          "\n", job.books().summary()));
+}
+
+// The first world after `before` in which all who survived have committed.
+struct Next {
+  std::int64_t world = 0;
+  std::int64_t entered = 0;    // by the last of the survivors
+  std::int64_t committed = 0;  // likewise
+  std::int64_t stood = 0;      // the longest time that a survivor committed nothing
+};
+
+std::optional<Next> next_after(const StepsBooks& books, std::int64_t before, int size) {
+  std::map<std::int64_t, Next> found;
+  std::map<std::int64_t, bool> whole;
+  for (const auto& book : books.books()) {
+    const bool survivor = std::any_of(book.worlds.begin(), book.worlds.end(),
+                                      [&](const auto& world) { return world.id == before; });
+    std::int64_t last = 0;
+    for (const auto& world : book.worlds) {
+      const auto first = std::find_if(book.commits.begin(), book.commits.end(),
+                                      [&](const auto& commit) { return commit.world == world.id; });
+      if (world.id > before && (size == 0 || world.size == size)) {
+        const bool counts = survivor || size != 0;
+        auto [at, fresh] = whole.emplace(world.id, true);
+        if (first == book.commits.end()) {
+          at->second = at->second && !counts;
+        } else if (counts) {
+          Next& next = found[world.id];
+          next.world = world.id;
+          next.entered = std::max(next.entered, world.us);
+          next.committed = std::max(next.committed, first->us);
+          if (last != 0) next.stood = std::max(next.stood, first->us - last);
+        }
+      }
+      for (const auto& commit : book.commits) {
+        if (commit.world == world.id) last = commit.us;
+      }
+    }
+  }
+  for (const auto& [id, next] : found) {
+    if (whole[id]) return next;
+  }
+  return std::nullopt;
+}
+
+double median_step(const StepsBooks& books) {
+  std::vector<double> steps;
+  for (const auto& book : books.books()) {
+    for (std::size_t at = 1; at < book.commits.size(); ++at) {
+      const auto& one = book.commits[at - 1];
+      const auto& other = book.commits[at];
+      if (one.world == other.world) steps.push_back(milliseconds(other.us - one.us));
+    }
+  }
+  return steps.empty() ? 0 : median(std::move(steps));
+}
+
+class Measurement {
+ public:
+  Measurement(const Row& row, const BenchOptions& options)
+      : row_(row), options_(options), bed_({.hosts = std::max(row.hosts, 1)}) {}
+
+  Times run() {
+    for (int round = 0; round < options_.rounds; ++round) {
+      if (!job_) start();
+      Scene scene{bed_, *job_, {}};
+      wait_until_whole(scene);
+      row_.ends_the_job ? end_job(scene) : disturb(scene);
+    }
+    if (job_) {
+      job_->say_enough();
+      if (job_->process().wait().code != 0) give_up(*job_, "the job failed");
+      if (const auto trouble = job_->books().trouble(); !trouble.empty()) give_up(*job_, trouble);
+      times_.step = median_step(job_->books());
+    }
+    times_.phases = {{"noticed -> all in the next world", entered_},
+                     {"in the next world -> first commit", first_commit_},
+                     {"survivors committed nothing for", stood_}};
+    if (row_.ends_the_job) times_.phases.clear();
+    return std::move(times_);
+  }
+
+ private:
+  void start() {
+    job_.emplace(bed_, row_.options);
+    world_ = 0;
+  }
+
+  void wait_until_whole(Scene& scene) {
+    world_ = job_->books().wait_for_world(row_.size, world_);
+    if (world_ == 0) give_up(*job_, cat("there is no world of ", row_.size));
+    if (!job_->books().wait_for_steps_more(kStepsBetween)) give_up(*job_, "nobody commits");
+    // Where in a step the fault comes is left to chance.
+    world_ = job_->books().newest_world();
+    scene.members = job_->books().members();
+    if (scene.members.size() != static_cast<std::size_t>(row_.size)) {
+      give_up(*job_, "the world changed by itself");
+    }
+  }
+
+  void disturb(Scene& scene) {
+    const auto said = job_->process().err().size();
+    const auto begin = row_.inject(scene);
+    std::int64_t noticed = 0;
+    if (!row_.words.empty()) {
+      if (!job_->process().wait_for_error(row_.words, test::kGenerous, said)) {
+        give_up(*job_, cat("nobody noticed: \"", row_.words, "\""));
+      }
+      noticed = now_us();
+      times_.noticed.push_back(milliseconds(noticed - begin));
+    }
+    std::optional<Next> next;
+    job_->books().wait([&] {
+      next = next_after(job_->books(), world_, row_.size_after);
+      return next.has_value();
+    });
+    if (!next) give_up(*job_, "those who were left did not go on");
+    times_.recovered.push_back(milliseconds(next->committed - begin));
+    entered_.push_back(milliseconds(next->entered - (noticed != 0 ? noticed : begin)));
+    first_commit_.push_back(milliseconds(next->committed - next->entered));
+    stood_.push_back(milliseconds(next->stood));
+    if (row_.undo) row_.undo(scene);
+  }
+
+  void end_job(Scene& scene) {
+    const auto begin = row_.inject(scene);
+    job_->process().wait();
+    if (!test::eventually([&] { return !somebody_is_left(); }))
+      give_up(*job_, "something of the job is left");
+    times_.recovered.push_back(milliseconds(now_us() - begin));
+    job_.reset();
+  }
+
+  bool somebody_is_left() {
+    for (int number = 0; number <= bed_.size(); ++number) {
+      const test::Host& host = number == 0 ? bed_.head() : bed_.host(number);
+      for (const auto& seen : host.processes()) {
+        const bool ours = seen.command_line.find("elastic_steps") != std::string::npos ||
+                          seen.command_line.find("hvd-agent") != std::string::npos;
+        if (ours && seen.state != 'Z') return true;
+      }
+    }
+    return false;
+  }
+
+  const Row& row_;
+  const BenchOptions& options_;
+  test::HostBed bed_;
+  std::optional<test::StepsJob> job_;
+  std::int64_t world_ = 0;
+  Times times_;
+  std::vector<double> entered_;
+  std::vector<double> first_commit_;
+  std::vector<double> stood_;
+};
+
+}  // namespace
+
+Times measure(const Row& row, const BenchOptions& options) {
+  return Measurement(row, options).run();
+}
+
+}  // namespace hvd::bench

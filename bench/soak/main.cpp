@@ -1,0 +1,229 @@
+// One fault after another for as long as is asked, on pretend hosts, and then a look at all that
+// was done: nothing that was committed was lost, each sample was used once, all ranks hold the same
+// weights, and nothing is left. Needs root.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "bench/soak/trouble_maker.h"
+
+namespace hvd::soak {
+namespace {
+
+constexpr const char* kUsage =
+    "hvd_soak [--seconds 60] [--every 2:5] [--seed N] [--hosts 4] [--slots 2] [--step 10000]\n"
+    "         [--state 1000000] [--bar SHARE]\n"
+    "Runs a job of elastic_steps on pretend hosts for so many seconds, and disturbs it every 2 to "
+    "5\n"
+    "seconds (--every): kills, failures, frozen workers, cuts, crashes, hosts that come and go,\n"
+    "notices of preemption. The seed says what happens when. Prints the share of time outside\n"
+    "recovery; less than --bar is a failure.\n";
+
+constexpr int kSkipped = 77;
+
+struct Options {
+  double seconds = 60;
+  double least_pause = 2;
+  double most_pause = 5;
+  double bar = 0;
+  std::uint64_t seed = 1;
+  int hosts = 4;
+  int slots = 2;
+  long step_us = 10'000;
+  long state = 1'000'000;
+};
+
+template <typename Number>
+Number number_of(const std::string& flag, const std::string& text, Number least) {
+  const auto value = parse_number<Number>(text);
+  if (!value || *value < least) {
+    throw std::runtime_error(cat(flag, " ", text, ": must be a number, at least ", least));
+  }
+  return *value;
+}
+
+Options parse(const std::vector<std::string>& words) {
+  Options options;
+  for (std::size_t at = 0; at < words.size(); at += 2) {
+    const std::string& flag = words[at];
+    if (at + 1 == words.size()) throw std::runtime_error(flag + " is unknown, or needs a value");
+    const std::string& value = words[at + 1];
+    if (flag == "--seconds") {
+      options.seconds = number_of(flag, value, 1.0);
+    } else if (flag == "--every") {
+      const auto ends = split(value, ':');
+      options.least_pause = number_of(flag, ends.front(), 0.1);
+      options.most_pause = number_of(flag, ends.back(), options.least_pause);
+    } else if (flag == "--seed") {
+      options.seed = number_of<std::uint64_t>(flag, value, 0);
+    } else if (flag == "--hosts") {
+      options.hosts = number_of(flag, value, 3);  // two may be away at a time
+    } else if (flag == "--slots") {
+      options.slots = number_of(flag, value, 1);
+    } else if (flag == "--step") {
+      options.step_us = number_of(flag, value, 0L);
+    } else if (flag == "--state") {
+      options.state = number_of(flag, value, 1L);
+    } else if (flag == "--bar") {
+      options.bar = number_of(flag, value, 0.0);
+    } else {
+      throw std::runtime_error(flag + " is unknown; --help names all");
+    }
+  }
+  return options;
+}
+
+struct Pace {
+  double share = 0;  // of the time that was not lost to changes of the world
+  double step_ms = 0;
+  double longest_ms = 0;  // in which nothing was committed
+};
+
+// What a change cost is the time from the last step of one world to the first of the next that
+// somebody committed, less a step.
+Pace pace_of(const test::StepsBooks& books) {
+  struct Step {
+    std::int64_t us = 0;
+    std::int64_t world = 0;
+  };
+  std::map<std::int64_t, Step> steps;
+  for (const auto& book : books.books()) {
+    for (const auto& commit : book.commits) {
+      const auto [found, fresh] = steps.emplace(commit.step, Step{commit.us, commit.world});
+      if (!fresh) found->second.us = std::min(found->second.us, commit.us);
+    }
+  }
+  std::vector<std::int64_t> within;
+  std::vector<std::int64_t> between;
+  for (auto at = steps.begin(); at != steps.end() && std::next(at) != steps.end(); ++at) {
+    const auto& next = std::next(at)->second;
+    (next.world == at->second.world ? within : between).push_back(next.us - at->second.us);
+  }
+  Pace pace;
+  if (within.empty()) return pace;
+  std::sort(within.begin(), within.end());
+  const auto step = within[within.size() / 2];
+  std::int64_t lost = 0;
+  for (const auto gap : between) {
+    lost += std::max<std::int64_t>(0, gap - step);
+    pace.longest_ms = std::max(pace.longest_ms, static_cast<double>(gap) / 1000);
+  }
+  const auto total = steps.rbegin()->second.us - steps.begin()->second.us;
+  pace.share = 1 - static_cast<double>(lost) / static_cast<double>(total);
+  pace.step_ms = static_cast<double>(step) / 1000;
+  return pace;
+}
+
+// Files where a job could leave some.
+std::set<std::string> files_of(test::HostBed& bed) {
+  std::set<std::string> found;
+  for (int number = 0; number <= bed.size(); ++number) {
+    test::Host& host = number == 0 ? bed.head() : bed.host(number);
+    if (!host.is_up()) continue;
+    const auto listed = host.shell("find /tmp /dev/shm /run -mindepth 1 -not -type d 2>/dev/null");
+    for (const auto& line : split(listed.out, '\n')) {
+      // The head sees this machine's own /run and /tmp, where others come and go.
+      const bool shared = number == 0 && !line.starts_with("/dev/shm");
+      if (!line.empty() && !shared) found.insert(cat(host.name(), ":", line));
+    }
+  }
+  return found;
+}
+
+// Agents and workers that still run, or are there as the dead.
+std::string processes_left(test::HostBed& bed) {
+  std::string left;
+  for (int number = 0; number <= bed.size(); ++number) {
+    const test::Host& host = number == 0 ? bed.head() : bed.host(number);
+    for (const auto& seen : host.processes()) {
+      const bool ours = seen.command_line.find("elastic_steps") != std::string::npos ||
+                        seen.command_line.find("hvd-agent") != std::string::npos;
+      if (ours) left += cat("\n  ", host.name(), " ", seen.pid, " ", seen.command_line);
+    }
+  }
+  return left;
+}
+
+int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
+          const TroubleMaker& maker, const std::set<std::string>& files_before) {
+  std::string trouble;
+  const auto end = job.process().wait(std::chrono::seconds(120));
+  if (end.code != 0) trouble += cat("hvdrun ended with ", end.code, "\n");
+  trouble += job.books().trouble();
+  if (!test::eventually([&] { return processes_left(bed).empty(); }, std::chrono::seconds(20))) {
+    trouble += cat("processes are left:", processes_left(bed), "\n");
+  }
+  for (const auto& file : files_of(bed)) {
+    if (files_before.count(file) == 0) trouble += cat("a file is left: ", file, "\n");
+  }
+  const Pace pace = pace_of(job.books());
+  std::set<std::int64_t> worlds;
+  for (const auto& book : job.books().books()) {
+    for (const auto& world : book.worlds) worlds.insert(world.id);
+  }
+  std::printf("faults: %s\n", maker.account().c_str());
+  std::printf("%zu worlds, %zu workers, %lld steps of %.1f ms\n", worlds.size(),
+              job.books().books().size(), static_cast<long long>(job.books().newest_step()),
+              pace.step_ms);
+  std::printf("share of time outside recovery: %.3f; the longest recovery: %.0f ms\n", pace.share,
+              pace.longest_ms);
+  if (pace.share < options.bar) trouble += cat("the share is below ", options.bar, "\n");
+  if (trouble.empty()) return 0;
+  std::printf("seed %llu: FAILED\n%s", static_cast<unsigned long long>(options.seed),
+              trouble.c_str());
+  std::printf("hvdrun said:\n%s\n%s\n", end.err.c_str(), maker.diary().c_str());
+  return 1;
+}
+
+int main_of(const std::vector<std::string>& words) {
+  if (!words.empty() && (words.front() == "--help" || words.front() == "-h")) {
+    std::cout << kUsage;
+    return 0;
+  }
+  const Options options = parse(words);
+  if (const auto reason = test::HostBed::why_impossible()) {
+    std::cout << "skipped: " << *reason << "\n";
+    return kSkipped;
+  }
+  test::HostBed bed({.hosts = options.hosts});
+  const auto files_before = files_of(bed);
+  const test::StepsJobOptions job_options{
+      .hosts = TroubleMaker::answer(options.hosts, options.slots),
+      .discovery = true,
+      .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "1000000",
+                "--blacklist-cooldown-range", "0.1", "0.5"},
+      .program_flags = {"--state", cat(options.state), "--step", cat(options.step_us)}};
+  test::StepsJob job(bed, job_options);
+  TroubleMaker maker(
+      bed, job,
+      {options.hosts, options.slots, options.seed, options.least_pause, options.most_pause});
+  if (job.books().wait_for_world(options.hosts * options.slots) == 0) {
+    std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
+    return 1;
+  }
+  maker.run(options.seconds);
+  maker.make_whole();
+  if (job.books().wait_for_steps_more(10)) job.say_enough();
+  return judge(options, bed, job, maker, files_before);
+}
+
+}  // namespace
+}  // namespace hvd::soak
+
+int main(int argc, char** argv) {
+  try {
+    return hvd::soak::main_of({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << "hvd_soak: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,228 @@
+#include "bench/soak/trouble_maker.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::soak {
+namespace {
+
+constexpr int kMostAway = 2;
+
+Duration seconds(double count) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(count));
+}
+
+}  // namespace
+
+TroubleMaker::TroubleMaker(test::HostBed& bed, test::StepsJob& job, const TroubleOptions& options)
+    : bed_(bed), job_(job), options_(options), random_(options.seed) {
+  for (int host = 1; host <= options_.hosts; ++host) slots_[host] = options_.slots;
+}
+
+std::string TroubleMaker::answer(int hosts, int slots) {
+  std::string text;
+  for (int host = 1; host <= hosts; ++host) text += cat("h", host, ":", slots, "\n");
+  return text;
+}
+
+// The same for each seed wherever it runs, unlike the library's distributions.
+double TroubleMaker::random(double least, double most) {
+  return least + (most - least) * static_cast<double>(random_() >> 11) * 0x1p-53;
+}
+
+int TroubleMaker::random(int least, int most) {
+  return least + static_cast<int>(random_() % static_cast<std::uint64_t>(most - least + 1));
+}
+
+void TroubleMaker::note(const std::string& what) {
+  const auto at = std::chrono::duration<double>(Clock::now() - begin_).count();
+  diary_ += cat(static_cast<long>(at * 1000), " ms: ", what, "\n");
+}
+
+const test::StepsBook* TroubleMaker::some_worker() {
+  job_.books().read();
+  const auto members = job_.books().members();
+  // One that is left at least, or nobody holds the state.
+  if (members.size() < 3) return nullptr;
+  return members[static_cast<std::size_t>(random(0, static_cast<int>(members.size()) - 1))];
+}
+
+int TroubleMaker::some_host() {
+  if (away_.size() >= kMostAway) return 0;
+  // Those who come back are of use only when they have the state: somebody else must have it.
+  job_.books().read();
+  const auto members = job_.books().members();
+  std::vector<int> candidates;
+  for (int host = 1; host <= options_.hosts; ++host) {
+    if (away_.count(host) != 0) continue;
+    const bool others = std::any_of(members.begin(), members.end(), [&](const auto* book) {
+      const int of = book->worker.at(1) - '0';
+      return of != host && away_.count(of) == 0;
+    });
+    if (others) candidates.push_back(host);
+  }
+  if (candidates.empty()) return 0;
+  return candidates[static_cast<std::size_t>(random(0, static_cast<int>(candidates.size()) - 1))];
+}
+
+void TroubleMaker::later(double least, double most, std::function<void()> what) {
+  later_.push_back({Clock::now() + seconds(random(least, most)), std::move(what)});
+}
+
+void TroubleMaker::discover() {
+  std::string text;
+  for (const auto& [host, slots] : slots_) {
+    if (slots > 0) text += cat("h", host, ":", slots, "\n");
+  }
+  job_.discover(text);
+}
+
+bool TroubleMaker::kill_worker() {
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  note(cat("kill ", book->worker));
+  return job_.signal(*book, SIGKILL);
+}
+
+bool TroubleMaker::fail_worker() {
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  note(cat("exit 1 of ", book->worker));
+  job_.order(book->worker, "step", "exit 1");
+  return true;
+}
+
+bool TroubleMaker::freeze_worker() {
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  note(cat("freeze ", book->worker));
+  return job_.signal(*book, SIGSTOP);
+}
+
+bool TroubleMaker::cut_host() {
+  const bool one_is_cut = std::any_of(away_.begin(), away_.end(),
+                                      [](const auto& away) { return away.second == "cut"; });
+  const int host = some_host();
+  if (host == 0 || one_is_cut) return false;  // healing heals all
+  note(cat("cut h", host));
+  away_[host] = "cut";
+  bed_.cut_off(bed_.host(host));
+  later(0.1, 2, [this, host] {
+    note(cat("heal h", host));
+    bed_.heal();
+    away_.erase(host);
+  });
+  return true;
+}
+
+bool TroubleMaker::crash_host() {
+  const int host = some_host();
+  if (host == 0) return false;
+  note(cat("crash h", host));
+  away_[host] = "crashed";
+  bed_.crash(bed_.host(host));
+  later(0.5, 4, [this, host] {
+    note(cat("boot h", host));
+    bed_.boot(bed_.host(host));
+    away_.erase(host);
+  });
+  return true;
+}
+
+bool TroubleMaker::remove_host() {
+  const int host = some_host();
+  if (host == 0) return false;
+  const int slots = random(0, options_.slots - 1);
+  note(cat("h", host, " has ", slots, " slots"));
+  away_[host] = "removed";
+  slots_[host] = slots;
+  discover();
+  return true;
+}
+
+bool TroubleMaker::add_host() {
+  for (const auto& [host, why] : away_) {
+    if (why != "removed") continue;
+    note(cat("h", host, " is back"));
+    slots_[host] = options_.slots;
+    away_.erase(host);
+    discover();
+    return true;
+  }
+  return false;
+}
+
+bool TroubleMaker::preempt_worker() {
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  note(cat("SIGTERM to ", book->worker));
+  return job_.signal(*book, SIGTERM);
+}
+
+bool TroubleMaker::preempt_agent() {
+  const int host = some_host();
+  if (host == 0) return false;
+  const pid_t agent = job_.agent_of(bed_.host(host));
+  if (agent <= 0) return false;
+  note(cat("SIGTERM to the agent of h", host));
+  return ::kill(agent, SIGTERM) == 0;
+}
+
+void TroubleMaker::do_what_is_due() {
+  for (std::size_t at = 0; at < later_.size();) {
+    if (later_[at].when > Clock::now()) {
+      ++at;
+      continue;
+    }
+    const auto what = std::move(later_[at].what);
+    later_.erase(later_.begin() + static_cast<std::ptrdiff_t>(at));
+    what();
+  }
+}
+
+void TroubleMaker::run(double duration) {
+  static constexpr std::array<Fault, 9> kFaults{{{"kill", &TroubleMaker::kill_worker},
+                                                 {"exit", &TroubleMaker::fail_worker},
+                                                 {"freeze", &TroubleMaker::freeze_worker},
+                                                 {"cut", &TroubleMaker::cut_host},
+                                                 {"crash", &TroubleMaker::crash_host},
+                                                 {"add", &TroubleMaker::add_host},
+                                                 {"remove", &TroubleMaker::remove_host},
+                                                 {"preempt", &TroubleMaker::preempt_worker},
+                                                 {"preempt host", &TroubleMaker::preempt_agent}}};
+  begin_ = Clock::now();
+  const TimePoint end = begin_ + seconds(duration);
+  while (Clock::now() < end) {
+    const TimePoint next =
+        std::min(end, Clock::now() + seconds(random(options_.least_pause, options_.most_pause)));
+    // hvdrun's output is read all the while; it says nothing like this.
+    while (Clock::now() < next) {
+      do_what_is_due();
+      job_.process().wait_for_error("\n\n\n", std::chrono::milliseconds(20));
+      job_.books().read();
+    }
+    const Fault& fault = kFaults[static_cast<std::size_t>(random(0, kFaults.size() - 1))];
+    if ((this->*fault.inject)()) ++account_[fault.name];
+  }
+}
+
+void TroubleMaker::make_whole() {
+  for (auto& one : later_) one.what();
+  later_.clear();
+  for (auto& [host, slots] : slots_) slots = options_.slots;
+  discover();
+  note("the end");
+}
+
+std::string TroubleMaker::account() const {
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : account_) parts.push_back(cat(name, " ", count));
+  return join(parts, ", ");
+}
+
+}  // namespace hvd::soak

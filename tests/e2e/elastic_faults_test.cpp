@@ -1,0 +1,271 @@
+// Every fault that one host can have, with real processes: what was committed is never lost, the
+// job goes on or says why not, and nothing is left.
+#include <csignal>
+
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+class ElasticFaultsTest : public ElasticJobTest {
+ protected:
+  // Waits until a world of `size` has come and worked a little; all but the first come after
+  // another.
+  std::int64_t expect_world(Process& job, int size, std::int64_t after = 0) {
+    const auto world = books().wait_for_world(size, after);
+    EXPECT_NE(world, 0) << "no world of " << size << "\n" << books().summary() << job.err();
+    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    return world;
+  }
+  void expect_in(const std::string& text, const Words& parts) {
+    for (const auto& part : parts) {
+      EXPECT_NE(text.find(part), std::string::npos) << '"' << part << "\" is not in:\n" << text;
+    }
+  }
+};
+
+// ---- a worker ----
+
+TEST_F(ElasticFaultsTest, AKilledWorkerIsReplacedAndTheOthersGoOn) {
+  Process& job = start_training({"-np", "4", "--min-np", "2"});
+  auto world = expect_world(job, 4);
+  kill_rank(2);
+  world = expect_world(job, 4, world);
+  kill_rank(0);  // it coordinates, and writes down what was committed
+  expect_world(job, 4, world);
+  const auto end = finish(job);
+  expect_in(end.err, {"localhost#2 was killed by signal SIGKILL"});
+}
+
+TEST_F(ElasticFaultsTest, TheWorldWaitsForTheReplacementIfItMayNotShrink) {
+  Process& job = start_training({"-np", "3", "--min-np", "3"});
+  const auto world = expect_world(job, 3);
+  kill_rank(1);
+  expect_world(job, 3, world);
+  finish(job);
+  for (const auto& book : books().books()) {
+    for (const auto& one : book.worlds) EXPECT_EQ(one.size, 3);
+  }
+}
+
+TEST_F(ElasticFaultsTest, InMarkModeTheNewestWholeStateWins) {
+  Process& job = start_training({"-np", "4", "--min-np", "2"}, {"--mark"});
+  auto world = expect_world(job, 4);
+  kill_rank(0);
+  world = expect_world(job, 4, world);
+  kill_rank(3);
+  expect_world(job, 4, world);
+  finish(job);
+}
+
+TEST_F(ElasticFaultsTest, AWorkerThatFailsByItselfIsReportedWithItsLastWordsAndReplaced) {
+  Process& job = start_training({"-np", "3", "--min-np", "2"});
+  const auto world = expect_world(job, 3);
+  order("localhost#1", "step", "exit 3");
+  expect_world(job, 3, world);
+  const auto end = finish(job);
+  expect_in(end.err, {"localhost#1 exited with code 3", "last words 3."});
+}
+
+TEST_F(ElasticFaultsTest, AWorkerThatDiesInTheMiddleOfACommitLosesNothing) {
+  Process& job = start_training({"-np", "3", "--min-np", "2"});
+  auto world = expect_world(job, 3);
+  for (const char* const worker : {"localhost#1", "localhost#0"}) {
+    order(worker, "save", "kill");
+    world = expect_world(job, 3, world);
+  }
+  finish(job);
+}
+
+TEST_F(ElasticFaultsTest, AFrozenWorkerIsKilledByItsAgentAndReplaced) {
+  Process& job = start_training({"-np", "3", "--min-np", "2", "--heartbeat-timeout", "0.3"});
+  const auto world = expect_world(job, 3);
+  const pid_t frozen = pid_of_rank(1);
+  ASSERT_EQ(::kill(frozen, SIGSTOP), 0);
+  expect_world(job, 3, world);
+  EXPECT_TRUE(eventually([&] { return ::kill(frozen, 0) != 0; }));
+  const auto end = finish(job);
+  expect_in(end.err, {"localhost#1", "no sign of life", "--heartbeat-timeout"});
+}
+
+TEST_F(ElasticFaultsTest, AWorkerThatNeverCallsTheCollectiveIsReplaced) {
+  Process& job = start_training({"-np", "3", "--min-np", "2", "--stall-check-warning-time-seconds",
+                                 "1", "--stall-check-shutdown-time-seconds", "2"});
+  const auto world = expect_world(job, 3);
+  order("localhost#2", "step", "stall");
+  expect_world(job, 3, world);
+  const auto end = finish(job);
+  expect_in(end.err, {"rank 2", "sums"});
+}
+
+// ---- several at once, and again ----
+
+TEST_F(ElasticFaultsTest, TwoThatDieAtOnceAreOneChange) {
+  Process& job = start_training({"-np", "5", "--min-np", "2"});
+  const auto world = expect_world(job, 5);
+  const pid_t one = pid_of_rank(0);
+  const pid_t other = pid_of_rank(3);
+  ASSERT_EQ(::kill(one, SIGKILL), 0);
+  ASSERT_EQ(::kill(other, SIGKILL), 0);
+  expect_world(job, 5, world);
+  finish(job);
+}
+
+TEST_F(ElasticFaultsTest, WhoDiesWhileTheNextWorldFormsIsOneMoreGeneration) {
+  Process& job = start_training({"-np", "4", "--min-np", "2"});
+  auto world = expect_world(job, 4);
+  for (const char* const point : {"reset", "load"}) {
+    order("any", point, "kill");
+    kill_rank(1);
+    ASSERT_TRUE(eventually([&] { return was_obeyed("any", point); })) << job.err();
+    world = expect_world(job, 4, world);
+  }
+  finish(job);
+}
+
+TEST_F(ElasticFaultsTest, AReplacementThatDiesBeforeItHasJoinedIsStartedAgain) {
+  Process& job = start_training({"-np", "3", "--min-np", "2"});
+  auto world = expect_world(job, 3);
+  for (const char* const point : {"init", "ready"}) {
+    order("any", point, "exit 5");
+    kill_rank(2);
+    ASSERT_TRUE(eventually([&] { return was_obeyed("any", point); })) << job.err();
+    world = expect_world(job, 3, world);
+  }
+  finish(job);
+}
+
+TEST_F(ElasticFaultsTest, IfAllWorkersAreLostTheJobFailsWithTheFirstCause) {
+  Process& job = start_training({"-np", "3", "--min-np", "1"});
+  expect_world(job, 3);
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) pids.push_back(pid_of_rank(rank));
+  for (const pid_t pid : pids) ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  const auto end = job.wait();
+  EXPECT_EQ(end.code, 137) << end.err;
+  expect_in(end.err, {"SIGKILL", "no worker of the world is left"});
+  expect_nobody_left("the job failed");
+}
+
+// ---- discovery ----
+
+TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsLaterChangesNothingAndIsToldOnce) {
+  const auto script = discovery_script("localhost:2\n");
+  Process& job = start_training({"--host-discovery-script", script, "--discovery-interval", "0.1",
+                                 "--discovery-timeout", "1"});
+  const auto world = expect_world(job, 2);
+  discover("what: is this?\n");
+  ASSERT_TRUE(job.wait_for_error("discover.sh")) << job.err();
+  discover_by("echo no idea >&2; exit 4");
+  ASSERT_TRUE(job.wait_for_error("exited with code 4")) << job.err();
+  discover_by("exec sleep 1000");
+  ASSERT_TRUE(job.wait_for_error("1 s")) << job.err();
+  EXPECT_TRUE(books().wait_for_steps_more(20));
+  EXPECT_EQ(books().newest_world(), world) << job.err();
+  discover_by("echo localhost:3");
+  expect_world(job, 3, world);
+  const auto end = finish(job);
+  EXPECT_EQ(end.err.find("exited with code 4"), end.err.rfind("exited with code 4")) << end.err;
+}
+
+TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsAtFirstEndsTheJobWithItsWords) {
+  const auto script = discovery_script("localhost:2\n");
+  for (const auto& [content, said] :
+       std::vector<std::pair<std::string, std::string>>{{"echo no idea >&2; exit 4", "no idea"},
+                                                        {"echo 'what: is this?'", "what: is this?"},
+                                                        {"exec sleep 1000", "0.5 s"}}) {
+    discover_by(content);
+    const auto end = run_job(
+        {"--host-discovery-script", script, "--discovery-timeout", "0.5", binary("elastic_steps")});
+    EXPECT_EQ(end.code, 1) << end.err;
+    expect_in(end.err, {"discover.sh", said});
+  }
+}
+
+TEST_F(ElasticFaultsTest, TheWorldFollowsTheSlotsThatAreDiscoveredAndNobodyRollsBack) {
+  const auto script = discovery_script("localhost:2\n");
+  Process& job = start_training({"--host-discovery-script", script, "--discovery-interval", "0.1"});
+  auto world = expect_world(job, 2);
+  discover("localhost:4\n");
+  world = expect_world(job, 4, world);
+  discover("localhost:1\n");
+  expect_world(job, 1, world);
+  finish(job);
+  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+  EXPECT_EQ(books().workers_that_left(), 3);
+}
+
+TEST_F(ElasticFaultsTest, BelowTheLeastItWaitsSayingForWhatAndThenEnds) {
+  const auto script = discovery_script("localhost:3\n");
+  Process& job = start_training({"--host-discovery-script", script, "--discovery-interval", "0.1",
+                                 "--min-np", "3", "--elastic-timeout", "4"});
+  const auto world = expect_world(job, 3);
+  order("any", "init", "stall");  // who comes in its place is never ready
+  kill_rank(1);
+  ASSERT_TRUE(job.wait_for_error("2 workers are left, and the world needs at least 3 (--min-np)"))
+      << job.err();
+  const auto end = job.wait();
+  EXPECT_EQ(end.code, 1) << end.err;
+  expect_in(end.err, {"--elastic-timeout"});
+  EXPECT_EQ(books().newest_world(), world);
+  EXPECT_EQ(books().trouble({.ends_well = false}), "");
+  expect_nobody_left("the job failed");
+}
+
+// ---- hvdrun itself, and signals ----
+
+TEST_F(ElasticFaultsTest, NothingSurvivesHvdrun) {
+  Process& job = start_training({"-np", "4", "--min-np", "2"});
+  expect_world(job, 4);
+  crash(job);
+  expect_nobody_left("hvdrun was killed");
+  EXPECT_EQ(books().trouble({.ends_well = false}), "");
+}
+
+TEST_F(ElasticFaultsTest, CtrlCAndSigtermEndTheJobWithTheirCodes) {
+  for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    Process& job = start_training({"-np", "3", "--min-np", "1"});
+    expect_world(job, 3, books().newest_world());
+    job.signal(number);
+    const auto end = job.wait();
+    EXPECT_EQ(end.code, code) << end.err;
+    expect_nobody_left("the job was stopped");
+  }
+}
+
+TEST_F(ElasticFaultsTest, AWorkerThatIsToldToGoLeavesAtACommitAndNobodyRollsBack) {
+  const auto script = discovery_script("localhost:3\n");
+  Process& job = start_training({"--host-discovery-script", script, "--discovery-interval", "0.1"});
+  const auto world = expect_world(job, 3);
+  const pid_t told = pid_of_rank(1);
+  ASSERT_EQ(::kill(told, SIGTERM), 0);
+  ASSERT_TRUE(books().wait([&] {
+    for (const auto& book : books().books()) {
+      if (book.pid == told && book.left != 0) return true;
+    }
+    return false;
+  })) << job.err();
+  ASSERT_TRUE(books().wait([&] { return books().newest_world() > world; })) << job.err();
+  EXPECT_TRUE(books().wait_for_steps_more(5));
+  finish(job);
+  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+}
+
+// ---- the state ----
+
+TEST_F(ElasticFaultsTest, AStateThatGrowsComesToThoseWhoLackIt) {
+  Process& job = start_training({"-np", "4", "--min-np", "2"},
+                                {"--grow", "--step", "0", "--state", "3000000", "--compare", "7"});
+  auto world = expect_world(job, 4);
+  ASSERT_TRUE(books().wait_for_step(200));
+  kill_rank(1);
+  world = expect_world(job, 4, world);
+  ASSERT_TRUE(books().wait_for_steps_more(150));
+  kill_rank(0);
+  expect_world(job, 4, world);
+  finish(job);
+}
+
+}  // namespace
+}  // namespace hvd::test

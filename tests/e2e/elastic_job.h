@@ -1,0 +1,45 @@
+// What tests of elastic jobs on this machine share: the program elastic_steps under the real
+// hvdrun, and its books, in which the test reads what happened.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <string>
+
+#include "tests/e2e/job_test.h"
+#include "tests/e2e/steps_books.h"
+
+namespace hvd::test {
+
+class ElasticJobTest : public JobTest {
+ protected:
+  ElasticJobTest() : books_({directory() / "books"}) {
+    std::filesystem::create_directories(directory() / "orders");
+  }
+
+  // `hvdrun flags... elastic_steps ...`. It trains until it is told that it is enough.
+  Process& start_training(const Words& flags, const Words& program_flags = {});
+  // Tells it, waits for its end, and judges the books.
+  ExitStatus finish(Process& job, const StepsRules& rules = {});
+  void say_enough() { directory_file("enough"); }
+
+  StepsBooks& books() { return books_; }
+  // Of the newest world; the test fails if there is none.
+  pid_t pid_of_rank(int rank);
+  void kill_rank(int rank, int signal_number = SIGKILL);
+  // At this point a worker ("localhost#1", "any") does as it is told, once; elastic_steps.cpp says
+  // what it can do.
+  void order(const std::string& worker, const std::string& point, const std::string& action);
+  bool was_obeyed(const std::string& worker, const std::string& point) const;
+  // A discovery script, which prints what discover() was told last.
+  std::string discovery_script(const std::string& first_answer);
+  void discover(const std::string& answer);
+  // Another script in its place.
+  void discover_by(const std::string& commands);
+
+ private:
+  void replace_file(const std::string& name, const std::string& content);
+
+  StepsBooks books_;
+};
+
+}  // namespace hvd::test

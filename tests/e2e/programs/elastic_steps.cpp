@@ -1,0 +1,332 @@
+// A worker that trains for show, in a world that changes, and keeps a book of what it saw, by which
+// tests and benchmarks tell whether anything was lost, and how long it took.
+//
+// Each step takes samples, lasts a while, sums a tensor over all ranks, checks the sum, changes all
+// weights by what came out, and commits. All weights are one number at each step, whatever the
+// world was, so that a step that is lost, done twice, or mixed from two worlds shows in them.
+//
+//   --log DIR        where the book is written, a file of its own for each process; DIR is made
+//   --state BYTES    of the weights (1 MB)
+//   --step US        how long a step lasts beside what hvd does (1000)
+//   --steps N        ends after N steps;  --until FILE: after the step in which any rank saw FILE
+//   --mark           CommitMode::mark
+//   --compare N      the ranks compare their states every N commits
+//   --samples N, --batch N   of an epoch, and of a rank's step (4096, 4)
+//   --checkpoint FILE        a loader, and a checkpoint every ten steps by rank 0
+//   --verify         looks at every weight whenever a world begins
+//   --orders DIR     does what files there say, see obey()
+//   --grow           the state grows by a page every hundred steps
+//
+// The book, a line for each event, MICROSECONDS of the monotonic clock first:
+//   start WORKER PID | init | world ID RANK SIZE STEP | draw STEP ID EPOCH samples... |
+//   commit STEP ID | obeys POINT | left | done STEP DIGEST | error TEXT
+// ID names a world: the latest time at which a member entered it.
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <hvd/hvd.h>
+#include <hvd/sampler.h>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string log;
+  std::string until;
+  std::string orders;
+  std::string checkpoint;
+  std::uint64_t state = 1'000'000;
+  std::int64_t steps = INT64_MAX;
+  long step_us = 1000;
+  long compare = 0;
+  std::int64_t samples = 4096;
+  std::int64_t batch = 4;
+  bool mark = false;
+  bool verify = false;
+  bool grow = false;
+};
+
+std::int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string variable(const char* name, const std::string& otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+// "localhost#2"
+std::string worker_name() { return variable("HVD_WORKER", "alone#0"); }
+
+class Book {
+ public:
+  explicit Book(const std::string& directory) {
+    if (directory.empty()) return;
+    fs::create_directories(directory);
+    const std::string file =
+        directory + "/" + worker_name() + "." + std::to_string(now_us()) + ".log";
+    file_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (file_ < 0) throw std::runtime_error("cannot write " + file + ": " + std::strerror(errno));
+  }
+  // One write(), so that nobody who is killed leaves half a line.
+  void line(const std::string& text) {
+    if (file_ < 0) return;
+    const std::string whole = std::to_string(now_us()) + " " + text + "\n";
+    if (::write(file_, whole.data(), whole.size()) != static_cast<ssize_t>(whole.size())) {
+      throw std::runtime_error("cannot write the book");
+    }
+  }
+
+ private:
+  int file_ = -1;
+};
+
+[[noreturn]] void end_by_order(const std::string& action) {
+  if (action == "kill") ::raise(SIGKILL);
+  const int code = action.starts_with("exit ") ? std::atoi(action.c_str() + 5) : 99;
+  for (int line = 1; line <= 3; ++line) std::fprintf(stderr, "last words %d.\n", line);
+  std::fflush(stderr);
+  ::_exit(code);
+}
+
+// DIR/WORKER.POINT, or DIR/any.POINT for whoever comes first, holds what is to be done when this
+// worker is at that point: kill, exit CODE, freeze (SIGSTOP), stall (never to go on). It is done
+// once.
+void obey(const Options& options, Book& book, const char* point) {
+  if (options.orders.empty()) return;
+  for (const auto& who : {worker_name(), std::string("any")}) {
+    const std::string file = options.orders + "/" + who + "." + point;
+    std::ifstream in(file);
+    std::string action;
+    if (!in || !std::getline(in, action) || ::unlink(file.c_str()) != 0) continue;
+    book.line(std::string("obeys ") + point);
+    if (action == "freeze") {
+      ::raise(SIGSTOP);
+    } else if (action == "stall") {
+      for (;;) ::pause();
+    } else {
+      end_by_order(action);
+    }
+  }
+}
+
+class Training {
+ public:
+  Training(const Options& options, Book& book)
+      : options_(options),
+        book_(book),
+        state_(
+            {.mode = options.mark ? hvd::elastic::CommitMode::mark : hvd::elastic::CommitMode::copy,
+             .compare_every = static_cast<int>(options.compare),
+             .loader = loader()}),
+        weights_(options.state / sizeof(std::int64_t)),
+        sampler_({.size = options.samples, .seed = 7}) {
+    state_.add("weights", weights_);
+    state_.add("step", step_);
+    state_.add("finished", finished_);
+    state_.add("sampler", sampler_);
+    state_.add("points", hvd::elastic::Handler{[] { return std::size_t{1}; },
+                                               [this](std::span<std::byte> into) {
+                                                 into[0] = std::byte{1};
+                                                 obey(options_, book_, "save");
+                                               },
+                                               [this](std::span<const std::byte>) {
+                                                 obey(options_, book_, "load");
+                                               }});
+    state_.on_reset([this] { obey(options_, book_, "reset"); });
+  }
+
+  void run() {
+    obey(options_, book_, "ready");
+    const auto ending = hvd::elastic::run(state_, [this] { train(); }, {.return_when_left = true});
+    if (ending == hvd::elastic::Ending::left) {
+      book_.line("left");
+      return;
+    }
+    check_weights();
+    book_.line("done " + std::to_string(step_) + " " +
+               std::to_string(weights_.empty() ? 0 : weights_[0]));
+  }
+
+ private:
+  static constexpr std::size_t kTensor = 1024;
+
+  std::int64_t expected() const { return step_ * (step_ + 1) / 2; }
+
+  void check_weights() const {
+    for (std::size_t at = 0; at < weights_.size(); ++at) {
+      if (weights_[at] != expected()) {
+        throw std::runtime_error(
+            "weight " + std::to_string(at) + " is " + std::to_string(weights_[at]) + " at step " +
+            std::to_string(step_) + ", and should be " + std::to_string(expected()));
+      }
+    }
+  }
+
+  void train() {
+    std::vector<std::int64_t> entered{now_us()};
+    hvd::allreduce(entered, {.name = "entered", .op = hvd::Max});
+    world_ = std::to_string(entered[0]);
+    if (options_.verify) check_weights();
+    book_.line("world " + world_ + " " + std::to_string(hvd::rank()) + " " +
+               std::to_string(hvd::size()) + " " + std::to_string(step_));
+    while (finished_ == 0) do_step();
+  }
+
+  void do_step() {
+    obey(options_, book_, "step");
+    hvd::Sampler sampler = sampler_;
+    std::string drawn =
+        "draw " + std::to_string(step_ + 1) + " " + world_ + " " + std::to_string(sampler.epoch());
+    for (const auto sample : sampler.next(options_.batch)) drawn += " " + std::to_string(sample);
+    book_.line(drawn);
+    if (sampler.done()) sampler.set_epoch(sampler.epoch() + 1);
+    if (options_.step_us > 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(options_.step_us));
+    }
+    const auto ranks = static_cast<std::int64_t>(hvd::size());
+    std::vector<std::int64_t> sums(kTensor, (hvd::rank() + 1) * (step_ + 1));
+    sums.back() = !options_.until.empty() && ::access(options_.until.c_str(), F_OK) == 0 ? 1 : 0;
+    hvd::allreduce(sums, {.name = "sums", .op = hvd::Sum});
+    for (std::size_t at = 0; at + 1 < sums.size(); ++at) {
+      if (sums[at] != ranks * (ranks + 1) / 2 * (step_ + 1)) {
+        throw std::runtime_error("sum " + std::to_string(at) + " of step " +
+                                 std::to_string(step_ + 1) + " is " + std::to_string(sums[at]));
+      }
+    }
+    const auto change = [&] {
+      const std::int64_t by = sums[0] / (ranks * (ranks + 1) / 2);
+      for (auto& weight : weights_) weight += by;
+      ++step_;
+      if (options_.grow && step_ % 100 == 0) weights_.resize(weights_.size() + 512, expected());
+      finished_ = sums.back() != 0 || step_ >= options_.steps ? 1 : 0;
+      sampler_ = sampler;
+    };
+    options_.mark ? state_.mutate(change) : change();
+    const std::int64_t done = step_;
+    const auto note = [&] { book_.line("commit " + std::to_string(done) + " " + world_); };
+    try {
+      state_.commit();
+    } catch (const hvd::HostsUpdated&) {
+      note();  // it is one, and now all go over to another world
+      throw;
+    }
+    note();
+    obey(options_, book_, "committed");
+    if (hvd::rank() == 0 && step_ % 10 == 0) save_checkpoint();
+  }
+
+  void save_checkpoint() const {
+    if (options_.checkpoint.empty()) return;
+    const std::string made = options_.checkpoint + ".new";
+    std::ofstream(made, std::ios::binary) << step_ << '\n' << sampler_.save();
+    fs::rename(made, options_.checkpoint);
+  }
+
+  std::function<void()> loader() {
+    if (options_.checkpoint.empty()) return {};
+    return [this] {
+      std::ifstream in(options_.checkpoint, std::ios::binary);
+      std::string first;
+      if (!in || !std::getline(in, first)) return;  // none yet: from the beginning
+      step_ = std::stoll(first);
+      sampler_.load(std::string(std::istreambuf_iterator<char>(in), {}));
+      for (auto& weight : weights_) weight = expected();
+    };
+  }
+
+  const Options& options_;
+  Book& book_;
+  hvd::elastic::State state_;
+  std::vector<std::int64_t> weights_;
+  std::int64_t step_ = 0;
+  std::int64_t finished_ = 0;
+  hvd::Sampler sampler_;
+  std::string world_;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--mark") {
+      options.mark = true;
+    } else if (flag == "--verify") {
+      options.verify = true;
+    } else if (flag == "--grow") {
+      options.grow = true;
+    } else if (i + 1 == argc) {
+      throw std::runtime_error(flag + " is unknown, or needs a value");
+    } else {
+      const std::string value = argv[++i];
+      if (flag == "--log") {
+        options.log = value;
+      } else if (flag == "--until") {
+        options.until = value;
+      } else if (flag == "--orders") {
+        options.orders = value;
+      } else if (flag == "--checkpoint") {
+        options.checkpoint = value;
+      } else if (flag == "--state") {
+        options.state = std::stoull(value);
+      } else if (flag == "--steps") {
+        options.steps = std::stoll(value);
+      } else if (flag == "--step") {
+        options.step_us = std::stol(value);
+      } else if (flag == "--compare") {
+        options.compare = std::stol(value);
+      } else if (flag == "--samples") {
+        options.samples = std::stoll(value);
+      } else if (flag == "--batch") {
+        options.batch = std::stoll(value);
+      } else {
+        throw std::runtime_error(flag + " is unknown");
+      }
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Options options = parse(argc, argv);
+    Book book(options.log);
+    book.line("start " + worker_name() + " " + std::to_string(::getpid()));
+    try {
+      obey(options, book, "init");
+      hvd::init();
+      book.line("init");
+      Training(options, book).run();
+      hvd::shutdown();
+      return 0;
+    } catch (const std::exception& error) {
+      book.line(std::string("error ") + error.what());
+      throw;
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "elastic_steps: %s\n", error.what());
+    return 1;
+  }
+}

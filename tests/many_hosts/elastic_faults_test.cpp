@@ -1,0 +1,211 @@
+// A host or the way to it is the fault, while the world may change: the job goes on, nothing that
+// was committed is lost, and no two worlds commit.
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "base/text.h"
+#include "tests/many_hosts/many_hosts_test.h"
+#include "tests/many_hosts/steps_job.h"
+
+namespace hvd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ElasticOnHostsTest : public ManyHostsTest {
+ protected:
+  // Blocks until a world of `size` works. `hosts`: empty: two slots on each.
+  Process& start_training(int count, int size, const StepsJobOptions& options) {
+    make_bed({.hosts = count});
+    StepsJobOptions all = options;
+    if (all.hosts.empty()) all.hosts = bed().host_list(2);
+    all.flags.insert(all.flags.begin(),
+                     {"--heartbeat-timeout", "1", "--blacklist-cooldown-range", "0.2", "1"});
+    all.program_flags.push_back("--verify");
+    job_.emplace(bed(), all);
+    expect_world(job_->process(), size);
+    return job_->process();
+  }
+
+  std::int64_t expect_world(Process& job, int size, std::int64_t after = 0) {
+    const auto world = books().wait_for_world(size, after);
+    EXPECT_NE(world, 0) << "no world of " << size << "\n" << books().summary() << job.err();
+    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    return world;
+  }
+  ExitStatus finish(Process& job, const StepsRules& rules = {}) {
+    job_->say_enough();
+    ExitStatus end = job.wait();
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(books().trouble(rules), "") << end.err;
+    EXPECT_TRUE(nobody_left()) << names_of_strangers();
+    return end;
+  }
+  void expect_in(const std::string& text, const Words& parts) {
+    for (const auto& part : parts) {
+      EXPECT_NE(text.find(part), std::string::npos) << '"' << part << "\" is not in:\n" << text;
+    }
+  }
+  StepsJob& steps() { return *job_; }
+  StepsBooks& books() { return job_->books(); }
+
+ private:
+  std::optional<StepsJob> job_;
+};
+
+TEST_F(ElasticOnHostsTest, AWorkerThatIsKilledOnAnyHostIsReplacedThere) {
+  Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
+  std::int64_t world = books().newest_world();
+  for (int number = 1; number <= 2; ++number) {
+    const auto workers = pids(host(number), "elastic_steps");
+    ASSERT_EQ(workers.size(), 2U);
+    ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+    world = expect_world(job, 4, world);
+  }
+  finish(job);
+}
+
+TEST_F(ElasticOnHostsTest, AHostThatCrashesIsDoneWithoutAndComesBackAfterItsBoot) {
+  Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
+  auto world = books().newest_world();
+  bed().crash(host(1));  // rank 0's
+  world = expect_world(job, 4, world);
+  bed().boot(host(1));
+  expect_world(job, 6, world);
+  const auto end = finish(job);
+  expect_in(end.err, {"h1", "--heartbeat-timeout"});
+}
+
+TEST_F(ElasticOnHostsTest, TwoHostsThatCrashAtOnceAreOneChange) {
+  Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
+  const auto world = books().newest_world();
+  bed().crash(host(2));
+  bed().crash(host(3));
+  expect_world(job, 2, world);
+  finish(job);
+}
+
+TEST_F(ElasticOnHostsTest, AHostThatIsCutOffStandsStillBeforeTheOthersGoOnAndComesBack) {
+  Process& job =
+      start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2", "--orphan-timeout", "600"}});
+  auto world = books().newest_world();
+  bed().cut_off(host(2));
+  ASSERT_TRUE(books().wait([&] {
+    const auto all = books().members();
+    return all.size() == 4 && books().newest_world() > world;
+  })) << books().summary()
+      << job.err();
+  EXPECT_EQ(states(host(2), "elastic_steps"), "TT");
+  world = expect_world(job, 4, world);
+  bed().heal();
+  expect_world(job, 6, world);
+  // What it committed is older than what the others did without it; trouble() sees that too, if it
+  // was another step.
+  finish(job);
+}
+
+TEST_F(ElasticOnHostsTest, AHostThatIsHeardAgainInTimeGoesOnInTheSameWorld) {
+  Process& job =
+      start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2", "--heartbeat-timeout", "8"}});
+  const auto world = books().newest_world();
+  bed().cut_off(host(2));
+  ASSERT_TRUE(eventually([&] { return states(host(2), "elastic_steps") == "TT"; }));
+  bed().heal();
+  ASSERT_TRUE(
+      eventually([&] { return states(host(2), "elastic_steps").find('T') == std::string::npos; }));
+  EXPECT_TRUE(books().wait_for_steps_more(10)) << job.err();
+  EXPECT_EQ(books().newest_world(), world) << books().summary();
+  finish(job);
+}
+
+TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) {
+  Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
+  auto world = books().newest_world();
+  steps().discover("h1:2\nh2:2\nh3:1\n");
+  world = expect_world(job, 5, world);
+  steps().discover("h2:2\nh3:1\n");  // rank 0 goes with its host
+  world = expect_world(job, 3, world);
+  steps().discover("h1:1\nh2:2\nh3:1\n");
+  expect_world(job, 4, world);
+  finish(job);
+  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+}
+
+TEST_F(ElasticOnHostsTest, AnAgentThatIsToldToGoTakesItsWorkersAlongAtACommit) {
+  Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
+  const auto world = books().newest_world();
+  const pid_t agent = steps().agent_of(host(2));
+  ASSERT_GT(agent, 0);
+  ASSERT_EQ(::kill(agent, SIGTERM), 0);
+  expect_world(job, 2, world);
+  ASSERT_TRUE(books().wait([&] { return books().workers_that_left() == 2; })) << job.err();
+  finish(job);
+  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+}
+
+TEST_F(ElasticOnHostsTest, AnAgentThatIsKilledCostsItsWorkersAndIsReplaced) {
+  Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
+  const auto world = books().newest_world();
+  const pid_t agent = steps().agent_of(host(1));
+  ASSERT_GT(agent, 0);
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  expect_world(job, 4, world);
+  finish(job);
+}
+
+TEST_F(ElasticOnHostsTest, NothingSurvivesHvdrunOnAnyHost) {
+  Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
+  job.signal(SIGKILL);
+  EXPECT_EQ(job.wait().signal, SIGKILL);
+  EXPECT_TRUE(nobody_left()) << names_of_strangers();
+  EXPECT_EQ(books().trouble({.ends_well = false}), "");
+}
+
+// The only holder of the state dies while the state is on its slow way to the one who joins.
+class LastHolderTest : public ElasticOnHostsTest {
+ protected:
+  Process& lose_the_last_holder(const Words& program_flags) {
+    Words flags{"--state", "4000000"};
+    flags.insert(flags.end(), program_flags.begin(), program_flags.end());
+    Process& job =
+        start_training(2, 1, {.hosts = "h1:1\n", .discovery = true, .program_flags = flags});
+    EXPECT_TRUE(books().wait_for_step(30));
+    const fs::path checkpoint = host(1).files() / "root/checkpoint";
+    if (fs::exists(checkpoint)) fs::copy_file(checkpoint, host(2).files() / "root/checkpoint");
+    bed().shape(host(2), {.rate = "4mbit"});
+    steps().discover("h1:1\nh2:1\n");
+    EXPECT_TRUE(job.wait_for_error("generation 2: 2 workers")) << job.err();
+    const auto step = books().newest_step();
+    const auto workers = pids(host(1), "elastic_steps");
+    EXPECT_EQ(workers.size(), 1U);
+    if (!workers.empty()) ::kill(workers.front(), SIGKILL);
+    bed().unshape(host(2));
+    reached_ = step;
+    return job;
+  }
+  std::int64_t reached_ = 0;
+};
+
+TEST_F(LastHolderTest, WithoutALoaderTheJobEndsAndSaysThatTheStateIsLost) {
+  Process& job = lose_the_last_holder({});
+  const auto end = job.wait();
+  EXPECT_NE(end.code, 0);
+  expect_in(end.err, {"committed state"});
+  EXPECT_TRUE(nobody_left()) << names_of_strangers();
+  EXPECT_EQ(books().trouble({.ends_well = false, .may_end_in_error = true}), "");
+}
+
+TEST_F(LastHolderTest, WithALoaderItGoesOnFromTheCheckpoint) {
+  Process& job = lose_the_last_holder({"--checkpoint", "checkpoint"});
+  EXPECT_TRUE(books().wait_for_step(reached_ + 20)) << books().summary() << job.err();
+  finish(job, {.may_go_back = true});
+  bool went_back = false;
+  for (const auto& book : books().books()) {
+    for (const auto& world : book.worlds) went_back |= world.step >= 30 && world.step % 10 == 0;
+  }
+  EXPECT_TRUE(went_back) << books().summary();
+}
+
+}  // namespace
+}  // namespace hvd::test

@@ -1,0 +1,52 @@
+// A job of elastic_steps on pretend hosts, its books, and what can be done to it: for tests, for
+// the benchmark of faults and for the soak. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/steps_books.h"
+#include "tests/hosts/hosts.h"
+
+namespace hvd::test {
+
+struct StepsJobOptions {
+  // "h1:2,h2:2"; or "localhost:4": on the head itself. With `discovery` lines, one a host, which a
+  // script prints that hvdrun runs ten times a second.
+  std::string hosts = {};
+  bool discovery = false;
+  std::vector<std::string> flags = {};          // of hvdrun
+  std::vector<std::string> program_flags = {};  // of elastic_steps
+};
+
+class StepsJob {
+ public:
+  // Starts it; the bed must outlive it. Books of jobs before it on this bed are gone.
+  StepsJob(HostBed& bed, const StepsJobOptions& options);
+
+  Process& process() { return *process_; }
+  StepsBooks& books() { return books_; }
+  // The next answer of the discovery script.
+  void discover(const std::string& answer);
+  // Of a worker at a point ("h1#0", "any"; elastic_steps.cpp says what there is), on all hosts.
+  void order(const std::string& worker, const std::string& point, const std::string& action);
+  // It is to end after the step that it is in.
+  void say_enough();
+
+  // The process behind a book, as this machine counts; -1: it is gone.
+  pid_t pid_of(const StepsBook& book);
+  bool signal(const StepsBook& book, int number);
+  pid_t agent_of(Host& host) const;
+  Host& host_of(const StepsBook& book);
+
+ private:
+  std::vector<Host*> places() const;
+
+  HostBed& bed_;
+  StepsBooks books_;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace hvd::test
