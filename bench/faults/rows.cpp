@@ -49,13 +49,13 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .noticed_by = "agent",
                   .options = much,
                   .inject = kill_one,
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   much.program_flags.push_back("--mark");
   rows.push_back({.name = "worker killed, 4 on a host, much, marked",
                   .noticed_by = "agent",
                   .options = much,
                   .inject = kill_one,
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   much.program_flags.pop_back();
   much.hosts = "h1:2,h2:2,h3:2,h4:2";
   much.flags = {"-np", "8", "--min-np", "2", "--restarts", "1000"};
@@ -65,17 +65,17 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .size = 8,
                   .options = much,
                   .inject = kill_one,
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   rows.push_back({.name = "worker killed, 4 on a host",
                   .noticed_by = "agent",
                   .options = local,
                   .inject = kill_one,
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   rows.push_back({.name = "rank 0 killed, 4 on a host",
                   .noticed_by = "agent",
                   .options = local,
                   .inject = [](Scene& scene) { return signal_rank(scene, 0, SIGKILL); },
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   rows.push_back({.name = "worker exits with 3",
                   .noticed_by = "agent",
                   .options = local,
@@ -105,7 +105,7 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
                         signal_rank(scene, 3, SIGKILL);
                         return begin;
                       },
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   rows.push_back({.name = "one killed, one more while they re-form",
                   .noticed_by = "agent",
                   .options = local,
@@ -114,7 +114,7 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
                         scene.job.order("any", "reset", "kill");
                         return signal_rank(scene, 1, SIGKILL);
                       },
-                  .words = "was killed by signal SIGKILL"});
+                  .words = "was killed by SIGKILL"});
   rows.push_back({.name = "all killed: the job has ended",
                   .noticed_by = "agent",
                   .options = local,
