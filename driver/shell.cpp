@@ -234,6 +234,8 @@ void Shell::greet(HostIndex host, AgentConnection connection) {
   // An agent that is our child has inherited what we gave ourselves.
   options.hello.open_files = visited_[host].local ? open_files_.before() : 0;
   options.hello.elastic = spec_.elastic.has_value();
+  // In a static job nobody could take its place.
+  if (spec_.elastic) options.hello.worker_silence_ms = milliseconds_of(spec_.heartbeat_timeout);
   options.check.working_directory = spec_.working_directory;
   options.check.program = spec_.command.front();
   options.check.search_path = value_of(spec_.environment, "PATH");

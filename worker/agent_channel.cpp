@@ -93,6 +93,10 @@ void AgentChannel::handle(const Frame& frame) {
       listener_.world(*message);
       return;
     }
+    case worker_link::Kind::ping:
+      // If it cannot be told, the next read says why.
+      (void)send(worker_link::Alive{}.encode());
+      return;
     case worker_link::Kind::stop: {
       auto message = worker_link::Stop::decode(frame.payload);
       if (!message.ok()) break;

@@ -31,7 +31,8 @@ std::string Hello::encode() const {
                              .u32(lease_ms)
                              .u32(orphan_timeout_ms)
                              .u64(open_files)
-                             .boolean(elastic));
+                             .boolean(elastic)
+                             .u32(worker_silence_ms));
 }
 Result<Hello> Hello::decode(std::string_view payload) {
   WireReader r(payload);
@@ -43,6 +44,7 @@ Result<Hello> Hello::decode(std::string_view payload) {
   m.orphan_timeout_ms = r.u32();
   m.open_files = r.u64();
   m.elastic = r.boolean();
+  m.worker_silence_ms = r.u32();
   return checked(std::move(m), r, "hello");
 }
 

@@ -92,6 +92,8 @@ struct Hello {
   std::uint64_t open_files =
       0;                 // soft limit of descriptors for workers; 0: what the agent was given
   bool elastic = false;  // the job can go on without this host: SIGTERM is a notice at first
+  // A worker that has called hvd::init() and gives no sign of life for so long is killed; 0: never.
+  std::uint32_t worker_silence_ms = 0;
   std::string encode() const;
   static Result<Hello> decode(std::string_view payload);
 };

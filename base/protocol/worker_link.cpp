@@ -33,6 +33,20 @@ Result<Stop> Stop::decode(std::string_view payload) {
   return m;
 }
 
+std::string Ping::encode() const { return frame_of<Ping>(WireWriter()); }
+Result<Ping> Ping::decode(std::string_view payload) {
+  WireReader r(payload);
+  HVD_RETURN_IF_ERROR(r.finish("ping"));
+  return Ping{};
+}
+
+std::string Alive::encode() const { return frame_of<Alive>(WireWriter()); }
+Result<Alive> Alive::decode(std::string_view payload) {
+  WireReader r(payload);
+  HVD_RETURN_IF_ERROR(r.finish("alive"));
+  return Alive{};
+}
+
 std::string Initialised::encode() const { return frame_of<Initialised>(WireWriter().i32(pid)); }
 Result<Initialised> Initialised::decode(std::string_view payload) {
   WireReader r(payload);

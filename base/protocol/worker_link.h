@@ -24,12 +24,14 @@ enum class Kind : std::uint16_t {
   welcome = 1,
   world = 2,
   stop = 3,
+  ping = 4,
   // worker -> agent
   initialised = 101,
   done = 102,
   ready = 103,
   leave = 104,
   committed = 105,
+  alive = 106,
 };
 
 struct Welcome {
@@ -70,6 +72,13 @@ struct Stop {
   static Result<Stop> decode(std::string_view payload);
 };
 
+// To be answered at once. Only a worker that has said Initialised, and not Done since, is asked.
+struct Ping {
+  static constexpr Kind kKind = Kind::ping;
+  std::string encode() const;
+  static Result<Ping> decode(std::string_view payload);
+};
+
 struct Initialised {
   static constexpr Kind kKind = Kind::initialised;
   std::int32_t pid = 0;
@@ -105,6 +114,13 @@ struct Committed {
   std::uint64_t generation = 0;
   std::string encode() const;
   static Result<Committed> decode(std::string_view payload);
+};
+
+// The answer to Ping.
+struct Alive {
+  static constexpr Kind kKind = Kind::alive;
+  std::string encode() const;
+  static Result<Alive> decode(std::string_view payload);
 };
 
 }  // namespace hvd::worker_link

@@ -45,7 +45,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, Superv
       link_(std::move(options.link_in), std::move(options.link_out)),
       signals_(std::move(options.signals)),
       pump_(link_),
-      context_{*loop_, link_, pump_, options.open_files_of_workers, board_},
+      context_{*loop_, link_, pump_, options.open_files_of_workers, board_, {}},
       lease_(milliseconds(0), options.patient ? minutes(0) : kPatienceForHello, LeaseClock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
@@ -94,7 +94,11 @@ int Supervisor::run() {
 void Supervisor::turn() {
   const TimePoint now = Clock::now();
   obey_lease();
-  for (auto& [incarnation, worker] : workers_) worker->on_time(now);
+  const bool all_stand_still = LeaseClock::now() >= lease_.runs_until();
+  for (auto& [incarnation, worker] : workers_) {
+    if (all_stand_still) worker->excuse(now);
+    worker->on_time(now);
+  }
   probe_listener_.on_time(now);
   prober_.on_time(now);
   if (now >= look_for_strays_at_) kill_strays();

@@ -66,6 +66,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   }
   phase_ = Phase::serving;
   elastic_ = hello.elastic;
+  context_.silence = milliseconds(hello.worker_silence_ms);
   if (hello.open_files > 0) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
@@ -157,7 +158,10 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   if (now >= lease_.runs_until()) return {};
   saw_lease_end_ = false;
   if (!board_.take_frozen()) return {};
-  for (auto& [incarnation, worker] : workers_) worker->lease_renewed();
+  for (auto& [incarnation, worker] : workers_) {
+    worker->lease_renewed();
+    worker->excuse(Clock::now());
+  }
   if (ran_out < now) {
     problem(cat("the workers on ", host_name(), " were frozen for ", seconds_of(now - ran_out),
                 ": the link was silent"));

@@ -52,16 +52,25 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
       standard_error_(context.pump, incarnation, agent_link::Stream::standard_error, changed_),
       channel_({
           .initialised =
-              [this] { context_.link.send(agent_link::WorkerInitialised{incarnation_}.encode()); },
-          .done = [this] { context_.link.send(agent_link::WorkerDone{incarnation_}.encode()); },
+              [this] {
+                pulse_.begin(Clock::now());
+                context_.link.send(agent_link::WorkerInitialised{incarnation_}.encode());
+              },
+          .done =
+              [this] {
+                pulse_.end();
+                context_.link.send(agent_link::WorkerDone{incarnation_}.encode());
+              },
           .ready = [this] { context_.link.send(agent_link::WorkerReady{incarnation_}.encode()); },
           .leaves = [this] { context_.link.send(agent_link::WorkerLeaves{incarnation_}.encode()); },
           .committed =
               [this](std::uint64_t generation) {
                 context_.link.send(agent_link::WorldCommitted{incarnation_, generation}.encode());
               },
+          .alive = [this] { pulse_.heard(Clock::now()); },
           .problem = [this](const std::string& what) { problem(what); },
-      }) {}
+      }),
+      pulse_(context.silence) {}
 
 void Worker::problem(std::string_view what) {
   context_.link.send(agent_link::Problem{cat("worker ", name_, " ", what)}.encode());
@@ -170,6 +179,7 @@ void Worker::exited(int wait_status) {
   if (state_ != State::running) return;
   state_ = State::exited;
   channel_.receive();  // "done" counts if it was said before the end
+  pulse_.end();
   agent_link::Exited how;
   how.incarnation = incarnation_;
   how.pid = pid_;
@@ -214,6 +224,18 @@ void Worker::wake_keeper() const {
 
 void Worker::on_time(TimePoint now) {
   if (now >= kill_at_) kill();
+  const auto look = pulse_.look(now);
+  if (look.ask) channel_.send_ping();
+  if (!look.silent) return;
+  pulse_.end();
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(pulse_.limit());
+  problem(cat("gave no sign of life for ", limit.count(),
+              " ms (--heartbeat-timeout): it was stopped, or does not get to run; killing it"));
+  kill();
+}
+
+void Worker::excuse(TimePoint now) {
+  if (pulse_.deadline() != kNever) pulse_.excuse(now);
 }
 
 void Worker::world(const agent_link::World& world) {

@@ -9,6 +9,7 @@
 // last descendant, is gone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "cmd/hvd-agent/event_loop.h"
 #include "cmd/hvd-agent/keeper.h"
 #include "cmd/hvd-agent/output_stream.h"
+#include "cmd/hvd-agent/pulse.h"
 #include "cmd/hvd-agent/worker_channel.h"
 
 namespace hvd::agent {
@@ -35,6 +37,7 @@ struct WorkerContext {
   OutputPump& pump;
   rlimit open_files;  // for the worker's own process
   const LeaseBoard& lease;
+  Duration silence{};  // of a worker before it is killed; zero: never
 };
 
 class Worker {
@@ -54,11 +57,13 @@ class Worker {
 
   // The lease was renewed after its keeper may have frozen it.
   void lease_renewed() { order(KeeperOrder::Kind::look); }
+  // The lease has run out, so that it stands still and cannot answer.
+  void excuse(TimePoint now);
   // Somebody may have stopped the keeper; it shall obey all the same.
   void wake_keeper() const;
 
   // When on_time() wants to be called.
-  TimePoint deadline() const { return kill_at_; }
+  TimePoint deadline() const { return std::min(kill_at_, pulse_.deadline()); }
   void on_time(TimePoint now);
 
   // The agent itself has reaped the worker, because its keeper was killed.
@@ -103,6 +108,7 @@ class Worker {
   WorkerChannel channel_;
   std::optional<agent_link::Exited> unsaid_exit_;
   TimePoint kill_at_ = kNever;
+  Pulse pulse_;
 };
 
 }  // namespace hvd::agent

@@ -39,6 +39,7 @@ void WorkerChannel::close() {
   waiting_stop_.reset();
   waiting_effective_.reset();
   waiting_proposed_.reset();
+  waiting_ping_ = false;
 }
 
 void WorkerChannel::update_watch() {
@@ -60,6 +61,8 @@ void WorkerChannel::flush() {
       } else if (waiting_proposed_) {
         writing_ = std::move(waiting_proposed_->frame);
         waiting_proposed_.reset();
+      } else if (std::exchange(waiting_ping_, false)) {
+        writing_ = worker_link::Ping{}.encode();
       } else {
         break;
       }
@@ -76,6 +79,7 @@ void WorkerChannel::flush() {
       waiting_stop_.reset();
       waiting_effective_.reset();
       waiting_proposed_.reset();
+      waiting_ping_ = false;
       break;
     }
   }
@@ -102,6 +106,12 @@ void WorkerChannel::send_world(std::uint64_t generation, bool effective,
 void WorkerChannel::send_stop(std::string_view reason) {
   if (!socket_) return;
   waiting_stop_ = worker_link::Stop{std::string(reason)}.encode();
+  flush();
+}
+
+void WorkerChannel::send_ping() {
+  if (!socket_) return;
+  waiting_ping_ = true;
   flush();
 }
 
@@ -142,6 +152,8 @@ void WorkerChannel::handle(const Frame& frame) {
     if (!std::exchange(told_ready_, true) && may_tell()) listener_.ready();
   } else if (kind == Kind::leave && worker_link::Leave::decode(frame.payload).ok()) {
     if (!std::exchange(told_leaves_, true) && may_tell()) listener_.leaves();
+  } else if (kind == Kind::alive && worker_link::Alive::decode(frame.payload).ok()) {
+    listener_.alive();
   } else if (const auto committed = worker_link::Committed::decode(frame.payload);
              kind == Kind::committed && committed.ok()) {
     if (committed->generation <= told_committed_ || !may_tell()) return;

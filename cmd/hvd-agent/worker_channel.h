@@ -26,6 +26,7 @@ class WorkerChannel {
     std::function<void()> ready;   // waits for a world to join
     std::function<void()> leaves;  // wants to leave at a commit
     std::function<void(std::uint64_t generation)> committed;
+    std::function<void()> alive;  // answers a ping
     std::function<void(std::string problem)> problem;  // at most once for each kind of trouble
   };
 
@@ -39,6 +40,8 @@ class WorkerChannel {
   // A world that is not older than the one of its kind that waits takes its place.
   void send_world(std::uint64_t generation, bool effective, std::string_view document);
   void send_stop(std::string_view reason);
+  // One waits at most.
+  void send_ping();
   // Takes in what the worker has said up to now: what it said before it exited counts.
   void receive();
   void close();
@@ -69,6 +72,7 @@ class WorkerChannel {
   bool listening_ = true;
   std::string writing_;  // begun: it goes out whole
   std::optional<std::string> waiting_stop_;
+  bool waiting_ping_ = false;
   std::optional<WaitingWorld> waiting_effective_;
   std::optional<WaitingWorld> waiting_proposed_;
   bool said_that_it_does_not_read_ = false;

@@ -84,7 +84,7 @@ TEST(AgentLinkMessages, KeepEveryField) {
 
 TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   const auto hello =
-      Hello::decode(payload_of(Hello{3, "build", "job", 2000, 30'000, 1ULL << 40, true}));
+      Hello::decode(payload_of(Hello{3, "build", "job", 2000, 30'000, 1ULL << 40, true, 300}));
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->protocol, 3U);
   EXPECT_EQ(hello->build_id, "build");

@@ -32,6 +32,8 @@ TEST(WorkerLinkMessages, AreSound) {
   expect_sound(Ready{});
   expect_sound(Leave{});
   expect_sound(Committed{3});
+  expect_sound(Ping{});
+  expect_sound(Alive{});
 }
 
 TEST(WorkerLinkMessages, KeepEveryField) {

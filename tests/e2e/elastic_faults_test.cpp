@@ -125,7 +125,7 @@ TEST_F(ElasticFaultsTest, WhoDiesWhileTheNextWorldFormsIsOneMoreGeneration) {
 }
 
 TEST_F(ElasticFaultsTest, AReplacementThatDiesBeforeItHasJoinedIsStartedAgain) {
-  Process& job = start_training({"-np", "3", "--min-np", "2"});
+  Process& job = start_training({"-np", "3", "--min-np", "2", "--restarts", "100"});
   auto world = expect_world(job, 3);
   for (const char* const point : {"init", "ready"}) {
     order("any", point, "exit 5");
@@ -173,8 +173,8 @@ TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsAtFirstEndsTheJobWithItsWords
   const auto script = discovery_script("localhost:2\n");
   for (const auto& [content, said] :
        std::vector<std::pair<std::string, std::string>>{{"echo no idea >&2; exit 4", "no idea"},
-                                                        {"echo 'what: is this?'", "what: is this?"},
-                                                        {"exec sleep 1000", "0.5 s"}}) {
+                                                        {"echo 'what: is this?'", "names no hosts: line 1"},
+                                                        {"exec sleep 1000", "500 ms"}}) {
     discover_by(content);
     const auto end = run_job(
         {"--host-discovery-script", script, "--discovery-timeout", "0.5", binary("elastic_steps")});
