@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,6 +53,9 @@ struct WorldSpec {
   int next_process_set = 0;
   // Ends it while it is formed, too; null: nobody wants to. Stock Gloo hears of it late.
   std::shared_ptr<Interrupt> interrupt;
+  // Called at most once, on a thread of the world, when it fails because this rank did not call in
+  // time what others wait for.
+  std::function<void(const std::string& why)> on_own_stall = {};
 
   int size() const { return static_cast<int>(members.size()); }
   // Several hosts, and several ranks on one of them: going by hosts is something else than not.

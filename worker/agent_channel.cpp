@@ -19,12 +19,6 @@ constexpr int kExitWithoutAgent = 1;
 constexpr std::chrono::seconds kSendTimeout{10};
 constexpr std::chrono::seconds kWelcomeTimeout{10};
 
-[[noreturn]] void end_process(const std::string& why) {
-  const std::string line = cat("hvd: ", why, "; this worker ends\n");
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-  ::_exit(kExitWithoutAgent);
-}
-
 Status refuse(const std::string& descriptor, const char* why) {
   return {Code::invalid_argument, cat(worker_link::kDescriptorVariable, "=", descriptor, ": ", why,
                                       ". hvdrun sets it; do not set or keep it by hand.")};
@@ -63,6 +57,12 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
 AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome)
     : fd_(std::move(fd)), decoder_(std::move(decoder)), welcome_(std::move(welcome)) {
   runtime::start_thread("hvd-agent-link", [this] { watch(); }).detach();
+}
+
+void AgentChannel::end_process(const std::string& why) {
+  const std::string line = cat("hvd: ", why, "; this worker ends\n");
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(kExitWithoutAgent);
 }
 
 void AgentChannel::watch() {

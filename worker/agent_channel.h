@@ -44,6 +44,9 @@ class AgentChannel {
   };
   void listen(Listener listener);
 
+  // One line on stderr, and the end: at once, whatever other threads do.
+  [[noreturn]] static void end_process(const std::string& why);
+
   Status send_initialised();
   Status send_done();
   Status send_ready();

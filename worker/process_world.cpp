@@ -240,6 +240,12 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
   runtime::WorldSpec spec(self->rank, std::move(members), document.generation, welcome.token);
   spec.interrupt = std::move(interrupt);
+  if (welcome.elastic) {
+    spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
+      AgentChannel::end_process(
+          cat(worker, " did not call what the others wait for (", why, "), and is to be replaced"));
+    };
+  }
   auto settings = settings_;
   auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
   HVD_RETURN_IF_ERROR(core.status());

@@ -1,6 +1,6 @@
-// Whether a worker shows signs of life: its runtime answers when it is asked, on a thread of its own,
-// whatever the program does. One that was stopped, or whose process is held up otherwise, answers no
-// more. Pure arithmetic; a value for one thread.
+// Whether a worker shows signs of life: its runtime answers when it is asked, on a thread of its
+// own, whatever the program does. One that was stopped, or whose process is held up otherwise,
+// answers no more. Pure arithmetic; a value for one thread.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ class Pulse {
     bool ask = false;
     bool silent = false;
   };
-  // What is due. Whoever looks so late that it was held up itself cannot judge others: what they said
-  // may lie unread.
+  // What is due. Whoever looks so late that it was held up itself cannot judge others: what they
+  // said may lie unread.
   Look look(TimePoint now) {
     if (heard_ == kNever) return {};
     if (now - std::exchange(looked_, now) > limit_ / 2) excuse(now);

@@ -26,7 +26,7 @@ class WorkerChannel {
     std::function<void()> ready;   // waits for a world to join
     std::function<void()> leaves;  // wants to leave at a commit
     std::function<void(std::uint64_t generation)> committed;
-    std::function<void()> alive;  // answers a ping
+    std::function<void()> alive;                       // answers a ping
     std::function<void(std::string problem)> problem;  // at most once for each kind of trouble
   };
 

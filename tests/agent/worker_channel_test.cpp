@@ -6,6 +6,7 @@
 
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
+#include "cmd/hvd-agent/pulse.h"
 #include "tests/agent/agent_under_test.h"
 
 namespace hvd::test {
@@ -75,6 +76,44 @@ TEST(AgentChannel, AProposedWorldAndAnEffectiveOneDoNotReplaceEachOther) {
   for (const char* const replaced : {"of 113 bytes", "of 114 bytes", "of 213 bytes"}) {
     EXPECT_EQ(out.find(replaced), std::string::npos) << out;
   }
+}
+
+TEST(AgentChannel, AWorkerThatGivesNoSignOfLifeAfterInitIsKilled) {
+  AgentUnderTest agent({.hello = {.worker_silence_ms = 200}});
+  agent.launch_mode(1, {"stay"});  // a plain program is never asked
+  agent.launch_mode(2, {"write-channel-and-stay", "initialised"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(2).exited.has_value(); }));
+  EXPECT_EQ(agent.of(2).exited->signal_number, SIGKILL);
+  EXPECT_FALSE(agent.of(1).exited);
+  ASSERT_FALSE(agent.problems.empty());
+  EXPECT_TRUE(agent.problems.front().starts_with("worker here#2 gave no sign of life for 200 ms"))
+      << agent.problems.front();
+}
+
+TEST(AgentPulse, SilenceIsJudgedFromTheLastAnswerAndNotWhileTheJudgeWasHeldUp) {
+  using std::chrono::milliseconds;
+  const TimePoint begin{};
+  const auto at = [&](int ms) { return begin + milliseconds(ms); };
+  agent::Pulse pulse(milliseconds(600));
+  EXPECT_EQ(pulse.deadline(), kNever);
+  pulse.begin(at(0));
+  EXPECT_TRUE(pulse.look(at(0)).ask);
+  EXPECT_FALSE(pulse.look(at(50)).ask);
+  EXPECT_TRUE(pulse.look(at(100)).ask);
+  pulse.heard(at(110));
+  for (int ms = 200; ms < 700; ms += 100) EXPECT_FALSE(pulse.look(at(ms)).silent) << ms;
+  EXPECT_TRUE(pulse.look(at(710)).silent);
+  // Nobody looked for half the limit: what was said meanwhile may lie unread.
+  EXPECT_FALSE(pulse.look(at(1100)).silent);
+  for (int ms = 1200; ms < 1700; ms += 100) EXPECT_FALSE(pulse.look(at(ms)).silent) << ms;
+  EXPECT_TRUE(pulse.look(at(1700)).silent);
+  pulse.excuse(at(1700));
+  EXPECT_FALSE(pulse.look(at(1700)).silent);
+  pulse.end();
+  EXPECT_FALSE(pulse.look(at(9000)).silent);
+  agent::Pulse never(milliseconds(0));
+  never.begin(at(0));
+  EXPECT_EQ(never.deadline(), kNever);
 }
 
 TEST(AgentChannel, TellsWhatAWorkerOfAChangingWorldSaysAndNothingTwice) {

@@ -93,6 +93,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(hello->orphan_timeout_ms, 30'000U);
   EXPECT_EQ(hello->open_files, 1ULL << 40);
   EXPECT_TRUE(hello->elastic);
+  EXPECT_EQ(hello->worker_silence_ms, 300U);
 
   const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
   const auto ready =
