@@ -1,6 +1,9 @@
 #include "worker/elastic/store.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <new>
+#include <sys/mman.h>
 #include <utility>
 
 #include "base/checksum.h"
@@ -11,18 +14,39 @@ namespace hvd::worker {
 
 using elastic::CommitMode;
 
+namespace {
+
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+std::align_val_t alignment_of(std::size_t capacity) {
+  return std::align_val_t{capacity < kLargePage ? alignof(std::max_align_t) : kLargePage};
+}
+
+}  // namespace
+
 void Buffer::resize(std::size_t size) {
   if (size > capacity_) {
     clear();
-    bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
-    capacity_ = size;
+    const std::size_t whole = (size + kLargePage - 1) / kLargePage * kLargePage;
+    capacity_ = size < kLargePage ? size : whole;
+    bytes_ = static_cast<std::byte*>(::operator new(capacity_, alignment_of(capacity_)));
+    // Where it is refused it is as it always was.
+    if (capacity_ >= kLargePage) ::madvise(bytes_, capacity_, MADV_HUGEPAGE);
   }
   size_ = size;
 }
 
 void Buffer::clear() {
-  bytes_.reset();
+  if (bytes_ != nullptr) ::operator delete(bytes_, alignment_of(capacity_));
+  bytes_ = nullptr;
   size_ = capacity_ = 0;
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(size_, other.size_);
+  std::swap(capacity_, other.capacity_);
+  return *this;
 }
 
 Status Store::add(const std::string& name, elastic::Handler handler) {
