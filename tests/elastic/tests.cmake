@@ -1,5 +1,6 @@
 # A worker as users write them, built against libhvd.so.
 add_executable(hvd_elastic_program elastic/program.cpp runtime/tsan_options.cpp)
+target_compile_definitions(hvd_elastic_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_compile_options(hvd_elastic_program PRIVATE -Wall -Wextra -Wshadow)
 target_link_libraries(hvd_elastic_program PRIVATE hvd)
 
