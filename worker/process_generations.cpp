@@ -90,6 +90,10 @@ Status ProcessWorld::init_elastic() {
     owner_ = ::getpid();
     if (joining_) return {};
   }
+  {
+    const std::lock_guard lock(mutex_);
+    sets_ = {};
+  }
   return enter(Clock::now());
 }
 

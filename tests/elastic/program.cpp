@@ -251,6 +251,28 @@ int run(const std::string& scenario) {
     say("done at step %d, %d threads were told\n", training.step, typed.load());
     return 0;
   }
+  if (scenario == "join") {  // rank 0 has joined, and waits for the others, when the world ends
+    Training training;
+    elastic::run(training.state, [&] {
+      training.enter();
+      if (Training::generation() == 1) {
+        say("in the midst\n");
+        if (hvd::rank() == 0) hvd::join();
+        for (;;) {
+          std::vector<float> values(10, 1.0F);
+          hvd::allreduce(values, {.name = "of the others"});
+        }
+      }
+      hvd::barrier();
+      if (hvd::rank() != 0) hvd::join();  // without a name, and in another order than before
+      if (hvd::rank() == 0) {
+        say("alone: %d\n", hvd::allgather(std::vector<float>{1.0F}).elements() == 1 ? 1 : 0);
+        hvd::join();
+      }
+    });
+    say("done at step %d\n", training.step);
+    return 0;
+  }
   if (scenario == "cut") {  // nobody has died, but a connection
     Training training;
     bool cut = false;

@@ -5,12 +5,13 @@ target_compile_options(hvd_elastic_program PRIVATE -Wall -Wextra -Wshadow)
 target_link_libraries(hvd_elastic_program PRIVATE hvd)
 
 hvd_test(hvd_elastic_test
+  runtime/trace_check.cpp
   elastic/agreement_test.cpp
   elastic/kept_states_test.cpp
   elastic/progress_test.cpp
   elastic/workers_test.cpp
   elastic/world_follower_test.cpp
-  LIBRARIES hvd_worker hvd_rendezvous hvd_asio hvd_base
+  LIBRARIES hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS quick
   TIMEOUT 300)
 add_dependencies(hvd_elastic_test hvd_elastic_program)

@@ -3,6 +3,7 @@
 #include "tests/worker/workers.h"
 
 #include <csignal>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <regex>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
+#include "tests/runtime/trace_check.h"
 
 namespace hvd {
 namespace {
@@ -374,6 +376,41 @@ TEST_F(ElasticWorkers, HaveProcessSetsThatShrinkIfTheProgramSaysSo) {
     // Added again, by the same worker: taken up.
     EXPECT_NE(second.find("added: set 4 of size 1, sum 1"), std::string::npos) << second;
   }
+}
+
+TEST_F(ElasticWorkers, AreToldWhileTheyWaitInAJoinAndJoinAnewInTheNextWorld) {
+  start_world(3, "join");
+  for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(worker(i).wait_for_output("in the midst\n"));
+  worker(1).signal(SIGKILL);
+  publish(world_of(2, {0, 2}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 2});
+  EXPECT_NE(ended[0].out.find("alone: 1\n"), std::string::npos) << ended[0].out;
+}
+
+TEST_F(ElasticWorkers, HaveATimelineATunerAndARecorderInEachWorld) {
+  const test::TemporaryDirectory directory;
+  const auto file = [&](const char* name) { return (directory.path() / name).string(); };
+  environment_ = {{"UNTIL", "3"},
+                  {"HVD_TIMELINE", file("t.json")},
+                  {"HVD_AUTOTUNE", "1"},
+                  {"HVD_AUTOTUNE_LOG", file("tuning.csv")},
+                  {"HVD_FLIGHT_RECORDER", file("flight")}};
+  start_world(3, "train");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(2).signal(SIGKILL);
+  publish(world_of(2, {0, 1}));
+  ASSERT_TRUE(worker(0).wait_for_output("generation 2"));
+  change_to(3, {1}, {0, 1});
+  const auto ended = wait_all();
+  expect_all_done(ended, {1});
+  EXPECT_EQ(ended[0].code, 0) << ended[0].err;
+  for (const auto* const name : {"t.json", "t.generation-2.json", "t.generation-3.json"}) {
+    const auto timeline = test::expect_right_timeline(file(name));
+    EXPECT_GT(timeline.count(0, "ALLREDUCE"), 0) << name;
+  }
+  EXPECT_TRUE(std::filesystem::exists(directory.path() / "tuning.csv"));
+  EXPECT_TRUE(std::filesystem::exists(directory.path() / "flight/flight-recorder.rank-0.1.json"));
 }
 
 TEST_F(ElasticWorkers, LetTheProgramsOwnErrorsThrough) {
