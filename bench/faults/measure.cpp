@@ -1,8 +1,10 @@
 // One row: a job, and the fault again and again.
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 
 #include "base/text.h"
 #include "bench/faults/rows.h"
@@ -13,6 +15,7 @@ namespace {
 using test::StepsBook;
 using test::StepsBooks;
 
+constexpr const char* kNeverSaid = "\n\n\n";
 constexpr int kStepsBetween = 10;  // of an undisturbed world, before each fault
 
 double milliseconds(std::int64_t us) { return static_cast<double>(us) / 1000; }
@@ -88,6 +91,7 @@ class Measurement {
       if (!job_) start();
       Scene scene{bed_, *job_, {}};
       wait_until_whole(scene);
+      std::this_thread::sleep_for(row_.pause);
       row_.ends_the_job ? end_job(scene) : disturb(scene);
     }
     if (job_) {
@@ -122,6 +126,8 @@ class Measurement {
   }
 
   void disturb(Scene& scene) {
+    // What it has said of the last round belongs to that.
+    job_->process().wait_for_error(kNeverSaid, std::chrono::milliseconds(5));
     const auto said = job_->process().err().size();
     const auto begin = row_.inject(scene);
     std::int64_t noticed = 0;

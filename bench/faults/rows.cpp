@@ -11,6 +11,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr std::chrono::milliseconds kApart{2600};
+
 std::int64_t signal_rank(Scene& scene, std::size_t rank, int number) {
   const pid_t pid = scene.job.pid_of(*scene.members.at(rank));
   const auto begin = now_us();
@@ -80,7 +82,8 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .noticed_by = "agent",
                   .options = local,
                   .inject = [](Scene& scene) { return order_rank(scene, 2, "exit 3"); },
-                  .words = "exited with code 3"});
+                  .words = "exited with code 3",
+                  .pause = kApart});
   test::StepsJobOptions watched = local;
   watched.flags.insert(watched.flags.end(), {"--heartbeat-timeout", "0.3"});
   rows.push_back({.name = "worker frozen, heartbeats of 300 ms",
@@ -95,7 +98,8 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .noticed_by = "inspector",
                   .options = watched,
                   .inject = [](Scene& scene) { return order_rank(scene, 2, "stall"); },
-                  .words = "stall"});
+                  .words = "exited with code 1",
+                  .pause = kApart});
   rows.push_back({.name = "two killed at once",
                   .noticed_by = "agent",
                   .options = local,

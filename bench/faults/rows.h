@@ -1,6 +1,7 @@
 // The faults that are measured, and how one is.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -45,7 +46,10 @@ struct Row {
   std::string words = {};
   // Undone after a round, so that the world becomes whole again.
   std::function<void(Scene&)> undo = {};
-  int size_after = 0;         // of the world that the fault leads to; 0: any
+  int size_after = 0;  // of the world that the fault leads to; 0: any
+  // Between rounds: workers that fail by themselves, one after the other and all alike, look like a
+  // fault of the program.
+  std::chrono::milliseconds pause{0};
   bool ends_the_job = false;  // then `recovered` is the time until nothing of it is left
 };
 

@@ -1,6 +1,9 @@
 // Every fault that one host can have, with real processes: what was committed is never lost, the
 // job goes on or says why not, and nothing is left.
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
 
 #include "base/text.h"
 #include "tests/e2e/elastic_job.h"
@@ -265,6 +268,75 @@ TEST_F(ElasticFaultsTest, AStateThatGrowsComesToThoseWhoLackIt) {
   kill_rank(0);
   expect_world(job, 4, world);
   finish(job);
+}
+
+// ---- a real training ----
+
+// The worker in this slot now; -1 while there is none.
+pid_t trainer_in(const std::vector<pid_t>& processes, int slot) {
+  const std::string name = cat("HVD_WORKER=localhost#", slot);
+  for (const pid_t pid : processes) {
+    if (read_file(cat("/proc/", pid, "/comm")) != "train\n") continue;
+    for (const auto& entry : split(read_file(cat("/proc/", pid, "/environ")), '\0')) {
+      if (entry == name) return pid;
+    }
+  }
+  return -1;
+}
+
+TEST_F(ElasticFaultsTest, TheLossCurveIsTheSameToTheLastBitHoweverManyAreKilled) {
+  // More, to be sure of it at leisure: HVD_TEST_KILLS=20.
+  const char* const wish = std::getenv("HVD_TEST_KILLS");
+  const int kills = wish != nullptr ? parse_number<int>(wish).value_or(3) : 3;
+  constexpr int kSteps = 60;  // between two
+  const auto train = [&](const Words& flags) -> Process& {
+    Words words = flags;
+    words.insert(words.end(), {binary("train"), "--text", HVD_SOURCE_DIR "/LICENSE", "--steps",
+                               std::to_string(kSteps * (kills + 1)), "--log-every", "1", "--batch",
+                               "48", "--hidden", "48"});
+    return start(words);
+  };
+  // By its step; the tokens per second differ each time.
+  const auto curve_of = [](const std::string& output) {
+    std::map<std::string, std::string> curve;
+    for (const auto& line : lines_of(output)) {
+      const auto at = line.find(":step ");
+      if (at != std::string::npos) curve[line.substr(at + 6, 5)] = line.substr(at + 12, 15);
+      if (const auto end = line.find("(digest "); end != std::string::npos) {
+        curve["digest"] = line.substr(end);
+      }
+    }
+    return curve;
+  };
+  const auto undisturbed = train({"-np", "3"}).wait();
+  ASSERT_EQ(undisturbed.code, 0) << undisturbed.err;
+  const auto expected = curve_of(undisturbed.out);
+  ASSERT_EQ(expected.size(), static_cast<std::size_t>(kSteps * (kills + 1) + 1));
+
+  Process& job = train({"-np", "3", "--min-np", "3", "--restarts", "1000"});
+  for (int kill = 1; kill <= kills; ++kill) {
+    char step[32];
+    std::snprintf(step, sizeof(step), ":step %5d ", kSteps * kill);
+    ASSERT_TRUE(job.wait_for_output(step)) << job.out() << job.err();
+    const pid_t pid = trainer_in(processes(), kill % 3);
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  }
+  const auto end = job.wait();
+  ASSERT_EQ(end.code, 0) << end.err;
+  const auto curve = curve_of(end.out);
+  int untold = 0;  // rank 0 was killed after the commit, before it spoke
+  for (const auto& [step, loss] : expected) {
+    const auto found = curve.find(step);
+    if (found == curve.end()) {
+      ++untold;
+    } else {
+      EXPECT_EQ(found->second, loss) << "at step " << step;
+    }
+  }
+  EXPECT_LE(untold, kills);
+  EXPECT_EQ(curve.at("digest"), expected.at("digest"));
+  EXPECT_NE(end.err.find("generation 2"), std::string::npos) << end.err;
 }
 
 }  // namespace
