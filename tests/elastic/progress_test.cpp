@@ -32,16 +32,20 @@ class SharedMark final : public HighWater {
   }
   Status write(const CommitId& id) override {
     const std::lock_guard lock(mutex_);
-    if (!refusal.ok()) return refusal;
+    if (!refusal_.ok()) return refusal_;
     id_ = id;
     return {};
   }
   Status clear() override { return write({}); }
-  Status refusal;
+  void refuse(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    refusal_ = why;
+  }
 
  private:
   std::mutex mutex_;
   CommitId id_;
+  Status refusal_;
 };
 
 Handler handler_of(std::string& text) {
@@ -337,7 +341,7 @@ TEST_F(ElasticProgress, AMarkThatCannotBeWrittenEndsTheWorldOnAllRanks) {
   generation(all(), [this](int, Worker& worker, Rounds& rounds) {
     begin(worker, rounds);
     (void)rounds.talk().barrier("all have begun");
-    mark_.refusal = Status(Code::aborted, "a newer world has gone on");
+    mark_.refuse(Status(Code::aborted, "a newer world has gone on"));
     const auto failed = commit(worker, rounds);
     EXPECT_TRUE(failed.world_failed);
     EXPECT_TRUE(mentions(failed, "a newer world has gone on")) << failed.status.to_string();
