@@ -12,7 +12,6 @@
 namespace hvd::bench {
 namespace {
 
-using test::StepsBook;
 using test::StepsBooks;
 
 constexpr const char* kNeverSaid = "\n\n\n";

@@ -272,6 +272,9 @@ TEST_F(ElasticFaultsTest, AStateThatGrowsComesToThoseWhoLackIt) {
 
 // ---- a real training ----
 
+// This repository's licence, which changes less than its docs do.
+constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
+
 // The worker in this slot now; -1 while there is none.
 pid_t trainer_in(const std::vector<pid_t>& processes, int slot) {
   const std::string name = cat("HVD_WORKER=localhost#", slot);
@@ -291,9 +294,9 @@ TEST_F(ElasticFaultsTest, TheLossCurveIsTheSameToTheLastBitHoweverManyAreKilled)
   constexpr int kSteps = 60;  // between two
   const auto train = [&](const Words& flags) -> Process& {
     Words words = flags;
-    words.insert(words.end(), {binary("train"), "--text", HVD_SOURCE_DIR "/LICENSE", "--steps",
-                               std::to_string(kSteps * (kills + 1)), "--log-every", "1", "--batch",
-                               "48", "--hidden", "48"});
+    words.insert(words.end(),
+                 {binary("train"), "--text", kText, "--steps", std::to_string(kSteps * (kills + 1)),
+                  "--log-every", "1", "--batch", "48", "--hidden", "48"});
     return start(words);
   };
   // By its step; the tokens per second differ each time.

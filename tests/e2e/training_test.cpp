@@ -1,8 +1,5 @@
 // The main job: a real model on a real text, with as many workers as are asked for, on whatever
 // hosts.
-#include <csignal>
-
-#include "base/text.h"
 #include "tests/e2e/job_test.h"
 
 namespace hvd::test {
@@ -84,36 +81,6 @@ TEST_F(TrainingTest, EqualWorldSizeAndSeedGiveTheSameCurveAndWeightsOnOneHostOrT
   EXPECT_FALSE(loss_curve(one.out).empty());
   // The digest of all weights stands in the last line.
   EXPECT_EQ(last_line(one.out), last_line(two.out));
-}
-
-TEST_F(TrainingTest, KillsDoNotChangeTheCurveWhereTheWorldWaitsForTheReplacement) {
-  const Words flags{"-np", "3", "--min-np", "3", "--verbose"};
-  const Words more{"--steps", "600", "--log-every", "50"};
-  Words words = training(flags);
-  words.insert(words.end(), more.begin(), more.end());
-  const ExitStatus calm = run_job(words);
-  EXPECT_EQ(calm.code, 0) << calm.err;
-  Process& job = start(words);
-  for (const int rank : {1, 0, 2}) {
-    const std::string step = rank == 1 ? "step   100" : rank == 0 ? "step   250" : "step   400";
-    ASSERT_TRUE(job.wait_for_output(step)) << job.out() << job.err();
-    const std::string runs = cat("rank ", rank, " runs on localhost as pid ");
-    ASSERT_TRUE(job.wait_for_error(runs)) << job.err();
-    ::kill(std::stoi(job.err().substr(job.err().find(runs) + runs.size())), SIGKILL);
-  }
-  const ExitStatus end = job.wait();
-  EXPECT_EQ(end.code, 0) << end.out << end.err;
-  EXPECT_NE(end.err.find("generation 4"), std::string::npos) << end.err;
-  const auto all_lines = [](const std::string& output) {
-    Words losses;
-    for (const auto& line : lines_of(output)) {
-      const auto at = line.find("step  ");
-      if (at != std::string::npos) losses.push_back(line.substr(at, line.find("  ", at + 12) - at));
-    }
-    losses.push_back(output.substr(output.find("weights identical")));
-    return losses;
-  };
-  EXPECT_EQ(all_lines(end.out), all_lines(calm.out));
 }
 
 TEST_F(TrainingTest, AnotherSeedGivesAnotherCurve) {
