@@ -211,6 +211,20 @@ TEST_F(ElasticDriverTest, BeyondTheResetLimitTheJobEndsWithTheFirstCause) {
   }
 }
 
+TEST_F(ElasticDriverTest, WithHorovodsPolicyTheWholeHostGoesAndIsNotUsedAgain) {
+  Process& job = start_job(
+      {"-H", "localhost:2,127.0.0.1:2", "--min-np", "1", "--failure-policy", "host"}, follows());
+  const auto workers = wait_for_world(job, 1, 4);
+  ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
+  expect_said(job, "127.0.0.1#1 was killed by SIGKILL (signal 9); its host is not used again");
+  ASSERT_TRUE(job.wait_for_output("told: host 127.0.0.1 rests (--failure-policy host)"));
+  // The loss and those who go with it are one change.
+  const auto after = wait_for_world(job, 2, 2);
+  EXPECT_EQ(after.at(1), workers.at(1));
+  expect_a_good_end(job);
+  EXPECT_EQ(job.out().find("[127.0.0.1#"), std::string::npos) << job.out();
+}
+
 TEST_F(ElasticDriverTest, AProgramThatFailsEverywhereAtOnceIsNotStartedForEver) {
   const ExitStatus end = run_job({"-np", "3", "--min-np", "1", "sh", "-c", "echo why >&2; exit 3"});
   EXPECT_EQ(end.code, 3);
