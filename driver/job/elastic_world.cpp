@@ -427,6 +427,7 @@ void ElasticJob::on(const event::Committed& event) {
   // It stayed at that commit; there may have been another since.
   if (is_member) worker(event.incarnation).may_have_left = false;
   ++planned_resets_;
+  cause_.reset();  // they have worked since: what fails now has a cause of its own
   world.state = WorldState::effective;
   // Joiners wait for just that.
   actions_.emplace_back(action::PublishWorld{world, change_text(world)});
