@@ -374,6 +374,10 @@ void ControlLoop::enter_failure(const Failure& why) {
   const auto stranded = queue_.close(verdict);
   recorder_.fail(stranded, verdict.status);
   for (const auto& entry : stranded) entry.done(verdict);
+  // The reason of a stall names one rank. Others that waited for nothing did not call it either.
+  const bool stalled = verdict.status.code() == Code::deadline_exceeded && verdict.rank >= 0;
+  const bool by_us = verdict.rank == spec_.rank || stranded.empty();
+  if (stalled && by_us && spec_.on_own_stall) spec_.on_own_stall(verdict.status.message());
 }
 
 }  // namespace hvd::runtime

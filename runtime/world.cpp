@@ -127,7 +127,7 @@ class World::Impl {
                    &recorder_}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, first_sets(), queue_, verdict_, executor_, recorder_, tracing_,
-                 [this] { on_failure(); }) {}
+                 [this] { abort_operations(); }) {}
 
   ~Impl() {
     control_.stop();  // sets a verdict unless all have left in peace
@@ -195,14 +195,6 @@ class World::Impl {
     const std::lock_guard lock(mutex_);
     if (mesh_) mesh_->abort(verdict_.get().status);
     host_.abort();
-  }
-  void on_failure() {
-    abort_operations();
-    const Failure why = verdict_.get();
-    const bool stalled = why.status.code() == Code::deadline_exceeded && why.rank >= 0;
-    // The reason names one rank. Others that waited for nothing did not call it either.
-    const bool by_us = why.rank == spec_.rank || queue_.size() == 0;
-    if (stalled && by_us && spec_.on_own_stall) spec_.on_own_stall(why.status.message());
   }
 
   WorldSpec spec_;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kUsage =
     "hvd_soak [--seconds 60] [--every 2:5] [--seed N] [--hosts 4] [--slots 2] [--step 10000]\n"
-    "         [--state 1000000] [--bar SHARE]\n"
+    "         [--state 1000000] [--mode copy|mark] [--bar SHARE]\n"
     "Runs a job of elastic_steps on pretend hosts for so many seconds, and disturbs it every 2 to "
     "5\n"
     "seconds (--every): kills, failures, frozen workers, cuts, crashes, hosts that come and go,\n"
@@ -40,6 +40,7 @@ struct Options {
   int slots = 2;
   long step_us = 10'000;
   long state = 1'000'000;
+  bool mark = false;  // CommitMode
 };
 
 template <typename Number>
@@ -73,6 +74,9 @@ Options parse(const std::vector<std::string>& words) {
       options.step_us = number_of(flag, value, 0L);
     } else if (flag == "--state") {
       options.state = number_of(flag, value, 1L);
+    } else if (flag == "--mode") {
+      if (value != "copy" && value != "mark") throw std::runtime_error("--mode is copy or mark");
+      options.mark = value == "mark";
     } else if (flag == "--bar") {
       options.bar = number_of(flag, value, 0.0);
     } else {
@@ -196,12 +200,13 @@ int main_of(const std::vector<std::string>& words) {
   }
   test::HostBed bed({.hosts = options.hosts});
   const auto files_before = files_of(bed);
-  const test::StepsJobOptions job_options{
+  test::StepsJobOptions job_options{
       .hosts = TroubleMaker::answer(options.hosts, options.slots),
       .discovery = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "1000000",
                 "--blacklist-cooldown-range", "0.1", "0.5"},
       .program_flags = {"--state", cat(options.state), "--step", cat(options.step_us)}};
+  if (options.mark) job_options.program_flags.push_back("--mark");
   test::StepsJob job(bed, job_options);
   TroubleMaker maker(
       bed, job,

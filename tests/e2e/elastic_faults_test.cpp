@@ -95,11 +95,14 @@ TEST_F(ElasticFaultsTest, AFrozenWorkerIsKilledByItsAgentAndReplaced) {
 TEST_F(ElasticFaultsTest, AWorkerThatNeverCallsTheCollectiveIsReplaced) {
   Process& job = start_training({"-np", "3", "--min-np", "2", "--stall-check-warning-time-seconds",
                                  "1", "--stall-check-shutdown-time-seconds", "2"});
-  const auto world = expect_world(job, 3);
-  order("localhost#2", "step", "stall");
-  expect_world(job, 3, world);
+  auto world = expect_world(job, 3);
+  for (const char* const worker : {"localhost#2", "localhost#0"}) {
+    order(worker, "step", "stall");
+    world = expect_world(job, 3, world);
+  }
   const auto end = finish(job);
-  expect_in(end.err, {"rank 2", "sums"});
+  expect_in(end.err, {"hvd: localhost#2 did not call what the others wait for", "sums",
+                      "hvd: localhost#0 did not call what the others wait for"});
 }
 
 // ---- several at once, and again ----
