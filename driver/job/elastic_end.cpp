@@ -35,9 +35,9 @@ void ElasticJob::go_on_if_nobody_is_done() {
   if (state_ != ElasticState::ending) return;
   const bool any_well = std::any_of(workers_.begin(), workers_.end(),
                                     [](const ElasticWorker& one) { return one.well; });
+  // Those, too, without whom the others formed a world to finish.
   const bool any_done = std::any_of(live_.begin(), live_.end(), [&](std::size_t index) {
-    return workers_[index].state == WorkerState::done &&
-           workers_[index].standing == Standing::member;
+    return workers_[index].state == WorkerState::done && workers_[index].leaves.empty();
   });
   if (!any_well && !any_done) move(ElasticState::training);
 }

@@ -177,6 +177,7 @@ class ElasticJob final : public AnyJob {
   bool nobody_is_left() const;
   void all_are_gone();
   void await_commits_of_those_who_left();
+  bool others_wait_for_the_done();
   // The newest proposed world differs from the one in force. One that does not withdraws others.
   bool something_is_proposed() const;
   std::vector<Newcomer> newcomers(std::size_t most) const;
@@ -251,6 +252,7 @@ class ElasticJob final : public AnyJob {
   TimePoint state_deadline_ = kNever;
   TimePoint decide_at_ = kNever;
   TimePoint begun_{};
+  TimePoint last_done_ = kNever;    // when a worker was done last, while the job ends
   TimePoint next_rest_ = kNever;    // the end of the next rest of a host
   TimePoint joiners_due_ = kNever;  // when joiners that are warm wait no longer for the others
 

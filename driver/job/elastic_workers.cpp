@@ -129,6 +129,10 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
     // Else it may be done because it was told to go, or has left at a commit of which we have not
     // heard.
     if (!worker.keeps_leaving && !worker.may_have_left) begin_to_end();
+    if (state_ == ElasticState::ending) {
+      last_done_ = now_;
+      decide_within(options_.leave_gather);
+    }
   } else if (worker.standing == Standing::coming || worker.standing == Standing::warm) {
     expect_exit(index);  // whatever made it think so, it is of no use any more
     decide_within(kAtOnce);

@@ -257,11 +257,27 @@ void ElasticJob::await_commits_of_those_who_left() {
 
 void ElasticJob::reform() {
   await_commits_of_those_who_left();
-  if (state_ == ElasticState::waiting || !muster().lost.empty()) {
+  if (state_ == ElasticState::waiting || !muster().lost.empty() || others_wait_for_the_done()) {
     reform_now();
   } else if (state_ == ElasticState::training) {
     reform_at_commit();
   }
+}
+
+// Some are done, and some are not, since they had not heard that all were and are in a newer world
+// with them, for which they wait in vain.
+bool ElasticJob::others_wait_for_the_done() {
+  if (state_ != ElasticState::ending || last_done_ == kNever) return false;
+  if (now_ < last_done_ + options_.leave_gather) {
+    decide_at_ = std::min(decide_at_, last_done_ + options_.leave_gather);
+    return false;
+  }
+  last_done_ = kNever;
+  const auto& members = effective_.members;
+  return std::any_of(members.begin(), members.end(), [&](const WorldMember& member) {
+    const ElasticWorker& one = worker(member.incarnation);
+    return has_ended(one.state) || one.state == WorkerState::done;
+  });
 }
 
 void ElasticJob::reform_now() {
@@ -406,7 +422,10 @@ void ElasticJob::take_into_force(WorldDocument world) {
         one.standing != Standing::member) {
       continue;
     }
+    // Who is done takes the time that it needs to end.
+    const bool is_done = state_ == ElasticState::ending && one.state == WorkerState::done;
     expect_exit(member.incarnation - 1);
+    if (is_done) set_deadline(member.incarnation - 1, kNever);
   }
 }
 
