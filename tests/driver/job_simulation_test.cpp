@@ -1,7 +1,6 @@
 // The job against simulated hosts over virtual time (tests/driver/simulated_job.h). Each run has a
 // seed, which is printed when something does not hold. HVD_SIMULATION_SEED=n runs that one alone;
 // HVD_SIMULATION_RUNS=n changes how many there are.
-#include <cstdlib>
 #include <gtest/gtest.h>
 
 #include "tests/driver/simulated_job.h"
@@ -9,15 +8,9 @@
 namespace hvd::driver {
 namespace {
 
-long from_environment(const char* name, long otherwise) {
-  const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-  return text == nullptr ? otherwise : std::atol(text);
-}
-
 void simulate(const Weather& weather, long runs, int max_hosts, int max_slots) {
-  const long only = from_environment("HVD_SIMULATION_SEED", -1);
-  runs = from_environment("HVD_SIMULATION_RUNS", runs);
-  for (long seed = only < 0 ? 0 : only; seed < (only < 0 ? runs : only + 1); ++seed) {
+  const Seeds seeds(runs);
+  for (long seed = seeds.begin; seed < seeds.end; ++seed) {
     SimulatedJob job(static_cast<std::uint64_t>(seed), weather, max_hosts, max_slots);
     const std::string wrong = job.run();
     ASSERT_EQ(wrong, "") << "HVD_SIMULATION_SEED=" << seed << "\n" << job.story();

@@ -57,22 +57,13 @@ std::string SimulatedJob::run() {
   for (int steps = 0; rules_->wrong().empty() && !rules_->finished(); ++steps) {
     if (steps > kSteps) return "does not come to an end";
     const TimePoint deadline = job_->next_deadline();
-    if (plan_.empty() && deadline == kNever) {
-      return cat("nothing will ever happen again; waits for ", job_->waiting_for(now_));
-    }
-    if (plan_.empty() || deadline <= plan_.top().at) {
-      now_ = std::max({now_, deadline, held_up_until_});
-      step(event::Tick{});
-    } else {
-      const Planned next = plan_.top();
-      plan_.pop();
-      now_ = std::max({now_, next.at, held_up_until_});
-      next.work();
+    if (!time_.advance(deadline, [this] { step(event::Tick{}); })) {
+      return cat("nothing will ever happen again; waits for ", job_->waiting_for(time_.now()));
     }
   }
   if (rules_->wrong().empty()) {
-    if (!job_->step(event::Tick{}, now_).empty() ||
-        !job_->step(event::StopRequested{2}, now_).empty()) {
+    if (!job_->step(event::Tick{}, time_.now()).empty() ||
+        !job_->step(event::StopRequested{2}, time_.now()).empty()) {
       rules_->wrong("something follows after the end");
     }
     rules_->ended();
@@ -81,31 +72,31 @@ std::string SimulatedJob::run() {
 }
 
 void SimulatedJob::step(const Event& event) {
-  rules_->before(event, now_);
-  const auto actions = job_->step(event, now_);
+  rules_->before(event, time_.now());
+  const auto actions = job_->step(event, time_.now());
   if (!actions.empty() || !is_routine(event)) {
-    story_ += cat(std::chrono::duration_cast<milliseconds>(now_ - start_).count(), " ms: event ",
-                  event.index(), "\n");
+    story_ += cat(time_.passed().count(), " ms: event ", event.index(), "\n");
   }
   for (const auto& action : actions) {
     story_ += "    " + to_text(action, job_->host_names()) + "\n";
     rules_->answered(action);
     std::visit([this](const auto& value) { perform(value); }, action);
   }
-  rules_->after(event, now_, !actions.empty() || !is_routine(event) || dice_.one_in(kDetail));
+  rules_->after(event, time_.now(),
+                !actions.empty() || !is_routine(event) || dice_.one_in(kDetail));
 }
 
 // ---- time and wires ----
 
 void SimulatedJob::schedule(milliseconds after, std::function<void()> work) {
-  plan_.push({now_ + after, order_++, std::move(work)});
+  time_.after(after, std::move(work));
 }
 
 void SimulatedJob::report(HostIndex host, milliseconds after, Event event) {
   auto& agent = agents_[host];
-  const TimePoint at = std::max(agent.busy_until, now_ + after);
+  const TimePoint at = std::max(agent.busy_until, time_.now() + after);
   agent.busy_until = at;
-  plan_.push({at, order_++, [this, host, event = std::move(event)] { happen(host, event); }});
+  time_.at(at, [this, host, event = std::move(event)] { happen(host, event); });
 }
 
 void SimulatedJob::happen(HostIndex host, const Event& event) {
@@ -130,16 +121,16 @@ void SimulatedJob::reach(HostIndex host, std::function<void()> work) {
 void SimulatedJob::cut_off(HostIndex host, milliseconds after, milliseconds duration) {
   schedule(after, [this, host, duration] {
     Agent& agent = agents_[host];
-    if (agent.cut_off_since == kNever) agent.cut_off_since = now_;
-    agent.cut_off_until = std::max(agent.cut_off_until, now_ + duration);
+    if (agent.cut_off_since == kNever) agent.cut_off_since = time_.now();
+    agent.cut_off_until = std::max(agent.cut_off_until, time_.now() + duration);
     schedule(duration, [this, host] { heal(host); });
   });
 }
 
 void SimulatedJob::heal(HostIndex host) {
   Agent& agent = agents_[host];
-  if (agent.cut_off_since == kNever || now_ < agent.cut_off_until) return;
-  const Duration silent = now_ - std::exchange(agent.cut_off_since, kNever);
+  if (agent.cut_off_since == kNever || time_.now() < agent.cut_off_until) return;
+  const Duration silent = time_.now() - std::exchange(agent.cut_off_since, kNever);
   const auto outbox = std::exchange(agent.outbox, {});
   const auto inbox = std::exchange(agent.inbox, {});
   if (agent.ready && options_.orphan_timeout.count() != 0 && silent > options_.orphan_timeout) {
@@ -201,7 +192,7 @@ void SimulatedJob::plan_trouble_on_the_wire() {
     milliseconds at(0);
     for (int count = 1 + dice_.below(3); count > 0; --count) {
       at += dice_.up_to(20'000);
-      schedule(at, [this] { held_up_until_ = now_ + dice_.up_to(10'000); });
+      schedule(at, [this] { time_.hold_up_until(time_.now() + dice_.up_to(10'000)); });
     }
   }
   if (weather_.silence != 0 || weather_.blackout != 0) {
@@ -269,12 +260,12 @@ void SimulatedJob::bring_agent(HostIndex host) {
     if (fails && number == stops_at) {
       HostTrouble trouble{step, "it failed", 1};
       if (step == Step::find_program) trouble.exit_code = dice_.one_in(2) ? 127 : 126;
-      agents_[host].busy_until = std::max(agents_[host].busy_until, now_) + duration;
+      agents_[host].busy_until = std::max(agents_[host].busy_until, time_.now()) + duration;
       report(host, milliseconds(0), event::HostFailed{host, trouble});
       return;
     }
     if (never_ready && number == stops_at) return;
-    agents_[host].busy_until = std::max(agents_[host].busy_until, now_) + duration;
+    agents_[host].busy_until = std::max(agents_[host].busy_until, time_.now()) + duration;
   }
   report(host, milliseconds(0), event::AgentReady{host});
 }
@@ -318,7 +309,7 @@ void SimulatedJob::run_worker(HostIndex host, Incarnation incarnation) {
          event::Launched{host, incarnation, 1 + static_cast<int>(job_->index_of(incarnation))});
   worker(incarnation).ignores_stop = dice_.one_in(weather_.worker_ignores_stop);
   // From here on the agent's order only matters for one worker: times grow along the way.
-  milliseconds at = std::chrono::ceil<milliseconds>(agents_[host].busy_until - now_);
+  milliseconds at = std::chrono::ceil<milliseconds>(agents_[host].busy_until - time_.now());
   const auto then = [&](const Event& event) {
     schedule(at, [this, host, event] { happen(host, event); });
   };

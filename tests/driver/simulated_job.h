@@ -9,26 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <queue>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "driver/job/job.h"
 #include "tests/driver/job_rules.h"
+#include "tests/support/simulation.h"
 
 namespace hvd::driver {
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  int below(int limit) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(limit)); }
-  bool one_in(int chances) { return chances > 0 && below(chances) == 0; }
-  std::chrono::milliseconds up_to(int limit) { return std::chrono::milliseconds(below(limit + 1)); }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // How bad the world is: one chance in so many, 0 for never.
 struct Weather {
@@ -64,14 +52,6 @@ class SimulatedJob {
 
  private:
   using milliseconds = std::chrono::milliseconds;
-  struct Planned {
-    TimePoint at;
-    std::uint64_t order;
-    std::function<void()> work;
-    bool operator<(const Planned& other) const {  // the earliest on top of the queue
-      return std::tie(at, order) > std::tie(other.at, other.order);
-    }
-  };
   // As it is there, whatever the driver knows of it.
   struct Agent {
     bool ready = false;
@@ -123,11 +103,7 @@ class SimulatedJob {
   JobOptions options_;
   std::unique_ptr<Job> job_;
   std::unique_ptr<JobRules> rules_;
-  const TimePoint start_{std::chrono::hours(1)};
-  TimePoint now_ = start_;
-  TimePoint held_up_until_{};
-  std::priority_queue<Planned> plan_;
-  std::uint64_t order_ = 0;
+  VirtualTime time_;
   std::vector<bool> local_;
   std::vector<Agent> agents_;
   std::vector<Worker> workers_;

@@ -2,14 +2,11 @@ hvd_test(hvd_job_test
   driver/addresses_test.cpp
   driver/common_cause_test.cpp
   driver/elastic_golden_test.cpp
-  driver/elastic_rules.cpp
-  driver/elastic_simulation_test.cpp
   driver/heartbeats_test.cpp
   driver/job_golden_test.cpp
   driver/job_rules.cpp
   driver/job_simulation_test.cpp
   driver/plan_test.cpp
-  driver/simulated_elastic_job.cpp
   driver/simulated_job.cpp
   driver/slot_budget_test.cpp
   driver/staffing_test.cpp

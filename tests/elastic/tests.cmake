@@ -15,3 +15,19 @@ hvd_test(hvd_elastic_test
   LABELS quick
   TIMEOUT 300)
 add_dependencies(hvd_elastic_test hvd_elastic_program)
+
+# Driver and workers together in virtual time.
+hvd_test(hvd_simulation_test
+  driver/elastic_rules.cpp
+  elastic/cluster_faults.cpp
+  elastic/simulated_cluster.cpp
+  elastic/simulated_workers.cpp
+  elastic/simulation_test.cpp
+  elastic/training_history.cpp
+  elastic/training_worker.cpp
+  LIBRARIES hvd_job hvd_worker
+  LABELS quick)
+add_test(NAME ElasticSimulation/100000_seeds
+  COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)
+set_tests_properties(ElasticSimulation/100000_seeds PROPERTIES LABELS simulation TIMEOUT 900
+  ENVIRONMENT HVD_SIMULATION_RUNS=100000)
