@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -7,6 +6,7 @@
 #include <hvd/gradient_reducer.h>
 
 #include "runtime/arithmetic.h"
+#include "worker/all_ready.h"
 #include "worker/gradient_list.h"
 #include "worker/sparse_rows.h"
 #include "worker/submissions.h"
@@ -16,28 +16,13 @@ namespace {
 
 using adapter::Submission;
 using detail::Pending;
+using worker::AllReady;
 using worker::Gradient;
 using worker::GradientGroup;
 using worker::GradientList;
 using worker::refuse_gradient;
 using worker::Room;
 using worker::SparseRows;
-
-// The passes of a step may each end on a stream of their own.
-class AllReady final : public ReadyEvent {
- public:
-  explicit AllReady(std::vector<std::shared_ptr<ReadyEvent>> events) : events_(std::move(events)) {}
-  bool ready() const override {
-    return std::all_of(events_.begin(), events_.end(),
-                       [](const auto& event) { return event->ready(); });
-  }
-  void wait() override {
-    for (const auto& event : events_) event->wait();
-  }
-
- private:
-  std::vector<std::shared_ptr<ReadyEvent>> events_;
-};
 
 }  // namespace
 

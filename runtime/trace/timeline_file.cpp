@@ -1,5 +1,6 @@
 #include "runtime/trace/timeline_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,6 +12,24 @@ namespace hvd::runtime::trace {
 namespace {
 
 constexpr std::string_view kClosing = "\n]\n";
+constexpr std::string_view kBetween = ",\n";  // elements; nowhere in one of them
+
+// A signal that ends the process can cut a write short where one page of the file ends and the next
+// one begins, and nowhere else: so no write has more than one such place.
+constexpr std::size_t kPage = 4096;
+
+// How much of `elements`, whole ones, goes into one write that begins at `at`: as many as end in
+// this page, or else one.
+std::size_t piece_of(std::string_view elements, std::int64_t at) {
+  const std::size_t room = kPage - static_cast<std::size_t>(at) % kPage;
+  const std::size_t around = kBetween.size() + kClosing.size();
+  if (elements.size() + around <= room) return elements.size();
+  if (room > around) {
+    const auto last = elements.rfind(kBetween, room - around);
+    if (last != std::string_view::npos && last > 0) return last;
+  }
+  return std::min(elements.find(kBetween), elements.size());
+}
 
 }  // namespace
 
@@ -35,20 +54,25 @@ Result<TimelineFile> TimelineFile::create(const std::string& path, std::string_v
 }
 
 Status TimelineFile::append(std::string_view elements) {
+  const std::int64_t before = end_;
   std::string text;
-  text.reserve(elements.size() + 2 + kClosing.size());
-  text.append(",\n").append(elements).append(kClosing);
-  Status written = write(text, end_);
-  if (written.ok()) {
-    end_ += static_cast<std::int64_t>(2 + elements.size());
-    return {};
+  while (!elements.empty()) {
+    const std::size_t size = piece_of(elements, end_);
+    text.assign(kBetween).append(elements.substr(0, size)).append(kClosing);
+    const Status written = write(text, end_);
+    if (!written.ok()) {
+      // What lies there needs no new room.
+      end_ = before;
+      if (write(kClosing, end_).ok()) {
+        [[maybe_unused]] const auto cut =
+            ::ftruncate(fd_.get(), end_ + static_cast<std::int64_t>(kClosing.size()));
+      }
+      return written;
+    }
+    end_ += static_cast<std::int64_t>(kBetween.size() + size);
+    elements.remove_prefix(std::min(size + kBetween.size(), elements.size()));
   }
-  // What lies there needs no new room.
-  if (write(kClosing, end_).ok()) {
-    [[maybe_unused]] const auto cut =
-        ::ftruncate(fd_.get(), end_ + static_cast<std::int64_t>(kClosing.size()));
-  }
-  return written;
+  return {};
 }
 
 Status TimelineFile::write(std::string_view text, std::int64_t at) {

@@ -1,5 +1,6 @@
-// The file of a timeline: a JSON array that is whole after every append. Each is one write over the
-// closing bracket, which ends with the next one. For one thread.
+// The file of a timeline: a JSON array that is whole after every write. Each goes over the closing
+// bracket and ends with the next one, and they are short, so that the end of the process hardly
+// ever finds one of them half done. For one thread.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,7 @@ hvd_e2e_program(follows hvd_base)
 hvd_e2e_program(legacy_store hvd_base)
 hvd_e2e_program(torch_style hvd_base)
 hvd_e2e_program(tunes hvd)
+hvd_e2e_program(waits hvd)
 hvd_e2e_program(works hvd)
 hvd_e2e_program(api_calls hvd)
 hvd_e2e_program(api_errors hvd)
@@ -40,12 +41,15 @@ hvd_test(hvd_e2e_test
   ${e2e}/output_test.cpp
   ${e2e}/robustness_test.cpp
   ${e2e}/secrets_test.cpp
+  ${e2e}/timeline_test.cpp
   ${e2e}/training_test.cpp
   ${e2e}/tuning_test.cpp
-  LIBRARIES hvd_test_steps
+  ${e2e}/waiting_test.cpp
+  runtime/trace_check.cpp
+  LIBRARIES hvd_test_steps nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_e2e_test hvdrun hvd-agent elastic_steps train allreduce_once
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
-add_dependencies(hvd_e2e_test e2e_tunes hvd_elastic_program)
+add_dependencies(hvd_e2e_test e2e_tunes e2e_waits hvd_elastic_program)

@@ -32,6 +32,25 @@ TEST(TimelineFile, IsValidJsonAfterEveryAppend) {
   }
 }
 
+TEST(TimelineFile, TakesElementsOfAnyLengthWhereverPagesEnd) {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "t.json").string();
+  auto file = TimelineFile::create(path, "\"\"");
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  std::size_t count = 1;
+  for (std::size_t round = 0; round < 60; ++round) {
+    std::string elements;
+    for (std::size_t i = 0; i < round; ++i, ++count) {
+      if (i > 0) elements += ",\n";
+      elements += cat('"', std::string((i * 977 + round * 131) % 9000 / (1 + i % 7), 'x'), '"');
+    }
+    if (elements.empty()) continue;
+    ASSERT_TRUE(file->append(elements).ok());
+    const auto parsed = nlohmann::json::parse(read_file(path), nullptr, false);
+    ASSERT_EQ(parsed.size(), count) << round;
+  }
+}
+
 TEST(JsonText, WhateverANameHoldsItBecomesAString) {
   const std::map<std::string, std::string> cases = {
       {"plain", "plain"},

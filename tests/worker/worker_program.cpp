@@ -7,10 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <unistd.h>
 #include <vector>
 
+#include <hvd/adapter.h>
 #include <hvd/hvd.h>
 
 namespace {
@@ -66,6 +70,91 @@ bool same_cause_from_now_on(const std::string& cause) {
   return false;
 }
 
+long resident_kilobytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) return std::atol(line.c_str() + 6);
+  }
+  return 0;
+}
+
+class NeverReady final : public hvd::ReadyEvent {
+ public:
+  bool ready() const override { return false; }
+  void wait() override { throw std::runtime_error("the stream is lost"); }
+};
+
+void expect(bool right, const char* what) {
+  if (!right) throw std::runtime_error(what);
+}
+
+template <typename Error, typename Call>
+void expect_throws(const char* what, Call call) {
+  try {
+    call();
+  } catch (const Error&) {
+    return;
+  }
+  throw std::runtime_error(what);
+}
+
+// One membership from init() to shutdown(), with something of everything; some rounds fail.
+void one_round(int round) {
+  hvd::init({.dynamic_process_sets = true});
+  const int sum = hvd::size() * (hvd::size() + 1) / 2;
+  expect(sum_of_ranks() == static_cast<float>(sum), "a wrong sum");
+  std::vector<std::vector<float>> parts(3, std::vector<float>(1000, 1.0F));
+  std::vector<hvd::TensorView> views(parts.begin(), parts.end());
+  hvd::grouped_allreduce(views, {.name = "group", .op = hvd::Sum});
+  expect(parts[2][999] == static_cast<float>(hvd::size()), "a wrong sum of a group");
+  if (hvd::size() > 1) {
+    const auto set = hvd::add_process_set({hvd::size() - 1});
+    if (hvd::rank() == hvd::size() - 1) {
+      std::vector<float> values(10, 2.0F);
+      hvd::allreduce(values, {.name = "of the set", .op = hvd::Sum, .process_set = set});
+      expect(values[9] == 2.0F, "a wrong sum of a set");
+    }
+    if (round % 2 == 0) hvd::remove_process_set(set);
+  }
+  if (round % 5 == 1 && hvd::size() > 1) {
+    expect_throws<hvd::InvalidArgumentError>("a mismatch was not seen", [] {
+      std::vector<float> values(static_cast<std::size_t>(1 + hvd::rank()));
+      hvd::allreduce(values, {.name = "of different shapes"});
+    });
+    sum_of_ranks();
+  }
+  if (round % 20 == 3 && hvd::size() > 1) {
+    // The data of one rank never come: that is the end of the world, on all ranks.
+    expect_throws<hvd::CollectiveError>("the world goes on", [] {
+      std::vector<float> values(100);
+      hvd::adapter::Submission work;
+      work.collective = hvd::Collective::allreduce;
+      work.name = "never ready";
+      work.input = hvd::TensorView(values);
+      work.output = hvd::TensorView(values);
+      if (hvd::rank() == 0) work.ready = std::make_shared<NeverReady>();
+      std::promise<std::exception_ptr> ended;
+      work.done = [&ended](const hvd::adapter::Completion& done) { ended.set_value(done.error); };
+      hvd::adapter::submit(std::move(work));
+      if (const auto error = ended.get_future().get()) std::rethrow_exception(error);
+    });
+  }
+  hvd::shutdown();
+}
+
+int rounds() {
+  constexpr int kKinds = 10;  // of rounds
+  for (int round = 0; round < kKinds; ++round) one_round(round);
+  const int descriptors = entries_of("/proc/self/fd");
+  const int threads = entries_of("/proc/self/task");
+  const long memory = resident_kilobytes();
+  for (int round = 0; round < 100; ++round) one_round(round);
+  std::printf("%d descriptors and %d threads more\n", entries_of("/proc/self/fd") - descriptors,
+              entries_of("/proc/self/task") - threads);
+  std::printf("%ld KB more\n", resident_kilobytes() - memory);
+  return 0;
+}
+
 int run(const std::string& scenario) {
   if (scenario == "own-signal") std::signal(SIGUSR1, [](int) { signals_of_our_own = 1; });
   hvd::init({.dynamic_process_sets = scenario == "loss"});
@@ -80,20 +169,7 @@ int run(const std::string& scenario) {
   }
   if (scenario == "rounds") {
     hvd::shutdown();
-    hvd::init();
-    sum_of_ranks();
-    hvd::shutdown();
-    const int descriptors = entries_of("/proc/self/fd");
-    const int threads = entries_of("/proc/self/task");
-    for (int round = 0; round < 100; ++round) {
-      hvd::init();
-      const int expected = hvd::size() * (hvd::size() + 1) / 2;
-      if (sum_of_ranks() != static_cast<float>(expected)) return 1;
-      hvd::shutdown();
-    }
-    std::printf("%d descriptors and %d threads more\n", entries_of("/proc/self/fd") - descriptors,
-                entries_of("/proc/self/task") - threads);
-    return 0;
+    return rounds();
   }
   if (scenario == "threads") {  // which core each of the library's runs on
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

@@ -21,6 +21,22 @@ using test::kGenerous;
 using test::Process;
 using test::Workers;
 
+// What a hundred rounds left behind. Allocators keep some memory, and those of sanitizers much.
+void expect_nothing_more(const ExitStatus& status) {
+  int descriptors = -1;
+  int threads = -1;
+  long kilobytes = -1;
+  ASSERT_EQ(std::sscanf(status.out.c_str(), "%d descriptors and %d threads more\n%ld KB more",
+                        &descriptors, &threads, &kilobytes),
+            3)
+      << status.out << status.err;
+  EXPECT_EQ(descriptors, 0);
+  EXPECT_EQ(threads, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(kilobytes, 4096);
+#endif
+}
+
 using Kinds = std::vector<worker_link::Kind>;
 const Kinds initialised_and_done{worker_link::Kind::initialised, worker_link::Kind::done};
 
@@ -112,9 +128,10 @@ TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
   }
   for (const auto& status : wait_all()) {
     EXPECT_EQ(status.code, 0) << status.err;
-    EXPECT_EQ(status.out, "0 descriptors and 0 threads more\n");
+    expect_nothing_more(status);
   }
-  for (auto& one : all_told) EXPECT_EQ(one.get().size(), 2 * 102U);
+  // Six of the rounds end with a world that has failed, of which nobody says "done".
+  for (auto& one : all_told) EXPECT_EQ(one.get().size(), 2 * 111U - 6U);
 }
 
 TEST_F(Workers, ReadTheWorldFromTheRendezvousIfTheAgentDidNotKnowItYet) {
@@ -205,7 +222,8 @@ TEST(WorkerAlone, IsAWorldOfOne) {
     EXPECT_EQ(status.out, "rank 0 of 1, local 0 of 1, cross 0 of 1, homogeneous, sum 1\n");
   }
   const auto rounds = test::run({test::binary("hvd_worker_program"), "rounds"}, options);
-  EXPECT_EQ(rounds.out, "0 descriptors and 0 threads more\n") << rounds.err;
+  EXPECT_EQ(rounds.code, 0) << rounds.err;
+  expect_nothing_more(rounds);
 }
 
 TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {

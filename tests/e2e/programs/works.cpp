@@ -3,16 +3,22 @@
 //
 //   (nothing)      reduces for ever
 //   --steps N      ends in order after N steps
+//   --tensors N    reduces N tensors in each step, asked for at once
+//   --pause MS     rests for so long after each step
 //   --leave        ends the process with _exit(0), without a word to anybody
 //   --fail R CODE  rank R writes 30 lines to stderr and ends with CODE after its first step
 //   --return       ... by returning CODE from main(), not by _exit()
 //   --catch CODE   what a collective throws ends the process with CODE, at once
+//   --patient      ... is waited out: it ignores SIGTERM, calls shutdown(), and ends with 7
 //   --fork         a child of it calls hvd::init() after the first step, and says what came of it
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -38,9 +44,12 @@ void init_in_child() {
 
 struct Options {
   long steps = -1;
+  std::size_t tensors = 1;
+  int pause_ms = 0;
   bool leave = false;
   bool fork = false;
   bool by_return = false;
+  bool patient = false;
   int failing_rank = -1;
   int code = 0;
   int code_when_caught = -1;
@@ -48,18 +57,27 @@ struct Options {
 
 int work(const Options& options) {
   hvd::init();
-  std::vector<float> values(256);
+  std::vector<std::vector<float>> tensors(options.tensors, std::vector<float>(256));
   for (long step = 0; step != options.steps; ++step) {
-    for (auto& value : values) value = static_cast<float>(hvd::rank() + 1);
-    hvd::allreduce(values, {.name = "values", .op = hvd::Sum});
+    std::vector<hvd::Handle> handles;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      for (auto& value : tensors[i]) value = static_cast<float>(hvd::rank() + 1);
+      handles.push_back(
+          hvd::allreduce_async(tensors[i], {.name = "values" + std::to_string(i), .op = hvd::Sum}));
+    }
+    for (const auto& handle : handles) handle.wait();
     const int sum = hvd::size() * (hvd::size() + 1) / 2;
     const auto expected = static_cast<float>(sum);
-    for (const float value : values) {
-      if (value != expected) {
+    for (const auto& values : tensors) {
+      for (const float value : values) {
+        if (value == expected) continue;
         std::fprintf(stderr, "rank %d, step %ld: %g is not %g\n", hvd::rank(), step,
                      static_cast<double>(value), static_cast<double>(expected));
         return 20;
       }
+    }
+    if (options.pause_ms > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(options.pause_ms));
     }
     if (step != 0) continue;
     std::printf("%d working %d.\n", static_cast<int>(::getpid()), hvd::rank());
@@ -85,10 +103,16 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--steps") {
       options.steps = std::atol(argv[++i]);
+    } else if (argument == "--tensors") {
+      options.tensors = static_cast<std::size_t>(std::atol(argv[++i]));
     } else if (argument == "--leave") {
       options.leave = true;
     } else if (argument == "--fork") {
       options.fork = true;
+    } else if (argument == "--pause") {
+      options.pause_ms = std::atoi(argv[++i]);
+    } else if (argument == "--patient") {
+      options.patient = true;
     } else if (argument == "--return") {
       options.by_return = true;
     } else if (argument == "--catch") {
@@ -98,10 +122,13 @@ int main(int argc, char** argv) {
       options.code = std::atoi(argv[++i]);
     }
   }
-  if (options.code_when_caught < 0) return work(options);
+  if (options.patient) std::signal(SIGTERM, SIG_IGN);
+  if (options.code_when_caught < 0 && !options.patient) return work(options);
   try {
     return work(options);
   } catch (const std::exception& error) {
-    ::_exit(options.code_when_caught);
+    if (!options.patient) ::_exit(options.code_when_caught);
+    hvd::shutdown();
+    return 7;
   }
 }
