@@ -1,0 +1,183 @@
+// hvd_abort_bench [RANKS [ROUNDS [MB]]]: how long abort() takes. In each round a world is formed, all
+// ranks reduce a tensor of so many MB again and again, and after a while one of them aborts, from
+// another thread. Each rank is a process, which all rounds share: what it has after the last round
+// (descriptors, threads, memory) beside what it had after the tenth shows whether rounds leave
+// something behind. Times are from the call of abort() until a rank's call has returned: its own,
+// and the last of all ranks.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <random>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/wire.h"
+#include "bench/collectives/ranks.h"
+#include "bench/times.h"
+#include "runtime/threads.h"
+#include "runtime/world.h"
+
+namespace hvd::bench {
+namespace {
+
+void check(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  std::_Exit(1);
+}
+
+struct Belongings {
+  std::size_t descriptors = 0;
+  std::size_t threads = 0;
+  double megabytes = 0;
+};
+
+std::size_t files_in(const char* directory) {
+  const std::filesystem::directory_iterator all(directory);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+Belongings belongings() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return {files_in("/proc/self/fd"), files_in("/proc/self/task"),
+          static_cast<double>(pages) * static_cast<double>(::getpagesize()) / 1e6};
+}
+
+class Rounds {
+ public:
+  Rounds(Ranks& ranks, std::size_t megabytes)
+      : ranks_(ranks),
+        token_(*Token::from_hex(std::string(64, '5'))),
+        data_((megabytes << 20) / sizeof(float), 1.0F) {}
+
+  void run(int round) {
+    auto world = form();
+    // The same on all ranks.
+    std::mt19937 chance(static_cast<unsigned>(round));
+    const int culprit = static_cast<int>(chance() % static_cast<unsigned>(ranks_.size()));
+    const std::chrono::microseconds after(chance() % 20'000);
+    TimePoint aborted{};
+    std::thread aborter;
+    ranks_.meet();
+    if (culprit == ranks_.rank()) {
+      aborter = std::thread([&] {
+        std::this_thread::sleep_for(after);
+        aborted = Clock::now();
+        world->abort({Status(Code::aborted, "the benchmark aborts"), culprit, "localhost"});
+      });
+    }
+    while (allreduce(*world).ok()) {
+    }
+    const auto returned = Clock::now();
+    if (aborter.joinable()) aborter.join();
+    note(culprit, aborted, returned);
+    world.reset();
+  }
+
+  const std::vector<double>& own() const { return own_; }
+  const std::vector<double>& last() const { return last_; }
+
+ private:
+  std::unique_ptr<runtime::World> form() {
+    std::vector<runtime::Member> members;
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      members.push_back({cat("localhost#", rank), "localhost", "127.0.0.1"});
+    }
+    auto world = runtime::World::create({ranks_.rank(), members, ++generation_, token_}, ranks_);
+    check(world.status());
+    return std::move(*world);
+  }
+
+  runtime::Failure allreduce(runtime::World& world) {
+    std::promise<runtime::Failure> done;
+    runtime::Entry entry;
+    entry.request.name = "gradient";
+    entry.request.kind = runtime::Kind::allreduce;
+    entry.request.type = DataType::float32;
+    entry.request.op = ReduceOp::max;
+    entry.request.shape = {static_cast<std::int64_t>(data_.size())};
+    entry.input = entry.output = data_.data();
+    entry.done = [&done](const runtime::Outcome& outcome) { done.set_value(outcome.failure); };
+    runtime::Failure refused = world.enqueue(std::move(entry));
+    return refused.ok() ? done.get_future().get() : refused;
+  }
+
+  // Processes of one machine share the clock.
+  void note(int culprit, TimePoint aborted, TimePoint returned) {
+    const auto count = [](TimePoint time) { return time.time_since_epoch().count(); };
+    const auto all =
+        ranks_.exchange(WireWriter().i64(count(aborted)).i64(count(returned)).take(), kNever);
+    check(all.status());
+    const auto abort = WireReader((*all)[static_cast<std::size_t>(culprit)]).i64();
+    std::vector<double> times;
+    for (const auto& blob : *all) {
+      WireReader in(blob);
+      in.i64();
+      times.push_back(static_cast<double>(in.i64() - abort) / 1e6);
+    }
+    own_.push_back(times[static_cast<std::size_t>(culprit)]);
+    last_.push_back(*std::max_element(times.begin(), times.end()));
+  }
+
+  Ranks& ranks_;
+  Token token_;
+  std::uint64_t generation_ = 0;
+  std::vector<float> data_;
+  std::vector<double> own_;
+  std::vector<double> last_;
+};
+
+void print(const char* what, std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double share) {
+    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
+  };
+  const auto late = std::count_if(times.begin(), times.end(), [](double ms) { return ms >= 10; });
+  std::printf("%-36s %9.2f %9.2f %9.2f %9.2f %9td\n", what, at(0.5), at(0.9), at(0.99), at(1),
+              late);
+}
+
+int run(int size, int rounds, std::size_t megabytes) {
+  Ranks ranks(size);
+  const runtime::SignalShield shield;
+  Rounds all(ranks, megabytes);
+  Belongings before;
+  for (int round = 0; round < rounds; ++round) {
+    if (round == 10) before = belongings();
+    all.run(round);
+  }
+  const auto after = belongings();
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.meet();
+    if (rank != ranks.rank()) continue;
+    if (rank == 0) {
+      std::printf("%-36s %9s %9s %9s %9s %9s\n",
+                  cat(size, " processes, ", rounds, " aborts; ms").c_str(), "median", "90 %",
+                  "99 %", "worst", ">= 10 ms");
+      print("the call of the rank that aborts", all.own());
+      print("the last call of all ranks", all.last());
+    }
+    std::printf("rank %d: descriptors %zu, then %zu; threads %zu, then %zu; MB %.1f, then %.1f\n",
+                rank, before.descriptors, after.descriptors, before.threads, after.threads,
+                before.megabytes, after.megabytes);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace hvd::bench
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int i, int otherwise) {
+    return argc > i ? std::atoi(argv[i]) : otherwise;
+  };
+  return hvd::bench::run(argument(1, 8), argument(2, 200),
+                         static_cast<std::size_t>(argument(3, 4)));
+}
