@@ -1,9 +1,9 @@
-// hvd_abort_bench [RANKS [ROUNDS [MB]]]: how long abort() takes. In each round a world is formed, all
-// ranks reduce a tensor of so many MB again and again, and after a while one of them aborts, from
-// another thread. Each rank is a process, which all rounds share: what it has after the last round
-// (descriptors, threads, memory) beside what it had after the tenth shows whether rounds leave
-// something behind. Times are from the call of abort() until a rank's call has returned: its own,
-// and the last of all ranks.
+// hvd_abort_bench [RANKS [ROUNDS [MB]]]: how long abort() takes. In each round a world is formed,
+// all ranks reduce a tensor of so many MB again and again, and after a while one of them aborts,
+// from another thread. Each rank is a process, which all rounds share: what it has after the last
+// round (descriptors, threads, memory) beside what it had after the tenth shows whether rounds
+// leave something behind. Times are from the call of abort() until a rank's call has returned: its
+// own, and the last of all ranks.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

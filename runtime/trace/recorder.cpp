@@ -2,8 +2,6 @@
 
 #include <unordered_set>
 
-#include "runtime/trace/batch.h"
-
 namespace hvd::runtime::trace {
 
 Run::Run(Recorder* recorder, Nanoseconds begun) : recorder_(recorder), begun_(begun) {
@@ -32,16 +30,16 @@ void Recorder::keep(const Run& run, Response& response, int set_size, const Entr
     batch.ended = run.ended_;
     batch.operation = run.operation_;
     batch.steps = run.steps_;
-    std::string bytes;
-    bytes.reserve(256 + entries.size() * 96);
-    append_batch(bytes, batch, entries.size());
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const Request& request = entries[i].request;
-      append_tensor(bytes, request.name, request.kind, request.type, request.shape,
-                    entries[i].course.enqueued, entries[i].course.asked,
-                    outcomes[i].failure.status.message());
-    }
-    append(bytes, entries.size());
+    const bool all_there = entries.size() == response.tensors.size();
+    const bool first = append(batch, entries.size(), [&] {
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        const Entry& entry = entries[i];
+        writer_.add(
+            entry.request, all_there ? response.tensors[i]->cache_id : ResponseTensor::kNotCached,
+            entry.course.enqueued, entry.course.asked, outcomes[i].failure.status.message());
+      }
+    });
+    if (first) on_pending_();
   }
   Ended ended;
   ended.number = response.number;
@@ -79,7 +77,6 @@ void Recorder::remember(Ended ended) {
 
 void Recorder::fail(std::span<const Entry> entries, const Status& why) {
   const auto now = nanoseconds_now();
-  std::string bytes;
   Ended ended;
   ended.when = now;
   for (const auto& entry : entries) {
@@ -91,11 +88,7 @@ void Recorder::fail(std::span<const Entry> entries, const Status& why) {
     Batch batch;
     batch.process_set = request.process_set;
     batch.ended = now;
-    bytes.clear();
-    append_batch(bytes, batch, 1);
-    append_tensor(bytes, request.name, request.kind, request.type, request.shape,
-                  entry.course.enqueued, entry.course.asked, why.message());
-    append(bytes, 1);
+    append_alone(batch, request, entry.course, why.message());
   }
   remember(std::move(ended));
 }
@@ -118,29 +111,33 @@ std::vector<Entry> Recorder::open() const {
   return entries;
 }
 
-void Recorder::append(std::string_view batch, std::size_t tensors) {
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    first = append_locked(batch, tensors);
-  }
-  if (first) on_pending_();
-}
-
-bool Recorder::append_locked(std::string_view batch, std::size_t tensors) {
-  const bool first = pending_.chunks.empty() && pending_.dropped == 0;
-  if (pending_bytes_ + batch.size() > kMaxPending) {
+template <typename Write>
+bool Recorder::append(const Batch& batch, std::size_t tensors, Write write) {
+  const std::lock_guard lock(mutex_);
+  const bool first = pending_.chunks.empty() && pending_.dropped == 0 && writer_.tensors() == 0;
+  if (pending_bytes_ + writer_.size() > kMaxPending) {
     pending_.dropped += static_cast<std::uint32_t>(tensors);
     return first;
   }
-  if (pending_.chunks.empty() || pending_.chunks.back().batches.size() + batch.size() > kChunk) {
-    pending_.chunks.emplace_back();
-  }
-  Chunk& chunk = pending_.chunks.back();
-  chunk.batches += batch;
-  chunk.tensors += static_cast<std::uint32_t>(tensors);
-  pending_bytes_ += batch.size();
+  writer_.begin(batch, tensors);
+  write();
+  if (writer_.size_of_batches() > kChunk) end_chunk();
   return first;
+}
+
+void Recorder::append_alone(const Batch& batch, const Request& request, const Course& course,
+                            std::string_view error) {
+  const bool first = append(batch, 1, [&] {
+    writer_.add(request, ResponseTensor::kNotCached, course.enqueued, course.asked, error);
+  });
+  if (first) on_pending_();
+}
+
+void Recorder::end_chunk() {
+  if (writer_.tensors() == 0) return;
+  pending_bytes_ += writer_.size();
+  const auto tensors = writer_.tensors();
+  pending_.chunks.push_back({writer_.take(), tensors});
 }
 
 void Recorder::start(std::uint64_t after) {
@@ -153,38 +150,33 @@ void Recorder::stop() {
   recording_ = false;
   until_ = kForever;
   const std::lock_guard lock(mutex_);
+  writer_ = {};
   pending_ = {};
   pending_bytes_ = 0;
 }
 
 Recorder::Pending Recorder::fetch() {
   const std::lock_guard lock(mutex_);
+  end_chunk();
   pending_bytes_ = 0;
   return std::exchange(pending_, {});
 }
 
 bool Recorder::has_pending() const {
   const std::lock_guard lock(mutex_);
-  return !pending_.chunks.empty() || pending_.dropped > 0;
+  return !pending_.chunks.empty() || pending_.dropped > 0 || writer_.tensors() > 0;
 }
 
 void Recorder::flush_open() {
   const auto now = nanoseconds_now();
-  std::string bytes;
   for (const auto& entry : open()) {
-    const Request& request = entry.request;
     Batch batch;
-    batch.process_set = request.process_set;
+    batch.process_set = entry.request.process_set;
     batch.unfinished = true;
     batch.decided = entry.course.decided;
     batch.begun = entry.course.begun;
     batch.ended = now;
-    bytes.clear();
-    append_batch(bytes, batch, 1);
-    append_tensor(bytes, request.name, request.kind, request.type, request.shape,
-                  entry.course.enqueued, entry.course.asked, {});
-    const std::lock_guard lock(mutex_);
-    append_locked(bytes, 1);
+    append_alone(batch, entry.request, entry.course, {});
   }
 }
 

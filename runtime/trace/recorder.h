@@ -19,6 +19,7 @@
 
 #include "runtime/request.h"
 #include "runtime/trace/activity.h"
+#include "runtime/trace/batch.h"
 
 namespace hvd::runtime::trace {
 
@@ -52,7 +53,7 @@ class Run {
 class Recorder {
  public:
   static constexpr std::size_t kKept = 1000;
-  static constexpr std::size_t kChunk = std::size_t{64} << 10;
+  static constexpr std::size_t kChunk = std::size_t{128} << 10;  // without names
   static constexpr std::size_t kMaxPending = std::size_t{16} << 20;
   static constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
   using VisitInFlight = std::function<void(const std::function<void(const Entry&)>& visitor)>;
@@ -78,7 +79,7 @@ class Recorder {
 
   // What a frame carries: a few, so that nothing has to wait long behind it.
   struct Chunk {
-    std::string batches;  // one encoded Batch after another
+    std::string batches;  // trace/batch.h
     std::uint32_t tensors = 0;
   };
   struct Pending {
@@ -118,8 +119,12 @@ class Recorder {
             std::span<const Outcome> outcomes);
   void remember(Ended ended);
   std::vector<Entry> open() const;  // what is in flight; without its memory
-  void append(std::string_view batch, std::size_t tensors);
-  bool append_locked(std::string_view batch, std::size_t tensors);  // true: there was nothing
+  // `write` adds them, if there is room. `on_pending` is called afterwards if it returns true.
+  template <typename Write>
+  bool append(const Batch& batch, std::size_t tensors, Write write);
+  void end_chunk();  // under mutex_
+  void append_alone(const Batch& batch, const Request& request, const Course& course,
+                    std::string_view error);
   bool wanted(std::uint64_t number) const {
     return recording() && number > after_ && number <= until_;
   }
@@ -135,8 +140,9 @@ class Recorder {
   mutable std::mutex mutex_;
   std::deque<Ended> ended_;      // as many as it takes for kKept operations
   std::size_t ended_count_ = 0;  // operations
+  BatchWriter writer_;           // the next chunk
   Pending pending_;
-  std::size_t pending_bytes_ = 0;
+  std::size_t pending_bytes_ = 0;  // of whole chunks
 };
 
 }  // namespace hvd::runtime::trace

@@ -147,11 +147,9 @@ void TimelineText::add(const Events& events, TimePoint now) {
     open(events.rank, track, 'i', track.last);
     out_ += cat(R"(,"s":"p","name":"DROPPED","args":{"tensors":)", events.dropped, "}}");
   }
-  WireReader in(events.batches);
-  while (!in.at_end()) {
-    auto batch = read_batch(in);
-    // It was checked when it came in that the rank is one; what else it says is its own loss.
-    if (!batch) return;
+  // It was checked when it came in that the rank is one; what else it says is its own loss.
+  BatchReader in(events.batches);
+  while (auto batch = in.next()) {
     shift(*batch, events.offset);
     if (batch->number == 0) {
       write(events.rank, *batch, nullptr);

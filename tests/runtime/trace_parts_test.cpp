@@ -106,11 +106,14 @@ std::string batch_bytes(std::uint64_t number, Nanoseconds decided, Nanoseconds e
   batch.begun = decided + 10;
   batch.ended = ended;
   batch.operation = "gloo allreduce";
-  std::string bytes;
-  append_batch(bytes, batch, 1);
-  append_tensor(bytes, "t", runtime::Kind::allreduce, DataType::float32, {2, 3}, enqueued,
-                enqueued + 5, "");
-  return bytes;
+  runtime::Request request;
+  request.name = "t";
+  request.type = DataType::float32;
+  request.shape = {2, 3};
+  BatchWriter writer;
+  writer.begin(batch, 1);
+  writer.add(request, 7, enqueued, enqueued + 5, "");
+  return writer.take();
 }
 
 Events events_of(int rank, Nanoseconds offset, std::string batches) {
@@ -174,16 +177,64 @@ TEST(TraceFrames, BytesThatAreNoEventsAreRefused) {
     EXPECT_FALSE(decode_events(frame.substr(0, cut), 2).ok()) << cut;
   }
   const auto bytes = events.batches;
-  for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
-    WireReader in(std::string_view(bytes).substr(0, cut));
-    EXPECT_FALSE(read_batch(in).has_value()) << cut;
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    EXPECT_FALSE(BatchReader(std::string_view(bytes).substr(0, cut)).next().has_value()) << cut;
   }
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     auto lie = bytes;
     lie[i] = static_cast<char>(0xff);
-    WireReader in(lie);
-    read_batch(in);  // ends, whatever it says
+    BatchReader in(lie);
+    while (in.next()) {  // ends, whatever it says
+    }
   }
+}
+
+TEST(TraceFrames, EachTensorComesBackAsItWasAndItsNameTravelsOnce) {
+  std::vector<runtime::Request> requests(2);
+  requests[0].name = "a tensor with a name that is long enough to be seen in the size";
+  requests[0].shape = {2, 3};
+  requests[1].name = "b";
+  requests[1].kind = runtime::Kind::allgather;
+  requests[1].type = DataType::float64;
+  constexpr Nanoseconds kHour = 3'600'000'000'000;
+  Batch head;
+  head.number = 4;
+  head.ended = 5 * kHour;
+  BatchWriter writer;
+  for (int i = 0; i < 100; ++i) {
+    writer.begin(head, 3);
+    writer.add(requests[0], 12, head.ended - 70, head.ended - 50, "");
+    writer.add(requests[1], runtime::ResponseTensor::kNotCached, head.ended - kHour, head.ended,
+               "it went wrong");
+    writer.add(requests[0], 12, 0, 0, "");
+  }
+  EXPECT_EQ(writer.tensors(), 300);
+  const auto bytes = writer.take();
+  EXPECT_EQ(writer.tensors(), 0);
+  EXPECT_EQ(bytes.find(requests[0].name), bytes.rfind(requests[0].name));
+  BatchReader reader(bytes);
+  int batches = 0;
+  for (; const auto batch = reader.next(); ++batches) {
+    ASSERT_EQ(batch->tensors.size(), 3);
+    EXPECT_EQ(batch->number, 4);
+    const auto& [a, b, joined] = std::tie(batch->tensors[0], batch->tensors[1], batch->tensors[2]);
+    EXPECT_EQ(a.name, requests[0].name);
+    EXPECT_EQ(a.shape, requests[0].shape);
+    EXPECT_EQ(a.enqueued, head.ended - 70);
+    EXPECT_EQ(a.asked, head.ended - 50);
+    EXPECT_EQ(a.error, "");
+    EXPECT_EQ(b.name, "b");
+    EXPECT_EQ(b.kind, runtime::Kind::allgather);
+    EXPECT_EQ(b.type, DataType::float64);
+    EXPECT_EQ(b.enqueued, head.ended - kHour);
+    EXPECT_EQ(b.asked, head.ended);
+    EXPECT_EQ(b.error, "it went wrong");
+    EXPECT_EQ(joined.name, requests[0].name);
+    EXPECT_EQ(joined.enqueued, 0);
+    EXPECT_EQ(joined.asked, 0);
+  }
+  EXPECT_EQ(batches, 100);
+  EXPECT_TRUE(reader.ended_well());
 }
 
 }  // namespace
