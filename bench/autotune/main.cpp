@@ -169,8 +169,8 @@ int run(int size, int per_host, int pairs) {
   }
   compare(ranks, per_host, pairs, {"161 tensors, 102 MB", resnet50_sizes(), 1});
   compare(ranks, per_host, pairs,
-          {"1,000 tensors of 1 KB", std::vector<std::size_t>(1'000, 256), 5});
-  compare(ranks, per_host, pairs, {"one tensor of 4 KB", {1'024}, 10});
+          {"1,000 tensors of 1 KB", std::vector<std::size_t>(1'000, 256), 20});
+  compare(ranks, per_host, pairs, {"one tensor of 4 KB", {1'024}, 300});
   return 0;
 }
 

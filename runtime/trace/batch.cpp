@@ -157,15 +157,16 @@ BatchReader::BatchReader(std::string_view bytes) : in_(bytes) {
 
 bool BatchReader::read_label() {
   const auto label = in_.u32();
-  Batch::Tensor& tensor = labels_[label];
-  tensor.name = in_.str();
+  auto what = std::make_shared<Batch::What>();
+  what->name = in_.str();
   const auto kind = in_.u8();
   const auto type = in_.u8();
   for (std::uint32_t left = in_.u32(); left > 0 && !in_.failed(); --left) {
-    tensor.shape.push_back(in_.i64());
+    what->shape.push_back(in_.i64());
   }
-  tensor.kind = static_cast<Kind>(kind);
-  tensor.type = static_cast<DataType>(type);
+  what->kind = static_cast<Kind>(kind);
+  what->type = static_cast<DataType>(type);
+  labels_[label] = std::move(what);
   return !in_.failed() && kind <= static_cast<std::uint8_t>(Kind::remove_process_set) &&
          type <= static_cast<std::uint8_t>(DataType::float64);
 }
@@ -179,7 +180,8 @@ bool BatchReader::read_tensors(Batch& batch) {
   for (const auto& [label, enqueued, asked] : all) {
     const auto known = labels_.find(label & (kUnnamed | kNumber));
     if (known == labels_.end()) return false;
-    Batch::Tensor& tensor = batch.tensors.emplace_back(known->second);
+    Batch::Tensor& tensor = batch.tensors.emplace_back();
+    tensor.what = known->second;
     const bool is_long = (label & kLongTimes) != 0;
     tensor.enqueued = is_long ? in_.i64() : before(batch.ended, enqueued);
     tensor.asked = is_long ? in_.i64() : before(batch.ended, asked);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,11 +22,14 @@
 namespace hvd::runtime::trace {
 
 struct Batch {
-  struct Tensor {
+  struct What {
     std::string name;
     Kind kind = Kind::allreduce;
     DataType type = DataType::uint8;
     std::vector<std::int64_t> shape;
+  };
+  struct Tensor {
+    std::shared_ptr<const What> what;
     Nanoseconds enqueued = 0;
     Nanoseconds asked = 0;
     std::string error;
@@ -87,7 +91,7 @@ class BatchReader {
   bool read_tensors(Batch& batch);
 
   WireReader in_;
-  std::unordered_map<std::uint32_t, Batch::Tensor> labels_;  // without times
+  std::unordered_map<std::uint32_t, std::shared_ptr<const Batch::What>> labels_;
   bool broken_ = false;
 };
 

@@ -20,6 +20,24 @@ void Run::finish(Response& response, int set_size, const Entries& entries,
 
 void Recorder::keep(const Run& run, Response& response, int set_size, const Entries& entries,
                     std::span<const Outcome> outcomes) {
+  Ended ended;
+  ended.number = response.number;
+  ended.when = run.ended_;
+  // As a rule they are those of the response.
+  if (entries.size() == response.tensors.size()) ended.tensors = std::move(response.tensors);
+  ended.courses.reserve(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Status& why = outcomes[i].failure.status;
+    if (!why.ok() && ended.errors.empty()) ended.errors.resize(entries.size());
+    if (!why.ok()) ended.errors[i] = why;
+    // What a rank that has joined ran for others it never asked for.
+    if (entries[i].course.enqueued == 0) continue;
+    if (ended.tensors.size() == ended.courses.size()) {
+      ended.tensors.push_back(
+          std::make_shared<ResponseTensor>(ResponseTensor{entries[i].request, {}}));
+    }
+    ended.courses.push_back(entries[i].course);
+  }
   if (wanted(response.number)) {
     Batch batch;
     batch.number = response.number;
@@ -30,34 +48,18 @@ void Recorder::keep(const Run& run, Response& response, int set_size, const Entr
     batch.ended = run.ended_;
     batch.operation = run.operation_;
     batch.steps = run.steps_;
-    const bool all_there = entries.size() == response.tensors.size();
+    // From what has just been gathered: looking at all entries once more would cost more than
+    // writing.
+    const bool joined = ended.courses.empty();
     const bool first = append(batch, entries.size(), [&] {
       for (std::size_t i = 0; i < entries.size(); ++i) {
-        const Entry& entry = entries[i];
-        writer_.add(
-            entry.request, all_there ? response.tensors[i]->cache_id : ResponseTensor::kNotCached,
-            entry.course.enqueued, entry.course.asked, outcomes[i].failure.status.message());
+        const Course course = joined ? Course() : ended.courses[i];
+        const auto error = ended.errors.empty() ? std::string_view() : ended.errors[i].message();
+        writer_.add(entries[i].request, ended.tensors[i]->cache_id, course.enqueued, course.asked,
+                    error);
       }
     });
     if (first) on_pending_();
-  }
-  Ended ended;
-  ended.number = response.number;
-  ended.when = run.ended_;
-  // As a rule they are those of the response.
-  if (entries.size() == response.tensors.size()) ended.tensors = std::move(response.tensors);
-  ended.courses.reserve(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    // What a rank that has joined ran for others it never asked for.
-    if (entries[i].course.enqueued == 0) continue;
-    if (ended.tensors.size() == ended.courses.size()) {
-      ended.tensors.push_back(
-          std::make_shared<ResponseTensor>(ResponseTensor{entries[i].request, {}}));
-    }
-    ended.courses.push_back(entries[i].course);
-    const Status& why = outcomes[i].failure.status;
-    if (!why.ok() && ended.errors.empty()) ended.errors.resize(entries.size());
-    if (!why.ok()) ended.errors[i] = why;
   }
   remember(std::move(ended));
   served_ = response.number;

@@ -20,7 +20,7 @@ std::string upper(std::string_view text) {
 
 std::int64_t elements_of(const Batch::Tensor& tensor) {
   std::int64_t elements = 1;
-  for (const auto extent : tensor.shape) elements *= extent;
+  for (const auto extent : tensor.what->shape) elements *= extent;
   return elements;
 }
 
@@ -107,11 +107,11 @@ TimelineText::Track& TimelineText::track(int rank, const Batch& batch, const Bat
                                          Nanoseconds begin) {
   Rank& all = ranks_[static_cast<std::size_t>(rank)];
   std::string name = batch.process_set == kGlobalSet
-                         ? tensor.name
-                         : cat(tensor.name, " (process set ", batch.process_set, ")");
+                         ? tensor.what->name
+                         : cat(tensor.what->name, " (process set ", batch.process_set, ")");
   const auto found = all.tracks.find(name);
   if (found != all.tracks.end()) return found->second;
-  if (comes_again(tensor.name) && all.tracks.size() < kMaxTracks) {
+  if (comes_again(tensor.what->name) && all.tracks.size() < kMaxTracks) {
     Track& made = all.tracks.emplace(name, Track{all.next_track++, 0}).first->second;
     name_track(rank, made, name);
     return made;
@@ -163,7 +163,8 @@ void TimelineText::add(const Events& events, TimePoint now) {
     if (held.until == TimePoint{}) held.until = now + kPatience;
     ++held.heard;
     for (const auto& tensor : batch->tensors) {
-      if (tensor.enqueued != 0) held.ready[tensor.name].push_back({tensor.enqueued, events.rank});
+      if (tensor.enqueued != 0)
+        held.ready[tensor.what->name].push_back({tensor.enqueued, events.rank});
     }
     if (events.rank == 0) {
       held.is_here = true;
@@ -200,7 +201,7 @@ void TimelineText::write(int rank, const Batch& batch,
     if (tensor.enqueued != 0) {
       std::vector<Ready> when;
       if (ready != nullptr) {
-        if (const auto found = ready->find(tensor.name); found != ready->end())
+        if (const auto found = ready->find(tensor.what->name); found != ready->end())
           when = found->second;
       }
       write_negotiation(rank, where, batch, tensor, std::move(when));
@@ -215,7 +216,7 @@ void TimelineText::write_negotiation(int rank, Track& track, const Batch& batch,
             [](const Ready& a, const Ready& b) { return a.when < b.when; });
   const Nanoseconds from = ready.empty() ? tensor.enqueued : ready.front().when;
   const Nanoseconds to = batch.decided != 0 ? batch.decided : batch.ended;
-  begin(rank, track, cat("NEGOTIATE_", upper(kind_name(tensor.kind))), from);
+  begin(rank, track, cat("NEGOTIATE_", upper(kind_name(tensor.what->kind))), from);
   if (batch.decided == 0 && batch.unfinished) out_ += R"(,"args":{"unfinished":true})";
   if (batch.decided == 0 && !tensor.error.empty()) {
     out_ += R"(,"args":{"error":)";
@@ -234,12 +235,12 @@ void TimelineText::write_negotiation(int rank, Track& track, const Batch& batch,
 
 void TimelineText::write_execution(int rank, Track& track, const Batch& batch, std::size_t index) {
   const auto& tensor = batch.tensors[index];
-  begin(rank, track, upper(kind_name(tensor.kind)), batch.decided);
+  begin(rank, track, upper(kind_name(tensor.what->kind)), batch.decided);
   out_ += R"(,"args":{)";
-  if (has_elements(tensor.kind)) {
-    out_ += cat(R"("dtype":")", type_name(tensor.type), R"(","shape":")", shape_text(tensor.shape),
-                R"(","bytes":)",
-                elements_of(tensor) * static_cast<std::int64_t>(size_of(tensor.type)), ',');
+  if (has_elements(tensor.what->kind)) {
+    out_ += cat(R"("dtype":")", type_name(tensor.what->type), R"(","shape":")",
+                shape_text(tensor.what->shape), R"(","bytes":)",
+                elements_of(tensor) * static_cast<std::int64_t>(size_of(tensor.what->type)), ',');
   }
   out_ += cat(R"("process_set":)", batch.process_set, R"(,"batch":)", batch.number,
               R"(,"batch_tensors":)", batch.tensors.size());

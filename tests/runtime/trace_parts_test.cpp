@@ -218,18 +218,18 @@ TEST(TraceFrames, EachTensorComesBackAsItWasAndItsNameTravelsOnce) {
     ASSERT_EQ(batch->tensors.size(), 3);
     EXPECT_EQ(batch->number, 4);
     const auto& [a, b, joined] = std::tie(batch->tensors[0], batch->tensors[1], batch->tensors[2]);
-    EXPECT_EQ(a.name, requests[0].name);
-    EXPECT_EQ(a.shape, requests[0].shape);
+    EXPECT_EQ(a.what->name, requests[0].name);
+    EXPECT_EQ(a.what->shape, requests[0].shape);
     EXPECT_EQ(a.enqueued, head.ended - 70);
     EXPECT_EQ(a.asked, head.ended - 50);
     EXPECT_EQ(a.error, "");
-    EXPECT_EQ(b.name, "b");
-    EXPECT_EQ(b.kind, runtime::Kind::allgather);
-    EXPECT_EQ(b.type, DataType::float64);
+    EXPECT_EQ(b.what->name, "b");
+    EXPECT_EQ(b.what->kind, runtime::Kind::allgather);
+    EXPECT_EQ(b.what->type, DataType::float64);
     EXPECT_EQ(b.enqueued, head.ended - kHour);
     EXPECT_EQ(b.asked, head.ended);
     EXPECT_EQ(b.error, "it went wrong");
-    EXPECT_EQ(joined.name, requests[0].name);
+    EXPECT_EQ(joined.what->name, requests[0].name);
     EXPECT_EQ(joined.enqueued, 0);
     EXPECT_EQ(joined.asked, 0);
   }
