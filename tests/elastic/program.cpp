@@ -2,7 +2,7 @@
 // prints what it does; what the scenario is about stands in the environment:
 //   UNTIL=G        the work is done five steps after generation G has begun
 //   SIZE=N         weights
-//   DIE=PLACE      kills itself there: save, load, reset, joining
+//   DIE=PLACE      kills itself there: save, load, reset, joining, end, after
 //   MODE=mark      CommitMode::mark
 #include <atomic>
 #include <csignal>
@@ -102,6 +102,7 @@ struct Training {
       state.commit();
       say("commit %d\n", step);
     }
+    die_if_at("end");
   }
 
   std::vector<float> weights;
@@ -172,6 +173,7 @@ int run(const std::string& scenario) {
     Training training(options_of_environment());
     elastic::run(training.state, [&] { training.train(); });
     say("done at step %d\n", training.step);
+    die_if_at("after");
     hvd::shutdown();
     return 0;
   }

@@ -276,6 +276,33 @@ INSTANTIATE_TEST_SUITE_P(Elastic, InEachPlace,
                          ::testing::Values("joining", "load", "reset", "save"),
                          [](const auto& place) { return std::string(place.param); });
 
+TEST_F(ElasticWorkers, RunAgainWhenOneDiesBeforeAllHaveComeToTheEnd) {
+  start_in(world_of(1, {0, 1}), "train");
+  environment_["DIE"] = "end";
+  start_in(world_of(1, {0, 1}), "train");
+  ASSERT_TRUE(worker(1).wait_for_output("dies at end"));
+  EXPECT_EQ(worker(1).wait().signal, SIGKILL);
+  publish(world_of(2, {0}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(step_at_entry(ended[0], 2), 5) << "all that was committed is there";
+  EXPECT_EQ(rest_of_words(0), (std::vector{Kind::initialised, Kind::done}));
+}
+
+TEST_F(ElasticWorkers, AreDoneWhenOneDiesAfterAllHaveComeToTheEnd) {
+  start_in(world_of(1, {0, 1}), "train");
+  environment_["DIE"] = "after";
+  start_in(world_of(1, {0, 1}), "train");
+  ASSERT_TRUE(worker(1).wait_for_output("dies at after"));
+  EXPECT_EQ(worker(1).wait().signal, SIGKILL);
+  // As the driver does that has not heard yet that the work is done.
+  publish(world_of(2, {0}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(step_at_entry(ended[0], 2), -1) << "nobody runs again";
+  EXPECT_EQ(rest_of_words(0), (std::vector{Kind::initialised, Kind::done}));
+}
+
 class WithAllHoldersLost : public ElasticWorkers {
  protected:
   std::vector<ExitStatus> lose_all_holders(const std::string& scenario) {
