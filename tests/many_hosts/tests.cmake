@@ -16,9 +16,14 @@ hvd_compile_options(hvd_test_steps_job)
 target_link_libraries(hvd_test_steps_job PUBLIC hvd_test_hosts hvd_test_steps)
 add_dependencies(hvd_test_steps_job hvdrun hvd-agent elastic_steps)
 
+add_executable(conforms ${many_hosts}/programs/conforms.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/conformance.cpp)
+hvd_compile_options(conforms)
+target_link_libraries(conforms PRIVATE hvd_worker GTest::gtest)
+
 hvd_test(hvd_jobs_on_hosts_test
   ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
   ${many_hosts}/addresses_test.cpp
+  ${many_hosts}/conformance_test.cpp
   ${many_hosts}/elastic_faults_test.cpp
   ${many_hosts}/elastic_test.cpp
   ${many_hosts}/faults_test.cpp
@@ -28,4 +33,4 @@ hvd_test(hvd_jobs_on_hosts_test
   LIBRARIES hvd_test_hosts hvd_test_steps_job
   LABELS hosts
   TIMEOUT 300)
-add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train allreduce_once placed_works looks e2e_stays)
+add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train allreduce_once conforms placed_works looks e2e_stays)
