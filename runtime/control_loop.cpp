@@ -224,9 +224,9 @@ void ControlLoop::take_commands() {
 
 void ControlLoop::drain_queue(TimePoint now) {
   if (!formed_ || verdict_.known()) return;
-  auto requests = queue_.drain();
+  const auto requests = queue_.drain();
   if (requests.empty()) return;
-  if (const Status taken = negotiator_.submit(std::move(requests), now); !taken.ok()) {
+  if (const Status taken = negotiator_.submit(requests, now); !taken.ok()) {
     enter_failure(taken.with_context(who(spec_.rank)));
   }
   asked_in_full_.store(negotiator_.asked().in_full, std::memory_order_relaxed);
