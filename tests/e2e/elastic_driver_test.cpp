@@ -282,10 +282,14 @@ TEST_F(ElasticDriverTest, KillingHvdrunLeavesNoWorkerNoAgentAndNoScript) {
   hosts_are("localhost:2\n127.0.0.1:1\n");
   Process& job = start_job(with_script(), follows());
   wait_for_world(job, 1, 3);
-  // A run of the script that hangs dies with the others.
-  directory_file("discover.sh",
-                 "#!/bin/sh\ntouch " + (directory() / "hangs").string() + "\nsleep 3600\n");
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory() / "hangs"); }));
+  // A run of the script that hangs dies with the others. A new file in the place of the old one:
+  // a shell reads what it runs piece by piece.
+  const auto hangs = directory() / "hangs";
+  const std::string script =
+      directory_file("hangs.sh", cat("#!/bin/sh\ntouch ", hangs.string(), "\nsleep 3600\n"));
+  std::filesystem::permissions(script, std::filesystem::perms{0755});
+  std::filesystem::rename(script, script_);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(hangs); })) << job.err();
   crash(job);
   expect_nobody_left("kill -9 of hvdrun");
 }

@@ -111,6 +111,9 @@ class Follower {
   }
 
   void take(const Frame& frame) {
+    if (frame.kind == static_cast<std::uint16_t>(worker_link::Kind::ping)) {
+      tell(worker_link::Alive{}.encode());
+    }
     if (frame.kind == static_cast<std::uint16_t>(worker_link::Kind::stop)) {
       stopped_ = true;
       say(cat("told: ", worker_link::Stop::decode(frame.payload)->reason));
