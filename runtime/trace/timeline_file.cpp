@@ -59,7 +59,7 @@ Status TimelineFile::append(std::string_view elements) {
   while (!elements.empty()) {
     const std::size_t size = piece_of(elements, end_);
     text.assign(kBetween).append(elements.substr(0, size)).append(kClosing);
-    const Status written = write(text, end_);
+    Status written = write(text, end_);
     if (!written.ok()) {
       // What lies there needs no new room.
       end_ = before;

@@ -17,7 +17,6 @@ namespace hvd {
 namespace {
 
 using test::ExitStatus;
-using test::kGenerous;
 using test::Process;
 using test::Workers;
 
