@@ -153,11 +153,16 @@ class ElasticJob final : public AnyJob {
   void notice_quiet_ones();
   ElasticWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
 
+  // driver/job/elastic_staff.cpp
+  void form_first_world();
+  void staff_slots();
+  Limits limits_now() const;
+  std::vector<Room> rooms() const;
+  std::vector<Occupant> occupants() const;
+
   // driver/job/elastic_world.cpp
   void on(const event::Committed& event);
   void decide();
-  void form_first_world();
-  void staff_slots();
   void reform();
   void reform_now();
   void reform_at_commit();
@@ -187,9 +192,6 @@ class ElasticJob final : public AnyJob {
   const ElasticWorker& worker(Incarnation incarnation) const {
     return workers_[static_cast<std::size_t>(incarnation - 1)];
   }
-  Limits limits_now() const;
-  std::vector<Room> rooms() const;
-  std::vector<Occupant> occupants() const;
 
   // driver/job/elastic_end.cpp
   void on(const event::StopRequested& event);
