@@ -19,6 +19,8 @@ enum class Transport {
 
 struct Config {
   Transport transport = Transport::hvd;
+  // Data connections between two ranks, over which large messages are cut up; of our transport.
+  int sockets_per_pair = 1;
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion
   // How long tensors that are ready wait at most for others to share their batch, while the
   // executor has something to do.

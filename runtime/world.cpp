@@ -252,7 +252,8 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   Door::Options door(spec_.rank, spec_.size(), address, spec_.generation, spec_.token);
   door.connect_timeout = config.connect_timeout;
   door.handshake_timeout = config.handshake_timeout;
-  auto mesh = TcpMesh::create({std::move(door), config.collective_timeout});
+  auto mesh = TcpMesh::create(
+      {std::move(door), config.collective_timeout, {.sockets = config.sockets_per_pair}});
   HVD_RETURN_IF_ERROR(mesh.status());
   return std::unique_ptr<Mesh>(std::move(*mesh));
 }

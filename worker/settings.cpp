@@ -133,6 +133,14 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   auto transport = text_of("HVD_TRANSPORT", lookup);
   HVD_RETURN_IF_ERROR(transport.status());
   if (transport->value_or("hvd") == "gloo-tcp") config.transport = runtime::Transport::gloo_tcp;
+  HVD_RETURN_IF_ERROR(read_number("HVD_SOCKETS_PER_PAIR", lookup, [&](double count) {
+    config.sockets_per_pair = static_cast<int>(count);
+  }));
+  if (config.transport == runtime::Transport::gloo_tcp && config.sockets_per_pair > 1) {
+    return Status(Code::invalid_argument,
+                  cat("HVD_SOCKETS_PER_PAIR=", config.sockets_per_pair,
+                      " is for HVD_TRANSPORT=hvd: gloo-tcp has one connection for each pair"));
+  }
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_trace_settings(lookup, config));

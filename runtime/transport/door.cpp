@@ -14,6 +14,11 @@ constexpr std::chrono::milliseconds kBetweenAttempts{20};
 
 std::string name_of(int rank) { return cat("rank ", rank); }
 
+// What the dialling rank calls itself, so that the other one knows which connection it is.
+std::string name_of(int rank, int socket) {
+  return socket == 0 ? name_of(rank) : cat(name_of(rank), ", socket ", socket);
+}
+
 }  // namespace
 
 Result<SocketAddress> Door::open() {
@@ -32,10 +37,10 @@ void Door::set_addresses(std::vector<SocketAddress> addresses) {
   addresses_ = std::move(addresses);
 }
 
-void Door::dial(int rank) {
+void Door::dial(const Route& route) {
   {
     const std::lock_guard lock(mutex_);
-    to_dial_.push_back(rank);
+    to_dial_.push_back(route);
   }
   poller_.wake();
 }
@@ -55,8 +60,8 @@ void Door::loop() {
   while (!stopping_) {
     const auto deadline = serve_deadlines(Clock::now());
     for (const auto& event : poller_.wait(deadline)) {
-      if (const auto called = rank_of_fd_.find(event.fd); called != rank_of_fd_.end()) {
-        handle(called->second);
+      if (const auto called = route_of_fd_.find(event.fd); called != route_of_fd_.end()) {
+        handle(Route(called->second));
       } else if (lobby_->knows(event.fd)) {
         if (auto arrival = lobby_->handle(event, Clock::now())) welcome(std::move(*arrival));
       }
@@ -68,20 +73,21 @@ void Door::loop() {
 }
 
 void Door::begin_new_dials() {
-  std::vector<int> ranks;
+  std::vector<Route> routes;
   {
     const std::lock_guard lock(mutex_);
-    ranks.swap(to_dial_);
+    routes.swap(to_dial_);
   }
-  for (const int rank : ranks) {
+  for (const Route& route : routes) {
     const auto now = Clock::now();
-    callers_[rank] = {nullptr, now, now + options_.connect_timeout};
-    attempt(rank);
+    callers_[route] = {nullptr, now, now + options_.connect_timeout};
+    attempt(route);
   }
 }
 
-void Door::attempt(int rank) {
-  auto& caller = callers_.at(rank);
+void Door::attempt(const Route& route) {
+  auto& caller = callers_.at(route);
+  const int rank = route.rank;
   SocketAddress where;
   {
     const std::lock_guard lock(mutex_);
@@ -90,20 +96,21 @@ void Door::attempt(int rank) {
     }
   }
   const auto generation = options_.generation;
-  auto dial = std::make_unique<Dial>(where, options_.token, kDataPurpose,
-                                     HandshakeIdentity{name_of(options_.rank), generation},
-                                     HandshakeIdentity{name_of(rank), generation});
+  auto dial =
+      std::make_unique<Dial>(where, options_.token, kDataPurpose,
+                             HandshakeIdentity{name_of(options_.rank, route.socket), generation},
+                             HandshakeIdentity{name_of(rank), generation});
   if (const Status started = dial->start(); !started.ok()) {
-    give_up(rank, started.with_context(name_of(rank)));
+    give_up(route, started.with_context(name_of(rank)));
     return;
   }
   caller.dial = std::move(dial);
-  rank_of_fd_[caller.dial->fd()] = rank;
+  route_of_fd_.emplace(caller.dial->fd(), route);
   poller_.watch(caller.dial->fd(), true);
 }
 
-void Door::handle(int rank) {
-  auto& caller = callers_.at(rank);
+void Door::handle(const Route& route) {
+  auto& caller = callers_.at(route);
   Dial& dial = *caller.dial;
   const bool was_connecting = dial.wants_to_write();
   const auto progress = dial.handle();
@@ -112,29 +119,25 @@ void Door::handle(int rank) {
     return;
   }
   poller_.forget(dial.fd());
-  rank_of_fd_.erase(dial.fd());
+  route_of_fd_.erase(dial.fd());
   if (!progress.ok()) {
-    give_up(rank, progress.status());
+    give_up(route, progress.status());
   } else if (*progress == Dial::Progress::again) {
     caller.dial.reset();
     caller.next_attempt = Clock::now() + kBetweenAttempts;
   } else {
     UniqueFd fd = dial.take();
-    callers_.erase(rank);
+    callers_.erase(route);
     // Refused only when all is over.
-    (void)hooks_.connected(rank, std::move(fd));
+    (void)hooks_.connected(route, std::move(fd));
   }
 }
 
 void Door::welcome(Lobby::Arrival arrival) {
   poller_.forget(arrival.connection->fd());
-  int rank = -1;
-  for (int higher = options_.rank + 1; higher < options_.size; ++higher) {
-    if (arrival.name == name_of(higher)) rank = higher;
-  }
-  const Status taken = rank < 0
-                           ? Status(Code::permission_denied, "no such rank connects to this one")
-                           : hooks_.connected(rank, arrival.connection->release());
+  const auto route = route_named(arrival.name);
+  const Status taken = route ? hooks_.connected(*route, arrival.connection->release())
+                             : Status(Code::permission_denied, "no such rank connects to this one");
   // After a failure everybody is refused, and nothing is odd about it.
   const bool odd = taken.code() == Code::permission_denied || taken.code() == Code::already_exists;
   if (odd) {
@@ -143,37 +146,49 @@ void Door::welcome(Lobby::Arrival arrival) {
   }
 }
 
-void Door::give_up(int rank, const Status& why) {
-  callers_.erase(rank);
-  hooks_.unreachable(rank, why);
+std::optional<Route> Door::route_named(const std::string& name) const {
+  for (int higher = options_.rank + 1; higher < options_.size; ++higher) {
+    if (!name.starts_with(name_of(higher))) continue;
+    for (int socket = 0; socket < options_.sockets; ++socket) {
+      if (name == name_of(higher, socket)) return Route{higher, socket};
+    }
+  }
+  return std::nullopt;
+}
+
+// A copy of the route, which may be the caller's that goes.
+void Door::give_up(const Route& route, const Status& why) {
+  const Route gone = route;
+  callers_.erase(gone);
+  hooks_.unreachable(gone, why);
 }
 
 // Returns when the next one is due.
 TimePoint Door::serve_deadlines(TimePoint now) {
   TimePoint next = lobby_->expire(now);
-  std::vector<int> due;
-  for (const auto& [rank, caller] : callers_) {
+  std::vector<Route> due;
+  for (const auto& [route, caller] : callers_) {
     const auto when = caller.dial ? caller.until : std::min(caller.next_attempt, caller.until);
     if (when <= now) {
-      due.push_back(rank);
+      due.push_back(route);
     } else {
       next = std::min(next, when);
     }
   }
-  for (const int rank : due) {
-    auto& caller = callers_.at(rank);
+  for (const Route& route : due) {
+    auto& caller = callers_.at(route);
     if (caller.until > now) {
-      attempt(rank);
-      if (callers_.contains(rank)) next = std::min(next, callers_.at(rank).until);
+      attempt(route);
+      if (callers_.contains(route)) next = std::min(next, callers_.at(route).until);
       continue;
     }
     if (caller.dial) {
       poller_.forget(caller.dial->fd());
-      rank_of_fd_.erase(caller.dial->fd());
+      route_of_fd_.erase(caller.dial->fd());
     }
-    give_up(rank,
-            {Code::deadline_exceeded, cat(name_of(rank), " did not answer on its data port within ",
-                                          options_.connect_timeout.count(), " ms")});
+    give_up(route, {Code::deadline_exceeded,
+                    cat(name_of(route.rank), " did not answer on its data port within ",
+                        options_.connect_timeout.count(), " ms")});
   }
   return next;
 }

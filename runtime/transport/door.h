@@ -4,8 +4,8 @@
 // already connected are shown out; at most kMaxGuests are heard at a time, and each for a limited
 // time.
 //
-// Of two ranks the higher one dials. open() and close() belong to one thread; dial() is safe from
-// any. The thread sleeps unless somebody knocks.
+// Of two ranks the higher one dials, for each of their connections. open() and close() belong to
+// one thread; dial() is safe from any. The thread sleeps unless somebody knocks.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,7 @@
 #include "runtime/lobby.h"
 #include "runtime/poller.h"
 #include "runtime/transport/dial.h"
+#include "runtime/transport/route.h"
 
 namespace hvd::runtime {
 
@@ -43,13 +44,14 @@ class Door {
     std::string address;  // where the others reach this rank: an IP address
     std::uint64_t generation;
     Token token;
+    int sockets = 1;                                     // at most, with each rank
     std::chrono::milliseconds connect_timeout{30'000};   // for one connection, all attempts
     std::chrono::milliseconds handshake_timeout{5'000};  // for a guest to prove himself
   };
   // Called by the door's thread.
   struct Hooks {
-    std::function<Status(int rank, UniqueFd fd)> connected;  // refuses who is not wanted
-    std::function<void(int rank, const Status& why)> unreachable;
+    std::function<Status(const Route& route, UniqueFd fd)> connected;  // refuses who is not wanted
+    std::function<void(const Route& route, const Status& why)> unreachable;
   };
 
   Door(Options options, Hooks hooks) : options_(std::move(options)), hooks_(std::move(hooks)) {}
@@ -61,7 +63,7 @@ class Door {
   Result<SocketAddress> open();
   // Where the others listen, by rank; before the first dial().
   void set_addresses(std::vector<SocketAddress> addresses);
-  void dial(int rank);
+  void dial(const Route& route);
   // Ends the thread, and shuts out everybody who is not connected yet.
   void close();
   // The same without waiting for the thread, from any.
@@ -76,22 +78,23 @@ class Door {
 
   void loop();
   void begin_new_dials();
-  void attempt(int rank);
-  void handle(int rank);
+  void attempt(const Route& route);
+  void handle(const Route& route);
   void welcome(Lobby::Arrival arrival);
-  void give_up(int rank, const Status& why);
+  std::optional<Route> route_named(const std::string& name) const;
+  void give_up(const Route& route, const Status& why);
   TimePoint serve_deadlines(TimePoint now);
 
   Options options_;
   Hooks hooks_;
   Poller poller_;
   std::optional<Lobby> lobby_;
-  std::map<int, Caller> callers_;  // by the rank that is called; the thread's
-  std::map<int, int> rank_of_fd_;  // of their connections
+  std::map<Route, Caller> callers_;   // by what is called; the thread's
+  std::map<int, Route> route_of_fd_;  // of their connections
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::vector<SocketAddress> addresses_;  // guarded by mutex_
-  std::vector<int> to_dial_;              // guarded by mutex_
+  std::vector<Route> to_dial_;            // guarded by mutex_
   std::thread thread_;
 };
 

@@ -22,6 +22,12 @@ struct Endpoint {
   bool& released_of(Direction direction) { return released[static_cast<std::size_t>(direction)]; }
 };
 
+// A message that is cut in parts, one for each connection with the other rank.
+struct Stripes {
+  std::size_t left;  // parts that have not ended
+  int rank = -1;     // of a receive from any of several: the one whose message it is
+};
+
 // A message that has ended.
 struct Ended {
   Endpoint* endpoint;

@@ -15,6 +15,9 @@ namespace {
 constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 constexpr std::size_t kSendParts = 16;  // of one system call: eight messages
 
+// Whether a message has ended with this part of it.
+bool is_last(const std::shared_ptr<Stripes>& stripes) { return !stripes || --stripes->left == 0; }
+
 }  // namespace
 
 void Link::open(UniqueFd fd) {
@@ -53,8 +56,9 @@ void Link::mark(bool readable, bool writable, bool hung_up) {
 
 bool Link::is_needed() const {
   if (!outgoing_.empty() || receive_) return true;
-  return std::any_of(expected_.begin(), expected_.end(),
-                     [](const auto& receive) { return !receive->taken && receive->sources == 1; });
+  return std::any_of(expected_.begin(), expected_.end(), [](const auto& receive) {
+    return !receive->taken && (receive->sources == 1 || receive->is_begun());
+  });
 }
 
 std::string Link::explain() const {
@@ -68,12 +72,13 @@ std::string Link::explain() const {
 
 // --- out ----------------------------------------------------------------------------------------
 
-void Link::send(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes) {
+void Link::send(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes,
+                std::shared_ptr<Stripes> stripes) {
   MessageHeader header;
   header.sequence = next_sequence_++;
   header.slot = slot;
   header.bytes = bytes;
-  outgoing_.push_back({&endpoint, header, data});
+  outgoing_.push_back({&endpoint, header, data, std::move(stripes)});
 }
 
 Status Link::move_out(std::vector<Ended>& ended) {
@@ -116,7 +121,7 @@ Status Link::move_out(std::vector<Ended>& ended) {
       const std::size_t all = kHeaderBytes + message.header.bytes;
       if (written_ < all) break;
       written_ -= all;
-      ended.push_back({message.endpoint, Direction::send, rank_});
+      if (is_last(message.stripes)) ended.push_back({message.endpoint, Direction::send, rank_});
       outgoing_.pop_front();
     }
   }
@@ -127,6 +132,9 @@ bool Link::forget(const Endpoint& endpoint) {
   if (receive_ && receive_->endpoint == &endpoint) return false;
   for (const auto& message : outgoing_) {
     if (message.endpoint == &endpoint) return false;
+  }
+  for (const auto& receive : expected_) {
+    if (receive->endpoint == &endpoint && !receive->taken && receive->is_begun()) return false;
   }
   std::erase_if(expected_, [&](const auto& receive) { return receive->endpoint == &endpoint; });
   return true;
@@ -141,16 +149,20 @@ std::uint64_t Link::waiting_since(const Receive& receive) const {
   return stopped_ && header_.slot == receive.slot ? since_ : 0;
 }
 
-Status Link::check_length(const MessageHeader& header, const Receive& receive) const {
-  if (header.bytes == receive.bytes) return {};
+// The message is for this receive.
+Status Link::claim(const MessageHeader& header, Receive& receive) const {
+  if (header.bytes == receive.bytes) {
+    receive.taken = true;
+    if (receive.stripes) receive.stripes->rank = rank_;
+    return {};
+  }
   return {Code::data_loss,
           cat("rank ", rank_, " sent a message of ", header.bytes, " bytes where rank ", own_rank_,
               " expects ", receive.bytes, " (slot ", header.slot, ")")};
 }
 
 Status Link::put_into(std::shared_ptr<Receive> receive) {
-  HVD_RETURN_IF_ERROR(check_length(header_, *receive));
-  receive->taken = true;
+  HVD_RETURN_IF_ERROR(claim(header_, *receive));
   place_ = receive->data;
   receive_ = std::move(receive);
   stopped_ = false;
@@ -165,9 +177,10 @@ Status Link::take_waiting(const std::shared_ptr<Receive>& receive, std::vector<E
   const bool whole = kept->whole;
   const std::size_t there = whole ? kept->header.bytes : received_;
   if (whole) {
-    HVD_RETURN_IF_ERROR(check_length(kept->header, *receive));
-    receive->taken = true;
-    ended.push_back({receive->endpoint, Direction::receive, rank_});
+    HVD_RETURN_IF_ERROR(claim(kept->header, *receive));
+    if (is_last(receive->stripes)) {
+      ended.push_back({receive->endpoint, Direction::receive, rank_});
+    }
   } else {
     HVD_RETURN_IF_ERROR(put_into(receive));
     keeping_ = nullptr;
@@ -207,7 +220,7 @@ Status Link::begin_message() {
   since_ = ++unexpected_.arrivals;
   std::erase_if(expected_, [](const auto& receive) { return receive->taken; });
   const auto match = std::find_if(expected_.begin(), expected_.end(), [&](const auto& receive) {
-    return receive->slot == header_.slot;
+    return receive->slot == header_.slot && receive->may_be_from(rank_);
   });
   if (match != expected_.end()) {
     auto receive = *match;
@@ -222,7 +235,9 @@ Status Link::begin_message() {
 void Link::end_message(std::vector<Ended>& ended) {
   in_message_ = false;
   if (receive_) {
-    ended.push_back({receive_->endpoint, Direction::receive, rank_});
+    if (is_last(receive_->stripes)) {
+      ended.push_back({receive_->endpoint, Direction::receive, rank_});
+    }
     receive_.reset();
   } else {
     keeping_->whole = true;

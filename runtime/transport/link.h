@@ -1,4 +1,4 @@
-// The connection to one other rank, as a machine that moves bytes: what is to be sent goes in order
+// One connection to one other rank, as a machine that moves bytes: what is to be sent goes in order
 // straight from the sender's memory to the socket, what arrives goes straight into the memory that
 // expects it. Nothing here blocks, waits or locks: all of it is guarded by the mutex of the
 // messenger that owns it.
@@ -22,10 +22,11 @@
 #include "base/unique_fd.h"
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/message_header.h"
+#include "runtime/transport/route.h"
 
 namespace hvd::runtime {
 
-// A message that is expected, of one rank or of any of several.
+// A message that is expected, of one rank or of any of several, or a part of one.
 struct Receive {
   Endpoint* endpoint;
   std::uint64_t slot;
@@ -33,6 +34,12 @@ struct Receive {
   std::size_t bytes;
   bool taken = false;  // a message has been found for it
   std::size_t sources = 1;
+  std::shared_ptr<Stripes> stripes = nullptr;
+
+  bool may_be_from(int rank) const {
+    return !stripes || stripes->rank < 0 || stripes->rank == rank;
+  }
+  bool is_begun() const { return stripes && stripes->rank >= 0; }
 };
 
 // Of all links of a messenger: memory for messages that nobody expected, and their order.
@@ -45,12 +52,13 @@ class Link {
  public:
   enum class State { idle, awaited, open, closed };
 
-  Link(int own_rank, int rank, Unexpected& unexpected)
-      : own_rank_(own_rank), rank_(rank), unexpected_(unexpected) {}
+  Link(int own_rank, const Route& route, Unexpected& unexpected)
+      : own_rank_(own_rank), route_(route), rank_(route.rank), unexpected_(unexpected) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   int rank() const { return rank_; }
+  const Route& route() const { return route_; }
   State state() const { return state_; }
   int fd() const { return fd_.get(); }
   const Status& closed_because() const { return closed_because_; }
@@ -60,7 +68,8 @@ class Link {
   // Everything that was under way is dropped.
   void close(Status why);
 
-  void send(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes);
+  void send(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes,
+            std::shared_ptr<Stripes> stripes = nullptr);
   void expect(std::shared_ptr<Receive> receive) { expected_.push_back(std::move(receive)); }
   // When the oldest message came that nobody expected and that fits the receive; 0: there is none.
   std::uint64_t waiting_since(const Receive& receive) const;
@@ -95,6 +104,7 @@ class Link {
     Endpoint* endpoint;
     MessageHeader header;
     const std::byte* data;
+    std::shared_ptr<Stripes> stripes;
   };
   struct Kept {
     MessageHeader header;
@@ -107,12 +117,13 @@ class Link {
   Status put_into(std::shared_ptr<Receive> receive);
   bool keep();
   void end_message(std::vector<Ended>& ended);
-  Status check_length(const MessageHeader& header, const Receive& receive) const;
+  Status claim(const MessageHeader& header, Receive& receive) const;
   Status use_staged(std::vector<Ended>& ended);
   Result<std::size_t> read_more();
   std::size_t staged() const { return stage_end_ - stage_begin_; }
 
   const int own_rank_;
+  const Route route_;
   const int rank_;
   Unexpected& unexpected_;
   State state_ = State::idle;

@@ -19,15 +19,18 @@ constexpr int kNobody = -1;
 
 }  // namespace
 
-Messenger::Messenger(int rank, int size) : rank_(rank), size_(size) {
+Messenger::Messenger(int rank, int size, const Options& options)
+    : rank_(rank), size_(size), options_(options) {
   for (int other = 0; other < size; ++other) {
-    links_.push_back(std::make_unique<Link>(rank, other, unexpected_));
+    for (int socket = 0; socket < options.sockets; ++socket) {
+      links_.push_back(std::make_unique<Link>(rank, Route{other, socket}, unexpected_));
+    }
   }
 }
 
 Messenger::~Messenger() = default;
 
-Status Messenger::open(std::function<void(int rank)> dial) {
+Status Messenger::open(std::function<void(const Route& route)> dial) {
   dial_ = std::move(dial);
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return Status::from_errno("epoll_create", errno);
@@ -49,18 +52,18 @@ Status Messenger::failure() const {
 
 // --- connections --------------------------------------------------------------------------------
 
-Status Messenger::adopt(int rank, UniqueFd fd) {
+Status Messenger::adopt(const Route& route, UniqueFd fd) {
   const std::lock_guard lock(mutex_);
   HVD_RETURN_IF_ERROR(failure_);
-  Link& its = link(rank);
+  Link& its = link(route);
   if (its.state() == Link::State::open || its.state() == Link::State::closed) {
-    return {Code::already_exists, cat("rank ", rank, " has connected before")};
+    return {Code::already_exists, cat("rank ", route.rank, " has connected before")};
   }
   // Edge-triggered: what is told once is remembered by the link. Whoever polls hears of the new
   // connection at once.
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.fd = rank;
+  event.data.fd = static_cast<int>(index_of(route));
   const int number = fd.get();
   its.open(std::move(fd));
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) == 0) return {};
@@ -69,9 +72,9 @@ Status Messenger::adopt(int rank, UniqueFd fd) {
   return why;
 }
 
-void Messenger::lose(int rank, const Status& why) {
+void Messenger::lose(const Route& route, const Status& why) {
   const std::lock_guard lock(mutex_);
-  if (failure_.ok() && link(rank).state() != Link::State::open) link_ended(link(rank), why);
+  if (failure_.ok() && link(route).state() != Link::State::open) link_ended(link(route), why);
 }
 
 Status Messenger::check_peer(int rank, const char* what) {
@@ -84,7 +87,7 @@ Status Messenger::check_peer(int rank, const char* what) {
 Status Messenger::need(Link& its) {
   if (its.state() == Link::State::idle) {
     its.await();
-    if (rank_ > its.rank()) dial_(its.rank());
+    if (rank_ > its.rank()) dial_(its.route());
   }
   return its.state() == Link::State::closed ? its.closed_because() : Status();
 }
@@ -99,19 +102,33 @@ void Messenger::link_ended(Link& its, const Status& why) {
 
 // --- messages -----------------------------------------------------------------------------------
 
+Messenger::Stretch Messenger::stretch_of(std::size_t bytes, int stripe, int stripes) {
+  constexpr std::size_t kTogether = 64;  // a line of the caches
+  const auto count = static_cast<std::size_t>(stripes);
+  const auto index = static_cast<std::size_t>(stripe);
+  const std::size_t each = bytes / count / kTogether * kTogether;
+  return {index * each, index + 1 == count ? bytes - index * each : each};
+}
+
 Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std::byte* data,
                        std::size_t bytes) {
   HVD_RETURN_IF_ERROR(check_peer(to, "send to"));
   const std::lock_guard lock(mutex_);
   if (must_stop()) return failure_;
-  Link& its = link(to);
-  if (const Status there = need(its); !there.ok()) {
-    fail(there);
-    return failure_;
-  }
+  const int stripes = stripes_of(bytes);
+  std::shared_ptr<Stripes> parts;
+  if (stripes > 1) parts = std::make_shared<Stripes>(Stripes{static_cast<std::size_t>(stripes)});
   ++endpoint.pending;
-  its.send(endpoint, slot, data, bytes);
-  if (its.can_move()) move(its);
+  for (int i = 0; i < stripes && failure_.ok(); ++i) {
+    Link& its = link({to, i});
+    if (const Status there = need(its); !there.ok()) {
+      fail(there);
+      break;
+    }
+    const auto [begin, count] = stretch_of(bytes, i, stripes);
+    its.send(endpoint, slot, data + begin, count, parts);
+    if (its.can_move()) move(its);
+  }
   return failure_;
 }
 
@@ -121,13 +138,28 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
   for (const int rank : from) HVD_RETURN_IF_ERROR(check_peer(rank, "receive from"));
   const std::lock_guard lock(mutex_);
   if (must_stop()) return failure_;
-  auto wanted = std::make_shared<Receive>(Receive{&endpoint, slot, data, bytes});
+  const int stripes = stripes_of(bytes);
+  std::shared_ptr<Stripes> parts;
+  if (stripes > 1) parts = std::make_shared<Stripes>(Stripes{static_cast<std::size_t>(stripes)});
+  ++endpoint.pending;
+  for (int i = 0; i < stripes && failure_.ok(); ++i) {
+    const auto [begin, count] = stretch_of(bytes, i, stripes);
+    auto wanted = std::make_shared<Receive>(Receive{&endpoint, slot, data + begin, count});
+    wanted->stripes = parts;
+    HVD_RETURN_IF_ERROR(receive_on(i, from, wanted));
+  }
+  return failure_;
+}
+
+Status Messenger::receive_on(int socket, std::span<const int> from,
+                             const std::shared_ptr<Receive>& wanted) {
   wanted->sources = 0;
   Link* first = nullptr;
   std::uint64_t earliest = 0;
   Status none;
   for (const int rank : from) {
-    Link& its = link(rank);
+    if (!wanted->may_be_from(rank)) continue;
+    Link& its = link({rank, socket});
     // What a rank has sent before it went is still there.
     const auto since = its.waiting_since(*wanted);
     if (since != 0 && (earliest == 0 || since < earliest)) {
@@ -144,7 +176,6 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
     fail(none);
     return failure_;
   }
-  ++endpoint.pending;
   if (first != nullptr) {
     const Status taken = first->take_waiting(wanted, ended_);
     settle();
@@ -153,9 +184,9 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
     return failure_;
   }
   for (const int rank : from) {
-    Link& its = link(rank);
+    Link& its = link({rank, socket});
     if (wanted->taken) break;
-    if (its.state() == Link::State::closed) continue;
+    if (its.state() == Link::State::closed || !wanted->may_be_from(rank)) continue;
     its.expect(wanted);
     if (!its.holds_up() || !failure_.ok()) continue;
     // What is wanted now may lie behind.
@@ -276,7 +307,7 @@ void Messenger::poll(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
       [[maybe_unused]] const auto got = ::read(wakeup_.get(), &times, sizeof(times));
       continue;
     }
-    Link& its = link(event.data.fd);
+    Link& its = *links_[static_cast<std::size_t>(event.data.fd)];
     if (its.state() != Link::State::open) continue;
     its.mark((event.events & EPOLLIN) != 0, (event.events & EPOLLOUT) != 0,
              (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);

@@ -1,8 +1,13 @@
-// Messages between this rank and the others, over one connection to each. No thread of its own: the
-// caller who waits drives the connections. Of several who wait one is the leader, who polls; the
-// others sleep until their message has ended or the lead is free. So bytes go between a connection
-// and the memory of a message in the thread that waits for them, and what nobody waits for stays in
-// the kernel: messages make progress while somebody waits for any of them, and when they begin.
+// Messages between this rank and the others, over one connection to each, or several. No thread of
+// its own: the caller who waits drives the connections. Of several who wait one is the leader, who
+// polls; the others sleep until their message has ended or the lead is free. So bytes go between a
+// connection and the memory of a message in the thread that waits for them, and what nobody waits
+// for stays in the kernel: messages make progress while somebody waits for any of them, and when
+// they begin.
+//
+// With several, a message of at least Options::striped_from bytes is cut into as many parts, which
+// travel side by side; smaller ones take the first. Both ends know how long a message is, and so
+// what becomes of it.
 //
 // A connection is asked for when a message first needs it, from the higher rank's side; it is made
 // elsewhere (door.h) and handed in.
@@ -37,6 +42,7 @@
 #include "base/unique_fd.h"
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/link.h"
+#include "runtime/transport/route.h"
 
 namespace hvd::runtime {
 
@@ -44,18 +50,23 @@ class Messenger {
  public:
   static constexpr std::size_t kUnexpectedBytes = std::size_t{256} << 20;
 
-  Messenger(int rank, int size);
+  struct Options {
+    int sockets = 1;  // with each rank
+    std::size_t striped_from = std::size_t{256} << 10;
+  };
+  Messenger(int rank, int size, const Options& options);
+  Messenger(int rank, int size) : Messenger(rank, size, Options{}) {}
   ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
   // Once, before anything else. `dial` asks for a connection to a lower rank; it must not call back
   // and may come from any thread.
-  Status open(std::function<void(int rank)> dial);
-  // A connection that has proved to lead to that rank. Closed again if there is one already.
-  Status adopt(int rank, UniqueFd fd);
-  // There will be no connection to that rank.
-  void lose(int rank, const Status& why);
+  Status open(std::function<void(const Route& route)> dial);
+  // A connection that has proved to be this one. Closed again if there is one already.
+  Status adopt(const Route& route, UniqueFd fd);
+  // There will be no such connection.
+  void lose(const Route& route, const Status& why);
 
   // The endpoint and the memory must live until the message has ended or forget() was called.
   Status send(Endpoint& endpoint, int to, std::uint64_t slot, const std::byte* data,
@@ -85,7 +96,20 @@ class Messenger {
     bool leads = false;
   };
 
-  Link& link(int rank) { return *links_[static_cast<std::size_t>(rank)]; }
+  Link& link(const Route& route) { return *links_[index_of(route)]; }
+  std::size_t index_of(const Route& route) const {
+    return static_cast<std::size_t>(route.rank * options_.sockets + route.socket);
+  }
+  int stripes_of(std::size_t bytes) const {
+    return options_.sockets > 1 && bytes >= options_.striped_from ? options_.sockets : 1;
+  }
+  // The whole message if there is one stripe.
+  struct Stretch {
+    std::size_t begin;
+    std::size_t bytes;
+  };
+  static Stretch stretch_of(std::size_t bytes, int stripe, int stripes);
+  Status receive_on(int socket, std::span<const int> from, const std::shared_ptr<Receive>& wanted);
   Status check_peer(int rank, const char* what);
   Status need(Link& link);
   // Of the functions below, each needs mutex_, and may end in failure_.
@@ -105,13 +129,14 @@ class Messenger {
 
   const int rank_;
   const int size_;
-  std::function<void(int)> dial_;
+  const Options options_;
+  std::function<void(const Route&)> dial_;
   UniqueFd epoll_;
   UniqueFd wakeup_;
 
   mutable std::mutex mutex_;
   Unexpected unexpected_{kUnexpectedBytes};
-  std::vector<std::unique_ptr<Link>> links_;  // by rank; that to itself is never open
+  std::vector<std::unique_ptr<Link>> links_;  // by index_of(); those to itself are never open
   std::vector<Link*> movable_;
   std::vector<Ended> ended_;
   std::list<Waiter*> waiters_;

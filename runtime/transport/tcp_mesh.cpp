@@ -48,13 +48,21 @@ void be_quick_on_loopback(int fd) {
   }
 }
 
+Door::Options door_options(const TcpMesh::Options& options) {
+  Door::Options door = options.door;
+  door.sockets = options.messages.sockets;
+  return door;
+}
+
 }  // namespace
 
 TcpMesh::TcpMesh(Options options)
     : options_(std::move(options)),
-      messenger_(std::make_shared<Messenger>(options_.door.rank, options_.door.size)),
-      door_(options_.door, {[this](int rank, UniqueFd fd) { return adopt(rank, std::move(fd)); },
-                            [this](int rank, const Status& why) { messenger_->lose(rank, why); }}),
+      messenger_(
+          std::make_shared<Messenger>(options_.door.rank, options_.door.size, options_.messages)),
+      door_(door_options(options_),
+            {[this](const Route& route, UniqueFd fd) { return adopt(route, std::move(fd)); },
+             [this](const Route& route, const Status& why) { messenger_->lose(route, why); }}),
       context_(make_gloo_context(options_.door.rank, options_.door.size, messenger_,
                                  options_.silence_timeout)) {}
 
@@ -65,7 +73,8 @@ TcpMesh::~TcpMesh() {
 
 Result<std::unique_ptr<TcpMesh>> TcpMesh::create(Options options) {
   std::unique_ptr<TcpMesh> mesh(new TcpMesh(std::move(options)));
-  HVD_RETURN_IF_ERROR(mesh->messenger_->open([&door = mesh->door_](int rank) { door.dial(rank); }));
+  HVD_RETURN_IF_ERROR(
+      mesh->messenger_->open([&door = mesh->door_](const Route& route) { door.dial(route); }));
   auto where = mesh->door_.open();
   HVD_RETURN_IF_ERROR(where.status());
   mesh->where_ = std::move(*where);
@@ -73,7 +82,8 @@ Result<std::unique_ptr<TcpMesh>> TcpMesh::create(Options options) {
 }
 
 std::string TcpMesh::address() const {
-  return WireWriter().str(where_.host).u16(where_.port).take();
+  const auto sockets = static_cast<std::uint16_t>(options_.messages.sockets);
+  return WireWriter().str(where_.host).u16(where_.port).u16(sockets).take();
 }
 
 Status TcpMesh::connect(const std::vector<std::string>& addresses) {
@@ -83,7 +93,14 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
     SocketAddress where;
     where.host = in.str();
     where.port = in.u16();
+    const int sockets = in.u16();
     HVD_RETURN_IF_ERROR(in.finish(cat("the data address of rank ", rank)));
+    if (sockets != options_.messages.sockets) {
+      return {Code::invalid_argument,
+              cat("rank ", rank, " has ", sockets, " data connections with each rank, and rank ",
+                  options_.door.rank, " has ", options_.messages.sockets,
+                  ": HVD_SOCKETS_PER_PAIR must be the same for all")};
+    }
     all.push_back(std::move(where));
   }
   if (all.size() != static_cast<std::size_t>(options_.door.size)) {
@@ -94,10 +111,10 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
   return messenger_->failure();
 }
 
-Status TcpMesh::adopt(int rank, UniqueFd fd) {
+Status TcpMesh::adopt(const Route& route, UniqueFd fd) {
   watch_for_silence(fd.get(), options_.silence_timeout);
   if (is_on_this_host(fd.get())) be_quick_on_loopback(fd.get());
-  return messenger_->adopt(rank, std::move(fd));
+  return messenger_->adopt(route, std::move(fd));
 }
 
 void TcpMesh::abort(const Status& why) {

@@ -18,6 +18,7 @@ class TcpMesh final : public Mesh {
     Door::Options door;
     // A peer that acknowledges nothing for so long is gone; also the default of Gloo's waits.
     std::chrono::milliseconds silence_timeout{30'000};
+    Messenger::Options messages = {};
   };
   // Listens. The error names the address.
   static Result<std::unique_ptr<TcpMesh>> create(Options options);
@@ -35,7 +36,7 @@ class TcpMesh final : public Mesh {
 
  private:
   explicit TcpMesh(Options options);
-  Status adopt(int rank, UniqueFd fd);
+  Status adopt(const Route& route, UniqueFd fd);
 
   Options options_;
   SocketAddress where_;

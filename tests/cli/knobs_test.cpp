@@ -106,6 +106,8 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
       {"HVD_GLOO_TIMEOUT_SECONDS", "0", "from 1 to"},
       {"HVD_TIMELINE", "", "not empty"},
       {"HVD_TRANSPORT", "tcp", "--transport=tcp: must be one of hvd, gloo-tcp"},
+      {"HVD_SOCKETS_PER_PAIR", "0", "--sockets-per-pair=0: "},
+      {"HVD_SOCKETS_PER_PAIR", "17", "--sockets-per-pair=17: "},
   };
   for (const auto& row : rows) {
     const auto value = knob_environment_value(knob(row.variable), row.text);

@@ -35,6 +35,22 @@ Backend uneven_backend(const std::set<int>& without) {
   return hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2}, without);
 }
 
+// With so little cut into parts that nearly everything is.
+Backend sockets_backend(int sockets) {
+  return {cat(sockets, " sockets"), true,
+          [sockets](RanksAs how, int size, const Backend::Body& body) {
+            const MeshSockets several(sockets, 16);
+            on_gloo_ranks(runtime::Transport::hvd, size, body,
+                          {kLong, kLittleBytes / 16, kLittleBytes / 16, kLittleBytes / 64}, how);
+          }};
+}
+// One socket was tried with every number of ranks.
+std::vector<Table> some_tables_of(const Backend& backend) {
+  auto tables = every_table_of(backend);
+  std::erase_if(tables, [](const Table& table) { return table.size != 3 && table.size != 8; });
+  return tables;
+}
+
 INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Transport::hvd)),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdInProcesses, Conformance,
@@ -47,6 +63,10 @@ INSTANTIATE_TEST_SUITE_P(GlooTcpInProcesses, Conformance,
                          values_of_four(mesh_backend(runtime::Transport::gloo_tcp),
                                         RanksAs::processes),
                          table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoSockets, Conformance,
+                         ::testing::ValuesIn(some_tables_of(sockets_backend(2))), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnFourSockets, Conformance,
+                         ::testing::ValuesIn(some_tables_of(sockets_backend(4))), table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance, tables_by_hosts(two_hosts_backend()),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnTwoHostsInProcesses, Conformance,

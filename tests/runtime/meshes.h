@@ -20,10 +20,29 @@ namespace hvd::test {
 // Of all meshes of this program. Made before anything forks.
 inline const Token mesh_token = Token::random();
 
+// With how many sockets for each pair, and from how many bytes on messages are cut up: all meshes
+// that are made while one of these lives.
+class MeshSockets {
+ public:
+  explicit MeshSockets(int sockets, std::size_t striped_from = 4096) : before_(now()) {
+    now() = {sockets, striped_from};
+  }
+  ~MeshSockets() { now() = before_; }
+  MeshSockets(const MeshSockets&) = delete;
+  MeshSockets& operator=(const MeshSockets&) = delete;
+  static runtime::Messenger::Options& now() {
+    static runtime::Messenger::Options options;
+    return options;
+  }
+
+ private:
+  runtime::Messenger::Options before_;
+};
+
 inline runtime::TcpMesh::Options mesh_options(int rank, int size, std::uint64_t generation = 1) {
   runtime::Door::Options door(rank, size, "127.0.0.1", generation, mesh_token);
   door.connect_timeout = kLong;
-  return {std::move(door), kLong};
+  return {std::move(door), kLong, MeshSockets::now()};
 }
 
 inline std::unique_ptr<runtime::TcpMesh> make_tcp_mesh(const runtime::TcpMesh::Options& options) {

@@ -118,7 +118,14 @@ constexpr int kAborts = 200;
 constexpr std::size_t kMegabytesMore = 64;
 #endif
 
-TEST(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
+// With one socket for each pair, and several.
+class TransportAbort : public ::testing::TestWithParam<int> {
+ protected:
+  MeshSockets sockets_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Sockets, TransportAbort, ::testing::Values(1, 3));
+
+TEST_P(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
   ManyAborts aborts;
   for (unsigned seed = 0; seed < 5; ++seed) aborts.round(seed);  // whatever is kept for ever
   const auto descriptors_before = descriptors();
@@ -136,7 +143,7 @@ TEST(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
       kAborts, took[took.size() / 2], took[took.size() * 95 / 100], took.back());
 }
 
-TEST(TransportAbort, EndsEveryWaitOfTheRankAndAllThatComesLater) {
+TEST_P(TransportAbort, EndsEveryWaitOfTheRankAndAllThatComesLater) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     if (rank == 1) return;
     constexpr int kWaits = 6;
@@ -171,7 +178,7 @@ TEST(TransportAbort, EndsEveryWaitOfTheRankAndAllThatComesLater) {
   });
 }
 
-TEST(TransportAbort, ABufferMayOutliveItsMesh) {
+TEST_P(TransportAbort, ABufferMayOutliveItsMesh) {
   auto mesh = make_tcp_mesh(mesh_options(0, 2));
   auto bytes = std::make_unique<Bytes>(*mesh, 10);
   bytes->receive(1, 1);
@@ -180,7 +187,7 @@ TEST(TransportAbort, ABufferMayOutliveItsMesh) {
   bytes.reset();
 }
 
-TEST(TransportAbort, BeforeAnythingWasConnectedIsFine) {
+TEST_P(TransportAbort, BeforeAnythingWasConnectedIsFine) {
   for (int i = 0; i < 20; ++i) {
     const auto mesh = make_tcp_mesh(mesh_options(0, 3));
     std::thread([&] { mesh->abort({Code::aborted, "no"}); }).join();

@@ -13,7 +13,30 @@ bool holds(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
+// With one socket for each pair, and several.
+class Messages : public ::testing::TestWithParam<int> {
+ protected:
+  MeshSockets sockets_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Sockets, Messages, ::testing::Values(1, 4));
+
 class MessageSizes : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(MessageSizes, ArriveWholeBothWaysOnThreeSockets) {
+  const MeshSockets sockets(3);
+  on_meshes(2, [](int rank, TcpMesh& mesh) {
+    const int other = 1 - rank;
+    for (int round = 0; round < 3; ++round) {
+      Bytes out(mesh, GetParam(), rank + round);
+      Bytes in(mesh, GetParam());
+      out.send(other, 7);
+      in.receive(other, 7);
+      EXPECT_EQ(in.wait_received(), other);
+      out.wait_sent();
+      EXPECT_TRUE(in.is_from(other + round));
+    }
+  });
+}
 
 TEST_P(MessageSizes, ArriveWholeBothWays) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
@@ -34,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Bytes, MessageSizes,
                          ::testing::Values(0, 1, 23, 24, 25, 4096, 16'383, 16'384, 16'385, 65'537,
                                            1'048'576, 33'554'433));
 
-TEST(Messages, BothMaySendMuchBeforeEitherReceives) {
+TEST_P(Messages, BothMaySendMuchBeforeEitherReceives) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     const std::size_t count = 32 << 20;
     Bytes out(mesh, count, rank);
@@ -48,7 +71,7 @@ TEST(Messages, BothMaySendMuchBeforeEitherReceives) {
 }
 
 // Each waits until its message to the next one is gone, in a circle.
-TEST(Messages, ACircleOfSendersMovesOn) {
+TEST_P(Messages, ACircleOfSendersMovesOn) {
   on_meshes(4, [](int rank, TcpMesh& mesh) {
     const std::size_t count = 24 << 20;
     Bytes out(mesh, count, rank);
@@ -61,7 +84,7 @@ TEST(Messages, ACircleOfSendersMovesOn) {
   });
 }
 
-TEST(Messages, OfOneSlotKeepTheirOrderAndSlotsDoNotWaitForEachOther) {
+TEST_P(Messages, OfOneSlotKeepTheirOrderAndSlotsDoNotWaitForEachOther) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     constexpr int kCount = 20;
     for (const std::size_t size : {100UL, 300'000UL}) {
@@ -91,7 +114,7 @@ TEST(Messages, OfOneSlotKeepTheirOrderAndSlotsDoNotWaitForEachOther) {
   });
 }
 
-TEST(Messages, OneBufferMaySendPartsToMany) {
+TEST_P(Messages, OneBufferMaySendPartsToMany) {
   on_meshes(4, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 3000, 3);
     if (rank == 0) {
@@ -118,7 +141,7 @@ TEST(Messages, OneBufferMaySendPartsToMany) {
   });
 }
 
-TEST(Messages, AReceiveFromAnyTakesEachMessageOnceAndSaysWhoseItWas) {
+TEST_P(Messages, AReceiveFromAnyTakesEachMessageOnceAndSaysWhoseItWas) {
   on_meshes(5, [](int rank, TcpMesh& mesh) {
     constexpr int kRounds = 30;
     if (rank != 0) {
@@ -141,7 +164,7 @@ TEST(Messages, AReceiveFromAnyTakesEachMessageOnceAndSaysWhoseItWas) {
   });
 }
 
-TEST(Messages, AReceiveFromAnyTakesOnlyFromThoseNamed) {
+TEST_P(Messages, AReceiveFromAnyTakesOnlyFromThoseNamed) {
   on_meshes(3, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 10, rank);
     if (rank != 0) {
@@ -158,7 +181,7 @@ TEST(Messages, AReceiveFromAnyTakesOnlyFromThoseNamed) {
 }
 
 // Each pair of threads has its own slot; they all wait at the same time, for small and large.
-TEST(Messages, ManyThreadsOfOneRankMayWaitAtOnce) {
+TEST_P(Messages, ManyThreadsOfOneRankMayWaitAtOnce) {
   on_meshes(3, [](int rank, TcpMesh& mesh) {
     constexpr int kThreads = 8;
     std::vector<std::thread> threads;
@@ -186,7 +209,7 @@ TEST(Messages, ManyThreadsOfOneRankMayWaitAtOnce) {
   });
 }
 
-TEST(Messages, ALengthThatDiffersIsAnErrorThatNamesBoth) {
+TEST_P(Messages, ALengthThatDiffersIsAnErrorThatNamesBoth) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, rank == 0 ? 8 : 12);
     if (rank == 0) {
@@ -208,7 +231,7 @@ TEST(Messages, ALengthThatDiffersIsAnErrorThatNamesBoth) {
   });
 }
 
-TEST(Messages, WhatDoesNotLieInTheBufferIsRefused) {
+TEST_P(Messages, WhatDoesNotLieInTheBufferIsRefused) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 10);
     EXPECT_TRUE(holds(error_of([&] { bytes.buffer->send(1 - rank, 1, 5, 6); }),
@@ -228,7 +251,7 @@ TEST(Messages, WhatDoesNotLieInTheBufferIsRefused) {
   });
 }
 
-TEST(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
+TEST_P(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 10);
     if (rank == 0) {
@@ -246,7 +269,18 @@ TEST(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
   });
 }
 
-TEST(Messages, AWaitCanBeReleasedWithoutHarm) {
+TEST(MeshAddresses, RanksWithDifferentNumbersOfSocketsAreToldSo) {
+  const auto one = make_tcp_mesh(mesh_options(0, 2));
+  const MeshSockets sockets(2);
+  const auto other = make_tcp_mesh(mesh_options(1, 2));
+  const Status connected = one->connect({one->address(), other->address()});
+  EXPECT_EQ(connected.code(), Code::invalid_argument);
+  EXPECT_EQ(connected.message(),
+            "rank 1 has 2 data connections with each rank, and rank 0 has 1: HVD_SOCKETS_PER_PAIR "
+            "must be the same for all");
+}
+
+TEST_P(Messages, AWaitCanBeReleasedWithoutHarm) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 10, rank);
     if (rank == 0) {
@@ -269,7 +303,7 @@ TEST(Messages, AWaitCanBeReleasedWithoutHarm) {
   });
 }
 
-TEST(Messages, OfARankThatHasLeftSinceStillArrive) {
+TEST_P(Messages, OfARankThatHasLeftSinceStillArrive) {
   Hub addresses(2);
   std::thread leaver([&] {
     const auto mesh = make_tcp_mesh(mesh_options(0, 2));
@@ -298,7 +332,7 @@ TEST(Messages, OfARankThatHasLeftSinceStillArrive) {
   EXPECT_TRUE(holds(error, "rank 0")) << error;
 }
 
-TEST(Messages, MemoryThatIsGivenUpInTheMidstOfItsMessageIsAFailure) {
+TEST_P(Messages, MemoryThatIsGivenUpInTheMidstOfItsMessageIsAFailure) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes first(mesh, 1, rank);
     if (rank == 0) {

@@ -94,8 +94,10 @@ void expect_messages_work(int rank, TcpMesh& mesh, int size) {
   }
 }
 
-class Strangers : public ::testing::Test {
+// With one socket for each pair, and with two.
+class Strangers : public ::testing::TestWithParam<int> {
  protected:
+  MeshSockets sockets_{GetParam()};
   // `before` runs when the ports are open and nobody is connected, `after` when all are.
   using Visit = std::function<void(const SocketAddress& port)>;
   static void visit_rank_0(const Visit& before, const Visit& after) {
@@ -119,7 +121,9 @@ class Strangers : public ::testing::Test {
   static void visit_rank_0(const Visit& visit) { visit_rank_0(visit, visit); }
 };
 
-TEST_F(Strangers, WithGarbageAreShownOut) {
+INSTANTIATE_TEST_SUITE_P(Sockets, Strangers, ::testing::Values(1, 2));
+
+TEST_P(Strangers, WithGarbageAreShownOut) {
   visit_rank_0([](const SocketAddress& port) {
     const auto fd = knock(port);
     say(fd, std::string(300'000, '\xA5'));
@@ -133,7 +137,7 @@ TEST_F(Strangers, WithGarbageAreShownOut) {
   });
 }
 
-TEST_F(Strangers, WithoutTheTokenAreRefused) {
+TEST_P(Strangers, WithoutTheTokenAreRefused) {
   visit_rank_0([](const SocketAddress& port) {
     const auto fd = knock(port);
     EXPECT_EQ(Visitor{.token = Token::random()}.come_to(fd).code(), Code::unauthenticated);
@@ -141,7 +145,7 @@ TEST_F(Strangers, WithoutTheTokenAreRefused) {
   });
 }
 
-TEST_F(Strangers, OfAnotherGenerationAreRefusedAndToldWhy) {
+TEST_P(Strangers, OfAnotherGenerationAreRefusedAndToldWhy) {
   visit_rank_0([](const SocketAddress& port) {
     for (const std::uint64_t generation : {0, 2}) {
       const auto fd = knock(port);
@@ -152,7 +156,7 @@ TEST_F(Strangers, OfAnotherGenerationAreRefusedAndToldWhy) {
   });
 }
 
-TEST_F(Strangers, WhoCameForSomethingElseAreRefused) {
+TEST_P(Strangers, WhoCameForSomethingElseAreRefused) {
   visit_rank_0([](const SocketAddress& port) {
     const auto fd = knock(port);
     EXPECT_EQ(Visitor{.purpose = "coordinator"}.come_to(fd).code(), Code::unauthenticated);
@@ -160,7 +164,7 @@ TEST_F(Strangers, WhoCameForSomethingElseAreRefused) {
   });
 }
 
-TEST_F(Strangers, WhoLookForSomebodyElseAreRefused) {
+TEST_P(Strangers, WhoLookForSomebodyElseAreRefused) {
   visit_rank_0([](const SocketAddress& port) {
     const auto fd = knock(port);
     EXPECT_EQ(Visitor{.host = "rank 1"}.come_to(fd).code(), Code::unauthenticated);
@@ -168,9 +172,10 @@ TEST_F(Strangers, WhoLookForSomebodyElseAreRefused) {
   });
 }
 
-TEST_F(Strangers, WithTheTokenButNoSuchRankAreShownOut) {
+TEST_P(Strangers, WithTheTokenButNoSuchRankAreShownOut) {
   visit_rank_0([](const SocketAddress& port) {
-    for (const auto* const name : {"rank 0", "rank 3", "rank -1", "rank 02", "", "rank 1 "}) {
+    for (const auto* const name : {"rank 0", "rank 3", "rank -1", "rank 02", "", "rank 1 ",
+                                   "rank 1, socket 0", "rank 1, socket 2", "rank 1, socket"}) {
       const auto fd = knock(port);
       (void)Visitor{.name = name}.come_to(fd);
       expect_shown_out(fd);
@@ -178,17 +183,19 @@ TEST_F(Strangers, WithTheTokenButNoSuchRankAreShownOut) {
   });
 }
 
-TEST_F(Strangers, WhoComeASecondTimeAreShownOut) {
+TEST_P(Strangers, WhoComeASecondTimeAreShownOut) {
   visit_rank_0([](const SocketAddress&) {},
                [](const SocketAddress& port) {
-                 const auto fd = knock(port);
-                 (void)Visitor{}.come_to(fd);
-                 say(fd, "HVD1 and something");
-                 expect_shown_out(fd);
+                 for (const auto* const name : {"rank 1", "rank 1, socket 1"}) {
+                   const auto fd = knock(port);
+                   (void)Visitor{.name = name}.come_to(fd);
+                   say(fd, "HVD1 and something");
+                   expect_shown_out(fd);
+                 }
                });
 }
 
-TEST_F(Strangers, WhoRepeatWhatOthersSaidAreRefused) {
+TEST_P(Strangers, WhoRepeatWhatOthersSaidAreRefused) {
   visit_rank_0([](const SocketAddress& port) {
     // A proof that was right, once, for another challenge.
     const auto first = knock(port);
@@ -208,7 +215,7 @@ TEST_F(Strangers, WhoRepeatWhatOthersSaidAreRefused) {
   });
 }
 
-TEST_F(Strangers, WithHalfAHelloHoldUpNobody) {
+TEST_P(Strangers, WithHalfAHelloHoldUpNobody) {
   std::vector<UniqueFd> open;
   std::mutex mutex;
   visit_rank_0([&](const SocketAddress& port) {
@@ -225,7 +232,7 @@ TEST_F(Strangers, WithHalfAHelloHoldUpNobody) {
   });
 }
 
-TEST_F(Strangers, WhoAreManyAndSayNothingCostABoundedAmountAndHoldUpNobody) {
+TEST_P(Strangers, WhoAreManyAndSayNothingCostABoundedAmountAndHoldUpNobody) {
   std::vector<UniqueFd> open;
   std::mutex mutex;
   visit_rank_0([&](const SocketAddress& port) {
@@ -256,7 +263,7 @@ TEST(StrangersAtOurSide, WhoAnswerAtAPeersAddressAreNotBelieved) {
     auto options = mesh_options(1, 2);
     options.door.connect_timeout = std::chrono::milliseconds(200);
     const auto mesh = make_tcp_mesh(options);
-    const auto theirs = WireWriter().str(where->host).u16(where->port).take();
+    const auto theirs = WireWriter().str(where->host).u16(where->port).u16(1).take();
     ASSERT_TRUE(mesh->connect({theirs, mesh->address()}).ok());
     std::thread liar([&] {
       auto fd = accept_tcp(listener->get(), Clock::now() + kLong);

@@ -86,6 +86,19 @@ TEST_F(Workers, ShareNoMemoryWhereThatIsTurnedOff) {
   }
 }
 
+TEST_F(Workers, RefuseSeveralSocketsOnATransportThatHasOne) {
+  environment_["HVD_TRANSPORT"] = "gloo-tcp";
+  environment_["HVD_SOCKETS_PER_PAIR"] = "2";
+  const auto document = document_of(2);
+  start(welcome_of(document.members[0], document.to_json()).encode(), "threads");
+  const auto ended = wait_all();
+  EXPECT_EQ(ended[0].code, 1);
+  EXPECT_NE(ended[0].err.find("HVD_SOCKETS_PER_PAIR=2 is for HVD_TRANSPORT=hvd: gloo-tcp has one "
+                              "connection for each pair"),
+            std::string::npos)
+      << ended[0].err;
+}
+
 TEST_F(Workers, RefuseAListOfCoresThatIsShorterThanTheirHostHasRanks) {
   environment_["HVD_THREAD_AFFINITY"] = "0,1";
   const auto document = document_of(6);
