@@ -188,8 +188,23 @@ class KilledRank : public ::testing::TestWithParam<int> {
  protected:
   static constexpr int kSize = 4;
 
-  // In a child: reduces for ever; the outcome of the last round goes to the test.
-  [[noreturn]] static void work(int rank, int fd) {
+  // An input that is never ready: all have agreed to run the collective, and wait for this rank.
+  class Never final : public ReadyEvent {
+   public:
+    explicit Never(int fd) : fd_(fd) {}
+    bool ready() const override { return false; }
+    void wait() override {
+      (void)send_all(fd_, encode_frame(2, {}), kNever);
+      for (;;) ::pause();
+    }
+
+   private:
+    int fd_;
+  };
+
+  // In a child: reduces for ever; the outcome of the last round goes to the test. `never_begins`:
+  // this rank holds up the very first round, before it has connected to anybody.
+  [[noreturn]] static void work(int rank, int fd, bool all_begin, bool never_begins) {
     ::alarm(120);  // never outlive the test
     auto spec = test::spec_of(rank, kSize);
     test::SocketExchange exchange(fd);
@@ -198,17 +213,24 @@ class KilledRank : public ::testing::TestWithParam<int> {
     std::vector<float> data(200'000, 1);
     Failure outcome;
     for (int round = 0; outcome.ok(); ++round) {
-      if (round == 5) (void)send_all(fd, encode_frame(2, {}), kNever);
-      outcome = outcome_of(test::allreduce(**world, "x", data));
+      if (round == (all_begin ? 5 : 0) && !never_begins) {
+        (void)send_all(fd, encode_frame(2, {}), kNever);
+      }
+      runtime::Entry entry;
+      entry.request = test::allreduce_request("x", static_cast<std::int64_t>(data.size()));
+      entry.input = entry.output = data.data();
+      if (never_begins) entry.ready = std::make_shared<Never>(fd);
+      outcome = outcome_of(submit(**world, std::move(entry))).failure;
     }
     (void)send_all(fd, encode_failure(Message::abort, outcome), kNever);
     world->reset();
     ::_exit(0);
   }
+
+  static void kill_and_check(int victim, bool all_begin);
 };
 
-TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) {
-  const int victim = GetParam();
+void KilledRank::kill_and_check(int victim, bool all_begin) {
   std::vector<UniqueFd> ends;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < kSize; ++rank) {
@@ -218,7 +240,7 @@ TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) {
     if (pid == 0) {
       ends.clear();
       pair->first.reset();
-      work(rank, pair->second.get());
+      work(rank, pair->second.get(), all_begin, !all_begin && rank == victim);
     }
     pids.push_back(pid);
     ends.push_back(std::move(pair->first));
@@ -237,6 +259,7 @@ TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) {
         send_all(end.get(), encode_frame(1, WireWriter().strings(blobs).bytes()), deadline).ok());
   }
   for (int rank = 0; rank < kSize; ++rank) ASSERT_EQ(next(rank).value().kind, 2);
+  const auto killed_at = Clock::now();
   ::kill(pids[static_cast<std::size_t>(victim)], SIGKILL);
   for (int rank = 0; rank < kSize; ++rank) {
     if (rank == victim) continue;
@@ -245,6 +268,8 @@ TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) {
     EXPECT_EQ(failure->rank, victim) << failure->status.message();
     EXPECT_TRUE(mentions(*failure, "is gone")) << failure->status.message();
   }
+  std::printf("rank %d killed: all others had their error after %.2f ms\n", victim,
+              std::chrono::duration<double, std::milli>(Clock::now() - killed_at).count());
   for (int rank = 0; rank < kSize; ++rank) {
     int status = 0;
     ASSERT_EQ(::waitpid(pids[static_cast<std::size_t>(rank)], &status, 0),
@@ -252,6 +277,13 @@ TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) {
     if (rank == victim) continue;
     EXPECT_TRUE(WIFEXITED(status)) << "rank " << rank << " died of signal " << WTERMSIG(status);
   }
+}
+
+TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) { kill_and_check(GetParam(), true); }
+
+// Of two ranks the higher one dials: those below it would wait for that until their timeout.
+TEST_P(KilledRank, IsNamedToAllOthersWhoWaitForItsFirstConnection) {
+  kill_and_check(GetParam(), false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Victims, KilledRank, ::testing::Range(0, 4));
