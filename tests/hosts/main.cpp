@@ -24,6 +24,7 @@ constexpr const char* kUsage =
     "of\n"
     "the hosts in HVD_HOSTS, separated by blanks, and may log in there by ssh. Needs root.\n"
     "  --place FILE             copies a file to every host's /root; may be repeated\n"
+    "  --rate RATE              of every host's link, as 1gbit\n"
     "  --sshd-setting 'X Y'     a line of every host's sshd_config; may be repeated\n"
     "  --no-ipv4, --no-ipv6     only the other one\n"
     "  --unknown-hosts          the head's known_hosts is empty\n"
@@ -36,6 +37,7 @@ int run_command(std::vector<std::string> words) {
   }
   words.insert(words.begin(), "--hosts");
   std::vector<std::string> placed;
+  std::string rate;
   std::vector<std::string> settings{words[0], words[1]};
   std::size_t at = 2;
   for (; at < words.size() && words[at].starts_with("--"); ++at) {
@@ -43,10 +45,15 @@ int run_command(std::vector<std::string> words) {
       ++at;
       break;
     }
-    const bool has_value = words[at] == "--place" || words[at] == "--sshd-setting";
+    const bool has_value =
+        words[at] == "--place" || words[at] == "--rate" || words[at] == "--sshd-setting";
     if (has_value && at + 1 == words.size()) throw std::runtime_error(words[at] + " needs a value");
     if (words[at] == "--place") {
       placed.push_back(words[++at]);
+      continue;
+    }
+    if (words[at] == "--rate") {
+      rate = words[++at];
       continue;
     }
     settings.push_back(words[at]);
@@ -62,6 +69,7 @@ int run_command(std::vector<std::string> words) {
   for (int number = 1; number <= bed.size(); ++number) {
     names.push_back(bed.host(number).name());
     for (const auto& file : placed) bed.host(number).place(file);
+    if (!rate.empty()) bed.shape(bed.host(number), {.rate = rate});
   }
   return bed.head().run_attached(command, {.environment = {{"HVD_HOSTS", join(names, " ")}},
                                            .working_directory = std::filesystem::current_path()});
