@@ -44,12 +44,6 @@ Backend sockets_backend(int sockets) {
                           {kLong, kLittleBytes / 16, kLittleBytes / 16, kLittleBytes / 64}, how);
           }};
 }
-// One socket was tried with every number of ranks.
-std::vector<Table> some_tables_of(const Backend& backend) {
-  auto tables = every_table_of(backend);
-  std::erase_if(tables, [](const Table& table) { return table.size != 3 && table.size != 8; });
-  return tables;
-}
 
 INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Transport::hvd)),
                          table_name);
@@ -64,9 +58,9 @@ INSTANTIATE_TEST_SUITE_P(GlooTcpInProcesses, Conformance,
                                         RanksAs::processes),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnTwoSockets, Conformance,
-                         ::testing::ValuesIn(some_tables_of(sockets_backend(2))), table_name);
+                         values_of_four(sockets_backend(2), RanksAs::threads), table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnFourSockets, Conformance,
-                         ::testing::ValuesIn(some_tables_of(sockets_backend(4))), table_name);
+                         values_of_four(sockets_backend(4), RanksAs::threads), table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance, tables_by_hosts(two_hosts_backend()),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnTwoHostsInProcesses, Conformance,

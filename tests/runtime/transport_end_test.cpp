@@ -132,7 +132,8 @@ TEST_P(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
   const auto threads_before = threads();
   const auto memory_before = resident_megabytes();
   std::vector<double> took;
-  for (int i = 0; i < kAborts; ++i) took.push_back(aborts.round(static_cast<unsigned>(100 + i)));
+  const int count = GetParam() == 1 ? kAborts : kAborts / 10;
+  for (int i = 0; i < count; ++i) took.push_back(aborts.round(static_cast<unsigned>(100 + i)));
   EXPECT_EQ(descriptors(), descriptors_before);
   EXPECT_EQ(threads(), threads_before);
   EXPECT_LT(resident_megabytes(), memory_before + kMegabytesMore);
@@ -140,7 +141,7 @@ TEST_P(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
   std::printf(
       "%d aborts: the aborted rank's call ended within %.2f ms (median), %.2f (95 %%), %.2f "
       "(worst)\n",
-      kAborts, took[took.size() / 2], took[took.size() * 95 / 100], took.back());
+      count, took[took.size() / 2], took[took.size() * 95 / 100], took.back());
 }
 
 TEST_P(TransportAbort, EndsEveryWaitOfTheRankAndAllThatComesLater) {
