@@ -198,8 +198,8 @@ TEST_F(LastHolderTest, WithoutALoaderTheJobEndsAndSaysThatTheStateIsLost) {
 
 TEST_F(LastHolderTest, WithALoaderItGoesOnFromTheCheckpoint) {
   Process& job = lose_the_last_holder({"--checkpoint", "checkpoint"});
-  // Every tenth step makes a checkpoint, after it is committed: the one that was copied when step 30
-  // was seen is at least that of step 20.
+  // Every tenth step makes a checkpoint, after it is committed: the one that was copied when step
+  // 30 was seen is at least that of step 20.
   const auto went_back = [&] {
     for (const auto& book : books().books()) {
       for (const auto& world : book.worlds) {
