@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <stdexcept>
+#include <utility>
 
 #include "base/text.h"
 
@@ -18,6 +20,15 @@ std::int64_t signal_rank(Scene& scene, std::size_t rank, int number) {
   const auto begin = now_us();
   if (pid <= 0 || ::kill(pid, number) != 0) throw std::runtime_error("the worker is gone");
   return begin;
+}
+
+// A fault that begins as soon as it is called for.
+std::function<std::int64_t(Scene&)> at_once(std::function<void(Scene&)> fault) {
+  return [fault = std::move(fault)](Scene& scene) {
+    const auto begin = now_us();
+    fault(scene);
+    return begin;
+  };
 }
 
 // When the worker of this rank has obeyed.
@@ -122,14 +133,11 @@ void add_worker_rows(std::vector<Row>& rows, const BenchOptions& options) {
   rows.push_back({.name = "all killed: the job has ended",
                   .noticed_by = "agent",
                   .options = local,
-                  .inject =
-                      [](Scene& scene) {
-                        const auto begin = now_us();
-                        for (std::size_t rank = 0; rank < 4; ++rank) {
-                          signal_rank(scene, rank, SIGKILL);
-                        }
-                        return begin;
-                      },
+                  .inject = at_once([](Scene& scene) {
+                    for (std::size_t rank = 0; rank < 4; ++rank) {
+                      signal_rank(scene, rank, SIGKILL);
+                    }
+                  }),
                   .ends_the_job = true});
 }
 
@@ -165,12 +173,7 @@ void add_host_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .hosts = 4,
                   .size = 8,
                   .options = many,
-                  .inject =
-                      [](Scene& scene) {
-                        const auto begin = now_us();
-                        scene.bed.cut_off(host_of_last(scene));
-                        return begin;
-                      },
+                  .inject = at_once([](Scene& scene) { scene.bed.cut_off(host_of_last(scene)); }),
                   .words = "no sign of life",
                   .undo = [](Scene& scene) { scene.bed.heal(); }});
   rows.push_back({.name = "worker told to go (SIGTERM)",
@@ -184,24 +187,14 @@ void add_host_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .hosts = 4,
                   .size = 8,
                   .options = many,
-                  .inject =
-                      [](Scene& scene) {
-                        const auto begin = now_us();
-                        scene.job.process().signal(SIGKILL);
-                        return begin;
-                      },
+                  .inject = at_once([](Scene& scene) { scene.job.process().signal(SIGKILL); }),
                   .ends_the_job = true});
   rows.push_back({.name = "Ctrl-C: nothing is left on any host",
                   .noticed_by = "driver",
                   .hosts = 4,
                   .size = 8,
                   .options = many,
-                  .inject =
-                      [](Scene& scene) {
-                        const auto begin = now_us();
-                        scene.job.process().signal(SIGINT);
-                        return begin;
-                      },
+                  .inject = at_once([](Scene& scene) { scene.job.process().signal(SIGINT); }),
                   .ends_the_job = true});
 }
 
@@ -216,12 +209,7 @@ void add_planned_rows(std::vector<Row>& rows, const BenchOptions& options) {
             .hosts = 4,
             .size = 6,
             .options = discovered,
-            .inject =
-                [](Scene& scene) {
-                  const auto begin = now_us();
-                  scene.job.discover("h1:2\nh2:2\nh3:2\nh4:2\n");
-                  return begin;
-                },
+            .inject = at_once([](Scene& scene) { scene.job.discover("h1:2\nh2:2\nh3:2\nh4:2\n"); }),
             .words = {},
             .undo = [](Scene& scene) { scene.job.discover("h1:2\nh2:2\nh3:2\n"); },
             .size_after = 8};
@@ -234,12 +222,7 @@ void add_planned_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .hosts = 3,
                   .size = 6,
                   .options = discovered,
-                  .inject =
-                      [](Scene& scene) {
-                        const auto begin = now_us();
-                        scene.job.discover("h1:2\nh2:2\n");
-                        return begin;
-                      },
+                  .inject = at_once([](Scene& scene) { scene.job.discover("h1:2\nh2:2\n"); }),
                   .words = {},
                   .undo = [](Scene& scene) { scene.job.discover("h1:2\nh2:2\nh3:2\n"); },
                   .size_after = 4});
