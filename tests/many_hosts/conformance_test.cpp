@@ -18,7 +18,7 @@ constexpr Layout kLayouts[] = {{"TwoHostsOfFour", 2, 8, "h1:4,h2:4"},
                                {"FourHostsOfTwo", 4, 8, "h1:2,h2:2,h3:2,h4:2"},
                                {"HostsOfThreeAndOne", 2, 4, "h1:3,h2:1"}};
 
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
 
 // What every worker said at its end.
 struct Said {

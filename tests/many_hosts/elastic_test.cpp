@@ -26,7 +26,7 @@ class ElasticHostsTest : public ManyHostsTest {
     host.place(kText);
   }
   std::filesystem::path head_file(const std::string& name, const std::string& content) {
-    const auto path = bed().head().files() / "root" / name;
+    auto path = bed().head().files() / "root" / name;
     std::ofstream(path.string() + ".new") << content;
     std::filesystem::rename(path.string() + ".new", path);
     return path;
