@@ -3,10 +3,14 @@
 #pragma once
 
 #include <sched.h>
+#include <vector>
 
 #include "base/status.h"
 
 namespace hvd::runtime {
+
+// Those that the calling thread may run on, in ascending order; none if the system does not say.
+std::vector<int> usable_cores();
 
 // While it lives, the calling thread runs on one core only, and so does, for good, what it starts.
 // Made and destroyed by the same thread.

@@ -218,7 +218,8 @@ Status World::Impl::form(Exchange& exchange) {
     HVD_RETURN_IF_ERROR(tracing_.start_timeline(config.timeline, config.timeline_mark_cycles));
   }
   PinnedThread pinned;  // all threads of the world are started in here
-  if (spec_.config.core >= 0) HVD_RETURN_IF_ERROR(pinned.pin(spec_.config.core));
+  const int core = host_.core().value_or(spec_.config.core);
+  if (core >= 0) HVD_RETURN_IF_ERROR(pinned.pin(core));
   HVD_RETURN_IF_ERROR(control_.open());
   std::vector<std::unique_ptr<Operation>> operations;
   if (spec_.size() == 1) {

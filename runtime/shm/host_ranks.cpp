@@ -1,28 +1,28 @@
 #include "runtime/shm/host_ranks.h"
 
 #include <algorithm>
-#include <sched.h>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/affinity.h"
 #include "runtime/world.h"
 
 namespace hvd::runtime {
-namespace {
-
-int cores_of_this_thread() {
-  cpu_set_t cores;
-  if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
-  return CPU_COUNT(&cores);
-}
-
-}  // namespace
-
-std::string HostRanks::open() {
+HostRanks::HostRanks(const WorldSpec& spec) : spec_(spec), cores_(usable_cores()) {
+  if (spec_.rank < 0 || spec_.rank >= spec_.size()) return;
   const auto& own = spec_.members[static_cast<std::size_t>(spec_.rank)].host;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     if (spec_.members[static_cast<std::size_t>(rank)].host == own) ranks_.push_back(rank);
   }
+}
+
+std::optional<int> HostRanks::core() const {
+  if (spec_.config.core >= 0 || cores_.empty() || ranks_.size() <= cores_.size()) return {};
+  const auto self = std::find(ranks_.begin(), ranks_.end(), spec_.rank) - ranks_.begin();
+  return cores_[static_cast<std::size_t>(self) % cores_.size()];
+}
+
+std::string HostRanks::open() {
   if (ranks_.size() < 2 || !spec_.config.shared_memory) return {};
   const std::lock_guard lock(mutex_);
   door_.emplace(spec_.token, spec_.rank, spec_.generation, spec_.config.handshake_timeout);
@@ -46,8 +46,9 @@ Status HostRanks::form(const std::vector<std::string>& names, TimePoint deadline
     return {};
   }
   const auto self = std::find(ranks_.begin(), ranks_.end(), spec_.rank);
-  const Host::Options options{spec_.config.collective_timeout,
-                              static_cast<int>(ranks_.size()) <= cores_of_this_thread()};
+  // Whoever has chosen cores may have chosen one for all.
+  const bool own_cores = spec_.config.core < 0 && ranks_.size() <= cores_.size();
+  const Host::Options options{spec_.config.collective_timeout, own_cores};
   host_ = std::make_shared<Host>(std::move(*shared->memory), ranks_,
                                  static_cast<int>(self - ranks_.begin()), options);
   if (aborted_) host_->abort();

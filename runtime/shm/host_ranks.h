@@ -2,6 +2,7 @@
 // hosts, and whether they really share memory. Without memory, for whatever reason, the world goes
 // on over its connections; the first rank of the host says why in the log.
 //
+// Made on the thread whose cores the world's threads may use;
 // open() before the members exchange what they are, form() once after it, by one thread; abort()
 // may come from any at any time.
 #pragma once
@@ -24,7 +25,12 @@ struct WorldSpec;
 class HostRanks {
  public:
   // The spec must outlive it.
-  explicit HostRanks(const WorldSpec& spec) : spec_(spec) {}
+  explicit HostRanks(const WorldSpec& spec);
+
+  // Where the ranks of this host outnumber its cores: the one for all threads of this rank. The
+  // scheduler is too slow to spread threads that sleep and wake every few microseconds, and a core
+  // idles while three ranks wait for another. None: a core for each rank, or somebody has chosen.
+  std::optional<int> core() const;
 
   // What the others must know of this rank; empty: it does without.
   std::string open();
@@ -37,6 +43,7 @@ class HostRanks {
  private:
   const WorldSpec& spec_;
   std::vector<int> ranks_;  // of the world, on this host
+  std::vector<int> cores_;  // that they may use
   Status closed_;           // why open() said nothing
   std::mutex mutex_;
   bool aborted_ = false;          // guarded by mutex_

@@ -33,19 +33,9 @@ std::map<std::string, Thread> threads() {
   return all;
 }
 
-int last_core() {
-  cpu_set_t cores;
-  EXPECT_EQ(::sched_getaffinity(0, sizeof cores, &cores), 0);
-  int last = -1;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<std::size_t>(core), &cores)) last = core;
-  }
-  return last;
-}
-
 TEST(Affinity, HoldsForEveryThreadOfAWorldAndForNoOther) {
   const auto before = threads();
-  const int core = last_core();
+  const int core = runtime::usable_cores().back();
   run_world_to_end(
       2,
       [&](int rank, runtime::World& world) {
@@ -67,6 +57,41 @@ TEST(Affinity, HoldsForEveryThreadOfAWorldAndForNoOther) {
       EXPECT_EQ(thread.cores, before.at(number).cores) << "of " << thread.name;
     }
   }
+}
+
+// How many threads of that name have only this core, by core; none of them was there before.
+using Pinned = std::map<std::string, int>;
+Pinned executors_by_cores(int ranks) {
+  const auto before = threads();
+  Pinned found;
+  run_world_to_end(
+      ranks,
+      [&](int rank, runtime::World& world) {
+        std::vector<float> data{1};
+        EXPECT_TRUE(outcome_of(allreduce(world, "x", data)).ok());
+        if (rank != 0) return;
+        for (const auto& [number, thread] : threads()) {
+          if (!before.contains(number) && thread.name == "hvd-executor") ++found[thread.cores];
+        }
+      },
+      [](runtime::WorldSpec& spec) {
+        for (auto& member : spec.members) member.host = "h0";
+      });
+  return found;
+}
+
+TEST(Affinity, RanksThatOutnumberTheCoresOfTheirHostAreSpreadOverThem) {
+  const auto cores = runtime::usable_cores();
+  Pinned expected;
+  for (const int core : cores) expected[cat(core)] = 2;
+  EXPECT_EQ(executors_by_cores(2 * static_cast<int>(cores.size())), expected);
+}
+
+TEST(Affinity, RanksThatCanHaveACoreEachUseAny) {
+  const int cores = static_cast<int>(runtime::usable_cores().size());
+  if (cores < 2) GTEST_SKIP() << "there is only one core";
+  const auto all = threads().at(cat(::getpid())).cores;
+  EXPECT_EQ(executors_by_cores(cores), (Pinned{{all, cores}}));
 }
 
 TEST(Affinity, ACoreThatDoesNotExistIsAClearErrorAndChangesNothing) {
