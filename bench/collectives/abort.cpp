@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <random>
 #include <string>
 #include <thread>
@@ -17,19 +16,13 @@
 
 #include "base/text.h"
 #include "base/wire.h"
-#include "bench/collectives/ranks.h"
-#include "bench/times.h"
+#include "bench/collectives/worlds.h"
 #include "runtime/threads.h"
-#include "runtime/world.h"
 
 namespace hvd::bench {
 namespace {
 
-void check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::_Exit(1);
-}
+constexpr int kLateMs = 10;
 
 struct Belongings {
   std::size_t descriptors = 0;
@@ -52,12 +45,10 @@ Belongings belongings() {
 class Rounds {
  public:
   Rounds(Ranks& ranks, std::size_t megabytes)
-      : ranks_(ranks),
-        token_(*Token::from_hex(std::string(64, '5'))),
-        data_((megabytes << 20) / sizeof(float), 1.0F) {}
+      : ranks_(ranks), data_((megabytes << 20) / sizeof(float), 1.0F) {}
 
   void run(int round) {
-    auto world = form();
+    auto world = form_world(ranks_, ++generation_);
     // The same on all ranks.
     std::mt19937 chance(static_cast<unsigned>(round));
     const int culprit = static_cast<int>(chance() % static_cast<unsigned>(ranks_.size()));
@@ -72,7 +63,7 @@ class Rounds {
         world->abort({Status(Code::aborted, "the benchmark aborts"), culprit, "localhost"});
       });
     }
-    while (allreduce(*world).ok()) {
+    while (allreduce(*world, data_).ok()) {
     }
     const auto returned = Clock::now();
     if (aborter.joinable()) aborter.join();
@@ -84,30 +75,6 @@ class Rounds {
   const std::vector<double>& last() const { return last_; }
 
  private:
-  std::unique_ptr<runtime::World> form() {
-    std::vector<runtime::Member> members;
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      members.push_back({cat("localhost#", rank), "localhost", "127.0.0.1"});
-    }
-    auto world = runtime::World::create({ranks_.rank(), members, ++generation_, token_}, ranks_);
-    check(world.status());
-    return std::move(*world);
-  }
-
-  runtime::Failure allreduce(runtime::World& world) {
-    std::promise<runtime::Failure> done;
-    runtime::Entry entry;
-    entry.request.name = "gradient";
-    entry.request.kind = runtime::Kind::allreduce;
-    entry.request.type = DataType::float32;
-    entry.request.op = ReduceOp::max;
-    entry.request.shape = {static_cast<std::int64_t>(data_.size())};
-    entry.input = entry.output = data_.data();
-    entry.done = [&done](const runtime::Outcome& outcome) { done.set_value(outcome.failure); };
-    runtime::Failure refused = world.enqueue(std::move(entry));
-    return refused.ok() ? done.get_future().get() : refused;
-  }
-
   // Processes of one machine share the clock.
   void note(int culprit, TimePoint aborted, TimePoint returned) {
     const auto count = [](TimePoint time) { return time.time_since_epoch().count(); };
@@ -126,22 +93,11 @@ class Rounds {
   }
 
   Ranks& ranks_;
-  Token token_;
   std::uint64_t generation_ = 0;
   std::vector<float> data_;
   std::vector<double> own_;
   std::vector<double> last_;
 };
-
-void print(const char* what, std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double share) {
-    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
-  };
-  const auto late = std::count_if(times.begin(), times.end(), [](double ms) { return ms >= 10; });
-  std::printf("%-36s %9.2f %9.2f %9.2f %9.2f %9td\n", what, at(0.5), at(0.9), at(0.99), at(1),
-              late);
-}
 
 int run(int size, int rounds, std::size_t megabytes) {
   Ranks ranks(size);
@@ -157,11 +113,9 @@ int run(int size, int rounds, std::size_t megabytes) {
     ranks.meet();
     if (rank != ranks.rank()) continue;
     if (rank == 0) {
-      std::printf("%-36s %9s %9s %9s %9s %9s\n",
-                  cat(size, " processes, ", rounds, " aborts; ms").c_str(), "median", "90 %",
-                  "99 %", "worst", ">= 10 ms");
-      print("the call of the rank that aborts", all.own());
-      print("the last call of all ranks", all.last());
+      print_tail_header(cat(size, " processes, ", rounds, " aborts; ms"), kLateMs);
+      print_tail("the call of the rank that aborts", all.own(), kLateMs);
+      print_tail("the last call of all ranks", all.last(), kLateMs);
     }
     std::printf("rank %d: descriptors %zu, then %zu; threads %zu, then %zu; MB %.1f, then %.1f\n",
                 rank, before.descriptors, after.descriptors, before.threads, after.threads,

@@ -7,11 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <future>
 #include <numeric>
 
 #include "base/text.h"
-#include "bench/collectives/ranks.h"
+#include "bench/collectives/worlds.h"
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/gloo_mesh.h"
 #include "runtime/threads.h"
@@ -21,12 +20,6 @@ namespace hvd::bench {
 namespace {
 
 using runtime::Transport;
-
-void check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::_Exit(1);
-}
 
 class Reform {
  public:
@@ -44,30 +37,13 @@ class Reform {
   }
 
   void world(Transport transport) {
-    std::vector<runtime::Member> members;
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      members.push_back({cat("localhost#", rank), "localhost", "127.0.0.1"});
-    }
-    runtime::WorldSpec spec(ranks_.rank(), members, ++generation_, token_);
-    spec.config.transport = transport;
-    auto world = runtime::World::create(spec, ranks_);
-    check(world.status());
+    runtime::Config config;
+    config.transport = transport;
+    auto world = form_world(ranks_, ++generation_, config);
     std::vector<float> data(1024, 1);
-    std::promise<Status> done;
-    runtime::Entry entry;
-    entry.request.name = "first";
-    entry.request.kind = runtime::Kind::allreduce;
-    entry.request.type = DataType::float32;
-    entry.request.op = ReduceOp::sum;
-    entry.request.shape = {1024};
-    entry.input = entry.output = data.data();
-    entry.done = [&done](const runtime::Outcome& outcome) {
-      done.set_value(outcome.failure.status);
-    };
-    check((*world)->enqueue(std::move(entry)).status);
-    check(done.get_future().get());
+    check(allreduce(*world, data).status);
     leave_together();
-    check((*world)->shutdown(Clock::now() + std::chrono::seconds(60)).status);
+    check(world->shutdown(Clock::now() + std::chrono::seconds(60)).status);
   }
 
   // Medians over the rounds.
