@@ -5,13 +5,14 @@
 // Each worker computes its share of every batch; the gradients are summed over all; each then takes
 // the same step, so that the weights stay the same everywhere, to the last bit. Workers may come
 // and go: each step is committed, and after a change all go on from the newest one. What is
-// particular to hvd stands in this file; model and data are in train/.
+// particular to hvd stands in this file; model, data and a ledger of it all are in train/.
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,8 +21,10 @@
 #include <hvd/sampler.h>
 
 #include "train/corpus.h"
+#include "train/ledger.h"
 #include "train/model.h"
 #include "train/options.h"
+#include "train/signs.h"
 
 namespace train {
 namespace {
@@ -58,17 +61,15 @@ bool weights_are_identical(const Model& model) {
   std::vector<std::int64_t> most{digest};
   hvd::allreduce(least, {.name = "digest.least", .op = hvd::Min});
   hvd::allreduce(most, {.name = "digest.most", .op = hvd::Max});
-  if (least == most) return true;
-  std::fprintf(stderr, "train: rank %d of %d: the weights differ between workers; mine: %016llx\n",
-               hvd::rank(), hvd::size(), static_cast<unsigned long long>(model.digest()));
-  return false;
+  return least == most;
 }
 
 class Training {
  public:
-  Training(const Options& options, const Corpus& corpus)
+  Training(const Options& options, const Corpus& corpus, Ledger& ledger)
       : options_(options),
         corpus_(corpus),
+        ledger_(ledger),
         model_({options.context, options.embedding, options.hidden}, options.seed),
         sampler_({.size = static_cast<std::int64_t>(corpus.samples()), .seed = options.seed}) {
     for (Parameter* const parameter : model_.parameters()) {
@@ -81,19 +82,23 @@ class Training {
     state_.add("sampler", sampler_);
   }
 
-  int run() {
+  void run() {
     bool identical = true;
     hvd::elastic::run(state_, [&] {
       train();
       identical = weights_are_identical(model_);
     });
-    if (!identical) return 1;
+    if (!identical) {
+      throw std::runtime_error("rank " + std::to_string(hvd::rank()) + " of " +
+                               std::to_string(hvd::size()) +
+                               ": the weights differ between workers");
+    }
+    ledger_.done(progress_.step, model_.digest());
     if (hvd::rank() == 0) {
       std::printf("weights identical on all %d worker%s (digest %016llx)\n", hvd::size(),
                   hvd::size() == 1 ? "" : "s", static_cast<unsigned long long>(model_.digest()));
       std::fflush(stdout);
     }
-    return 0;
   }
 
  private:
@@ -101,6 +106,7 @@ class Training {
     std::size_t step = 0;
     std::int64_t losses = 0;  // since the last line, of all workers, in millionths of a nat
     std::size_t samples = 0;  // of these losses
+    std::int64_t told = 0;    // workers who were told that it is enough
   };
 
   // What this worker does for the next step: its share of the batch that the sampler gives to all.
@@ -115,8 +121,10 @@ class Training {
     const Shard shard = shard_of(batch.size(), hvd::rank(), hvd::size());
     Share share;
     share.batch = batch.size();
-    for (std::size_t i = shard.first; i < shard.last; ++i) {
-      const auto sample = corpus_.sample(static_cast<std::size_t>(batch[i]));
+    const auto mine = std::span(batch).subspan(shard.first, shard.last - shard.first);
+    ledger_.draw(progress_.step + 1, sampler_.epoch(), mine);
+    for (const auto place : mine) {
+      const auto sample = corpus_.sample(static_cast<std::size_t>(place));
       share.contexts.insert(share.contexts.end(), sample.context,
                             sample.context + options_.context);
       share.next.push_back(sample.next);
@@ -135,7 +143,8 @@ class Training {
     }
     since_ = std::chrono::steady_clock::now();
     samples_since_ = 0;
-    while (progress_.step < options_.steps) {
+    while (!is_over()) {
+      fail_if_there(options_.fail_on);
       const Share share = next_share();
       const double loss = model_.learn(share.contexts, share.next, share.next.size());
       for (Parameter* const parameter : model_.parameters()) {
@@ -144,7 +153,8 @@ class Training {
       }
       // In whole millionths, whose sum is exact too.
       std::vector<std::int64_t> losses{std::llround(std::min(loss, kTooMuch) * 1e6),
-                                       std::isfinite(loss) ? 0 : 1};
+                                       std::isfinite(loss) ? 0 : 1,
+                                       is_there(options_.until) ? 1 : 0};
       const auto summed = hvd::allreduce_async(losses, {.name = "loss", .op = hvd::Sum});
       reducer.synchronize();
       summed.wait();
@@ -153,18 +163,33 @@ class Training {
       }
       model_.update(options_.learning_rate);
       ++progress_.step;
+      progress_.told = losses[2];
       progress_.losses += losses[0];
       progress_.samples += share.batch;
       samples_since_ += share.batch;
       const bool speaks = is_time_to_speak();
       const Progress spoken = progress_;
-      if (speaks) progress_ = {progress_.step, 0, 0};
-      state_.commit();
+      if (speaks) progress_.losses = progress_.samples = 0;
+      commit();
       if (speaks) speak(spoken);
     }
   }
 
+  bool is_over() const { return progress_.step >= options_.steps || progress_.told != 0; }
+
+  void commit() {
+    const std::size_t step = progress_.step;
+    try {
+      state_.commit();
+    } catch (const hvd::HostsUpdated&) {
+      ledger_.commit(step);  // it is one, and now all go over to another world
+      throw;
+    }
+    ledger_.commit(step);
+  }
+
   void begin() {
+    if (ledger_.is_kept()) ledger_.world(progress_.step, model_.digest());
     const int workers = hvd::size();
     if (progress_.step == 0 && options_.batch < static_cast<std::size_t>(workers)) {
       throw UsageError("--batch " + std::to_string(options_.batch) + ": " +
@@ -183,8 +208,7 @@ class Training {
   }
 
   bool is_time_to_speak() const {
-    return progress_.step == 1 || progress_.step % options_.log_every == 0 ||
-           progress_.step == options_.steps;
+    return progress_.step == 1 || progress_.step % options_.log_every == 0 || is_over();
   }
 
   void speak(const Progress& at) {
@@ -203,6 +227,7 @@ class Training {
 
   const Options& options_;
   const Corpus& corpus_;
+  Ledger& ledger_;
   Model model_;
   hvd::Sampler sampler_;
   Progress progress_;
@@ -210,6 +235,16 @@ class Training {
   std::chrono::steady_clock::time_point since_;
   std::size_t samples_since_ = 0;
 };
+
+void work(const Options& options, const Corpus& corpus, Ledger& ledger) try {
+  hvd::init();
+  ledger.init();
+  Training(options, corpus, ledger).run();
+  hvd::shutdown();
+} catch (const std::exception& error) {
+  ledger.error(error.what());
+  throw;
+}
 
 }  // namespace
 }  // namespace train
@@ -222,10 +257,9 @@ int main(int argc, char** argv) {
       return 0;
     }
     const train::Corpus corpus(options.texts, options.context);
-    hvd::init();
-    const int code = train::Training(options, corpus).run();
-    hvd::shutdown();
-    return code;
+    train::Ledger ledger(options.ledger);
+    train::work(options, corpus, ledger);
+    return 0;
   } catch (const train::UsageError& error) {
     std::fprintf(stderr, "train: %s\n", error.what());
     return 2;

@@ -20,13 +20,14 @@ namespace hvd::soak {
 namespace {
 
 constexpr const char* kUsage =
-    "hvd_soak [--seconds 60] [--every 2:5] [--seed N] [--hosts 4] [--slots 2] [--step 10000]\n"
-    "         [--state 1000000] [--mode copy|mark] [--bar SHARE]\n"
-    "Runs a job of elastic_steps on pretend hosts for so many seconds, and disturbs it every 2 to "
-    "5\n"
-    "seconds (--every): kills, failures, frozen workers, cuts, crashes, hosts that come and go,\n"
-    "notices of preemption. The seed says what happens when. Prints the share of time outside\n"
-    "recovery; less than --bar is a failure.\n";
+    "hvd_soak [--program train|steps] [--seconds 60] [--every 2:5] [--seed N] [--hosts 4]\n"
+    "         [--slots 2] [--bar SHARE]\n"
+    "         train: [--hidden 512] [--batch 64]\n"
+    "         steps: [--step 10000] [--state 1000000] [--mode copy|mark]\n"
+    "Runs a job of examples/train, or of the tests' elastic_steps, on pretend hosts for so many\n"
+    "seconds, and disturbs it every 2 to 5 seconds (--every): kills, failures, frozen workers,\n"
+    "cuts, crashes, hosts that come and go, notices of preemption. The seed says what happens\n"
+    "when. Prints the share of time outside recovery; less than --bar is a failure.\n";
 
 constexpr int kSkipped = 77;
 
@@ -41,6 +42,9 @@ struct Options {
   long step_us = 10'000;
   long state = 1'000'000;
   bool mark = false;  // CommitMode
+  long hidden = 512;  // a state of 2.8 MB
+  long batch = 64;
+  test::StepsProgram program = test::StepsProgram::train;
 };
 
 template <typename Number>
@@ -50,6 +54,21 @@ Number number_of(const std::string& flag, const std::string& text, Number least)
     throw std::runtime_error(cat(flag, " ", text, ": must be a number, at least ", least));
   }
   return *value;
+}
+
+// A flag that the program does not have would be a wish that nobody hears.
+void check_program(const std::string& flag, test::StepsProgram program) {
+  static const std::map<std::string, test::StepsProgram> kOnly{
+      {"--hidden", test::StepsProgram::train},
+      {"--batch", test::StepsProgram::train},
+      {"--step", test::StepsProgram::elastic_steps},
+      {"--state", test::StepsProgram::elastic_steps},
+      {"--mode", test::StepsProgram::elastic_steps}};
+  const auto found = kOnly.find(flag);
+  if (found != kOnly.end() && found->second != program) {
+    throw std::runtime_error(cat(flag, " is not for --program ",
+                                 program == test::StepsProgram::train ? "train" : "steps"));
+  }
 }
 
 Options parse(const std::vector<std::string>& words) {
@@ -77,11 +96,27 @@ Options parse(const std::vector<std::string>& words) {
     } else if (flag == "--mode") {
       if (value != "copy" && value != "mark") throw std::runtime_error("--mode is copy or mark");
       options.mark = value == "mark";
+    } else if (flag == "--program") {
+      if (value != "train" && value != "steps") {
+        throw std::runtime_error("--program is train or steps");
+      }
+      options.program =
+          value == "train" ? test::StepsProgram::train : test::StepsProgram::elastic_steps;
+    } else if (flag == "--hidden") {
+      options.hidden = number_of(flag, value, 1L);
+    } else if (flag == "--batch") {
+      options.batch = number_of(flag, value, 1L);
     } else if (flag == "--bar") {
       options.bar = number_of(flag, value, 0.0);
     } else {
       throw std::runtime_error(flag + " is unknown; --help names all");
     }
+  }
+  for (std::size_t at = 0; at < words.size(); at += 2) check_program(words[at], options.program);
+  if (options.program == test::StepsProgram::train &&
+      options.batch < options.hosts * options.slots) {
+    throw std::runtime_error(cat("--batch ", options.batch, ": ", options.hosts * options.slots,
+                                 " workers need at least one sample each"));
   }
   return options;
 }
@@ -144,12 +179,12 @@ std::set<std::string> files_of(test::HostBed& bed) {
 }
 
 // Agents and workers that still run, or are there as the dead.
-std::string processes_left(test::HostBed& bed) {
+std::string processes_left(test::HostBed& bed, const std::string& program) {
   std::string left;
   for (int number = 0; number <= bed.size(); ++number) {
     const test::Host& host = number == 0 ? bed.head() : bed.host(number);
     for (const auto& seen : host.processes()) {
-      const bool ours = seen.command_line.find("elastic_steps") != std::string::npos ||
+      const bool ours = seen.command_line.starts_with("./" + program) ||
                         seen.command_line.find("hvd-agent") != std::string::npos;
       if (ours) left += cat("\n  ", host.name(), " ", seen.pid, " ", seen.command_line);
     }
@@ -162,9 +197,10 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   std::string trouble;
   const auto end = job.process().wait(std::chrono::seconds(120));
   if (end.code != 0) trouble += cat("hvdrun ended with ", end.code, "\n");
-  trouble += job.books().trouble();
-  if (!test::eventually([&] { return processes_left(bed).empty(); }, std::chrono::seconds(20))) {
-    trouble += cat("processes are left:", processes_left(bed), "\n");
+  trouble += job.books().trouble(job.rules());
+  const auto left = [&] { return processes_left(bed, test::name_of(options.program)); };
+  if (!test::eventually([&] { return left().empty(); }, std::chrono::seconds(20))) {
+    trouble += cat("processes are left:", left(), "\n");
   }
   for (const auto& file : files_of(bed)) {
     if (files_before.count(file) == 0) trouble += cat("a file is left: ", file, "\n");
@@ -188,6 +224,15 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   return 1;
 }
 
+std::vector<std::string> program_flags(const Options& options) {
+  if (options.program == test::StepsProgram::train) {
+    return {"--hidden", cat(options.hidden), "--batch", cat(options.batch), "--log-every", "100"};
+  }
+  std::vector<std::string> flags{"--state", cat(options.state), "--step", cat(options.step_us)};
+  if (options.mark) flags.emplace_back("--mark");
+  return flags;
+}
+
 int main_of(const std::vector<std::string>& words) {
   if (!words.empty() && (words.front() == "--help" || words.front() == "-h")) {
     std::cout << kUsage;
@@ -201,12 +246,12 @@ int main_of(const std::vector<std::string>& words) {
   test::HostBed bed({.hosts = options.hosts});
   const auto files_before = files_of(bed);
   test::StepsJobOptions job_options{
+      .program = options.program,
       .hosts = TroubleMaker::answer(options.hosts, options.slots),
       .discovery = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "1000000",
                 "--blacklist-cooldown-range", "0.1", "0.5"},
-      .program_flags = {"--state", cat(options.state), "--step", cat(options.step_us)}};
-  if (options.mark) job_options.program_flags.push_back("--mark");
+      .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
   TroubleMaker maker(
       bed, job,

@@ -93,7 +93,7 @@ bool TroubleMaker::fail_worker() {
   const auto* const book = some_worker();
   if (book == nullptr) return false;
   note(cat("exit 1 of ", book->worker));
-  job_.order(book->worker, "step", "exit 1");
+  job_.fail(*book);
   return true;
 }
 

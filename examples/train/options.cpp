@@ -53,6 +53,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
       target = parse_count(flag, value, least, most);
     };
   };
+  const auto path = [](std::filesystem::path& target) -> Setter {
+    return [&target](const auto&, const auto& value) { target = value; };
+  };
   const std::map<std::string, Setter> setters = {
       {"--text", [&](const auto&, const auto& value) { options.texts.emplace_back(value); }},
       {"--steps", count(options.steps, 1, kMany)},
@@ -67,6 +70,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
          options.seed = parse_count<std::uint64_t>(flag, value, 0, UINT64_MAX);
        }},
       {"--log-every", count(options.log_every, 1, kMany)},
+      {"--ledger", path(options.ledger)},
+      {"--until", path(options.until)},
+      {"--fail-on", path(options.fail_on)},
   };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string flag = arguments[i];
@@ -114,7 +120,14 @@ std::string usage() {
          line("--embedding N", "numbers that stand for one byte", defaults.embedding) +
          line("--lr X", "learning rate", defaults.learning_rate) +
          line("--seed N", "of the first weights and of the order of the samples", defaults.seed) +
-         line("--log-every N", "steps between two lines of output", defaults.log_every);
+         line("--log-every N", "steps between two lines of output", defaults.log_every) +
+         "  --until FILE      end, as after the last step, when FILE is there on some worker's "
+         "host\n"
+         "  --fail-on FILE    when FILE is there, one worker of its host takes it away and exits "
+         "with 1\n"
+         "  --ledger DIR      each worker writes into a file there which steps it committed, with "
+         "which\n"
+         "                    samples, and a digest of its weights\n";
 }
 
 }  // namespace train

@@ -20,6 +20,9 @@ struct Options {
   double learning_rate = 0.004;
   std::uint64_t seed = 1;
   std::size_t log_every = 20;
+  std::filesystem::path ledger;  // a directory; empty: none. The same of the two below.
+  std::filesystem::path until;   // files, see signs.h
+  std::filesystem::path fail_on;
   bool help = false;
 };
 

@@ -62,7 +62,8 @@ void StepsBooks::take(const std::string& name, StepsBook& book, const std::strin
     book.initialised = us;
   } else if (what == "world") {
     book.worlds.push_back({us, number(name, words, 2), static_cast<int>(number(name, words, 3)),
-                           static_cast<int>(number(name, words, 4)), number(name, words, 5)});
+                           static_cast<int>(number(name, words, 4)), number(name, words, 5),
+                           words.size() > 6 ? words[6] : ""});
   } else if (what == "draw") {
     StepsBook::Draw draw{
         number(name, words, 2), number(name, words, 3), number(name, words, 4), {}};
@@ -79,7 +80,7 @@ void StepsBooks::take(const std::string& name, StepsBook& book, const std::strin
   } else if (what == "done") {
     book.done = us;
     book.done_step = number(name, words, 2);
-    book.weight = number(name, words, 3);
+    book.weights = words.at(3);
   } else if (what == "error") {
     book.error = line.substr(line.find("error ") + 6);
   } else {
@@ -167,6 +168,7 @@ void StepsBooks::check_worlds(const StepsRules& rules, std::string& trouble) con
   struct Seen {
     std::int64_t begin = -1;
     std::int64_t last = 0;
+    std::string weights = {};
   };
   std::map<std::int64_t, Seen> worlds;
   std::map<std::int64_t, std::int64_t> world_of_step;
@@ -177,6 +179,11 @@ void StepsBooks::check_worlds(const StepsRules& rules, std::string& trouble) con
         trouble += cat("world ", world.id, " goes on from step ", seen.begin, " and from ",
                        world.step, " (", book.worker, ")\n");
       }
+      if (seen.begin >= 0 && seen.weights != world.weights) {
+        trouble += cat("world ", world.id, " begins with weights ", seen.weights, " and with ",
+                       world.weights, " (", book.worker, ")\n");
+      }
+      seen.weights = world.weights;
       seen.begin = world.step;
       keep_max(seen.last, world.step);
     }
@@ -258,10 +265,10 @@ void StepsBooks::check_end(std::string& trouble) const {
   if (all.empty()) trouble += "the last world never was whole\n";
   for (const auto* const book : all) {
     if (book->done == 0) trouble += cat(book->worker, " is not done\n");
-    if (book->done_step != all.front()->done_step || book->weight != all.front()->weight) {
+    if (book->done_step != all.front()->done_step || book->weights != all.front()->weights) {
       trouble +=
-          cat(book->worker, " ended at step ", book->done_step, " with weights ", book->weight,
-              ", rank 0 at step ", all.front()->done_step, " with ", all.front()->weight, "\n");
+          cat(book->worker, " ended at step ", book->done_step, " with weights ", book->weights,
+              ", rank 0 at step ", all.front()->done_step, " with ", all.front()->weights, "\n");
     }
   }
 }

@@ -1,4 +1,5 @@
-// What the workers of elastic_steps wrote into their books: read while they run, so that a test can
+// What the workers of elastic_steps wrote into their books, and those of examples/train into their
+// ledgers: read while they run, so that a test can
 // wait for what it waits for, and judged at the end. All of a bed's hosts have one clock, so times
 // of different books compare. For one thread.
 #pragma once
@@ -24,6 +25,7 @@ struct StepsBook {
     int rank = 0;
     int size = 0;
     std::int64_t step = 0;  // from which it goes on
+    std::string weights;    // a digest of them there; empty: the book does not say
   };
   struct Commit {
     std::int64_t us = 0;
@@ -45,7 +47,7 @@ struct StepsBook {
   std::int64_t left = 0;
   std::int64_t done = 0;
   std::int64_t done_step = 0;
-  std::int64_t weight = 0;  // at the end
+  std::string weights;  // at the end
   std::string error;
   std::vector<World> worlds;
   std::vector<Commit> commits;
@@ -88,8 +90,9 @@ class StepsBooks {
   int steps_done_again() const;
   int workers_that_left() const;
   // Empty if the history is right: nobody went on from before what anybody saw committed, no step
-  // was committed in two worlds, each epoch's samples were drawn exactly once in the steps that
-  // count, but for padding. Else what is wrong.
+  // was committed in two worlds, all members of a world began it with the same weights, each
+  // epoch's samples were drawn exactly once in the steps that count, but for padding. Else what is
+  // wrong.
   std::string trouble(const StepsRules& rules = {});
   // For a person: who entered which world when.
   std::string summary() const;

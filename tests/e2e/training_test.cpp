@@ -1,6 +1,10 @@
 // The main job: a real model on a real text, with as many workers as are asked for, on whatever
 // hosts.
+#include <algorithm>
+#include <filesystem>
+
 #include "tests/e2e/job_test.h"
+#include "tests/e2e/steps_books.h"
 
 namespace hvd::test {
 namespace {
@@ -95,6 +99,7 @@ TEST_F(TrainingTest, TextsThatCannotBeUsedAreErrorsThatNameThem) {
   const std::string train = binary("train");
   const std::string empty = directory_file("empty.txt");
   const std::string three = directory_file("short.txt", "abc");
+  const std::string ledger = three + "/ledger";
   const std::string folder = directory();
   const struct {
     Words words;
@@ -108,6 +113,12 @@ TEST_F(TrainingTest, TextsThatCannotBeUsedAreErrorsThatNameThem) {
       {{train, "--lr", "-1"}, "--lr -1: expected a number above 0"},
       {{train, "--batch"}, "--batch needs a value"},
       {{train, "--bach", "2"}, "unknown argument --bach"},
+      {{train, "--text", kText, "--ledger", three}, "--ledger " + three + ": Not a directory"},
+      {{train, "--text", kText, "--ledger", ledger}, "--ledger " + ledger + ": Not a directory"},
+      {{train, "--text", kText, "--ledger", "/proc"}, "--ledger /proc: cannot make /proc/alone#0."},
+      {{train, "--ledger"}, "--ledger needs a value"},
+      {{train, "--until="}, "--until needs a value"},
+      {{train, "--fail-on"}, "--fail-on needs a value"},
   };
   for (const auto& wrong : cases) {
     const ExitStatus end = run(wrong.words);
@@ -117,6 +128,74 @@ TEST_F(TrainingTest, TextsThatCannotBeUsedAreErrorsThatNameThem) {
   }
   const ExitStatus end = run(cases[4].words, {.environment = {}, .working_directory = folder});
   EXPECT_EQ(end.code, 2);
+}
+
+TEST_F(TrainingTest, TheLedgersTellWhichSamplesEachStepUsedAndThatAllEndedAlike) {
+  StepsBooks books({directory() / "ledger"});
+  Words words = training({"-np", "3"});
+  // Of the text's samples that is an epoch and a half.
+  words.insert(words.end(), {"--batch", "1700", "--context", "16", "--steps", "10", "--ledger",
+                             (directory() / "ledger").string()});
+  const ExitStatus end = run_job(words);
+  EXPECT_EQ(end.code, 0) << end.err;
+  const auto samples = static_cast<std::int64_t>(std::filesystem::file_size(kText)) - 16;
+  EXPECT_EQ(books.trouble({.samples = samples}), "");
+  const auto members = books.members();
+  ASSERT_EQ(members.size(), 3U) << books.summary();
+  for (const auto* const book : members) {
+    EXPECT_EQ(book->commits.size(), 10U);
+    EXPECT_EQ(book->draws.back().epoch, 1);
+    EXPECT_NE(last_line(end.out).find("digest " + book->weights), std::string::npos) << end.out;
+  }
+}
+
+TEST_F(TrainingTest, TheCheckerOfLedgersSeesWhatIsWrongInThem) {
+  const auto ledger = directory() / "ledger";
+  const auto judge = [&](const std::string& one, const std::string& other) {
+    std::filesystem::create_directories(ledger);
+    directory_file("ledger/one", "1 start h#0 1\n2 world 1 0 2 0 aa\n" + one);
+    directory_file("ledger/other", "1 start h#1 2\n2 world 1 1 2 0 aa\n" + other);
+    StepsBooks books({ledger});
+    return books.trouble({.samples = 4});
+  };
+  EXPECT_EQ(judge("3 draw 1 1 0 0 3\n4 commit 1 1\n5 done 1 bb\n",
+                  "3 draw 1 1 0 2 1\n4 commit 1 1\n5 done 1 bb\n"),
+            "");
+  EXPECT_NE(judge("3 draw 1 1 0 0 3\n4 commit 1 1\n5 done 1 bb\n",
+                  "3 draw 1 1 0 2 0\n4 commit 1 1\n5 done 1 bb\n")
+                .find("1 samples were never drawn, 1 again"),
+            std::string::npos);
+  EXPECT_NE(judge("3 draw 1 1 0 0 3\n4 commit 1 1\n5 done 1 bb\n",
+                  "3 draw 1 1 0 2 1\n4 commit 1 1\n5 done 1 bc\n")
+                .find("h#1 ended at step 1 with weights bc, rank 0 at step 1 with bb"),
+            std::string::npos);
+  EXPECT_NE(judge("3 world 2 0 2 1 cc\n5 done 1 bb\n", "3 world 2 1 2 1 cd\n5 done 1 bb\n")
+                .find("world 2 begins with weights"),
+            std::string::npos);
+}
+
+TEST_F(TrainingTest, WhoSeesTheFileOfUntilEndsTheTrainingForAll) {
+  const std::string enough = (directory() / "enough").string();
+  Words words = training({"-np", "2"});
+  words.insert(words.end(), {"--steps", "1000000000", "--until", enough});
+  Process& job = start(words);
+  ASSERT_TRUE(job.wait_for_output("step     3")) << job.err();
+  directory_file("enough");
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_TRUE(last_line(end.out).starts_with("weights identical on all 2 workers")) << end.out;
+}
+
+TEST_F(TrainingTest, AWorkerThatIsToldToFailDoesSoAndTheOthersGoOn) {
+  const std::string fail = directory_file("fail");
+  Words words = training({"-np", "3", "--min-np", "2"});
+  words.insert(words.end(), {"--fail-on", fail});
+  const ExitStatus end = run_job(words);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find(fail + " tells this worker to fail"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("exited with code 1"), std::string::npos) << end.err;
+  EXPECT_FALSE(std::filesystem::exists(fail));
+  EXPECT_TRUE(last_line(end.out).starts_with("weights identical on all ")) << end.out;
 }
 
 TEST_F(TrainingTest, ABatchSmallerThanTheWorldIsAnErrorThatSaysSo) {

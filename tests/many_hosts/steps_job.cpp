@@ -1,5 +1,6 @@
 #include "tests/many_hosts/steps_job.h"
 
+#include <array>
 #include <csignal>
 #include <fstream>
 
@@ -18,15 +19,20 @@ std::vector<Host*> all_of(HostBed& bed) {
 
 fs::path root_of(const Host& host) { return host.files() / "root"; }
 
-std::vector<fs::path> shelves_of(HostBed& bed) {
+// What train learns from: this repository's licence, which changes less than its docs do.
+constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
+constexpr int kContext = 12;
+
+// The files by which a job is told something, and what it leaves.
+constexpr std::array<const char*, 5> kPapers{"books", "orders", "enough", "fail", "checkpoint"};
+
+std::vector<fs::path> shelves_of(HostBed& bed, StepsProgram program) {
   std::vector<fs::path> shelves;
   for (Host* const host : all_of(bed)) {
-    fs::remove_all(root_of(*host) / "books");
-    fs::remove_all(root_of(*host) / "orders");
-    fs::remove(root_of(*host) / "enough");
-    fs::remove(root_of(*host) / "checkpoint");
+    for (const char* const paper : kPapers) fs::remove_all(root_of(*host) / paper);
     fs::create_directories(root_of(*host) / "orders");
-    if (host->is_up()) host->place(binary("elastic_steps"));
+    if (host->is_up()) host->place(binary(name_of(program)));
+    if (host->is_up() && program == StepsProgram::train) host->place(kText, "/root/text");
     shelves.push_back(root_of(*host) / "books");
   }
   return shelves;
@@ -39,10 +45,22 @@ void replace(const fs::path& file, const std::string& content) {
   fs::rename(made, file);
 }
 
+std::vector<std::string> command_of(StepsProgram program) {
+  if (program == StepsProgram::elastic_steps) {
+    return {"./elastic_steps", "--log", "books", "--orders", "orders", "--until", "enough"};
+  }
+  return {"./train",  "--text", "text",    "--context", cat(kContext), "--steps", "1000000000",
+          "--ledger", "books",  "--until", "enough",    "--fail-on",   "fail"};
+}
+
 }  // namespace
 
+const char* name_of(StepsProgram program) {
+  return program == StepsProgram::train ? "train" : "elastic_steps";
+}
+
 StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
-    : bed_(bed), books_(shelves_of(bed)) {
+    : bed_(bed), program_(options.program), books_(shelves_of(bed, options.program)) {
   std::vector<std::string> words{binary("hvdrun")};
   if (options.discovery) {
     const fs::path script = root_of(bed.head()) / "discover.sh";
@@ -55,8 +73,8 @@ StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
     words.insert(words.end(), {"-H", options.hosts});
   }
   words.insert(words.end(), options.flags.begin(), options.flags.end());
-  words.insert(words.end(),
-               {"./elastic_steps", "--log", "books", "--orders", "orders", "--until", "enough"});
+  const auto command = command_of(program_);
+  words.insert(words.end(), command.begin(), command.end());
   words.insert(words.end(), options.program_flags.begin(), options.program_flags.end());
   process_ = bed.head().start(words);
 }
@@ -73,6 +91,16 @@ void StepsJob::order(const std::string& worker, const std::string& point,
   for (const Host* const host : places()) {
     replace(root_of(*host) / cat("orders/", worker, ".", point), action + "\n");
   }
+}
+
+void StepsJob::fail(const StepsBook& book) {
+  if (program_ == StepsProgram::elastic_steps) return order(book.worker, "step", "exit 1");
+  std::ofstream(root_of(host_of(book)) / "fail") << "yes\n";
+}
+
+StepsRules StepsJob::rules() const {
+  if (program_ == StepsProgram::elastic_steps) return {};
+  return {.samples = static_cast<std::int64_t>(fs::file_size(kText)) - kContext};
 }
 
 void StepsJob::say_enough() {

@@ -1,5 +1,5 @@
-// A job of elastic_steps on pretend hosts, its books, and what can be done to it: for tests, for
-// the benchmark of faults and for the soak. For one thread.
+// A job of elastic_steps, or of examples/train, on pretend hosts, its books, and what can be done
+// to it: for tests, for the benchmark of faults and for the soak. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,18 @@
 
 namespace hvd::test {
 
+enum class StepsProgram { elastic_steps, train };
+// "elastic_steps", "train"
+const char* name_of(StepsProgram program);
+
 struct StepsJobOptions {
+  StepsProgram program = StepsProgram::elastic_steps;
   // "h1:2,h2:2"; or "localhost:4": on the head itself. With `discovery` lines, one a host, which a
   // script prints that hvdrun runs ten times a second.
   std::string hosts = {};
   bool discovery = false;
   std::vector<std::string> flags = {};          // of hvdrun
-  std::vector<std::string> program_flags = {};  // of elastic_steps
+  std::vector<std::string> program_flags = {};  // of the program
 };
 
 class StepsJob {
@@ -28,10 +33,15 @@ class StepsJob {
 
   Process& process() { return *process_; }
   StepsBooks& books() { return books_; }
+  // What the books are judged by at the end of a job that goes well.
+  StepsRules rules() const;
   // The next answer of the discovery script.
   void discover(const std::string& answer);
   // Of a worker at a point ("h1#0", "any"; elastic_steps.cpp says what there is), on all hosts.
+  // Only elastic_steps takes orders.
   void order(const std::string& worker, const std::string& point, const std::string& action);
+  // This worker, or with `train` some worker of its host, ends with code 1 at its next step.
+  void fail(const StepsBook& book);
   // It is to end after the step that it is in.
   void say_enough();
 
@@ -45,6 +55,7 @@ class StepsJob {
   std::vector<Host*> places() const;
 
   HostBed& bed_;
+  StepsProgram program_;
   StepsBooks books_;
   std::unique_ptr<Process> process_;
 };

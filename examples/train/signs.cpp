@@ -1,0 +1,22 @@
+#include "signs.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+
+namespace train {
+
+bool is_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return !file.empty() && std::filesystem::exists(file, ignored);
+}
+
+void fail_if_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (file.empty() || !std::filesystem::remove(file, ignored)) return;
+  std::fprintf(stderr, "train: %s tells this worker to fail\n", file.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+}  // namespace train
