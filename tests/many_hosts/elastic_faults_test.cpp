@@ -119,6 +119,23 @@ TEST_F(ElasticOnHostsTest, AHostThatIsHeardAgainInTimeGoesOnInTheSameWorld) {
   finish(job);
 }
 
+// hvdrun hears both hosts all the while: nobody is to be blamed, and nobody may be replaced.
+TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWorld) {
+  Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
+  const auto world = books().newest_world();
+  bed().cut(host(1), host(2));
+  const auto stood = [&] {
+    const auto step = books().newest_step();
+    return !books().wait([&] { return books().newest_step() > step; }, std::chrono::seconds(2));
+  };
+  ASSERT_TRUE(eventually(stood)) << books().summary();
+  EXPECT_EQ(states(host(2), "elastic_steps").find('T'), std::string::npos) << "its agent is heard";
+  bed().heal();
+  EXPECT_TRUE(books().wait_for_steps_more(10)) << job.err();
+  EXPECT_EQ(books().newest_world(), world) << books().summary();
+  finish(job);
+}
+
 TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) {
   Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
   auto world = books().newest_world();
