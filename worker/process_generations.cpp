@@ -136,6 +136,11 @@ bool ProcessWorld::stands() const {
   return elastic == nullptr || (!elastic->has_next() && !elastic->is_out());
 }
 
+bool ProcessWorld::is_joining() const {
+  const std::lock_guard lock(mutex_);
+  return joining_;
+}
+
 bool ProcessWorld::needs_next() const {
   {
     const std::lock_guard lock(mutex_);

@@ -98,6 +98,8 @@ class ProcessWorld {
   Status enter_next();
   // There is a world, and nothing has ended it.
   bool stands() const;
+  // init() was called, and this worker was in no world yet.
+  bool is_joining() const;
   // This worker was in a world, which has ended.
   bool needs_next() const;
   // All ranks' functions have returned: shutdown() says that the work is done, whatever happens to

@@ -4,6 +4,7 @@
 //   SIZE=N         weights
 //   DIE=PLACE      kills itself there: save, load, reset, joining, end, after
 //   MODE=mark      CommitMode::mark
+//   MEASURE=refuse what is in the state cannot say its size when it is asked first
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <hvd/hvd.h>
@@ -52,7 +54,7 @@ struct Training {
     state.add("weights", weights);
     state.add("step", step);
     state.add("sampler", sampler);
-    state.add("fragile", elastic::Handler{[] { return std::size_t{0}; },
+    state.add("fragile", elastic::Handler{[this] { return measure(); },
                                           [this](std::span<std::byte>) {
                                             if (step > 3) die_if_at("save");
                                           },
@@ -61,6 +63,13 @@ struct Training {
       die_if_at("reset");
       ++resets;
     });
+  }
+
+  std::size_t measure() {
+    if (std::exchange(measured, true)) return 0;
+    say("measured\n");
+    if (variable("MEASURE") == "refuse") throw std::runtime_error("there is nothing yet");
+    return 0;
   }
 
   void enter() {
@@ -111,6 +120,7 @@ struct Training {
   int entries = 0;
   int entry = 0;
   int resets = 0;
+  bool measured = false;
   elastic::State state;
 };
 

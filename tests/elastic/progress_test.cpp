@@ -196,6 +196,35 @@ TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
   }
 }
 
+TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {
+  add(2);
+  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    worker.weights = "committed";
+    EXPECT_TRUE(commit(worker, rounds).ok());
+    worker.weights = rank == 0 ? "prepared" : "half done";
+    if (rank == 0) worker.progress.store().keep({1, 2});
+  });
+  // Another holder, which has something else under the same name; and two who lack it.
+  Worker& other = add("damaged!");
+  other.progress.store().keep({1, 2});
+  Worker& joiner = add("of a newcomer");
+  joiner.progress.store().make_room();
+  generation({workers_[0].get(), workers_[1].get(), &other, &joiner},
+             [](int rank, Worker& worker, Rounds& rounds) {
+               EXPECT_EQ(worker.progress.begin(rounds, true).ok(), rank == 0 || rank == 2);
+               if (rank != 1) return;
+               EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1}));
+               worker.progress.store().load();
+               EXPECT_EQ(worker.weights, "committed");
+             });
+  generation({workers_[0].get(), workers_[1].get(), &joiner},
+             [](int, Worker& worker, Rounds& rounds) {
+               begin(worker, rounds);
+               EXPECT_EQ(worker.weights, "prepared");
+             });
+}
+
 TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
   add(3);
   generation(all(), [](int, Worker& worker, Rounds& rounds) {
@@ -495,22 +524,6 @@ TEST(ElasticSets, ThatCannotBeAreErrors) {
   }
   EXPECT_FALSE(runtime::ProcessSets::restored({{3, {0}}}, 3, 2).ok()) << "of a number to come";
   EXPECT_FALSE(runtime::ProcessSets::restored({{1, {5}}}, 3, 2).ok()) << "of no such rank";
-}
-
-TEST(ElasticState, RefusesNamesTwiceAndHandlersThatLackSomething) {
-  elastic::State state;
-  int step = 0;
-  state.add("step", step);
-  EXPECT_THROW(state.add("step", step), InvalidArgumentError);
-  EXPECT_THROW(state.add("", step), InvalidArgumentError);
-  EXPECT_THROW(state.add("own", Handler{}), InvalidArgumentError);
-  EXPECT_THROW(state.commit(), InvalidArgumentError);
-  EXPECT_THROW(state.check_host_updates(), InvalidArgumentError);
-  EXPECT_THROW(state.on_reset({}), InvalidArgumentError);
-  EXPECT_THROW(state.mutate({}), InvalidArgumentError);
-  StateOptions options;
-  options.compare_every = -1;
-  EXPECT_THROW(elastic::State{options}, InvalidArgumentError);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ hvd_test(hvd_elastic_test
   elastic/agreement_test.cpp
   elastic/kept_states_test.cpp
   elastic/progress_test.cpp
+  elastic/store_test.cpp
   elastic/workers_test.cpp
   elastic/world_follower_test.cpp
   LIBRARIES hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json

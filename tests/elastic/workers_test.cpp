@@ -153,6 +153,7 @@ TEST_F(ElasticWorkers, TakeAJoinerInAtACommitAndLoseNoStep) {
   ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
   start_in(world_of(1, {0, 1}), "train");
   ASSERT_TRUE(hears(2, Kind::ready));
+  EXPECT_TRUE(worker(2).wait_for_output("measured\n")) << "there is room before the others wait";
   change_to(2, {0, 1, 2}, {0, 1});
   const auto ended = wait_all();
   expect_all_done(ended, {0, 1, 2});
@@ -163,6 +164,18 @@ TEST_F(ElasticWorkers, TakeAJoinerInAtACommitAndLoseNoStep) {
   }
   EXPECT_EQ(step_at_entry(ended[2], 2), step_at_entry(ended[0], 2));
   EXPECT_EQ(ended[2].out.find("resets 1"), std::string::npos) << "it was in no world before";
+}
+
+TEST_F(ElasticWorkers, JoinAlsoIfWhatIsInTheStateHasNoSizeYet) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(2, "train");
+  environment_["MEASURE"] = "refuse";
+  start_in(world_of(1, {0, 1}), "train");
+  ASSERT_TRUE(hears(2, Kind::ready));
+  change_to(2, {0, 1, 2}, {0, 1});
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 2});
+  EXPECT_NE(ended[2].out.find("measured\n"), std::string::npos);
 }
 
 TEST_F(ElasticWorkers, ThatAreRemovedEndWithZeroAndDoNotSayThatTheyAreDone) {

@@ -14,7 +14,7 @@
 namespace hvd::worker {
 
 // Bytes of the state that are on their way at a time.
-inline constexpr std::uint64_t kTransferWindow = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kTransferWindow = std::uint64_t{16} << 20;
 
 // What rank 0 wants to go over to: the document of a proposed world, or nothing.
 using Proposal = std::function<std::string()>;

@@ -67,6 +67,7 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
   std::optional<worker::LeaveWatch> leave_watch;
   if (auto* const membership = process.membership()) leave_watch.emplace(membership->agent());
   process.set_finished(false);
+  if (process.is_joining()) impl.make_room();
   bool again = false;
   bool rolls_back = false;
   for (;;) {

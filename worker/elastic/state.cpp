@@ -3,6 +3,7 @@
 #include <hvd/elastic.h>
 #include <hvd/error.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "worker/elastic/state_impl.h"
 
@@ -73,6 +74,16 @@ void StateImpl::sync() {
   const auto generation = ProcessWorld::instance().generation_for("elastic::State::sync");
   Rounds rounds(*generation.world, generation.number, *generation.high_water);
   if (const auto failed = progress_.sync(rounds); !failed.ok()) raise(failed);
+}
+
+void StateImpl::make_room() {
+  try {
+    progress_.store().make_room();
+  } catch (const std::exception& error) {
+    // Nothing was asked of the objects yet. If they are not ready by then, the first commit says
+    // so.
+    HVD_LOG(debug, "no room is made for the state before it comes: " << error.what());
+  }
 }
 
 void StateImpl::begin(bool rolls_back) {

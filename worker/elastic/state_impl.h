@@ -27,6 +27,8 @@ class StateImpl {
 
   // ---- of run() ----
 
+  // Before a joiner says that it is ready: the others train on meanwhile.
+  void make_room();
   // The state is in place when it returns, and as all ranks of the new world have it.
   void begin(bool rolls_back);
   void call_back();

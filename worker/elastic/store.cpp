@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <numeric>
 #include <sys/mman.h>
 #include <utility>
 
@@ -16,6 +17,7 @@ using elastic::CommitMode;
 
 namespace {
 
+constexpr std::size_t kPage = std::size_t{4} << 10;  // the smallest anywhere
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 std::align_val_t alignment_of(std::size_t capacity) {
@@ -34,6 +36,10 @@ void Buffer::resize(std::size_t size) {
     if (capacity_ >= kLargePage) ::madvise(bytes_, capacity_, MADV_HUGEPAGE);
   }
   size_ = size;
+}
+
+void Buffer::touch() {
+  for (std::size_t at = 0; at < size_; at += kPage) bytes_[at] = {};
 }
 
 void Buffer::clear() {
@@ -81,14 +87,25 @@ std::uint64_t Store::bytes() const {
   return bytes;
 }
 
-void Store::copy_into(Copy& copy) {
-  copy.sizes.clear();
-  std::size_t total = 0;
-  for (const auto& part : parts_) {
-    copy.sizes.push_back(part.handler.bytes());
-    total += copy.sizes.back();
+std::size_t Store::measure(std::vector<std::uint64_t>& sizes) const {
+  sizes.clear();
+  for (const auto& part : parts_) sizes.push_back(part.handler.bytes());
+  return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+}
+
+void Store::make_room() {
+  std::vector<std::uint64_t> sizes;
+  const auto total = measure(sizes);
+  const std::size_t copies = mode_ == CommitMode::copy ? copies_.size() : 1;
+  for (std::size_t at = 0; at < copies; ++at) {
+    if (mode_ == CommitMode::copy && states_.buffer() == at) continue;
+    copies_[at].bytes.resize(total);
+    copies_[at].bytes.touch();
   }
-  copy.bytes.resize(total);
+}
+
+void Store::copy_into(Copy& copy) {
+  copy.bytes.resize(measure(copy.sizes));
   std::size_t offset = 0;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     parts_[i].handler.save(copy.bytes.bytes().subspan(offset, copy.sizes[i]));
@@ -120,6 +137,13 @@ void Store::take_over(const CommitId& id) {
   states_.mutate_begins();
   load_from(copies_[0]);
   states_.kept(id);
+}
+
+Buffer* Store::idle(bool receives) {
+  if (mode_ == CommitMode::mark) return nullptr;
+  const std::size_t spare = states_.begin_to_keep();
+  if (!receives) return &copies_[spare].bytes;
+  return states_.buffer() ? nullptr : &copies_[1 - spare].bytes;
 }
 
 void Store::let_go() {

@@ -30,6 +30,7 @@ class Buffer {
   ~Buffer() { clear(); }
 
   void resize(std::size_t size);  // its content is lost
+  void touch();                   // likewise: what is written afterwards finds its pages there
   void clear();                   // gives the memory back
   std::span<std::byte> bytes() { return {bytes_, size_}; }
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
@@ -65,6 +66,9 @@ class Store {
   CommitId holds() const { return states_.newest(); }
   std::uint64_t bytes() const;
 
+  // Room for what will be received and for the commit after it, as large as the objects are now:
+  // whoever joins makes it before the others wait for it. Throws what the handlers throw.
+  void make_room();
   // The objects are now what belongs to `id`: copies them, unless commits are only marked. Throws
   // what their handlers throw; nothing has changed then.
   void keep(const CommitId& id);
@@ -74,6 +78,9 @@ class Store {
   // from it. Until then nothing has changed.
   Copy& to_receive();
   void take_over(const CommitId& id);
+  // A buffer that holds nothing, and is not what is sent or received: for whatever is needed on
+  // the way, since memory that was written before costs no page faults. Null if there is none.
+  Buffer* idle(bool receives);
   void let_go();
   // The objects as they were kept. Where commits are only marked they are that already.
   void load();
@@ -90,6 +97,7 @@ class Store {
     std::string name;
     elastic::Handler handler;
   };
+  std::size_t measure(std::vector<std::uint64_t>& sizes) const;  // and the sum of them
   void copy_into(Copy& copy);
   void load_from(const Copy& copy);
 

@@ -35,12 +35,14 @@ std::size_t place_in(const std::vector<int>& ranks, int rank) {
 
 class Windows {
  public:
-  Windows(Talk& talk, const Resume& resume, const Copy* held, Copy* room)
+  // `idle`: memory to pack in; null: it gets some of its own.
+  Windows(Talk& talk, const Resume& resume, const Copy* held, Copy* room, Buffer* idle)
       : talk_(talk),
         holders_(resume.holders),
         lackers_(resume.lackers),
         held_(held),
         room_(room),
+        packing_(idle != nullptr ? *idle : own_packing_),
         place_(place_in(held != nullptr ? holders_ : lackers_, talk.rank())) {}
 
   Failure move(const Range& window) {
@@ -67,16 +69,18 @@ class Windows {
                            room(part_of(window, place_, lackers_.size())));
     }
     const auto all = held_->bytes.bytes();
-    std::span<const std::byte> from;
-    packed_.clear();
+    if (lackers_.size() == 1) {
+      const auto share = part_of(window, place_, holders_.size());
+      at(splits, lackers_[0]) = static_cast<std::int64_t>(share.size());
+      return talk_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits), {});
+    }
+    begin_to_pack(window);
     for (std::size_t i = 0; i < lackers_.size(); ++i) {
       const auto share = part_of(part_of(window, i, lackers_.size()), place_, holders_.size());
       at(splits, lackers_[i]) = static_cast<std::int64_t>(share.size());
-      from = all.subspan(share.begin, share.size());
-      if (lackers_.size() > 1) packed_.insert(packed_.end(), from.begin(), from.end());
+      pack(all.subspan(share.begin, share.size()));
     }
-    return talk_.scatter("state", lackers_.size() > 1 ? std::span<const std::byte>(packed_) : from,
-                         std::move(splits), {});
+    return talk_.scatter("state", packed(), std::move(splits), {});
   }
 
   // Each lacker its part to all, itself included.
@@ -84,21 +88,36 @@ class Windows {
     auto splits = nothing();
     if (held_ != nullptr) return talk_.scatter("parts", {}, std::move(splits), {});
     const auto own = room(part_of(window, place_, lackers_.size()));
-    packed_.clear();
+    begin_to_pack(window);
     for (const int rank : lackers_) {
       at(splits, rank) = static_cast<std::int64_t>(own.size());
-      packed_.insert(packed_.end(), own.begin(), own.end());
+      pack(own);
     }
-    return talk_.scatter("parts", packed_, std::move(splits), room(window));
+    return talk_.scatter("parts", packed(), std::move(splits), room(window));
   }
+
+  // What goes to several ranks lies one after the other, in memory that serves for all windows.
+  void begin_to_pack(const Range& window) {
+    // Parts are rounded: what one lacker repeats may be a byte longer for each.
+    packing_.resize(window.size() + lackers_.size());
+    packed_ = 0;
+  }
+  void pack(std::span<const std::byte> bytes) {
+    std::copy(bytes.begin(), bytes.end(),
+              packing_.bytes().begin() + static_cast<std::ptrdiff_t>(packed_));
+    packed_ += bytes.size();
+  }
+  std::span<const std::byte> packed() const { return packing_.bytes().first(packed_); }
 
   Talk& talk_;
   const std::vector<int>& holders_;
   const std::vector<int>& lackers_;
   const Copy* held_;
   Copy* room_;
+  Buffer own_packing_;
+  Buffer& packing_;
   std::size_t place_;  // among the holders, or among the lackers
-  std::vector<std::byte> packed_;
+  std::size_t packed_ = 0;
 };
 
 // Of the state that is sent, as its first holder has it.
@@ -150,7 +169,7 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
     room->sizes = description.sizes;
     room->bytes.resize(total);
   }
-  Windows windows(talk_, resume, held, room);
+  Windows windows(talk_, resume, held, room, store.idle(!holds));
   for (std::uint64_t at = 0; at < total; at += window_) {
     auto moved = windows.move({at, std::min(total, at + window_)});
     if (!moved.ok()) return moved;

@@ -47,7 +47,8 @@ enum class CommitMode {
 // How something of one's own is kept: as bytes. A load must take what a save on another rank gave,
 // and throws if it cannot.
 struct Handler {
-  std::function<std::size_t()> bytes;                         // that save() will write now
+  // That save() will write now. Who joins is asked before anything was loaded, to make room.
+  std::function<std::size_t()> bytes;
   std::function<void(std::span<std::byte> into)> save;        // exactly so many
   std::function<void(std::span<const std::byte> from)> load;  // into the program's object
 };

@@ -1,0 +1,91 @@
+// What a State holds, and in which memory.
+#include "worker/elastic/store.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include <hvd/error.h>
+
+namespace hvd::worker {
+namespace {
+
+using elastic::CommitMode;
+using elastic::Handler;
+using elastic::detail::handler_of;
+
+bool is_in_memory(std::span<const std::byte> bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size());
+  std::vector<unsigned char> pages((end - begin + page - 1) / page);
+  EXPECT_EQ(::mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()), 0);
+  return std::all_of(pages.begin(), pages.end(), [](unsigned char one) { return one & 1U; });
+}
+
+TEST(ElasticStore, ARoomIsThereBeforeTheStateComesAndWhatIsKeptStays) {
+  const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
+  std::string now = weights;
+  Store store(CommitMode::copy);
+  ASSERT_TRUE(store.add("weights", handler_of(now)).ok());
+  Buffer fresh;
+  fresh.resize(weights.size());
+  EXPECT_FALSE(is_in_memory(fresh.bytes())) << "or this test says nothing";
+  store.make_room();
+  EXPECT_TRUE(store.holds().none());
+  Copy& room = store.to_receive();
+  Buffer* const idle = store.idle(true);
+  ASSERT_NE(idle, nullptr);
+  ASSERT_NE(idle, &room.bytes);
+  EXPECT_EQ(room.bytes.size(), weights.size());
+  EXPECT_TRUE(is_in_memory(room.bytes.bytes()));
+  EXPECT_EQ(idle->size(), weights.size());
+  EXPECT_TRUE(is_in_memory(idle->bytes()));
+  const auto* const before = room.bytes.bytes().data();
+  store.keep({1, 1});
+  EXPECT_EQ(store.to_send().bytes.bytes().data(), before);
+
+  EXPECT_EQ(store.idle(true), nullptr) << "one is kept, and the other is received into";
+  EXPECT_NE(store.idle(false)->bytes().data(), store.to_send().bytes.bytes().data());
+  store.make_room();
+  EXPECT_EQ(store.holds(), (CommitId{1, 1}));
+  now.clear();
+  store.load();
+  EXPECT_EQ(now, weights);
+}
+
+TEST(ElasticStore, WhereCommitsAreMarkedThereIsRoomToReceiveOnlyUntilItIsLetGo) {
+  std::string weights(3'000'000, 'w');
+  Store store(CommitMode::mark);
+  ASSERT_TRUE(store.add("weights", handler_of(weights)).ok());
+  store.make_room();
+  EXPECT_EQ(store.idle(true), nullptr);
+  EXPECT_EQ(store.to_receive().bytes.size(), weights.size());
+  EXPECT_TRUE(is_in_memory(store.to_receive().bytes.bytes()));
+  store.let_go();
+  EXPECT_EQ(store.to_receive().bytes.size(), 0U);
+}
+
+TEST(ElasticState, RefusesNamesTwiceAndHandlersThatLackSomething) {
+  elastic::State state;
+  int step = 0;
+  state.add("step", step);
+  EXPECT_THROW(state.add("step", step), InvalidArgumentError);
+  EXPECT_THROW(state.add("", step), InvalidArgumentError);
+  EXPECT_THROW(state.add("own", Handler{}), InvalidArgumentError);
+  EXPECT_THROW(state.commit(), InvalidArgumentError);
+  EXPECT_THROW(state.check_host_updates(), InvalidArgumentError);
+  EXPECT_THROW(state.on_reset({}), InvalidArgumentError);
+  EXPECT_THROW(state.mutate({}), InvalidArgumentError);
+  elastic::StateOptions options;
+  options.compare_every = -1;
+  EXPECT_THROW(elastic::State{options}, InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace hvd::worker
