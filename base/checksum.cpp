@@ -1,5 +1,6 @@
 #include "base/checksum.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -28,22 +29,38 @@ std::uint64_t mixed(std::uint64_t lane, std::uint64_t word) {
 
 }  // namespace
 
-std::uint64_t checksum_of(std::span<const std::byte> bytes) {
-  const std::byte* at = bytes.data();
-  std::size_t left = bytes.size();
-  std::uint64_t hash = kPrime5;
-  if (left >= 32) {
-    std::array<std::uint64_t, 4> lanes{kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1};
-    for (; left >= 32; left -= 32, at += 32) {
-      for (std::size_t i = 0; i < lanes.size(); ++i) {
-        lanes[i] = mixed(lanes[i], word_at<std::uint64_t>(at + 8 * i));
-      }
-    }
-    hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) +
-           std::rotl(lanes[3], 18);
-    for (const auto lane : lanes) hash = (hash ^ mixed(0, lane)) * kPrime1 + kPrime4;
+Checksum::Checksum() : lanes_{kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1} {}
+
+void Checksum::take_block(const std::byte* at) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i] = mixed(lanes_[i], word_at<std::uint64_t>(at + 8 * i));
   }
-  hash += bytes.size();
+}
+
+void Checksum::add(std::span<const std::byte> bytes) {
+  const std::size_t kept = size_ % kBlock;
+  size_ += bytes.size();
+  if (kept > 0) {
+    const auto more = bytes.first(std::min(bytes.size(), kBlock - kept));
+    std::copy(more.begin(), more.end(), rest_.begin() + kept);
+    if (kept + more.size() < kBlock) return;
+    take_block(rest_.data());
+    bytes = bytes.subspan(more.size());
+  }
+  for (; bytes.size() >= kBlock; bytes = bytes.subspan(kBlock)) take_block(bytes.data());
+  std::copy(bytes.begin(), bytes.end(), rest_.begin());
+}
+
+std::uint64_t Checksum::value() const {
+  std::uint64_t hash = kPrime5;
+  if (size_ >= kBlock) {
+    hash = std::rotl(lanes_[0], 1) + std::rotl(lanes_[1], 7) + std::rotl(lanes_[2], 12) +
+           std::rotl(lanes_[3], 18);
+    for (const auto lane : lanes_) hash = (hash ^ mixed(0, lane)) * kPrime1 + kPrime4;
+  }
+  hash += size_;
+  const std::byte* at = rest_.data();
+  std::size_t left = size_ % kBlock;
   for (; left >= 8; left -= 8, at += 8) {
     hash = std::rotl(hash ^ mixed(0, word_at<std::uint64_t>(at)), 27) * kPrime1 + kPrime4;
   }
@@ -58,6 +75,12 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   hash = (hash ^ (hash >> 33)) * kPrime2;
   hash = (hash ^ (hash >> 29)) * kPrime3;
   return hash ^ (hash >> 32);
+}
+
+std::uint64_t checksum_of(std::span<const std::byte> bytes) {
+  Checksum checksum;
+  checksum.add(bytes);
+  return checksum.value();
 }
 
 }  // namespace hvd

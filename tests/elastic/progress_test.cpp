@@ -1,6 +1,8 @@
 // The agreements about the state, with real worlds whose ranks are threads of the test.
 #include "worker/elastic/progress.h"
 
+#include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <optional>
@@ -124,6 +126,21 @@ TEST(Checksum, IsXxh64) {
   EXPECT_EQ(of("Nobody inspects the spammish repetition"), 0xFBCEA83C8A378BF1U);
 }
 
+TEST(Checksum, IsTheSameHoweverTheBytesAreCut) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += static_cast<char>(i * 31 % 251);
+  const auto all = std::as_bytes(std::span(text.data(), text.size()));
+  for (const std::size_t step : {1U, 7U, 31U, 32U, 33U, 64U, 999U}) {
+    Checksum checksum;
+    for (std::size_t at = 0; at < all.size(); at += step) {
+      EXPECT_EQ(checksum.value(), checksum_of(all.first(at)));
+      checksum.add({});
+      checksum.add(all.subspan(at, std::min(step, all.size() - at)));
+    }
+    EXPECT_EQ(checksum.value(), checksum_of(all)) << step;
+  }
+}
+
 TEST_F(ElasticProgress, AtTheBeginningAllGetWhatRank0sProgramMade) {
   add(3);
   generation(all(), [](int, Worker& worker, Rounds& rounds) {
@@ -194,6 +211,18 @@ TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
       }
     }
   }
+}
+
+TEST_F(ElasticProgress, AStateWithoutPartsTravelsToo) {
+  std::array<Progress, 2> progress{Progress({}), Progress({})};
+  progress[0].store().keep({1, 1});
+  test::run_world(2, [&](int rank, runtime::World& world) {
+    Rounds rounds(world, 1, mark_);
+    const auto begun = progress[static_cast<std::size_t>(rank)].begin(rounds, true);
+    EXPECT_TRUE(begun.ok()) << begun.status.to_string();
+    (void)rounds.talk().barrier("end of test");
+  });
+  EXPECT_EQ(progress[1].store().holds(), (CommitId{1, 1}));
 }
 
 TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {

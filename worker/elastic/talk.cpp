@@ -25,11 +25,12 @@ Entry entry_of(Kind kind, const std::string& name, std::size_t bytes) {
 
 }  // namespace
 
-Outcome Talk::run(Entry entry) {
+Outcome Talk::run(Entry entry, const std::function<void()>& meanwhile) {
   const auto promise = std::make_shared<std::promise<Outcome>>();
   auto future = promise->get_future();
   entry.done = [promise](const Outcome& outcome) { promise->set_value(outcome); };
   if (auto refused = world_.enqueue(std::move(entry)); !refused.ok()) return refused;
+  if (meanwhile) meanwhile();
   return future.get();
 }
 
@@ -67,7 +68,8 @@ Failure Talk::broadcast(const std::string& name, int root, std::span<std::byte> 
 }
 
 Failure Talk::scatter(const std::string& name, std::span<const std::byte> from,
-                      std::vector<std::int64_t> splits, std::span<std::byte> into) {
+                      std::vector<std::int64_t> splits, std::span<std::byte> into,
+                      const std::function<void()>& meanwhile) {
   auto entry = entry_of(Kind::alltoall, name, from.size());
   entry.input = from.data();
   entry.splits = std::move(splits);
@@ -76,7 +78,7 @@ Failure Talk::scatter(const std::string& name, std::span<const std::byte> from,
     fits = static_cast<std::size_t>(shape.front()) == into.size();
     return fits ? static_cast<void*>(into.data()) : nullptr;
   };
-  const auto outcome = run(std::move(entry));
+  const auto outcome = run(std::move(entry), meanwhile);
   if (!fits) {
     return Status(Code::data_loss, cat("rank ", rank(), " was to receive ", into.size(),
                                        " bytes of state, and another number came"));

@@ -27,15 +27,16 @@ class Talk {
   // The root's bytes, in the same memory.
   runtime::Failure broadcast(const std::string& name, int root, std::span<std::byte> bytes);
   // splits[r] of `from` go to rank r; what comes lies in `into`, in the order of ranks, and has
-  // exactly its size.
+  // exactly its size. `meanwhile` is done while they are on their way; it must not throw.
   runtime::Failure scatter(const std::string& name, std::span<const std::byte> from,
-                           std::vector<std::int64_t> splits, std::span<std::byte> into);
+                           std::vector<std::int64_t> splits, std::span<std::byte> into,
+                           const std::function<void()>& meanwhile = {});
   runtime::Failure barrier(const std::string& name);
   // Ends the world, for this reason; returns why it has ended.
   runtime::Failure give_up(const Status& why);
 
  private:
-  runtime::Outcome run(runtime::Entry entry);
+  runtime::Outcome run(runtime::Entry entry, const std::function<void()>& meanwhile = {});
 
   runtime::World& world_;
 };

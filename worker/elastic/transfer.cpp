@@ -1,9 +1,10 @@
 // How those who lack the state receive it, in windows. All who hold it send: each window is cut by
 // lackers, each lacker's part by holders, so that no byte is sent by two, and every lacker gets a
-// part of its own. Then the lackers exchange their parts. With one lacker nothing is copied on the
-// way but into the sockets.
+// part of its own. Then the lackers exchange their parts. With one or two lackers nothing is copied
+// on the way but into the sockets. The first holder and the lackers read what they have sent and
+// received, for the checksum, while the next bytes are on their way.
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/checksum.h"
@@ -45,12 +46,32 @@ class Windows {
         packing_(idle != nullptr ? *idle : own_packing_),
         place_(place_in(held != nullptr ? holders_ : lackers_, talk.rank())) {}
 
+  Failure move_all(std::uint64_t total, std::uint64_t window) {
+    for (std::uint64_t at = 0; at < total; at += window) {
+      const Range next{at, std::min(total, at + window)};
+      if (held_ != nullptr) moved_ = next.end;
+      if (auto failed = move(next); !failed.ok()) return failed;
+      moved_ = next.end;
+    }
+    read_what_is_here();
+    return {};
+  }
+  // Of the whole, on the first holder and on the lackers.
+  std::uint64_t checksum() const { return checksum_.value(); }
+
+ private:
   Failure move(const Range& window) {
     if (auto failed = hand_out(window); !failed.ok() || lackers_.size() == 1) return failed;
     return exchange(window);
   }
 
- private:
+  void read_what_is_here() {
+    if (held_ != nullptr && place_ != 0) return;
+    const std::span<const std::byte> all =
+        held_ != nullptr ? held_->bytes.bytes() : room_->bytes.bytes();
+    checksum_.add(all.subspan(read_, moved_ - read_));
+    read_ = moved_;
+  }
   std::vector<std::int64_t> nothing() const {
     return std::vector<std::int64_t>(static_cast<std::size_t>(talk_.size()));
   }
@@ -64,15 +85,17 @@ class Windows {
   // Each holder its share of every lacker's part.
   Failure hand_out(const Range& window) {
     auto splits = nothing();
+    const auto meanwhile = [this] { read_what_is_here(); };
     if (held_ == nullptr) {
       return talk_.scatter("state", {}, std::move(splits),
-                           room(part_of(window, place_, lackers_.size())));
+                           room(part_of(window, place_, lackers_.size())), meanwhile);
     }
     const auto all = held_->bytes.bytes();
     if (lackers_.size() == 1) {
       const auto share = part_of(window, place_, holders_.size());
       at(splits, lackers_[0]) = static_cast<std::int64_t>(share.size());
-      return talk_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits), {});
+      return talk_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits), {},
+                           meanwhile);
     }
     begin_to_pack(window);
     for (std::size_t i = 0; i < lackers_.size(); ++i) {
@@ -80,14 +103,18 @@ class Windows {
       at(splits, lackers_[i]) = static_cast<std::int64_t>(share.size());
       pack(all.subspan(share.begin, share.size()));
     }
-    return talk_.scatter("state", packed(), std::move(splits), {});
+    return talk_.scatter("state", packed(), std::move(splits), {}, meanwhile);
   }
 
-  // Each lacker its part to all, itself included.
+  // Each lacker its part to the other, or to all, itself included.
   Failure exchange(const Range& window) {
     auto splits = nothing();
     if (held_ != nullptr) return talk_.scatter("parts", {}, std::move(splits), {});
     const auto own = room(part_of(window, place_, lackers_.size()));
+    if (lackers_.size() == 2) {
+      at(splits, lackers_[1 - place_]) = static_cast<std::int64_t>(own.size());
+      return talk_.scatter("parts", own, std::move(splits), room(part_of(window, 1 - place_, 2)));
+    }
     begin_to_pack(window);
     for (const int rank : lackers_) {
       at(splits, rank) = static_cast<std::int64_t>(own.size());
@@ -118,20 +145,26 @@ class Windows {
   Buffer& packing_;
   std::size_t place_;  // among the holders, or among the lackers
   std::size_t packed_ = 0;
+  std::uint64_t moved_ =
+      0;                    // bytes that are here, of the holders' also those that are on their way
+  std::uint64_t read_ = 0;  // of them
+  Checksum checksum_;       // of those
 };
 
-// Of the state that is sent, as its first holder has it.
-struct Description {
-  std::uint64_t checksum = 0;
-  std::vector<std::uint64_t> sizes;
-
-  std::string encode() const {
-    WireWriter out;
-    out.u64(checksum);
-    for (const auto size : sizes) out.u64(size);
-    return out.take();
-  }
-};
+// The first holder's numbers for everybody.
+Failure tell(Talk& talk, const std::string& name, int root, std::vector<std::uint64_t>& numbers) {
+  WireWriter out;
+  out.u64(numbers.size());  // a state may have no parts, and a message has some bytes
+  for (const auto number : numbers) out.u64(number);
+  std::string text = out.take();
+  auto told =
+      talk.broadcast(name, root, std::as_writable_bytes(std::span(text.data(), text.size())));
+  if (!told.ok()) return told;
+  WireReader in(text);
+  in.u64();
+  for (auto& number : numbers) number = in.u64();
+  return {};
+}
 
 }  // namespace
 
@@ -142,43 +175,30 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
       std::find(resume.holders.begin(), resume.holders.end(), talk_.rank()) != resume.holders.end();
   const Copy* const held = holds ? &store.to_send() : nullptr;
   Copy* const room = holds ? nullptr : &store.to_receive();
-  Description description;
-  description.sizes.resize(store.parts());
-  if (holds) description.sizes = held->sizes;
-  if (talk_.rank() == resume.holders.front()) {
-    description.checksum = checksum_of(held->bytes.bytes());
+  const int first = resume.holders.front();
+  std::vector<std::uint64_t> sizes(store.parts());
+  if (holds) sizes = held->sizes;
+  const auto own_sizes = sizes;
+  if (auto told = tell(talk_, "description", first, sizes); !told.ok()) return told;
+  if (holds && sizes != own_sizes) {
+    return Status(Code::data_loss,
+                  cat("the state of commit ", to_text(resume.id), " on rank ", talk_.rank(),
+                      " is of another size than that on rank ", first));
   }
-  std::string text = description.encode();
-  auto told = talk_.broadcast("description", resume.holders.front(),
-                              std::as_writable_bytes(std::span(text.data(), text.size())));
-  if (!told.ok()) return told;
-  WireReader in(text);
-  description.checksum = in.u64();
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < description.sizes.size(); ++i) {
-    const auto size = in.u64();
-    if (holds && size != description.sizes[i]) {
-      return Status(Code::data_loss,
-                    cat("the state of commit ", to_text(resume.id), " on rank ", talk_.rank(),
-                        " is of another size than that on rank ", resume.holders.front()));
-    }
-    description.sizes[i] = size;
-    total += size;
-  }
+  const auto total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
   if (!holds) {
-    room->sizes = description.sizes;
+    room->sizes = sizes;
     room->bytes.resize(total);
   }
   Windows windows(talk_, resume, held, room, store.idle(!holds));
-  for (std::uint64_t at = 0; at < total; at += window_) {
-    auto moved = windows.move({at, std::min(total, at + window_)});
-    if (!moved.ok()) return moved;
-  }
+  if (auto moved = windows.move_all(total, window_); !moved.ok()) return moved;
+  std::vector<std::uint64_t> checksum{windows.checksum()};
+  if (auto told = tell(talk_, "checksum", first, checksum); !told.ok()) return told;
   if (holds) {
     store.let_go();
     return {};
   }
-  if (checksum_of(room->bytes.bytes()) != description.checksum) {
+  if (windows.checksum() != checksum[0]) {
     return Status(Code::internal,
                   cat("the state of commit ", to_text(resume.id),
                       " did not arrive whole: what "
