@@ -199,7 +199,8 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   if (end.code != 0) trouble += cat("hvdrun ended with ", end.code, "\n");
   trouble += job.books().trouble(job.rules());
   const auto left = [&] { return processes_left(bed, test::name_of(options.program)); };
-  if (!test::eventually([&] { return left().empty(); }, std::chrono::seconds(20))) {
+  // Whom a cut kept from hearing that hvdrun let it go ends after --orphan-timeout, 30 s.
+  if (!test::eventually([&] { return left().empty(); }, std::chrono::seconds(50))) {
     trouble += cat("processes are left:", left(), "\n");
   }
   for (const auto& file : files_of(bed)) {
