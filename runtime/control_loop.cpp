@@ -377,7 +377,12 @@ void ControlLoop::enter_failure(const Failure& why) {
   // The reason of a stall names one rank. Others that waited for nothing did not call it either.
   const bool stalled = verdict.status.code() == Code::deadline_exceeded && verdict.rank >= 0;
   const bool by_us = verdict.rank == spec_.rank || stranded.empty();
-  if (stalled && by_us && spec_.on_own_stall) spec_.on_own_stall(verdict.status.message());
+  if (!stalled || !by_us || !spec_.on_own_stall) return;
+  // Before it is formed nobody has called anything: the way to the rank that all meet at is cut,
+  // and that for longer than all else of which the agents would know.
+  spec_.on_own_stall(
+      cat(formed_ ? "did not call what the others wait for (" : "cannot take part in the world (",
+          verdict.status.message(), ")"));
 }
 
 }  // namespace hvd::runtime

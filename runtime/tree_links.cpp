@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "runtime/member_link.h"
 #include "runtime/messages.h"
+#include "runtime/silence.h"
 
 namespace hvd::runtime {
 namespace {
@@ -39,6 +40,7 @@ Status TreeLinks::join_parent(const std::string& address, TimePoint deadline) {
                               spec_.interrupt ? spec_.interrupt->descriptor() : -1);
   HVD_RETURN_IF_ERROR(fd.status());
   const int number = fd->get();
+  watch_for_silence(number, spec_.config.collective_timeout);
   peers_.emplace(parent(), std::make_unique<Connection>(std::move(*fd), kDefaultMaxFrame));
   rank_of_fd_[number] = parent();
   poller_.watch(number);
@@ -83,6 +85,7 @@ void TreeLinks::welcome(Lobby::Arrival arrival) {
   for (const int rank : children()) {
     if (arrival.name != handshake_name(rank) || has(rank)) continue;
     const int fd = arrival.connection->fd();
+    watch_for_silence(fd, spec_.config.collective_timeout);
     peers_.emplace(rank, std::move(arrival.connection));
     rank_of_fd_[fd] = rank;
     poller_.watch(fd);

@@ -54,7 +54,8 @@ struct WorldSpec {
   // Ends it while it is formed, too; null: nobody wants to. Stock Gloo hears of it late.
   std::shared_ptr<Interrupt> interrupt;
   // Called at most once, on a thread of the world, when it fails because this rank did not call in
-  // time what others wait for.
+  // time what others wait for, or did not reach the one that it joins them by. `why` goes on where
+  // a sentence begins with the rank.
   std::function<void(const std::string& why)> on_own_stall = {};
 
   int size() const { return static_cast<int>(members.size()); }

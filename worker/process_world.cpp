@@ -242,8 +242,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   spec.interrupt = std::move(interrupt);
   if (welcome.elastic) {
     spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
-      AgentChannel::end_process(
-          cat(worker, " did not call what the others wait for (", why, "), and is to be replaced"));
+      AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
     };
   }
   auto settings = settings_;

@@ -1,6 +1,5 @@
 #include "runtime/transport/tcp_mesh.h"
 
-#include <algorithm>
 #include <gloo/transport/context.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,27 +8,11 @@
 
 #include "base/text.h"
 #include "base/wire.h"
+#include "runtime/silence.h"
 #include "runtime/transport/gloo_context.h"
 
 namespace hvd::runtime {
 namespace {
-
-void set_option(int fd, int level, int option, int value) {
-  ::setsockopt(fd, level, option, &value, sizeof(value));
-}
-
-// What makes a peer noticed that is gone without a word. The kernel counts the time in which a
-// receiver takes nothing as silence, too, so the timeout is not shorter than that of a message.
-void watch_for_silence(int fd, std::chrono::milliseconds timeout) {
-  const auto seconds = std::max<std::int64_t>(1, timeout.count() / 1000);
-  const int probe = static_cast<int>(std::clamp<std::int64_t>(seconds / 4, 1, 60));
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, probe);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, probe);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
-             static_cast<int>(std::min<std::int64_t>(timeout.count(), 1'000'000'000)));
-}
 
 bool is_on_this_host(int fd) {
   const auto own = local_address(fd);
@@ -112,6 +95,8 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
 }
 
 Status TcpMesh::adopt(const Route& route, UniqueFd fd) {
+  // The kernel counts the time in which a receiver takes nothing as silence, too, so the timeout is
+  // not shorter than that of a message.
   watch_for_silence(fd.get(), options_.silence_timeout);
   if (is_on_this_host(fd.get())) be_quick_on_loopback(fd.get());
   return messenger_->adopt(route, std::move(fd));

@@ -136,6 +136,22 @@ TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWor
   finish(job);
 }
 
+TEST_F(ElasticOnHostsTest, WhoDoesNotReachTheHostOfRankZeroForLongIsStartedAgain) {
+  // Of the workers, not of hvdrun: how long they try to reach each other.
+  Process& job = start_training(3, 6,
+                                {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
+                                           "2", "--env", "HVD_START_TIMEOUT=3"}});
+  const auto world = books().newest_world();
+  bed().cut(host(1), host(2));
+  ASSERT_TRUE(
+      job.wait_for_error("h2#0 cannot take part in the world (connect to rank 0 (h1#0) on host h1"))
+      << job.err();
+  bed().heal();
+  expect_world(job, 6, world);
+  const auto end = finish(job);
+  EXPECT_EQ(end.err.find("sign of life"), std::string::npos) << end.err;
+}
+
 TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) {
   Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
   auto world = books().newest_world();

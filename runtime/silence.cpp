@@ -1,0 +1,29 @@
+#include "runtime/silence.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace hvd::runtime {
+namespace {
+
+void set_option(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+}  // namespace
+
+void watch_for_silence(int fd, std::chrono::milliseconds timeout) {
+  const auto seconds = std::max<std::int64_t>(1, timeout.count() / 1000);
+  const int probe = static_cast<int>(std::clamp<std::int64_t>(seconds / 4, 1, 60));
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, probe);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, probe);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             static_cast<int>(std::min<std::int64_t>(timeout.count(), 1'000'000'000)));
+}
+
+}  // namespace hvd::runtime
