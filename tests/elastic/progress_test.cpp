@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "runtime/negotiation/process_sets.h"
+#include "tests/elastic/in_memory.h"
 #include "tests/runtime/worlds.h"
 #include "worker/elastic/set_table.h"
 
@@ -211,6 +212,21 @@ TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
       }
     }
   }
+}
+
+TEST_F(ElasticProgress, WhoDidNotKnowHowLargeTheStateIsHasRoomForACommitWhenItIsThere) {
+  const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
+  add(weights).progress.store().keep({1, 1});
+  Worker& joiner = add("");
+  joiner.progress.store().make_room();
+  generation(all(), [&](int rank, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_EQ(worker.weights, weights);
+    if (rank == 0) return;
+    Buffer* const spare = worker.progress.store().idle(false);
+    EXPECT_GE(spare->capacity(), weights.size());
+    EXPECT_TRUE(test::is_in_memory(*spare));
+  });
 }
 
 TEST_F(ElasticProgress, AStateWithoutPartsTravelsToo) {

@@ -1,15 +1,13 @@
 // What a State holds, and in which memory.
 #include "worker/elastic/store.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <vector>
 
 #include <hvd/error.h>
+
+#include "tests/elastic/in_memory.h"
 
 namespace hvd::worker {
 namespace {
@@ -17,13 +15,7 @@ namespace {
 using elastic::CommitMode;
 using elastic::Handler;
 using elastic::detail::handler_of;
-
-bool is_in_memory(Buffer& buffer) {  // a large one, which begins with a page
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  std::vector<unsigned char> pages((buffer.size() + page - 1) / page);
-  EXPECT_EQ(::mincore(buffer.bytes().data(), buffer.size(), pages.data()), 0);
-  return std::all_of(pages.begin(), pages.end(), [](unsigned char one) { return one & 1U; });
-}
+using test::is_in_memory;
 
 TEST(ElasticStore, ARoomIsThereBeforeTheStateComesAndWhatIsKeptStays) {
   const std::string weights(40'000'001, 'w');  // so much is never memory that was freed

@@ -38,8 +38,9 @@ void Buffer::resize(std::size_t size) {
   size_ = size;
 }
 
-void Buffer::touch() {
-  for (std::size_t at = 0; at < size_; at += kPage) bytes_[at] = {};
+void Buffer::touch(std::size_t begin, std::size_t end) {
+  begin -= begin % kPage;
+  for (std::size_t at = begin; at < std::min(end, capacity_); at += kPage) bytes_[at] = {};
 }
 
 void Buffer::clear() {
@@ -100,7 +101,7 @@ void Store::make_room() {
   for (std::size_t at = 0; at < copies; ++at) {
     if (mode_ == CommitMode::copy && states_.buffer() == at) continue;
     copies_[at].bytes.resize(total);
-    copies_[at].bytes.touch();
+    copies_[at].bytes.touch(0, total);
   }
 }
 

@@ -30,11 +30,13 @@ class Buffer {
   ~Buffer() { clear(); }
 
   void resize(std::size_t size);  // its content is lost
-  void touch();                   // likewise: what is written afterwards finds its pages there
-  void clear();                   // gives the memory back
+  // Likewise, of these bytes: whoever writes there afterwards finds the pages in place.
+  void touch(std::size_t begin, std::size_t end);
+  void clear();  // gives the memory back
   std::span<std::byte> bytes() { return {bytes_, size_}; }
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
   std::size_t size() const { return size_; }
+  std::size_t capacity() const { return capacity_; }
 
  private:
   std::byte* bytes_ = nullptr;

@@ -36,14 +36,17 @@ std::size_t place_in(const std::vector<int>& ranks, int rank) {
 
 class Windows {
  public:
-  // `idle`: memory to pack in; null: it gets some of its own.
-  Windows(Talk& talk, const Resume& resume, const Copy* held, Copy* room, Buffer* idle)
+  // `idle`: memory to pack in; null: it gets some of its own. `warms_up`: who lacks the state
+  // touches all of it on the way.
+  Windows(Talk& talk, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
+          bool warms_up)
       : talk_(talk),
         holders_(resume.holders),
         lackers_(resume.lackers),
         held_(held),
         room_(room),
         packing_(idle != nullptr ? *idle : own_packing_),
+        warms_up_(warms_up),
         place_(place_in(held != nullptr ? holders_ : lackers_, talk.rank())) {}
 
   Failure move_all(std::uint64_t total, std::uint64_t window) {
@@ -85,7 +88,11 @@ class Windows {
   // Each holder its share of every lacker's part.
   Failure hand_out(const Range& window) {
     auto splits = nothing();
-    const auto meanwhile = [this] { read_what_is_here(); };
+    const auto meanwhile = [this, &window] {
+      read_what_is_here();
+      // What was packed there has been sent.
+      if (warms_up_) packing_.touch(window.begin, window.end);
+    };
     if (held_ == nullptr) {
       return talk_.scatter("state", {}, std::move(splits),
                            room(part_of(window, place_, lackers_.size())), meanwhile);
@@ -143,6 +150,7 @@ class Windows {
   Copy* room_;
   Buffer own_packing_;
   Buffer& packing_;
+  bool warms_up_;
   std::size_t place_;  // among the holders, or among the lackers
   std::size_t packed_ = 0;
   std::uint64_t moved_ =
@@ -190,7 +198,11 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
     room->sizes = sizes;
     room->bytes.resize(total);
   }
-  Windows windows(talk_, resume, held, room, store.idle(!holds));
+  Buffer* const idle = store.idle(!holds);
+  // The first commit will need it.
+  const bool grows = !holds && idle != nullptr && idle->capacity() < total;
+  if (grows) idle->resize(total);
+  Windows windows(talk_, resume, held, room, idle, grows);
   if (auto moved = windows.move_all(total, window_); !moved.ok()) return moved;
   std::vector<std::uint64_t> checksum{windows.checksum()};
   if (auto told = tell(talk_, "checksum", first, checksum); !told.ok()) return told;
