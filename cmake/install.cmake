@@ -8,6 +8,9 @@ install(TARGETS hvd hvd_static EXPORT hvd-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS hvdrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(HVD_HAS_CUDA)
+  install(TARGETS hvd_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 # Nobody types its name: hvdrun finds it beside itself, in ../libexec/hvd.
 install(TARGETS hvd-agent RUNTIME DESTINATION ${HVD_LIBEXECDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/worker/include/hvd ${PROJECT_SOURCE_DIR}/base/include/hvd

@@ -4,12 +4,19 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "runtime/tuning/parameters.h"
 
 namespace hvd::runtime {
+
+namespace gpu {
+class Gpu;
+}
 
 // What carries the bytes of tensors between ranks.
 enum class Transport {
@@ -40,6 +47,10 @@ struct Config {
   // a multiple of 4 KiB. Those of all ranks fit into the caches, and that is worth more than the
   // meeting of all ranks that each one costs (docs/shared_memory.md).
   std::size_t window_bytes = std::size_t{256} << 10;
+  // Streams of a GPU that batches take turns on; each has communicators of its own.
+  int gpu_lanes = 1;
+  // How a GPU is opened; empty: by the module for NCCL (gpu/module.h).
+  std::function<Result<std::unique_ptr<gpu::Gpu>>(int device, int lanes)> open_gpu = {};
   // Batches that do not depend on timing, so that the same program gives the same bits.
   bool deterministic = false;
   // How long a tensor waits for some ranks before rank 0 says so, and again each time; 0: never.

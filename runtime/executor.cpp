@@ -20,7 +20,7 @@ void Executor::submit(std::vector<Response> responses) {
   if (hooks_.recorder != nullptr) {
     const auto now = trace::nanoseconds_now();
     for (auto& response : responses) response.decided = now;
-    hooks_.recorder->submitted(responses.back().number);
+    hooks_.recorder->submitted(responses.size());
   }
   const std::lock_guard lock(mutex_);
   for (auto& response : responses) {
@@ -37,6 +37,8 @@ void Executor::stop() {
     arrived_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(mutex_);
+  landed_.wait(lock, [this] { return on_devices_ == 0; });
 }
 
 void Executor::loop() {
@@ -49,57 +51,70 @@ void Executor::loop() {
       response = std::move(responses_.front());
       responses_.pop_front();
     }
-    serve(response);
+    serve(std::move(response));
   }
 }
 
-void Executor::serve(Response& response) {
+void Executor::serve(Response arrived) {
   const auto begun = trace::nanoseconds_now();
-  batch_.clear();
-  queue_.take(response.tensors, response.decided, begun, batch_.slots);
-  for (auto* const slot : batch_.slots) batch_.entries.add(slot->entry);
-  const bool made_up = response.error.ok() &&
-                       std::binary_search(response.joined.begin(), response.joined.end(), rank_);
-  if (made_up) {
-    batch_.phantoms.resize(response.tensors.size());
-    for (std::size_t i = 0; i < batch_.phantoms.size(); ++i) {
-      batch_.phantoms[i].request = response.tensors[i]->request;
-      batch_.entries.add(batch_.phantoms[i]);
+  Batch& batch = *batch_;
+  batch.clear();
+  batch.response = std::move(arrived);
+  const Response& response = batch.response;
+  batch.set_size = set_size(response);
+  queue_.take(response.tensors, response.decided, begun, batch.slots);
+  for (auto* const slot : batch.slots) batch.entries.add(slot->entry);
+  batch.made_up = response.error.ok() &&
+                  std::binary_search(response.joined.begin(), response.joined.end(), rank_);
+  if (batch.made_up) {
+    batch.phantoms.resize(response.tensors.size());
+    for (std::size_t i = 0; i < batch.phantoms.size(); ++i) {
+      batch.phantoms[i].request = response.tensors[i]->request;
+      batch.entries.add(batch.phantoms[i]);
     }
   }
-  batch_.outcomes.resize(batch_.entries.size());
-  for (auto& outcome : batch_.outcomes) outcome.clear();
-  trace::Run traced(hooks_.recorder, begun);
-  const Failure failure = run(response, traced);
-  traced.stop();
-  if (!failure.ok()) batch_.outcomes.assign(batch_.entries.size(), Outcome(failure));
-  if (response.error.ok()) {
+  batch.outcomes.resize(batch.entries.size());
+  for (auto& outcome : batch.outcomes) outcome.clear();
+  batch.traced.emplace(hooks_.recorder, begun);
+  const Failure failure = run();
+  if (batch_->goes_on) {
+    batch_ = std::make_shared<Batch>();
+  } else {
+    end(batch, failure);
+  }
+}
+
+void Executor::end(Batch& batch, const Failure& failure) {
+  batch.traced->stop();
+  if (!failure.ok()) batch.outcomes.assign(batch.entries.size(), Outcome(failure));
+  if (batch.response.error.ok()) {
     --under_way_;
     hooks_.on_done();
   }
   // Whoever hears of the end finds it in the records.
-  traced.finish(response, set_size(response), batch_.entries, batch_.outcomes);
-  if (!made_up) deliver();
+  batch.traced->finish(batch.response, batch.set_size, batch.entries, batch.outcomes);
+  if (!batch.made_up) deliver(batch);
 }
 
 // The names are free before the callbacks run: a caller that wakes up may use them again, and what
 // was an entry may then be the next one.
-void Executor::deliver() {
-  for (auto& entry : batch_.entries) {
-    batch_.callbacks.push_back(std::move(entry.done));
+void Executor::deliver(Batch& batch) {
+  for (auto& entry : batch.entries) {
+    batch.callbacks.push_back(std::move(entry.done));
     entry.done = nullptr;
     if (entry.allocate) entry.allocate = nullptr;
     entry.ready.reset();
   }
-  queue_.finish(batch_.slots);
-  for (std::size_t i = 0; i < batch_.callbacks.size(); ++i) {
-    batch_.callbacks[i](batch_.outcomes[i]);
+  queue_.finish(batch.slots);
+  for (std::size_t i = 0; i < batch.callbacks.size(); ++i) {
+    batch.callbacks[i](batch.outcomes[i]);
     // What it holds goes before the next one is called.
-    batch_.callbacks[i] = nullptr;
+    batch.callbacks[i] = nullptr;
   }
 }
 
 void Executor::Batch::clear() {
+  made_up = goes_on = false;
   slots.clear();
   phantoms.clear();
   entries.clear();
@@ -111,10 +126,11 @@ int Executor::set_size(const Response& response) const {
   return group == groups_.end() ? 0 : group->second.size();
 }
 
-Failure Executor::run(const Response& response, trace::Run& traced) {
+Failure Executor::run() {
+  const Response& response = batch_->response;
   if (verdict_.known()) return verdict_.get();
   if (!response.error.ok()) return response.error;
-  if (batch_.entries.size() != response.tensors.size()) {
+  if (batch_->entries.size() != response.tensors.size()) {
     // The queue gives entries to nobody else, except when a verdict has closed it.
     if (!verdict_.known()) {
       hooks_.on_broken(
@@ -125,7 +141,7 @@ Failure Executor::run(const Response& response, trace::Run& traced) {
   }
   switch (response.kind) {
     case Kind::join:
-      batch_.outcomes.front().last_joined = response.last_joined;
+      batch_->outcomes.front().last_joined = response.last_joined;
       return {};
     case Kind::add_process_set:
       add_set(response);
@@ -134,15 +150,8 @@ Failure Executor::run(const Response& response, trace::Run& traced) {
       remove_set(response.process_set);
       return {};
     default:
-      break;
+      return operate();
   }
-  Failure failure = operate(response, traced);
-  if (failure.ok()) {
-    const auto joined = static_cast<int>(response.joined.size());
-    const int ranks = groups_.at(response.process_set).size() - joined;
-    for (auto& outcome : batch_.outcomes) outcome.contributors = ranks;
-  }
-  return failure;
 }
 
 Failure Executor::broken(const Status& why) {
@@ -150,24 +159,56 @@ Failure Executor::broken(const Status& why) {
   return verdict_.wait();
 }
 
-Failure Executor::operate(const Response& response, trace::Run& traced) {
-  const auto group = groups_.find(response.process_set);
-  if (group == groups_.end()) {
+Failure Executor::operate() {
+  Batch& batch = *batch_;
+  const Response& response = batch.response;
+  const auto found = groups_.find(response.process_set);
+  if (found == groups_.end()) {
     return broken({Code::internal, cat("this rank is not in process set ", response.process_set)});
   }
+  const Group& group = found->second;
+  const int ranks = group.size() - static_cast<int>(response.joined.size());
+  for (auto& outcome : batch.outcomes) outcome.contributors = ranks;
   for (auto& operation : operations_) {
-    if (operation->enabled(response, group->second)) {
-      traced.by(operation->name());
-      const Status status =
-          operation->execute(response, group->second, batch_.entries, batch_.outcomes);
-      return status.ok() ? Failure() : broken(status);
-    }
+    if (!operation->enabled(response, group)) continue;
+    batch.traced->by(operation->name());
+    const Status status = operation->goes_on()
+                              ? begin(*operation, group)
+                              : operation->execute(response, group, batch.entries, batch.outcomes);
+    return status.ok() ? Failure() : broken(status);
   }
   // All ranks have the same operations, so none of them begins it.
   return Status(Code::invalid_argument,
                 cat(kind_name(response.kind), " \"", response.request().name,
                     "\": no operation of this build works on the memory of ",
                     response.request().on_host ? "the host" : "a GPU"));
+}
+
+// It is delivered where it ends; that may be here, too, before the operation returns.
+Status Executor::begin(Operation& operation, const Group& group) {
+  const auto batch = batch_;
+  const auto land = [this] {
+    const std::lock_guard lock(mutex_);
+    --on_devices_;
+    landed_.notify_all();
+  };
+  const auto over = [this, batch, land](const Status& status) {
+    // After an error only the verdict counts, which is the reason for it or soon there.
+    end(*batch, status.ok() ? Failure() : broken(status));
+    land();
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    ++on_devices_;
+  }
+  batch->goes_on = true;
+  batch->traced->leave_thread();
+  const Status begun =
+      operation.begin(batch->response, group, batch->entries, batch->outcomes, over);
+  if (begun.ok()) return {};
+  batch->goes_on = false;
+  land();
+  return begun;
 }
 
 void Executor::enter(int id, const RankSet& members) {
@@ -179,20 +220,20 @@ void Executor::add_set(const Response& response) {
   const auto members = RankSet::of_ranks(response.request().ranks);
   queue_.open_set(members);
   enter(response.new_set, members);
-  batch_.outcomes.front().process_set = response.new_set;
+  batch_->outcomes.front().process_set = response.new_set;
 }
 
 // What is in flight in it can never be run: the others may not have asked for it yet.
 void Executor::remove_set(int process_set) {
   groups_.erase(process_set);
   for (auto& operation : operations_) operation->forget(process_set);
-  batch_.outcomes.front().process_set = process_set;
-  const std::size_t before = batch_.slots.size();
-  queue_.close_set(process_set, batch_.slots);
-  for (std::size_t i = before; i < batch_.slots.size(); ++i) {
-    Entry& stranded = batch_.slots[i]->entry;
-    batch_.entries.add(stranded);
-    batch_.outcomes.emplace_back(
+  batch_->outcomes.front().process_set = process_set;
+  const std::size_t before = batch_->slots.size();
+  queue_.close_set(process_set, batch_->slots);
+  for (std::size_t i = before; i < batch_->slots.size(); ++i) {
+    Entry& stranded = batch_->slots[i]->entry;
+    batch_->entries.add(stranded);
+    batch_->outcomes.emplace_back(
         Status(Code::not_found,
                cat(kind_name(stranded.request.kind), " \"", stranded.request.name,
                    "\": process set ", process_set, " was removed while it was in flight")));

@@ -8,14 +8,19 @@
 // When an operation fails because a connection broke, nobody knows yet whose fault it was: the
 // executor says so once (on_broken) and waits for the world's verdict, which is then what the
 // callbacks get. After a verdict nothing is run any more; entries get the verdict.
+//
+// Operations of a device only begin here: the executor goes on to the next response, and the batch
+// ends on the thread that sees it end, which delivers it, too.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -48,26 +53,34 @@ class Executor {
   void submit(std::vector<Response> responses);
   // Batches submitted and not done yet; errors do not count.
   int under_way() const { return under_way_; }
-  // Ends after what is running; the verdict must be there, or nothing be under way.
+  // Ends after what is running, on devices, too; the verdict must be there, or nothing be under
+  // way.
   void stop();
 
  private:
-  // What is being run. Its memory is used again for the next one.
+  // What is being run. Its memory is used again for the next one, unless it goes on elsewhere.
   struct Batch {
+    Response response;
+    int set_size = 0;
+    bool made_up = false;  // this rank has joined
+    bool goes_on = false;  // on a device
     TensorQueue::Slots slots;
     std::vector<Entry> phantoms;  // if this rank has joined: instead of the slots
     Entries entries;              // they lie in either
     std::vector<Outcome> outcomes;
     std::vector<Callback> callbacks;
+    std::optional<trace::Run> traced;
     void clear();
   };
 
   void loop();
-  void serve(Response& response);
-  Failure run(const Response& response, trace::Run& traced);
+  void serve(Response response);
+  Failure run();
   Failure broken(const Status& why);
-  Failure operate(const Response& response, trace::Run& traced);
-  void deliver();
+  Failure operate();
+  Status begin(Operation& operation, const Group& group);
+  void end(Batch& batch, const Failure& failure);
+  void deliver(Batch& batch);
   int set_size(const Response& response) const;
   void add_set(const Response& response);
   void remove_set(int process_set);
@@ -79,11 +92,13 @@ class Executor {
   int rank_ = 0;
   std::vector<std::unique_ptr<Operation>> operations_;
   std::map<int, Group> groups_;  // process sets that this rank is in
-  Batch batch_;
+  std::shared_ptr<Batch> batch_ = std::make_shared<Batch>();
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Response> responses_;  // guarded by mutex_
   bool stopping_ = false;           // guarded by mutex_
+  std::condition_variable landed_;
+  int on_devices_ = 0;  // guarded by mutex_
   std::atomic<int> under_way_ = 0;
   std::thread thread_;
 };

@@ -10,8 +10,10 @@
 #include "base/wire.h"
 #include "runtime/affinity.h"
 #include "runtime/control_loop.h"
+#include "runtime/gpu/module.h"
 #include "runtime/ops/gloo_mesh.h"
 #include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/gpu_ops.h"
 #include "runtime/ops/local_ops.h"
 #include "runtime/ops/shm_ops.h"
 #include "runtime/shm/host_ranks.h"
@@ -137,6 +139,7 @@ class World::Impl {
     recorder_.fail(stranded, over.status);
     for (const auto& entry : stranded) entry.done(over);
     executor_.stop();
+    if (gpu_) gpu_->close();
     tracing_.close();
   }
 
@@ -150,6 +153,7 @@ class World::Impl {
       }
     }
     if (const Status checked = check_groups(entries); !checked.ok()) return checked;
+    if (const Status checked = check_device(entries); !checked.ok()) return checked;
     bool first = false;
     Failure refused = queue_.push(entries, first);
     if (first) control_.wake();
@@ -191,10 +195,29 @@ class World::Impl {
   ProcessSets first_sets() const {
     return wanted_sets_.ok() ? *wanted_sets_ : ProcessSets(spec_.size());
   }
+  // All tensors of a rank are on one GPU, the one of the first.
+  Status check_device(std::span<const Entry> entries) {
+    for (const auto& entry : entries) {
+      if (entry.request.on_host) continue;
+      int device = Device::kHost;
+      if (gpu_device_.compare_exchange_strong(device, entry.device.cuda) ||
+          device == entry.device.cuda) {
+        continue;
+      }
+      return {Code::invalid_argument, cat(kind_name(entry.request.kind), " \"", entry.request.name,
+                                          "\": it is on CUDA device ", entry.device.cuda,
+                                          ", but what this rank reduced "
+                                          "before is on device ",
+                                          device, ": a rank works on one GPU")};
+    }
+    return {};
+  }
+  std::shared_ptr<gpu::GpuWorld> make_gpu_world();
   void abort_operations() {
     const std::lock_guard lock(mutex_);
     if (mesh_) mesh_->abort(verdict_.get().status);
     host_.abort();
+    if (gpu_) gpu_->abort();
   }
 
   WorldSpec spec_;
@@ -205,6 +228,8 @@ class World::Impl {
   std::mutex mutex_;
   std::shared_ptr<Mesh> mesh_;  // set once, under mutex_
   HostRanks host_;
+  std::shared_ptr<gpu::GpuWorld> gpu_;  // set once, under mutex_
+  std::atomic<int> gpu_device_ = Device::kHost;
   bool left_ = false;
   Executor executor_;
   trace::Tracing tracing_;
@@ -236,9 +261,40 @@ Status World::Impl::form(Exchange& exchange) {
       operations.push_back(std::move(operation));
     }
   }
+  for (auto& operation : make_gpu_operations(make_gpu_world(), {})) {
+    operations.push_back(std::move(operation));
+  }
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
   executor_.start(std::move(operations), *wanted_sets_, spec_.rank);
   return {};
+}
+
+// Nothing happens before there is a tensor of a GPU.
+std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
+  gpu::GpuWorldOptions options;
+  options.lanes = spec_.config.gpu_lanes;
+  options.connect_timeout = spec_.config.connect_timeout;
+  for (int rank = 0; rank < spec_.size(); ++rank) {
+    options.names.push_back(
+        cat("rank ", rank, " (", spec_.members[static_cast<std::size_t>(rank)].worker, ")"));
+  }
+  options.open = spec_.config.open_gpu;
+  if (!options.open) {
+    options.open = [](int device, int lanes) -> Result<std::unique_ptr<gpu::Gpu>> {
+      auto module = gpu::module();
+      HVD_RETURN_IF_ERROR(module.status());
+      return (*module)->open(device, lanes);
+    };
+  }
+  options.tell = [mesh = mesh_, timeout = spec_.config.collective_timeout](
+                     const Group& group, const Active& active, std::string own) {
+    return tell_over(*mesh, timeout, group, active, std::move(own));
+  };
+  options.on_broken = [this](const Status& why) { control_.suspect(why); };
+  auto world = std::make_shared<gpu::GpuWorld>(std::move(options));
+  const std::lock_guard lock(mutex_);
+  gpu_ = world;
+  return world;
 }
 
 Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {

@@ -120,6 +120,9 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   HVD_RETURN_IF_ERROR(read_tuning(lookup, config.tuning));
   HVD_RETURN_IF_ERROR(
       read_number("HVD_SHARED_MEMORY", lookup, [&](double on) { config.shared_memory = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_NUM_NCCL_STREAMS", lookup, [&](double count) {
+    config.gpu_lanes = static_cast<int>(count);
+  }));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_TIME_SECONDS", lookup,
                                   [&](double count) { config.stall_warning = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_SHUTDOWN_TIME_SECONDS", lookup,

@@ -1,4 +1,4 @@
-// One way to run a response: over Gloo, within one process, later through shared memory or NCCL.
+// One way to run a response: over Gloo, through shared memory, over NCCL, within one process.
 // The executor asks its operations in order of priority and runs the first that is enabled().
 //
 // enabled() and execute() are called by the executor's thread only, one at a time, on every member
@@ -11,6 +11,7 @@
 // and throws away what comes out.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,9 @@ struct Group {
   int size() const { return static_cast<int>(ranks.size()); }
 };
 
+// What begin() has begun is over: called once, from any thread.
+using Over = std::function<void(const Status& status)>;
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -36,6 +40,16 @@ class Operation {
   // Fills `outcomes`, one for each entry: output and shape, and received splits.
   virtual Status execute(const Response& response, const Group& group, const Entries& entries,
                          std::span<Outcome> outcomes) = 0;
+  // Whether it works on a device, beside the executor: then begin() is called in place of
+  // execute(). The response, the entries and the outcomes stay where they are until `over` has been
+  // called, which it is unless begin() returns an error; abort() hastens it.
+  virtual bool goes_on() const { return false; }
+  virtual Status begin(const Response& response, const Group& group, const Entries& entries,
+                       std::span<Outcome> outcomes, Over over) {
+    HVD_RETURN_IF_ERROR(execute(response, group, entries, outcomes));
+    over({});
+    return {};
+  }
   // The process set is no more; on the executor's thread.
   virtual void forget(int /*process_set*/) {}
   virtual void abort() = 0;

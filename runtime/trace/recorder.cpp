@@ -8,8 +8,12 @@ Run::Run(Recorder* recorder, Nanoseconds begun) : recorder_(recorder), begun_(be
   if (recorder_ != nullptr && recorder_->recording()) steps_of_this_thread = &steps_;
 }
 
+void Run::leave_thread() {
+  if (steps_of_this_thread == &steps_) steps_of_this_thread = nullptr;
+}
+
 void Run::stop() {
-  steps_of_this_thread = nullptr;
+  leave_thread();
   if (recorder_ != nullptr) ended_ = nanoseconds_now();
 }
 
@@ -62,7 +66,7 @@ void Recorder::keep(const Run& run, Response& response, int set_size, const Entr
     if (first) on_pending_();
   }
   remember(std::move(ended));
-  served_ = response.number;
+  ++served_;
   if (until_ != kForever && idle()) on_pending_();
 }
 

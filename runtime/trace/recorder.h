@@ -25,16 +25,19 @@ namespace hvd::runtime::trace {
 
 class Recorder;
 
-// One response on its way through the executor's thread.
+// One response on its way through the executor. Begins on the executor's thread; from
+// leave_thread() on another one may go on with it.
 class Run {
  public:
   // Nobody listens if there is no recorder.
   Run(Recorder* recorder, Nanoseconds begun);
-  ~Run() { steps_of_this_thread = nullptr; }
+  ~Run() { leave_thread(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   void by(std::string_view operation) { operation_ = operation; }
+  // What this thread does from now on is no step of it.
+  void leave_thread();
   // It is over; what came of it may be told to whoever waits.
   void stop();
   // Keeps what is known of it, and the response's tensors.
@@ -65,8 +68,8 @@ class Recorder {
 
   // These have failed before anybody took them.
   void fail(std::span<const Entry> entries, const Status& why);
-  // Responses up to this one have been handed to the executor.
-  void submitted(std::uint64_t number) { submitted_ = number; }
+  // So many responses have been handed to the executor.
+  void submitted(std::size_t responses) { submitted_ += responses; }
   // All of them have ended.
   bool idle() const { return served_ == submitted_; }
 

@@ -53,6 +53,7 @@ struct Backend {
   // Calls `body` on `size` ranks at the same time, and returns when all have ended.
   using Body = std::function<void(int rank, RankUnderTest& self)>;
   std::function<void(RanksAs how, int size, const Body& body)> on_ranks;
+  bool adasum = true;  // it does that, too
 };
 
 // Tensors of one call, as one rank has them. What goes in is made from the rank's number, so that

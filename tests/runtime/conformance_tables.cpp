@@ -45,11 +45,12 @@ std::vector<Shapes> shapes_for(Kind kind, DataType type) {
   return all;
 }
 
-std::vector<ReduceOp> ops_for(Kind kind, DataType type) {
+std::vector<ReduceOp> ops_for(const Backend& backend, Kind kind, DataType type) {
   if (kind != Kind::allreduce && kind != Kind::reducescatter) return {ReduceOp::sum};
   std::vector<ReduceOp> ops{ReduceOp::average, ReduceOp::sum, ReduceOp::min, ReduceOp::max,
                             ReduceOp::product};
-  if (kind == Kind::allreduce && is_floating(type)) ops.push_back(ReduceOp::adasum);
+  if (backend.adasum && kind == Kind::allreduce && is_floating(type))
+    ops.push_back(ReduceOp::adasum);
   return ops;
 }
 
@@ -115,7 +116,7 @@ void run_table(RankUnderTest& self, int rank, const Table& table) {
   for (const auto& set : sets) {
     if (!contains(set, rank)) continue;
     for (const auto type : kAllTypes) {
-      for (const auto op : ops_for(table.kind, type)) {
+      for (const auto op : ops_for(table.backend, table.kind, type)) {
         Call call;
         call.kind = table.kind;
         call.type = type;
@@ -131,11 +132,11 @@ void run_table(RankUnderTest& self, int rank, const Table& table) {
 }
 
 // On four ranks, of which some have joined.
-void run_joined(RankUnderTest& self, int rank, Kind kind) {
+void run_joined(RankUnderTest& self, int rank, const Backend& backend, Kind kind) {
   const std::vector<std::vector<int>> joined{{2}, {0, 3}, {1, 2, 3}};
   for (const auto& gone : joined) {
     for (const auto type : kAllTypes) {
-      for (const auto op : ops_for(kind, type)) {
+      for (const auto op : ops_for(backend, kind, type)) {
         for (const std::int64_t count : {0, 13, 1'201}) {
           if (count > 13 && size_of(type) != 4) continue;
           Call call;
@@ -254,7 +255,7 @@ TEST_P(Conformance, IsRight) {
       case Table::Of::options:
         return run_options(self, rank, table.kind, table.size);
       case Table::Of::joins:
-        return run_joined(self, rank, table.kind);
+        return run_joined(self, rank, table.backend, table.kind);
     }
   });
 }

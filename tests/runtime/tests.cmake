@@ -72,6 +72,25 @@ hvd_test(hvd_shm_test
   LABELS quick
   TIMEOUT 300)
 
+# What belongs to GPUs, without one: the module is loaded, and says so.
+if(HVD_HAS_CUDA)
+  set(nccl_module $<TARGET_FILE:hvd_nccl>)
+endif()
+hvd_test(hvd_gpu_test
+  runtime/conformance.cpp
+  runtime/conformance_tables.cpp
+  runtime/gpu_ops_test.cpp
+  runtime/gpu_parts_test.cpp
+  runtime/host_gpu.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base
+  DEFINITIONS HVD_NCCL_MODULE_PATH="${nccl_module}"
+  LABELS quick
+  TIMEOUT 300)
+if(HVD_HAS_CUDA)
+  add_dependencies(hvd_gpu_test hvd_nccl)
+endif()
+
 hvd_test(hvd_large_test
   runtime/large_test.cpp
   runtime/tsan_options.cpp

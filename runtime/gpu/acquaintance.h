@@ -1,0 +1,34 @@
+// What members tell each other before their GPUs meet, over the connections that they have anyway:
+// whether each can, with what, and on which device. All see all of it, so that all come to the same
+// verdict, which names who stands in the way. Pure; one length for all, so that nobody has to ask.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/gpu/gpu.h"
+
+namespace hvd::runtime::gpu {
+
+struct Acquaintance {
+  Status ready;  // why this rank cannot; ok: it can
+  Identity identity;
+  int lanes = 1;
+  std::string id;  // of those that others meet at: Gpu::new_id()
+
+  static constexpr std::size_t kBytes = 1024;
+  std::string encode() const;  // kBytes long; what of a message does not fit is cut off
+  static Result<Acquaintance> decode(std::string_view bytes);
+};
+
+// `names[i]` is who gave all[i]: "rank 3 (h1#0)". Ok, or why these cannot form a communicator.
+Status check_acquaintances(std::span<const Acquaintance> all, std::span<const std::string> names);
+// Whether two of them, which may, are on one device.
+bool share_device(std::span<const Acquaintance> all);
+std::string version_text(int library_version);  // 22809: "2.28.9"
+
+}  // namespace hvd::runtime::gpu

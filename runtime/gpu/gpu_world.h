@@ -1,0 +1,142 @@
+// The GPU of one rank in one world: the device, the communicators to the other members, what is in
+// flight there, and the end of it all. Belongs to the operations of a GPU (ops/gpu_ops.h), whose
+// thread, the executor's, calls everything here but abort().
+//
+// Nothing of it exists before the first tensor of a GPU: then the device is opened, and for each
+// process set (and those of it who have not joined) the members tell each other whether they can
+// (acquaintance.h) and form a communicator. If one of them cannot, that set's calls fail on all of
+// them with the same words, and the world goes on.
+//
+// One thread, the watchdog, looks at what is in flight: at the marks behind each batch, which it
+// then calls over, and at the errors that communicators come to have meanwhile. After abort(), or
+// at the end in peace, it takes the communicators down (retirement.h). If even that gets stuck, it
+// ends the process: whoever started it starts it anew, but nothing frees a GPU that hangs.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/gpu/ending.h"
+#include "runtime/gpu/gpu.h"
+#include "runtime/gpu/retirement.h"
+#include "runtime/ops/layout.h"
+#include "runtime/ops/operation.h"
+
+namespace hvd::runtime::gpu {
+
+using OpenGpu = std::function<Result<std::unique_ptr<Gpu>>(int device, int lanes)>;
+
+struct GpuWorldOptions {
+  int lanes = 1;
+  std::chrono::milliseconds connect_timeout{30'000};
+  std::vector<std::string> names;  // of the world's ranks: "rank 3 (h1#0)"
+  OpenGpu open;
+  // As many bytes from each active member of the group to each, in their order. May throw.
+  std::function<std::vector<std::string>(const Group&, const Active&, std::string own)> tell;
+  std::function<void(const Status&)> on_broken;  // an error nobody waits for; any thread
+  Retirement::Limits limits;
+};
+
+// The members of a process set who have not joined, on one lane.
+struct Link {
+  int process_set = kGlobalSet;
+  std::vector<int> ranks;
+  int lane = 0;
+  Status refused;  // all members know that they cannot
+  std::unique_ptr<Communicator> communicator;
+};
+
+class GpuWorld {
+ public:
+  explicit GpuWorld(GpuWorldOptions options);
+  ~GpuWorld() { close(); }
+  GpuWorld(const GpuWorld&) = delete;
+  GpuWorld& operator=(const GpuWorld&) = delete;
+
+  int lane_of(std::uint64_t response) const {
+    return static_cast<int>(response % static_cast<std::uint64_t>(options_.lanes));
+  }
+  // Makes it if it is not there yet, with all its members. Its `refused` is for the call; an error
+  // is for the world.
+  Result<std::shared_ptr<Link>> link(const Group& group, const Active& active, int lane,
+                                     int device);
+  // After a link() that was not refused.
+  Gpu& gpu() { return *gpu_; }
+  // The lane's fusion buffer; what lay in it is lost.
+  Result<std::byte*> buffer(int lane, std::size_t bytes);
+  std::vector<std::string> tell(const Group& group, const Active& active, std::string own) {
+    return options_.tell(group, active, std::move(own));
+  }
+  // Calls `calls`, in which collectives begin, all at once, and returns when the device has them.
+  Status together(Link& link, const std::function<Status(Communicator&)>& calls);
+
+  // What is in the lane now will be over: calls `over` then, or at the latest when the world has
+  // failed. `temporary`: memory of the lane that may go.
+  Status take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
+                  std::span<void* const> streams, Over over);
+
+  void forget(int process_set);
+  void abort();  // any thread
+  // Waits for what is in flight, and ends; abort() hastens it. Nothing is called any more after it.
+  void close();
+
+ private:
+  struct Flight {
+    std::shared_ptr<Link> link;
+    Mark mark = nullptr;
+    Over over;  // may be empty
+    TimePoint since;
+  };
+  struct Buffer {
+    void* memory = nullptr;
+    std::size_t bytes = 0;
+  };
+  using Links = std::vector<std::shared_ptr<Link>>;
+
+  Status open(int device);
+  Status form(const std::shared_ptr<Link>& link, const Group& group, const Active& active,
+              int device);
+  Status wait_settled(const Link& link, TimePoint deadline);
+  void watch();
+  bool look_at_flights(std::unique_lock<std::mutex>& lock);
+  void look_for_errors(const Links& links);
+  void leave(const Links& links);
+  void retire();
+  void perform(Ending& ending, Retirement::Action action);
+  bool revoke_all(const Links& links);
+  Links all_links();
+
+  GpuWorldOptions options_;
+  int device_ = -1;
+  std::shared_ptr<Gpu> gpu_;  // set before the watchdog starts
+  std::vector<Buffer> buffers_;
+
+  // Held by whoever calls a communicator.
+  std::mutex calls_;
+  std::atomic<bool> closed_ = false;  // nobody may any more
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::tuple<int, std::vector<int>, int>, std::shared_ptr<Link>> links_;
+  std::list<Flight> flights_;
+  Links leaving_;
+  bool abort_ = false;
+  bool stop_ = false;
+  std::atomic<bool> reported_ = false;
+
+  std::thread watchdog_;
+};
+
+}  // namespace hvd::runtime::gpu

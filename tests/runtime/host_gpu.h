@@ -1,0 +1,96 @@
+// A Gpu in the memory of the host, for tests where there is none: lanes are threads that work off
+// what was put into them, and collectives meet by their ids, as the library's do. It does what the
+// kernels do, with their own code for each element (gpu/passage.h), so that everything above the
+// device is tested as it is: types, packing, rows, splits, the order of events, abort.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/gpu/gpu.h"
+
+namespace hvd::test {
+
+// Where communicators meet: of one test, and all its ranks.
+class Fabric {
+ public:
+  // A round of one communicator: everybody leaves something, and gets what all left.
+  class Room {
+   public:
+    explicit Room(int size) : size_(size), left_(static_cast<std::size_t>(size)) {}
+    // False if the room was broken up before all were there.
+    bool meet(int rank, const void* mine, std::vector<const void*>& all);
+    // Those who have met meet once more, come what may.
+    void meet_again();
+    void break_up();
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int size_;
+    int here_ = 0;
+    std::uint64_t round_ = 0;
+    bool broken_ = false;
+    std::vector<const void*> left_, complete_;
+  };
+
+  std::string new_id();
+  std::shared_ptr<Room> room(const std::string& id, int size);
+  // Of all ranks.
+  std::atomic<int> living = 0;  // communicators
+  std::atomic<int> revoked = 0;
+  std::atomic<int> aborted = 0;
+  std::atomic<int> finalized = 0;
+
+ private:
+  std::mutex mutex_;
+  int ids_ = 0;
+  std::map<std::string, std::shared_ptr<Room>> rooms_;
+};
+
+struct HostGpuOptions {
+  std::string uuid;  // empty: one for each
+  int library_version = 22809;
+  bool may_share_device = false;
+  bool can_revoke = true;
+};
+
+// Never destroyed before its lanes are empty.
+std::unique_ptr<runtime::gpu::Gpu> make_host_gpu(Fabric& fabric, int device, int lanes,
+                                                 const HostGpuOptions& options = {});
+
+// One that comes when the test says so; lanes wait for it, also when it has gone meanwhile.
+class HostEvent final : public ReadyEvent {
+ public:
+  class State {
+   public:
+    bool is_set() const;
+    void wait();
+    void set();
+
+   private:
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    bool set_ = false;
+  };
+
+  bool ready() const override { return state_->is_set(); }
+  void wait() override { state_->wait(); }
+  void* cuda_event() const override { return const_cast<HostEvent*>(this); }
+  void set() { state_->set(); }
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace hvd::test
