@@ -151,9 +151,6 @@ struct Entry {
   std::vector<std::int64_t> splits = {};   // alltoall: rows for each rank of the set; empty: even
   std::shared_ptr<ReadyEvent> ready = {};  // null: it is ready
   Device device = {};
-  // A stream of the device (cudaStream_t) that shall wait for the output; then the entry is done as
-  // soon as it does, unless others of its batch have none. Null: done when the output is there.
-  void* stream = nullptr;
   Course course = {};
 };
 

@@ -37,8 +37,10 @@ struct Module {
   // stream has by then.
   Result<void*> (*allocate)(int device, std::size_t bytes) = nullptr;
   void (*release)(int device, void* memory) = nullptr;
-  // An event behind what the stream has by now.
-  Result<std::shared_ptr<ReadyEvent>> (*record)(int device, void* stream) = nullptr;
+  // An event behind what the stream has by now (hvd/cuda_event.h); a stream that waits for the
+  // result, or null.
+  Result<std::shared_ptr<ReadyEvent>> (*record)(int device, void* stream,
+                                                void* waiting_stream) = nullptr;
 };
 using ModuleEntry = const Module* (*)();
 inline constexpr const char* kModuleEntry = "hvd_nccl_module";

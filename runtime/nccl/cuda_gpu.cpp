@@ -7,6 +7,8 @@
 #include <string_view>
 #include <thread>
 
+#include <hvd/cuda_event.h>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/nccl/cuda_status.h"
@@ -37,9 +39,9 @@ bool may_share(int version) {
 }
 
 // An event of CUDA, for whoever asks whether it has come.
-class CudaEvent final : public ReadyEvent {
+class CudaEvent final : public CudaReadyEvent {
  public:
-  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
+  CudaEvent(cudaEvent_t event, void* waiting_stream) : event_(event), stream_(waiting_stream) {}
   ~CudaEvent() override { cudaEventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
@@ -48,9 +50,11 @@ class CudaEvent final : public ReadyEvent {
     while (!ready()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   void* cuda_event() const override { return event_; }
+  void* waiting_stream() const override { return stream_; }
 
  private:
   cudaEvent_t event_;
+  void* stream_;
 };
 
 }  // namespace
@@ -163,11 +167,12 @@ Status CudaGpu::copy(int lane, const Passage& passage, std::span<const Stretch> 
 }
 
 Status CudaGpu::wait_for(int lane, ReadyEvent& event) {
-  auto* const native = static_cast<cudaEvent_t>(event.cuda_event());
-  if (native == nullptr) {
+  const auto* const of_device = dynamic_cast<const CudaReadyEvent*>(&event);
+  if (of_device == nullptr) {
     event.wait();
     return {};
   }
+  auto* const native = static_cast<cudaEvent_t>(of_device->cuda_event());
   return cuda_status(cudaStreamWaitEvent(stream(lane), native, 0), "wait for an input");
 }
 
@@ -317,13 +322,13 @@ void release_result(int device, void* memory) {
   if (scope.status().ok() && pool.ok()) (*pool)->release(memory);
 }
 
-Result<std::shared_ptr<ReadyEvent>> record_event(int device, void* stream) {
+Result<std::shared_ptr<ReadyEvent>> record_event(int device, void* stream, void* waiting_stream) {
   const DeviceScope scope(device);
   HVD_RETURN_IF_ERROR(scope.status());
   cudaEvent_t event = nullptr;
   HVD_RETURN_IF_ERROR(
       cuda_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event"));
-  auto made = std::make_shared<CudaEvent>(event);
+  auto made = std::make_shared<CudaEvent>(event, waiting_stream);
   HVD_RETURN_IF_ERROR(cuda_status(cudaEventRecord(event, static_cast<cudaStream_t>(stream)),
                                   "record an event in a stream of the program"));
   return std::shared_ptr<ReadyEvent>(std::move(made));

@@ -52,7 +52,7 @@ class CudaGpu final : public Gpu {
 // For results that are made on the executor's thread and belong to the user.
 Result<void*> allocate_result(int device, std::size_t bytes);
 void release_result(int device, void* memory);
-// An event behind what the stream has by now.
-Result<std::shared_ptr<ReadyEvent>> record_event(int device, void* stream);
+// An event behind what the stream has by now; a stream that waits for the result, or null.
+Result<std::shared_ptr<ReadyEvent>> record_event(int device, void* stream, void* waiting_stream);
 
 }  // namespace hvd::runtime::gpu

@@ -4,6 +4,8 @@
 #include <exception>
 #include <functional>
 
+#include <hvd/cuda_event.h>
+
 #include "base/text.h"
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/gloo_operation.h"
@@ -54,9 +56,11 @@ class GpuOperation final : public Operation {
         world_->link(group, active, world_->lane_of(response.number), entries.front().device.cuda);
     HVD_RETURN_IF_ERROR(link.status().with_context(name_));
     if (const Status& refused = (*link)->refused; !refused.ok()) {
+      // Whatever it is, it is the call that cannot be.
       for (std::size_t i = 0; i < entries.size(); ++i) {
-        outcomes[i].failure = refused.with_context(
-            cat(kind_name(response.kind), " \"", entries[i].request.name, "\""));
+        outcomes[i].failure =
+            Status(Code::invalid_argument, cat(kind_name(response.kind), " \"",
+                                               entries[i].request.name, "\": ", refused.message()));
       }
       over({});
       return {};
@@ -66,7 +70,9 @@ class GpuOperation final : public Operation {
     HVD_RETURN_IF_ERROR(run_(work).with_context(name_));
     std::vector<void*> streams;
     for (const auto& entry : entries) {
-      if (entry.stream != nullptr) streams.push_back(entry.stream);
+      const auto* const event = dynamic_cast<const CudaReadyEvent*>(entry.ready.get());
+      void* const stream = event != nullptr ? event->waiting_stream() : nullptr;
+      if (stream != nullptr) streams.push_back(stream);
     }
     // One that nobody's stream waits for must be seen to end.
     if (streams.size() < entries.size()) streams.clear();

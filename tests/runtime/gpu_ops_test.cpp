@@ -124,7 +124,7 @@ TEST(GpuWorlds, WithAStreamTheCallIsDoneAsSoonAsTheStreamWaitsForTheResult) {
         std::atomic<runtime::gpu::Mark> stream = nullptr;
         auto entry = gpu_allreduce("in a stream", gpu);
         entry.ready = event;
-        entry.stream = &stream;
+        event->stream = &stream;
         ASSERT_TRUE(outcome_of(submit(world, std::move(entry))).ok());
         ASSERT_NE(stream, nullptr);
         const auto& reached = *static_cast<std::atomic<bool>*>(stream.load());

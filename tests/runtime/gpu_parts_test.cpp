@@ -312,7 +312,7 @@ TEST(GpuModule, ItLoadsWithoutAGpuAndSaysThatThereIsNone) {
       << count.status().message();
   EXPECT_FALSE((*loaded)->open(0, 1).ok());
   EXPECT_FALSE((*loaded)->allocate(0, 16).ok());
-  EXPECT_FALSE((*loaded)->record(0, nullptr).ok());
+  EXPECT_FALSE((*loaded)->record(0, nullptr, nullptr).ok());
 }
 
 }  // namespace

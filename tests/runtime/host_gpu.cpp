@@ -373,11 +373,12 @@ class HostGpu final : public Gpu {
     return {};
   }
   Status wait_for(int lane, ReadyEvent& event) override {
-    if (event.cuda_event() == nullptr) {
+    const auto* const of_device = dynamic_cast<HostEvent*>(&event);
+    if (of_device == nullptr) {
       event.wait();
       return {};
     }
-    at(lane).put([state = static_cast<HostEvent*>(event.cuda_event())->state()] { state->wait(); });
+    at(lane).put([state = of_device->state()] { state->wait(); });
     return {};
   }
   Result<Mark> mark(int lane) override {

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include <hvd/cuda_event.h>
+
 #include "base/text.h"
 #include "runtime/gpu/gpu.h"
 
@@ -69,7 +71,7 @@ std::unique_ptr<runtime::gpu::Gpu> make_host_gpu(Fabric& fabric, int device, int
                                                  const HostGpuOptions& options = {});
 
 // One that comes when the test says so; lanes wait for it, also when it has gone meanwhile.
-class HostEvent final : public ReadyEvent {
+class HostEvent final : public CudaReadyEvent {
  public:
   class State {
    public:
@@ -87,6 +89,8 @@ class HostEvent final : public ReadyEvent {
   void wait() override { state_->wait(); }
   void* cuda_event() const override { return const_cast<HostEvent*>(this); }
   void set() { state_->set(); }
+  void* waiting_stream() const override { return stream; }
+  std::atomic<void*>* stream = nullptr;  // what waits for the result
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:

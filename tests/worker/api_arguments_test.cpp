@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hvd/adapter.h>
+#include <hvd/cuda.h>
 #include <hvd/hvd.h>
 
 namespace {
@@ -113,8 +114,22 @@ TEST_F(ApiArguments, MemoryThatNothingCanWorkOnIsRefusedAndTheWorldGoesOn) {
     };
   };
   expect_refused(on(-7), {"CUDA device -7"});
-  expect_refused(on(0), {"\"t\"", "no operation of this build", "GPU"});
+  // For want of the module, of a driver, of a GPU, or of so many: the first that is missing.
+  expect_refused(on(1'000), {"\"t\"", "CUDA"});
+  expect_refused(
+      [&] {
+        hvd::allgather({two.data(), {2}, DataType::float32, {1'000}}, {.name = "t"});
+      },
+      {"\"t\"", "CUDA device 1000", "memory of the host"});
   hvd::allreduce(two, {.name = "t"});
+}
+
+TEST_F(ApiArguments, WithoutAGpuTheHelpersForThemSayWhatIsMissing) {
+  if (hvd::cuda::device_count() > 0) GTEST_SKIP() << "this machine has GPUs";
+  EXPECT_NE(hvd::cuda::why_unavailable().find("CUDA"), std::string::npos)
+      << hvd::cuda::why_unavailable();
+  expect_refused([&] { hvd::cuda::device(); }, {"hvd::cuda", "CUDA"});
+  expect_refused([&] { hvd::cuda::ready_after(nullptr); }, {"hvd::cuda", "CUDA"});
 }
 
 TEST_F(ApiArguments, ProcessSetsThatNeverWereAreUnknownWhateverTheirNumber) {

@@ -89,8 +89,6 @@ class ReadyEvent {
   virtual bool ready() const = 0;
   // For operations on the host, which block in it; those of a device wait on the device.
   virtual void wait() = 0;
-  // The event of the device, a cudaEvent_t, for those. Null: there is none, and they block, too.
-  virtual void* cuda_event() const { return nullptr; }
 };
 
 }  // namespace hvd

@@ -1,0 +1,64 @@
+#include <hvd/cuda.h>
+#include <hvd/error.h>
+
+#include "base/text.h"
+#include "runtime/gpu/module.h"
+#include "worker/cuda_device.h"
+#include "worker/process_world.h"
+
+namespace hvd {
+namespace worker {
+
+Result<int> device_of(int local_rank, int local_size, int devices) {
+  // Each was given its own.
+  if (devices == 1) return 0;
+  if (local_rank < devices) return local_rank;
+  return Status(
+      Code::invalid_argument,
+      cat("this worker has local rank ", local_rank, " of ", local_size,
+          ", but this process can use ", devices,
+          " GPUs: start no more workers on a host than it has GPUs (-H host:", devices, ")"));
+}
+
+}  // namespace worker
+
+namespace cuda {
+namespace {
+
+Result<int> count_devices() {
+  const auto module = runtime::gpu::module();
+  if (!module.ok()) return module.status();
+  return (*module)->device_count();
+}
+
+template <typename T>
+T value_or_throw(Result<T> result) {
+  if (!result.ok()) throw InvalidArgumentError(cat("hvd::cuda: ", result.status().message()));
+  return std::move(*result);
+}
+
+}  // namespace
+
+int device_count() {
+  const auto count = count_devices();
+  return count.ok() ? *count : 0;
+}
+
+std::string why_unavailable() { return count_devices().status().message(); }
+
+int device() {
+  const int devices = value_or_throw(count_devices());
+  const auto place = worker::ProcessWorld::instance().place();
+  if (!place.ok()) throw NotInitializedError("hvd::cuda::device() needs hvd::init() before it");
+  return value_or_throw(worker::device_of(place->local_rank, place->local_size, devices));
+}
+
+std::shared_ptr<ReadyEvent> ready_after(void* stream, int device) {
+  const auto* const module = value_or_throw(runtime::gpu::module());
+  return value_or_throw(module->record(device, stream));
+}
+
+std::shared_ptr<ReadyEvent> ready_after(void* stream) { return ready_after(stream, device()); }
+
+}  // namespace cuda
+}  // namespace hvd

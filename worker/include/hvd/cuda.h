@@ -1,0 +1,41 @@
+// Tensors on GPUs. They need no CUDA header here: streams and events are void*, and are
+// cudaStream_t and cudaEvent_t. What reduces them, libhvd_nccl.so, is loaded when it is first
+// needed.
+//
+//     cudaSetDevice(hvd::cuda::device());
+//     ...
+//     hvd::adapter::Submission work;
+//     work.input = work.output = {gradients, {count}, hvd::DataType::float32,
+//     {hvd::cuda::device()}}; work.ready = hvd::cuda::ready_after(stream);  // what the stream does
+//     by now comes first work.stream = stream;                         // and what it does later,
+//     after the result work.done = [](const auto& completion) { ... };
+//     hvd::adapter::submit(std::move(work));
+//
+// The typed calls of hvd/collectives.h take such tensors, too: their input must be there when they
+// are called, and their result is there when they are done. Those that return a Tensor do not: that
+// is in the memory of the host.
+//
+// A rank of a world works on one GPU. All functions are safe from any thread, and throw
+// InvalidArgumentError where there is no GPU; its text says what is missing.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <hvd/export.h>
+#include <hvd/types.h>
+
+namespace hvd::cuda {
+
+// How many GPUs this process can use: what CUDA_VISIBLE_DEVICES leaves it. 0: why_unavailable().
+HVD_API int device_count();
+// Why there are none, or ones that hvd cannot use; empty: there are.
+HVD_API std::string why_unavailable();
+// The GPU of this worker: the one of its local rank, or the only one that it sees. An error if the
+// host has fewer GPUs than workers.
+HVD_API int device();
+// Ready when what the stream has by now is done. Null: the legacy stream.
+HVD_API std::shared_ptr<ReadyEvent> ready_after(void* stream, int device);
+HVD_API std::shared_ptr<ReadyEvent> ready_after(void* stream);  // of device()
+
+}  // namespace hvd::cuda
