@@ -53,12 +53,15 @@ int device() {
   return value_or_throw(worker::device_of(place->local_rank, place->local_size, devices));
 }
 
-std::shared_ptr<ReadyEvent> ready_after(void* stream, int device) {
-  const auto* const module = value_or_throw(runtime::gpu::module());
-  return value_or_throw(module->record(device, stream));
+std::shared_ptr<ReadyEvent> ready_after(void* stream) {
+  const int own = device();
+  return value_or_throw(value_or_throw(runtime::gpu::module())->record(own, stream, nullptr));
 }
 
-std::shared_ptr<ReadyEvent> ready_after(void* stream) { return ready_after(stream, device()); }
+std::shared_ptr<ReadyEvent> in_order_of(void* stream) {
+  const int own = device();
+  return value_or_throw(value_or_throw(runtime::gpu::module())->record(own, stream, stream));
+}
 
 }  // namespace cuda
 }  // namespace hvd

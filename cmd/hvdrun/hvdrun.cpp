@@ -193,7 +193,7 @@ static int run_words(const std::vector<std::string>& words) {
     case Action::version:
       return print_and_end(version_text());
     case Action::check_build:
-      return print_and_end(check_build_text());
+      return print_and_end(check_build_text(gpu_support()));
     case Action::rendezvous:
       return run_rendezvous(line->rendezvous);
     case Action::agent:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iomanip>
 #include <sstream>
 #include <string_view>
@@ -36,16 +37,40 @@ std::string command_text(const driver::JobSpec& spec) {
 
 std::string version_text() { return cat("hvdrun ", version(), " (build ", build_id(), ")\n"); }
 
-std::string check_build_text() {
+GpuSupport gpu_support() {
+  GpuSupport gpu;
+#ifdef HVD_WITH_NCCL
+  gpu.built = true;
+#endif
+  std::error_code error;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const std::string_view library : {"../lib", "../" HVD_LIBDIR, "."}) {
+    const auto module = (own / library / "libhvd_nccl.so").lexically_normal();
+    if (gpu.module.empty() && std::filesystem::exists(module, error)) gpu.module = module.string();
+  }
+  // nvidia0, nvidia1, ...; what else begins so is no device.
+  for (std::filesystem::directory_iterator entry("/dev", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool is_nvidia = name.starts_with("nvidia") && name.size() > 6;
+    if (is_nvidia && name.find_first_not_of("0123456789", 6) == std::string::npos) ++gpu.devices;
+  }
+  return gpu;
+}
+
+std::string check_build_text(const GpuSupport& gpu) {
   constexpr std::array kFrameworks{Feature{"C++", true}, Feature{"TensorFlow", false},
                                    Feature{"PyTorch", false}, Feature{"MXNet", false}};
   constexpr std::array kControllers{Feature{"MPI", false}, Feature{"Gloo", true}};
-  constexpr std::array kOperations{Feature{"NCCL", false}, Feature{"DDL", false},
-                                   Feature{"CCL", false}, Feature{"MPI", false},
-                                   Feature{"Gloo", true}};
+  const std::array operations{Feature{"NCCL", gpu.built}, Feature{"DDL", false},
+                              Feature{"CCL", false}, Feature{"MPI", false}, Feature{"Gloo", true}};
+  const std::string module = gpu.module.empty() ? "libhvd_nccl.so: not beside hvdrun"
+                                                : cat("libhvd_nccl.so: ", gpu.module);
+  const std::string gpus = cat("NVIDIA GPUs: ", gpu.devices);
+  const std::array here{Feature{module, !gpu.module.empty()}, Feature{gpus, gpu.devices > 0}};
   return cat("hvd v", version(), ":\n", section("Available Frameworks", kFrameworks),
              section("Available Controllers", kControllers),
-             section("Available Tensor Operations", kOperations));
+             section("Available Tensor Operations", operations), section("On This Machine", here));
 }
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {

@@ -11,8 +11,17 @@
 namespace hvd::cli {
 
 std::string version_text();
-// The frameworks, controllers and operations of this build, in Horovod's layout.
-std::string check_build_text();
+// What there is for tensors of GPUs.
+struct GpuSupport {
+  bool built = false;
+  std::string module;  // where it lies; empty: nowhere that it is looked for
+  int devices = 0;     // of this machine
+};
+// Of this build and this machine; looks into /dev and beside hvdrun.
+GpuSupport gpu_support();
+// The frameworks, controllers and operations of this build, in Horovod's layout, and which of them
+// can run here.
+std::string check_build_text(const GpuSupport& gpu);
 // A table of rank, host, slot and the local and cross ranks, then the command as a shell would read
 // it.
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan);

@@ -103,10 +103,18 @@ TEST(Listings, TheEnvironmentCanBeReadByAShell) {
 }
 
 TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
-  const std::string text = check_build_text();
+  const std::string text = check_build_text({});
   EXPECT_NE(text.find("Available Controllers:\n    [ ] MPI\n    [X] Gloo\n"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("[ ] NCCL"), std::string::npos);
+  EXPECT_NE(text.find("    [ ] NCCL\n"), std::string::npos);
+  EXPECT_NE(text.find("    [ ] NVIDIA GPUs: 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("    [ ] libhvd_nccl.so: not beside hvdrun\n"), std::string::npos) << text;
+
+  const std::string with = check_build_text({true, "/opt/lib/libhvd_nccl.so", 8});
+  EXPECT_NE(with.find("    [X] NCCL\n"), std::string::npos) << with;
+  EXPECT_NE(with.find("    [X] NVIDIA GPUs: 8\n"), std::string::npos) << with;
+  EXPECT_NE(with.find("    [X] libhvd_nccl.so: /opt/lib/libhvd_nccl.so\n"), std::string::npos)
+      << with;
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ endif()
 hvd_test(hvd_gpu_test
   runtime/conformance.cpp
   runtime/conformance_tables.cpp
+  runtime/gpu_device_test.cpp
   runtime/gpu_ops_test.cpp
   runtime/gpu_parts_test.cpp
   runtime/host_gpu.cpp

@@ -5,10 +5,10 @@
 //     cudaSetDevice(hvd::cuda::device());
 //     ...
 //     hvd::adapter::Submission work;
-//     work.input = work.output = {gradients, {count}, hvd::DataType::float32,
-//     {hvd::cuda::device()}}; work.ready = hvd::cuda::ready_after(stream);  // what the stream does
-//     by now comes first work.stream = stream;                         // and what it does later,
-//     after the result work.done = [](const auto& completion) { ... };
+//     work.output = {data, {count}, hvd::DataType::float32, {hvd::cuda::device()}};
+//     work.input = work.output;
+//     work.ready = hvd::cuda::in_order_of(stream);
+//     work.done = [](const auto& completion) { ... };
 //     hvd::adapter::submit(std::move(work));
 //
 // The typed calls of hvd/collectives.h take such tensors, too: their input must be there when they
@@ -22,6 +22,7 @@
 #include <memory>
 #include <string>
 
+#include <hvd/cuda_event.h>
 #include <hvd/export.h>
 #include <hvd/types.h>
 
@@ -34,8 +35,11 @@ HVD_API std::string why_unavailable();
 // The GPU of this worker: the one of its local rank, or the only one that it sees. An error if the
 // host has fewer GPUs than workers.
 HVD_API int device();
-// Ready when what the stream has by now is done. Null: the legacy stream.
-HVD_API std::shared_ptr<ReadyEvent> ready_after(void* stream, int device);
-HVD_API std::shared_ptr<ReadyEvent> ready_after(void* stream);  // of device()
+// Ready when what the stream of device() has by now is done. Null: the legacy stream. The call is
+// done when the result is there.
+HVD_API std::shared_ptr<ReadyEvent> ready_after(void* stream);
+// The same, and the stream goes on when the result is there: the call may be done as soon as it
+// waits (CudaReadyEvent::waiting_stream()).
+HVD_API std::shared_ptr<ReadyEvent> in_order_of(void* stream);
 
 }  // namespace hvd::cuda
