@@ -177,7 +177,7 @@ Status GpuWorld::together(Link& link, const std::function<Status(Communicator&)>
 }
 
 Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
-                          std::span<void* const> streams, Over over) {
+                          std::span<void* const> streams, const Over& over) {
   for (void* const memory : temporary) gpu_->release(link->lane, memory);
   auto mark = gpu_->mark(link->lane);
   HVD_RETURN_IF_ERROR(mark.status());
@@ -195,7 +195,7 @@ Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* con
       gpu_->forget(*mark);
       return was_aborted();
     }
-    flights_.push_back({link, *mark, at_once ? Over() : std::move(over), Clock::now()});
+    flights_.push_back({link, *mark, at_once ? Over() : over, Clock::now()});
     changed_.notify_all();
   }
   if (at_once) over({});

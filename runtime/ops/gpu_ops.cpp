@@ -41,7 +41,7 @@ class GpuOperation final : public Operation {
       return {};
     }
     try {
-      return begin_active(response, group, active, entries, outcomes, std::move(over));
+      return begin_active(response, group, active, entries, outcomes, over);
     } catch (...) {
       return status_of_current_exception(name_);
     }
@@ -51,7 +51,7 @@ class GpuOperation final : public Operation {
 
  private:
   Status begin_active(const Response& response, const Group& group, const Active& active,
-                      const Entries& entries, std::span<Outcome> outcomes, Over over) {
+                      const Entries& entries, std::span<Outcome> outcomes, const Over& over) {
     auto link =
         world_->link(group, active, world_->lane_of(response.number), entries.front().device.cuda);
     HVD_RETURN_IF_ERROR(link.status().with_context(name_));
@@ -78,7 +78,7 @@ class GpuOperation final : public Operation {
     if (streams.size() < entries.size()) streams.clear();
     std::sort(streams.begin(), streams.end());
     streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
-    return world_->take_off(*link, work.temporary, streams, std::move(over)).with_context(name_);
+    return world_->take_off(*link, work.temporary, streams, over).with_context(name_);
   }
 
   static Status await(const GpuWork& work) {
