@@ -1,10 +1,10 @@
 #include <hvd/cuda.h>
 #include <hvd/error.h>
+#include <hvd/hvd.h>
 
 #include "base/text.h"
 #include "runtime/gpu/module.h"
 #include "worker/cuda_device.h"
-#include "worker/process_world.h"
 
 namespace hvd {
 namespace worker {
@@ -48,9 +48,7 @@ std::string why_unavailable() { return count_devices().status().message(); }
 
 int device() {
   const int devices = value_or_throw(count_devices());
-  const auto place = worker::ProcessWorld::instance().place();
-  if (!place.ok()) throw NotInitializedError("hvd::cuda::device() needs hvd::init() before it");
-  return value_or_throw(worker::device_of(place->local_rank, place->local_size, devices));
+  return value_or_throw(worker::device_of(local_rank(), local_size(), devices));
 }
 
 std::shared_ptr<ReadyEvent> ready_after(void* stream) {
