@@ -61,7 +61,7 @@ const Machine& machine() {
 #define HVD_NEEDS_A_GPU() \
   if (machine().module == nullptr) GTEST_SKIP() << machine().why_not
 
-void move(void* to, const void* from, std::size_t bytes) {
+void transfer(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   ASSERT_EQ(machine().driver.copy(reinterpret_cast<std::uintptr_t>(to),
                                   reinterpret_cast<std::uintptr_t>(from), bytes),
@@ -100,7 +100,7 @@ Status staged(std::vector<runtime::Entry>& entries, std::vector<runtime::Outcome
     if (entry.input == nullptr && entry.output == nullptr && !entry.allocate) continue;
     std::byte* const input = make(entry.request.bytes());
     const bool is_read = entry.input != nullptr;
-    if (is_read) move(input, entry.input, entry.request.bytes());
+    if (is_read) transfer(input, entry.input, entry.request.bytes());
     const bool in_place = entry.input == entry.output;
     const auto type = entry.request.type;
     entry.input = input;
@@ -118,7 +118,7 @@ Status staged(std::vector<runtime::Entry>& entries, std::vector<runtime::Outcome
     std::size_t bytes = size_of(entries[i].request.type);
     for (const auto extent : outcomes[i].shape) bytes *= static_cast<std::size_t>(extent);
     void* const to = host[i].allocate ? host[i].allocate(outcomes[i].shape) : host[i].output;
-    move(to, outcomes[i].output, bytes);
+    transfer(to, outcomes[i].output, bytes);
     outcomes[i].output = to;
   }
   entries = host;
@@ -220,15 +220,15 @@ TEST(DeviceKernel, WhatPassesIsWhatTheSameCodeMakesOfItOnTheHost) {
                                      reinterpret_cast<To*>(to.get()) + at, count});
                 at += count + 1;
               }
-              move(from.get(), input.data(), kBytes);
-              move(to.get(), Bytes(kBytes, std::byte{0xA5}).data(), kBytes);
+              transfer(from.get(), input.data(), kBytes);
+              transfer(to.get(), Bytes(kBytes, std::byte{0xA5}).data(), kBytes);
               ASSERT_TRUE(gpu->copy(0, passage, stretches).ok());
             });
         if (!known) continue;
         ++passages;
         wait_for(*gpu);
         Bytes got(kBytes);
-        move(got.data(), to.get(), kBytes);
+        transfer(got.data(), to.get(), kBytes);
         const auto [g, e] = std::mismatch(got.begin(), got.end(), expected.begin());
         ASSERT_EQ(g - got.begin(), e - expected.begin());
         EXPECT_TRUE(g == got.end()) << "from type " << a << " to " << b << " times " << factor
@@ -269,7 +269,7 @@ TEST(DeviceNumbers, PackingBesideOneCopyOfTheDevice) {
     wait_for(*gpu);
   });
   const double copied = seconds_of(21, [&] {
-    move(to.get(), from.get(), kBytes);
+    transfer(to.get(), from.get(), kBytes);
     wait_for(*gpu);
   });
   const double moved = 2.0 * kBytes / 1e9;
