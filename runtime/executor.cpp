@@ -203,8 +203,7 @@ Status Executor::begin(Operation& operation, const Group& group) {
   }
   batch->goes_on = true;
   batch->traced->leave_thread();
-  const Status begun =
-      operation.begin(batch->response, group, batch->entries, batch->outcomes, over);
+  Status begun = operation.begin(batch->response, group, batch->entries, batch->outcomes, over);
   if (begun.ok()) return {};
   batch->goes_on = false;
   land();

@@ -182,7 +182,7 @@ Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* con
   auto mark = gpu_->mark(link->lane);
   HVD_RETURN_IF_ERROR(mark.status());
   for (void* const stream : streams) {
-    if (const Status held = gpu_->hold(stream, *mark); !held.ok()) {
+    if (Status held = gpu_->hold(stream, *mark); !held.ok()) {
       gpu_->forget(*mark);
       return held;
     }

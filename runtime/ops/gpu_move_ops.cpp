@@ -163,7 +163,7 @@ namespace {
 
 // The splits of all active ranks of the set, one after the other.
 std::vector<std::int64_t> splits_of_all(GpuWork& work, const Entry& entry) {
-  const auto own = encode_splits(entry, work.group.size());
+  auto own = encode_splits(entry, work.group.size());
   if (work.active.size() == 1) return own;
   std::string bytes(own.size() * sizeof(std::int64_t), '\0');
   std::memcpy(bytes.data(), own.data(), bytes.size());

@@ -45,7 +45,7 @@ class Operation {
   // called, which it is unless begin() returns an error; abort() hastens it.
   virtual bool goes_on() const { return false; }
   virtual Status begin(const Response& response, const Group& group, const Entries& entries,
-                       std::span<Outcome> outcomes, Over over) {
+                       std::span<Outcome> outcomes, Over over) {  // NOLINT: others keep it
     HVD_RETURN_IF_ERROR(execute(response, group, entries, outcomes));
     over({});
     return {};

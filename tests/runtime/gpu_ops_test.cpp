@@ -34,10 +34,10 @@ Backend host_gpu_backend(std::size_t packed_bytes, int lanes) {
           false};
 }
 
-// Eight ranks go no other way than four.
+// Eight ranks go no other way than four; three are a part of these.
 std::vector<Table> tables_of(const Backend& backend) {
   auto tables = every_table_of(backend, RanksAs::threads);
-  std::erase_if(tables, [](const Table& table) { return table.size > 4; });
+  std::erase_if(tables, [](const Table& table) { return table.size > 4 || table.size == 3; });
   return tables;
 }
 
@@ -157,19 +157,20 @@ TEST(GpuWorlds, AFailureEndsWhatIsInFlightAndTheCommunicatorsRestUntilTheNextWor
             auto entry = gpu_allreduce("for ever", data);
             if (rank == 0) entry.ready = event;  // the others wait for it in the collective
             auto stuck = submit(world, std::move(entry));
+            const auto what_became_of_it = [&] { return outcome_of(std::move(stuck)); };
             std::vector<float> cpu(1);
             ASSERT_TRUE(outcome_of(allreduce(world, "cpu", cpu)).ok());
             ASSERT_TRUE(begun.exchange(rank, "", Clock::now() + kLong).ok());
             if (rank == 1) world.abort(Status(Code::unavailable, "the test says so"));
             if (rank != 0) {
-              const auto outcome = outcome_of(std::move(stuck));
+              const auto outcome = what_became_of_it();
               EXPECT_TRUE(mentions(outcome.failure, "the test says so"))
                   << outcome.failure.status.message();
             }
             // All but the one whose device still waits have been told.
             ASSERT_TRUE(told.exchange(rank, "", Clock::now() + kLong).ok());
             event->set();
-            EXPECT_FALSE(rank == 0 && outcome_of(std::move(stuck)).ok());
+            EXPECT_FALSE(rank == 0 && what_became_of_it().ok());
           },
           with_gpus(fabric, options));
       // Three of this world; those of worlds before have been destroyed.

@@ -18,16 +18,16 @@ using runtime::gpu::Stretch;
 
 bool Fabric::Room::meet(int rank, const void* mine, std::vector<const void*>& all) {
   std::unique_lock lock(mutex_);
-  if (broken_) return false;
   const auto round = round_;
-  left_[static_cast<std::size_t>(rank)] = mine;
-  if (++here_ == size_) {
+  const auto own = static_cast<std::size_t>(rank);
+  left_[own] = mine;
+  if (!broken_ && ++here_ == size_) {
     complete_ = left_;
     here_ = 0;
     ++round_;
     changed_.notify_all();
   }
-  changed_.wait(lock, [&] { return round_ != round || broken_; });
+  changed_.wait(lock, [&] { return round_ != round || gone_[own]; });
   if (round_ == round) return false;
   all = complete_;
   return true;
@@ -44,9 +44,10 @@ void Fabric::Room::meet_again() {
   changed_.wait(lock, [&] { return round_ != round; });
 }
 
-void Fabric::Room::break_up() {
+void Fabric::Room::leave(int rank) {
   const std::lock_guard lock(mutex_);
   broken_ = true;
+  gone_[static_cast<std::size_t>(rank)] = true;
   changed_.notify_all();
 }
 
@@ -312,7 +313,7 @@ class HostCommunicator final : public Communicator {
   bool can_revoke() const override { return revokes_; }
   Status revoke() override {
     ++fabric_.revoked;
-    room_->break_up();
+    room_->leave(rank_);
     return {};
   }
   Status destroy() override {
@@ -321,7 +322,7 @@ class HostCommunicator final : public Communicator {
     return {};
   }
   void abort() {
-    room_->break_up();
+    room_->leave(rank_);
     ++fabric_.aborted;
     --fabric_.living;
     ended_ = true;

@@ -28,12 +28,16 @@ class Fabric {
   // A round of one communicator: everybody leaves something, and gets what all left.
   class Room {
    public:
-    explicit Room(int size) : size_(size), left_(static_cast<std::size_t>(size)) {}
-    // False if the room was broken up before all were there.
+    explicit Room(int size)
+        : size_(size),
+          gone_(static_cast<std::size_t>(size)),
+          left_(static_cast<std::size_t>(size)) {}
+    // False if this one had to leave before all were there. That others have left does not help:
+    // a kernel of the library, too, waits until its own rank ends it.
     bool meet(int rank, const void* mine, std::vector<const void*>& all);
     // Those who have met meet once more, come what may.
     void meet_again();
-    void break_up();
+    void leave(int rank);  // nobody meets here any more
 
    private:
     std::mutex mutex_;
@@ -42,6 +46,7 @@ class Fabric {
     int here_ = 0;
     std::uint64_t round_ = 0;
     bool broken_ = false;
+    std::vector<bool> gone_;
     std::vector<const void*> left_, complete_;
   };
 
