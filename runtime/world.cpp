@@ -206,8 +206,8 @@ class World::Impl {
       }
       return {Code::invalid_argument, cat(kind_name(entry.request.kind), " \"", entry.request.name,
                                           "\": it is on CUDA device ", entry.device.cuda,
-                                          ", but what this rank reduced "
-                                          "before is on device ",
+                                          ", but the first tensor of a GPU that this "
+                                          "rank had was on device ",
                                           device, ": a rank works on one GPU")};
     }
     return {};
