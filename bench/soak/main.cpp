@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <set>
@@ -21,13 +22,14 @@ namespace {
 
 constexpr const char* kUsage =
     "hvd_soak [--program train|steps] [--seconds 60] [--every 2:5] [--seed N] [--hosts 4]\n"
-    "         [--slots 2] [--bar SHARE]\n"
+    "         [--slots 2] [--bar SHARE] [--diary FILE]\n"
     "         train: [--hidden 512] [--batch 64]\n"
     "         steps: [--step 10000] [--state 1000000] [--mode copy|mark]\n"
     "Runs a job of examples/train, or of the tests' elastic_steps, on pretend hosts for so many\n"
     "seconds, and disturbs it every 2 to 5 seconds (--every): kills, failures, frozen workers,\n"
     "cuts, crashes, hosts that come and go, notices of preemption. The seed says what happens\n"
-    "when. Prints the share of time outside recovery; less than --bar is a failure.\n";
+    "when. Prints the share of time outside recovery; less than --bar is a failure.\n"
+    "--diary FILE: what was done when, and what hvdrun said.\n";
 
 constexpr int kSkipped = 77;
 
@@ -42,6 +44,7 @@ struct Options {
   long step_us = 10'000;
   long state = 1'000'000;
   bool mark = false;  // CommitMode
+  std::string diary;
   long hidden = 512;  // a state of 2.8 MB
   long batch = 64;
   test::StepsProgram program = test::StepsProgram::train;
@@ -106,6 +109,8 @@ Options parse(const std::vector<std::string>& words) {
       options.hidden = number_of(flag, value, 1L);
     } else if (flag == "--batch") {
       options.batch = number_of(flag, value, 1L);
+    } else if (flag == "--diary") {
+      options.diary = value;
     } else if (flag == "--bar") {
       options.bar = number_of(flag, value, 0.0);
     } else {
@@ -124,7 +129,8 @@ Options parse(const std::vector<std::string>& words) {
 struct Pace {
   double share = 0;  // of the time that was not lost to changes of the world
   double step_ms = 0;
-  double longest_ms = 0;  // in which nothing was committed
+  double longest_ms = 0;        // in which nothing was committed
+  std::int64_t longest_us = 0;  // when that began, by the monotonic clock
 };
 
 // What a change cost is the time from the last step of one world to the first of the next that
@@ -143,19 +149,21 @@ Pace pace_of(const test::StepsBooks& books) {
   }
   std::vector<std::int64_t> within;
   std::vector<std::int64_t> between;
+  Pace pace;
   for (auto at = steps.begin(); at != steps.end() && std::next(at) != steps.end(); ++at) {
     const auto& next = std::next(at)->second;
-    (next.world == at->second.world ? within : between).push_back(next.us - at->second.us);
+    const auto gap = next.us - at->second.us;
+    (next.world == at->second.world ? within : between).push_back(gap);
+    if (next.world != at->second.world && static_cast<double>(gap) / 1000 > pace.longest_ms) {
+      pace.longest_ms = static_cast<double>(gap) / 1000;
+      pace.longest_us = at->second.us;
+    }
   }
-  Pace pace;
   if (within.empty()) return pace;
   std::sort(within.begin(), within.end());
   const auto step = within[within.size() / 2];
   std::int64_t lost = 0;
-  for (const auto gap : between) {
-    lost += std::max<std::int64_t>(0, gap - step);
-    pace.longest_ms = std::max(pace.longest_ms, static_cast<double>(gap) / 1000);
-  }
+  for (const auto gap : between) lost += std::max<std::int64_t>(0, gap - step);
   const auto total = steps.rbegin()->second.us - steps.begin()->second.us;
   pace.share = 1 - static_cast<double>(lost) / static_cast<double>(total);
   pace.step_ms = static_cast<double>(step) / 1000;
@@ -215,8 +223,14 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   std::printf("%zu worlds, %zu workers, %lld steps of %.1f ms\n", worlds.size(),
               job.books().books().size(), static_cast<long long>(job.books().newest_step()),
               pace.step_ms);
-  std::printf("share of time outside recovery: %.3f; the longest recovery: %.0f ms\n", pace.share,
-              pace.longest_ms);
+  const auto longest_at = pace.longest_us - std::chrono::duration_cast<std::chrono::microseconds>(
+                                                maker.begin().time_since_epoch())
+                                                .count();
+  std::printf("share of time outside recovery: %.3f; the longest recovery: %.0f ms, from %lld ms\n",
+              pace.share, pace.longest_ms, static_cast<long long>(longest_at / 1000));
+  if (!options.diary.empty()) {
+    std::ofstream(options.diary) << maker.diary() << "hvdrun said:\n" << end.err;
+  }
   if (pace.share < options.bar) trouble += cat("the share is below ", options.bar, "\n");
   if (trouble.empty()) return 0;
   std::printf("seed %llu: FAILED\n%s", static_cast<unsigned long long>(options.seed),

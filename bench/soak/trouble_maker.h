@@ -36,8 +36,9 @@ class TroubleMaker {
 
   // "kill 7, freeze 3"
   std::string account() const;
-  // Line by line what was done when.
+  // Line by line what was done, and how many ms after begin().
   const std::string& diary() const { return diary_; }
+  TimePoint begin() const { return begin_; }
 
  private:
   struct Fault {
