@@ -21,6 +21,7 @@
 #include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "cmd/hvdrun/gpus.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -131,8 +132,9 @@ Attempt<Joined> join_once(const AgentWords& words, const std::string& host, Time
   if (const Status begun = tls->receive({}); !begun.ok()) return setback(begun);
   Status status = exchange(fd->get(), *tls, answered, [&] { return tls->established(); });
   if (!status.ok()) return setback(status);
-  const join_link::Join join{
-      .build_id = std::string(build_id()), .host = host, .slots = words.slots};
+  const join_link::Join join{.build_id = std::string(build_id()),
+                             .host = host,
+                             .slots = words.slots > 0 ? words.slots : slots_of_this_machine()};
   status = tls->send(join.encode());
   if (!status.ok()) return setback(status);
 

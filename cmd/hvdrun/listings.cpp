@@ -9,6 +9,7 @@
 
 #include "base/build_id.h"
 #include "base/text.h"
+#include "cmd/hvdrun/gpus.h"
 
 namespace hvd::cli {
 namespace {
@@ -48,13 +49,7 @@ GpuSupport gpu_support() {
     const auto module = (own / library / "libhvd_nccl.so").lexically_normal();
     if (gpu.module.empty() && std::filesystem::exists(module, error)) gpu.module = module.string();
   }
-  // nvidia0, nvidia1, ...; what else begins so is no device.
-  for (std::filesystem::directory_iterator entry("/dev", error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const bool is_nvidia = name.starts_with("nvidia") && name.size() > 6;
-    if (is_nvidia && name.find_first_not_of("0123456789", 6) == std::string::npos) ++gpu.devices;
-  }
+  gpu.devices = count_gpus();
   return gpu;
 }
 

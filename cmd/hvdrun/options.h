@@ -39,7 +39,7 @@ struct AgentWords {
   JoinAddress join;
   std::string token_file = "hvd-token";
   std::string host;  // empty: this machine's own name
-  int slots = 1;
+  int slots = 0;     // 0: not said
   std::chrono::milliseconds join_timeout{300'000};
 };
 

@@ -80,7 +80,7 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
   line.action = Action::agent;
   AgentWords& agent = line.agent;
   std::string url;
-  std::string slots = "1";
+  std::string slots;
   std::string seconds = "300";
   bool help = false;
   app.set_help_flag();
@@ -91,7 +91,10 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
       ->type_name("FILE");
   app.add_option("--host", agent.host, "What the job calls this machine (default: its own name)")
       ->type_name("NAME");
-  app.add_option("--slots", slots, "How many workers it has room for (default: 1)")->type_name("N");
+  app.add_option(
+         "--slots", slots,
+         "How many workers it has room for (default: one for each GPU, and one without any)")
+      ->type_name("N");
   app.add_option("--join-timeout", seconds,
                  "Seconds until it gives up trying to join (default: 300)")
       ->type_name("SECONDS");
@@ -106,12 +109,14 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
   auto address = parse_join_url(url);
   if (!address.ok()) return address.status();
   agent.join = std::move(*address);
-  const auto number = parse_number<int>(slots);
-  if (!number || *number < 1 || *number > kMaxSlots) {
-    return usage(
-        cat("hvdrun agent: --slots=", slots, ": must be an integer from 1 to ", kMaxSlots));
+  if (!slots.empty()) {
+    const auto number = parse_number<int>(slots);
+    if (!number || *number < 1 || *number > kMaxSlots) {
+      return usage(
+          cat("hvdrun agent: --slots=", slots, ": must be an integer from 1 to ", kMaxSlots));
+    }
+    agent.slots = *number;
   }
-  agent.slots = *number;
   const auto patience = parse_number<double>(seconds);
   if (!patience || !(*patience >= 0 && *patience <= kMaxSeconds)) {
     return usage(cat("hvdrun agent: --join-timeout=", seconds, ": must be a number of seconds"));

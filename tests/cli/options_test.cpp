@@ -131,7 +131,7 @@ TEST(Options, AnAgentThatJoinsHasWordsOfItsOwn) {
   EXPECT_EQ(line.agent.join.port, 4000);
   EXPECT_EQ(line.agent.token_file, "hvd-token");
   EXPECT_EQ(line.agent.host, "");
-  EXPECT_EQ(line.agent.slots, 1);
+  EXPECT_EQ(line.agent.slots, 0);
   EXPECT_EQ(line.agent.join_timeout, std::chrono::seconds(300));
   const auto more = parsed({"agent", "--join=tls://[fe80::1%eth0]:1", "--token-file", "t", "--host",
                             "h1", "--slots=4", "--join-timeout", "0.5"});
