@@ -133,7 +133,8 @@ TEST(Hierarchy, GivesTheSameBitsInEveryRunWithSharedMemory) {
 }
 
 // Of hosts {0, 1, 2} and {3, 4} rank 4 does not come, so rank 3 waits in the memory, its partner
-// for a message, and the others in the memory for that one.
+// for a message, and the others in the memory for that one; or whoever is slow is still on the way
+// there, and must not wait any more.
 TEST(Hierarchy, AnAbortReachesThoseWhoWaitForAMessageAndThoseWhoWaitInMemory) {
   for (const std::size_t elements : {1'000U, 200'003U}) {
     std::atomic<int> waiting = 0;
@@ -147,8 +148,6 @@ TEST(Hierarchy, AnAbortReachesThoseWhoWaitForAMessageAndThoseWhoWaitInMemory) {
         ++waiting;
         const Status ran = allreduce_of(self, rank, data);
         EXPECT_EQ(ran.code(), Code::aborted) << ran.to_string();
-        const bool in_memory = ran.message().find("shared memory") != std::string::npos;
-        EXPECT_TRUE(in_memory || rank != 3) << ran.to_string();
       }
       aborter.join();
     });

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <barrier>
 #include <csignal>
+#include <latch>
 #include <set>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -418,11 +419,13 @@ TEST(WorldInterrupt, EndsAWorldThatIsBeingFormed) {
 TEST(WorldInterrupt, EndsWhatIsInFlightOnAllRanksForItsReason) {
   std::vector<std::shared_ptr<Interrupt>> interrupts(3);
   for (auto& interrupt : interrupts) interrupt = std::make_shared<Interrupt>();
+  std::latch all_are_here(3);
   run_world(
       3,
       [&](int rank, World& world) {
         std::vector<float> data(10);
         EXPECT_TRUE(outcome_of(test::allreduce(world, "all are here", data)).ok());
+        all_are_here.arrive_and_wait();
         auto outcome = test::allreduce(world, cat("asked for by rank ", rank, " alone"), data);
         if (rank == 1)
           interrupts[1]->raise({Status(Code::aborted, "a newer world is known"), 2, "h1"});
