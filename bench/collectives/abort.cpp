@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 #include "base/wire.h"
+#include "bench/arguments.h"
 #include "bench/collectives/worlds.h"
 #include "runtime/threads.h"
 
@@ -129,9 +130,7 @@ int run(int size, int rounds, std::size_t megabytes) {
 }  // namespace hvd::bench
 
 int main(int argc, char** argv) {
-  const auto argument = [&](int i, int otherwise) {
-    return argc > i ? std::atoi(argv[i]) : otherwise;
-  };
-  return hvd::bench::run(argument(1, 8), argument(2, 200),
-                         static_cast<std::size_t>(argument(3, 4)));
+  using hvd::bench::number_argument;
+  return hvd::bench::run(number_argument(argc, argv, 1, 8), number_argument(argc, argv, 2, 200),
+                         static_cast<std::size_t>(number_argument(argc, argv, 3, 4)));
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "bench/arguments.h"
 #include "bench/collectives/worlds.h"
 #include "bench/times.h"
 #include "runtime/threads.h"
@@ -133,9 +134,7 @@ int run(int size, int rounds, std::size_t megabytes) {
 }  // namespace hvd::bench
 
 int main(int argc, char** argv) {
-  const auto argument = [&](int i, int otherwise) {
-    return argc > i ? std::atoi(argv[i]) : otherwise;
-  };
-  return hvd::bench::run(argument(1, 8), argument(2, 100),
-                         static_cast<std::size_t>(argument(3, 4)));
+  using hvd::bench::number_argument;
+  return hvd::bench::run(number_argument(argc, argv, 1, 8), number_argument(argc, argv, 2, 100),
+                         static_cast<std::size_t>(number_argument(argc, argv, 3, 4)));
 }

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "bench/arguments.h"
 #include "bench/collectives/worlds.h"
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/gloo_mesh.h"
@@ -104,7 +105,7 @@ int run(int size, int rounds) {
 }  // namespace hvd::bench
 
 int main(int argc, char** argv) {
-  const int size = argc > 1 ? std::atoi(argv[1]) : 8;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 11;
+  const int size = hvd::bench::number_argument(argc, argv, 1, 8);
+  const int rounds = hvd::bench::number_argument(argc, argv, 2, 11);
   return hvd::bench::run(size, rounds);
 }

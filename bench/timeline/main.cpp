@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "bench/arguments.h"
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/resnet50.h"
 #include "bench/collectives/tensors.h"
@@ -85,8 +86,7 @@ int run(int size, int stretches, int steps) {
 }  // namespace hvd::bench
 
 int main(int argc, char** argv) {
-  const auto argument = [&](int i, int otherwise) {
-    return argc > i ? std::atoi(argv[i]) : otherwise;
-  };
-  return hvd::bench::run(argument(1, 4), argument(2, 10), argument(3, 10));
+  using hvd::bench::number_argument;
+  return hvd::bench::run(number_argument(argc, argv, 1, 4), number_argument(argc, argv, 2, 10),
+                         number_argument(argc, argv, 3, 10));
 }
