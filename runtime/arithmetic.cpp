@@ -68,7 +68,11 @@ void divide(DataType type, void* data, std::size_t count, int ranks) {
   if (ranks != 1) kernels_of(type).divide(data, count, ranks);
 }
 
-DataType compressed_type(DataType type, Compression compression) {
+DataType wire_type(DataType type, ReduceOp op, Compression compression) {
+  if (is_float8(type)) {
+    const bool combines = op == ReduceOp::average || op == ReduceOp::adasum;
+    return combines ? DataType::float32 : type;
+  }
   if (type != DataType::float32 && type != DataType::float64) return type;
   switch (compression) {
     case Compression::none:
@@ -84,6 +88,8 @@ DataType compressed_type(DataType type, Compression compression) {
 void convert(DataType from, const void* in, DataType to, void* out, std::size_t count,
              double factor) {
   if (from == to) return copy_scaled(from, out, in, count, factor);
+  if (is_float8(from)) return kernels_of(from).widen(in, out, count, factor);
+  if (is_float8(to)) return kernels_of(to).narrow(in, out, count, factor);
   const auto wide = [](DataType type) { return type == DataType::float64 ? 1 : 0; };
   const auto brain = [](DataType type) { return type == DataType::bfloat16 ? 1 : 0; };
   const bool compresses = size_of(to) == 2;

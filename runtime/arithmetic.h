@@ -1,6 +1,6 @@
 // Element-wise arithmetic on memory of any DataType: what collectives on CPUs compute. Pure; safe
-// from any thread; counts are 64-bit. float16 and bfloat16 are computed in float32 and rounded to
-// nearest even.
+// from any thread; counts are 64-bit. float16, bfloat16 and float8 are computed in float32 and
+// rounded to nearest even; float8 saturates (hvd/float8.h).
 //
 // What is not a number stays one, and stays visible through Min and Max. Of booleans Sum and Max
 // are "any", Product, Min and Average are "all". Integers wrap around as unsigned numbers do; what
@@ -41,12 +41,14 @@ void copy_scaled(DataType type, void* out, const void* in, std::size_t count, do
 // data[i] /= ranks, the second half of Average. Integers exactly; booleans stay as they are.
 void divide(DataType type, void* data, std::size_t count, int ranks);
 
-// The type that elements travel in; `type` itself if there is nothing to compress.
-DataType compressed_type(DataType type, Compression compression);
+// The type that elements of a reduction travel in and are added up in: `type` itself, unless they
+// are compressed, or are float8 whose average or adasum is wanted: a sum would be cut off at the
+// largest number where the result is none of the large ones.
+DataType wire_type(DataType type, ReduceOp op, Compression compression);
 // Elements to and from the type that they travel in, on the way multiplied by `factor`, in `from`'s
-// precision or float32, whichever is more. Of float32 and float64 to float16 and bfloat16 and back;
-// out and in do not overlap. float64 goes by way of float32, rounded to odd there, so that the
-// result is rounded once.
+// precision or float32, whichever is more. Of float32 and float64 to float16 and bfloat16 and back,
+// and of float8 to float32 and back; out and in do not overlap. float64 goes by way of float32,
+// rounded to odd there, so that the result is rounded once.
 void convert(DataType from, const void* in, DataType to, void* out, std::size_t count,
              double factor = 1.0);
 

@@ -1,7 +1,7 @@
 // The loops of arithmetic.h, compiled once for each kind of processor: included by
 // arithmetic_portable.cpp and arithmetic_avx2.cpp and by nothing else. Everything in here has
-// internal linkage, and no function of the standard library is called: an inline one that was
-// compiled for a new processor could be the copy that the linker keeps for all.
+// internal linkage or is always inlined, and no function of the standard library is called: an
+// inline one that was compiled for a new processor could be the copy that the linker keeps for all.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <hvd/float8.h>
 #include <hvd/types.h>
 
 #include "runtime/arithmetic_table.h"
@@ -110,6 +111,15 @@ struct BFloat16 {
   static float load(Stored value) { return from_bfloat16(value); }
   static Stored store(float value) { return to_bfloat16(value); }
 };
+template <hvd::detail::Float8Format kFormat>
+struct Float8 {
+  using Stored = std::uint8_t;
+  using Computed = float;
+  static float load(Stored value) { return hvd::detail::float8_value<kFormat>(value); }
+  static Stored store(float value) { return hvd::detail::float8_bits<kFormat>(value); }
+};
+using E4m3 = Float8<hvd::detail::kE4m3>;
+using E5m2 = Float8<hvd::detail::kE5m2>;
 struct Half {  // only in blocks
   using Stored = std::uint16_t;
   using Computed = float;
@@ -364,6 +374,24 @@ void expand(const void* in, void* out, std::size_t count, double factor) {
   }
 }
 
+template <typename Type>
+void widen(const void* in, void* out, std::size_t count, double factor) {
+  const auto* const from = static_cast<const typename Type::Stored*>(in);
+  auto* const to = static_cast<float*>(out);
+  const auto by = static_cast<float>(factor);
+  HVD_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) to[i] = Type::load(from[i]) * by;
+}
+
+template <typename Type>
+void narrow(const void* in, void* out, std::size_t count, double factor) {
+  const auto* const from = static_cast<const float*>(in);
+  auto* const to = static_cast<typename Type::Stored*>(out);
+  const auto by = static_cast<float>(factor);
+  HVD_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) to[i] = Type::store(from[i] * by);
+}
+
 // --- adasum -------------------------------------------------------------------------------------
 
 template <typename Type>
@@ -449,6 +477,10 @@ constexpr TypeKernels kernels_of() {
     kernels.dot_products = &dot_products<Type>;
     kernels.combine = &combine_all<Type>;
   }
+  if constexpr (std::is_same_v<Type, E4m3> || std::is_same_v<Type, E5m2>) {
+    kernels.widen = &widen<Type>;
+    kernels.narrow = &narrow<Type>;
+  }
   return kernels;
 }
 
@@ -457,7 +489,8 @@ constexpr Kernels all_kernels() {
       {kernels_of<Boolean>(), kernels_of<Plain<std::uint8_t>>(), kernels_of<Plain<std::int8_t>>(),
        kernels_of<Plain<std::uint16_t>>(), kernels_of<Plain<std::int16_t>>(),
        kernels_of<Plain<std::int32_t>>(), kernels_of<Plain<std::int64_t>>(), kernels_of<Half>(),
-       kernels_of<BFloat16>(), kernels_of<Plain<float>>(), kernels_of<Plain<double>>()},
+       kernels_of<BFloat16>(), kernels_of<Plain<float>>(), kernels_of<Plain<double>>(),
+       kernels_of<E4m3>(), kernels_of<E5m2>()},
       {{&compress<float, true>, &compress<float, false>},
        {&compress<double, true>, &compress<double, false>}},
       {{&expand<float, true>, &expand<float, false>},

@@ -13,7 +13,6 @@
 
 namespace hvd::runtime {
 
-inline constexpr std::size_t kTypes = 11;
 inline constexpr std::size_t kOps = 6;
 
 using FillFunction = void (*)(void* data, std::size_t count);
@@ -28,10 +27,13 @@ struct TypeKernels {
   void (*dot_products)(const void* a, const void* b, std::size_t count, double* sums) = nullptr;
   void (*combine)(void* out, const void* a, double factor_a, const void* b, double factor_b,
                   std::size_t count) = nullptr;
+  // To and from float32; null of all but float8.
+  ConvertFunction widen = nullptr;
+  ConvertFunction narrow = nullptr;
 };
 
 struct Kernels {
-  TypeKernels types[kTypes];
+  TypeKernels types[kDataTypes];
   // [float64][bfloat16]
   ConvertFunction compress[2][2];
   ConvertFunction expand[2][2];

@@ -55,6 +55,10 @@ std::string_view type_name(DataType type) {
       return "float32";
     case DataType::float64:
       return "float64";
+    case DataType::float8_e4m3:
+      return "float8_e4m3";
+    case DataType::float8_e5m2:
+      return "float8_e5m2";
   }
   return "unknown";
 }
@@ -114,12 +118,12 @@ Status check_request(const Request& request, int world_size) {
     return refuse("the name has ", request.name.size(), " bytes; ", kMaxName, " are allowed");
   }
   if (request.kind > Kind::remove_process_set) return refuse("no such operation");
-  if (request.type > DataType::float64) return refuse("no such element type");
+  if (static_cast<int>(request.type) >= kDataTypes) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
   const bool reduces = request.kind == Kind::allreduce || request.kind == Kind::reducescatter;
   if (reduces && request.op == ReduceOp::adasum) {
     if (request.kind != Kind::allreduce) return refuse("adasum is there for allreduce only");
-    if (request.type < DataType::float16) {
+    if (!is_floating_point(request.type)) {
       return refuse("adasum is there for floating point, not for ", type_name(request.type));
     }
   }

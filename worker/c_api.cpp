@@ -85,7 +85,7 @@ TensorView tensor_of(const hvd_tensor* tensor, const char* call, const char* wha
   if (given.dimensions > 0 && given.shape == nullptr) {
     refuse(call, "(): ", what, " has ", given.dimensions, " dimensions, but its shape is null");
   }
-  if (given.type < HVD_BOOL || given.type > HVD_FLOAT64) {
+  if (given.type < HVD_BOOL || given.type >= kDataTypes) {
     refuse(call, "(): ", what, " has the type ", given.type, ", which is none of hvd_data_type");
   }
   if (given.device < HVD_HOST) {

@@ -1,5 +1,6 @@
 #include "runtime/gpu/acquaintance.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/text.h"
@@ -23,6 +24,7 @@ std::string Acquaintance::encode() const {
                           .str(std::string_view(identity.bus_id).substr(0, 32))
                           .i32(identity.library_version)
                           .boolean(identity.may_share_device)
+                          .boolean(identity.adds_float8)
                           .i32(lanes)
                           .str(std::string_view(id).substr(0, kIdBytes))
                           .take();
@@ -40,6 +42,7 @@ Result<Acquaintance> Acquaintance::decode(std::string_view bytes) {
   one.identity.bus_id = in.str();
   one.identity.library_version = in.i32();
   one.identity.may_share_device = in.boolean();
+  one.identity.adds_float8 = in.boolean();
   one.lanes = in.i32();
   one.id = in.str();
   if (in.failed() || bytes.size() != kBytes || code > static_cast<std::uint8_t>(Code::internal)) {
@@ -92,6 +95,17 @@ bool share_device(std::span<const Acquaintance> all) {
     if (++owners[one.identity.uuid] > 1) return true;
   }
   return false;
+}
+
+bool all_add_float8(std::span<const Acquaintance> all) {
+  return std::all_of(all.begin(), all.end(),
+                     [](const auto& one) { return one.identity.adds_float8; });
+}
+
+bool adds_float8(int built_with, int library_version, int major) {
+  constexpr int kFloat8Version = 22400;
+  constexpr int kHopper = 9;
+  return std::min(built_with, library_version) >= kFloat8Version && major >= kHopper;
 }
 
 std::string version_text(int version) {

@@ -29,6 +29,10 @@ struct Acquaintance {
 Status check_acquaintances(std::span<const Acquaintance> all, std::span<const std::string> names);
 // Whether two of them, which may, are on one device.
 bool share_device(std::span<const Acquaintance> all);
+// Whether all of them add float8 as it is.
+bool all_add_float8(std::span<const Acquaintance> all);
+// Whether the library does on a device of this compute capability: `major` is 9 of an H100.
+bool adds_float8(int built_with, int library_version, int major);
 std::string version_text(int library_version);  // 22809: "2.28.9"
 
 }  // namespace hvd::runtime::gpu

@@ -95,6 +95,7 @@ struct Identity {
   int library_version = 0;  // 22809: NCCL 2.28.9
   // Whether the library takes two ranks on one device, and was told to.
   bool may_share_device = false;
+  bool adds_float8 = false;  // the library does, on this device
 };
 
 class Gpu {

@@ -118,6 +118,7 @@ Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, con
     names.push_back(options_.names[static_cast<std::size_t>(rank)]);
   link->refused = check_acquaintances(all, names);
   if (!link->refused.ok()) return {};
+  link->adds_float8 = all_add_float8(all);
   // All these have left the world before.
   destroy_what_rests();
   Joining joining;

@@ -55,6 +55,7 @@ struct Link {
   std::vector<int> ranks;
   int lane = 0;
   Status refused;  // all members know that they cannot
+  bool adds_float8 = false;
   std::unique_ptr<Communicator> communicator;
 };
 

@@ -7,11 +7,13 @@
 #include <limits>
 #include <type_traits>
 
+#include <hvd/float8.h>
 #include <hvd/types.h>
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #define HVD_HOST_AND_DEVICE __host__ __device__
 #else
 #include "runtime/arithmetic.h"
@@ -31,9 +33,28 @@ struct Brain {
   std::uint16_t bits;
 };
 
+struct E4m3 {
+  std::uint8_t bits;
+};
+struct E5m2 {
+  std::uint8_t bits;
+};
+
 template <typename T>
-inline constexpr bool kIsFloating =
-    std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, Brain>;
+inline constexpr bool kIsFloat8 = std::is_same_v<T, E4m3> || std::is_same_v<T, E5m2>;
+template <typename T>
+inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, Half> ||
+                                    std::is_same_v<T, Brain> || kIsFloat8<T>;
+
+#ifdef __CUDACC__
+template <typename T>
+inline constexpr __nv_fp8_interpretation_t kFloat8Kind =
+    std::is_same_v<T, E4m3> ? __NV_E4M3 : __NV_E5M2;
+#else
+template <typename T>
+inline constexpr hvd::detail::Float8Format kFloat8Format =
+    std::is_same_v<T, E4m3> ? hvd::detail::kE4m3 : hvd::detail::kE5m2;
+#endif
 
 template <typename T>
 HVD_HOST_AND_DEVICE inline auto load_element(T element) {
@@ -50,6 +71,12 @@ HVD_HOST_AND_DEVICE inline auto load_element(T element) {
     return __bfloat162float(__ushort_as_bfloat16(element.bits));
 #else
     return bfloat16_to_float(element.bits);
+#endif
+  } else if constexpr (kIsFloat8<T>) {
+#ifdef __CUDACC__
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(element.bits, kFloat8Kind<T>)));
+#else
+    return hvd::detail::float8_value<kFloat8Format<T>>(element.bits);
 #endif
   } else if constexpr (std::is_floating_point_v<T>) {
     return element;
@@ -77,6 +104,12 @@ HVD_HOST_AND_DEVICE inline T store_element(Value value) {
     return {__bfloat16_as_ushort(__float2bfloat16_rn(static_cast<float>(value)))};
 #else
     return {float_to_bfloat16(static_cast<float>(value))};
+#endif
+  } else if constexpr (kIsFloat8<T>) {
+#ifdef __CUDACC__
+    return {__nv_cvt_float_to_fp8(static_cast<float>(value), __NV_SATFINITE, kFloat8Kind<T>)};
+#else
+    return {hvd::detail::float8_bits<kFloat8Format<T>>(static_cast<float>(value))};
 #endif
   } else {
     return static_cast<T>(value);
@@ -142,6 +175,8 @@ bool with_types(DataType from, DataType to, F f) {
   HVD_PASSES(bfloat16, Brain, bfloat16, Brain)
   HVD_PASSES(float32, float, float32, float)
   HVD_PASSES(float64, double, float64, double)
+  HVD_PASSES(float8_e4m3, E4m3, float8_e4m3, E4m3)
+  HVD_PASSES(float8_e5m2, E5m2, float8_e5m2, E5m2)
   HVD_PASSES_BOTH_WAYS(boolean, Boolean, uint8, std::uint8_t)
   HVD_PASSES_BOTH_WAYS(uint16, std::uint16_t, int32, std::int32_t)
   HVD_PASSES_BOTH_WAYS(int16, std::int16_t, int32, std::int32_t)
@@ -149,6 +184,8 @@ bool with_types(DataType from, DataType to, F f) {
   HVD_PASSES_BOTH_WAYS(float32, float, bfloat16, Brain)
   HVD_PASSES_BOTH_WAYS(float64, double, float16, Half)
   HVD_PASSES_BOTH_WAYS(float64, double, bfloat16, Brain)
+  HVD_PASSES_BOTH_WAYS(float8_e4m3, E4m3, float32, float)
+  HVD_PASSES_BOTH_WAYS(float8_e5m2, E5m2, float32, float)
 #undef HVD_PASSES_BOTH_WAYS
 #undef HVD_PASSES
   return false;

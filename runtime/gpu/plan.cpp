@@ -11,19 +11,18 @@ namespace {
 constexpr int kScalableVersion = 22300;  // ncclCommInitRankScalable
 constexpr int kRanksPerRoot = 256;
 
-bool is_floating(DataType type) {
-  return type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float32 ||
-         type == DataType::float64;
-}
-
-// The library adds no booleans and no 16-bit integers.
-DataType native_type(DataType type) {
+// The library adds no booleans, no 16-bit integers, and float8 not everywhere. (Every float8 is a
+// float32.)
+DataType native_type(DataType type, bool adds_float8) {
   switch (type) {
     case DataType::boolean:
       return DataType::uint8;
     case DataType::int16:
     case DataType::uint16:
       return DataType::int32;
+    case DataType::float8_e4m3:
+    case DataType::float8_e5m2:
+      return adds_float8 ? type : DataType::float32;
     default:
       return type;
   }
@@ -50,7 +49,7 @@ Reduction native_reduction(DataType type, ReduceOp op, bool averages) {
 
 }  // namespace
 
-Result<ReductionPlan> plan_reduction(const Request& request, int ranks) {
+Result<ReductionPlan> plan_reduction(const Request& request, int ranks, bool adds_float8) {
   if (request.op == ReduceOp::adasum) {
     return Status(Code::invalid_argument,
                   cat(kind_name(request.kind), " \"", request.name,
@@ -58,11 +57,11 @@ Result<ReductionPlan> plan_reduction(const Request& request, int ranks) {
   }
   ReductionPlan plan;
   plan.type = request.type;
-  const DataType sent = compressed_type(request.type, request.compression);
-  plan.wire = native_type(sent);
+  const DataType sent = wire_type(request.type, request.op, request.compression);
+  plan.wire = native_type(sent, adds_float8);
   const bool compressed = sent != request.type;
   const bool average = request.op == ReduceOp::average;
-  const bool averages = average && is_floating(request.type) && !compressed;
+  const bool averages = average && is_floating_point(request.type) && !compressed;
   plan.reduction = native_reduction(request.type, request.op, averages);
   plan.in = {plan.type, plan.wire, request.prescale, 1};
   plan.out = {plan.wire, plan.type, request.postscale, 1};

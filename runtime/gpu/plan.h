@@ -29,8 +29,9 @@ struct ReductionPlan {
   // Whether elements could travel from where they lie.
   bool as_they_are() const { return in.changes_nothing(); }
 };
-// `ranks`: those who give something. An error: no GPU does this.
-Result<ReductionPlan> plan_reduction(const Request& request, int ranks);
+// `ranks`: those who give something; `adds_float8`: the library does, for all of them. An error: no
+// GPU does this.
+Result<ReductionPlan> plan_reduction(const Request& request, int ranks, bool adds_float8);
 
 // Where tensors of these sizes lie, one after the other, each aligned.
 struct Packing {

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/gpu/acquaintance.h"
 #include "runtime/nccl/cuda_status.h"
 #include "runtime/nccl/nccl_communicator.h"
 #include "runtime/nccl/pass.h"
@@ -117,6 +118,8 @@ Status CudaGpu::prepare(int lanes) {
   identity_.bus_id = bus_id.data();
   identity_.library_version = nccl_version();
   identity_.may_share_device = may_share(identity_.library_version);
+  identity_.adds_float8 =
+      adds_float8(NCCL_VERSION_CODE, identity_.library_version, properties.major);
   // Before what the user computes: others wait for it.
   int least = 0;
   int greatest = 0;

@@ -34,6 +34,12 @@ Result<ncclDataType_t> type_of(DataType type) {
       return ncclFloat32;
     case DataType::float64:
       return ncclFloat64;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
+    case DataType::float8_e4m3:
+      return ncclFloat8e4m3;
+    case DataType::float8_e5m2:
+      return ncclFloat8e5m2;
+#endif
     default:
       return Status(Code::internal, cat("NCCL adds no elements of type ", static_cast<int>(type)));
   }

@@ -148,11 +148,6 @@ class Adasum {
 
 }  // namespace
 
-bool adasum_supports(DataType type) {
-  return type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float32 ||
-         type == DataType::float64;
-}
-
 void adasum_allreduce(const Peers& peers, DataType type, void* data,
                       const std::vector<std::size_t>& lengths, FusionBuffer& scratch) {
   Adasum(peers, type, data, lengths, scratch).run();

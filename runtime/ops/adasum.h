@@ -24,8 +24,6 @@
 
 namespace hvd::runtime {
 
-bool adasum_supports(DataType type);  // floating point
-
 // `data` is that of the tensors one after another, `lengths` their elements; it becomes the result.
 void adasum_allreduce(const Peers& peers, DataType type, void* data,
                       const std::vector<std::size_t>& lengths, FusionBuffer& scratch);

@@ -19,7 +19,7 @@ struct BatchArithmetic {
 
   BatchArithmetic(const Request& request, int active_ranks)
       : type(request.type),
-        wire(compressed_type(request.type, request.compression)),
+        wire(wire_type(request.type, request.op, request.compression)),
         op(request.op),
         prescale(request.prescale),
         postscale(request.postscale),

@@ -28,7 +28,7 @@ Reduction reduction_of(const BatchArithmetic& arithmetic) {
 // Adasum is no operation on pairs of elements.
 bool refuse_adasum(const Request& request, std::span<Outcome> outcomes) {
   if (request.op != ReduceOp::adasum) return false;
-  const bool can_be = request.kind == Kind::allreduce && adasum_supports(request.type);
+  const bool can_be = request.kind == Kind::allreduce && is_floating_point(request.type);
   if (can_be) return false;
   for (auto& outcome : outcomes) {
     outcome.failure = Status(Code::invalid_argument,

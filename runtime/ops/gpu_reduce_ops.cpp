@@ -32,7 +32,8 @@ Status pass_in_place(const GpuWork& work, const gpu::Passage& passage,
 }  // namespace
 
 Status gpu_allreduce(GpuWork& work) {
-  const auto plan = gpu::plan_reduction(work.response.request(), work.active.size());
+  const auto plan =
+      gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
   if (refused(plan, work.outcomes)) return {};
   const std::size_t wire = size_of(plan->wire);
   std::vector<Tensor> direct;
@@ -103,7 +104,8 @@ Status gpu_allreduce(GpuWork& work) {
 
 // A block for each rank, with its rows of all tensors; the largest says how large all are.
 Status gpu_reducescatter(GpuWork& work) {
-  const auto plan = gpu::plan_reduction(work.response.request(), work.active.size());
+  const auto plan =
+      gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
   if (refused(plan, work.outcomes)) return {};
   const std::size_t wire = size_of(plan->wire);
   const auto rows_of = [&](std::size_t i, int position) {

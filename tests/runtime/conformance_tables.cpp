@@ -61,6 +61,10 @@ double tolerance_for(DataType type, ReduceOp op) {
       return 4e-3;
     case DataType::bfloat16:
       return 3e-2;
+    case DataType::float8_e4m3:
+      return 0.07;
+    case DataType::float8_e5m2:
+      return 0.13;
     case DataType::float32:
       return 1e-5;
     default:
@@ -175,8 +179,10 @@ void run_options(RankUnderTest& self, int rank, Kind kind, int size) {
         call.prescale = 2;
         call.postscale = 0.5;
         call.compression = Compression::none;
-        // Of twice as much, 8-bit numbers wrap or are cut off: which of the two is not said here.
-        if (size_of(type) > 1 || type == DataType::boolean) run_variants(self, rank, call, 1);
+        // Of twice as much, 8-bit integers wrap or are cut off: which of the two is not said here.
+        if (size_of(type) > 1 || type == DataType::boolean || is_float8(type)) {
+          run_variants(self, rank, call, 1);
+        }
         if (type != DataType::float32 && type != DataType::float64) continue;
         for (const auto compression : {Compression::float16, Compression::bfloat16}) {
           call.compression = compression;

@@ -210,6 +210,34 @@ TEST(GpuWorlds, ARankThatCannotIsAnErrorOfTheCallOnAllRanksThatNamesIt) {
       });
 }
 
+TEST(GpuWorlds, Float8IsRightAlsoAmongGpusOfWhichOneCannotAddIt) {
+  for (const int without : {-1, 1}) {
+    Fabric fabric;
+    run_world_to_end(
+        3,
+        [](int rank, runtime::World& world) {
+          for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
+            const auto mine = static_cast<float>(192 + 16 * rank);
+            std::vector<float8_e4m3> data(100, float8_e4m3(mine));
+            runtime::Entry entry;
+            entry.request =
+                allreduce_request(cat(runtime::op_name(op)), 100, DataType::float8_e4m3, op);
+            entry.request.on_host = false;
+            entry.input = entry.output = data.data();
+            entry.device.cuda = 0;
+            ASSERT_TRUE(outcome_of(submit(world, std::move(entry))).ok());
+            const float wanted = op == ReduceOp::sum ? 448 : 208;
+            EXPECT_EQ(data, std::vector<float8_e4m3>(100, float8_e4m3(wanted)));
+          }
+        },
+        [&](runtime::WorldSpec& spec) {
+          HostGpuOptions options;
+          options.adds_float8 = spec.rank != without;
+          spec.config.open_gpu = opener(fabric, options);
+        });
+  }
+}
+
 TEST(GpuWorlds, TwoRanksOnOneGpuAreAnErrorThatNamesBothUnlessTheLibraryCanDoThat) {
   for (const bool can_share : {false, true}) {
     Fabric fabric;

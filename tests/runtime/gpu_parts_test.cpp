@@ -27,27 +27,50 @@ Request request_of(DataType type, ReduceOp op, Compression compression = Compres
 TEST(GpuPlan, FloatingPointIsAveragedByTheLibraryAndIntegersByUs) {
   for (const auto type :
        {DataType::float16, DataType::bfloat16, DataType::float32, DataType::float64}) {
-    const auto plan = plan_reduction(request_of(type, ReduceOp::average), 3);
+    const auto plan = plan_reduction(request_of(type, ReduceOp::average), 3, true);
     ASSERT_TRUE(plan.ok());
     EXPECT_EQ(plan->wire, type);
     EXPECT_EQ(plan->reduction, Reduction::average);
     EXPECT_TRUE(plan->in.changes_nothing());
     EXPECT_TRUE(plan->out.changes_nothing());
   }
-  const auto integers = plan_reduction(request_of(DataType::int64, ReduceOp::average), 3);
+  const auto integers = plan_reduction(request_of(DataType::int64, ReduceOp::average), 3, true);
   EXPECT_EQ(integers->reduction, Reduction::sum);
   EXPECT_EQ(integers->out.divisor, 3);
 }
 
 TEST(GpuPlan, WhatTheLibraryCannotAddTravelsAsWhatItCan) {
-  EXPECT_EQ(plan_reduction(request_of(DataType::int16, ReduceOp::product), 2)->wire,
+  EXPECT_EQ(plan_reduction(request_of(DataType::int16, ReduceOp::product), 2, true)->wire,
             DataType::int32);
-  EXPECT_EQ(plan_reduction(request_of(DataType::uint16, ReduceOp::sum), 2)->wire, DataType::int32);
-  const auto any = plan_reduction(request_of(DataType::boolean, ReduceOp::sum), 2);
+  EXPECT_EQ(plan_reduction(request_of(DataType::uint16, ReduceOp::sum), 2, true)->wire,
+            DataType::int32);
+  const auto any = plan_reduction(request_of(DataType::boolean, ReduceOp::sum), 2, true);
   EXPECT_EQ(any->wire, DataType::uint8);
   EXPECT_EQ(any->reduction, Reduction::max);
   for (const auto all : {ReduceOp::product, ReduceOp::min, ReduceOp::average}) {
-    EXPECT_EQ(plan_reduction(request_of(DataType::boolean, all), 2)->reduction, Reduction::min);
+    EXPECT_EQ(plan_reduction(request_of(DataType::boolean, all), 2, true)->reduction,
+              Reduction::min);
+  }
+}
+
+TEST(GpuPlan, Float8IsAddedByTheLibraryWhereAllCanAndElseAsFloat) {
+  for (const auto type : {DataType::float8_e4m3, DataType::float8_e5m2}) {
+    for (const auto op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+      const auto native = plan_reduction(request_of(type, op), 3, true);
+      EXPECT_EQ(native->wire, type);
+      EXPECT_TRUE(native->as_they_are());
+      const auto wide = plan_reduction(request_of(type, op), 3, false);
+      EXPECT_EQ(wide->wire, DataType::float32);
+      EXPECT_EQ(wide->out.to, type);
+      EXPECT_EQ(wide->reduction, native->reduction);
+    }
+    // A sum of float8 would be cut off before it is divided.
+    for (const bool adds_float8 : {true, false}) {
+      const auto average = plan_reduction(request_of(type, ReduceOp::average), 4, adds_float8);
+      EXPECT_EQ(average->wire, DataType::float32);
+      EXPECT_EQ(average->reduction, Reduction::sum);
+      EXPECT_EQ(average->out.factor, 0.25);
+    }
   }
 }
 
@@ -55,7 +78,7 @@ TEST(GpuPlan, FactorsAndCompressionAreAppliedOnTheWay) {
   auto request = request_of(DataType::float32, ReduceOp::average, Compression::bfloat16);
   request.prescale = 2;
   request.postscale = 8;
-  const auto plan = plan_reduction(request, 4);
+  const auto plan = plan_reduction(request, 4, true);
   EXPECT_EQ(plan->wire, DataType::bfloat16);
   EXPECT_EQ(plan->reduction, Reduction::sum);
   EXPECT_EQ(plan->in.factor, 2);
@@ -64,7 +87,7 @@ TEST(GpuPlan, FactorsAndCompressionAreAppliedOnTheWay) {
 }
 
 TEST(GpuPlan, AdasumIsRefused) {
-  const auto plan = plan_reduction(request_of(DataType::float32, ReduceOp::adasum), 2);
+  const auto plan = plan_reduction(request_of(DataType::float32, ReduceOp::adasum), 2, true);
   ASSERT_FALSE(plan.ok());
   EXPECT_NE(plan.status().message().find("adasum"), std::string::npos);
 }
@@ -143,7 +166,7 @@ TEST(GpuPieces, BlocksAreSmallEnoughToOccupyTheDeviceAndLargeEnoughToBeWorthIt) 
 
 Acquaintance ready_on(const std::string& uuid) {
   Acquaintance one;
-  one.identity = {uuid, "H200", "0000:1b:00.0", 22809, false};
+  one.identity = {uuid, "H200", "0000:1b:00.0", 22809, false, false};
   return one;
 }
 const std::vector<std::string> kNames{"rank 0 (a#0)", "rank 1 (a#1)", "rank 2 (b#0)"};
@@ -167,6 +190,21 @@ TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
   EXPECT_EQ(read->lanes, 3);
   EXPECT_FALSE(Acquaintance::decode(std::string(Acquaintance::kBytes, '\xFF')).ok());
   EXPECT_FALSE(Acquaintance::decode("short").ok());
+}
+
+TEST(GpuAcquaintance, Float8IsAddedAsItIsOnlyWhereAllCan) {
+  auto one = ready_on("1");
+  auto other = ready_on("2");
+  one.identity.adds_float8 = true;
+  EXPECT_FALSE(all_add_float8(std::vector<Acquaintance>{one, other}));
+  other.identity.adds_float8 = true;
+  EXPECT_TRUE(all_add_float8(std::vector<Acquaintance>{one, other}));
+  EXPECT_TRUE(Acquaintance::decode(one.encode())->identity.adds_float8);
+
+  EXPECT_TRUE(adds_float8(22400, 22809, 9));
+  EXPECT_FALSE(adds_float8(22304, 22809, 9)) << "built with a header that does not name it";
+  EXPECT_FALSE(adds_float8(22809, 22304, 9));
+  EXPECT_FALSE(adds_float8(22809, 22809, 8)) << "an A100 does not";
 }
 
 TEST(GpuAcquaintance, WhoeverStandsInTheWayIsNamed) {

@@ -251,18 +251,20 @@ class Group {
 };
 
 // What the library would refuse, or do wrong.
-bool is_native(DataType type) {
+bool is_native(DataType type, bool adds_float8) {
+  if (is_float8(type)) return adds_float8;
   return type != DataType::boolean && type != DataType::uint16 && type != DataType::int16;
 }
 
 class HostCommunicator final : public Communicator {
  public:
-  HostCommunicator(Fabric& fabric, const Joining& joining, Lane& lane, bool revokes)
+  HostCommunicator(Fabric& fabric, const Joining& joining, Lane& lane,
+                   const HostGpuOptions& options)
       : fabric_(fabric),
         room_(fabric.room(joining.ids.front(), joining.size)),
         rank_(joining.rank),
         lane_(lane),
-        revokes_(revokes) {
+        options_(options) {
     ++fabric_.living;
   }
   ~HostCommunicator() override {
@@ -310,7 +312,7 @@ class HostCommunicator final : public Communicator {
     ++fabric_.finalized;
     return {};
   }
-  bool can_revoke() const override { return revokes_; }
+  bool can_revoke() const override { return options_.can_revoke; }
   Status revoke() override {
     ++fabric_.revoked;
     room_->leave(rank_);
@@ -332,7 +334,8 @@ class HostCommunicator final : public Communicator {
   Status add(Call call) {
     const bool reduces =
         call.what == Call::What::all_reduce || call.what == Call::What::reduce_scatter;
-    if (reduces && !is_native(call.type)) return {Code::internal, "no type of the library"};
+    if (reduces && !is_native(call.type, options_.adds_float8))
+      return {Code::internal, "no type of the library"};
     if (reduces && call.reduction == Reduction::average && call.type < DataType::float16) {
       return {Code::internal, "no average of integers"};
     }
@@ -344,7 +347,7 @@ class HostCommunicator final : public Communicator {
   std::shared_ptr<Fabric::Room> room_;
   int rank_;
   Lane& lane_;
-  bool revokes_;
+  HostGpuOptions options_;
   bool ended_ = false;
   unsigned looks_ = 0;
   std::shared_ptr<Calls> calls_;
@@ -355,8 +358,12 @@ class HostGpu final : public Gpu {
   HostGpu(Fabric& fabric, int device, int lanes, const HostGpuOptions& options)
       : fabric_(fabric), options_(options), lanes_(static_cast<std::size_t>(lanes)) {
     static std::atomic<int> made = 0;
-    identity_ = {options.uuid.empty() ? cat("GPU-", ++made) : options.uuid, "a host's memory",
-                 cat("0000:0", device, ":00.0"), options.library_version, options.may_share_device};
+    identity_ = {options.uuid.empty() ? cat("GPU-", ++made) : options.uuid,
+                 "a host's memory",
+                 cat("0000:0", device, ":00.0"),
+                 options.library_version,
+                 options.may_share_device,
+                 options.adds_float8};
   }
 
   const Identity& identity() const override { return identity_; }
@@ -396,8 +403,8 @@ class HostGpu final : public Gpu {
   }
   Result<std::string> new_id() override { return fabric_.new_id(); }
   Result<std::unique_ptr<Communicator>> join(const Joining& joining) override {
-    return std::unique_ptr<Communicator>(std::make_unique<HostCommunicator>(
-        fabric_, joining, at(joining.lane), options_.can_revoke));
+    return std::unique_ptr<Communicator>(
+        std::make_unique<HostCommunicator>(fabric_, joining, at(joining.lane), options_));
   }
   Status abort_together(std::span<Communicator* const> communicators) override {
     for (auto* const one : communicators) static_cast<HostCommunicator*>(one)->abort();

@@ -69,6 +69,7 @@ struct HostGpuOptions {
   int library_version = 22809;
   bool may_share_device = false;
   bool can_revoke = true;
+  bool adds_float8 = true;
 };
 
 // Never destroyed before its lanes are empty.

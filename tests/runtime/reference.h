@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <hvd/float8.h>
 #include <hvd/types.h>
 
 #include "runtime/arithmetic.h"
@@ -18,10 +19,11 @@ namespace hvd::test {
 using Values = std::vector<double>;
 using Bytes = std::vector<std::byte>;
 
-inline constexpr DataType kAllTypes[] = {DataType::boolean, DataType::uint8,   DataType::int8,
-                                         DataType::uint16,  DataType::int16,   DataType::int32,
-                                         DataType::int64,   DataType::float16, DataType::bfloat16,
-                                         DataType::float32, DataType::float64};
+inline constexpr DataType kAllTypes[] = {
+    DataType::boolean,    DataType::uint8,   DataType::int8,    DataType::uint16,
+    DataType::int16,      DataType::int32,   DataType::int64,   DataType::float16,
+    DataType::bfloat16,   DataType::float32, DataType::float64, DataType::float8_e4m3,
+    DataType::float8_e5m2};
 
 inline bool is_signed(DataType type) {
   return type != DataType::boolean && type != DataType::uint8 && type != DataType::uint16;
@@ -73,6 +75,12 @@ inline Bytes encode(DataType type, const Values& values) {
       case DataType::float64:
         put(bytes, i, value);
         break;
+      case DataType::float8_e4m3:
+        put(bytes, i, float8_e4m3(static_cast<float>(value)));
+        break;
+      case DataType::float8_e5m2:
+        put(bytes, i, float8_e5m2(static_cast<float>(value)));
+        break;
     }
   }
   return bytes;
@@ -113,6 +121,12 @@ inline Values decode(DataType type, const Bytes& bytes) {
       case DataType::float64:
         values[i] = get<double>(bytes, i);
         break;
+      case DataType::float8_e4m3:
+        values[i] = static_cast<float>(get<float8_e4m3>(bytes, i));
+        break;
+      case DataType::float8_e5m2:
+        values[i] = static_cast<float>(get<float8_e5m2>(bytes, i));
+        break;
     }
   }
   return values;
@@ -128,6 +142,8 @@ inline Values values_of(DataType type, ReduceOp op, int rank, std::size_t count,
       values[i] = (mix % 3) != 0 ? 1 : 0;
     } else if (op == ReduceOp::product) {
       values[i] = mix % 4 == 0 ? 2 : 1;
+    } else if (is_float8(type)) {
+      values[i] = static_cast<double>(mix % 3 - 1);
     } else {
       values[i] = static_cast<double>(mix % 11 - (is_signed(type) ? 5 : 0));
     }

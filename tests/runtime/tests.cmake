@@ -20,6 +20,7 @@ hvd_test(hvd_negotiation_test
 hvd_test(hvd_runtime_test
   runtime/affinity_test.cpp
   runtime/arithmetic_test.cpp
+  runtime/float8_test.cpp
   runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
   runtime/world_negotiation_test.cpp

@@ -31,7 +31,14 @@ enum class DataType : std::uint8_t {
   bfloat16,
   float32,
   float64,
+  float8_e4m3,  // hvd/float8.h
+  float8_e5m2,
 };
+inline constexpr int kDataTypes = 13;
+constexpr bool is_float8(DataType type) {
+  return type == DataType::float8_e4m3 || type == DataType::float8_e5m2;
+}
+constexpr bool is_floating_point(DataType type) { return type >= DataType::float16; }
 
 // Bytes of one element.
 constexpr std::size_t size_of(DataType type) {
@@ -39,6 +46,8 @@ constexpr std::size_t size_of(DataType type) {
     case DataType::boolean:
     case DataType::uint8:
     case DataType::int8:
+    case DataType::float8_e4m3:
+    case DataType::float8_e5m2:
       return 1;
     case DataType::uint16:
     case DataType::int16:

@@ -48,6 +48,9 @@ void reductions() {
   std::vector<hvd::bfloat16> brains(2, hvd::bfloat16(static_cast<float>(hvd::rank() + 1)));
   hvd::allreduce(brains, {.op = hvd::Sum});
   same(static_cast<float>(brains[1]), static_cast<float>(sum_of_ranks()), "bf16 sum");
+  std::vector<hvd::float8_e4m3> bytes(2, hvd::float8_e4m3(static_cast<float>(hvd::rank() + 1)));
+  hvd::allreduce(bytes, {.op = hvd::Max});
+  same(static_cast<float>(bytes[1]), static_cast<float>(hvd::size()), "f8 max");
   std::array<bool, 2> flags{hvd::rank() == 0, true};
   hvd::allreduce(flags, {.op = hvd::Product});
   same(flags[0], hvd::size() == 1, "bool product");

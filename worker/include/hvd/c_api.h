@@ -141,7 +141,9 @@ enum hvd_data_type {
   HVD_FLOAT16 = 7,
   HVD_BFLOAT16 = 8,
   HVD_FLOAT32 = 9,
-  HVD_FLOAT64 = 10
+  HVD_FLOAT64 = 10,
+  HVD_FLOAT8_E4M3 = 11,
+  HVD_FLOAT8_E5M2 = 12
 };
 
 enum hvd_reduce_op {

@@ -22,6 +22,7 @@
 
 #include <hvd/export.h>
 #include <hvd/float16.h>
+#include <hvd/float8.h>
 #include <hvd/types.h>
 
 namespace hvd {
@@ -47,6 +48,8 @@ HVD_ELEMENT(float16, float16);
 HVD_ELEMENT(bfloat16, bfloat16);
 HVD_ELEMENT(float, float32);
 HVD_ELEMENT(double, float64);
+HVD_ELEMENT(float8_e4m3, float8_e4m3);
+HVD_ELEMENT(float8_e5m2, float8_e5m2);
 #undef HVD_ELEMENT
 
 namespace detail {
