@@ -49,6 +49,9 @@ struct Config {
   std::size_t window_bytes = std::size_t{256} << 10;
   // Streams of a GPU that batches take turns on; each has communicators of its own.
   int gpu_lanes = 1;
+  // Whether allreduces on GPUs go by hosts: only if hierarchical_allreduce was asked for, since
+  // NCCL finds ways by itself. World sets it.
+  bool gpu_by_hosts = false;
   // How a GPU is opened; empty: by the module for NCCL (gpu/module.h).
   std::function<Result<std::unique_ptr<gpu::Gpu>>(int device, int lanes)> open_gpu = {};
   // Batches that do not depend on timing, so that the same program gives the same bits.

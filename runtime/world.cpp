@@ -95,6 +95,7 @@ std::vector<int> hosts_of(const WorldSpec& spec) {
 // With what goes by hosts chosen, where nobody has said.
 WorldSpec chosen(WorldSpec spec) {
   Config& config = spec.config;
+  config.gpu_by_hosts = config.hierarchical_allreduce.value_or(false);
   const bool by_hosts = config.shared_memory && spec.has_hosts_of_several();
   config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(by_hosts);
   config.hierarchical_allgather = config.hierarchical_allgather.value_or(by_hosts);
@@ -278,6 +279,8 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
     options.names.push_back(
         cat("rank ", rank, " (", spec_.members[static_cast<std::size_t>(rank)].worker, ")"));
   }
+  options.hosts = hosts_of(spec_);
+  options.by_hosts = spec_.config.gpu_by_hosts;
   options.open = spec_.config.open_gpu;
   if (!options.open) {
     options.open = [](int device, int lanes) -> Result<std::unique_ptr<gpu::Gpu>> {

@@ -27,6 +27,9 @@ std::string Acquaintance::encode() const {
                           .boolean(identity.adds_float8)
                           .i32(lanes)
                           .str(std::string_view(id).substr(0, kIdBytes))
+                          .boolean(by_hosts)
+                          .str(std::string_view(id_inside).substr(0, kIdBytes))
+                          .str(std::string_view(id_across).substr(0, kIdBytes))
                           .take();
   bytes.resize(kBytes, '\0');
   return bytes;
@@ -45,6 +48,9 @@ Result<Acquaintance> Acquaintance::decode(std::string_view bytes) {
   one.identity.adds_float8 = in.boolean();
   one.lanes = in.i32();
   one.id = in.str();
+  one.by_hosts = in.boolean();
+  one.id_inside = in.str();
+  one.id_across = in.str();
   if (in.failed() || bytes.size() != kBytes || code > static_cast<std::uint8_t>(Code::internal)) {
     return Status(Code::data_loss, "what a member says of its GPU cannot be read");
   }
@@ -95,6 +101,10 @@ bool share_device(std::span<const Acquaintance> all) {
     if (++owners[one.identity.uuid] > 1) return true;
   }
   return false;
+}
+
+bool all_go_by_hosts(std::span<const Acquaintance> all) {
+  return std::all_of(all.begin(), all.end(), [](const auto& one) { return one.by_hosts; });
 }
 
 bool all_add_float8(std::span<const Acquaintance> all) {

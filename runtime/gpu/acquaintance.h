@@ -19,8 +19,13 @@ struct Acquaintance {
   Identity identity;
   int lanes = 1;
   std::string id;  // of those that others meet at: Gpu::new_id()
+  // Whether this rank wants allreduces to go by hosts, and where those of its host meet, and those
+  // of its place on all hosts, if it is the first of them.
+  bool by_hosts = false;
+  std::string id_inside;
+  std::string id_across;
 
-  static constexpr std::size_t kBytes = 1024;
+  static constexpr std::size_t kBytes = 1536;
   std::string encode() const;  // kBytes long; what of a message does not fit is cut off
   static Result<Acquaintance> decode(std::string_view bytes);
 };
@@ -29,6 +34,8 @@ struct Acquaintance {
 Status check_acquaintances(std::span<const Acquaintance> all, std::span<const std::string> names);
 // Whether two of them, which may, are on one device.
 bool share_device(std::span<const Acquaintance> all);
+// Whether all of them want to go by hosts.
+bool all_go_by_hosts(std::span<const Acquaintance> all);
 // Whether all of them add float8 as it is.
 bool all_add_float8(std::span<const Acquaintance> all);
 // Whether the library does on a device of this compute capability: `major` is 9 of an H100.

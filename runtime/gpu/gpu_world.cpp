@@ -12,14 +12,8 @@
 namespace hvd::runtime::gpu {
 namespace {
 
-using Action = Retirement::Action;
-
 // How often communicators are asked for errors, at most.
 constexpr std::chrono::milliseconds kErrorInterval{1};
-// Kernels of a communicator that was ended come to their own end within that.
-constexpr std::chrono::milliseconds kQuietWithin{5'000};
-
-Status was_aborted() { return {Code::aborted, "the world has failed"}; }
 
 // Longer and longer, the longer something takes: it costs a share of what there is to win.
 std::chrono::microseconds pause_after(Duration waited) {
@@ -99,11 +93,18 @@ Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, con
   if (gpu_) own.identity = gpu_->identity();
   const int roots = roots_of(active.size(), own.identity.library_version);
   const auto meet_at = root_ranks(active.size(), roots);
-  if (own.ready.ok() && std::binary_search(meet_at.begin(), meet_at.end(), active.rank)) {
-    auto id = gpu_->new_id();
-    own.ready = id.status();
-    if (id.ok()) own.id = std::move(*id);
-  }
+  HostPlan plan;
+  if (options_.by_hosts) plan = host_plan(active.ranks, active.rank, options_.hosts);
+  own.by_hosts = can_go_by_hosts(plan);
+  const auto make_id = [&](std::string& id, bool first) {
+    if (!first || !own.ready.ok()) return;
+    auto made = gpu_->new_id();
+    own.ready = made.status();
+    if (made.ok()) id = std::move(*made);
+  };
+  make_id(own.id, std::binary_search(meet_at.begin(), meet_at.end(), active.rank));
+  make_id(own.id_inside, own.by_hosts && plan.local == 0);
+  make_id(own.id_across, own.by_hosts && plan.host == 0);
   std::vector<Acquaintance> all{own};
   if (active.size() > 1) {
     all.clear();
@@ -127,27 +128,48 @@ Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, con
   joining.size = active.size();
   joining.lane = link->lane;
   joining.shares_device = share_device(all);
+  const auto deadline = Clock::now() + options_.connect_timeout;
+  HVD_RETURN_IF_ERROR(join(link, &Link::communicator, joining, deadline));
+  if (!all_go_by_hosts(all)) return {};
+  // All in this order, so that nobody waits for somebody who waits for him.
+  const auto said_by = [&all](int rank) { return all[static_cast<std::size_t>(rank)]; };
+  link->local_rank = static_cast<std::size_t>(plan.local);
+  link->local_size = plan.mates().size();
+  joining.ids = {said_by(plan.mates().front()).id_inside};
+  joining.rank = plan.local;
+  joining.size = static_cast<int>(plan.mates().size());
+  HVD_RETURN_IF_ERROR(join(link, &Link::inside, joining, deadline));
+  joining.ids = {said_by(plan.lane().front()).id_across};
+  joining.rank = plan.host;
+  joining.size = static_cast<int>(plan.hosts.size());
+  HVD_RETURN_IF_ERROR(join(link, &Link::across, joining, deadline));
+  link->by_hosts = true;
+  return {};
+}
+
+Status GpuWorld::join(const std::shared_ptr<Link>& link, Link::Place place, const Joining& joining,
+                      TimePoint deadline) {
   {
     const std::lock_guard in_call(calls_);
     if (closed_) return was_aborted();
     auto joined = gpu_->join(joining);
     HVD_RETURN_IF_ERROR(joined.status());
-    link->communicator = std::move(*joined);
     // Before it is complete: it must end with the others.
     const std::lock_guard lock(mutex_);
-    links_[{group.id, active.ranks, link->lane}] = link;
+    (*link).*place = std::move(*joined);
+    links_[{link->process_set, link->ranks, link->lane}] = link;
   }
-  return wait_settled(*link, Clock::now() + options_.connect_timeout)
-      .with_context(cat("a communicator of ", active.size(), " ranks"));
+  return wait_settled(*link, place, deadline)
+      .with_context(cat("a communicator of ", joining.size, " ranks"));
 }
 
-Status GpuWorld::wait_settled(const Link& link, TimePoint deadline) {
+Status GpuWorld::wait_settled(const Link& link, Link::Place place, TimePoint deadline) {
   const auto begun = Clock::now();
   for (;;) {
     {
       const std::lock_guard in_call(calls_);
       if (closed_) return was_aborted();
-      auto settled = link.communicator->settled();
+      auto settled = (link.*place)->settled();
       HVD_RETURN_IF_ERROR(settled.status());
       if (*settled) return {};
     }
@@ -159,11 +181,12 @@ Status GpuWorld::wait_settled(const Link& link, TimePoint deadline) {
   }
 }
 
-Status GpuWorld::together(Link& link, const std::function<Status(Communicator&)>& calls) {
+Status GpuWorld::together(Link& link, Link::Place place,
+                          const std::function<Status(Communicator&)>& calls) {
   {
     const std::lock_guard in_call(calls_);
     if (closed_) return was_aborted();
-    auto& communicator = *link.communicator;
+    auto& communicator = *(link.*place);
     HVD_RETURN_IF_ERROR(communicator.begin());
     const Status called = calls(communicator);
     const Status ended = communicator.end();  // also what has failed half-way
@@ -174,7 +197,7 @@ Status GpuWorld::together(Link& link, const std::function<Status(Communicator&)>
     if (*settled) return {};
   }
   // New connections take a while; a member that is gone is the control plane's to notice.
-  return wait_settled(link, kNever);
+  return wait_settled(link, place, kNever);
 }
 
 Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
@@ -297,119 +320,11 @@ void GpuWorld::look_for_errors(const Links& links) {
   const std::unique_lock in_call(calls_, std::try_to_lock);
   if (!in_call.owns_lock() || closed_) return;
   for (const auto& link : links) {
-    if (!link->communicator) continue;
-    const auto settled = link->communicator->settled();
-    if (!settled.ok() && !reported_.exchange(true)) options_.on_broken(settled.status());
-  }
-}
-
-// In peace: the other members come to this point, too.
-void GpuWorld::leave(const Links& links) {
-  const auto deadline = Clock::now() + options_.limits.closing;
-  for (const auto& link : links) {
-    Status left;
-    {
-      const std::lock_guard in_call(calls_);
-      left = link->communicator->finalize();
-    }
-    if (left.ok()) left = wait_settled(*link, deadline);
-    const std::lock_guard in_call(calls_);
-    if (left.ok()) left = link->communicator->destroy();
-    if (left.ok()) continue;
-    HVD_LOG(warning, "a communicator does not end in peace: " << left.message());
-    Communicator* const one = link->communicator.get();
-    if (const Status ended = gpu_->abort_together({&one, 1}); !ended.ok()) {
-      HVD_LOG(warning, "nor otherwise: " << ended.message());
+    for (const auto place : link->places()) {
+      const auto settled = ((*link).*place)->settled();
+      if (!settled.ok() && !reported_.exchange(true)) options_.on_broken(settled.status());
     }
   }
-}
-
-GpuWorld::Links GpuWorld::all_links() {
-  const std::lock_guard lock(mutex_);
-  Links links = leaving_;
-  for (const auto& [key, link] : links_) {
-    if (link->communicator) links.push_back(link);
-  }
-  return links;
-}
-
-// After the world has failed.
-void GpuWorld::retire() {
-  auto ending = std::make_unique<Ending>(options_.limits);
-  perform(*ending, ending->tell([](Retirement& it) { return it.failed(Clock::now()); }));
-  // What ran comes to its end now; the memory is the caller's again.
-  const auto quiet_by = Clock::now() + kQuietWithin;
-  std::list<Flight> flights;
-  {
-    const std::lock_guard lock(mutex_);
-    flights.swap(flights_);  // no others come
-  }
-  for (auto& flight : flights) {
-    for (;;) {
-      const auto reached = gpu_->reached(flight.mark);
-      if (reached.ok() && *reached) flight.mark = nullptr;
-      if (!reached.ok() || *reached || Clock::now() > quiet_by) break;
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-  for (auto& flight : flights) {
-    if (flight.mark != nullptr) gpu_->forget(flight.mark);
-    if (flight.over) flight.over(was_aborted());
-  }
-  Resting resting{gpu_, {}, std::move(ending)};
-  const std::lock_guard in_call(calls_);
-  for (const auto& link : all_links()) {
-    resting.communicators.push_back(std::move(link->communicator));
-  }
-  if (resting.ending->state() == Retirement::State::resting) lay_to_rest(std::move(resting));
-}
-
-void GpuWorld::perform(Ending& ending, Retirement::Action action) {
-  while (action != Action::none) {
-    switch (action) {
-      case Action::close: {
-        closed_ = true;
-        const std::lock_guard everybody_is_out(calls_);
-        bool can_revoke = true;
-        for (const auto& link : all_links()) {
-          can_revoke = can_revoke && link->communicator->can_revoke();
-        }
-        action = ending.tell([&](Retirement& it) { return it.all_out(can_revoke, Clock::now()); });
-        break;
-      }
-      case Action::revoke: {
-        const bool all_of_them = revoke_all(all_links());
-        action = ending.tell([&](Retirement& it) { return it.revoked(all_of_them, Clock::now()); });
-        break;
-      }
-      case Action::abort: {
-        std::vector<Communicator*> all;
-        for (const auto& link : all_links()) all.push_back(link->communicator.get());
-        if (const Status aborted = gpu_->abort_together(all); !aborted.ok()) {
-          HVD_LOG(warning, "the communicators of the world that has failed: " << aborted.message());
-        }
-        action = ending.tell([](Retirement& it) { return it.ended(); });
-        break;
-      }
-      default:
-        return;
-    }
-  }
-}
-
-bool GpuWorld::revoke_all(const Links& links) {
-  for (const auto& link : links) {
-    if (!link->communicator->revoke().ok()) return false;
-  }
-  for (const auto& link : links) {
-    for (;;) {
-      const auto settled = link->communicator->settled();
-      if (!settled.ok()) return false;
-      if (*settled) break;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-  }
-  return true;
 }
 
 }  // namespace hvd::runtime::gpu

@@ -42,6 +42,8 @@ struct GpuWorldOptions {
   int lanes = 1;
   std::chrono::milliseconds connect_timeout{30'000};
   std::vector<std::string> names;  // of the world's ranks: "rank 3 (h1#0)"
+  std::vector<int> hosts;          // of the world's ranks: a number for each host
+  bool by_hosts = false;  // allreduces go by hosts, where all members want that and it can be
   OpenGpu open;
   // As many bytes from each active member of the group to each, in their order. May throw.
   std::function<std::vector<std::string>(const Group&, const Active&, std::string own)> tell;
@@ -57,6 +59,22 @@ struct Link {
   Status refused;  // all members know that they cannot
   bool adds_float8 = false;
   std::unique_ptr<Communicator> communicator;
+  // Of those of the own host, and of those of the same place on all hosts, in the order of the
+  // hosts; null where allreduces do not go by hosts.
+  std::unique_ptr<Communicator> inside;
+  std::unique_ptr<Communicator> across;
+  bool by_hosts = false;
+  // Of those inside.
+  std::size_t local_rank = 0;
+  std::size_t local_size = 1;
+
+  using Place = std::unique_ptr<Communicator> Link::*;
+  // Where one is, also while they are formed.
+  std::vector<Place> places() const {
+    std::vector<Place> all{&Link::communicator, &Link::inside, &Link::across};
+    std::erase_if(all, [this](Place place) { return this->*place == nullptr; });
+    return all;
+  }
 };
 
 class GpuWorld {
@@ -80,8 +98,12 @@ class GpuWorld {
   std::vector<std::string> tell(const Group& group, const Active& active, std::string own) {
     return options_.tell(group, active, std::move(own));
   }
-  // Calls `calls`, in which collectives begin, all at once, and returns when the device has them.
-  Status together(Link& link, const std::function<Status(Communicator&)>& calls);
+  // Calls `calls`, in which collectives of one communicator begin, all at once, and returns when
+  // the device has them.
+  Status together(Link& link, Link::Place place, const std::function<Status(Communicator&)>& calls);
+  Status together(Link& link, const std::function<Status(Communicator&)>& calls) {
+    return together(link, &Link::communicator, calls);
+  }
 
   // What is in the lane now will be over: calls `over` then, or at the latest when the world has
   // failed. `temporary`: memory of the lane that may go.
@@ -109,15 +131,21 @@ class GpuWorld {
   Status open(int device);
   Status form(const std::shared_ptr<Link>& link, const Group& group, const Active& active,
               int device);
-  Status wait_settled(const Link& link, TimePoint deadline);
+  // Forms one communicator of a link, and waits until it is there.
+  Status join(const std::shared_ptr<Link>& link, Link::Place place, const Joining& joining,
+              TimePoint deadline);
+  Status wait_settled(const Link& link, Link::Place place, TimePoint deadline);
   void watch();
   bool look_at_flights(std::unique_lock<std::mutex>& lock);
   void look_for_errors(const Links& links);
   void leave(const Links& links);
+  Status leave(Link& link, Link::Place place, TimePoint deadline);
   void retire();
   void perform(Ending& ending, Retirement::Action action);
-  bool revoke_all(const Links& links);
+  bool revoke_all(const std::vector<Communicator*>& communicators);
+  std::vector<Communicator*> all_communicators();
   Links all_links();
+  static Status was_aborted() { return {Code::aborted, "the world has failed"}; }
 
   GpuWorldOptions options_;
   int device_ = -1;

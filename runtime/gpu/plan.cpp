@@ -75,6 +75,13 @@ Result<ReductionPlan> plan_reduction(const Request& request, int ranks, bool add
   return plan;
 }
 
+bool can_go_by_hosts(const HostPlan& plan) {
+  const auto ranks_of_each = static_cast<std::size_t>(plan.lanes);
+  return plan.useful() && std::all_of(plan.hosts.begin(), plan.hosts.end(), [&](const auto& ranks) {
+           return ranks.size() == ranks_of_each;
+         });
+}
+
 Packing pack(std::span<const std::size_t> sizes) {
   Packing packing;
   packing.offsets.reserve(sizes.size());

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "runtime/gpu/gpu.h"
+#include "runtime/ops/hierarchy.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime::gpu {
@@ -32,6 +33,10 @@ struct ReductionPlan {
 // `ranks`: those who give something; `adds_float8`: the library does, for all of them. An error: no
 // GPU does this.
 Result<ReductionPlan> plan_reduction(const Request& request, int ranks, bool adds_float8);
+
+// Whether an allreduce of these ranks can go by hosts: several ranks on each of several hosts, as
+// many on all, so that each has as much to do and averages of averages are averages.
+bool can_go_by_hosts(const HostPlan& plan);
 
 // Where tensors of these sizes lie, one after the other, each aligned.
 struct Packing {

@@ -23,6 +23,44 @@ bool refused(const Result<ReductionPlan>& plan, std::span<Outcome> outcomes) {
   return true;
 }
 
+using Reduced = Tensor;  // of the wire's type, and of as many shares as there are by hosts
+
+Status reduce_flat(const GpuWork& work, const ReductionPlan& plan,
+                   const std::vector<Reduced>& reduced) {
+  return work.world.together(work.link, [&](Communicator& all) -> Status {
+    for (const auto& [in, out, elements] : reduced) {
+      HVD_RETURN_IF_ERROR(all.all_reduce(in, out, elements, plan.wire, plan.reduction));
+    }
+    return {};
+  });
+}
+
+// Each rank reduces a share inside its host, then between the hosts, and gets the others' inside.
+Status reduce_by_hosts(const GpuWork& work, const ReductionPlan& plan,
+                       const std::vector<Reduced>& reduced) {
+  gpu::Link& link = work.link;
+  const std::size_t wire = size_of(plan.wire);
+  const auto each = [&](gpu::Link::Place place, auto call) {
+    return work.world.together(link, place, [&](Communicator& some) -> Status {
+      for (const auto& tensor : reduced) {
+        const std::size_t share = tensor.elements / link.local_size;
+        std::byte* const own = tensor.output + link.local_rank * share * wire;
+        HVD_RETURN_IF_ERROR(call(some, tensor, own, share));
+      }
+      return {};
+    });
+  };
+  HVD_RETURN_IF_ERROR(each(&gpu::Link::inside, [&](auto& inside, auto& tensor, auto* own, auto n) {
+    return inside.reduce_scatter(tensor.input, own, n, plan.wire, plan.reduction);
+  }));
+  HVD_RETURN_IF_ERROR(each(&gpu::Link::across, [&](auto& across, auto&, auto* own, auto n) {
+    return across.all_reduce(own, own, n, plan.wire, plan.reduction);
+  }));
+  return each(&gpu::Link::inside, [&](auto& inside, auto& tensor, auto* own, auto n) {
+    return inside.all_gather(own, tensor.output, n * wire);
+  });
+}
+
 // Tensors that are reduced where they lie: what is to be done before and after.
 Status pass_in_place(const GpuWork& work, const gpu::Passage& passage,
                      std::vector<Stretch> stretches) {
@@ -36,6 +74,7 @@ Status gpu_allreduce(GpuWork& work) {
       gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
   if (refused(plan, work.outcomes)) return {};
   const std::size_t wire = size_of(plan->wire);
+  const std::size_t shares = work.link.by_hosts ? work.link.local_size : 1;
   std::vector<Tensor> direct;
   std::vector<Tensor> packed;
   std::vector<std::size_t> sizes;
@@ -47,21 +86,30 @@ Status gpu_allreduce(GpuWork& work) {
     if (tensor.elements == 0) continue;
     const std::size_t bytes = tensor.elements * wire;
     const bool alone = work.entries.size() == 1 || bytes > work.options.packed_bytes;
-    if (alone && plan->type == plan->wire) {
-      direct.push_back(tensor);
-    } else {
-      packed.push_back(tensor);
-      sizes.push_back(bytes);
+    const bool stays = alone && plan->type == plan->wire;
+    // By hosts each rank takes as much of it on; what is left over is packed.
+    const std::size_t shared = stays ? tensor.elements / shares * shares : 0;
+    const std::size_t left_over = tensor.elements - shared;
+    if (shared > 0) direct.push_back({tensor.input, tensor.output, shared});
+    if (left_over > 0) {
+      const std::size_t skip = shared * size_of(plan->type);
+      packed.push_back(
+          {static_cast<const std::byte*>(tensor.input) + skip, tensor.output + skip, left_over});
+      sizes.push_back(left_over * wire);
     }
   }
   if (direct.empty() && packed.empty()) return {};
 
   const auto packing = gpu::pack(sizes);
+  std::vector<Reduced> reduced;
   std::byte* buffer = nullptr;
   if (!packed.empty()) {
-    auto room = work.world.buffer(work.lane(), packing.bytes);
+    const std::size_t unit = shares * gpu::kAlignment;
+    const std::size_t bytes = (packing.bytes + unit - 1) / unit * unit;
+    auto room = work.world.buffer(work.lane(), bytes);
     HVD_RETURN_IF_ERROR(room.status());
     buffer = *room;
+    reduced.push_back({buffer, buffer, bytes / wire});
   }
   std::vector<Stretch> in;
   for (std::size_t i = 0; i < packed.size(); ++i) {
@@ -77,18 +125,9 @@ Status gpu_allreduce(GpuWork& work) {
     HVD_RETURN_IF_ERROR(work.copy(plan->in, scaled));
   }
 
-  const auto reduce_all = [&](Communicator& all) -> Status {
-    if (buffer != nullptr) {
-      HVD_RETURN_IF_ERROR(
-          all.all_reduce(buffer, buffer, packing.bytes / wire, plan->wire, plan->reduction));
-    }
-    for (const auto& tensor : direct) {
-      HVD_RETURN_IF_ERROR(all.all_reduce(tensor.input, tensor.output, tensor.elements, plan->wire,
-                                         plan->reduction));
-    }
-    return {};
-  };
-  HVD_RETURN_IF_ERROR(work.world.together(work.link, reduce_all));
+  reduced.insert(reduced.end(), direct.begin(), direct.end());
+  HVD_RETURN_IF_ERROR(work.link.by_hosts ? reduce_by_hosts(work, *plan, reduced)
+                                         : reduce_flat(work, *plan, reduced));
 
   std::vector<Stretch> out;
   for (std::size_t i = 0; i < packed.size(); ++i) {

@@ -45,6 +45,51 @@ INSTANTIATE_TEST_SUITE_P(Gpu, Conformance,
                          ::testing::ValuesIn(tables_of(host_gpu_backend(kLittleBytes, 1))),
                          table_name);
 
+// Allreduces on hosts of so many ranks each, or fewer on the last one: then, and on one host alone,
+// nothing goes by hosts.
+Backend by_hosts_backend(const std::string& name, int ranks_of_a_host) {
+  return {name, false,
+          [=](RanksAs /*threads*/, int size, const Backend::Body& body) {
+            Fabric fabric;
+            std::vector<int> hosts;
+            for (int rank = 0; rank < size; ++rank) hosts.push_back(rank / ranks_of_a_host);
+            on_gpu_ranks(
+                size,
+                [&](int /*rank*/) {
+                  return GpuRankOptions{opener(fabric), 1, {kLittleBytes}, hosts};
+                },
+                body);
+            EXPECT_EQ(fabric.living, 0);
+            EXPECT_EQ(fabric.aborted, 0);
+            if (size % ranks_of_a_host != 0) EXPECT_EQ(fabric.scattered, 0);
+          },
+          false};
+}
+
+std::vector<Table> allreduces_of(const std::vector<std::pair<Backend, int>>& backends) {
+  std::vector<Table> tables;
+  for (const auto& [backend, size] : backends) {
+    auto all = every_table_of(backend, RanksAs::threads);
+    std::erase_if(all, [size = size](const Table& table) {
+      return table.size != size || table.kind != runtime::Kind::allreduce;
+    });
+    tables.insert(tables.end(), all.begin(), all.end());
+  }
+  return tables;
+}
+
+INSTANTIATE_TEST_SUITE_P(GpuByHosts, Conformance,
+                         ::testing::ValuesIn(allreduces_of({{by_hosts_backend("2 of 4", 4), 8},
+                                                            {by_hosts_backend("4 of 2", 2), 8},
+                                                            {by_hosts_backend("2 of 2", 2), 4},
+                                                            {by_hosts_backend("3 and 1", 3), 4},
+                                                            {by_hosts_backend("one", 8), 4}})),
+                         [](const auto& info) {
+                           auto name = cat(info.param.backend.name, " ", table_name(info));
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name;
+                         });
+
 // --- worlds -------------------------------------------------------------------------------------
 
 Change with_gpus(Fabric& fabric, const HostGpuOptions& options = {}, int lanes = 1) {
@@ -139,16 +184,25 @@ TEST(GpuWorlds, WithAStreamTheCallIsDoneAsSoonAsTheStreamWaitsForTheResult) {
       with_gpus(fabric));
 }
 
-TEST(GpuWorlds, AFailureEndsWhatIsInFlightAndTheCommunicatorsRestUntilTheNextWorld) {
+Change by_hosts(const Change& change) {
+  return [change](runtime::WorldSpec& spec) {
+    change(spec);
+    spec.config.hierarchical_allreduce = true;
+  };
+}
+
+// Three worlds one after the other, each of which fails in the midst of an allreduce; each rank has
+// so many communicators.
+void fail_again_and_again(int size, int communicators, const Change& configure) {
   for (const bool can_revoke : {true, false}) {
     Fabric fabric;
     HostGpuOptions options;
     options.can_revoke = can_revoke;
     for (int generation = 0; generation < 3; ++generation) {
-      Hub begun(3);
-      Hub told(3);
+      Hub begun(size);
+      Hub told(size);
       run_world(
-          3,
+          size,
           [&](int rank, runtime::World& world) {
             std::vector<float> data(10, 1.0F);
             // Of the last world nothing is left, once all have met in this one.
@@ -172,14 +226,59 @@ TEST(GpuWorlds, AFailureEndsWhatIsInFlightAndTheCommunicatorsRestUntilTheNextWor
             event->set();
             EXPECT_FALSE(rank == 0 && what_became_of_it().ok());
           },
-          with_gpus(fabric, options));
-      // Three of this world; those of worlds before have been destroyed.
-      EXPECT_EQ(fabric.living, can_revoke ? 3 : 0) << "generation " << generation;
+          [&](runtime::WorldSpec& spec) {
+            with_gpus(fabric, options)(spec);
+            configure(spec);
+          });
+      // Those of this world; those of worlds before have been destroyed.
+      EXPECT_EQ(fabric.living, can_revoke ? size * communicators : 0)
+          << "generation " << generation;
     }
-    EXPECT_EQ(fabric.revoked, can_revoke ? 9 : 0);
-    EXPECT_EQ(fabric.aborted, can_revoke ? 0 : 9);
+    EXPECT_EQ(fabric.revoked, can_revoke ? 3 * size * communicators : 0);
+    EXPECT_EQ(fabric.aborted, can_revoke ? 0 : 3 * size * communicators);
     runtime::gpu::destroy_what_rests();
     EXPECT_EQ(fabric.living, 0);
+  }
+}
+
+TEST(GpuWorlds, AFailureEndsWhatIsInFlightAndTheCommunicatorsRestUntilTheNextWorld) {
+  fail_again_and_again(3, 1, [](runtime::WorldSpec&) {});
+}
+
+TEST(GpuWorlds, AFailureEndsWhatGoesByHostsOnBothFloors) {
+  fail_again_and_again(4, 3, by_hosts([](runtime::WorldSpec&) {}));
+}
+
+TEST(GpuWorlds, AllreducesGoByHostsIfThatWasAskedForOnAllRanksOfEvenHosts) {
+  struct Case {
+    int size;  // two ranks on each host, one on the last if it is odd
+    int unwilling;
+    bool wanted;
+    bool goes;
+  };
+  for (const auto& [size, unwilling, wanted, goes] :
+       {Case{4, -1, true, true}, Case{6, -1, true, true}, Case{3, -1, true, false},
+        Case{2, -1, true, false}, Case{4, 3, true, false}, Case{4, -1, false, false}}) {
+    Fabric fabric;
+    run_world_to_end(
+        size,
+        [size = size](int rank, runtime::World& world) {
+          // Together in a buffer, and alone, with what cannot be shared out evenly.
+          std::vector<float> a(7, static_cast<float>(rank));
+          std::vector<float> b(9, 1.0F);
+          auto first = submit(world, gpu_allreduce("a", a));
+          ASSERT_TRUE(outcome_of(submit(world, gpu_allreduce("b", b))).ok());
+          ASSERT_TRUE(outcome_of(std::move(first)).ok());
+          EXPECT_EQ(a, std::vector<float>(7, static_cast<float>(size * (size - 1) / 2)));
+          EXPECT_EQ(b, std::vector<float>(9, static_cast<float>(size)));
+        },
+        [&, unwilling = unwilling, wanted = wanted](runtime::WorldSpec& spec) {
+          with_gpus(fabric, {}, 2)(spec);
+          if (wanted) spec.config.hierarchical_allreduce = spec.rank != unwilling;
+        });
+    EXPECT_EQ(fabric.scattered > 0, goes) << size << " ranks, but for " << unwilling;
+    EXPECT_EQ(fabric.living, 0);
+    EXPECT_EQ(fabric.aborted, 0);
   }
 }
 

@@ -92,6 +92,21 @@ TEST(GpuPlan, AdasumIsRefused) {
   EXPECT_NE(plan.status().message().find("adasum"), std::string::npos);
 }
 
+TEST(GpuPlan, ItGoesByHostsWhereSeveralHaveSeveralRanksAndAllAsMany) {
+  const auto can = [](const std::vector<int>& ranks, const std::vector<int>& host_of) {
+    return can_go_by_hosts(host_plan(ranks, 0, host_of));
+  };
+  const std::vector<int> two_of_two{0, 0, 1, 1};
+  EXPECT_TRUE(can({0, 1, 2, 3}, two_of_two));
+  EXPECT_TRUE(can({0, 1, 2, 3, 4, 5}, {0, 1, 2, 0, 1, 2})) << "in whatever order they are";
+  EXPECT_FALSE(can({0, 1, 2}, two_of_two)) << "of which one has joined";
+  EXPECT_FALSE(can({0, 2}, two_of_two)) << "one rank of each";
+  EXPECT_FALSE(can({0, 1}, two_of_two)) << "one host";
+  EXPECT_FALSE(can({0}, two_of_two));
+  EXPECT_FALSE(can({0, 1, 2, 3}, {0, 0, 0, 1}));
+  EXPECT_FALSE(can_go_by_hosts({}));
+}
+
 TEST(GpuPlan, TensorsLieOneAfterTheOtherAligned) {
   const std::size_t sizes[] = {1, 16, 0, 17, 4};
   const auto packing = pack(sizes);
@@ -178,7 +193,8 @@ std::string verdict(const std::vector<Acquaintance>& all) {
 TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
   auto one = ready_on("GPU-1");
   one.ready = {Code::not_found, std::string(2'000, 'x')};
-  one.id = std::string(128, '\xFF');
+  one.id = one.id_inside = one.id_across = std::string(128, '\xFF');
+  one.by_hosts = true;
   one.lanes = 3;
   const auto bytes = one.encode();
   EXPECT_EQ(bytes.size(), Acquaintance::kBytes);
@@ -186,10 +202,21 @@ TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->ready.code(), Code::not_found);
   EXPECT_EQ(read->id, one.id);
+  EXPECT_EQ(read->id_inside, one.id_inside);
+  EXPECT_EQ(read->id_across, one.id_across);
+  EXPECT_TRUE(read->by_hosts);
   EXPECT_EQ(read->identity.uuid, "GPU-1");
   EXPECT_EQ(read->lanes, 3);
   EXPECT_FALSE(Acquaintance::decode(std::string(Acquaintance::kBytes, '\xFF')).ok());
   EXPECT_FALSE(Acquaintance::decode("short").ok());
+}
+
+TEST(GpuAcquaintance, ItGoesByHostsOnlyIfAllWantThat) {
+  std::vector<Acquaintance> all{ready_on("1"), ready_on("2")};
+  all[0].by_hosts = true;
+  EXPECT_FALSE(all_go_by_hosts(all));
+  all[1].by_hosts = true;
+  EXPECT_TRUE(all_go_by_hosts(all));
 }
 
 TEST(GpuAcquaintance, Float8IsAddedAsItIsOnlyWhereAllCan) {

@@ -19,6 +19,7 @@ struct GpuRankOptions {
   runtime::gpu::OpenGpu open;
   int lanes = 1;
   runtime::GpuOperationOptions operations;
+  std::vector<int> hosts = {};  // of the ranks; empty: nothing goes by hosts
   // Entries are in the memory of the host. Brings them to where the GPU reaches them, calls what it
   // is given, and fetches what came of it. Empty: the GPU reaches that memory.
   std::function<Status(std::vector<runtime::Entry>&, std::vector<runtime::Outcome>&,
@@ -34,6 +35,8 @@ class GpuRank final : public RankUnderTest {
     world.lanes = options.lanes;
     world.connect_timeout = kLong;
     for (int rank = 0; rank < size; ++rank) world.names.push_back(cat("rank ", rank));
+    world.hosts = options.hosts;
+    world.by_hosts = !options.hosts.empty();
     world.open = options.open;
     world.tell = [this](const runtime::Group& group, const runtime::Active& active,
                         std::string own) {

@@ -285,6 +285,7 @@ class HostCommunicator final : public Communicator {
   }
   Status reduce_scatter(const void* in, void* out, std::size_t elements, DataType type,
                         Reduction reduction) override {
+    ++fabric_.scattered;
     return add({Call::What::reduce_scatter, in, out, elements, type, reduction});
   }
   Status all_gather(const void* in, void* out, std::size_t bytes) override {

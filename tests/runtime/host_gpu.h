@@ -57,6 +57,7 @@ class Fabric {
   std::atomic<int> revoked = 0;
   std::atomic<int> aborted = 0;
   std::atomic<int> finalized = 0;
+  std::atomic<int> scattered = 0;  // reducescatters asked for
 
  private:
   std::mutex mutex_;
