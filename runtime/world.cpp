@@ -293,6 +293,7 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
                      const Group& group, const Active& active, std::string own) {
     return tell_over(*mesh, timeout, group, active, std::move(own));
   };
+  options.adasum = adasum_over(mesh_, spec_.config.collective_timeout);
   options.on_broken = [this](const Status& why) { control_.suspect(why); };
   auto world = std::make_shared<gpu::GpuWorld>(std::move(options));
   const std::lock_guard lock(mutex_);

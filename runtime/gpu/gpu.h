@@ -109,6 +109,12 @@ class Gpu {
   virtual Result<void*> allocate(int lane, std::size_t bytes) = 0;
   virtual void release(int lane, void* memory) = 0;
   virtual Status copy(int lane, const Passage& passage, std::span<const Stretch> stretches) = 0;
+  // Memory of the host that the device reaches without a detour; it may go once the lane has come
+  // to what was put into it before.
+  virtual Result<void*> allocate_host(std::size_t bytes) = 0;
+  virtual void release_host(int lane, void* memory) = 0;
+  // Bytes between the device and such memory, either way.
+  virtual Status transfer(int lane, const void* from, void* to, std::size_t bytes) = 0;
 
   // The lane goes on when the event has come; the calling thread does not wait, if the event is one
   // of the device.

@@ -25,7 +25,9 @@ std::chrono::microseconds pause_after(Duration waited) {
 }  // namespace
 
 GpuWorld::GpuWorld(GpuWorldOptions options)
-    : options_(std::move(options)), buffers_(static_cast<std::size_t>(options_.lanes)) {}
+    : options_(std::move(options)),
+      buffers_(static_cast<std::size_t>(options_.lanes)),
+      host_buffers_(buffers_.size()) {}
 
 void GpuWorld::close() {
   if (!watchdog_.joinable()) return;
@@ -38,6 +40,9 @@ void GpuWorld::close() {
   for (std::size_t lane = 0; lane < buffers_.size(); ++lane) {
     if (buffers_[lane].memory != nullptr) {
       gpu_->release(static_cast<int>(lane), buffers_[lane].memory);
+    }
+    if (host_buffers_[lane].memory != nullptr) {
+      gpu_->release_host(static_cast<int>(lane), host_buffers_[lane].memory);
     }
   }
 }
@@ -66,6 +71,36 @@ Result<std::byte*> GpuWorld::buffer(int lane, std::size_t bytes) {
     buffer = {*memory, bytes};
   }
   return static_cast<std::byte*>(buffer.memory);
+}
+
+Result<std::byte*> GpuWorld::host_buffer(int lane, std::size_t bytes) {
+  auto& buffer = host_buffers_[static_cast<std::size_t>(lane)];
+  if (buffer.bytes < bytes) {
+    if (buffer.memory != nullptr) {
+      HVD_RETURN_IF_ERROR(wait_for(lane));
+      gpu_->release_host(lane, std::exchange(buffer, {}).memory);
+    }
+    auto memory = gpu_->allocate_host(bytes);
+    HVD_RETURN_IF_ERROR(memory.status());
+    buffer = {*memory, bytes};
+  }
+  return static_cast<std::byte*>(buffer.memory);
+}
+
+Status GpuWorld::wait_for(int lane) {
+  auto mark = gpu_->mark(lane);
+  HVD_RETURN_IF_ERROR(mark.status());
+  const auto begun = Clock::now();
+  for (;;) {
+    auto reached = gpu_->reached(*mark);
+    HVD_RETURN_IF_ERROR(reached.status());
+    if (*reached) return {};
+    if (closed_) {
+      gpu_->forget(*mark);
+      return was_aborted();
+    }
+    std::this_thread::sleep_for(pause_after(Clock::now() - begun));
+  }
 }
 
 Result<std::shared_ptr<Link>> GpuWorld::link(const Group& group, const Active& active, int lane,

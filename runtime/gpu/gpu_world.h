@@ -47,6 +47,11 @@ struct GpuWorldOptions {
   OpenGpu open;
   // As many bytes from each active member of the group to each, in their order. May throw.
   std::function<std::vector<std::string>(const Group&, const Active&, std::string own)> tell;
+  // Adasum of what the active members of the group, several, have in the memory of their hosts. May
+  // throw.
+  std::function<void(const Group&, const Active&, DataType type, void* data,
+                     const std::vector<std::size_t>& lengths)>
+      adasum;
   std::function<void(const Status&)> on_broken;  // an error nobody waits for; any thread
   Retirement::Limits limits;
 };
@@ -95,8 +100,16 @@ class GpuWorld {
   Gpu& gpu() { return *gpu_; }
   // The lane's fusion buffer; what lay in it is lost.
   Result<std::byte*> buffer(int lane, std::size_t bytes);
+  // The lane's buffer in the memory of the host; what lay in it is lost.
+  Result<std::byte*> host_buffer(int lane, std::size_t bytes);
+  // Waits until the lane has come to its end, or the world has failed.
+  Status wait_for(int lane);
   std::vector<std::string> tell(const Group& group, const Active& active, std::string own) {
     return options_.tell(group, active, std::move(own));
+  }
+  void adasum(const Group& group, const Active& active, DataType type, void* data,
+              const std::vector<std::size_t>& lengths) {
+    options_.adasum(group, active, type, data, lengths);
   }
   // Calls `calls`, in which collectives of one communicator begin, all at once, and returns when
   // the device has them.
@@ -151,6 +164,7 @@ class GpuWorld {
   int device_ = -1;
   std::shared_ptr<Gpu> gpu_;  // set before the watchdog starts
   std::vector<Buffer> buffers_;
+  std::vector<Buffer> host_buffers_;
 
   // Held by whoever calls a communicator.
   std::mutex calls_;

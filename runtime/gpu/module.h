@@ -23,7 +23,7 @@ namespace hvd::runtime::gpu {
 inline constexpr std::string_view kModuleVariable = "HVD_NCCL_MODULE";
 inline constexpr std::string_view kModuleName = "libhvd_nccl.so";
 // Changes with whatever a module and those who load it must agree about, this header and gpu.h.
-inline constexpr std::uint32_t kModuleInterface = 2;
+inline constexpr std::uint32_t kModuleInterface = 3;
 
 // What the module's one symbol, hvd_nccl_module(), returns. Its functions take no lock of ours.
 struct Module {

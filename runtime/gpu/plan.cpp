@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/text.h"
 #include "runtime/arithmetic.h"
 
 namespace hvd::runtime::gpu {
@@ -49,12 +48,7 @@ Reduction native_reduction(DataType type, ReduceOp op, bool averages) {
 
 }  // namespace
 
-Result<ReductionPlan> plan_reduction(const Request& request, int ranks, bool adds_float8) {
-  if (request.op == ReduceOp::adasum) {
-    return Status(Code::invalid_argument,
-                  cat(kind_name(request.kind), " \"", request.name,
-                      "\": adasum is there for tensors in the memory of the host, not of a GPU"));
-  }
+ReductionPlan plan_reduction(const Request& request, int ranks, bool adds_float8) {
   ReductionPlan plan;
   plan.type = request.type;
   const DataType sent = wire_type(request.type, request.op, request.compression);

@@ -30,9 +30,9 @@ struct ReductionPlan {
   // Whether elements could travel from where they lie.
   bool as_they_are() const { return in.changes_nothing(); }
 };
-// `ranks`: those who give something; `adds_float8`: the library does, for all of them. An error: no
-// GPU does this.
-Result<ReductionPlan> plan_reduction(const Request& request, int ranks, bool adds_float8);
+// Of all operations but adasum (ops/gpu_adasum.cpp). `ranks`: those who give something;
+// `adds_float8`: the library does, for all of them.
+ReductionPlan plan_reduction(const Request& request, int ranks, bool adds_float8);
 
 // Whether an allreduce of these ranks can go by hosts: several ranks on each of several hosts, as
 // many on all, so that each has as much to do and averages of averages are averages.

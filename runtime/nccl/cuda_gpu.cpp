@@ -169,6 +169,21 @@ Status CudaGpu::copy(int lane, const Passage& passage, std::span<const Stretch> 
   return cuda_status(launch_pass(stream(lane), processors_, {}, bytes), "copy tensors");
 }
 
+Result<void*> CudaGpu::allocate_host(std::size_t bytes) {
+  void* memory = nullptr;
+  HVD_RETURN_IF_ERROR(cuda_status(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
+                                  cat("allocate ", bytes, " bytes that a GPU reaches")));
+  return memory;
+}
+
+// Waits itself for what still uses it.
+void CudaGpu::release_host(int /*lane*/, void* memory) { cudaFreeHost(memory); }
+
+Status CudaGpu::transfer(int lane, const void* from, void* to, std::size_t bytes) {
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream(lane)),
+                     "copy between a GPU and the host");
+}
+
 Status CudaGpu::wait_for(int lane, ReadyEvent& event) {
   const auto* const of_device = dynamic_cast<const CudaReadyEvent*>(&event);
   if (of_device == nullptr) {

@@ -25,6 +25,9 @@ class CudaGpu final : public Gpu {
   Result<void*> allocate(int lane, std::size_t bytes) override;
   void release(int lane, void* memory) override;
   Status copy(int lane, const Passage& passage, std::span<const Stretch> stretches) override;
+  Result<void*> allocate_host(std::size_t bytes) override;
+  void release_host(int lane, void* memory) override;
+  Status transfer(int lane, const void* from, void* to, std::size_t bytes) override;
   Status wait_for(int lane, ReadyEvent& event) override;
   Result<Mark> mark(int lane) override;
   Result<bool> reached(Mark mark) override;

@@ -38,6 +38,7 @@ bool overlap(const void* a, std::size_t bytes_of_a, const void* b, std::size_t b
 // Put everything into the lane. An error that concerns one tensor goes into its outcome, and no
 // further; one that is returned is the world's.
 Status gpu_allreduce(GpuWork& work);
+Status gpu_adasum(GpuWork& work);
 Status gpu_reducescatter(GpuWork& work);
 Status gpu_allgather(GpuWork& work);
 Status gpu_broadcast(GpuWork& work);

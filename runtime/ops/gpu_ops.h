@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct GpuOperationOptions {
 // For GpuWorldOptions::tell.
 std::vector<std::string> tell_over(Mesh& mesh, std::chrono::milliseconds timeout,
                                    const Group& group, const Active& active, std::string own);
+
+// For GpuWorldOptions::adasum; for one thread at a time.
+std::function<void(const Group&, const Active&, DataType, void*, const std::vector<std::size_t>&)>
+adasum_over(std::shared_ptr<Mesh> mesh, std::chrono::milliseconds timeout);
 
 std::vector<std::unique_ptr<Operation>> make_gpu_operations(
     const std::shared_ptr<gpu::GpuWorld>& world, const GpuOperationOptions& options);

@@ -16,13 +16,6 @@ struct Tensor {
   std::size_t elements;
 };
 
-// All ranks refuse the same.
-bool refused(const Result<ReductionPlan>& plan, std::span<Outcome> outcomes) {
-  if (plan.ok()) return false;
-  for (auto& outcome : outcomes) outcome.failure = plan.status();
-  return true;
-}
-
 using Reduced = Tensor;  // of the wire's type, and of as many shares as there are by hosts
 
 Status reduce_flat(const GpuWork& work, const ReductionPlan& plan,
@@ -70,10 +63,10 @@ Status pass_in_place(const GpuWork& work, const gpu::Passage& passage,
 }  // namespace
 
 Status gpu_allreduce(GpuWork& work) {
+  if (work.response.request().op == ReduceOp::adasum) return gpu_adasum(work);
   const auto plan =
       gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
-  if (refused(plan, work.outcomes)) return {};
-  const std::size_t wire = size_of(plan->wire);
+  const std::size_t wire = size_of(plan.wire);
   const std::size_t shares = work.link.by_hosts ? work.link.local_size : 1;
   std::vector<Tensor> direct;
   std::vector<Tensor> packed;
@@ -86,13 +79,13 @@ Status gpu_allreduce(GpuWork& work) {
     if (tensor.elements == 0) continue;
     const std::size_t bytes = tensor.elements * wire;
     const bool alone = work.entries.size() == 1 || bytes > work.options.packed_bytes;
-    const bool stays = alone && plan->type == plan->wire;
+    const bool stays = alone && plan.type == plan.wire;
     // By hosts each rank takes as much of it on; what is left over is packed.
     const std::size_t shared = stays ? tensor.elements / shares * shares : 0;
     const std::size_t left_over = tensor.elements - shared;
     if (shared > 0) direct.push_back({tensor.input, tensor.output, shared});
     if (left_over > 0) {
-      const std::size_t skip = shared * size_of(plan->type);
+      const std::size_t skip = shared * size_of(plan.type);
       packed.push_back(
           {static_cast<const std::byte*>(tensor.input) + skip, tensor.output + skip, left_over});
       sizes.push_back(left_over * wire);
@@ -115,43 +108,42 @@ Status gpu_allreduce(GpuWork& work) {
   for (std::size_t i = 0; i < packed.size(); ++i) {
     in.push_back({packed[i].input, buffer + packing.offsets[i], packed[i].elements});
   }
-  HVD_RETURN_IF_ERROR(work.copy(plan->in, in));
-  if (!plan->in.changes_nothing()) {
+  HVD_RETURN_IF_ERROR(work.copy(plan.in, in));
+  if (!plan.in.changes_nothing()) {
     std::vector<Stretch> scaled;
     for (auto& tensor : direct) {
       scaled.push_back({tensor.input, tensor.output, tensor.elements});
       tensor.input = tensor.output;
     }
-    HVD_RETURN_IF_ERROR(work.copy(plan->in, scaled));
+    HVD_RETURN_IF_ERROR(work.copy(plan.in, scaled));
   }
 
   reduced.insert(reduced.end(), direct.begin(), direct.end());
-  HVD_RETURN_IF_ERROR(work.link.by_hosts ? reduce_by_hosts(work, *plan, reduced)
-                                         : reduce_flat(work, *plan, reduced));
+  HVD_RETURN_IF_ERROR(work.link.by_hosts ? reduce_by_hosts(work, plan, reduced)
+                                         : reduce_flat(work, plan, reduced));
 
   std::vector<Stretch> out;
   for (std::size_t i = 0; i < packed.size(); ++i) {
     out.push_back({buffer + packing.offsets[i], packed[i].output, packed[i].elements});
   }
-  HVD_RETURN_IF_ERROR(work.copy(plan->out, out));
+  HVD_RETURN_IF_ERROR(work.copy(plan.out, out));
   std::vector<Stretch> finished;
   for (const auto& tensor : direct) {
     finished.push_back({tensor.output, tensor.output, tensor.elements});
   }
-  return pass_in_place(work, plan->out, std::move(finished));
+  return pass_in_place(work, plan.out, std::move(finished));
 }
 
 // A block for each rank, with its rows of all tensors; the largest says how large all are.
 Status gpu_reducescatter(GpuWork& work) {
   const auto plan =
       gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
-  if (refused(plan, work.outcomes)) return {};
-  const std::size_t wire = size_of(plan->wire);
+  const std::size_t wire = size_of(plan.wire);
   const auto rows_of = [&](std::size_t i, int position) {
     return reducescatter_rows(rows(work.entries[i].request), work.group.size(), position);
   };
   const auto row_elements = [&](std::size_t i) {
-    return row_bytes(work.entries[i].request) / size_of(plan->type);
+    return row_bytes(work.entries[i].request) / size_of(plan.type);
   };
   std::vector<gpu::Packing> blocks;
   std::size_t block = 0;
@@ -188,11 +180,11 @@ Status gpu_reducescatter(GpuWork& work) {
       in.push_back({from, buffer + rank * block + blocks[rank].offsets[i], elements});
     }
   }
-  HVD_RETURN_IF_ERROR(work.copy(plan->in, in));
+  HVD_RETURN_IF_ERROR(work.copy(plan.in, in));
   const auto own = static_cast<std::size_t>(work.active.rank);
   std::byte* const kept = buffer + own * block;
   HVD_RETURN_IF_ERROR(work.world.together(work.link, [&](Communicator& all) {
-    return all.reduce_scatter(buffer, kept, block / wire, plan->wire, plan->reduction);
+    return all.reduce_scatter(buffer, kept, block / wire, plan.wire, plan.reduction);
   }));
   std::vector<Stretch> out;
   for (std::size_t i = 0; i < work.entries.size(); ++i) {
@@ -200,7 +192,7 @@ Status gpu_reducescatter(GpuWork& work) {
     if (count * row_elements(i) == 0) continue;
     out.push_back({kept + blocks[own].offsets[i], outputs[i], count * row_elements(i)});
   }
-  return work.copy(plan->out, out);
+  return work.copy(plan.out, out);
 }
 
 }  // namespace hvd::runtime

@@ -126,8 +126,7 @@ Status staged(std::vector<runtime::Entry>& entries, std::vector<runtime::Outcome
 }
 
 Backend device_backend() {
-  return {"device", false,
-          [](RanksAs /*threads*/, int size, const Backend::Body& body) {
+  return {"device", false, [](RanksAs /*threads*/, int size, const Backend::Body& body) {
             HVD_NEEDS_A_GPU();
             const char* const shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
             if (size > 1 && (shared == nullptr || std::string_view(shared) != "1")) {
@@ -142,8 +141,7 @@ Backend device_backend() {
                   return options;
                 },
                 body);
-          },
-          false};
+          }};
 }
 
 std::vector<Table> one_and_two_ranks(const Backend& backend) {

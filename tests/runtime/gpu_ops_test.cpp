@@ -1,4 +1,6 @@
 // The operations of a GPU, on GPUs in the memory of the host: everything but the device itself.
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 
 #include "tests/runtime/gpu_ranks.h"
@@ -18,8 +20,7 @@ runtime::gpu::OpenGpu opener(Fabric& fabric, const HostGpuOptions& options = {})
 
 // `packed_bytes`: what is larger is not packed.
 Backend host_gpu_backend(std::size_t packed_bytes, int lanes) {
-  return {"gpu", false,
-          [=](RanksAs /*threads*/, int size, const Backend::Body& body) {
+  return {"gpu", false, [=](RanksAs /*threads*/, int size, const Backend::Body& body) {
             Fabric fabric;
             on_gpu_ranks(
                 size,
@@ -30,8 +31,7 @@ Backend host_gpu_backend(std::size_t packed_bytes, int lanes) {
             // They have left in peace.
             EXPECT_EQ(fabric.living, 0);
             EXPECT_EQ(fabric.aborted, 0);
-          },
-          false};
+          }};
 }
 
 // Eight ranks go no other way than four; three are a part of these.
@@ -48,8 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, Conformance,
 // Allreduces on hosts of so many ranks each, or fewer on the last one: then, and on one host alone,
 // nothing goes by hosts.
 Backend by_hosts_backend(const std::string& name, int ranks_of_a_host) {
-  return {name, false,
-          [=](RanksAs /*threads*/, int size, const Backend::Body& body) {
+  return {name, false, [=](RanksAs /*threads*/, int size, const Backend::Body& body) {
             Fabric fabric;
             std::vector<int> hosts;
             for (int rank = 0; rank < size; ++rank) hosts.push_back(rank / ranks_of_a_host);
@@ -61,9 +60,10 @@ Backend by_hosts_backend(const std::string& name, int ranks_of_a_host) {
                 body);
             EXPECT_EQ(fabric.living, 0);
             EXPECT_EQ(fabric.aborted, 0);
-            if (size % ranks_of_a_host != 0) EXPECT_EQ(fabric.scattered, 0);
-          },
-          false};
+            if (size % ranks_of_a_host != 0) {
+              EXPECT_EQ(fabric.scattered, 0);
+            }
+          }};
 }
 
 std::vector<Table> allreduces_of(const std::vector<std::pair<Backend, int>>& backends) {
@@ -78,17 +78,19 @@ std::vector<Table> allreduces_of(const std::vector<std::pair<Backend, int>>& bac
   return tables;
 }
 
+std::string name_with_hosts(const ::testing::TestParamInfo<Table>& info) {
+  auto name = cat(info.param.backend.name, " ", table_name(info));
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(GpuByHosts, Conformance,
                          ::testing::ValuesIn(allreduces_of({{by_hosts_backend("2 of 4", 4), 8},
                                                             {by_hosts_backend("4 of 2", 2), 8},
                                                             {by_hosts_backend("2 of 2", 2), 4},
                                                             {by_hosts_backend("3 and 1", 3), 4},
                                                             {by_hosts_backend("one", 8), 4}})),
-                         [](const auto& info) {
-                           auto name = cat(info.param.backend.name, " ", table_name(info));
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+                         name_with_hosts);
 
 // --- worlds -------------------------------------------------------------------------------------
 
@@ -269,7 +271,8 @@ TEST(GpuWorlds, AllreducesGoByHostsIfThatWasAskedForOnAllRanksOfEvenHosts) {
           auto first = submit(world, gpu_allreduce("a", a));
           ASSERT_TRUE(outcome_of(submit(world, gpu_allreduce("b", b))).ok());
           ASSERT_TRUE(outcome_of(std::move(first)).ok());
-          EXPECT_EQ(a, std::vector<float>(7, static_cast<float>(size * (size - 1) / 2)));
+          const int sum_of_ranks = size * (size - 1) / 2;
+          EXPECT_EQ(a, std::vector<float>(7, static_cast<float>(sum_of_ranks)));
           EXPECT_EQ(b, std::vector<float>(9, static_cast<float>(size)));
         },
         [&, unwilling = unwilling, wanted = wanted](runtime::WorldSpec& spec) {
@@ -280,6 +283,65 @@ TEST(GpuWorlds, AllreducesGoByHostsIfThatWasAskedForOnAllRanksOfEvenHosts) {
     EXPECT_EQ(fabric.living, 0);
     EXPECT_EQ(fabric.aborted, 0);
   }
+}
+
+// Of tensors of the host, and of the same on GPUs.
+TEST(GpuWorlds, AdasumOnGpusIsThatOfTheHostToTheBit) {
+  constexpr std::size_t kElements = 1'003;
+  for (const auto compression : {Compression::none, Compression::bfloat16}) {
+    Fabric fabric;
+    run_world_to_end(
+        3,
+        [compression](int rank, runtime::World& world) {
+          std::vector<std::vector<float>> results;
+          for (const bool on_host : {true, false}) {
+            std::vector<float> data(kElements);
+            for (std::size_t i = 0; i < data.size(); ++i) {
+              data[i] = std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1));
+            }
+            auto entry = gpu_allreduce(cat("adasum ", on_host), data);
+            entry.request.op = ReduceOp::adasum;
+            entry.request.compression = compression;
+            entry.request.prescale = 0.3;
+            entry.request.postscale = 7;
+            entry.request.on_host = on_host;
+            if (on_host) entry.device = {};
+            const auto outcome = outcome_of(submit(world, std::move(entry)));
+            ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+            results.push_back(std::move(data));
+          }
+          EXPECT_EQ(results[0], results[1]);
+        },
+        by_hosts(with_gpus(fabric, {}, 2)));
+    EXPECT_EQ(fabric.living, 0);
+  }
+}
+
+TEST(GpuWorlds, AnAdasumThatWaitsForItsInputEndsWithTheWorld) {
+  Fabric fabric;
+  Hub begun(2);
+  Hub told(2);
+  run_world(
+      2,
+      [&](int rank, runtime::World& world) {
+        std::vector<float> data(10, 1.0F);
+        ASSERT_TRUE(outcome_of(submit(world, gpu_allreduce("together", data))).ok());
+        const auto event = std::make_shared<HostEvent>();
+        auto entry = gpu_allreduce("late", data);
+        entry.request.op = ReduceOp::adasum;
+        if (rank == 0) entry.ready = event;
+        auto late = submit(world, std::move(entry));
+        ASSERT_TRUE(begun.exchange(rank, "", Clock::now() + kLong).ok());
+        if (rank == 1) world.abort(Status(Code::unavailable, "the test says so"));
+        const auto outcome = outcome_of(std::move(late));
+        EXPECT_TRUE(mentions(outcome.failure, "the test says so"))
+            << outcome.failure.status.message();
+        ASSERT_TRUE(told.exchange(rank, "", Clock::now() + kLong).ok());
+        event->set();
+      },
+      with_gpus(fabric));
+  runtime::gpu::destroy_what_rests();
+  EXPECT_EQ(fabric.living, 0);
 }
 
 TEST(GpuWorlds, ARankThatCannotIsAnErrorOfTheCallOnAllRanksThatNamesIt) {

@@ -42,6 +42,7 @@ class GpuRank final : public RankUnderTest {
                         std::string own) {
       return runtime::tell_over(*mesh_, kLong, group, active, std::move(own));
     };
+    world.adasum = runtime::adasum_over(mesh_, kLong);
     world.on_broken = [](const Status& why) { ADD_FAILURE() << why.to_string(); };
     world_ = std::make_shared<runtime::gpu::GpuWorld>(std::move(world));
     operations_ = runtime::make_gpu_operations(world_, options.operations);

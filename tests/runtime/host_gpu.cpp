@@ -381,6 +381,12 @@ class HostGpu final : public Gpu {
     });
     return {};
   }
+  Result<void*> allocate_host(std::size_t bytes) override { return ::operator new(bytes); }
+  void release_host(int lane, void* memory) override { release(lane, memory); }
+  Status transfer(int lane, const void* from, void* to, std::size_t bytes) override {
+    at(lane).put([=] { std::memcpy(to, from, bytes); });
+    return {};
+  }
   Status wait_for(int lane, ReadyEvent& event) override {
     const auto* const of_device = dynamic_cast<HostEvent*>(&event);
     if (of_device == nullptr) {
