@@ -77,6 +77,14 @@ struct HostGpuOptions {
 std::unique_ptr<runtime::gpu::Gpu> make_host_gpu(Fabric& fabric, int device, int lanes,
                                                  const HostGpuOptions& options = {});
 
+// For GpuWorldOptions::open.
+inline std::function<Result<std::unique_ptr<runtime::gpu::Gpu>>(int device, int lanes)>
+open_host_gpus(Fabric& fabric, const HostGpuOptions& options = {}) {
+  return [&fabric, options](int device, int lanes) -> Result<std::unique_ptr<runtime::gpu::Gpu>> {
+    return make_host_gpu(fabric, device, lanes, options);
+  };
+}
+
 // One that comes when the test says so; lanes wait for it, also when it has gone meanwhile.
 class HostEvent final : public CudaReadyEvent {
  public:

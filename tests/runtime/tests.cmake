@@ -83,6 +83,7 @@ hvd_test(hvd_gpu_test
   runtime/gpu_device_test.cpp
   runtime/gpu_ops_test.cpp
   runtime/gpu_parts_test.cpp
+  runtime/gpu_worlds_test.cpp
   runtime/host_gpu.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
