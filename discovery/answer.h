@@ -17,8 +17,9 @@ namespace hvd::discovery {
 // A slip of the script, not a cluster: a job has at most as many workers.
 inline constexpr std::size_t kMaxDiscoveredHosts = 100'000;
 
-// A host without a number gets `slots_per_host`. The same host twice with the same words is that
-// host; with other words the answer contradicts itself and is refused, whole.
+// A host without a number gets `slots_per_host`, which is 0 if nobody says how many it has. The
+// same host twice with the same words is that host; with other words the answer contradicts itself
+// and is refused, whole.
 Result<std::vector<Host>> parse_answer(std::string_view text, int slots_per_host);
 
 }  // namespace hvd::discovery

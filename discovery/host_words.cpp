@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/capacity.h"
 #include "base/text.h"
 
 namespace hvd::discovery {
@@ -175,6 +176,7 @@ Result<Host> finish(Draft draft) {
     host.destination = std::move(draft.written);
   }
   host.slots = draft.slots;
+  host.max_slots = draft.maximum.value_or(0);
   host.user = std::move(draft.user);
   host.port = draft.port;
   host.address = std::move(draft.address);

@@ -11,8 +11,6 @@
 
 namespace hvd::discovery {
 
-inline constexpr int kMaxSlots = 65'536;  // of one host; more is a slip of the finger
-
 // Somebody's text inside an error: quoted, without control characters, not endless.
 std::string shown(std::string_view text);
 

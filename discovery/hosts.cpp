@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/capacity.h"
 #include "base/text.h"
 #include "discovery/host_words.h"
 
@@ -60,6 +61,7 @@ Result<std::vector<Host>> parse_host_list(std::string_view text) {
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view source) {
   std::vector<Host> hosts;
   std::map<std::string, std::size_t> index_of;
+  bool lists_slots = false;
   int line_number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const auto newline = text.find('\n', at);
@@ -82,6 +84,10 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
     if (const Status added = add_mention(hosts[known->second], *host); !added.ok()) {
       return refuse(added.message());
     }
+    lists_slots = lists_slots || host->slots == 0;
+  }
+  if (lists_slots) {
+    for (auto& host : hosts) host.slots = std::max(host.slots, 1);
   }
   if (hosts.empty()) {
     return bad(cat(source, ": names no host; write one a line, as in \"worker-0 slots=4\""));

@@ -9,6 +9,7 @@
 //     user=me           as me@a
 //     address=10.0.0.7  an IP address by which the other hosts reach it; IPv6 may be in brackets
 //     slots=4           as a:4
+//     max_slots=8       if the slots are not said: how many there are at most
 //
 // in a list after colons ("a:4:port=2222"), in a file after blanks.
 #pragma once
@@ -25,7 +26,8 @@ struct Host {
   // Unique: the host as it was written, without user and brackets, "a"; with a port "a:2222",
   // "[::1]:2222".
   std::string name;
-  int slots = 0;  // 0: not said
+  int slots = 0;      // 0: not said
+  int max_slots = 0;  // likewise; no less than `slots`
   // Only as far as they were said.
   std::string destination = {};  // the host of "a:2222", without brackets; empty: it is the name
   std::string user = {};
@@ -40,7 +42,8 @@ Result<std::vector<Host>> parse_host_list(std::string_view text);
 
 // One host a line: "name slots=4" (Horovod), "name slots=4 max_slots=8" (Open MPI), "name:4",
 // "name"; comments from '#', blank lines. Open MPI's meaning of a name given twice: the slots add
-// up; what else is said of it may then not differ. `source` stands in errors: "hostfile:3: ...".
+// up, a line without a number being one, and then so it is on every line, since the file lists
+// slots; what else is said of a host may not differ. `source` stands in errors: "hostfile:3: ...".
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view source);
 
 }  // namespace hvd::discovery

@@ -21,7 +21,7 @@ namespace hvd::discovery {
 
 struct PollOptions {
   std::string script;
-  int slots_per_host = 1;                     // of a host that is printed without a number
+  int slots_per_host = 0;  // of a host that is printed without a number; 0: it stays without
   std::chrono::milliseconds interval{1'000};  // from the end of a run to the beginning of the next
   std::chrono::milliseconds timeout{10'000};  // of a run
 };

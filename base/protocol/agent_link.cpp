@@ -1,5 +1,7 @@
 #include "base/protocol/agent_link.h"
 
+#include "base/capacity.h"
+#include "base/text.h"
 #include "base/wire.h"
 
 namespace hvd::agent_link {
@@ -186,6 +188,7 @@ std::string Ready::encode() const {
   fields.u32(static_cast<std::uint32_t>(interfaces.size()));
   for (const auto& interface : interfaces) fields.str(interface.name).str(interface.address);
   fields.u16(probe_port).str(probe_greeting).u16(free_port);
+  fields.i32(gpus).i32(visible_gpus).i32(cores);
   return frame_of<Ready>(fields);
 }
 Result<Ready> Ready::decode(std::string_view payload) {
@@ -205,6 +208,15 @@ Result<Ready> Ready::decode(std::string_view payload) {
   m.probe_port = r.u16();
   m.probe_greeting = r.str();
   m.free_port = r.u16();
+  m.gpus = r.i32();
+  m.visible_gpus = r.i32();
+  m.cores = r.i32();
+  const bool possible = m.gpus >= 0 && m.gpus <= kMaxSlots && m.visible_gpus >= 0 &&
+                        m.visible_gpus <= kMaxSlots && m.cores >= 1 && m.cores <= kMaxSlots;
+  if (!r.failed() && !possible) {
+    return Status(Code::data_loss, cat("it has ", m.gpus, " GPUs, of which it may use ",
+                                       m.visible_gpus, ", and ", m.cores, " cores"));
+  }
   return checked(std::move(m), r, "ready");
 }
 

@@ -37,7 +37,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -220,7 +220,10 @@ struct Ready {
   // whoever connects is sent the greeting and nothing else. 0: it could not listen.
   std::uint16_t probe_port = 0;
   std::string probe_greeting;
-  std::uint16_t free_port = 0;  // a TCP port that nobody used when it looked; 0: none
+  std::uint16_t free_port = 0;    // a TCP port that nobody used when it looked; 0: none
+  std::int32_t gpus = 0;          // of the machine
+  std::int32_t visible_gpus = 0;  // that the agent's own CUDA_VISIBLE_DEVICES leaves of them
+  std::int32_t cores = 1;         // that its processes may use
   std::string encode() const;
   static Result<Ready> decode(std::string_view payload);
 };

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/build_id.h"
+#include "base/capacity.h"
+#include "base/gpus.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
@@ -81,6 +83,10 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.probe_port = probe_listener_.port();
   ready.probe_greeting = probe_listener_.greeting();
   ready.free_port = find_free_port();
+  const Capacity capacity = capacity_of_this_machine();
+  ready.gpus = count_gpus();
+  ready.visible_gpus = capacity.gpus;
+  ready.cores = capacity.cores;
   lease_ =
       Lease(milliseconds(hello.lease_ms), milliseconds(hello.orphan_timeout_ms), LeaseClock::now());
   board_.write(lease_);

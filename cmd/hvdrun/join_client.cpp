@@ -17,11 +17,11 @@
 #include <variant>
 
 #include "base/build_id.h"
+#include "base/capacity.h"
 #include "base/machine.h"
 #include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "cmd/hvdrun/gpus.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -132,9 +132,10 @@ Attempt<Joined> join_once(const AgentWords& words, const std::string& host, Time
   if (const Status begun = tls->receive({}); !begun.ok()) return setback(begun);
   Status status = exchange(fd->get(), *tls, answered, [&] { return tls->established(); });
   if (!status.ok()) return setback(status);
-  const join_link::Join join{.build_id = std::string(build_id()),
-                             .host = host,
-                             .slots = words.slots > 0 ? words.slots : slots_of_this_machine()};
+  const join_link::Join join{
+      .build_id = std::string(build_id()),
+      .host = host,
+      .slots = words.slots > 0 ? words.slots : slots_by(capacity_of_this_machine())};
   status = tls->send(join.encode());
   if (!status.ok()) return setback(status);
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/build_id.h"
+#include "base/gpus.h"
 #include "base/text.h"
-#include "cmd/hvdrun/gpus.h"
 
 namespace hvd::cli {
 namespace {
@@ -26,6 +26,17 @@ std::string section(std::string_view title, const std::array<Feature, N>& featur
     text += cat("    [", feature.built ? "X" : " ", "] ", feature.name, "\n");
   }
   return text;
+}
+
+// "a (4 slots), b"
+std::string hosts_text(const std::vector<driver::HostSlots>& hosts) {
+  std::vector<std::string> parts;
+  for (const auto& host : hosts) {
+    parts.push_back(host.slots == 0
+                        ? host.name
+                        : cat(host.name, " (", host.slots, host.slots == 1 ? " slot)" : " slots)"));
+  }
+  return join(parts, ", ");
 }
 
 std::string command_text(const driver::JobSpec& spec) {
@@ -69,11 +80,19 @@ std::string check_build_text(const GpuSupport& gpu) {
 }
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
-  if (spec.elastic && plan.members.empty()) {
+  if (spec.elastic && spec.hosts.empty()) {
     return cat("whoever ", shell_quote(spec.elastic->discovery_script), " names, at least ",
                spec.elastic->limits.least, " of them",
                spec.elastic->limits.most == 0 ? "" : cat(", at most ", spec.elastic->limits.most),
                "\n", command_text(spec));
+  }
+  if (plan.members.empty() && !spec.hosts.empty()) {
+    return cat(
+        spec.processes > 0 ? cat(spec.processes, " workers on ") : "as many workers as slots on ",
+        hosts_text(spec.hosts),
+        "; a host without a number has one slot for each GPU, else for each core, as its "
+        "agent will say\n",
+        command_text(spec));
   }
   if (plan.members.empty()) {
     return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));

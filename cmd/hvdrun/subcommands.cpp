@@ -4,13 +4,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/capacity.h"
 #include "base/text.h"
 #include "cmd/hvdrun/words.h"
 
 namespace hvd::cli {
 namespace {
 
-constexpr int kMaxSlots = 65'536;
 constexpr double kMaxSeconds = 31'536'000;  // a year
 
 // What follows the options is nothing that a subcommand takes.

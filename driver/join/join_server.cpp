@@ -14,6 +14,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/build_id.h"
+#include "base/capacity.h"
 #include "base/clock.h"
 #include "base/protocol/join_link.h"
 #include "base/text.h"
@@ -31,7 +32,6 @@ constexpr std::size_t kMaxJoinFrame = 4096;
 // More than a handshake and a Join ever take.
 constexpr std::size_t kMaxBytesBefore = std::size_t{32} << 10;
 constexpr std::size_t kMaxHostName = 300;
-constexpr int kMaxSlots = 65'536;
 constexpr std::size_t kMaxRemembered = 1000;  // refusals that need not be told again
 constexpr std::chrono::milliseconds kAcceptPause{100};
 

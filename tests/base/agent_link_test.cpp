@@ -1,6 +1,7 @@
 #include "base/protocol/agent_link.h"
 
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "tests/base/message_checks.h"
 
@@ -24,8 +25,8 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Shutdown{});
   expect_sound(Check{"/home", "train", "/usr/bin:/bin"});
   expect_sound(Probe{7, 1000, {{"10.0.0.1", 4000, "hello"}, {"::1", 22, ""}}});
-  expect_sound(
-      Ready{1, "build", 99, "host", {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}}, 1, "g", 2});
+  expect_sound(Ready{
+      1, "build", 99, "host", {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}}, 1, "g", 2, 8, 3, 96});
   expect_sound(Launched{8, 1234});
   expect_sound(LaunchFailed{9, 2, "find it"});
   expect_sound(Output{10, Stream::standard_output, std::string("\0\xff\n", 3)});
@@ -96,8 +97,8 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(hello->worker_silence_ms, 300U);
 
   const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
-  const auto ready =
-      Ready::decode(payload_of(Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000}));
+  const auto ready = Ready::decode(
+      payload_of(Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000, 8, 3, 96}));
   ASSERT_TRUE(ready.ok());
   EXPECT_EQ(ready->protocol, 2U);
   EXPECT_EQ(ready->build_id, "build");
@@ -107,6 +108,20 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(ready->probe_port, 4000);
   EXPECT_EQ(ready->probe_greeting, "hi");
   EXPECT_EQ(ready->free_port, 5000);
+  EXPECT_EQ(ready->gpus, 8);
+  EXPECT_EQ(ready->visible_gpus, 3);
+  EXPECT_EQ(ready->cores, 96);
+  for (const auto& [gpus, visible, cores] : {std::tuple{-1, 0, 1},
+                                             {0, -1, 1},
+                                             {0, 0, 0},
+                                             {65'537, 0, 1},
+                                             {0, 65'537, 1},
+                                             {0, 0, 65'537}}) {
+    const auto lie = Ready::decode(payload_of(
+        Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000, gpus, visible, cores}));
+    ASSERT_FALSE(lie.ok());
+    EXPECT_EQ(lie.status().code(), Code::data_loss);
+  }
 
   const auto heartbeat = Heartbeat::decode(payload_of(Heartbeat{1ULL << 33, 1ULL << 32}));
   ASSERT_TRUE(heartbeat.ok());

@@ -1,7 +1,9 @@
 hvd_test(hvd_base_test
   base/agent_link_test.cpp
+  base/cores_test.cpp
   base/crypto_test.cpp
   base/frame_test.cpp
+  base/gpus_test.cpp
   base/handshake_test.cpp
   base/log_test.cpp
   base/socket_test.cpp

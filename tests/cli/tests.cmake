@@ -2,7 +2,6 @@ hvd_test(hvd_cli_test
   cli/config_file_test.cpp
   cli/console_test.cpp
   cli/environment_test.cpp
-  cli/gpus_test.cpp
   cli/knobs_test.cpp
   cli/line_prefixer_test.cpp
   cli/options_test.cpp

@@ -28,6 +28,7 @@ TEST(Answer, names_hosts_in_the_order_printed) {
 TEST(Answer, gives_hosts_without_a_number_the_slots_per_host) {
   EXPECT_EQ(answer("a\nb:2\n", 8), "a=8, b=2");
   EXPECT_EQ(answer("a\n"), "a=1");
+  EXPECT_EQ(answer("a\nb:2\n", 0), "a=0, b=2");
 }
 
 TEST(Answer, passes_over_comments_blank_lines_and_carriage_returns) {

@@ -130,6 +130,7 @@ TEST(Hostfile, reads_horovods_form) {
 TEST(Hostfile, reads_open_mpis_form) {
   EXPECT_EQ(file("a slots=4 max_slots=8\nb slots = 2 max-slots= 2\nc\n"), "a=4 b=2 c=0");
   EXPECT_EQ(file("a max_slots=8"), "a=0");
+  EXPECT_EQ(parse_hostfile("a max_slots=8", "f")->front().max_slots, 8);
 }
 
 TEST(Hostfile, reads_colons_and_brackets) {
@@ -156,6 +157,8 @@ TEST(Hostfile, ignores_comments_blank_lines_and_the_line_ends_of_windows) {
 
 TEST(Hostfile, adds_up_a_name_given_twice_as_open_mpi_does) {
   EXPECT_EQ(file("a slots=2\nb\na slots=3\nb\nb\n"), "a=5 b=3");
+  EXPECT_EQ(file("a\nb\na\n"), "a=2 b=1");  // a line for each slot
+  EXPECT_EQ(file("a slots=2\nb\na slots=3\n"), "a=5 b=0");
 }
 
 TEST(Hostfile, names_the_line_of_every_defect) {

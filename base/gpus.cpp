@@ -1,12 +1,11 @@
-#include "cmd/hvdrun/gpus.h"
+#include "base/gpus.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/text.h"
 
-namespace hvd::cli {
+namespace hvd {
 
 int count_gpus(const std::filesystem::path& devices) {
   int gpus = 0;
@@ -40,10 +39,4 @@ int visible_gpus(int gpus, const std::optional<std::string>& visible) {
   return left;
 }
 
-int slots_of_this_machine() {
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const auto words = visible != nullptr ? std::optional<std::string>(visible) : std::nullopt;
-  return std::max(1, visible_gpus(count_gpus(), words));
-}
-
-}  // namespace hvd::cli
+}  // namespace hvd

@@ -1,11 +1,11 @@
-#include "cmd/hvdrun/gpus.h"
+#include "base/gpus.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
 
 #include "tests/support/process.h"
 
-namespace hvd::cli {
+namespace hvd {
 namespace {
 
 TEST(Gpus, TheyAreCountedByTheirDeviceFilesAndNothingElseIs) {
@@ -32,4 +32,4 @@ TEST(Gpus, TheEnvironmentLeavesSomeOfThem) {
 }
 
 }  // namespace
-}  // namespace hvd::cli
+}  // namespace hvd
