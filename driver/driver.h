@@ -53,7 +53,7 @@ class Observer {
  public:
   virtual ~Observer() = default;
 
-  // The plan of a static job stands: who will run where. Before anything is started.
+  // The plan of a static job stands: who will run where. Before any worker is started.
   virtual void on_plan(const WorldDocument& world) = 0;
   // Of a job whose world changes, each world as it takes force, also the first; `why` is what is
   // new in it, empty for the first. From then on the workers have the ranks that stand there.

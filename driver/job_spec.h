@@ -25,7 +25,7 @@ struct JoinSpec {
 // A job whose world changes.
 struct ElasticSpec {
   std::string discovery_script;  // empty: JobSpec::hosts are who may ever work
-  int slots_per_host = 1;        // of hosts that it prints without a number
+  int slots_per_host = 0;  // of hosts that it prints without a number; 0: as their agents report
   std::chrono::milliseconds discovery_interval{1'000};
   std::chrono::milliseconds discovery_timeout{10'000};
   Limits limits;

@@ -9,6 +9,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "base/gpus.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "driver/job/elastic_job.h"
@@ -40,7 +41,12 @@ JobOptions job_options(const JobSpec& spec, const std::string& job_id,
   return options;
 }
 
-std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan& plan) {
+std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan& plan,
+                                 const std::vector<HostSlots>& hosts) {
+  if (!spec.elastic && plan.members.empty()) {
+    return std::make_unique<Job>(std::move(job),
+                                 PlanRequest{hosts, spec.processes, spec.oversubscribe});
+  }
   if (!spec.elastic) return std::make_unique<Job>(std::move(job), plan.members);
   ElasticOptions options;
   options.job = std::move(job);
@@ -49,6 +55,8 @@ std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan
   options.budget = spec.elastic->budget;
   options.reset_limit = spec.elastic->reset_limit;
   options.planned_reset_limit = spec.elastic->planned_reset_limit;
+  options.plan_list = spec.elastic->discovery_script.empty() && !slots_are_known(hosts);
+  options.oversubscribe = spec.oversubscribe;
   options.elastic_timeout = spec.elastic->elastic_timeout;
   options.leave_grace = spec.elastic->leave_grace;
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
@@ -56,11 +64,9 @@ std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan
   return std::make_unique<ElasticJob>(std::move(options));
 }
 
-rendezvous::ServerOptions server_options(const JobSpec& spec,
-                                         const std::vector<WorldMember>& members) {
+rendezvous::ServerOptions server_options(const JobSpec& spec) {
   rendezvous::ServerOptions options;
   options.legacy_clients = spec.legacy_clients;
-  if (spec.legacy_clients) options.legacy_scope_sizes = legacy_scope_sizes(members);
   return options;
 }
 
@@ -76,8 +82,8 @@ Shell::Shell(asio::io_context& io, Signals& signals, const MoreOpenFiles& open_f
       hosts_(std::move(preparation.hosts)),
       plan_(std::move(preparation.plan)),
       job_id_(to_hex(random_bytes(kJobIdSize))),
-      server_(io_, token_, server_options(spec, plan_.members)),
-      job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_)),
+      server_(io_, token_, server_options(spec)),
+      job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_, hosts_)),
       starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
                                              starter_callbacks())),
       output_(
@@ -96,7 +102,7 @@ Shell::Shell(asio::io_context& io, Signals& signals, const MoreOpenFiles& open_f
 }
 
 void Shell::announce() {
-  if (!spec_.elastic) observer_.on_plan(job_->world());
+  if (!plan_.members.empty() && !spec_.elastic) perform(action::PlanStands{});
   if (!plan_.oversubscription.empty()) observer_.on_warning(plan_.oversubscription);
   if (spec_.legacy_clients) {
     observer_.on_warning(
@@ -239,6 +245,7 @@ void Shell::greet(HostIndex host, AgentConnection connection) {
   options.check.working_directory = spec_.working_directory;
   options.check.program = spec_.command.front();
   options.check.search_path = value_of(spec_.environment, "PATH");
+  options.visible_devices = find_value(spec_.environment, kVisibleDevices);
   sessions_[host] = std::make_unique<AgentSession>(io_, std::move(options), session_callbacks(host),
                                                    std::move(connection));
 }

@@ -72,6 +72,7 @@ class Shell {
   // driver/shell_actions.cpp
   void perform(const action::PublishWorld& action);
   void perform(const action::StartAgent& action);
+  void perform(const action::PlanStands&);
   void perform(const action::ChooseAddresses&);
   void perform(const action::FindAddress& action);
   void perform(const action::Launch& action);

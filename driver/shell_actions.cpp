@@ -66,6 +66,12 @@ void Shell::perform(const action::StartAgent& action) {
   starter_->start(action.host, visited_[action.host].host, visited_[action.host].local);
 }
 
+void Shell::perform(const action::PlanStands& /*action*/) {
+  const WorldDocument world = job_->world();
+  if (spec_.legacy_clients) server_.expect(legacy_scope_sizes(world.members));
+  observer_.on_plan(world);
+}
+
 // ---- addresses ----
 
 HostNetwork Shell::network_of(HostIndex host) const {
@@ -83,8 +89,9 @@ HostNetwork Shell::network_of(HostIndex host) const {
 
 void Shell::perform(const action::ChooseAddresses& /*action*/) {
   std::vector<HostNetwork> networks;
+  // Hosts without workers are the last.
   for (HostIndex host = 0; host < host_names_.size(); ++host) {
-    networks.push_back(network_of(host));
+    if (!job_->host_at(host).workers.empty()) networks.push_back(network_of(host));
   }
   search_ = std::make_unique<AddressSearch>(
       io_, server_, std::move(networks), address_wishes(),
@@ -138,10 +145,8 @@ void Shell::perform(const action::Launch& action) {
   launch.incarnation = member.incarnation;
   launch.worker = member.worker();
   launch.command = spec_.command;
-  launch.environment = worker_environment(
-      spec_.environment, environment,
-      member.rank < 0 ? joiner(member, visited_[action.host].host.slots) : member,
-      static_cast<int>(action.host));
+  launch.environment =
+      worker_environment(spec_.environment, environment, member, static_cast<int>(action.host));
   launch.working_directory = spec_.working_directory;
   launch.welcome = welcome.encode();
   launch.host_variables = spec_.host_variables;

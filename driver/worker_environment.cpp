@@ -85,20 +85,18 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   return result;
 }
 
-WorldMember joiner(WorldMember member, int slots) {
-  member.rank = member.cross_rank = member.cross_size = -1;
-  member.local_rank = member.slot;
-  member.local_size = slots;
-  return member;
-}
-
-std::string value_of(const std::vector<std::string>& environment, std::string_view name) {
+std::optional<std::string> find_value(const std::vector<std::string>& environment,
+                                      std::string_view name) {
   for (const auto& entry : environment) {
     if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
       return entry.substr(name.size() + 1);
     }
   }
-  return {};
+  return std::nullopt;
+}
+
+std::string value_of(const std::vector<std::string>& environment, std::string_view name) {
+  return find_value(environment, name).value_or("");
 }
 
 }  // namespace hvd::driver

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,11 +31,10 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
                                             const JobEnvironment& job, const WorldMember& member,
                                             int host_index);
 
-// What a worker that no world has yet is told: local rank and size are its slot and those of its
-// host, so that it can choose its device; the others are -1.
-WorldMember joiner(WorldMember member, int slots);
-
-// The value of a variable, empty if it is not there.
+// The value of a variable, nothing if it is not there.
+std::optional<std::string> find_value(const std::vector<std::string>& environment,
+                                      std::string_view name);
+// Empty if it is not there.
 std::string value_of(const std::vector<std::string>& environment, std::string_view name);
 
 }  // namespace hvd::driver

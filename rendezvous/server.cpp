@@ -42,8 +42,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   Impl(asio::io_context& io, const Token& token, ServerOptions options)
       : io_(io),
         options_(std::move(options)),
-        hub_(std::make_shared<Hub>(token, options_.limits, options_.legacy_clients,
-                                   options_.legacy_scope_sizes)),
+        hub_(std::make_shared<Hub>(token, options_.limits, options_.legacy_clients)),
         wait_timer_(io),
         sweep_timer_(io) {}
 
@@ -106,6 +105,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     }
   }
 
+  void expect(const std::map<std::string, std::size_t>& scope_sizes) {
+    for (const auto& [scope, size] : scope_sizes) hub_->service.store().expect(scope, size);
+  }
   void erase_scope(std::string_view scope) { hub_->service.store().erase_scope(scope); }
   void erase_scopes_if(const std::function<bool(std::string_view)>& condition) {
     hub_->service.store().erase_scopes_if(condition);
@@ -236,6 +238,9 @@ void Server::put(std::string_view scope, std::string_view key, std::string value
   impl_->put(scope, key, std::move(value));
 }
 
+void Server::expect(const std::map<std::string, std::size_t>& scope_sizes) {
+  impl_->expect(scope_sizes);
+}
 void Server::erase_scope(std::string_view scope) { impl_->erase_scope(scope); }
 void Server::erase_scopes_if(const std::function<bool(std::string_view)>& condition) {
   impl_->erase_scopes_if(condition);

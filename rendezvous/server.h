@@ -24,9 +24,6 @@ struct ServerOptions {
   ServerLimits limits;
   // Unsigned requests of Horovod's own clients, on exactly the scopes and verbs that they use.
   bool legacy_clients = false;
-  // How many keys each legacy scope gets before its DELETEs clear it (global: size, local_<host>,
-  // ...).
-  std::map<std::string, std::size_t> legacy_scope_sizes;
 };
 
 class Server {
@@ -46,6 +43,10 @@ class Server {
   void stop();
   // Where it listens: the first address that is still open.
   SocketAddress address() const;
+
+  // How many keys these scopes get before their DELETEs clear them: those of Horovod's own clients
+  // (global: size, local_<host>, ...).
+  void expect(const std::map<std::string, std::size_t>& scope_sizes);
 
   // The driver's own way into the store, without HTTP; wakes those who wait for the key.
   void put(std::string_view scope, std::string_view key, std::string value);

@@ -91,13 +91,11 @@ bool legacy_clients_use(std::string_view method, std::string_view scope) {
 }
 
 Service::Service(const Token& token, const ServerLimits& limits, bool legacy_clients,
-                 const std::map<std::string, std::size_t>& legacy_scope_sizes, std::int64_t now)
+                 std::int64_t now)
     : limits_(limits),
       legacy_clients_(legacy_clients),
       store_(limits, static_cast<std::uint64_t>(now) * 1000),
-      verifier_(token, now) {
-  for (const auto& [scope, size] : legacy_scope_sizes) store_.expect(scope, size);
-}
+      verifier_(token, now) {}
 
 std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std::int64_t now) {
   ticket.is_signed = false;

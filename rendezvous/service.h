@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,8 +46,7 @@ struct Ticket {
 
 class Service {
  public:
-  Service(const Token& token, const ServerLimits& limits, bool legacy_clients,
-          const std::map<std::string, std::size_t>& legacy_scope_sizes, std::int64_t now);
+  Service(const Token& token, const ServerLimits& limits, bool legacy_clients, std::int64_t now);
 
   // Looks at a head, before any of its body was read. Nothing if the body may be read; else the
   // refusal. Fills `ticket` in any case. `now` is in milliseconds since 1970.

@@ -50,12 +50,11 @@ class Finally {
 
 }  // namespace
 
-Hub::Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients,
-         const std::map<std::string, std::size_t>& legacy_scope_sizes)
+Hub::Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients)
     : limits(server_limits),
       started(Clock::now()),
       started_unix(unix_milliseconds()),
-      service(token, server_limits, legacy_clients, legacy_scope_sizes, started_unix) {}
+      service(token, server_limits, legacy_clients, started_unix) {}
 
 std::int64_t Hub::unix_now(TimePoint now) const {
   return started_unix +

@@ -27,8 +27,7 @@ class Session;
 
 // What all sessions of one server share.
 struct Hub {
-  Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients,
-      const std::map<std::string, std::size_t>& legacy_scope_sizes);
+  Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients);
 
   // Milliseconds since 1970, from when the server started on by the monotonic clock, so that nobody
   // who sets the clock back makes old requests valid again.

@@ -57,7 +57,7 @@ Status check_company(const SettingsReader& settings, const driver::JobSpec& spec
 }
 
 Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::JobSpec& spec,
-                                 int planned) {
+                                 const driver::Plan& plan) {
   const int wanted = spec.processes;
   driver::Limits limits;
   limits.least = settings.has("min-np") ? settings.integer("min-np") : std::max(wanted, 1);
@@ -67,7 +67,7 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
     if (wanted > limits.most) {
       return invalid(cat("--max-np ", limits.most, " is less than -np ", wanted));
     }
-  } else if (planned > 0) {
+  } else if (!spec.hosts.empty()) {
     limits.most = wanted;  // of hosts that are named so many are to be used, as without --min-np
   }
   if (wanted > 0 && limits.least > wanted) {
@@ -76,12 +76,8 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
   if (limits.most > 0 && limits.least > limits.most) {
     return invalid(cat("--min-np ", limits.least, " is more than --max-np ", limits.most));
   }
-  int room = 0;
-  for (const auto& host : spec.hosts) room += host.slots;
-  room = std::max(room, planned);
-  if (planned > 0 && limits.least > room) {
-    return invalid(cat("--min-np ", limits.least, " is more than the ", room,
-                       room == 1 ? " slot" : " slots", " of the hosts that are named"));
+  if (!plan.members.empty()) {
+    HVD_RETURN_IF_ERROR(driver::check_least(limits.least, spec.hosts, plan));
   }
   return limits;
 }
@@ -102,21 +98,26 @@ std::optional<SecondsRange> parse_seconds_range(std::string_view text) {
   return SecondsRange{*low, *high};
 }
 
-Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
-                                                        const driver::JobSpec& spec, int planned) {
+bool is_elastic(const Values& values) {
   const SettingsReader settings(values);
-  if (!settings.has("host-discovery-script") && !settings.has("min-np") &&
-      !settings.has("max-np")) {
+  return settings.has("host-discovery-script") || settings.has("min-np") || settings.has("max-np");
+}
+
+Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
+                                                        const driver::JobSpec& spec,
+                                                        const driver::Plan& plan) {
+  const SettingsReader settings(values);
+  if (!is_elastic(values)) {
     HVD_RETURN_IF_ERROR(check_nothing_elastic(values));
     return std::optional<driver::ElasticSpec>();
   }
   HVD_RETURN_IF_ERROR(check_company(settings, spec));
-  auto limits = limits_of(settings, spec, planned);
+  auto limits = limits_of(settings, spec, plan);
   if (!limits.ok()) return limits.status();
   driver::ElasticSpec elastic;
   elastic.limits = *limits;
   elastic.discovery_script = settings.text("host-discovery-script");
-  elastic.slots_per_host = settings.integer("slots-per-host");
+  elastic.slots_per_host = settings.integer("slots-per-host");  // 0: not given
   elastic.discovery_interval = settings.seconds("discovery-interval");
   elastic.discovery_timeout = settings.seconds("discovery-timeout");
   elastic.elastic_timeout = settings.seconds("elastic-timeout");

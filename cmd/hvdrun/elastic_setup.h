@@ -5,15 +5,19 @@
 
 #include "base/status.h"
 #include "cmd/hvdrun/settings.h"
+#include "driver/job/plan.h"
 #include "driver/job_spec.h"
 
 namespace hvd::cli {
 
-// Nothing if the job is a static one: neither a discovery script nor --min-np nor --max-np is
-// given. `spec` as far as it stands: hosts and processes; `planned`: how many workers the named
-// hosts are to have, 0 if none are named.
+// Whether a discovery script, --min-np or --max-np is given.
+bool is_elastic(const Values& values);
+
+// Nothing if the job is a static one. `spec` as far as it stands: hosts and processes; `plan`: of
+// the hosts that are named, if all their slots are known.
 Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
-                                                        const driver::JobSpec& spec, int planned);
+                                                        const driver::JobSpec& spec,
+                                                        const driver::Plan& plan);
 
 // "10 100", "10,100": two numbers of seconds, the first not greater.
 struct SecondsRange {

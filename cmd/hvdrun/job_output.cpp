@@ -106,6 +106,7 @@ LinePrefixer& JobOutput::prefixer(const driver::WorkerView& worker, driver::Stre
 void JobOutput::say(std::string_view text) { console_.error().write(cat("hvdrun: ", text, "\n")); }
 
 void JobOutput::on_plan(const WorldDocument& world) {
+  if (files_ != nullptr) files_->set_size(static_cast<int>(world.members.size()));
   if (verbose_) say_places(world);
 }
 

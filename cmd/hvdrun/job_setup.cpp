@@ -19,8 +19,6 @@
 namespace hvd::cli {
 namespace {
 
-constexpr long long kMaxWorkers = 100'000;
-
 Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings) {
@@ -33,30 +31,23 @@ Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings)
 }
 
 Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, int processes) {
-  const int default_slots = settings.integer("slots-per-host");
+  const int slots = settings.integer("slots-per-host");  // 0: not given
   if (settings.has("host-discovery-script")) return std::vector<driver::HostSlots>();
   if (!settings.has("hosts") && !settings.has("hostfile")) {
     if (settings.has("join-bind")) return std::vector<driver::HostSlots>();
-    const bool as_many = processes > 0 && !settings.has("slots-per-host");
-    return std::vector<driver::HostSlots>{{"localhost", as_many ? processes : default_slots}};
+    return std::vector<driver::HostSlots>{
+        {"localhost", slots > 0 ? slots : std::max(processes, 1)}};
   }
   auto named = named_hosts(settings);
   if (!named.ok()) return named.status();
   std::vector<driver::HostSlots> hosts;
-  long long total = 0;
   for (const auto& host : *named) {
     if (settings.has("join-bind") && (host.port != 0 || !host.user.empty())) {
       return invalid(cat("the host ", host.name,
                          " has a port or a user of SSH, but with --join-bind "
                          "hosts come by themselves: name it without"));
     }
-    hosts.push_back(driver::slots_of(host, default_slots));
-    total += hosts.back().slots;
-  }
-  if (processes == 0 && total > kMaxWorkers) {
-    return invalid(cat("the hosts have ", with_thousands(static_cast<unsigned long long>(total)),
-                       " slots; a job may have ", with_thousands(kMaxWorkers),
-                       " workers: say how many with -np"));
+    hosts.push_back(driver::slots_of(host, slots));
   }
   return hosts;
 }
@@ -171,12 +162,13 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto join = join_words(settings, spec);
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
-  if (!spec.hosts.empty()) {
-    auto plan = driver::plan_static(spec.hosts, spec.processes, spec.oversubscribe);
+  const auto asked = driver::hosts_to_ask(spec.hosts, is_elastic(values) ? 0 : spec.processes);
+  if (!asked.empty() && driver::slots_are_known(asked)) {
+    auto plan = driver::plan_static(asked, spec.processes, spec.oversubscribe);
     if (!plan.ok()) return plan.status();
     setup.plan = std::move(*plan);
   }
-  auto elastic = elastic_spec(values, spec, static_cast<int>(setup.plan.members.size()));
+  auto elastic = elastic_spec(values, spec, setup.plan);
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
 

@@ -1,6 +1,7 @@
 // The table of hvdrun's own settings (cmd/hvdrun/settings.h).
 #include <array>
 
+#include "base/capacity.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
@@ -24,7 +25,9 @@ constexpr std::array kLaunchSettings{
          .variable = {},
          .horovod_name = {},
          .type = KnobType::text,
-         .help = "Hosts and their slots: a:4,b:4 (default: localhost)"},
+         .help =
+             "Hosts and their slots: a:4,b:4; without a number as --slots-per-host says (default: "
+             "localhost)"},
     Knob{.flag = "hostfile",
          .config_key = "launch.hostfile",
          .variable = {},
@@ -36,10 +39,10 @@ constexpr std::array kLaunchSettings{
          .variable = {},
          .horovod_name = {},
          .type = KnobType::integer,
-         .default_text = "1",
          .minimum = 1,
-         .maximum = kMaxProcesses,
-         .help = "Slots of hosts that are named without a number"},
+         .maximum = kMaxSlots,
+         .help = "Slots of hosts that are named without a number (default: one for each GPU "
+                 "there, else one for each core)"},
     Knob{.flag = "oversubscribe",
          .config_key = "launch.oversubscribe",
          .variable = {},

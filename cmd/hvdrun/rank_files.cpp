@@ -27,16 +27,32 @@ Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory,
                                                    std::function<void(const Status&)> on_failure) {
   std::unique_ptr<RankFiles> files(new RankFiles(directory, std::move(on_failure)));
   if (size == 0) HVD_RETURN_IF_ERROR(make_folder(directory));
+  HVD_RETURN_IF_ERROR(files->make_files(size));
+  files->thread_ = std::thread([&self = *files] { self.run(); });
+  return files;
+}
+
+void RankFiles::set_size(int size) {
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!files_.empty()) return;
+    status = make_files(size);
+    failed_ = !status.ok();
+  }
+  if (!status.ok() && on_failure_) on_failure_(status);
+}
+
+Status RankFiles::make_files(int size) {
   for (int rank = 0; rank < size; ++rank) {
-    const std::string folder = cat(directory, "/", rank_folder(rank, size));
+    const std::string folder = cat(directory_, "/", rank_folder(rank, size));
     for (const char* const name : {"stdout", "stderr"}) {
       File file{cat(folder, "/", name), {}};
       HVD_RETURN_IF_ERROR(open_file(file));
-      files->files_.push_back(std::move(file));
+      files_.push_back(std::move(file));
     }
   }
-  files->thread_ = std::thread([&self = *files] { self.run(); });
-  return files;
+  return {};
 }
 
 // With its folder.

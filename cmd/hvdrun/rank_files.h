@@ -4,7 +4,8 @@
 // writes them, since a disk may be slow; what waits is bounded as in stream_writer.h, but nothing
 // is ever dropped.
 //
-// open() and the destructor belong to one thread; write() and drain() are safe from any.
+// open(), set_size() and the destructor belong to one thread; write() and drain() are safe from
+// any.
 #pragma once
 
 #include <condition_variable>
@@ -28,11 +29,13 @@ std::string rank_folder(int rank, int size);
 
 class RankFiles {
  public:
-  // Makes the folder, and the folders and empty files of ranks 0 to size-1. The error names the
-  // file. `on_failure` is called once, on the writing thread, when a file cannot be written;
-  // nothing more is written after it.
+  // Makes the folder, and the folders and empty files of ranks 0 to size-1; with size 0 nobody
+  // knows the ranks yet, or ever. The error names the file. `on_failure` is called once, on the
+  // writing thread, when a file cannot be written; nothing more is written after it.
   static Result<std::unique_ptr<RankFiles>> open(const std::string& directory, int size,
                                                  std::function<void(const Status&)> on_failure);
+  // The ranks are known, and nothing was written yet: makes what open() had not made.
+  void set_size(int size);
   ~RankFiles();  // after what was given has been written
   RankFiles(const RankFiles&) = delete;
   RankFiles& operator=(const RankFiles&) = delete;
@@ -55,6 +58,7 @@ class RankFiles {
   };
 
   RankFiles(std::string directory, std::function<void(const Status&)> on_failure);
+  Status make_files(int size);
   // With the mutex held.
   void queue(std::size_t file, std::string bytes, Credit credit);
   void run();

@@ -20,6 +20,7 @@
 
 #include "base/build_id.h"
 #include "base/frame.h"
+#include "base/gpus.h"
 #include "base/text.h"
 
 namespace hvd::driver {
@@ -348,7 +349,10 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void report_if_ready() {
-    if (is_ready() && !dropped_) report(event::AgentReady{options_.host});
+    if (!is_ready() || dropped_) return;
+    const auto& visible = options_.visible_devices;
+    const int gpus = visible ? visible_gpus(ready_.gpus, visible) : ready_.visible_gpus;
+    report(event::AgentReady{options_.host, {gpus, ready_.cores}});
   }
 
   Status on_ack(const agent_link::HeartbeatAck& ack) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -28,6 +29,8 @@ struct AgentSessionOptions {
   std::string where;        // of the agent's executable, for errors
   agent_link::Hello hello;  // protocol and build id are filled in
   agent_link::Check check;  // follows it at once
+  // CUDA_VISIBLE_DEVICES of the workers, if it is not each host's own business.
+  std::optional<std::string> visible_devices;
 };
 
 struct AgentSessionCallbacks {

@@ -138,6 +138,9 @@ class Gathering {
   Gathered result() {
     Gathered gathered;
     gathered.hosts = spec_.hosts;
+    for (auto& host : gathered.hosts) {
+      if (host.slots == 0) host.slots = members_.at(host.name).slots;
+    }
     for (const auto& host : order_) {
       Member& member = members_.at(host);
       member.ended.reset();

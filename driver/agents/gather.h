@@ -18,7 +18,8 @@
 namespace hvd::driver {
 
 struct Gathered {
-  std::vector<HostSlots> hosts;                   // in the person's order, or as they came
+  // In the person's order, or as they came; all slots are known, since each agent names its own.
+  std::vector<HostSlots> hosts;
   std::map<std::string, AgentConnection> agents;  // by host; nothing was said to them yet
 };
 

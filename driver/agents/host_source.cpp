@@ -13,6 +13,7 @@ namespace hvd::driver {
 HostSlots slots_of(const discovery::Host& host, int default_slots) {
   return {.name = host.name,
           .slots = host.slots > 0 ? host.slots : default_slots,
+          .max_slots = host.max_slots,
           .destination = host.destination,
           .user = host.user,
           .port = host.port,

@@ -19,7 +19,7 @@
 
 namespace hvd::driver {
 
-// A host without a number of slots gets `default_slots`.
+// A host without a number of slots gets `default_slots`, 0 if its agent is to say it.
 HostSlots slots_of(const discovery::Host& host, int default_slots);
 
 class HostSource {

@@ -26,21 +26,14 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
     preparation.joined = std::move(gathered->agents);
   }
   if (spec.elastic && preparation.hosts.empty()) return preparation;  // who works is found out
-  auto plan = plan_static(preparation.hosts, spec.processes, spec.oversubscribe);
-  if (!plan) return plan.status();
-  preparation.plan = *std::move(plan);
-  if (spec.elastic) {
-    make_room(preparation);
-    preparation.local = find_local_hosts(io, signals, preparation.hosts);
-    return preparation;
+  if (!spec.elastic) preparation.hosts = hosts_to_ask(preparation.hosts, spec.processes);
+  if (slots_are_known(preparation.hosts)) {
+    auto plan = plan_static(preparation.hosts, spec.processes, spec.oversubscribe);
+    if (!plan) return plan.status();
+    preparation.plan = *std::move(plan);
+    if (spec.elastic) make_room(preparation);
   }
-  if (!spec.join) {
-    std::erase_if(preparation.hosts, [&](const HostSlots& host) {
-      return std::none_of(preparation.plan.members.begin(), preparation.plan.members.end(),
-                          [&](const WorldMember& member) { return member.host == host.name; });
-    });
-    preparation.local = find_local_hosts(io, signals, preparation.hosts);
-  }
+  if (!spec.join) preparation.local = find_local_hosts(io, signals, preparation.hosts);
   return preparation;
 }
 

@@ -24,6 +24,7 @@ struct Preparation {
   // At least those that the plan names. Of an elastic job those that may ever be used; none if a
   // script says who that is.
   std::vector<HostSlots> hosts;
+  // None as long as not all slots are known.
   Plan plan;
 };
 

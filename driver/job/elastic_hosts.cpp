@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "driver/job/elastic_job.h"
+#include "driver/job/plan.h"
 
 namespace hvd::driver {
 namespace {
@@ -46,7 +47,6 @@ void ElasticJob::visit_hosts() {
     visit_of_[found.host.name] = index;
     ElasticHost host;
     host.name = found.host.name;
-    host.found = found.host;
     host.local = found.local;
     // Its turn may have to come first; then each step has a deadline of its own.
     host.deadline = kNever;
@@ -91,9 +91,20 @@ void ElasticJob::on(const event::AgentReady& event) {
   }
   move(event.host, HostState::ready);
   host.step = Step::reach;
+  hear_capacity(host.name, event.capacity);
   host.deadline = now_ + options_.job.start_timeout;
   if (heartbeats_.watch(event.host, now_)) say_heard(event.host);
   if (!stop_has_begun()) actions_.emplace_back(action::FindAddress{event.host});
+}
+
+void ElasticJob::hear_capacity(const std::string& host, const Capacity& capacity) {
+  const auto found = std::find_if(found_->begin(), found_->end(), [&](const event::FoundHost& one) {
+    return one.host.name == host;
+  });
+  if (found != found_->end() && found->host.slots == 0) {
+    say(slots_text(found->host, capacity));
+  }
+  counted_[host] = slots_by(capacity);
 }
 
 void ElasticJob::on(const event::AddressFound& event) {

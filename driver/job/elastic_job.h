@@ -52,10 +52,14 @@ struct ElasticOptions {
   std::chrono::milliseconds leave_gather{1'000};
   std::chrono::milliseconds join_gather{200};
   std::uint64_t jitter_seed = 0;  // spreads the rests of hosts
+  // The hosts are a list that does not change and names some without slots: when each of them has
+  // said how many it has, the list is checked, and gets room for `processes`, as one with numbers
+  // is before the job begins.
+  bool plan_list = false;
+  bool oversubscribe = true;
 };
 
 struct ElasticHost : JobHost {
-  HostSlots found;  // as it was found when the visit began
   bool local = false;
   bool leaves = false;  // it will be taken away
   std::string address;  // empty: not known yet
@@ -112,6 +116,7 @@ class ElasticJob final : public AnyJob {
   void on(const event::DiscoveryFailed& event);
   void on(const event::HostProgress& event);
   void on(const event::AgentReady& event);
+  void hear_capacity(const std::string& host, const Capacity& capacity);
   void on(const event::AddressFound& event);
   void on(const event::HostFailed& event);
   void on(const event::HostLeaves& event);
@@ -155,8 +160,11 @@ class ElasticJob final : public AnyJob {
 
   // driver/job/elastic_staff.cpp
   void form_first_world();
+  void plan_list();
   void staff_slots();
   Limits limits_now() const;
+  // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
+  int slots_of(const HostSlots& found) const;
   std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
 
@@ -247,8 +255,11 @@ class ElasticJob final : public AnyJob {
   std::set<std::pair<TimePoint, std::size_t>> deadlines_;  // of workers
   std::optional<std::vector<event::FoundHost>> found_;     // the newest answer
   std::map<std::string, HostIndex> visit_of_;              // of hosts that are not gone
-  std::map<std::string, HostTrouble> troubles_;            // of the last visit that came to nothing
-  std::size_t agents_ = 0;                                 // visits that are not over
+  std::map<std::string, int> counted_;                     // slots, as the last agent there said
+  std::map<std::string, int> planned_;                     // slots that the list needed to have
+  bool list_is_planned_ = false;
+  std::map<std::string, HostTrouble> troubles_;  // of the last visit that came to nothing
+  std::size_t agents_ = 0;                       // visits that are not over
 
   ElasticState state_ = ElasticState::planned;
   TimePoint state_deadline_ = kNever;

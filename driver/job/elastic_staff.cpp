@@ -7,10 +7,38 @@
 
 #include "base/text.h"
 #include "driver/job/elastic_job.h"
+#include "driver/job/plan.h"
 
 namespace hvd::driver {
+namespace {
+
+constexpr int kOwnTrouble = 1;
+
+}  // namespace
 
 // ---- the first world ----
+
+// Once, when every host of the list has said how many slots it has.
+void ElasticJob::plan_list() {
+  if (!options_.plan_list || list_is_planned_) return;
+  std::vector<HostSlots> hosts;
+  for (const auto& found : *found_) {
+    hosts.push_back({found.host.name, slots_of(found.host)});
+    if (hosts.back().slots == 0) return;
+  }
+  list_is_planned_ = true;
+  const auto plan = plan_static(hosts, options_.processes, options_.oversubscribe);
+  Status status = plan.status();
+  if (status.ok()) status = check_least(options_.limits.least, hosts, *plan);
+  if (!status.ok()) {
+    JobFailure failure;
+    failure.cause = status.message();
+    fail(std::move(failure), kOwnTrouble);
+    return;
+  }
+  if (!plan->oversubscription.empty()) warn(plan->oversubscription);
+  for (const auto& member : plan->members) ++planned_[member.host];
+}
 
 void ElasticJob::form_first_world() {
   int room = 0;
@@ -19,7 +47,7 @@ void ElasticJob::form_first_world() {
   for (const auto& found : *found_) {
     const auto visit = visit_of_.find(found.host.name);
     const auto trouble = troubles_.find(found.host.name);
-    if (visit != visit_of_.end() && usable(visit->second)) room += found.host.slots;
+    if (visit != visit_of_.end() && usable(visit->second)) room += slots_of(found.host);
     if (visit != visit_of_.end() && !usable(visit->second) &&
         hosts_[visit->second].state <= HostState::ready) {
       settled = false;
@@ -79,13 +107,21 @@ Limits ElasticJob::limits_now() const {
   return limits;
 }
 
+int ElasticJob::slots_of(const HostSlots& found) const {
+  const auto planned = planned_.find(found.name);
+  const int least = planned == planned_.end() ? 0 : planned->second;
+  if (found.slots > 0) return std::max(found.slots, least);
+  const auto counted = counted_.find(found.name);
+  return std::max(counted == counted_.end() ? 0 : slots_found(found, counted->second), least);
+}
+
 std::vector<Room> ElasticJob::rooms() const {
   std::vector<Room> rooms;
   for (const auto& found : *found_) {
     const auto visit = visit_of_.find(found.host.name);
     const bool rests =
         visit == visit_of_.end() || !usable(visit->second) || budget_.rests(found.host.name, now_);
-    rooms.push_back({found.host.name, found.host.slots, rests});
+    rooms.push_back({found.host.name, slots_of(found.host), rests});
   }
   return rooms;
 }

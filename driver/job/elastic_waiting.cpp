@@ -49,7 +49,7 @@ std::string ElasticJob::room_text() const {
     const auto visit = visit_of_.find(found.host.name);
     if (visit == visit_of_.end() || !usable(visit->second)) continue;
     ++ready;
-    slots += static_cast<std::size_t>(found.host.slots);
+    slots += static_cast<std::size_t>(slots_of(found.host));
   }
   return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
              counted(found_->size(), "host"));

@@ -37,7 +37,10 @@ ElasticWorker* ElasticJob::worker_of(HostIndex host, Incarnation incarnation,
 void ElasticJob::launch(const SlotPlace& place, HostIndex host, bool as_member) {
   const std::size_t index = workers_.size();
   ElasticWorker worker;
-  worker.member.rank = -1;
+  // No world has it yet: it chooses its device by its slot.
+  worker.member.rank = worker.member.cross_rank = worker.member.cross_size = -1;
+  worker.member.local_rank = place.slot;
+  worker.member.local_size = place.slots;
   worker.member.host = place.host;
   worker.member.slot = place.slot;
   worker.member.incarnation = index + 1;

@@ -26,6 +26,8 @@ void ElasticJob::decide() {
   decide_at_ = kNever;
   if (stop_has_begun() || state_ == ElasticState::planned || !found_) return;
   if (state_ != ElasticState::ending) visit_hosts();
+  plan_list();
+  if (stop_has_begun()) return;
   if (state_ == ElasticState::gathering) {
     form_first_world();
   } else if (state_ != ElasticState::ending && nobody_is_left()) {

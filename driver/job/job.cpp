@@ -1,7 +1,6 @@
 #include "driver/job/job.h"
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -15,37 +14,7 @@ constexpr int kMaxExitCode = 255;
 constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
 constexpr int kOwnTrouble = 1;
 
-Heartbeats heartbeats_of(const JobOptions& options, const std::vector<WorldMember>& members) {
-  const std::set<std::string> names(options.local_hosts.begin(), options.local_hosts.end());
-  std::vector<bool> local;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    if (i == 0 || members[i].host != members[i - 1].host) {
-      local.push_back(names.count(members[i].host) != 0);
-    }
-  }
-  return {{options.heartbeat_timeout, options.orphan_timeout}, std::move(local)};
-}
-
 }  // namespace
-
-Job::Job(JobOptions options, std::vector<WorldMember> members)
-    : options_(std::move(options)), heartbeats_(heartbeats_of(options_, members)) {
-  Incarnation incarnation = first_incarnation_;
-  for (auto& member : members) {
-    if (hosts_.empty() || hosts_.back().name != member.host) {
-      hosts_.emplace_back();
-      hosts_.back().name = member.host;
-    }
-    member.incarnation = incarnation++;
-    JobHost& host = hosts_.back();
-    host.workers.push_back(workers_.size());
-    ++host.live;
-    ++host.unstarted;
-    workers_.push_back({std::move(member), hosts_.size() - 1, WorkerState::planned, 0, {}, false});
-  }
-  live_ = unstarted_ = static_cast<int>(workers_.size());
-  agents_ = unanswered_ = hosts_.size();
-}
 
 std::size_t Job::index_of(Incarnation incarnation) const {
   const Incarnation index = incarnation - first_incarnation_;  // huge if it is below

@@ -5,11 +5,12 @@
 // The policy here is that of a static job. First agents are brought to all hosts, each step of each
 // host with a deadline of its own; only when every host has answered and addresses are known by
 // which they reach each other are workers launched, else the job fails and names all hosts that
-// cannot take part. Then every worker must exit with 0, and one that called hvd::init must have
-// said before that it was done. The first worker, launch or host that fails ends the job: all
-// others are asked to stop and killed when their grace is over. A host that is silent for too long
-// is lost (driver/job/heartbeats.h). Every wait has its own deadline, except that for a running
-// program, and its own words (waiting_for).
+// cannot take part. What slots nobody named is known then, too, and so is who works where. Then
+// every worker must exit with 0, and one that called hvd::init must have said before that it was
+// done. The first worker, launch or host that fails ends the job: all others are asked to stop and
+// killed when their grace is over. A host that is silent for too long is lost
+// (driver/job/heartbeats.h). Every wait has its own deadline, except that for a running program,
+// and its own words (waiting_for).
 //
 // A value for one thread.
 #pragma once
@@ -20,12 +21,14 @@
 #include <string>
 #include <vector>
 
+#include "base/capacity.h"
 #include "base/clock.h"
 #include "base/protocol/world_document.h"
 #include "driver/job/any_job.h"
 #include "driver/job/heartbeats.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
+#include "driver/job/plan.h"
 
 namespace hvd::driver {
 
@@ -33,6 +36,9 @@ class Job final : public AnyJob {
  public:
   // `members` are ordered by rank, those of one host together; incarnations are given here.
   Job(JobOptions options, std::vector<WorldMember> members);
+  // Agents are brought to all of these hosts, of which some have as many slots as their agents find
+  // room for; when all have answered the plan is made, and those that it does not need are let go.
+  Job(JobOptions options, PlanRequest request);
 
   std::vector<Action> step(const Event& event, TimePoint now) override;
   TimePoint next_deadline() const override;
@@ -56,6 +62,15 @@ class Job final : public AnyJob {
   WorldDocument world() const override;
 
  private:
+  // driver/job/job_seating.cpp
+  Job(JobOptions options, const std::vector<std::string>& hosts);
+  void seat(std::vector<WorldMember> members);
+  void hear_capacity(HostIndex host, const Capacity& capacity);
+  // If there is no plan yet; false if there can be none, and the job has failed.
+  bool plan();
+  void shut_down(HostIndex host);
+  bool is_needed(HostIndex host) const { return host < seated_; }
+
   // driver/job/job_hosts.cpp: the way of hosts to being ready, and their loss
   void on(const event::Begin&);
   void on(const event::HostProgress& event);
@@ -132,6 +147,8 @@ class Job final : public AnyJob {
   Incarnation first_incarnation_ = 1;
   int live_ = 0;
   int unstarted_ = 0;
+  std::optional<PlanRequest> request_;  // as long as there is no plan
+  std::size_t seated_ = 0;      // hosts that have workers, the first ones; all, if nobody knows yet
   std::size_t agents_ = 0;      // hosts that are not gone
   std::size_t unanswered_ = 0;  // hosts that are neither ready nor excluded
   std::size_t excluded_ = 0;    // hosts with a trouble

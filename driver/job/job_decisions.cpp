@@ -30,8 +30,8 @@ std::string Job::reason_of(const JobFailure& failure) const {
     return cat("rank ", failure.rank, " on ", failure.host, " ", failure.cause);
   }
   if (failure.hosts.size() > 1) {
-    return cat(failure.hosts.size(), " of ", hosts_.size(),
-               " hosts cannot take part; the first is ", failure.host, ": ", failure.cause);
+    return cat(failure.hosts.size(), " of ", seated_, " hosts cannot take part; the first is ",
+               failure.host, ": ", failure.cause);
   }
   if (failure.hosts.size() == 1) {
     return cat("host ", failure.host, " cannot take part: ", failure.cause);
@@ -76,8 +76,8 @@ void Job::fail_worker(const JobWorker& worker, std::string cause, int exit_code)
 
 void Job::broken(HostIndex host, const std::string& what) {
   drop(host);
-  if (state_ == JobState::closing) {
-    // The job's outcome stands: every worker has ended.
+  if (state_ == JobState::closing || !is_needed(host)) {
+    // The job's outcome stands: every worker has ended; or it does not depend on this host.
     warn(cat("the agent on host ", hosts_[host].name, " broke the protocol: ", what));
     return;
   }
@@ -167,15 +167,15 @@ void Job::settle() {
     return;
   }
   if (state_ == JobState::preparing && unanswered_ == 0) {
-    if (excluded_ == 0) {
+    if (excluded_ > 0) {
+      fail_preparation();
+    } else if (plan()) {
       move(JobState::choosing);
       state_deadline_ = now_ + options_.start_timeout;
       actions_.emplace_back(action::ChooseAddresses{});
-    } else {
-      fail_preparation();
     }
   }
-  if (state_ == JobState::choosing && excluded_ == hosts_.size()) fail_preparation();
+  if (state_ == JobState::choosing && excluded_ == seated_) fail_preparation();
   if (state_ == JobState::starting && unstarted_ == 0) {
     move(JobState::running);
     say(workers_.size() == 1 ? "the worker runs" : cat("all ", workers_.size(), " workers run"));
@@ -185,9 +185,7 @@ void Job::settle() {
     state_deadline_ = kNever;
     for (HostIndex index = 0; index < hosts_.size(); ++index) {
       if (hosts_[index].state != HostState::ready) continue;
-      move(index, HostState::closing);
-      hosts_[index].deadline = now_ + options_.close_timeout;
-      actions_.emplace_back(action::ShutDownAgent{index});
+      shut_down(index);
     }
   }
   if (state_ == JobState::closing && agents_ == 0) {

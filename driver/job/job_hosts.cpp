@@ -53,6 +53,7 @@ void Job::on(const event::AgentReady& event) {
   }
   move(event.host, HostState::ready);
   hosts_[event.host].deadline = kNever;
+  hear_capacity(event.host, event.capacity);
   if (heartbeats_.watch(event.host, now_)) say_heard(event.host);
   something_moved();
 }
@@ -130,9 +131,9 @@ void Job::on(const event::AddressesChosen& event) {
     fail_preparation();  // nobody else will be found out of reach
     return;
   }
-  if (event.addresses.size() != hosts_.size()) {
+  if (event.addresses.size() != seated_) {
     JobFailure failure;
-    failure.cause = cat("addresses were chosen for ", event.addresses.size(), " of ", hosts_.size(),
+    failure.cause = cat("addresses were chosen for ", event.addresses.size(), " of ", seated_,
                         " hosts (this is a bug of hvdrun)");
     fail(std::move(failure), kOwnTrouble);
     return;
@@ -141,7 +142,9 @@ void Job::on(const event::AddressesChosen& event) {
   move(JobState::starting);
   state_deadline_ = kNever;
   actions_.emplace_back(action::PublishWorld{world(), ""});
-  for (auto& host : hosts_) host.deadline = now_ + options_.start_timeout;
+  for (HostIndex host = 0; host < seated_; ++host) {
+    hosts_[host].deadline = now_ + options_.start_timeout;
+  }
   for (auto& worker : workers_) {
     move(worker, WorkerState::launching);
     actions_.emplace_back(action::Launch{worker.host, worker.member});

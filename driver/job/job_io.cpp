@@ -31,6 +31,7 @@ struct ActionText {
   std::string operator()(const action::ChooseAddresses& /*action*/) const {
     return "choose addresses";
   }
+  std::string operator()(const action::PlanStands& /*action*/) const { return "the plan stands"; }
   std::string operator()(const action::FindAddress& action) const {
     return cat("find address of ", hosts[action.host]);
   }

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/capacity.h"
 #include "base/protocol/world_document.h"
 #include "driver/job/host_slots.h"
 #include "driver/job/preflight.h"
@@ -33,6 +34,7 @@ struct HostProgress {
 // Its agent answers, and found directory and program in place.
 struct AgentReady {
   HostIndex host = 0;
+  Capacity capacity;  // that it found there for workers
 };
 // The host cannot take part. Before it was ready: and no agent of ours is there (any more). As the
 // answer to ChooseAddresses: its agent still is, and will be told to leave.
@@ -40,9 +42,10 @@ struct HostFailed {
   HostIndex host = 0;
   HostTrouble trouble;
 };
-// The answer to ChooseAddresses, unless some HostFailed are.
+// The answer to ChooseAddresses, unless some HostFailed are: where the others reach the workers of
+// each host that has any.
 struct AddressesChosen {
-  std::vector<std::string> addresses;  // by host: where the others reach its workers
+  std::vector<std::string> addresses;
 };
 // The agent has just proved that it lives.
 struct Heard {
@@ -172,6 +175,9 @@ struct StartAgent {
 // All agents are ready: find addresses by which all reach all. Answered by AddressesChosen, or by
 // HostFailed for each host that is out of reach.
 struct ChooseAddresses {};
+// All agents have said how much room they have, and who works where is known from now on. Only of a
+// job that did not know it when it began.
+struct PlanStands {};
 // Of an elastic job: find the address by which the others reach this host. Answered by AddressFound
 // or HostFailed.
 struct FindAddress {
@@ -214,10 +220,10 @@ struct Finish {
 
 }  // namespace action
 
-using Action =
-    std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
-                 action::FindAddress, action::Launch, action::StopWorkers, action::KillWorkers,
-                 action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
+using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
+                            action::PlanStands, action::FindAddress, action::Launch,
+                            action::StopWorkers, action::KillWorkers, action::ShutDownAgent,
+                            action::DropAgent, action::Say, action::Finish>;
 
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);

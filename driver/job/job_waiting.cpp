@@ -98,9 +98,8 @@ std::string Job::preparing_text(TimePoint now) const {
                         left_text(state_deadline_, now)));
   }
   std::string text = join(parts, ", ");
-  if (hosts_.size() == 1) return text;
-  text +=
-      cat(" (", ready, " of ", hosts_.size(), ready == 1 ? " hosts is ready" : " hosts are ready");
+  if (seated_ == 1) return text;
+  text += cat(" (", ready, " of ", seated_, ready == 1 ? " hosts is ready" : " hosts are ready");
   if (excluded_ > 0) text += cat(", ", excluded_, excluded_ == 1 ? " has failed" : " have failed");
   return text + ")";
 }

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "base/text.h"
+#include "driver/job/staffing.h"
 
 namespace hvd::driver {
 namespace {
 
-constexpr int kMaxProcesses = 1'000'000;
 constexpr std::size_t kMaxHostsShown = 4;
 
 Status check_hosts(const std::vector<HostSlots>& hosts) {
@@ -71,6 +71,21 @@ std::string oversubscription_line(const std::vector<HostSlots>& hosts,
              "; --no-oversubscribe makes this an error");
 }
 
+Status check_processes(int processes, long long slots) {
+  constexpr auto kMost = static_cast<long long>(kMaxWorkers);
+  if (processes == 0 && slots > kMost) {
+    return {Code::invalid_argument,
+            cat("the hosts have ", with_thousands(static_cast<unsigned long long>(slots)),
+                " slots; a job may have ", with_thousands(kMaxWorkers),
+                " workers: say how many with -np")};
+  }
+  if (processes < 0 || processes > kMost) {
+    return {Code::invalid_argument, cat("the number of processes must be from 1 to ",
+                                        with_thousands(kMaxWorkers), ", not ", processes)};
+  }
+  return {};
+}
+
 }  // namespace
 
 void assign_local_and_cross_ranks(std::vector<WorldMember>& members) {
@@ -93,15 +108,30 @@ void assign_local_and_cross_ranks(std::vector<WorldMember>& members) {
   }
 }
 
+std::string slots_text(const HostSlots& host, const Capacity& capacity) {
+  const int found = slots_by(capacity);
+  const int slots = slots_found(host, found);
+  return cat("host ", host.name, ": ", slots_text(capacity),
+             slots < found ? cat("; max_slots leaves ", slots) : "");
+}
+
+std::vector<HostSlots> hosts_to_ask(const std::vector<HostSlots>& hosts, int processes) {
+  if (processes < 1) return hosts;
+  std::vector<HostSlots> asked;
+  long long least = 0;
+  for (const auto& host : hosts) {
+    if (least >= processes) break;
+    least += std::max(host.slots, 1);
+    asked.push_back(host);
+  }
+  return asked;
+}
+
 Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, bool oversubscribe) {
   HVD_RETURN_IF_ERROR(check_hosts(hosts));
   long long slots = 0;
   for (const auto& host : hosts) slots += host.slots;
-  if (processes < 0 || processes > kMaxProcesses || (processes == 0 && slots > kMaxProcesses)) {
-    return Status(Code::invalid_argument,
-                  cat("the number of processes must be from 1 to ", with_thousands(kMaxProcesses),
-                      ", not ", processes == 0 ? slots : processes));
-  }
+  HVD_RETURN_IF_ERROR(check_processes(processes, slots));
   if (processes == 0) processes = static_cast<int>(slots);
 
   Plan plan;
@@ -126,6 +156,16 @@ Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, boo
   }
   assign_local_and_cross_ranks(plan.members);
   return plan;
+}
+
+Status check_least(int least, const std::vector<HostSlots>& hosts, const Plan& plan) {
+  long long room = 0;
+  for (const auto& host : hosts) room += host.slots;
+  room = std::max(room, static_cast<long long>(plan.members.size()));
+  if (least <= room) return {};
+  return {Code::invalid_argument,
+          cat("--min-np ", least, " is more than the ", room, room == 1 ? " slot" : " slots",
+              " of the hosts that are named")};
 }
 
 std::map<std::string, std::size_t> legacy_scope_sizes(const std::vector<WorldMember>& members) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/capacity.h"
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "driver/job/host_slots.h"
@@ -18,11 +19,29 @@ struct Plan {
   std::string oversubscription;
 };
 
+// What there is to plan, before all slots are known.
+struct PlanRequest {
+  std::vector<HostSlots> hosts;  // in order
+  int processes = 0;             // 0: one for each slot
+  bool oversubscribe = true;
+};
+
+// "host a: 4 slots, one for each GPU", of one whose slots nobody said.
+std::string slots_text(const HostSlots& host, const Capacity& capacity);
+
+// Those of the hosts, the first ones, that may get a worker whatever the others turn out to have:
+// all, unless the first have slots enough. Who is not among them need not be asked.
+std::vector<HostSlots> hosts_to_ask(const std::vector<HostSlots>& hosts, int processes);
+
 // Host-major in the order given: host 0 gets the first ranks, and so on. With `processes` 0 every
 // slot is taken. With more processes than slots they are spread evenly over the hosts, in
 // proportion to their slots, or, without `oversubscribe`, refused with Horovod's text. Hosts that
-// get no worker do not appear.
+// get no worker, which are always the last, do not appear. All slots are known.
 Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, bool oversubscribe);
+
+// Whether there is room for the least of workers: in the slots, or because more workers than slots
+// were planned.
+Status check_least(int least, const std::vector<HostSlots>& hosts, const Plan& plan);
 
 // Fills local and cross ranks and sizes of members that are already ordered host-major by `host`.
 void assign_local_and_cross_ranks(std::vector<WorldMember>& members);

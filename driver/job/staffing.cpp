@@ -24,7 +24,7 @@ void fill(const Use& use, std::size_t& left, std::vector<SlotPlace>& launch) {
       ++next_taken;
       continue;
     }
-    launch.push_back({use.room->host, slot});
+    launch.push_back({use.room->host, slot, use.room->slots});
     --left;
   }
 }

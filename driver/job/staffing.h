@@ -44,6 +44,7 @@ inline constexpr std::size_t kMaxWorkers = 100'000;  // of a job, whatever disco
 struct SlotPlace {
   std::string host;
   int slot = 0;
+  int slots = 1;  // of that host
   friend bool operator==(const SlotPlace&, const SlotPlace&) = default;
 };
 

@@ -14,6 +14,7 @@ add_dependencies(hvd_cli_test hvdrun)
 hvd_test(hvd_cli_process_test
   cli/hvdrun_output_test.cpp
   cli/hvdrun_usage_test.cpp
+  cli/slots_test.cpp
   cli/wrong_input_test.cpp
   LIBRARIES hvd_base LABELS e2e)
 add_dependencies(hvd_cli_process_test hvdrun hvd-agent)

@@ -2,10 +2,11 @@
 //
 //     job min=1 max=8 np=4 spares=1 policy=host restarts=3 resets=5 planned=5
 //                                and, in milliseconds: grace= start= elastic= leave= heartbeat=
-//                                orphan= shortest= longest=
+//                                orphan= shortest= longest=; list (the hosts do not change)
 //
-// Further events: found HOST:SLOTS... (a host of this machine: HOST:SLOTS:local); no-discovery
-// TEXT; address HOST [ADDRESS]; leaves HOST; warm, leave WORKER; committed WORKER GENERATION.
+// Further events: found HOST:SLOTS... (not known: ?; a host of this machine: HOST:SLOTS:local);
+// no-discovery TEXT; address HOST [ADDRESS]; leaves HOST; warm, leave WORKER; committed WORKER
+// GENERATION.
 //
 // Many at once: "up HOST..." they become ready and have an address; "begins WORKER..." they are
 // launched and initialised, and warm if they have yet to join.
@@ -47,6 +48,8 @@ class Script : public GoldenScript<ElasticJob, ElasticState> {
         *number->second = value;
       } else if (const auto time = times.find(name); time != times.end()) {
         *time->second = milliseconds(value);
+      } else if (name == "list") {
+        options.plan_list = true;
       } else if (name == "policy" && said == "host") {
         options.budget.policy = FailurePolicy::host;
       } else {
@@ -63,7 +66,7 @@ class Script : public GoldenScript<ElasticJob, ElasticState> {
       std::istringstream one(word);
       if (name == "up") {
         const HostIndex index = host(word);
-        answer += actions(event::AgentReady{index}, "");
+        answer += actions(event::AgentReady{index, {}}, "");
         answer += actions(event::AddressFound{index, cat("10.0.0.", index + 1)}, "");
         continue;
       }

@@ -6,11 +6,11 @@
 //     say: ...                   the actions, and what the job waits for then
 //     (waits for ...)
 //
-// Events: begin; progress HOST STEP; ready HOST; failed HOST STEP [EXIT CODE] TEXT; heard HOST;
-// gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER ERRNO TEXT; initialised, done
-// WORKER; exited WORKER code N | signal N [core]; signal N; tick. A STEP is written find-program. A
-// WORKER is host#slot, or HOST/INCARNATION for what an agent makes up; a HOST or a host#slot that
-// was there before is the newest one.
+// Events: begin; progress HOST STEP; ready HOST [gpus=N] [cores=N]; failed HOST STEP [EXIT CODE]
+// TEXT; heard HOST; gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER ERRNO TEXT;
+// initialised, done WORKER; exited WORKER code N | signal N [core]; signal N; tick. A STEP is
+// written find-program. A WORKER is host#slot, or HOST/INCARNATION for what an agent makes up; a
+// HOST or a host#slot that was there before is the newest one.
 //
 // Time: "deadline" lets it pass until the job asked for a tick. "pass 2000ms [HOST...]" lets it
 // pass with every tick in time, while these hosts are heard every tenth of the heartbeat timeout;
@@ -189,6 +189,15 @@ class GoldenScript {
     return {};
   }
 
+  Event ready(std::istringstream& words) const {
+    event::AgentReady ready{host(words), {}};
+    for (std::string word; words >> word;) {
+      const int value = std::atoi(word.c_str() + word.find('=') + 1);
+      (word.starts_with("gpus=") ? ready.capacity.gpus : ready.capacity.cores) = value;
+    }
+    return ready;
+  }
+
   Event failed(std::istringstream& words) const {
     event::HostFailed failed;
     failed.host = host(words);
@@ -202,7 +211,7 @@ class GoldenScript {
   Event event(const std::string& name, std::istringstream& words) const {
     if (name == "begin") return event::Begin{};
     if (name == "tick" || name == "deadline") return event::Tick{};
-    if (name == "ready") return event::AgentReady{host(words)};
+    if (name == "ready") return ready(words);
     if (name == "heard") return event::Heard{host(words)};
     if (name == "failed") return failed(words);
     if (name == "progress") {

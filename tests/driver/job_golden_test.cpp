@@ -1,7 +1,8 @@
 // Golden scripts of static jobs, in tests/driver/golden/ (see golden_script.h).
 //
-//     job a:2 b:1                the hosts and their slots; further grace=, start=, heartbeat= and
-//                                orphan=MILLISECONDS, and local=HOST
+//     job a:2 b:?                the hosts and their slots, where known; further np=PROCESSES,
+//                                grace=, start=, heartbeat= and orphan=MILLISECONDS, local=HOST,
+//                                and no-oversubscribe
 //
 // A further event: addresses ADDRESS... (of all hosts; none: 10.0.0.1 and so on).
 #include "driver/job/job.h"
@@ -16,18 +17,22 @@ class Script : public GoldenScript<Job, JobState> {
   void begin(const std::string& text) override {
     JobOptions options;
     options.job_id = "golden";
-    std::vector<HostSlots> hosts;
+    PlanRequest request;
     for (const auto& word : split(text, ' ')) {
       const auto colon = word.find(':');
       const auto equals = word.find('=');
       if (colon != std::string::npos) {
-        hosts.push_back({word.substr(0, colon), std::atoi(word.c_str() + colon + 1)});
+        request.hosts.push_back({word.substr(0, colon), std::atoi(word.c_str() + colon + 1)});
+      } else if (word == "no-oversubscribe") {
+        request.oversubscribe = false;
       } else if (word.substr(0, equals) == "local") {
         options.local_hosts.push_back(word.substr(equals + 1));
       } else {
         const milliseconds value(std::atoi(word.c_str() + equals + 1));
         const std::string name = word.substr(0, equals);
-        if (name == "grace") {
+        if (name == "np") {
+          request.processes = static_cast<int>(value.count());
+        } else if (name == "grace") {
           options.grace = value;
         } else if (name == "start") {
           options.start_timeout = value;
@@ -41,7 +46,12 @@ class Script : public GoldenScript<Job, JobState> {
       }
     }
     heartbeat_ = options.heartbeat_timeout / 10;
-    const auto plan = plan_static(hosts, 0, true);
+    request.hosts = hosts_to_ask(request.hosts, request.processes);
+    if (!slots_are_known(request.hosts)) {
+      job_ = std::make_unique<Job>(options, request);
+      return;
+    }
+    const auto plan = plan_static(request.hosts, request.processes, request.oversubscribe);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     job_ = std::make_unique<Job>(options, plan->members);
   }
@@ -56,8 +66,9 @@ class Script : public GoldenScript<Job, JobState> {
     event::AddressesChosen chosen;
     for (std::string address; words >> address;) chosen.addresses.push_back(address);
     if (!chosen.addresses.empty()) return chosen;
-    for (std::size_t host = 1; host <= job_->hosts().size(); ++host) {
-      chosen.addresses.push_back(cat("10.0.0.", host));
+    for (const auto& host : job_->hosts()) {
+      if (host.workers.empty()) break;
+      chosen.addresses.push_back(cat("10.0.0.", chosen.addresses.size() + 1));
     }
     return chosen;
   }

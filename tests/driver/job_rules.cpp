@@ -46,6 +46,7 @@ void JobRules::note_failure(int exit_code) {
 }
 
 void JobRules::note_host_failure(HostIndex host, int exit_code) {
+  if (hosts_[host].let_go) return;
   if (before_ == JobState::preparing || before_ == JobState::choosing) {
     preparation_failures_.emplace(host, exit_code);
   } else if (hosts_[host].before < HostState::closing) {
@@ -143,9 +144,24 @@ void JobRules::check(const action::StartAgent& action) {
   if (std::exchange(hosts_[action.host].started, true)) wrong("an agent was started twice");
 }
 
+void JobRules::check(const action::PlanStands& /*action*/) {
+  if (!workers_.empty()) wrong("there was a plan already");
+  workers_.resize(job_.workers().size());
+  if (workers_.empty()) wrong("a plan without workers");
+  bool others = false;
+  for (HostIndex host = 0; host < hosts_.size(); ++host) {
+    if (hosts_[host].before < HostState::ready && job_.hosts()[host].state < HostState::ready) {
+      wrong("there is a plan before all hosts have answered");
+    }
+    if (others && !job_.hosts()[host].workers.empty()) wrong("a host was passed over");
+    others = job_.hosts()[host].workers.empty();
+  }
+}
+
 void JobRules::check(const action::ChooseAddresses& /*action*/) {
   if (std::exchange(choosing_, true)) wrong("addresses are chosen twice");
   for (const auto& host : job_.hosts()) {
+    if (host.workers.empty()) continue;
     if (host.state != HostState::ready) wrong("addresses are chosen before all hosts are ready");
   }
 }
@@ -156,6 +172,7 @@ void JobRules::check(const action::Launch& action) {
     wrong("a worker was launched without the address that was chosen for it");
   }
   for (const auto& host : job_.hosts()) {
+    if (host.workers.empty()) continue;
     if (host.state != HostState::ready) wrong("a worker was launched before all hosts were ready");
   }
   WorkerFacts& worker = workers_[job_.index_of(action.member.incarnation)];
@@ -167,6 +184,11 @@ void JobRules::check(const action::ShutDownAgent& action) {
     if (workers_[index].launched && !workers_[index].ended) {
       wrong("an agent was shut down before its workers had ended");
     }
+  }
+  if (job_.hosts()[action.host].workers.empty() && before_ == JobState::preparing &&
+      !workers_.empty()) {
+    hosts_[action.host].let_go = true;
+    parting_ = now_;
   }
 }
 
@@ -181,7 +203,7 @@ void JobRules::check(const action::Say& action) {
 // ---- silence ----
 
 bool JobRules::was_watched(HostIndex host) const {
-  return options_.heartbeat_timeout.count() != 0 &&
+  return options_.heartbeat_timeout.count() != 0 && !hosts_[host].let_go &&
          (hosts_[host].before == HostState::ready || hosts_[host].before == HostState::closing);
 }
 

@@ -34,6 +34,7 @@ class JobRules {
  private:
   struct HostFacts {
     bool started = false;
+    bool let_go = false;                    // nobody is to work there
     HostState before = HostState::planned;  // this step
     TimePoint heard{};
   };
@@ -62,6 +63,7 @@ class JobRules {
 
   void check(const action::PublishWorld& action);
   void check(const action::StartAgent& action);
+  void check(const action::PlanStands& action);
   void check(const action::ChooseAddresses& action);
   void check(const action::Launch& action);
   void check(const action::ShutDownAgent& action);

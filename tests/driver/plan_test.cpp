@@ -113,7 +113,31 @@ TEST(Plan, refuses_what_cannot_be_placed_and_says_why) {
   EXPECT_EQ(message({}, 1), "there is no host to run on");
   EXPECT_EQ(message({{"a", 0}}, 1), "host a has 0 slots; it needs at least one");
   EXPECT_EQ(message({{"a", 1}, {"a", 1}}, 1), "host a is named twice");
-  EXPECT_EQ(message({{"a", 1}}, -3), "the number of processes must be from 1 to 1,000,000, not -3");
+  EXPECT_EQ(message({{"a", 1}}, -3), "the number of processes must be from 1 to 100,000, not -3");
+  EXPECT_EQ(message({{"a", 60'000}, {"b", 60'000}}, 0),
+            "the hosts have 120,000 slots; a job may have 100,000 workers: say how many with -np");
+  EXPECT_EQ(message({{"a", 60'000}, {"b", 60'000}}, 100'000), "no error");
+}
+
+TEST(Plan, asks_only_hosts_that_may_get_a_worker) {
+  const auto asked = [](const std::vector<HostSlots>& hosts, int processes) {
+    std::string names;
+    for (const auto& host : hosts_to_ask(hosts, processes)) names += host.name;
+    return names;
+  };
+  EXPECT_EQ(asked({{"a", 4}, {"b", 0}, {"c", 0}}, 0), "abc");
+  EXPECT_EQ(asked({{"a", 4}, {"b", 0}, {"c", 0}}, 4), "a");
+  EXPECT_EQ(asked({{"a", 4}, {"b", 0}, {"c", 0}}, 5), "ab");
+  EXPECT_EQ(asked({{"a", 0}, {"b", 0}, {"c", 0}}, 2), "ab");
+  EXPECT_EQ(asked({{"a", 0}, {"b", 0}, {"c", 0}}, 9), "abc");
+}
+
+TEST(Plan, has_room_for_the_least_or_says_what_there_is) {
+  const std::vector<HostSlots> hosts{{"a", 2}, {"b", 1}};
+  EXPECT_TRUE(check_least(3, hosts, *plan_static(hosts, 0, true)).ok());
+  EXPECT_TRUE(check_least(8, hosts, *plan_static(hosts, 8, true)).ok());
+  EXPECT_EQ(check_least(4, hosts, *plan_static(hosts, 2, true)).message(),
+            "--min-np 4 is more than the 3 slots of the hosts that are named");
 }
 
 }  // namespace

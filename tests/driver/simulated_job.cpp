@@ -26,10 +26,13 @@ bool is_routine(const Event& event) {
 
 SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_hosts, int max_slots)
     : dice_(seed), weather_(weather) {
-  std::vector<HostSlots> hosts;
+  PlanRequest request;
   const int count = 1 + dice_.below(max_hosts);
+  const bool some_are_open = dice_.one_in(2);
   for (int host = 0; host < count; ++host) {
-    hosts.push_back({cat("h", host), 1 + dice_.below(max_slots)});
+    slots_.push_back(1 + dice_.below(max_slots));
+    const bool open = some_are_open && dice_.one_in(2);
+    request.hosts.push_back({cat("h", host), open ? 0 : slots_.back()});
   }
   options_.job_id = "simulated";
   options_.grace = dice_.up_to(6'000);
@@ -37,11 +40,18 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
   options_.orphan_timeout = milliseconds(dice_.one_in(10) ? 0 : 2'000 + dice_.below(30'000));
   for (int host = 0; host < count; ++host) {
     local_.push_back(dice_.one_in(4));
-    if (local_.back()) options_.local_hosts.push_back(hosts[static_cast<std::size_t>(host)].name);
+    if (local_.back())
+      options_.local_hosts.push_back(request.hosts[static_cast<std::size_t>(host)].name);
   }
-  const auto plan = plan_static(hosts, 1 + dice_.below(2 * count * max_slots), true);
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  job_ = std::make_unique<Job>(options_, plan->members);
+  request.processes = 1 + dice_.below(2 * count * max_slots);
+  request.hosts = hosts_to_ask(request.hosts, request.processes);
+  if (slots_are_known(request.hosts)) {
+    const auto plan = plan_static(request.hosts, request.processes, true);
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    job_ = std::make_unique<Job>(options_, plan->members);
+  } else {
+    job_ = std::make_unique<Job>(options_, request);
+  }
   local_.resize(job_->hosts().size());  // with few processes not every host is used
   rules_ = std::make_unique<JobRules>(*job_, options_, local_);
   agents_.resize(job_->hosts().size());
@@ -267,13 +277,15 @@ void SimulatedJob::bring_agent(HostIndex host) {
     if (never_ready && number == stops_at) return;
     agents_[host].busy_until = std::max(agents_[host].busy_until, time_.now()) + duration;
   }
-  report(host, milliseconds(0), event::AgentReady{host});
+  const int slots = slots_[host];
+  report(host, milliseconds(0), event::AgentReady{host, {dice_.one_in(2) ? slots : 0, slots}});
 }
 
 void SimulatedJob::perform(const action::ChooseAddresses& /*action*/) {
   if (dice_.one_in(weather_.no_addresses)) return;
   bool all = true;
   for (HostIndex host = 0; host < agents_.size(); ++host) {
+    if (job_->hosts()[host].workers.empty()) break;
     if (!dice_.one_in(weather_.unreachable)) continue;
     all = false;
     schedule(dice_.up_to(90), [this, host] {
@@ -286,6 +298,7 @@ void SimulatedJob::perform(const action::ChooseAddresses& /*action*/) {
   schedule(dice_.up_to(dice_.one_in(40) ? 40'000 : 500), [this] {
     event::AddressesChosen chosen;
     for (HostIndex host = 0; host < agents_.size(); ++host) {
+      if (job_->hosts()[host].workers.empty()) break;
       chosen.addresses.push_back(cat("fd00::", host));
     }
     step(chosen);

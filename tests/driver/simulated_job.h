@@ -88,6 +88,7 @@ class SimulatedJob {
 
   void perform(const action::PublishWorld& action);
   void perform(const action::StartAgent& action);
+  void perform(const action::PlanStands& /*action*/) { workers_.resize(job_->workers().size()); }
   void perform(const action::ChooseAddresses& action);
   void perform(const action::FindAddress& /*action*/) {}  // of elastic jobs
   void perform(const action::Launch& action);
@@ -105,6 +106,7 @@ class SimulatedJob {
   std::unique_ptr<JobRules> rules_;
   VirtualTime time_;
   std::vector<bool> local_;
+  std::vector<int> slots_;  // by host, as an agent counts them
   std::vector<Agent> agents_;
   std::vector<Worker> workers_;
   bool some_join_ = false;

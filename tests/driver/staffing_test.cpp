@@ -74,7 +74,8 @@ TEST(Staffing, sends_nobody_away_to_make_room_for_another) {
 TEST(Staffing, waits_for_a_slot_until_it_is_free_and_uses_another_meanwhile) {
   const std::vector<Occupant> occupants{{"a", 0, 1, true}, {"a", 1, 2, true, true}};
   EXPECT_EQ(staff({{"a", 2}}, occupants, {}).launch, std::vector<SlotPlace>());
-  EXPECT_EQ(staff({{"a", 3}}, occupants, {.most = 2}).launch, (std::vector<SlotPlace>{{"a", 2}}));
+  EXPECT_EQ(staff({{"a", 3}}, occupants, {.most = 2}).launch,
+            (std::vector<SlotPlace>{{"a", 2, 3}}));
   EXPECT_EQ(staff({}, occupants, {}).release, std::vector<Incarnation>{1});
 }
 

@@ -133,6 +133,7 @@ void SimulatedCluster::change_discovery() {
   Machine& machine = machines_[index];
   if (dice_.one_in(2)) {
     machine.slots = 1 + dice_.below(3);
+    machine.open = false;  // the number that is said now is the one that counts
   } else {
     machine.found = !machine.found;
     // Two changes within a moment, and a host that comes back.

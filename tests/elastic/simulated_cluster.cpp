@@ -39,6 +39,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
     Machine machine;
     machine.name = cat("h", index);
     machine.slots = 1 + dice_.below(max_slots);
+    machine.open = dice_.one_in(3);
     machine.local = dice_.one_in(5);
     machines_.push_back(std::move(machine));
   }
@@ -143,7 +144,8 @@ void SimulatedCluster::step(const Event& event) {
 void SimulatedCluster::find() {
   event::HostsFound found;
   for (const auto& machine : machines_) {
-    if (machine.found) found.hosts.push_back({{machine.name, machine.slots}, machine.local});
+    if (machine.found)
+      found.hosts.push_back({{machine.name, machine.open ? 0 : machine.slots}, machine.local});
   }
   if (dice_.one_in(3)) std::reverse(found.hosts.begin(), found.hosts.end());
   to_driver(found);
@@ -267,10 +269,16 @@ void SimulatedCluster::perform(const action::StartAgent& action) {
     schedule(dice_.up_to(time), [this, host] {
       if (visits_[host].gone || job_->hosts()[host].state != driver::HostState::starting) return;
       visits_[host].ready = true;
-      tell(host, event::AgentReady{host});
+      Machine& there = machines_[visits_[host].machine];
+      if (there.open && dice_.one_in(4)) ++there.slots;  // it was away, and has more now
+      tell(host, event::AgentReady{host, {0, there.slots}});
       if (options_.job.heartbeat_timeout.count() != 0) beat(host);
     });
   });
+}
+
+void SimulatedCluster::perform(const action::PlanStands& /*action*/) {
+  rules_->wrong("a plan that stands");
 }
 
 void SimulatedCluster::perform(const action::ChooseAddresses& /*action*/) {

@@ -66,6 +66,7 @@ class SimulatedCluster : private Surroundings {
   struct Machine {
     std::string name;
     int slots = 1;
+    bool open = false;  // nobody but its agent says how many they are
     bool found = true;
     bool local = false;
     TimePoint cut_off_until{};
@@ -116,6 +117,7 @@ class SimulatedCluster : private Surroundings {
   void perform(const driver::action::PublishWorld& action);
   void perform(const driver::action::StartAgent& action);
   void perform(const driver::action::FindAddress& action);
+  void perform(const driver::action::PlanStands& action);
   void perform(const driver::action::ChooseAddresses& action);
   void perform(const driver::action::Launch& action);
   void perform(const driver::action::StopWorkers& action);

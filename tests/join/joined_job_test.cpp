@@ -66,6 +66,19 @@ TEST_F(JoinedJob, NamedHostsKeepTheirOrderWhoeverComesFirst) {
   EXPECT_EQ(b->wait().code, 0) << b->err();
 }
 
+TEST_F(JoinedJob, AHostWithoutANumberHasTheSlotsThatItsAgentCameWith) {
+  const auto job = start_job({"-H", "a,b:1", "sh", "-c", "echo \"$HVD_RANK is on $HVD_HOSTNAME\""});
+  const auto a = start_agent("a", 3);
+  const auto b = start_agent("b", 2);
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_NE(status.out.find("2 is on a\n"), std::string::npos) << status.out;
+  EXPECT_NE(status.out.find("3 is on b\n"), std::string::npos) << status.out;
+  EXPECT_EQ(status.out.find("4 is on"), std::string::npos) << status.out;
+  EXPECT_EQ(a->wait().code, 0) << a->err();
+  EXPECT_EQ(b->wait().code, 0) << b->err();
+}
+
 TEST_F(JoinedJob, AKilledRelayIsALostHostAndNothingStays) {
   const auto job = start_job({"-H", "a:1,b:1", "sh", "-c", "echo up; exec sleep 1000"});
   const auto a = start_agent("a", 1);

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <gtest/gtest.h>
 #include <optional>
+#include <sched.h>
 
 #include "base/text.h"
 #include "tests/hosts/hosts.h"
@@ -51,7 +52,7 @@ class ManyHosts : public testing::Test {
   }
   // Two workers that run until they are stopped.
   std::unique_ptr<Process> start_sleepers(std::vector<std::string> words) {
-    words.insert(words.end(), {"-H", "h1,h2"});
+    words.insert(words.end(), {"-H", "h1:1,h2:1"});
     auto job = start(std::move(words), cat("echo up; exec sleep ", kMark));
     EXPECT_TRUE(job->wait_for_output("[0]<stdout>:up")) << job->err();
     EXPECT_TRUE(job->wait_for_output("[1]<stdout>:up")) << job->err();
@@ -77,10 +78,30 @@ TEST_F(ManyHosts, run_workers_that_know_where_they_are_and_find_the_rendezvous) 
 
 TEST_F(ManyHosts, need_no_ipv4) {
   make({.hosts = 2, .ipv4 = false});
-  const auto job = run({"-H", "h1,h2"}, kTell);
+  const auto job = run({"-H", "h1:1,h2:1"}, kTell);
   EXPECT_EQ(job.code, 0) << job.err;
   EXPECT_NE(job.out.find("[1]<stdout>:h2 fd77::254 eth0 fd77::1 /root\n"), std::string::npos)
       << job.out;
+}
+
+TEST_F(ManyHosts, have_as_many_slots_as_their_agents_find_gpus_or_else_cores) {
+  make({.hosts = 3, .ipv6 = false});
+  bed().host(1).shell("touch /dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidiactl");
+  // What sshd starts there has this one core.
+  bed().host(2).shell(cat("taskset -p -c ", ::sched_getcpu(), " $(pgrep -o sshd)"));
+  const auto job = run({"--verbose", "-H", "h1,h2,h3:1"}, "echo $HVD_LOCAL_SIZE on $HVD_HOSTNAME");
+  EXPECT_EQ(job.code, 0) << job.err;
+  for (const char* const line :
+       {"[2]<stdout>:3 on h1\n", "[3]<stdout>:1 on h2\n", "[4]<stdout>:1 on h3\n"}) {
+    EXPECT_NE(job.out.find(line), std::string::npos) << line << job.out;
+  }
+  EXPECT_NE(job.err.find("hvdrun: host h1: 3 slots, one for each GPU\n"), std::string::npos)
+      << job.err;
+  EXPECT_NE(job.err.find("hvdrun: host h2: 1 slot, for its core\n"), std::string::npos) << job.err;
+  EXPECT_EQ(job.err.find("hvdrun: host h3: "), std::string::npos) << job.err;
+  // What the workers are to see counts, wherever it was said.
+  const auto fewer = run({"--env", "CUDA_VISIBLE_DEVICES=0,2", "-H", "h1"}, "echo $HVD_SIZE");
+  EXPECT_NE(fewer.out.find("[1]<stdout>:2\n"), std::string::npos) << fewer.out << fewer.err;
 }
 
 // Their names stand for IPv6 addresses first.
@@ -98,7 +119,7 @@ TEST_F(ManyHosts, meet_however_each_of_them_is_named) {
 
 TEST_F(ManyHosts, may_be_this_machine_and_others) {
   make({.hosts = 1, .ipv6 = false});
-  const auto job = run({"-H", "localhost,h1,head"}, kTell);
+  const auto job = run({"-H", "localhost:1,h1:1,head:1"}, kTell);
   EXPECT_EQ(job.code, 0) << job.err;
   for (const char* line : {"[0]<stdout>:head 10.77.0.254 eth0 10.77.0.254 /root\n",
                            "[1]<stdout>:h1 10.77.0.254 eth0 10.77.0.254 /root\n",

@@ -11,8 +11,11 @@ namespace {
 ServerOptions legacy(bool on) {
   ServerOptions options;
   options.legacy_clients = on;
-  options.legacy_scope_sizes = {{"global", 2}, {"local_a", 1}};
   return options;
+}
+
+void expect_scopes(RunningServer& server) {
+  server.on_its_thread([](Server& own) { own.expect({{"global", 2}, {"local_a", 1}}); });
 }
 
 RawAnswer ask(const RunningServer& server, std::string_view method, std::string_view target,
@@ -28,6 +31,7 @@ RawAnswer ask(const RunningServer& server, std::string_view method, std::string_
 
 TEST(LegacyClients, MeetOneAnotherThroughTheServer) {
   RunningServer server(legacy(true));
+  expect_scopes(server);
   for (const auto* const version : {"1.0", "1.1"}) {
     EXPECT_EQ(ask(server, "GET", "/global/0", "", version).status, 404);
     EXPECT_EQ(ask(server, "PUT", "/global/0", "addresses of 0", version).status, 200);
@@ -47,6 +51,7 @@ TEST(LegacyClients, MeetOneAnotherThroughTheServer) {
 
 TEST(LegacyClients, ReadTheRankThatTheDriverWrote) {
   RunningServer server(legacy(true));
+  expect_scopes(server);
   server.on_its_thread([](Server& it) { it.put("rank_and_size", "a:0", "0,2,0,2,0,1"); });
   EXPECT_EQ(ask(server, "GET", "/rank_and_size/a:0").body, "0,2,0,2,0,1");
   EXPECT_EQ(ask(server, "PUT", "/worker_addresses/a:0", "pickle").status, 200);
@@ -54,6 +59,7 @@ TEST(LegacyClients, ReadTheRankThatTheDriverWrote) {
 
 TEST(LegacyClients, MayDoNothingElse) {
   RunningServer server(legacy(true));
+  expect_scopes(server);
   EXPECT_EQ(ask(server, "PUT", "/rank_and_size/a:0", "x").status, 401);
   EXPECT_EQ(ask(server, "DELETE", "/rank_and_size/a:0").status, 401);
   EXPECT_EQ(ask(server, "GET", "/worker_addresses/a:0").status, 401);
@@ -75,6 +81,7 @@ TEST(LegacyClients, AreRefusedUnlessAllowed) {
 
 TEST(LegacyClients, CannotPassOffAWrongSignatureAsNone) {
   RunningServer server(legacy(true));
+  expect_scopes(server);
   Signer stranger(Token::random(), 1);
   RawConnection connection(server.address());
   connection.send(signed_request(stranger, "GET", "/global/0"));
