@@ -91,15 +91,19 @@ Status GpuWorld::wait_for(int lane) {
   auto mark = gpu_->mark(lane);
   HVD_RETURN_IF_ERROR(mark.status());
   const auto begun = Clock::now();
+  auto quiet_by = kNever;
   for (;;) {
+    const bool failed = closed_;
+    const auto now = Clock::now();
+    if (failed && quiet_by == kNever) quiet_by = now + kQuietWithin;
     auto reached = gpu_->reached(*mark);
     HVD_RETURN_IF_ERROR(reached.status());
-    if (*reached) return {};
-    if (closed_) {
+    if (*reached) return failed ? was_aborted() : Status();
+    if (now > quiet_by) {
       gpu_->forget(*mark);
       return was_aborted();
     }
-    std::this_thread::sleep_for(pause_after(Clock::now() - begun));
+    std::this_thread::sleep_for(pause_after(now - begun));
   }
 }
 

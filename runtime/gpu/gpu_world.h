@@ -102,7 +102,8 @@ class GpuWorld {
   Result<std::byte*> buffer(int lane, std::size_t bytes);
   // The lane's buffer in the memory of the host; what lay in it is lost.
   Result<std::byte*> host_buffer(int lane, std::size_t bytes);
-  // Waits until the lane has come to its end, or the world has failed.
+  // Waits until the lane has come to its end; if the world fails meanwhile, as long as the memory
+  // that it works on may have to stay.
   Status wait_for(int lane);
   std::vector<std::string> tell(const Group& group, const Active& active, std::string own) {
     return options_.tell(group, active, std::move(own));
@@ -158,6 +159,8 @@ class GpuWorld {
   bool revoke_all(const std::vector<Communicator*>& communicators);
   std::vector<Communicator*> all_communicators();
   Links all_links();
+  // What is in a lane when the world fails comes to its end within that.
+  static constexpr std::chrono::milliseconds kQuietWithin{5'000};
   static Status was_aborted() { return {Code::aborted, "the world has failed"}; }
 
   GpuWorldOptions options_;

@@ -9,9 +9,6 @@ namespace {
 
 using Action = Retirement::Action;
 
-// Kernels of a communicator that was ended come to their own end within that.
-constexpr std::chrono::milliseconds kQuietWithin{5'000};
-
 }  // namespace
 
 // In peace: the other members come to this point, too.
