@@ -32,7 +32,8 @@ Results results_of(detail::Pending& pending, const std::shared_ptr<std::vector<R
     return results;
   }
   for (const auto& part : *parts) {
-    results.tensors.push_back({part.tensor.data(), part.tensor.shape(), part.tensor.type()});
+    const auto& tensor = part.tensor;
+    results.tensors.push_back({tensor.data(), tensor.shape(), tensor.type(), tensor.device()});
   }
   return results;
 }

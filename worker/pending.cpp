@@ -32,15 +32,9 @@ std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, 
   auto pending = std::make_shared<Pending>(works.size());
   for (std::size_t i = 0; i < works.size(); ++i) {
     if (room == Room::made) {
-      if (!works[i].input.device.is_host()) {
-        throw InvalidArgumentError(
-            cat(runtime::kind_name(works[i].collective), " \"", works[i].name,
-                "\": it is on CUDA device ", works[i].input.device.cuda,
-                ", but a hvd::Tensor, in which its result would be, is in the memory of the host. "
-                "Call hvd::adapter::submit() with a function that makes room on the device."));
-      }
-      works[i].allocate = [pending, i, type = works[i].input.type](const auto& shape) {
-        return (pending->parts_[i].tensor = Tensor(shape, type)).data();
+      works[i].allocate = [pending, i, type = works[i].input.type,
+                           device = works[i].input.device](const auto& shape) {
+        return (pending->parts_[i].tensor = Tensor(shape, type, device)).data();
       };
     }
     pending->parts_[i].op = works[i].op;

@@ -22,6 +22,9 @@ void check(const std::string& name, const ConstTensorView& indices, const ConstT
   if (op != Average && op != Sum) {
     refuse(name, "it can be summed or averaged; ", runtime::op_name(op), " is for dense tensors");
   }
+  if (!indices.device.is_host() || !values.device.is_host()) {
+    refuse(name, "indices and values must lie in the memory of the host");
+  }
   if (indices.type != DataType::int32 && indices.type != DataType::int64) {
     refuse(name, "indices are int32 or int64, not ", text(indices));
   }

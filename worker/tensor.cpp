@@ -5,6 +5,7 @@
 #include <hvd/tensor.h>
 
 #include "base/text.h"
+#include "runtime/gpu/module.h"
 #include "runtime/request.h"
 
 namespace hvd {
@@ -29,6 +30,17 @@ View with_shape(View view, std::vector<std::int64_t> shape) {
   return view;
 }
 
+std::byte* allocate_on(Device device, std::size_t bytes) {
+  const auto module = runtime::gpu::module();
+  if (!module.ok()) throw InvalidArgumentError(cat("hvd::Tensor: ", module.status().message()));
+  const auto memory = (*module)->allocate(device.cuda, bytes);
+  if (memory.ok()) return static_cast<std::byte*>(*memory);
+  if (memory.status().code() == Code::resource_exhausted) {
+    throw OutOfMemoryError(cat("hvd::Tensor: ", memory.status().message()));
+  }
+  throw InvalidArgumentError(cat("hvd::Tensor: ", memory.status().message()));
+}
+
 }  // namespace
 
 TensorView shaped(TensorView view, std::vector<std::int64_t> shape) {
@@ -40,16 +52,33 @@ ConstTensorView shaped_const(ConstTensorView view, std::vector<std::int64_t> sha
 }
 
 // Also what has no elements has an address.
-Tensor::Tensor(std::vector<std::int64_t> shape, DataType type)
-    : shape_(std::move(shape)), type_(type) {
+Tensor::Tensor(std::vector<std::int64_t> shape, DataType type, Device device)
+    : memory_(nullptr, detail::FreeMemory{device}), shape_(std::move(shape)), type_(type) {
   check_shape(shape_, type);
-  const auto size = std::max<std::size_t>(bytes(), 1);
-  memory_.reset(static_cast<std::byte*>(::operator new[](size, kAlignment)));
+  if (device.is_host()) {
+    const auto size = std::max<std::size_t>(bytes(), 1);
+    memory_.reset(static_cast<std::byte*>(::operator new[](size, kAlignment)));
+  } else {
+    memory_.reset(allocate_on(device, bytes()));
+  }
 }
 
-void Tensor::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
+void detail::FreeMemory::operator()(std::byte* memory) const {
+  if (device.is_host()) {
+    ::operator delete[](memory, kAlignment);
+  } else {
+    (*runtime::gpu::module())->release(device.cuda, memory);  // which has allocated it
+  }
+}
 
-void Tensor::check_type(DataType asked) const {
+void Tensor::check_readable(DataType asked) const {
+  if (!device().is_host()) {
+    throw InvalidArgumentError(cat("a tensor of ", runtime::type_name(type_),
+                                   runtime::shape_text(shape_), " is in the memory of CUDA device ",
+                                   device().cuda,
+                                   ", where the host cannot read: copy it, or give Tensor::view() "
+                                   "to what works on the device"));
+  }
   if (asked == type_) return;
   throw InvalidArgumentError(cat("a tensor of ", runtime::type_name(type_),
                                  " has no elements of type ", runtime::type_name(asked)));

@@ -16,14 +16,16 @@
 #include <hvd/types.h>
 
 #include "base/status.h"
+#include "runtime/gpu/copier.h"
 #include "runtime/gpu/gpu.h"
 
 namespace hvd::runtime::gpu {
 
 inline constexpr std::string_view kModuleVariable = "HVD_NCCL_MODULE";
 inline constexpr std::string_view kModuleName = "libhvd_nccl.so";
-// Changes with whatever a module and those who load it must agree about, this header and gpu.h.
-inline constexpr std::uint32_t kModuleInterface = 3;
+// Changes with whatever a module and those who load it must agree about: this header, gpu.h,
+// copier.h.
+inline constexpr std::uint32_t kModuleInterface = 4;
 
 // What the module's one symbol, hvd_nccl_module(), returns. Its functions take no lock of ours.
 struct Module {
@@ -41,6 +43,7 @@ struct Module {
   // result, or null.
   Result<std::shared_ptr<ReadyEvent>> (*record)(int device, void* stream,
                                                 void* waiting_stream) = nullptr;
+  Result<std::unique_ptr<Copier>> (*open_copier)(int device) = nullptr;
 };
 using ModuleEntry = const Module* (*)();
 inline constexpr const char* kModuleEntry = "hvd_nccl_module";

@@ -7,6 +7,7 @@
 #include "base/build_id.h"
 #include "base/text.h"
 #include "runtime/gpu/acquaintance.h"
+#include "runtime/nccl/cuda_copier.h"
 #include "runtime/nccl/cuda_gpu.h"
 #include "runtime/nccl/nccl_communicator.h"
 
@@ -25,7 +26,8 @@ std::string libraries() {
 extern "C" __attribute__((visibility("default"))) const hvd::runtime::gpu::Module*
 hvd_nccl_module() {
   using namespace hvd::runtime::gpu;  // NOLINT(google-build-using-namespace)
-  static const Module only{kModuleInterface, &hvd::build_id,   &libraries,      &count_devices,
-                           &CudaGpu::open,   &allocate_result, &release_result, &record_event};
+  static const Module only{kModuleInterface, &hvd::build_id, &libraries,
+                           &count_devices,   &CudaGpu::open, &allocate_result,
+                           &release_result,  &record_event,  &CudaCopier::open};
   return &only;
 }

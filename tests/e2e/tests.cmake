@@ -53,3 +53,13 @@ add_dependencies(hvd_e2e_test hvdrun hvd-agent elastic_steps train allreduce_onc
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
 add_dependencies(hvd_e2e_test e2e_tunes e2e_waits hvd_elastic_program)
+
+# Tensors of GPUs in real jobs, on GPUs in the memory of the host.
+hvd_e2e_program(gpu_results hvd)
+hvd_test(hvd_gpu_jobs_test
+  ${e2e}/gpu_results_test.cpp
+  ${e2e}/job_test.cpp
+  DEFINITIONS HVD_HOST_GPU_MODULE="$<TARGET_FILE:hvd_host_gpu>"
+  LABELS e2e
+  TIMEOUT 300)
+add_dependencies(hvd_gpu_jobs_test hvdrun hvd-agent e2e_gpu_results hvd_host_gpu)

@@ -6,63 +6,27 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include <hvd/cuda_event.h>
 
 #include "base/text.h"
 #include "runtime/gpu/gpu.h"
+#include "tests/runtime/host_network.h"
 
 namespace hvd::test {
 
-// Where communicators meet: of one test, and all its ranks.
-class Fabric {
+// Where what is allocated lies, and where a GPU finds what an address means.
+class HostGpuMemory {
  public:
-  // A round of one communicator: everybody leaves something, and gets what all left.
-  class Room {
-   public:
-    explicit Room(int size)
-        : size_(size),
-          gone_(static_cast<std::size_t>(size)),
-          left_(static_cast<std::size_t>(size)) {}
-    // False if this one had to leave before all were there. That others have left does not help:
-    // a kernel of the library, too, waits until its own rank ends it.
-    bool meet(int rank, const void* mine, std::vector<const void*>& all);
-    // Those who have met meet once more, come what may.
-    void meet_again();
-    void leave(int rank);  // nobody meets here any more
-
-   private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    int size_;
-    int here_ = 0;
-    std::uint64_t round_ = 0;
-    bool broken_ = false;
-    std::vector<bool> gone_;
-    std::vector<const void*> left_, complete_;
-  };
-
-  std::string new_id();
-  std::shared_ptr<Room> room(const std::string& id, int size);
-  // Of all ranks.
-  std::atomic<int> living = 0;  // communicators
-  std::atomic<int> revoked = 0;
-  std::atomic<int> aborted = 0;
-  std::atomic<int> finalized = 0;
-  std::atomic<int> scattered = 0;  // reducescatters asked for
-
- private:
-  std::mutex mutex_;
-  int ids_ = 0;
-  std::map<std::string, std::shared_ptr<Room>> rooms_;
+  virtual ~HostGpuMemory() = default;
+  virtual void* allocate(std::size_t bytes);
+  virtual void release(void* memory);
+  virtual void* reach(const void* address) const { return const_cast<void*>(address); }
+  static HostGpuMemory& plain();  // as it is
 };
 
 struct HostGpuOptions {
@@ -71,10 +35,11 @@ struct HostGpuOptions {
   bool may_share_device = false;
   bool can_revoke = true;
   bool adds_float8 = true;
+  HostGpuMemory* memory = &HostGpuMemory::plain();
 };
 
 // Never destroyed before its lanes are empty.
-std::unique_ptr<runtime::gpu::Gpu> make_host_gpu(Fabric& fabric, int device, int lanes,
+std::unique_ptr<runtime::gpu::Gpu> make_host_gpu(Network& network, int device, int lanes,
                                                  const HostGpuOptions& options = {});
 
 // For GpuWorldOptions::open.

@@ -80,19 +80,25 @@ endif()
 hvd_test(hvd_gpu_test
   runtime/conformance.cpp
   runtime/conformance_tables.cpp
+  runtime/gpu_copier_test.cpp
   runtime/gpu_device_test.cpp
   runtime/gpu_ops_test.cpp
   runtime/gpu_parts_test.cpp
   runtime/gpu_worlds_test.cpp
-  runtime/host_gpu.cpp
   runtime/tsan_options.cpp
-  LIBRARIES hvd_runtime hvd_base
+  LIBRARIES hvd_test_gpus hvd_runtime hvd_base
   DEFINITIONS HVD_NCCL_MODULE_PATH="${nccl_module}"
   LABELS quick
   TIMEOUT 300)
 if(HVD_HAS_CUDA)
   add_dependencies(hvd_gpu_test hvd_nccl)
 endif()
+
+# The same GPUs as a module, for real processes.
+add_library(hvd_host_gpu MODULE runtime/host_gpu_module.cpp runtime/socket_network.cpp)
+hvd_compile_options(hvd_host_gpu)
+target_link_libraries(hvd_host_gpu PRIVATE hvd_test_gpus)
+target_link_options(hvd_host_gpu PRIVATE -Wl,--exclude-libs,ALL)
 
 hvd_test(hvd_large_test
   runtime/large_test.cpp

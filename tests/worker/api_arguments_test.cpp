@@ -120,7 +120,8 @@ TEST_F(ApiArguments, MemoryThatNothingCanWorkOnIsRefusedAndTheWorldGoesOn) {
       [&] {
         hvd::allgather({two.data(), {2}, DataType::float32, {1'000}}, {.name = "t"});
       },
-      {"\"t\"", "CUDA device 1000", "memory of the host"});
+      {"\"t\"", "CUDA"});
+  expect_refused([] { (void)hvd::Tensor({2}, DataType::float32, {1'000}); }, {"hvd::Tensor"});
   hvd::allreduce(two, {.name = "t"});
 }
 
@@ -147,6 +148,11 @@ TEST_F(ApiArguments, ProcessSetsThatNeverWereAreUnknownWhateverTheirNumber) {
 TEST_F(ApiArguments, SparseTensorsMustFitTogether) {
   std::vector<int> indices(4);
   std::vector<float> values(4);
+  expect_refused(
+      [&] {
+        hvd::sparse_allreduce(indices, {values.data(), {4}, DataType::float32, {0}}, {.name = "s"});
+      },
+      {"\"s\"", "memory of the host"});
   expect_refused([&] { hvd::sparse_allreduce(values, values, {.name = "s"}); },
                  {"sparse_allreduce \"s\"", "int32 or int64", "float32[4]"});
   expect_refused([&] { hvd::sparse_allreduce(indices, std::vector<float>(3)); },

@@ -201,7 +201,8 @@ typedef struct hvd_options {
    */
   const hvd_ready_event* ready;
   size_t ready_count;
-  /* Null: results of unknown size lie in memory of hvd until their handle is released. */
+  /* Null: results of unknown size lie in memory of hvd, on the device of their input, until their
+   * handle is released. */
   hvd_allocate allocate;
   void* allocate_data;
 } hvd_options;

@@ -12,8 +12,8 @@
 //     hvd::adapter::submit(std::move(work));
 //
 // The typed calls of hvd/collectives.h take such tensors, too: their input must be there when they
-// are called, and their result is there when they are done. Those that return a Tensor do not: that
-// is in the memory of the host.
+// are called, and their result is there when they are done. A Tensor that they return is in the
+// memory of the same GPU.
 //
 // A rank of a world works on one GPU. All functions are safe from any thread, and throw
 // InvalidArgumentError where there is no GPU; its text says what is missing.

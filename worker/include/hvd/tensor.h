@@ -9,6 +9,7 @@
 //     hvd::allreduce(hvd::shaped(matrix, {2, 3}));           // shape [2, 3]
 //
 // A Tensor owns its elements: the result of a collective whose shape only the ranks together know.
+// It lies where the input lies: that of a tensor of a GPU in the memory of that GPU.
 #pragma once
 
 #include <cstddef>
@@ -74,6 +75,12 @@ inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
   return static_cast<std::int64_t>(count);
 }
 
+// Gives a Tensor's memory back to where it is from.
+struct HVD_API FreeMemory {
+  Device device = {};
+  void operator()(std::byte* memory) const;
+};
+
 }  // namespace detail
 
 // Elements that are read.
@@ -128,13 +135,15 @@ struct TensorView {
 HVD_API TensorView shaped(TensorView view, std::vector<std::int64_t> shape);
 HVD_API ConstTensorView shaped_const(ConstTensorView view, std::vector<std::int64_t> shape);
 
-// Elements in host memory of its own, aligned to 64 bytes. For one thread at a time; moved, never
-// copied.
+// Elements in memory of its own, aligned to 64 bytes, of the host or of a CUDA device. The latter
+// is given back when all is done that the device's legacy stream has by then: work of a
+// non-blocking stream with it must have ended. For one thread at a time; moved, never copied.
 class HVD_API Tensor {
  public:
   Tensor() = default;  // shape [0], of bytes
-  // Not set to anything. Throws InvalidArgumentError if no memory has this shape.
-  Tensor(std::vector<std::int64_t> shape, DataType type);
+  // Not set to anything. Throws InvalidArgumentError if no memory has this shape, OutOfMemoryError
+  // if the device has no more.
+  Tensor(std::vector<std::int64_t> shape, DataType type, Device device = {});
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(Tensor&&) noexcept = default;
   Tensor(const Tensor&) = delete;
@@ -143,36 +152,35 @@ class HVD_API Tensor {
 
   const std::vector<std::int64_t>& shape() const { return shape_; }
   DataType type() const { return type_; }
+  Device device() const { return memory_.get_deleter().device; }
   std::int64_t elements() const { return detail::elements_of(shape_); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type_); }
   void* data() { return memory_.get(); }
   const void* data() const { return memory_.get(); }
 
-  // The elements, without their shape; throws InvalidArgumentError if they are of another type.
+  // The elements, without their shape; throws InvalidArgumentError if they are of another type, or
+  // in the memory of a device.
   template <typename T>
   std::span<T> as() {
-    check_type(kDataTypeOf<T>);
+    check_readable(kDataTypeOf<T>);
     return {static_cast<T*>(data()), static_cast<std::size_t>(elements())};
   }
   template <typename T>
   std::span<const T> as() const {
-    check_type(kDataTypeOf<T>);
+    check_readable(kDataTypeOf<T>);
     return {static_cast<const T*>(data()), static_cast<std::size_t>(elements())};
   }
 
-  TensorView view() { return {data(), shape_, type_}; }
+  TensorView view() { return {data(), shape_, type_, device()}; }
   operator TensorView() { return view(); }  // NOLINT(google-explicit-constructor)
   operator ConstTensorView() const {        // NOLINT(google-explicit-constructor)
-    return {data(), shape_, type_};
+    return {data(), shape_, type_, device()};
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  void check_type(DataType asked) const;
+  void check_readable(DataType asked) const;
 
-  std::unique_ptr<std::byte[], Free> memory_;
+  std::unique_ptr<std::byte[], detail::FreeMemory> memory_;
   std::vector<std::int64_t> shape_ = {0};
   DataType type_ = DataType::uint8;
 };
