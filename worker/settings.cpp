@@ -150,6 +150,13 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   return settings;
 }
 
+Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& lookup) {
+  std::optional<std::size_t> limit;
+  HVD_RETURN_IF_ERROR(read_number("HVD_STATE_ON_DEVICE_LIMIT", lookup,
+                                  [&](double bytes) { limit = static_cast<std::size_t>(bytes); }));
+  return limit;
+}
+
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size) {
   auto text = text_of("HVD_THREAD_AFFINITY", lookup);
   HVD_RETURN_IF_ERROR(text.status());

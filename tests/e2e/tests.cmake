@@ -57,9 +57,12 @@ add_dependencies(hvd_e2e_test e2e_tunes e2e_waits hvd_elastic_program)
 # Tensors of GPUs in real jobs, on GPUs in the memory of the host.
 hvd_e2e_program(gpu_results hvd)
 hvd_test(hvd_gpu_jobs_test
+  ${e2e}/elastic_gpu_test.cpp
+  ${e2e}/elastic_job.cpp
   ${e2e}/gpu_results_test.cpp
   ${e2e}/job_test.cpp
+  LIBRARIES hvd_test_steps
   DEFINITIONS HVD_HOST_GPU_MODULE="$<TARGET_FILE:hvd_host_gpu>"
   LABELS e2e
   TIMEOUT 300)
-add_dependencies(hvd_gpu_jobs_test hvdrun hvd-agent e2e_gpu_results hvd_host_gpu)
+add_dependencies(hvd_gpu_jobs_test hvdrun hvd-agent elastic_steps e2e_gpu_results hvd_host_gpu)

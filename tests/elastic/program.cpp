@@ -7,6 +7,7 @@
 //   MEASURE=refuse what is in the state cannot say its size when it is asked first
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -54,6 +55,9 @@ struct Training {
     state.add("weights", weights);
     state.add("step", step);
     state.add("sampler", sampler);
+    state.add("view", hvd::TensorView(viewed));
+    state.add("tensor", tensor);
+    tensor.as<std::int64_t>()[1] = 0;
     state.add("fragile", elastic::Handler{[this] { return measure(); },
                                           [this](std::span<std::byte>) {
                                             if (step > 3) die_if_at("save");
@@ -81,6 +85,8 @@ struct Training {
       expect(weight == static_cast<float>(step), "a weight that is not of this step");
     }
     expect(sampler.epoch() == step, "a sampler that is not of this step");
+    expect(viewed[2] == step, "a view that is not of this step");
+    expect(tensor.as<std::int64_t>()[1] == step, "a tensor that is not of this step");
   }
   static int generation() { return static_cast<int>(elastic::generation()); }
 
@@ -96,6 +102,8 @@ struct Training {
       for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += gradients[i];
       ++step;
       sampler.set_epoch(step);
+      viewed[2] = step;
+      tensor.as<std::int64_t>()[1] = step;
     };
     if (variable("MODE") == "mark") {
       state.mutate(change);
@@ -117,6 +125,8 @@ struct Training {
   std::vector<float> weights;
   int step = 0;
   hvd::Sampler sampler{{.size = 1000, .seed = 7}};
+  std::vector<int> viewed = std::vector<int>(3);
+  hvd::Tensor tensor{{2}, hvd::DataType::int64};
   int entries = 0;
   int entry = 0;
   int resets = 0;
@@ -214,6 +224,8 @@ int run(const std::string& scenario) {
       now->step = 1000;
       now->weights.assign(now->weights.size(), 1000.0F);
       now->sampler.set_epoch(1000);
+      now->viewed[2] = 1000;
+      now->tensor.as<std::int64_t>()[1] = 1000;
       say("loads\n");
     };
     Training training(options);

@@ -7,12 +7,13 @@ target_link_libraries(hvd_elastic_program PRIVATE hvd)
 hvd_test(hvd_elastic_test
   runtime/trace_check.cpp
   elastic/agreement_test.cpp
+  elastic/device_parts_test.cpp
   elastic/kept_states_test.cpp
   elastic/progress_test.cpp
   elastic/store_test.cpp
   elastic/workers_test.cpp
   elastic/world_follower_test.cpp
-  LIBRARIES hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
+  LIBRARIES hvd_test_gpus hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS quick
   TIMEOUT 300)
 add_dependencies(hvd_elastic_test hvd_elastic_program)

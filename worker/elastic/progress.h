@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include <hvd/elastic.h>
 
@@ -19,8 +20,10 @@ namespace hvd::worker {
 
 class Progress {
  public:
-  explicit Progress(elastic::StateOptions options)
-      : options_(std::move(options)), store_(options_.mode) {}
+  // `device`: but for the stream, which the program says.
+  explicit Progress(elastic::StateOptions options, DeviceOptions device = {})
+      : options_(std::move(options)),
+        store_(options_.mode, in_stream_of(options_, std::move(device))) {}
 
   Store& store() { return store_; }
   bool has_begun() const { return generation_ != 0; }
@@ -40,6 +43,11 @@ class Progress {
   void mutate(const std::function<void()>& change);
 
  private:
+  static DeviceOptions in_stream_of(const elastic::StateOptions& options, DeviceOptions device) {
+    device.stream = options.cuda_stream;
+    return device;
+  }
+
   elastic::StateOptions options_;
   Store store_;
   std::uint64_t generation_ = 0;

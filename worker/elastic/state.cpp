@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "worker/elastic/state_impl.h"
+#include "worker/settings.h"
 
 namespace hvd::elastic {
 namespace detail {
@@ -23,12 +24,27 @@ void refuse_size(std::size_t bytes, std::size_t expected) {
                                  " do); only vectors and strings may change in size"));
 }
 
-void StateImpl::add(const std::string& name, Handler handler) {
+namespace {
+
+worker::DeviceOptions device_options() {
+  const auto limit = worker::on_device_limit(process_environment());
+  if (!limit.ok()) throw InvalidArgumentError(cat("State: ", limit.status().message()));
+  worker::DeviceOptions options;
+  options.on_device_limit = *limit;
+  return options;
+}
+
+}  // namespace
+
+StateImpl::StateImpl(StateOptions options) : progress_(std::move(options), device_options()) {}
+
+template <typename Object>
+void StateImpl::add(const std::string& name, Object object) {
   if (running) {
     throw InvalidArgumentError(
         cat("State::add(): \"", name, "\" must be added before elastic::run()"));
   }
-  const Status added = progress_.store().add(name, std::move(handler));
+  const Status added = progress_.store().add(name, std::move(object));
   if (!added.ok()) throw InvalidArgumentError(added.message());
 }
 
@@ -119,6 +135,11 @@ State::~State() = default;
 
 void State::add_handler(const std::string& name, Handler handler) {
   impl_->add(name, std::move(handler));
+}
+void State::add_tensor(const std::string& name, const TensorView& tensor) {
+  if (!tensor.device.is_host()) return impl_->add(name, tensor);
+  const std::span bytes(static_cast<std::byte*>(tensor.data), tensor.bytes());
+  impl_->add(name, detail::handler_of_span(bytes));
 }
 void State::commit() { impl_->commit(); }
 void State::check_host_updates() { impl_->check_host_updates(); }

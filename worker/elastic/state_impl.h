@@ -14,10 +14,13 @@ namespace hvd::elastic::detail {
 
 class StateImpl {
  public:
-  explicit StateImpl(StateOptions options) : progress_(std::move(options)) {}
+  // Throws InvalidArgumentError if what the environment says of it cannot be.
+  explicit StateImpl(StateOptions options);
   static StateImpl& of(State& state) { return *state.impl_; }
 
-  void add(const std::string& name, Handler handler);
+  // A Handler, or a TensorView of a GPU.
+  template <typename Object>
+  void add(const std::string& name, Object object);
   void commit();
   void check_host_updates();
   void restore() { progress_.store().load(); }

@@ -10,6 +10,7 @@
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "worker/exception_of.h"
 
 namespace hvd::worker {
 
@@ -19,6 +20,11 @@ namespace {
 
 constexpr std::size_t kPage = std::size_t{4} << 10;  // the smallest anywhere
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+// What a GPU refuses; as whatever the handlers throw it goes to the program.
+void must(const Status& done) {
+  if (!done.ok()) std::rethrow_exception(exception_of({done}));
+}
 
 std::align_val_t alignment_of(std::size_t capacity) {
   return std::align_val_t{capacity < kLargePage ? alignof(std::max_align_t) : kLargePage};
@@ -56,13 +62,22 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-Status Store::add(const std::string& name, elastic::Handler handler) {
+Status Store::check_name(const std::string& name) const {
   if (name.empty()) return {Code::invalid_argument, "State::add(): the name is empty"};
-  for (const auto& part : parts_) {
-    if (part.name != name) continue;
-    return {Code::invalid_argument,
-            cat("State::add(): \"", name, "\" was added before; each name can stand only once")};
-  }
+  auto names = device_.names();
+  for (const auto& part : parts_) names.push_back(part.name);
+  if (std::find(names.begin(), names.end(), name) == names.end()) return {};
+  return {Code::invalid_argument,
+          cat("State::add(): \"", name, "\" was added before; each name can stand only once")};
+}
+
+Status Store::add(const std::string& name, const TensorView& tensor) {
+  HVD_RETURN_IF_ERROR(check_name(name));
+  return device_.add(name, tensor);
+}
+
+Status Store::add(const std::string& name, elastic::Handler handler) {
+  HVD_RETURN_IF_ERROR(check_name(name));
   if (!handler.bytes || !handler.save || !handler.load) {
     return {Code::invalid_argument,
             cat("State::add(): the handler of \"", name, "\" lacks one of its three functions")};
@@ -75,15 +90,16 @@ std::uint64_t Store::shape() const {
   WireWriter words;
   words.u8(mode_ == CommitMode::mark ? 1 : 0);
   for (const auto& part : parts_) words.str(part.name);
+  for (const auto& name : device_.names()) words.str(cat("on a GPU: ", name));
   return checksum_of(std::as_bytes(std::span(words.bytes())));
 }
 
 std::uint64_t Store::bytes() const {
   if (mode_ == CommitMode::copy) {
     const auto newest = states_.buffer();
-    return newest ? copies_[*newest].bytes.size() : 0;
+    return newest ? copies_[*newest].bytes.size() + device_.bytes() : 0;
   }
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = device_.bytes();
   for (const auto& part : parts_) bytes += part.handler.bytes();
   return bytes;
 }
@@ -102,6 +118,7 @@ void Store::make_room() {
     if (mode_ == CommitMode::copy && states_.buffer() == at) continue;
     copies_[at].bytes.resize(total);
     copies_[at].bytes.touch(0, total);
+    must(device_.make_room(at));
   }
 }
 
@@ -112,6 +129,7 @@ void Store::copy_into(Copy& copy) {
     parts_[i].handler.save(copy.bytes.bytes().subspan(offset, copy.sizes[i]));
     offset += copy.sizes[i];
   }
+  must(device_.keep(number_of(copy)));
 }
 
 void Store::keep(const CommitId& id) {
@@ -148,7 +166,9 @@ Buffer* Store::idle(bool receives) {
 }
 
 void Store::let_go() {
-  if (mode_ == CommitMode::mark) copies_[0] = {};
+  if (mode_ != CommitMode::mark) return;
+  copies_[0] = {};
+  device_.let_go(0);
 }
 
 void Store::load() {
@@ -173,23 +193,32 @@ void Store::load_from(const Copy& copy) {
     }
     offset += copy.sizes[i];
   }
+  must(device_.load(number_of(copy)));
 }
 
 void Store::forget() {
   states_ = {};
   copies_ = {};
+  device_.forget();
 }
 
 Store Store::of_the_same_objects() const {
-  Store other(CommitMode::copy);
+  Store other(CommitMode::copy, device_.of_the_same_tensors());
   other.parts_ = parts_;
   return other;
 }
 
 std::uint64_t Store::checksum() {
-  const auto checksum = checksum_of(to_send().bytes.bytes());
+  const Copy& copy = to_send();
+  Checksum checksum;
+  checksum.add(copy.bytes.bytes());
+  if (!device_.empty()) {
+    const auto digest = device_.digest(number_of(copy));
+    must(digest.status());
+    checksum.add(std::as_bytes(std::span(&*digest, 1)));
+  }
   let_go();
-  return checksum;
+  return checksum.value();
 }
 
 }  // namespace hvd::worker

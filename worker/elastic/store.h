@@ -1,6 +1,6 @@
 // What a State holds: the program's objects by name, and, unless commits are only marked, a copy of
-// all of them as they were at the last commit. The books about it are kept_states.h. For one
-// thread.
+// all of them as they were at the last commit. The books about it are kept_states.h; tensors of a
+// GPU, which are kept in step with the rest, device_parts.h. For one thread.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "worker/elastic/agreement.h"
+#include "worker/elastic/device_parts.h"
 #include "worker/elastic/kept_states.h"
 
 namespace hvd::worker {
@@ -44,7 +45,7 @@ class Buffer {
   std::size_t capacity_ = 0;
 };
 
-// All objects as bytes, one after the other.
+// All objects of the host as bytes, one after the other.
 struct Copy {
   std::vector<std::uint64_t> sizes;
   Buffer bytes;
@@ -52,13 +53,16 @@ struct Copy {
 
 class Store {
  public:
-  explicit Store(elastic::CommitMode mode) : mode_(mode) {}
+  explicit Store(elastic::CommitMode mode, DeviceOptions device = {})
+      : Store(mode, DeviceParts(std::move(device))) {}
 
   // invalid_argument if the name is empty or taken, or a function of the handler is missing.
   Status add(const std::string& name, elastic::Handler handler);
+  // A tensor of a GPU; also if it is on another one than those before.
+  Status add(const std::string& name, const TensorView& tensor);
   // The same on ranks that have added the same.
   std::uint64_t shape() const;
-  std::size_t parts() const { return parts_.size(); }
+  std::size_t parts() const { return parts_.size(); }  // of the host
   elastic::CommitMode mode() const { return mode_; }
 
   // A world is entered: what is kept in it gets numbers of its own.
@@ -80,6 +84,11 @@ class Store {
   // from it. Until then nothing has changed.
   Copy& to_receive();
   void take_over(const CommitId& id);
+  // The tensors of a GPU; which copy of theirs belongs to that copy of the rest.
+  DeviceParts& device() { return device_; }
+  std::size_t number_of(const Copy& copy) const {
+    return static_cast<std::size_t>(&copy - copies_.data());
+  }
   // A buffer that holds nothing, and is not what is sent or received: for whatever is needed on
   // the way, since memory that was written before costs no page faults. Null if there is none.
   Buffer* idle(bool receives);
@@ -99,12 +108,15 @@ class Store {
     std::string name;
     elastic::Handler handler;
   };
+  Store(elastic::CommitMode mode, DeviceParts device) : mode_(mode), device_(std::move(device)) {}
+  Status check_name(const std::string& name) const;
   std::size_t measure(std::vector<std::uint64_t>& sizes) const;  // and the sum of them
   void copy_into(Copy& copy);
   void load_from(const Copy& copy);
 
   elastic::CommitMode mode_;
   std::vector<Part> parts_;
+  DeviceParts device_;
   KeptStates states_;
   std::array<Copy, 2> copies_;  // KeptStates says which; the first for transfer if only marked
 };

@@ -67,6 +67,17 @@ Failure Talk::broadcast(const std::string& name, int root, std::span<std::byte> 
   return run(std::move(entry)).failure;
 }
 
+Failure Talk::broadcast_on(int device, const std::string& name, int root,
+                           std::span<std::byte> bytes, const std::function<void()>& meanwhile) {
+  auto entry = entry_of(Kind::broadcast, name, bytes.size());
+  entry.request.root = root;
+  entry.request.on_host = false;
+  entry.device.cuda = device;
+  entry.input = bytes.data();
+  entry.output = bytes.data();
+  return run(std::move(entry), meanwhile).failure;
+}
+
 Failure Talk::scatter(const std::string& name, std::span<const std::byte> from,
                       std::vector<std::int64_t> splits, std::span<std::byte> into,
                       const std::function<void()>& meanwhile) {

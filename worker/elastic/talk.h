@@ -26,8 +26,13 @@ class Talk {
                           std::vector<std::string>& all);
   // The root's bytes, in the same memory.
   runtime::Failure broadcast(const std::string& name, int root, std::span<std::byte> bytes);
+  // The same in memory of the CUDA device on which this rank works. `meanwhile` is done while they
+  // are on their way; it must not throw.
+  runtime::Failure broadcast_on(int device, const std::string& name, int root,
+                                std::span<std::byte> bytes,
+                                const std::function<void()>& meanwhile = {});
   // splits[r] of `from` go to rank r; what comes lies in `into`, in the order of ranks, and has
-  // exactly its size. `meanwhile` is done while they are on their way; it must not throw.
+  // exactly its size. `meanwhile`: as above.
   runtime::Failure scatter(const std::string& name, std::span<const std::byte> from,
                            std::vector<std::int64_t> splits, std::span<std::byte> into,
                            const std::function<void()>& meanwhile = {});

@@ -10,6 +10,7 @@
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "worker/elastic/device_transfer.h"
 #include "worker/elastic/rounds.h"
 
 namespace hvd::worker {
@@ -17,6 +18,9 @@ namespace hvd::worker {
 using runtime::Failure;
 
 namespace {
+
+// A GPU has more under way than a host.
+constexpr std::uint64_t kDeviceWindows = 4;
 
 struct Range {
   std::uint64_t begin = 0;
@@ -184,8 +188,12 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
   const Copy* const held = holds ? &store.to_send() : nullptr;
   Copy* const room = holds ? nullptr : &store.to_receive();
   const int first = resume.holders.front();
+  DeviceParts& device = store.device();
+  const std::size_t copy = store.number_of(holds ? *held : *room);
+  const auto tensor_sizes = device.sizes();
   std::vector<std::uint64_t> sizes(store.parts());
   if (holds) sizes = held->sizes;
+  sizes.insert(sizes.end(), tensor_sizes.begin(), tensor_sizes.end());
   const auto own_sizes = sizes;
   if (auto told = tell(talk_, "description", first, sizes); !told.ok()) return told;
   if (holds && sizes != own_sizes) {
@@ -193,6 +201,13 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
                   cat("the state of commit ", to_text(resume.id), " on rank ", talk_.rank(),
                       " is of another size than that on rank ", first));
   }
+  const auto of_tensors = sizes.begin() + static_cast<std::ptrdiff_t>(store.parts());
+  if (!std::equal(tensor_sizes.begin(), tensor_sizes.end(), of_tensors)) {
+    return Status(Code::invalid_argument, cat("the state's tensors on the GPU of rank ",
+                                              talk_.rank(), " have other sizes than those of rank ",
+                                              first, "; all ranks must add the same"));
+  }
+  sizes.erase(of_tensors, sizes.end());
   const auto total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
   if (!holds) {
     room->sizes = sizes;
@@ -204,13 +219,23 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
   if (grows) idle->resize(total);
   Windows windows(talk_, resume, held, room, idle, grows);
   if (auto moved = windows.move_all(total, window_); !moved.ok()) return moved;
-  std::vector<std::uint64_t> checksum{windows.checksum()};
-  if (auto told = tell(talk_, "checksum", first, checksum); !told.ok()) return told;
+  std::vector<std::uint64_t> own{windows.checksum()};
+  if (!device.empty()) {
+    auto moved = transfer_device_parts(talk_, device, copy, resume, kDeviceWindows * window_);
+    if (!moved.ok()) return moved;
+    // Of who neither sends nor receives nobody asks.
+    const bool matters = !holds || talk_.rank() == first;
+    auto digest = matters ? device.digest(copy) : Result<std::uint64_t>(0);
+    if (!digest.ok()) return digest.status();
+    own.push_back(*digest);
+  }
+  std::vector<std::uint64_t> sent = own;
+  if (auto told = tell(talk_, "checksum", first, sent); !told.ok()) return told;
   if (holds) {
     store.let_go();
     return {};
   }
-  if (windows.checksum() != checksum[0]) {
+  if (own != sent) {
     return Status(Code::internal,
                   cat("the state of commit ", to_text(resume.id),
                       " did not arrive whole: what "

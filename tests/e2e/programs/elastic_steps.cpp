@@ -16,11 +16,13 @@
 //   --verify         looks at every weight whenever a world begins
 //   --orders DIR     does what files there say, see obey()
 //   --grow           the state grows by a page every hundred steps
+//   --gpu            the weights, and what is summed, are in the memory of a GPU that is none
 //
 // The book, a line for each event, MICROSECONDS of the monotonic clock first:
 //   start WORKER PID | init | world ID RANK SIZE STEP | draw STEP ID EPOCH samples... |
 //   commit STEP ID | obeys POINT | left | done STEP DIGEST | error TEXT
 // ID names a world: the latest time at which a member entered it.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -34,6 +36,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -41,8 +44,11 @@
 #include <unistd.h>
 #include <vector>
 
+#include <hvd/cuda.h>
 #include <hvd/hvd.h>
 #include <hvd/sampler.h>
+
+#include "tests/runtime/host_gpu_program.h"
 
 namespace {
 
@@ -62,6 +68,7 @@ struct Options {
   bool mark = false;
   bool verify = false;
   bool grow = false;
+  bool gpu = false;
 };
 
 std::int64_t now_us() {
@@ -130,6 +137,53 @@ void obey(const Options& options, Book& book, const char* point) {
   }
 }
 
+// All of one value at each step; in the memory of the host, or of a GPU.
+class Weights {
+ public:
+  using Elements = std::vector<std::int64_t>;
+
+  Weights(std::size_t count, bool on_gpu) : on_host_(on_gpu ? 0 : count) {
+    if (!on_gpu) return;
+    gpu_.emplace();
+    on_gpu_ = hvd::Tensor({static_cast<std::int64_t>(count)}, hvd::DataType::int64,
+                          {hvd::cuda::device()});
+    gpu_->upload(on_gpu_.data(), Elements(count));
+  }
+  void add_to(hvd::elastic::State& state) {
+    gpu_ ? state.add("weights", on_gpu_) : state.add("weights", on_host_);
+  }
+  // On a GPU, later, in its stream.
+  void change(std::function<void(std::span<std::int64_t>)> kernel) {
+    if (!gpu_) return kernel(on_host_);
+    gpu_->launch([this, kernel = std::move(kernel)] {
+      kernel({gpu_->reach<std::int64_t>(on_gpu_.data()),
+              static_cast<std::size_t>(on_gpu_.elements())});
+    });
+  }
+  Elements elements() const {
+    return gpu_ ? gpu_->download<std::int64_t>(on_gpu_.data(),
+                                               static_cast<std::size_t>(on_gpu_.elements()))
+                : on_host_;
+  }
+  void grow(std::int64_t value) { on_host_.resize(on_host_.size() + 512, value); }
+
+  // The sums of all ranks, in the same place.
+  void sum(Elements& values) const {
+    if (!gpu_) return hvd::allreduce(values, {.name = "sums", .op = hvd::Sum});
+    hvd::Tensor tensor({static_cast<std::int64_t>(values.size())}, hvd::DataType::int64,
+                       on_gpu_.device());
+    gpu_->upload(tensor.data(), values);
+    gpu_->synchronize();
+    hvd::allreduce(tensor, {.name = "sums", .op = hvd::Sum});
+    values = gpu_->download<std::int64_t>(tensor.data(), values.size());
+  }
+
+ private:
+  std::optional<hvd::test::HostGpuProgram> gpu_;
+  Elements on_host_;
+  hvd::Tensor on_gpu_;
+};
+
 class Training {
  public:
   Training(const Options& options, Book& book)
@@ -139,9 +193,9 @@ class Training {
             {.mode = options.mark ? hvd::elastic::CommitMode::mark : hvd::elastic::CommitMode::copy,
              .compare_every = static_cast<int>(options.compare),
              .loader = loader()}),
-        weights_(options.state / sizeof(std::int64_t)),
+        weights_(options.state / sizeof(std::int64_t), options.gpu),
         sampler_({.size = options.samples, .seed = 7}) {
-    state_.add("weights", weights_);
+    weights_.add_to(state_);
     state_.add("step", step_);
     state_.add("finished", finished_);
     state_.add("sampler", sampler_);
@@ -164,8 +218,9 @@ class Training {
       return;
     }
     check_weights();
+    const auto weights = weights_.elements();
     book_.line("done " + std::to_string(step_) + " " +
-               std::to_string(weights_.empty() ? 0 : weights_[0]));
+               std::to_string(weights.empty() ? 0 : weights[0]));
   }
 
  private:
@@ -174,11 +229,12 @@ class Training {
   std::int64_t expected() const { return step_ * (step_ + 1) / 2; }
 
   void check_weights() const {
-    for (std::size_t at = 0; at < weights_.size(); ++at) {
-      if (weights_[at] != expected()) {
-        throw std::runtime_error(
-            "weight " + std::to_string(at) + " is " + std::to_string(weights_[at]) + " at step " +
-            std::to_string(step_) + ", and should be " + std::to_string(expected()));
+    const auto weights = weights_.elements();
+    for (std::size_t at = 0; at < weights.size(); ++at) {
+      if (weights[at] != expected()) {
+        throw std::runtime_error("weight " + std::to_string(at) + " is " +
+                                 std::to_string(weights[at]) + " at step " + std::to_string(step_) +
+                                 ", and should be " + std::to_string(expected()));
       }
     }
   }
@@ -207,7 +263,7 @@ class Training {
     const auto ranks = static_cast<std::int64_t>(hvd::size());
     std::vector<std::int64_t> sums(kTensor, (hvd::rank() + 1) * (step_ + 1));
     sums.back() = !options_.until.empty() && ::access(options_.until.c_str(), F_OK) == 0 ? 1 : 0;
-    hvd::allreduce(sums, {.name = "sums", .op = hvd::Sum});
+    weights_.sum(sums);
     for (std::size_t at = 0; at + 1 < sums.size(); ++at) {
       if (sums[at] != ranks * (ranks + 1) / 2 * (step_ + 1)) {
         throw std::runtime_error("sum " + std::to_string(at) + " of step " +
@@ -216,9 +272,11 @@ class Training {
     }
     const auto change = [&] {
       const std::int64_t by = sums[0] / (ranks * (ranks + 1) / 2);
-      for (auto& weight : weights_) weight += by;
+      weights_.change([by](std::span<std::int64_t> all) {
+        for (auto& weight : all) weight += by;
+      });
       ++step_;
-      if (options_.grow && step_ % 100 == 0) weights_.resize(weights_.size() + 512, expected());
+      if (options_.grow && step_ % 100 == 0) weights_.grow(expected());
       finished_ = sums.back() != 0 || step_ >= options_.steps ? 1 : 0;
       sampler_ = sampler;
     };
@@ -251,14 +309,16 @@ class Training {
       if (!in || !std::getline(in, first)) return;  // none yet: from the beginning
       step_ = std::stoll(first);
       sampler_.load(std::string(std::istreambuf_iterator<char>(in), {}));
-      for (auto& weight : weights_) weight = expected();
+      weights_.change([value = expected()](std::span<std::int64_t> all) {
+        std::fill(all.begin(), all.end(), value);
+      });
     };
   }
 
   const Options& options_;
   Book& book_;
   hvd::elastic::State state_;
-  std::vector<std::int64_t> weights_;
+  Weights weights_;
   std::int64_t step_ = 0;
   std::int64_t finished_ = 0;
   hvd::Sampler sampler_;
@@ -275,6 +335,8 @@ Options parse(int argc, char** argv) {
       options.verify = true;
     } else if (flag == "--grow") {
       options.grow = true;
+    } else if (flag == "--gpu") {
+      options.gpu = true;
     } else if (i + 1 == argc) {
       throw std::runtime_error(flag + " is unknown, or needs a value");
     } else {

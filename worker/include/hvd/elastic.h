@@ -33,6 +33,7 @@
 
 #include <hvd/error.h>
 #include <hvd/export.h>
+#include <hvd/tensor.h>
 
 namespace hvd::elastic {
 
@@ -61,6 +62,10 @@ struct StateOptions {
   // objects to its last checkpoint. Called on rank 0, whose state all have then. Without it run()
   // throws CommittedStateLostError.
   std::function<void()> loader = {};
+  // The stream (a cudaStream_t) in which the program works with the tensors of a GPU that it adds:
+  // they are copied after what is there at a commit, and what comes there later comes after the
+  // copies. Null: the legacy stream, and with it all streams but non-blocking ones.
+  void* cuda_stream = nullptr;
 };
 
 class State;
@@ -132,6 +137,10 @@ Handler handler_of_savable(T& object) {
 }
 
 template <typename T>
+inline constexpr bool kIsTensor = std::is_same_v<std::remove_cvref_t<T>, TensorView> ||
+                                  std::is_same_v<std::remove_reference_t<T>, Tensor>;
+
+template <typename T>
 Handler handler_of(T& object) {
   if constexpr (std::is_same_v<T, Handler>) {
     return object;
@@ -166,9 +175,14 @@ class HVD_API State {
   // or a Handler. Throws InvalidArgumentError if the name is empty or taken, or if run() is under
   // way.
   template <typename T>
-  void add(const std::string& name, T& object) {
+  requires(!detail::kIsTensor<T>) void add(const std::string& name, T& object) {
     add_handler(name, detail::handler_of(object));
   }
+  // A tensor, of the host or of the GPU that this worker works on; its size may not change. All
+  // ranks have it on the same kind of device.
+  template <typename T>
+  requires detail::kIsTensor<T>
+  void add(const std::string& name, T&& tensor) { add_tensor(name, tensor); }
   template <typename T, std::size_t extent>
   void add(const std::string& name, std::span<T, extent>&& elements) {
     add_handler(name, detail::handler_of_span(elements));
@@ -194,6 +208,7 @@ class HVD_API State {
  private:
   friend class detail::StateImpl;
   void add_handler(const std::string& name, Handler handler);
+  void add_tensor(const std::string& name, const TensorView& tensor);
   std::unique_ptr<detail::StateImpl> impl_;
 };
 
