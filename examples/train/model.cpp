@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "random.h"
+#include <cstring>
 
 namespace train {
 namespace {
@@ -48,15 +47,6 @@ void add_rows(const float* rows, float* sum, std::size_t n, std::size_t m) {
   }
 }
 
-// Uniform in [-bound, bound), the same on every worker: no library's distribution is involved.
-void fill_uniform(std::vector<float>& values, std::uint64_t seed, std::uint64_t stream,
-                  double bound) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double unit = static_cast<double>(random_at(seed, stream, i) >> 11) * 0x1p-53;
-    values[i] = static_cast<float>((2 * unit - 1) * bound);
-  }
-}
-
 }  // namespace
 
 Model::Model(const ModelShape& shape, std::uint64_t seed)
@@ -66,13 +56,7 @@ Model::Model(const ModelShape& shape, std::uint64_t seed)
       hidden_bias_("hidden.bias", shape.hidden),
       output_weights_("output.weights", shape.hidden * kBytes),
       output_bias_("output.bias", kBytes) {
-  const auto inputs = static_cast<double>(shape.context * shape.embedding);
-  // Streams far above any step's number, so that weights and samples share no random numbers.
-  constexpr std::uint64_t kWeights = std::uint64_t{1} << 63;
-  fill_uniform(embedding_.value, seed, kWeights, 1.0);
-  fill_uniform(hidden_weights_.value, seed, kWeights + 1, std::sqrt(3.0 / inputs));
-  fill_uniform(output_weights_.value, seed, kWeights + 2,
-               std::sqrt(1.0 / static_cast<double>(shape.hidden)));
+  first_weights(shape, seed, embedding_.value, hidden_weights_.value, output_weights_.value);
 }
 
 double Model::learn(const std::vector<unsigned char>& contexts,
@@ -153,13 +137,23 @@ void Model::backward(const std::vector<unsigned char>& contexts, std::size_t cou
   }
 }
 
+void Model::fill_zeros(const hvd::TensorView& gradient) {
+  std::memset(gradient.data, 0, gradient.bytes());
+}
+
+void Model::round_gradients(const ExactSum& exact, float scale) {
+  const float to_grid = scale / exact.grid;
+  const float most = ExactSum::kLimit / exact.grid;
+  for (Parameter* const parameter : parameters()) {
+    for (float& value : parameter->gradient) {
+      value = std::nearbyint(std::clamp(value * to_grid, -most, most)) * exact.grid;
+    }
+  }
+}
+
 void Model::update(double learning_rate) {
-  constexpr float kMeanDecay = 0.9F;
-  constexpr float kSquareDecay = 0.99F;
   ++steps_;
-  const auto step = static_cast<double>(steps_);
-  const auto rate = static_cast<float>(learning_rate * std::sqrt(1 - std::pow(kSquareDecay, step)) /
-                                       (1 - std::pow(kMeanDecay, step)));
+  const float rate = adam_rate(learning_rate, steps_);
   for (Parameter* const parameter : parameters()) {
     float* const value = parameter->value.data();
     float* const gradient = parameter->gradient.data();
@@ -169,7 +163,7 @@ void Model::update(double learning_rate) {
       const float g = gradient[i];
       mean[i] = kMeanDecay * mean[i] + (1 - kMeanDecay) * g;
       square[i] = kSquareDecay * square[i] + (1 - kSquareDecay) * g * g;
-      value[i] -= rate * mean[i] / (std::sqrt(square[i]) + 1e-8F);
+      value[i] -= rate * mean[i] / (std::sqrt(square[i]) + kLeast);
       gradient[i] = 0;
     }
   }
@@ -189,15 +183,12 @@ std::size_t Model::parameter_count() const {
 }
 
 std::uint64_t Model::digest() const {
-  std::uint64_t digest = 0xcbf29ce484222325U;
+  WeightsDigest digest;
   for (const auto* const parameter :
        {&embedding_, &hidden_weights_, &hidden_bias_, &output_weights_, &output_bias_}) {
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(parameter->value.data());
-    for (std::size_t i = 0; i < parameter->value.size() * sizeof(float); ++i) {
-      digest = (digest ^ bytes[i]) * 0x100000001b3U;
-    }
+    digest.add(parameter->value);
   }
-  return digest;
+  return digest.value();
 }
 
 }  // namespace train

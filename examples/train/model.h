@@ -5,18 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <hvd/tensor.h>
+
+#include "exact_sum.h"
+#include "model_shape.h"
+
 namespace train {
-
-inline constexpr std::size_t kBytes = 256;
-
-struct ModelShape {
-  std::size_t context;
-  std::size_t embedding;
-  std::size_t hidden;
-};
 
 // One tensor of the model, its gradient, and what the optimiser remembers of it.
 struct Parameter {
@@ -38,14 +36,19 @@ class Model {
   double learn(const std::vector<unsigned char>& contexts, const std::vector<unsigned char>& next,
                std::size_t count);
 
+  static void fill_zeros(const hvd::TensorView& gradient);
+  // Multiplied, and rounded so that their sum over all workers is exact.
+  void round_gradients(const ExactSum& exact, float scale);
+  // When the gradients are there: now.
+  static std::shared_ptr<hvd::ReadyEvent> gradients_there() { return nullptr; }
+
   // One step of Adam with the gradients as they stand, which are zero afterwards.
   void update(double learning_rate);
 
   std::vector<Parameter*> parameters();
   std::size_t& steps() { return steps_; }  // of Adam so far: with the parameters, all that it knows
   std::size_t parameter_count() const;
-  // FNV-1a over the bytes of all weights.
-  std::uint64_t digest() const;
+  std::uint64_t digest() const;  // of all weights
 
  private:
   void forward(const std::vector<unsigned char>& contexts, std::size_t count);

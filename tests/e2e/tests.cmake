@@ -53,6 +53,10 @@ add_dependencies(hvd_e2e_test hvdrun hvd-agent elastic_steps train allreduce_onc
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
 add_dependencies(hvd_e2e_test e2e_tunes e2e_waits hvd_elastic_program)
+if(TARGET train_cuda)
+  target_compile_definitions(hvd_e2e_test PRIVATE HVD_TRAIN_CUDA)
+  add_dependencies(hvd_e2e_test train_cuda)
+endif()
 
 # Tensors of GPUs in real jobs, on GPUs in the memory of the host.
 hvd_e2e_program(gpu_results hvd)

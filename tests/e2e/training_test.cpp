@@ -206,6 +206,21 @@ TEST_F(TrainingTest, ABatchSmallerThanTheWorldIsAnErrorThatSaysSo) {
   EXPECT_NE(end.err.find("3 workers need at least one sample each"), std::string::npos) << end.err;
 }
 
+#ifdef HVD_TRAIN_CUDA
+TEST_F(TrainingTest, WithoutAGpuTheOneOnGpusSaysSoAndFails) {
+  const std::string train = binary("train_cuda");
+  EXPECT_EQ(run({train, "--bach", "2"}).code, 2);
+  // Without a driver, or with one that this process sees no GPU of.
+  ProcessOptions hidden;
+  hidden.environment["CUDA_VISIBLE_DEVICES"] = "";
+  const ExitStatus end = run({train, "--text", kText, "--steps", "2"}, hidden);
+  EXPECT_EQ(end.code, 1) << end.out;
+  EXPECT_NE(end.err.find("train_cuda: hvd::cuda: there is no CUDA device for this process"),
+            std::string::npos)
+      << end.err;
+}
+#endif
+
 TEST_F(TrainingTest, OneAllreduceAndTheEnd) {
   for (const char* const workers : {"1", "2", "8"}) {
     const ExitStatus end = run_job({"-np", workers, binary("allreduce_once")});
