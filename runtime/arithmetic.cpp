@@ -1,8 +1,8 @@
 #include "runtime/arithmetic.h"
 
 #include <bit>
-#include <cstring>
 
+#include "base/bulk_copy.h"
 #include "runtime/arithmetic_table.h"
 
 #ifdef HVD_AVX2_KERNELS
@@ -60,7 +60,7 @@ void copy_scaled(DataType type, void* out, const void* in, std::size_t count, do
   if (factor != 1.0) {
     kernels_of(type).scale(out, in, count, factor);
   } else if (out != in && count > 0) {
-    std::memcpy(out, in, count * size_of(type));
+    bulk_copy(out, in, count * size_of(type));
   }
 }
 

@@ -1,9 +1,9 @@
 #include "runtime/ops/algorithms.h"
+#include "base/bulk_copy.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 
 namespace hvd::runtime {
 namespace {
@@ -130,7 +130,7 @@ void exchange(const Peers& peers, std::span<const Stretch> sends,
   }
   const Stretch out = at(sends, peers.rank());
   const Stretch in = at(receives, peers.rank());
-  if (in.bytes > 0 && out.data != in.data) std::memcpy(in.data, out.data, in.bytes);
+  if (in.bytes > 0 && out.data != in.data) bulk_copy(in.data, out.data, in.bytes);
   for (auto& memory : arriving) memory.wait_received();
   for (auto& memory : leaving) memory.wait_all_sent();
 }

@@ -1,6 +1,7 @@
 // allgather, alltoall, broadcast and barrier: nothing is computed.
 #include <cstring>
 
+#include "base/bulk_copy.h"
 #include "base/text.h"
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/fusion_buffer.h"
@@ -108,7 +109,7 @@ class GlooAllgather final : public GlooOperation {
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::size_t bytes = tensor.bytes[rank];
         if (bytes == 0) continue;
-        std::memcpy(to, from[rank], bytes);
+        bulk_copy(to, from[rank], bytes);
         from[rank] += bytes;
         to += bytes;
       }
@@ -208,7 +209,7 @@ class GlooAlltoall final : public GlooOperation {
     const std::less<const std::byte*> before;
     if (before(input, output + output_bytes) && before(output, input + bytes)) {
       std::byte* const copy = buffer_.reserve(bytes);
-      std::memcpy(copy, input, bytes);
+      bulk_copy(copy, input, bytes);
       return copy;
     }
     return input;
@@ -241,7 +242,7 @@ class GlooBroadcast final : public GlooOperation {
     std::byte* const output = output_of(entry, entry.request.shape, outcome);
     const auto bytes = entry.request.bytes();
     if (root == peers.rank() && output != entry.input && bytes > 0) {
-      std::memcpy(output, entry.input, bytes);
+      bulk_copy(output, entry.input, bytes);
     }
     tree_broadcast(peers, output, bytes, root);
   }

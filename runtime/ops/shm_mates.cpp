@@ -1,8 +1,8 @@
 #include "runtime/ops/shm_mates.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/bulk_copy.h"
 #include "runtime/ops/reduce_in_order.h"
 #include "runtime/transport/gloo_context.h"
 
@@ -35,7 +35,7 @@ std::size_t longest_of(const std::vector<Strip<const Part*>>& strips) {
 void ShmMates::pack(const Parts& lane, std::size_t begin, std::size_t bytes, std::byte* to) const {
   lane.for_range(begin, begin + bytes,
                  [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
-                   std::memcpy(to + at, part->input + before, count);
+                   bulk_copy(to + at, part->input + before, count);
                  });
 }
 
@@ -101,7 +101,7 @@ void ShmMates::gather(const std::vector<Block>& blocks, bool first_is_late) {
     strips[meeting_.index()].for_range(
         begin, begin + step,
         [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
-          std::memcpy(own + at, part->result + before, count);
+          bulk_copy(own + at, part->result + before, count);
         });
     expect(meeting_.sync(begin == 0 && first_is_late));
     for (int other = 1; other < meeting_.size(); ++other) {
@@ -111,7 +111,7 @@ void ShmMates::gather(const std::vector<Block>& blocks, bool first_is_late) {
       strips[static_cast<std::size_t>(rank)].for_range(
           begin, begin + step,
           [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
-            std::memcpy(part->result + before, from + at, count);
+            bulk_copy(part->result + before, from + at, count);
           });
     }
     meeting_.next_window();

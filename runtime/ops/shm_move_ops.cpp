@@ -2,6 +2,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/bulk_copy.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/shm_operation.h"
 
@@ -11,14 +12,14 @@ namespace {
 void pack(const Inputs& from, std::size_t begin, std::size_t bytes, std::byte* to) {
   from.for_range(begin, begin + bytes,
                  [&](const std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
-                   std::memcpy(to + at, data + before, n);
+                   bulk_copy(to + at, data + before, n);
                  });
 }
 
 void unpack(const std::byte* from, const Outputs& to, std::size_t begin, std::size_t bytes) {
   to.for_range(begin, begin + bytes,
                [&](std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
-                 std::memcpy(data + before, from + at, n);
+                 bulk_copy(data + before, from + at, n);
                });
 }
 
@@ -211,7 +212,7 @@ class ShmAlltoall final : public ShmOperation {
       return input;
     }
     std::byte* const copy = buffer_.reserve(bytes);
-    std::memcpy(copy, input, bytes);
+    bulk_copy(copy, input, bytes);
     return copy;
   }
 
@@ -247,10 +248,10 @@ class ShmBroadcast final : public ShmOperation {
     const std::size_t step = meeting.capacity();
     for (std::size_t begin = 0; begin < bytes; begin += step) {
       const std::size_t count = std::min(step, bytes - begin);
-      if (root == meeting.rank()) std::memcpy(meeting.window(root), input + begin, count);
+      if (root == meeting.rank()) bulk_copy(meeting.window(root), input + begin, count);
       HVD_RETURN_IF_ERROR(meeting.sync());
       if (root != meeting.rank()) {
-        if (output != nullptr) std::memcpy(output + begin, meeting.window(root), count);
+        if (output != nullptr) bulk_copy(output + begin, meeting.window(root), count);
       }
       meeting.next_window();
     }

@@ -1,8 +1,8 @@
 // allreduce and reducescatter.
 #include <array>
-#include <cstring>
 #include <functional>
 
+#include "base/bulk_copy.h"
 #include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/reduce_in_order.h"
@@ -213,7 +213,7 @@ class ShmReducescatter final : public ShmOperation {
         const std::size_t count = std::min(step, block.size() - std::min(begin, block.size()));
         if (aside) {
           const std::byte* const from = kept_ + (kept + begin) * reduction.element();
-          if (count > 0) std::memcpy(to, from, count * reduction.element());
+          if (count > 0) bulk_copy(to, from, count * reduction.element());
           kept += block.size();
         } else {
           reduction.pack(block, begin, count, to);

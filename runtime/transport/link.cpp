@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "base/bulk_copy.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -185,7 +186,7 @@ Status Link::take_waiting(const std::shared_ptr<Receive>& receive, std::vector<E
     HVD_RETURN_IF_ERROR(put_into(receive));
     keeping_ = nullptr;
   }
-  if (there > 0) std::memcpy(receive->data, kept->data.get(), there);
+  if (there > 0) bulk_copy(receive->data, kept->data.get(), there);
   unexpected_.bytes_left += kept->header.bytes;
   kept_.erase(kept);
   return {};
@@ -255,7 +256,7 @@ Status Link::use_staged(std::vector<Ended>& ended) {
     }
     const std::size_t missing = header_.bytes - received_;
     const std::size_t part = std::min(missing, staged());
-    if (part > 0) std::memcpy(place_ + received_, stage_.get() + stage_begin_, part);
+    if (part > 0) bulk_copy(place_ + received_, stage_.get() + stage_begin_, part);
     stage_begin_ += part;
     received_ += part;
     if (part < missing) return {};

@@ -3,6 +3,7 @@
 #include <hvd/elastic.h>
 #include <hvd/error.h>
 
+#include "base/bulk_copy.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "worker/elastic/state_impl.h"
@@ -15,7 +16,7 @@ using worker::ProcessWorld;
 using worker::Rounds;
 
 void copy_bytes(std::span<std::byte> into, const void* from) {
-  if (!into.empty()) std::memcpy(into.data(), from, into.size());
+  if (!into.empty()) bulk_copy(into.data(), from, into.size());
 }
 
 void refuse_size(std::size_t bytes, std::size_t expected) {
