@@ -20,8 +20,6 @@ constexpr std::size_t kMaxUserName = 256;
 constexpr std::string_view kMoreOfUsers = "._-+$\\@";
 constexpr std::size_t kMaxShown = 80;  // of somebody's text in an error
 
-Status bad(std::string message) { return {Code::invalid_argument, std::move(message)}; }
-
 // The address without its scope, and the scope with its '%'.
 std::pair<std::string, std::string> split_scope(std::string_view text) {
   const auto percent = std::min(text.find('%'), text.size());
@@ -250,6 +248,8 @@ Result<Draft> parse_host(std::string_view text) {
 }
 
 }  // namespace
+
+Status bad(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 std::string shown(std::string_view text) {
   std::string result = "\"";

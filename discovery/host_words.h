@@ -11,6 +11,9 @@
 
 namespace hvd::discovery {
 
+// The error of words that say no host.
+Status bad(std::string message);
+
 // Somebody's text inside an error: quoted, without control characters, not endless.
 std::string shown(std::string_view text);
 

@@ -12,8 +12,6 @@
 namespace hvd::discovery {
 namespace {
 
-Status bad(std::string message) { return {Code::invalid_argument, std::move(message)}; }
-
 // A host that was named before: Open MPI's reading, in which each mention adds its slots, and one
 // slot if it says none.
 Status add_mention(Host& earlier, const Host& again) {

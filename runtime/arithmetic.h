@@ -20,6 +20,10 @@
 
 namespace hvd::runtime {
 
+// Elements that are not separated where ranks share a reduction out among them: for the vector
+// units, and so that no two ranks write one line.
+inline constexpr std::size_t kTogether = 64;
+
 // out[i] = a[i] (op) b[i]; out may be a or b. Null for an operation that is none of a pair of
 // elements (adasum). Average sums: divide() does the rest.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);

@@ -18,8 +18,6 @@ constexpr std::chrono::milliseconds kPatienceWithTheDriver{1'000};
 // Attempts to form one generation that fail though nobody has been missed; waits for members that
 // do not come are no such.
 constexpr int kAttempts = 5;
-constexpr std::chrono::seconds kPatienceWithMemory{10};
-constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
 
 constexpr const char* kFinishedKey = "finished";
 

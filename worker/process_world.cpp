@@ -22,10 +22,6 @@ namespace {
 
 // From the end of a process to the stop that hvdrun orders because of it, usually milliseconds.
 constexpr std::chrono::milliseconds kPatienceWithHvdrun{500};
-// From the word of a stop to its signal, likewise.
-constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
-// For what is in flight in a world that has failed: milliseconds, unless an event never comes.
-constexpr std::chrono::seconds kPatienceWithMemory{10};
 
 class NoExchange final : public runtime::Exchange {
  public:

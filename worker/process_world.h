@@ -3,6 +3,7 @@
 // since threads may still use it while the process ends.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -27,6 +28,11 @@
 #include "worker/settings.h"
 
 namespace hvd::worker {
+
+// From the word of a stop to its signal, usually milliseconds.
+inline constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
+// For what is in flight in a world that has failed: milliseconds, unless an event never comes.
+inline constexpr std::chrono::seconds kPatienceWithMemory{10};
 
 // Where this process stands among the others.
 struct Place {

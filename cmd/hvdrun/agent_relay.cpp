@@ -35,7 +35,7 @@ void say(std::string_view text) {
   std::fprintf(stderr, "hvdrun agent: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 
-int fail(const Status& status) {
+int give_up(const Status& status) {
   say(status.message());
   return kExitTrouble;
 }
@@ -217,17 +217,17 @@ Result<UniqueFd> take_signals() {
 
 int run_agent(const AgentWords& words) {
   const auto path = find_agent();
-  if (!path.ok()) return fail(path.status());
-  auto joined = join(words, say);
-  if (!joined.ok()) return fail(joined.status());
+  if (!path.ok()) return give_up(path.status());
+  auto joined = join_job(words, say);
+  if (!joined.ok()) return give_up(joined.status());
   const std::string who = SocketAddress{words.join.host, words.join.port}.to_string();
   say(cat("joined the job at ", who));
 
   auto signals = take_signals();
-  if (!signals.ok()) return fail(signals.status());
+  if (!signals.ok()) return give_up(signals.status());
   const driver::Subreaper subreaper;  // for what an agent that is killed leaves behind
   auto agent = driver::AgentProcess::start(*path, true);
-  if (!agent.ok()) return fail(agent.status());
+  if (!agent.ok()) return give_up(agent.status());
   Relay relay(std::move(*joined), *agent, std::move(*signals));
   relay.run();
 

@@ -13,8 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
-
 // Of no use to a job whose world never changes; to take them silently would be a lie.
 constexpr std::array<std::string_view, 11> kElasticOnly{
     "spares",         "elastic-timeout",    "reset-limit",           "planned-reset-limit",

@@ -19,8 +19,6 @@
 namespace hvd::cli {
 namespace {
 
-Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
-
 Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings) {
   if (settings.has("hosts")) return discovery::parse_host_list(settings.text("hosts"));
   const std::string path = settings.text("hostfile");

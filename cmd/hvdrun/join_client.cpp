@@ -181,7 +181,7 @@ Result<std::string> own_name() {
 
 }  // namespace
 
-Result<Joined> join(const AgentWords& words, const std::function<void(std::string_view)>& say) {
+Result<Joined> join_job(const AgentWords& words, const std::function<void(std::string_view)>& say) {
   std::string host = words.host;
   if (host.empty()) {
     auto name = own_name();

@@ -9,7 +9,6 @@ namespace {
 
 constexpr double kMaxProcesses = 100'000;
 constexpr double kMaxCount = 1'000'000'000;
-constexpr double kMaxSeconds = 31'536'000;  // a year
 
 constexpr std::array kLaunchSettings{
     Knob{.flag = "num-proc",

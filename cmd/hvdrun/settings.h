@@ -16,6 +16,8 @@
 
 namespace hvd::cli {
 
+inline constexpr double kMaxSeconds = 31'536'000;  // a year; more is a slip of the finger
+
 // hvdrun's own settings: -np, hosts, times, output. Rows without variable names are not read from
 // the environment: a job's shape is not inherited by accident.
 std::span<const Knob> launch_settings();

@@ -5,11 +5,16 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
+
+// The error of settings that make no job.
+inline Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 // What the settings say, with the table's default where they say nothing.
 class SettingsReader {

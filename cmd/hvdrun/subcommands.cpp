@@ -6,12 +6,11 @@
 
 #include "base/capacity.h"
 #include "base/text.h"
+#include "cmd/hvdrun/settings.h"
 #include "cmd/hvdrun/words.h"
 
 namespace hvd::cli {
 namespace {
-
-constexpr double kMaxSeconds = 31'536'000;  // a year
 
 // What follows the options is nothing that a subcommand takes.
 Status parse_all(CLI::App& app, const std::vector<std::string>& words, std::string_view who) {

@@ -11,10 +11,7 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::chrono::milliseconds kProbeTimeout{2'000};
-constexpr std::chrono::milliseconds kAnswerTimeout{5'000};
 constexpr std::size_t kMostTriers = 3;  // one of them on this machine
-constexpr const char* kHere = "on this machine: ";
 
 }  // namespace
 

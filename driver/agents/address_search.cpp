@@ -8,14 +8,6 @@
 #include "base/text.h"
 
 namespace hvd::driver {
-namespace {
-
-constexpr std::chrono::milliseconds kProbeTimeout{2'000};
-constexpr std::chrono::milliseconds kAnswerTimeout{5'000};
-constexpr const char* kHere = "on this machine: ";
-
-}  // namespace
-
 AddressSearch::AddressSearch(boost::asio::io_context& io, rendezvous::Server& server,
                              std::vector<HostNetwork> hosts, AddressWishes wishes, Send send,
                              End end)

@@ -6,8 +6,10 @@
 // Owned by the driver; every call and callback on its thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,12 @@
 #include "rendezvous/server.h"
 
 namespace hvd::driver {
+
+// For one probe, and for a host to say what came of all of its probes.
+inline constexpr std::chrono::milliseconds kProbeTimeout{2'000};
+inline constexpr std::chrono::milliseconds kAnswerTimeout{5'000};
+// Before what goes wrong with the probes of hvdrun itself.
+inline constexpr std::string_view kHere = "on this machine: ";
 
 struct AddressWishes {
   std::string advertise_address;                // of this machine; empty: any

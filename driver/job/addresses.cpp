@@ -11,8 +11,6 @@ namespace {
 
 using agent_link::Interface;
 
-bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
-
 bool is_link_local(std::string_view address) {
   if (address.starts_with("169.254.")) return true;
   // fe80::/10
@@ -174,6 +172,8 @@ std::optional<bool> common_family(const AddressProblem& problem,
 }
 
 }  // namespace
+
+bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
 
 bool is_loopback_address(std::string_view address) {
   return address == "::1" || address.starts_with("127.");

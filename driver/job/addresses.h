@@ -23,6 +23,7 @@
 namespace hvd::driver {
 
 bool is_loopback_address(std::string_view address);
+bool is_v6(std::string_view address);  // and not IPv4
 
 // One host of a job, as its agent and the way to it tell.
 struct HostNetwork {

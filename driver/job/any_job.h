@@ -16,6 +16,13 @@
 
 namespace hvd::driver {
 
+// The exit code of a job that no worker's own decides.
+inline constexpr int kOwnTrouble = 1;
+// What a process can end with; an agent that says otherwise lies.
+inline constexpr int kMaxSignal = 64;
+inline constexpr int kMaxExitCode = 255;
+inline constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
+
 struct JobOptions {
   std::string job_id;
   std::chrono::milliseconds grace{5'000};

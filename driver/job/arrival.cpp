@@ -8,8 +8,6 @@
 namespace hvd::driver {
 namespace {
 
-bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
-
 bool reached(const Try& one, std::size_t target) {
   return target < one.answer.troubles.size() && one.answer.troubles[target].empty();
 }

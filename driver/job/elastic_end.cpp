@@ -8,8 +8,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kOwnTrouble = 1;
-constexpr std::chrono::milliseconds kAtOnce{0};
 constexpr int kMaxDecisions = 4;  // in one step; each follows from the one before
 
 }  // namespace

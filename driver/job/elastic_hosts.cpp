@@ -7,13 +7,6 @@
 #include "driver/job/plan.h"
 
 namespace hvd::driver {
-namespace {
-
-constexpr int kOwnTrouble = 1;
-constexpr std::chrono::milliseconds kAtOnce{0};
-
-}  // namespace
-
 void ElasticJob::on(const event::Begin& /*event*/) {
   if (state_ != ElasticState::planned) return;
   move(ElasticState::gathering);

@@ -35,6 +35,8 @@
 
 namespace hvd::driver {
 
+inline constexpr std::chrono::milliseconds kAtOnce{0};
+
 struct ElasticOptions {
   JobOptions job;  // local_hosts apart: what is found says it
   Limits limits;

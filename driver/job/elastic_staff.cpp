@@ -10,12 +10,6 @@
 #include "driver/job/plan.h"
 
 namespace hvd::driver {
-namespace {
-
-constexpr int kOwnTrouble = 1;
-
-}  // namespace
-
 // ---- the first world ----
 
 // Once, when every host of the list has said how many slots it has.

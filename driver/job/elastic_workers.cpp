@@ -7,11 +7,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kMaxSignal = 64;
-constexpr int kMaxExitCode = 255;
-constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
-constexpr int kOwnTrouble = 1;
-constexpr std::chrono::milliseconds kAtOnce{0};
 constexpr std::chrono::seconds kOneCause{10};  // failures that follow each other have one
 
 }  // namespace

@@ -10,8 +10,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::chrono::milliseconds kAtOnce{0};
-
 // Who they are, whatever their ranks.
 std::vector<Incarnation> membership(const WorldDocument& world) {
   std::vector<Incarnation> members;

@@ -7,14 +7,6 @@
 #include "base/text.h"
 
 namespace hvd::driver {
-namespace {
-
-constexpr int kMaxSignal = 64;
-constexpr int kMaxExitCode = 255;
-constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
-constexpr int kOwnTrouble = 1;
-
-}  // namespace
 
 std::size_t Job::index_of(Incarnation incarnation) const {
   const Incarnation index = incarnation - first_incarnation_;  // huge if it is below

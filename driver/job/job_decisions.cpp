@@ -9,7 +9,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kOwnTrouble = 1;
 constexpr std::size_t kMaxTroublesInReason = 3;
 
 }  // namespace

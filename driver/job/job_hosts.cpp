@@ -10,7 +10,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kOwnTrouble = 1;
 constexpr int kNotExecutable = 126;  // as shells say it
 constexpr int kNotFound = 127;
 

@@ -9,8 +9,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kOwnTrouble = 1;
-
 Heartbeats heartbeats_of(const JobOptions& options, const std::vector<std::string>& hosts) {
   const std::set<std::string> names(options.local_hosts.begin(), options.local_hosts.end());
   std::vector<bool> local;

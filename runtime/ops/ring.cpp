@@ -128,7 +128,6 @@ void Ring::run(int first, bool from_inputs, int steps, int reductions, const Red
 
 std::vector<Block> cut_into_blocks(const std::vector<Part>& parts, std::size_t element_size,
                                    int blocks) {
-  constexpr std::size_t kTogether = 64;  // elements that are not separated, for the vector units
   std::size_t bytes = 0;
   for (const auto& part : parts) bytes += part.bytes;
   const std::size_t unit = kTogether * element_size;

@@ -9,9 +9,6 @@
 namespace hvd::runtime {
 namespace {
 
-// Elements that are not separated, for the vector units.
-constexpr std::size_t kTogether = 64;
-
 void expect(const Status& status) {
   if (!status.ok()) throw TransportError(status);
 }

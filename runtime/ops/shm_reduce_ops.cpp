@@ -11,9 +11,6 @@
 namespace hvd::runtime {
 namespace {
 
-// Elements that are not separated, for the vector units and so that no two ranks write one line.
-constexpr std::size_t kTogether = 64;
-
 std::size_t rounded_up(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }

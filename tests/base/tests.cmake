@@ -1,10 +1,7 @@
 hvd_test(hvd_base_test
   base/agent_link_test.cpp
-<<<<<<< HEAD
-  base/cores_test.cpp
-=======
   base/bulk_copy_test.cpp
->>>>>>> ba50ce7 (Bulk copies no longer fall into the slow path of rep movsb on Zen 3: 64 MB in shared memory take half to a third of the time there)
+  base/cores_test.cpp
   base/crypto_test.cpp
   base/frame_test.cpp
   base/gpus_test.cpp

@@ -18,7 +18,7 @@
 namespace hvd::driver {
 namespace {
 
-class Script : public GoldenScript<ElasticJob, ElasticState> {
+class ElasticScript : public GoldenScript<ElasticJob, ElasticState> {
  private:
   void begin(const std::string& text) override {
     ElasticOptions options;
@@ -111,7 +111,7 @@ class Script : public GoldenScript<ElasticJob, ElasticState> {
 
 class ElasticGolden : public testing::TestWithParam<std::filesystem::path> {};
 
-TEST_P(ElasticGolden, answers_as_written) { expect_as_written<Script>(GetParam()); }
+TEST_P(ElasticGolden, answers_as_written) { expect_as_written<ElasticScript>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Scripts, ElasticGolden,
                          testing::ValuesIn(golden_scripts("elastic_golden")),

@@ -24,7 +24,6 @@
 namespace hvd::test::bed {
 namespace {
 
-constexpr const char* kBridge = "wire";
 constexpr int kLimitMs = 30000;
 
 void send_frame(const std::string& payload) {

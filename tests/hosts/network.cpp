@@ -22,8 +22,6 @@
 namespace hvd::test::bed {
 namespace {
 
-constexpr const char* kBridge = "wire";
-
 // A number with its unit, in units of `units[0]`.
 double parse_with_unit(const std::string& text, const std::string& what,
                        const std::vector<std::pair<std::string, double>>& units) {

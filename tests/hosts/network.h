@@ -15,6 +15,8 @@
 
 namespace hvd::test::bed {
 
+inline constexpr const char* kBridge = "wire";
+
 class Network {
  public:
   explicit Network(const Plan& plan);

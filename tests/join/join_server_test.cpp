@@ -35,7 +35,7 @@ class Client {
     words.join_timeout = kGenerous;
   }
   Result<cli::Joined> join() {
-    return cli::join(words, [this](std::string_view line) { said.emplace_back(line); });
+    return cli::join_job(words, [this](std::string_view line) { said.emplace_back(line); });
   }
   cli::AgentWords words;
   std::vector<std::string> said;
@@ -290,7 +290,7 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   listener.reset();
   std::optional<Door> door;
   std::vector<std::string> said;
-  const auto joined = cli::join(words, [&](std::string_view line) {
+  const auto joined = cli::join_job(words, [&](std::string_view line) {
     said.emplace_back(line);
     if (said.size() == 1) {
       std::filesystem::permissions(directory.file("token", std::string(64, 'a')),

@@ -31,14 +31,6 @@ namespace {
 
 constexpr std::byte kUntouched{0xA5};
 
-bool contains(const std::vector<int>& all, int one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
-}
-
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 // The call as the member at `position` of the set sees it.
 class View {
  public:

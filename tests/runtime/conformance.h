@@ -11,10 +11,13 @@
 // nobody knows, and then once more, and the rank says how it has asked for it.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -26,6 +29,14 @@
 #include "tests/runtime/reference.h"
 
 namespace hvd::test {
+
+inline bool contains(const std::vector<int>& all, int one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+inline std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
 // One rank, of one backend.
 class RankUnderTest {

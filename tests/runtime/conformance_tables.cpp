@@ -11,14 +11,6 @@ using runtime::Kind;
 
 namespace {
 
-bool contains(const std::vector<int>& all, int one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
-}
-
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 constexpr int kSizes[] = {1, 2, 3, 4, 8};
 constexpr Kind kKinds[] = {Kind::allreduce, Kind::reducescatter, Kind::allgather,
                            Kind::broadcast, Kind::alltoall,      Kind::barrier};

@@ -5,7 +5,7 @@
 namespace hvd::runtime {
 namespace {
 
-Ready tensor(std::string name, std::int64_t floats, DataType type = DataType::float32) {
+Ready ready_one(std::string name, std::int64_t floats, DataType type = DataType::float32) {
   ResponseTensor tensor;
   tensor.request.name = std::move(name);
   tensor.request.type = type;
@@ -30,35 +30,38 @@ std::vector<std::string> names(const std::vector<Ready>& batch) {
 using Names = std::vector<std::string>;
 
 TEST(Fusion, TakesWhatFitsUpToTheThresholdAndNotAByteMore) {
-  std::deque<Ready> ready{tensor("a", 4), tensor("b", 4), tensor("c", 2), tensor("d", 1)};
+  std::deque<Ready> ready{ready_one("a", 4), ready_one("b", 4), ready_one("c", 2),
+                          ready_one("d", 1)};
   EXPECT_EQ(names(take_batch(ready, 40)), (Names{"a", "b", "c"}));
   EXPECT_EQ(names(take_batch(ready, 40)), (Names{"d"}));
   EXPECT_TRUE(ready.empty());
 }
 
 TEST(Fusion, LooksPastTensorsOfAnotherTypeAndKeepsTheirOrder) {
-  std::deque<Ready> ready{tensor("f1", 1), tensor("i1", 1, DataType::int32), tensor("f2", 1),
-                          tensor("i2", 1, DataType::int32)};
+  std::deque<Ready> ready{ready_one("f1", 1), ready_one("i1", 1, DataType::int32),
+                          ready_one("f2", 1), ready_one("i2", 1, DataType::int32)};
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"f1", "f2"}));
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"i1", "i2"}));
 }
 
 TEST(Fusion, LooksNoFurtherThanTheThreshold) {
-  std::deque<Ready> ready{tensor("f1", 1), tensor("i1", 15, DataType::int32), tensor("f2", 1)};
+  std::deque<Ready> ready{ready_one("f1", 1), ready_one("i1", 15, DataType::int32),
+                          ready_one("f2", 1)};
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"f1"}));
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"i1"}));
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"f2"}));
 }
 
 TEST(Fusion, ATensorAboveTheThresholdGoesAloneAndSoDoAllWithAThresholdOfZero) {
-  std::deque<Ready> ready{tensor("big", 100), tensor("a", 1), tensor("b", 0)};
+  std::deque<Ready> ready{ready_one("big", 100), ready_one("a", 1), ready_one("b", 0)};
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"big"}));
   EXPECT_EQ(names(take_batch(ready, 0)), (Names{"a"}));
   EXPECT_EQ(names(take_batch(ready, 0)), (Names{"b"}));
 }
 
 TEST(Fusion, OperationAndFactorsKeepTensorsApart) {
-  std::deque<Ready> ready{tensor("a", 1), tensor("b", 1), tensor("c", 1), tensor("d", 1)};
+  std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1), ready_one("c", 1),
+                          ready_one("d", 1)};
   own(ready[1]).request.op = ReduceOp::max;
   own(ready[2]).request.prescale = 2;
   own(ready[3]).request.postscale = 2;
@@ -67,7 +70,8 @@ TEST(Fusion, OperationAndFactorsKeepTensorsApart) {
 }
 
 TEST(Fusion, BroadcastsBarriersAndErrorsGoAlone) {
-  std::deque<Ready> ready{tensor("a", 1), tensor("b", 1), tensor("c", 1), tensor("d", 1)};
+  std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1), ready_one("c", 1),
+                          ready_one("d", 1)};
   own(ready[0]).request.kind = Kind::broadcast;
   ready[1].error = Status(Code::invalid_argument, "x");
   own(ready[2]).request.kind = Kind::barrier;
@@ -77,7 +81,7 @@ TEST(Fusion, BroadcastsBarriersAndErrorsGoAlone) {
 
 TEST(Fusion, EveryThingThatBatchesCannotShareKeepsTensorsApart) {
   const auto apart = [](auto change) {
-    std::deque<Ready> ready{tensor("a", 1), tensor("b", 1)};
+    std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1)};
     change(ready[1]);
     return names(take_batch(ready, 64)) == Names{"a"};
   };
@@ -92,14 +96,14 @@ TEST(Fusion, EveryThingThatBatchesCannotShareKeepsTensorsApart) {
 
 TEST(Fusion, ReducescattersAndAllgathersShareBatchesWithTheirLike) {
   for (const auto kind : {Kind::reducescatter, Kind::allgather}) {
-    std::deque<Ready> ready{tensor("a", 1), tensor("b", 1)};
+    std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1)};
     for (auto& item : ready) own(item).request.kind = kind;
     EXPECT_EQ(names(take_batch(ready, 64)), (Names{"a", "b"}));
   }
 }
 
 TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
-  std::deque<Ready> ready{tensor("a", 0), tensor("b", 0)};
+  std::deque<Ready> ready{ready_one("a", 0), ready_one("b", 0)};
   for (auto& item : ready) {
     own(item).request.kind = Kind::allgather;
     own(item).request.shape = {0, 2};
@@ -111,8 +115,8 @@ TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
 }
 
 TEST(Fusion, OfGroupsOnlyLeavesAllOthersAlone) {
-  std::deque<Ready> ready{tensor("a", 1),  tensor("b", 1),  tensor("g1", 1),
-                          tensor("g2", 1), tensor("h1", 1), tensor("c", 1)};
+  std::deque<Ready> ready{ready_one("a", 1),  ready_one("b", 1),  ready_one("g1", 1),
+                          ready_one("g2", 1), ready_one("h1", 1), ready_one("c", 1)};
   for (const int i : {2, 3}) own(ready[static_cast<std::size_t>(i)]).request.group = "g";
   own(ready[4]).request.group = "h";
   std::vector<Names> batches;

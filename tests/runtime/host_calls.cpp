@@ -13,14 +13,14 @@ using What = HostCall::What;
 
 namespace {
 
-constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kHostAlignment = 16;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
 }
 
 // In front of a call's input.
-struct alignas(kAlignment) Header {
+struct alignas(kHostAlignment) Header {
   HostCall call;
   std::size_t bytes = 0;
 };

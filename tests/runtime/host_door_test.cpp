@@ -23,7 +23,7 @@ namespace {
 using runtime::HostDoor;
 using runtime::HostRank;
 
-constexpr std::size_t kLittle = 4096;
+constexpr std::size_t kLittleMemory = 4096;
 
 // Ranks that are threads. `before` is called in each before its door is opened, `meanwhile` once
 // when all are open and nobody has come yet.
@@ -57,7 +57,7 @@ std::vector<Result<HostDoor::Shared>> form(
         }
         ranks = names;
       }
-      results[static_cast<std::size_t>(rank)] = door.form(ranks, kLittle, deadline);
+      results[static_cast<std::size_t>(rank)] = door.form(ranks, kLittleMemory, deadline);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -121,7 +121,7 @@ TEST(HostDoor, OnlyTheFirstRankOfThisGenerationIsLetIn) {
   ASSERT_TRUE(second.open().ok());
   const std::vector<HostRank> ranks{{0, first.name()}, {1, second.name()}};
   auto others = std::async(std::launch::async,
-                           [&] { return second.form(ranks, kLittle, Clock::now() + kLong); });
+                           [&] { return second.form(ranks, kLittleMemory, Clock::now() + kLong); });
   const auto prove = [&](const UniqueFd& fd, const Token& token, const std::string& who,
                          std::uint64_t generation) {
     return runtime::prove_membership(fd.get(), token, "shared memory", {who, generation},
@@ -138,7 +138,7 @@ TEST(HostDoor, OnlyTheFirstRankOfThisGenerationIsLetIn) {
             Code::unavailable)
       << "it was not shown out";
   std::vector<Result<HostDoor::Shared>> results;
-  results.push_back(first.form(ranks, kLittle, Clock::now() + kLong));
+  results.push_back(first.form(ranks, kLittleMemory, Clock::now() + kLong));
   results.push_back(others.get());
   expect_all_share(results);
 }
@@ -175,8 +175,8 @@ TEST(HostDoor, ARankThatHasGoneMakesTheOthersDoWithout) {
       ASSERT_TRUE(door->open().ok());
       const auto all = hub.exchange(rank, door->name(), Clock::now() + kLong);
       if (rank == 1) return;
-      const auto shared = door->form({{0, (*all)[0]}, {1, (*all)[1]}, {2, (*all)[2]}}, kLittle,
-                                     Clock::now() + kLong);
+      const auto shared = door->form({{0, (*all)[0]}, {1, (*all)[1]}, {2, (*all)[2]}},
+                                     kLittleMemory, Clock::now() + kLong);
       ASSERT_TRUE(shared.ok()) << shared.status().to_string();
       EXPECT_FALSE(shared->memory.has_value());
     });
@@ -189,7 +189,7 @@ TEST(HostDoor, ARankThatIsWaitedForInVainIsAnErrorAtTheDeadline) {
   HostDoor second(test_token, 1, 7, kLong);
   ASSERT_TRUE(first.open().ok());
   ASSERT_TRUE(second.open().ok());
-  const auto shared = second.form({{0, first.name()}, {1, second.name()}}, kLittle,
+  const auto shared = second.form({{0, first.name()}, {1, second.name()}}, kLittleMemory,
                                   Clock::now() + std::chrono::milliseconds(50));
   ASSERT_TRUE(shared.ok());
   EXPECT_EQ(shared->why_not.message(), "rank 0: rank 0 did not come");
@@ -202,7 +202,7 @@ TEST(HostDoor, AnAbortEndsTheWaitForTheFirstRank) {
   ASSERT_TRUE(second.open().ok());
   std::thread aborter([&] { second.abort(); });
   const auto shared =
-      second.form({{0, first.name()}, {1, second.name()}}, kLittle, Clock::now() + kLong);
+      second.form({{0, first.name()}, {1, second.name()}}, kLittleMemory, Clock::now() + kLong);
   EXPECT_FALSE(shared.ok() && shared->memory.has_value());
   aborter.join();
 }

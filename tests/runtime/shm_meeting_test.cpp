@@ -3,7 +3,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <random>
 #include <sys/mman.h>
@@ -259,13 +258,6 @@ std::size_t files_open() {
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     ++count;
   }
-  return count;
-}
-
-std::size_t segments_mapped() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:hvd") != line.npos;
   return count;
 }
 

@@ -2,8 +2,10 @@
 // operations in shared memory directly. What those leave to others goes over Gloo.
 #pragma once
 
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,14 @@
 #include "tests/runtime/gloo_ranks.h"
 
 namespace hvd::test {
+
+// Of this process.
+inline std::size_t segments_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:hvd") != line.npos;
+  return count;
+}
 
 struct ShmRankOptions {
   std::size_t window_bytes = std::size_t{256} << 10;

@@ -2,12 +2,12 @@
 // end.
 #include <barrier>
 #include <csignal>
-#include <fstream>
 #include <random>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/runtime/shm_ranks.h"
 #include "tests/runtime/worlds.h"
 
 namespace hvd::test {
@@ -19,13 +19,6 @@ using runtime::WorldSpec;
 
 void on_one_host(WorldSpec& spec) {
   for (auto& member : spec.members) member.host = "h0";
-}
-
-std::size_t segments_mapped() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:hvd") != line.npos;
-  return count;
 }
 
 void expect_sum(World& world, std::size_t elements) {

@@ -18,12 +18,12 @@ namespace {
 // A stop is announced before its signal, but read by another thread.
 constexpr std::chrono::milliseconds kPatienceWithTheAnnouncement{200};
 
-std::atomic<int> told{-1};     // an eventfd, which counts the signals; for ever
-std::atomic<pid_t> owner{-1};  // a forked child is to end
+std::atomic<int> told{-1};           // an eventfd, which counts the signals; for ever
+std::atomic<pid_t> leave_owner{-1};  // a forked child is to end
 
-void on_signal(int number) {
+void on_leave_signal(int number) {
   const int error = errno;
-  if (::getpid() == owner) {
+  if (::getpid() == leave_owner) {
     const std::uint64_t once = 1;
     [[maybe_unused]] const auto put = ::write(told, &once, sizeof(once));
   } else {
@@ -33,15 +33,15 @@ void on_signal(int number) {
   errno = error;
 }
 
-bool install() {
+bool install_leave_handler() {
   struct sigaction before {};
   if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
   if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return false;
   if (told < 0) told = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (told < 0) return false;
-  owner = ::getpid();
+  leave_owner = ::getpid();
   struct sigaction ours {};
-  ours.sa_handler = on_signal;
+  ours.sa_handler = on_leave_signal;
   ours.sa_flags = SA_RESTART;
   sigemptyset(&ours.sa_mask);
   return ::sigaction(SIGTERM, &ours, nullptr) == 0;
@@ -50,7 +50,9 @@ bool install() {
 }  // namespace
 
 LeaveWatch::LeaveWatch(AgentChannel& agent)
-    : agent_(agent), over_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), installed_(install()) {
+    : agent_(agent),
+      over_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      installed_(install_leave_handler()) {
   if (installed_) thread_ = runtime::start_thread("hvd-leave", [this] { watch(); });
 }
 
