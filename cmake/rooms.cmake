@@ -6,6 +6,10 @@ function(hvd_compile_options target)
     # With -O2 and above g++ 12 warns of what cannot be, inside its own std::string and in coroutines (its bug 105329).
     target_compile_options(${target} PRIVATE -Wno-restrict -Wno-maybe-uninitialized)
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Where several files are compiled at a time it takes what is private to a file for what is private to a header.
+    target_compile_options(${target} PRIVATE $<$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>:-Wno-subobject-linkage>)
+  endif()
   if(HVD_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
