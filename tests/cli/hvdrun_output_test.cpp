@@ -5,15 +5,12 @@
 
 #include "base/text.h"
 #include "tests/support/process.h"
+#include "tests/support/texts.h"
 
 namespace hvd::test {
 namespace {
 
 using Words = std::vector<std::string>;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;

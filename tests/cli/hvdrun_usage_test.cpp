@@ -3,13 +3,10 @@
 #include <signal.h>
 
 #include "tests/support/process.h"
+#include "tests/support/texts.h"
 
 namespace hvd::test {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(HvdrunUsage, HelpVersionAndCheckBuildEndWithZero) {
   const auto help = run({binary("hvdrun"), "--help"});

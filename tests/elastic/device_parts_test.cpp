@@ -169,9 +169,9 @@ TEST(DeviceParts, TensorsOfTwoDevicesOrOfNoMemoryAreRefused) {
 // --- transfers ----------------------------------------------------------------------------------
 
 // A rank with a GPU, and on it the state's tensors.
-struct Worker {
-  Worker(char letter, std::size_t bytes, std::optional<std::size_t> limit,
-         CommitMode mode = CommitMode::copy)
+struct DeviceWorker {
+  DeviceWorker(char letter, std::size_t bytes, std::optional<std::size_t> limit,
+               CommitMode mode = CommitMode::copy)
       : weights(gpu.tensor(bytes)),
         bias(gpu.tensor(7)),
         progress({.mode = mode, .compare_every = 1}, gpu.options(limit)) {
@@ -201,14 +201,14 @@ struct Worker {
 
 class DeviceTransfer : public ::testing::Test {
  protected:
-  using Body = std::function<void(Worker& worker, Rounds& rounds)>;
-  void generation(const std::vector<Worker*>& members, const Body& body) {
+  using Body = std::function<void(DeviceWorker& worker, Rounds& rounds)>;
+  void generation(const std::vector<DeviceWorker*>& members, const Body& body) {
     ++number_;
     test::run_world(
         static_cast<int>(members.size()),
         [&](int rank, runtime::World& world) {
           Rounds rounds(world, number_, mark_, kWindow);
-          Worker& self = *members[static_cast<std::size_t>(rank)];
+          DeviceWorker& self = *members[static_cast<std::size_t>(rank)];
           self.world = &world;
           body(self, rounds);
           (void)rounds.talk().barrier("end of test");
@@ -225,11 +225,11 @@ class DeviceTransfer : public ::testing::Test {
           };
         });
   }
-  static void begin(Worker& worker, Rounds& rounds) {
+  static void begin(DeviceWorker& worker, Rounds& rounds) {
     const auto begun = worker.progress.begin(rounds, true);
     ASSERT_TRUE(begun.ok()) << begun.status.to_string();
   }
-  static void commit(Worker& worker, Rounds& rounds) {
+  static void commit(DeviceWorker& worker, Rounds& rounds) {
     std::string next;
     const auto done = worker.progress.commit(
         rounds, [] { return std::string(); }, next);
@@ -246,19 +246,19 @@ TEST_F(DeviceTransfer, WhoeverLacksTheStateGetsItWhereverCopiesAreKept) {
   for (const auto mode : {CommitMode::copy, CommitMode::mark}) {
     for (const std::size_t limit_of_old : {std::size_t{0}, kMegabyte}) {
       for (const std::size_t limit_of_new : {std::size_t{0}, kMegabyte}) {
-        Worker first('a', 20'003, limit_of_old, mode);
-        Worker second('b', 20'003, limit_of_new, mode);
-        generation({&first, &second}, [&](Worker& self, Rounds& rounds) {
+        DeviceWorker first('a', 20'003, limit_of_old, mode);
+        DeviceWorker second('b', 20'003, limit_of_new, mode);
+        generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
           begin(self, rounds);
           EXPECT_TRUE(self.is('a')) << "at the beginning all have what rank 0 has";
           self.set('c');
           commit(self, rounds);
         });
-        Worker third('x', 20'003, limit_of_new, mode);
-        Worker fourth('y', 20'003, limit_of_old, mode);
+        DeviceWorker third('x', 20'003, limit_of_new, mode);
+        DeviceWorker fourth('y', 20'003, limit_of_old, mode);
         // Holders have gone on, and come back; one of them is neither first nor lacks anything.
         if (mode == CommitMode::copy) first.set('d');
-        generation({&third, &first, &second, &fourth}, [&](Worker& self, Rounds& rounds) {
+        generation({&third, &first, &second, &fourth}, [&](DeviceWorker& self, Rounds& rounds) {
           begin(self, rounds);
           EXPECT_TRUE(self.is('c'));
           commit(self, rounds);
@@ -271,25 +271,25 @@ TEST_F(DeviceTransfer, WhoeverLacksTheStateGetsItWhereverCopiesAreKept) {
 
 TEST_F(DeviceTransfer, AFailureInTheMiddleOfItIsOneMoreGenerationAndNobodyHasHalfAState) {
   for (const std::size_t limit : {std::size_t{0}, kMegabyte}) {
-    Worker first('a', 20'003, limit);
-    Worker second('b', 20'003, limit);
-    generation({&first, &second}, [&](Worker& self, Rounds& rounds) {
+    DeviceWorker first('a', 20'003, limit);
+    DeviceWorker second('b', 20'003, limit);
+    generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
       begin(self, rounds);
       self.set('c');
       commit(self, rounds);
     });
-    Worker joiner('x', 20'003, std::size_t{0});
+    DeviceWorker joiner('x', 20'003, std::size_t{0});
     joiner.gpu.on_copy = [&joiner, copies = 0]() mutable {
       if (++copies == 3) joiner.world->abort(Status(Code::unavailable, "cut by the test"));
     };
-    generation({&first, &second, &joiner}, [&](Worker& self, Rounds& rounds) {
+    generation({&first, &second, &joiner}, [&](DeviceWorker& self, Rounds& rounds) {
       const auto begun = self.progress.begin(rounds, true);
       EXPECT_TRUE(begun.world_failed);
       EXPECT_TRUE(mentions(begun, "cut by the test")) << begun.status.message();
       EXPECT_TRUE(self.is(&self == &joiner ? 'x' : 'c'));
     });
     joiner.gpu.on_copy = [] {};
-    generation({&first, &second, &joiner}, [&](Worker& self, Rounds& rounds) {
+    generation({&first, &second, &joiner}, [&](DeviceWorker& self, Rounds& rounds) {
       begin(self, rounds);
       EXPECT_TRUE(self.is('c'));
       commit(self, rounds);
@@ -299,9 +299,9 @@ TEST_F(DeviceTransfer, AFailureInTheMiddleOfItIsOneMoreGenerationAndNobodyHasHal
 }
 
 TEST_F(DeviceTransfer, SyncGivesAllWhatRankZeroHasNowAndKeepsNothing) {
-  Worker first('a', 5'000, kMegabyte);
-  Worker second('b', 5'000, std::size_t{0});
-  generation({&first, &second}, [&](Worker& self, Rounds& rounds) {
+  DeviceWorker first('a', 5'000, kMegabyte);
+  DeviceWorker second('b', 5'000, std::size_t{0});
+  generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
     begin(self, rounds);
     commit(self, rounds);
     self.set(rounds.talk().rank() == 0 ? 'z' : 'y');
@@ -314,9 +314,9 @@ TEST_F(DeviceTransfer, SyncGivesAllWhatRankZeroHasNowAndKeepsNothing) {
 }
 
 TEST_F(DeviceTransfer, RanksWhoseTensorsDifferAreToldAtACommit) {
-  Worker first('a', 5'000, kMegabyte);
-  Worker second('a', 5'000, std::size_t{0});
-  generation({&first, &second}, [&](Worker& self, Rounds& rounds) {
+  DeviceWorker first('a', 5'000, kMegabyte);
+  DeviceWorker second('a', 5'000, std::size_t{0});
+  generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
     begin(self, rounds);
     commit(self, rounds);
     if (rounds.talk().rank() == 1) self.gpu.fill(self.bias, 'q');
@@ -330,9 +330,9 @@ TEST_F(DeviceTransfer, RanksWhoseTensorsDifferAreToldAtACommit) {
 }
 
 TEST_F(DeviceTransfer, ATensorOfAnotherSizeIsAnErrorThatNamesTheRanks) {
-  Worker first('a', 5'000, kMegabyte);
-  Worker second('a', 6'000, kMegabyte);
-  generation({&first, &second}, [&](Worker& self, Rounds& rounds) {
+  DeviceWorker first('a', 5'000, kMegabyte);
+  DeviceWorker second('a', 6'000, kMegabyte);
+  generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
     const auto begun = self.progress.begin(rounds, true);
     if (rounds.talk().rank() == 0) {  // whose peer has given up
       EXPECT_TRUE(begun.world_failed);

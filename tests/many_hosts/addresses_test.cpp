@@ -13,7 +13,7 @@ namespace hvd::test {
 namespace {
 
 // In the workers' command lines, and in no other.
-constexpr const char* kMark = "1000000.25";
+constexpr const char* kSleepMark = "1000000.25";
 
 class ManyHosts : public testing::Test {
  protected:
@@ -39,7 +39,7 @@ class ManyHosts : public testing::Test {
   static std::string states(const Host& host) {
     std::string result;
     for (const auto& seen : host.processes()) {
-      if (seen.command_line.find(kMark) != std::string::npos) result += seen.state;
+      if (seen.command_line.find(kSleepMark) != std::string::npos) result += seen.state;
     }
     return result;
   }
@@ -53,7 +53,7 @@ class ManyHosts : public testing::Test {
   // Two workers that run until they are stopped.
   std::unique_ptr<Process> start_sleepers(std::vector<std::string> words) {
     words.insert(words.end(), {"-H", "h1:1,h2:1"});
-    auto job = start(std::move(words), cat("echo up; exec sleep ", kMark));
+    auto job = start(std::move(words), cat("echo up; exec sleep ", kSleepMark));
     EXPECT_TRUE(job->wait_for_output("[0]<stdout>:up")) << job->err();
     EXPECT_TRUE(job->wait_for_output("[1]<stdout>:up")) << job->err();
     return job;
