@@ -1,9 +1,10 @@
 #include "runtime/ops/algorithms.h"
-#include "base/bulk_copy.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+
+#include "base/bulk_copy.h"
 
 namespace hvd::runtime {
 namespace {
