@@ -491,6 +491,19 @@ TEST_F(ElasticProgress, WithMarksTheNewestWholeStateWinsWithoutACopy) {
   EXPECT_EQ(mark(), (CommitId{2, 1}));
 }
 
+// Somebody who stood still while the others went on, and now asks what was committed last.
+TEST_F(ElasticProgress, AWorldThatANewerOneHasLeftBehindIsOverAndNothingIsCalledLost) {
+  add(2);
+  ASSERT_TRUE(mark_.write({2, 5}).ok());
+  generation(all(), [](int, Worker& worker, Rounds& rounds) {
+    const auto begun = worker.progress.begin(rounds, true);
+    EXPECT_TRUE(begun.world_failed);
+    EXPECT_TRUE(mentions(begun, "this world is over: a newer one has reached commit 2.5 already"))
+        << begun.status.to_string();
+    EXPECT_FALSE(worker.progress.is_lost());
+  });
+}
+
 TEST_F(ElasticProgress, WithMarksARankThatWasInterruptedIsNoCandidate) {
   StateOptions options;
   options.mode = CommitMode::mark;

@@ -113,6 +113,10 @@ void SimulatedWorkers::vote(Process& process) {
   ask_mark(
       process,
       [this, mark, said](Process& one) {
+        if (mark->generation > one.group) {
+          lost_a_peer(one);
+          return;
+        }
         Said with_mark = said;
         with_mark.mark = *mark;
         say_in_collective(one, Phase::voting, with_mark);

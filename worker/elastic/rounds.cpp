@@ -131,6 +131,12 @@ Failure Rounds::vote(Store& store, bool can_load, Resume& resume) {
     auto found = high_water_.read();
     if (!found.ok()) return talk_.give_up(found.status());
     mark = *found;
+    // The others have gone on without this world; nothing is lost.
+    if (mark.generation > generation_) {
+      return talk_.give_up(
+          {Code::aborted,
+           cat("this world is over: a newer one has reached commit ", to_text(mark), " already")});
+    }
   }
   WireWriter own;
   write_id(own, store.holds());
