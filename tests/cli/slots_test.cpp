@@ -109,7 +109,7 @@ TEST_F(Slots, TheFilesOfTheRanksAreMadeWhenTheirNumberIsKnown) {
   const TemporaryDirectory directory;
   const auto job = tell({"--output-filename", directory.path(), "-H", "localhost,127.0.0.1"});
   EXPECT_EQ(job.code, 0) << job.err;
-  const std::filesystem::path folder(directory.path());
+  const std::filesystem::path& folder = directory.path();
   EXPECT_EQ(read_file(folder / "rank.0" / "stdout"), "0 of 2 on localhost\n");
   EXPECT_EQ(read_file(folder / "rank.1" / "stdout"), "1 of 2 on 127.0.0.1\n");
   const auto blocked = directory.file("blocked", "");
