@@ -89,8 +89,7 @@ std::optional<SecondsRange> parse_seconds_range(std::string_view text) {
   if (middle == std::string_view::npos) return std::nullopt;
   const auto low = parse_number<double>(trim(text.substr(0, middle)));
   const auto high = parse_number<double>(trim(text.substr(middle + 1)));
-  constexpr double kMostSeconds = 31'536'000;  // a year
-  if (!low || !high || !(*low >= 0.001) || !(*low <= *high) || !(*high <= kMostSeconds)) {
+  if (!low || !high || !(*low >= 0.001) || !(*low <= *high) || !(*high <= kMaxSeconds)) {
     return std::nullopt;
   }
   return SecondsRange{*low, *high};

@@ -2,6 +2,7 @@
 // attempt is given up, whichever comes first. Nothing in this room waits in any other way.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <poll.h>
@@ -12,6 +13,10 @@
 #include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {
+
+// How often whoever polls the socket of a libssh session looks into it: libssh may hold bytes that
+// it has read and not looked at, of which poll() knows nothing.
+inline constexpr std::chrono::milliseconds kLookAgain{200};
 
 // A descriptor that becomes readable once and stays so. Safe from any thread.
 class Signal {

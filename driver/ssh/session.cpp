@@ -10,13 +10,6 @@
 #include "base/text.h"
 
 namespace hvd::driver::ssh {
-namespace {
-
-// libssh may hold bytes that it has read and not looked at, of which poll() knows nothing.
-constexpr std::chrono::milliseconds kLookAgain{200};
-
-}  // namespace
-
 Result<int> drive(ssh_session session, int again, const Patience& patience,
                   const std::function<int()>& call) {
   while (true) {

@@ -24,7 +24,6 @@ constexpr std::size_t kKeptNoise = std::size_t{8} << 10;
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 10;
 // Enough in libssh's buffer to keep the wire busy, little enough to stop soon.
 constexpr std::uint32_t kLargestWrite = 128U << 10;
-constexpr std::chrono::milliseconds kLookForAgentAgain{200};
 // While the agent is being copied it is said this often that it goes on.
 constexpr std::chrono::milliseconds kTellOfProgress{1'000};
 
@@ -82,7 +81,7 @@ class Conversation {
       const Patience patience{.given_up = &given_up, .deadline = deadline};
       pollfd socket{.fd = ssh_get_fd(session_), .events = POLLIN, .revents = 0};
       if ((ssh_get_poll_flags(session_) & SSH_WRITE_PENDING) != 0) socket.events |= POLLOUT;
-      if (const Status status = patience.poll({&socket, 1}, Clock::now() + kLookForAgentAgain);
+      if (const Status status = patience.poll({&socket, 1}, Clock::now() + kLookAgain);
           !status.ok()) {
         if (status.code() != Code::deadline_exceeded) return status;
         return Status(Code::deadline_exceeded, silence());
