@@ -1,35 +1,15 @@
 #include "runtime/transport/tcp_mesh.h"
 
 #include <gloo/transport/context.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <string_view>
-#include <sys/socket.h>
 
 #include "base/text.h"
 #include "base/wire.h"
 #include "runtime/silence.h"
+#include "runtime/transport/distance.h"
 #include "runtime/transport/gloo_context.h"
 
 namespace hvd::runtime {
 namespace {
-
-bool is_on_this_host(int fd) {
-  const auto own = local_address(fd);
-  const auto peer = peer_address(fd);
-  return own.ok() && peer.ok() && own->host == peer->host;
-}
-
-// Between processes of one host there is no congestion: a control that paces what it sends (bbr)
-// only costs. Cubic needs a privilege where the administrator has chosen others; reno never does.
-void be_quick_on_loopback(int fd) {
-  for (const std::string_view control : {"cubic", "reno"}) {
-    if (::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(),
-                     static_cast<socklen_t>(control.size())) == 0) {
-      return;
-    }
-  }
-}
 
 Door::Options door_options(const TcpMesh::Options& options) {
   Door::Options door = options.door;
@@ -98,7 +78,7 @@ Status TcpMesh::adopt(const Route& route, UniqueFd fd) {
   // The kernel counts the time in which a receiver takes nothing as silence, too, so the timeout is
   // not shorter than that of a message.
   watch_for_silence(fd.get(), options_.silence_timeout);
-  if (is_on_this_host(fd.get())) be_quick_on_loopback(fd.get());
+  suit_distance(fd.get());
   return messenger_->adopt(route, std::move(fd));
 }
 

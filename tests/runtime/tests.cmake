@@ -53,6 +53,7 @@ hvd_test(hvd_operations_test
   TIMEOUT 300)
 
 hvd_test(hvd_transport_test
+  runtime/transport_distance_test.cpp
   runtime/transport_end_test.cpp
   runtime/transport_gloo_test.cpp
   runtime/transport_messages_test.cpp
