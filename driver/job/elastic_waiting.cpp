@@ -11,12 +11,6 @@ namespace {
 constexpr std::size_t kMaxTroubles = 3;
 constexpr std::size_t kMaxChanges = 4;  // in one line
 
-std::string left_text(TimePoint deadline, TimePoint now) {
-  if (deadline == kNever) return {};
-  const auto rest = std::max(Duration::zero(), deadline - now);
-  return cat(" (", seconds_text(std::chrono::ceil<std::chrono::milliseconds>(rest)), " left)");
-}
-
 std::string counted(std::size_t number, std::string_view what) {
   return cat(number, " ", what, number == 1 ? "" : "s");
 }

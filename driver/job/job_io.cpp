@@ -1,5 +1,6 @@
 #include "driver/job/job_io.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/text.h"
@@ -124,6 +125,12 @@ std::string range_text(const std::vector<int>& numbers) {
 std::string seconds_text(std::chrono::milliseconds time) {
   const auto tenths = (time.count() + 99) / 100;
   return tenths % 10 == 0 ? cat(tenths / 10, " s") : cat(tenths / 10, ".", tenths % 10, " s");
+}
+
+std::string left_text(TimePoint deadline, TimePoint now) {
+  if (deadline == kNever) return {};
+  const auto rest = std::max(Duration::zero(), deadline - now);
+  return cat(" (", seconds_text(std::chrono::ceil<std::chrono::milliseconds>(rest)), " left)");
 }
 
 }  // namespace hvd::driver

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/capacity.h"
+#include "base/clock.h"
 #include "base/protocol/world_document.h"
 #include "driver/job/host_slots.h"
 #include "driver/job/preflight.h"
@@ -238,5 +239,7 @@ std::string names_text(const std::vector<std::string>& names);
 std::string range_text(const std::vector<int>& numbers);
 // "5 s", "0.3 s"
 std::string seconds_text(std::chrono::milliseconds time);
+// " (5 s left)"; of a deadline that never comes, nothing.
+std::string left_text(TimePoint deadline, TimePoint now);
 
 }  // namespace hvd::driver

@@ -32,12 +32,6 @@ std::string_view to_be_done(Step step) {
   return "to be ready";
 }
 
-std::string left_text(TimePoint deadline, TimePoint now) {
-  if (deadline == kNever) return {};
-  const auto rest = std::max(Duration::zero(), deadline - now);
-  return cat(" (", seconds_text(std::chrono::ceil<std::chrono::milliseconds>(rest)), " left)");
-}
-
 }  // namespace
 
 std::vector<int> Job::ranks_of(HostIndex host, bool unstarted_only) const {

@@ -11,10 +11,6 @@ namespace {
 
 int floor_power_of_two(int n) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(n))); }
 
-// Pieces of a broadcast: see ring.cpp.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-constexpr std::size_t kAhead = 16;
-
 }  // namespace
 
 void doubling_allreduce(const Peers& peers, void* data, std::size_t elements,

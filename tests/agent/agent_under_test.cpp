@@ -38,6 +38,11 @@ UniqueFd duplicate(const UniqueFd& fd) { return UniqueFd(::fcntl(fd.get(), F_DUP
 
 }  // namespace
 
+pid_t number_after(const std::string& text, const std::string& word) {
+  const auto at = text.find(word);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + word.size());
+}
+
 AgentUnderTest::AgentUnderTest(AgentOptions options) {
   static int count = 0;
   mark_ = cat(::getpid(), "-", ++count);

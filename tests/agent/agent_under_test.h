@@ -39,6 +39,9 @@ struct Heard {
   bool over() const { return failed || (exited && out_closed && err_closed); }
 };
 
+// What test_worker.cpp says with a word before it: "daemon 123". 0: it has not.
+pid_t number_after(const std::string& text, const std::string& word);
+
 struct AgentOptions {
   bool greet = true;
   agent_link::Hello hello = {};                         // build and job are filled in

@@ -33,11 +33,6 @@ bool is_gone(pid_t pid) {
   return state == '\0' || state == 'Z' || state == 'X';
 }
 
-pid_t number_after(const std::string& text, const std::string& word) {
-  const auto at = text.find(word);
-  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + word.size());
-}
-
 // Everything of every worker, daemons too; no keepers.
 std::vector<pid_t> processes_of_workers(const AgentUnderTest& agent) {
   std::vector<pid_t> found;
@@ -57,7 +52,7 @@ bool freezes(const AgentUnderTest& agent) {
   return eventually([&] { return all_are_frozen(agent); });
 }
 
-bool until_ready(AgentUnderTest& agent, agent_link::Incarnation incarnation) {
+bool beats_until_ready(AgentUnderTest& agent, agent_link::Incarnation incarnation) {
   return agent.until_beating(
       [&] { return agent.of(incarnation).out.find('\n') != std::string::npos; });
 }
@@ -70,7 +65,7 @@ TEST(AgentLease, FreezesEverythingThatDescendsFromAWorker) {
   agent.launch_mode(2, {"daemon-and-exit"});
   agent.launch_mode(3, {"children", "5"});
   agent.launch_mode(4, {"tick"});
-  for (agent_link::Incarnation i = 1; i <= 4; ++i) ASSERT_TRUE(until_ready(agent, i));
+  for (agent_link::Incarnation i = 1; i <= 4; ++i) ASSERT_TRUE(beats_until_ready(agent, i));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
   const pid_t orphan = number_after(agent.of(2).out, "daemon ");
 
@@ -84,7 +79,7 @@ TEST(AgentLease, FreezesEverythingThatDescendsFromAWorker) {
 TEST(AgentLease, CatchesProcessesThatRunAway) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"runners", "4"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ASSERT_TRUE(freezes(agent));
   const auto caught = processes_of_workers(agent);
   EXPECT_GE(caught.size(), 5U);  // of a runner also the one before, if it had not ended yet
@@ -95,8 +90,8 @@ TEST(AgentLease, LetsThemGoOnWhenItIsRenewedAndSaysHowLongTheyStoodStill) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"tick"});
   agent.launch_mode(2, {"daemon"});
-  ASSERT_TRUE(until_ready(agent, 1));
-  ASSERT_TRUE(until_ready(agent, 2));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 2));
   for (int round = 0; round < 3; ++round) {
     ASSERT_TRUE(freezes(agent));
     agent.take_in_what_is_there();  // from here on more of it means that the worker runs
@@ -117,7 +112,7 @@ TEST(AgentLease, LetsThemGoOnWhenItIsRenewedAndSaysHowLongTheyStoodStill) {
 TEST(AgentLease, RunsOutAlsoWhileHeartbeatsComeThatNameNoNewAnswer) {
   AgentUnderTest agent(with_lease(300));
   agent.launch_mode(1, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   const std::uint64_t named = agent.acks.back();
   std::uint64_t sequence = 1'000'000;
   const bool frozen = eventually([&] {
@@ -131,8 +126,8 @@ TEST(AgentLease, DoesNotWakeWhatSomebodyElseHadStopped) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"stopped-child"});
   agent.launch_mode(2, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
-  ASSERT_TRUE(until_ready(agent, 2));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 2));
   const pid_t stopped = number_after(agent.of(1).out, "stopped ");
   ASSERT_TRUE(freezes(agent));
   const pid_t parent = agent.of(1).pid;
@@ -144,7 +139,7 @@ TEST(AgentLease, DoesNotWakeWhatSomebodyElseHadStopped) {
 TEST(AgentLease, FreezesAgainWhatSomebodyWakes) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ASSERT_TRUE(freezes(agent));
   ::kill(agent.of(1).pid, SIGCONT);
   EXPECT_TRUE(freezes(agent));
@@ -153,12 +148,12 @@ TEST(AgentLease, FreezesAgainWhatSomebodyWakes) {
 TEST(AgentLease, FreezesAWorkerThatIsLaunchedMeanwhileUntilItIsRenewed) {
   AgentUnderTest agent(with_lease(100));
   agent.launch_mode(1, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ASSERT_TRUE(freezes(agent));
   agent.launch_mode(2, {"tick"});
   ASSERT_TRUE(eventually([&] { return processes_of_workers(agent).size() == 2; }));
   ASSERT_TRUE(freezes(agent));
-  ASSERT_TRUE(until_ready(agent, 2));
+  ASSERT_TRUE(beats_until_ready(agent, 2));
 }
 
 TEST(AgentLease, HoldsOrdersToStopAndToGoOnUntilItIsRenewed) {
@@ -166,7 +161,7 @@ TEST(AgentLease, HoldsOrdersToStopAndToGoOnUntilItIsRenewed) {
   agent.launch_mode(1, {"tick"});
   agent.launch_mode(2, {"stay-stubbornly"});
   agent.launch_mode(3, {"tick"});
-  for (agent_link::Incarnation i = 1; i <= 3; ++i) ASSERT_TRUE(until_ready(agent, i));
+  for (agent_link::Incarnation i = 1; i <= 3; ++i) ASSERT_TRUE(beats_until_ready(agent, i));
   agent.send(agent_link::Signal{2, SIGSTOP}.encode());
   const pid_t second = agent.of(2).pid;
   ASSERT_TRUE(agent.until_beating([&] { return state_of(second) == 'T'; }));
@@ -184,7 +179,7 @@ TEST(AgentLease, HoldsOrdersToStopAndToGoOnUntilItIsRenewed) {
 TEST(AgentLease, AnOrderToGoOnWakesNobodyBeforeItIsRenewed) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ASSERT_TRUE(freezes(agent));
   agent.take_in_what_is_there();
   const std::size_t before = agent.of(1).out.size();
@@ -198,7 +193,7 @@ TEST(AgentLease, AnOrderToGoOnWakesNobodyBeforeItIsRenewed) {
 TEST(AgentLease, AStopReachesAFrozenWorkerWhenItIsRenewed) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"until-told-to-stop"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ASSERT_TRUE(freezes(agent));
   agent.send(agent_link::Stop{1, 600'000, "enough"}.encode());
   ASSERT_TRUE(agent.until_beating([&] { return agent.of(1).over(); }));
@@ -209,7 +204,7 @@ TEST(AgentLease, AStopReachesAFrozenWorkerWhenItIsRenewed) {
 TEST(AgentLease, AStopKillsAFrozenWorkerAfterTheGrace) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"until-told-to-stop"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ASSERT_TRUE(freezes(agent));
   agent.send(agent_link::Stop{1, 50, "enough"}.encode());
   ASSERT_TRUE(agent.until_over(1));
@@ -220,8 +215,8 @@ TEST(AgentLease, KillAndShutdownEndFrozenWorkers) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"daemon"});
   agent.launch_mode(2, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
-  ASSERT_TRUE(until_ready(agent, 2));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 2));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
   ASSERT_TRUE(freezes(agent));
   agent.send(agent_link::Kill{1}.encode());
@@ -238,7 +233,7 @@ TEST(AgentLease, KillAndShutdownEndFrozenWorkers) {
 TEST(AgentLease, EndOfTheLinkKillsFrozenWorkers) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"daemon"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
   ASSERT_TRUE(freezes(agent));
   agent.close_link();
@@ -249,7 +244,7 @@ TEST(AgentLease, EndOfTheLinkKillsFrozenWorkers) {
 TEST(AgentLease, SilenceKillsEverythingAfterTheOrphanTimeout) {
   AgentUnderTest agent(with_lease(200, 1500));
   agent.launch_mode(1, {"daemon"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
   EXPECT_EQ(agent.wait_for_exit(), 1);
   EXPECT_TRUE(is_gone(daemon));
@@ -270,7 +265,7 @@ TEST(AgentLease, SilenceKillsAlsoWithoutALease) {
 TEST(AgentLease, HoldsWhileTheAgentIsStopped) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ::kill(agent.pid(), SIGSTOP);
   ASSERT_TRUE(freezes(agent));
   agent.beat();  // unread: nobody renews anything
@@ -286,7 +281,7 @@ TEST(AgentLease, HoldsWhileTheAgentIsStopped) {
 TEST(AgentLease, WorkersOfAnAgentThatStaysStoppedAreKilledAfterTheOrphanTimeout) {
   AgentUnderTest agent(with_lease(200, 1500));
   agent.launch_mode(1, {"daemon"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
   const pid_t worker = agent.of(1).pid;
   ::kill(agent.pid(), SIGSTOP);
@@ -298,7 +293,7 @@ TEST(AgentLease, WorkersOfAnAgentThatStaysStoppedAreKilledAfterTheOrphanTimeout)
 TEST(AgentLease, HoldsAlsoIfAKeeperWasStopped) {
   AgentUnderTest agent(with_lease(300));
   agent.launch_mode(1, {"tick"});
-  ASSERT_TRUE(until_ready(agent, 1));
+  ASSERT_TRUE(beats_until_ready(agent, 1));
   ::kill(keeper_of(agent.of(1).pid), SIGSTOP);
   EXPECT_TRUE(freezes(agent));
 }

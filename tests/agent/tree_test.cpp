@@ -24,11 +24,6 @@ bool exists(pid_t pid) {
   return close != std::string::npos && stat[close + 2] != 'Z' && stat[close + 2] != 'X';
 }
 
-pid_t number_after(const std::string& text, const std::string& word) {
-  const auto at = text.find(word);
-  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + word.size());
-}
-
 bool until_ready(AgentUnderTest& agent, agent_link::Incarnation incarnation) {
   return agent.until([&] { return agent.of(incarnation).out.find('\n') != std::string::npos; });
 }

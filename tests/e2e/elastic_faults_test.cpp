@@ -275,9 +275,6 @@ TEST_F(ElasticFaultsTest, AStateThatGrowsComesToThoseWhoLackIt) {
 
 // ---- a real training ----
 
-// This repository's licence, which changes less than its docs do.
-constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
-
 // The worker in this slot now; -1 while there is none.
 pid_t trainer_in(const std::vector<pid_t>& processes, int slot) {
   const std::string name = cat("HVD_WORKER=localhost#", slot);

@@ -9,9 +9,6 @@
 namespace hvd::test {
 namespace {
 
-// This repository's licence, which changes less than its docs do.
-constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
-
 class TrainingTest : public JobTest {
  protected:
   Words training(const Words& flags) const {

@@ -9,8 +9,6 @@
 namespace hvd::test {
 namespace {
 
-constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
-
 class ElasticHostsTest : public ManyHostsTest {
  protected:
   // Also on the head, so that this machine can be one of the hosts.

@@ -5,8 +5,6 @@
 namespace hvd::test {
 namespace {
 
-constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
-
 class TrainingOnHostsTest : public ManyHostsTest {
  protected:
   // Two or four hosts that hold the program and its text, and nothing else.
