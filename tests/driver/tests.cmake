@@ -1,4 +1,4 @@
-hvd_test(hvd_job_test
+hvd_test(hvd_job_test COMPUTES
   driver/addresses_test.cpp
   driver/common_cause_test.cpp
   driver/elastic_golden_test.cpp

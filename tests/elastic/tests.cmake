@@ -19,7 +19,7 @@ hvd_test(hvd_elastic_test
 add_dependencies(hvd_elastic_test hvd_elastic_program)
 
 # Driver and workers together in virtual time.
-hvd_test(hvd_simulation_test
+hvd_test(hvd_simulation_test COMPUTES
   driver/elastic_rules.cpp
   elastic/cluster_faults.cpp
   elastic/simulated_cluster.cpp

@@ -1,5 +1,5 @@
 # The negotiation: pure, so quick to build and to run.
-hvd_test(hvd_negotiation_test
+hvd_test(hvd_negotiation_test COMPUTES
   runtime/autotuner_test.cpp
   runtime/control_tree_test.cpp
   runtime/coordinator_sets_test.cpp
@@ -31,7 +31,7 @@ hvd_test(hvd_runtime_test
   TIMEOUT 300)
 
 # Every operation, type, number of ranks and size: some thousand collectives for each backend.
-hvd_test(hvd_conformance_test
+hvd_test(hvd_conformance_test COMPUTES
   runtime/conformance.cpp
   runtime/conformance_gloo_test.cpp
   runtime/conformance_shm_test.cpp
@@ -78,7 +78,7 @@ hvd_test(hvd_shm_test
 if(HVD_HAS_CUDA)
   set(nccl_module $<TARGET_FILE:hvd_nccl>)
 endif()
-hvd_test(hvd_gpu_test
+hvd_test(hvd_gpu_test COMPUTES
   runtime/conformance.cpp
   runtime/conformance_tables.cpp
   runtime/gpu_copier_test.cpp
@@ -101,7 +101,7 @@ hvd_compile_options(hvd_host_gpu)
 target_link_libraries(hvd_host_gpu PRIVATE hvd_test_gpus)
 target_link_options(hvd_host_gpu PRIVATE -Wl,--exclude-libs,ALL)
 
-hvd_test(hvd_large_test
+hvd_test(hvd_large_test COMPUTES
   runtime/large_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
