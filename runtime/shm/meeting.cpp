@@ -1,29 +1,16 @@
 #include "runtime/shm/meeting.h"
 
 #include <algorithm>
-#include <sched.h>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/brief_wait.h"
 
 namespace hvd::runtime {
 namespace {
 
 // A step is the number of the operation above those of its sync()s.
 constexpr unsigned kSyncBits = 24;
-
-// As long as waking a sleeper would take.
-constexpr int kSpins = 4'000;
-// More would give the core away to other programs, for a time slice each.
-constexpr int kYields = 3;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 Status ended() { return {Code::aborted, "shared memory: the world has ended"}; }
 
@@ -84,19 +71,9 @@ bool Host::reached(const Step& step) const {
 }
 
 Status Host::await(const Step& step, std::span<const int> ranks, bool patiently) {
-  const bool spins = options_.spins && !patiently;
-  for (int spin = spins ? kSpins : 0;; --spin) {
-    if (reached(step)) return {};
-    if (aborted_ || spin <= 0) break;
-    pause();
-  }
-  // Where ranks share cores, those who are waited for may only need this one.
-  for (int yields = spins ? 0 : kYields; yields > 0 && !aborted_; --yields) {
-    ::sched_yield();
-    if (reached(step)) return {};
-  }
-  const bool over = memory_.bell().sleep_until(Clock::now() + options_.timeout,
-                                               [this, &step] { return aborted_ || reached(step); });
+  const auto is_over = [this, &step] { return aborted_ || reached(step); };
+  const bool soon = wait_briefly(options_.spins && !patiently, is_over);
+  const bool over = soon || memory_.bell().sleep_until(Clock::now() + options_.timeout, is_over);
   if (aborted_) return ended();
   if (over) return {};
   std::vector<std::string> missing;

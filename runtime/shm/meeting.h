@@ -15,7 +15,7 @@
 // Waiting spins as long as each rank can have a core of its own, then sleeps; abort() wakes this
 // rank's waiter at once and for ever, whatever the others do.
 //
-// All is called by one thread, the executor's, but for abort(), which may come from any.
+// All is called by one thread at a time, by the executor, but for abort(), which may come from any.
 #pragma once
 
 #include <atomic>
