@@ -30,7 +30,7 @@ struct Config {
   int sockets_per_pair = 1;
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion
   // How long tensors that are ready wait at most for others to share their batch, while the
-  // executor has something to do.
+  // executor has something to do; and requests that nobody waits for, to be heard of together.
   std::chrono::microseconds cycle_time{1'000};
   // Tensors that are known by a short name because they were agreed about before; 0: none.
   std::size_t cache_capacity = 1024;

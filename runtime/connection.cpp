@@ -28,13 +28,14 @@ Status Connection::flush() {
   return {};
 }
 
-Status Connection::receive() {
-  std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): read into
-  for (;;) {
+Status Connection::receive(std::size_t most) {
+  std::array<char, 16384> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): read into
+  std::size_t taken = 0;
+  while (taken <= most) {
     const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got > 0) {
       decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});
-      if (static_cast<std::size_t>(got) < buffer.size()) return {};
+      taken += static_cast<std::size_t>(got);
     } else if (got == 0) {
       return {Code::unavailable, "closed its connection"};
     } else if (errno == EAGAIN) {
@@ -43,6 +44,7 @@ Status Connection::receive() {
       return Status::from_errno("connection lost", errno);
     }
   }
+  return {};
 }
 
 }  // namespace hvd::runtime

@@ -2,6 +2,7 @@
 // sent when there is room. For one thread, the control loop's.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,9 +23,9 @@ class Connection {
   Status flush();
   bool has_unsent() const { return sent_ < unsent_.size(); }
   std::size_t unsent() const { return unsent_.size() - sent_; }
-  // Takes in what has arrived. unavailable: the other side closed or is gone; frames that came
-  // before that are still there.
-  Status receive();
+  // Takes in all that has arrived, or, of a stranger, not much more than `most`. unavailable: the
+  // other side closed or is gone; frames that came before that are still there.
+  Status receive(std::size_t most = std::numeric_limits<std::size_t>::max());
   // The next whole frame; data_loss if there can be none.
   Result<std::optional<Frame>> next() { return decoder_.next(); }
   // From now on frames of up to this size: the other side has proved who it is. Between the proof

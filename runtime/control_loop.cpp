@@ -33,7 +33,7 @@ TuningOptions tuning_options_of(const WorldSpec& spec) {
 
 ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
                          Verdict& verdict, Executor& executor, trace::Recorder& recorder,
-                         trace::Tracing& tracing, std::function<void()> on_failure)
+                         trace::Tracing& tracing, bool spins, std::function<void()> on_failure)
     : spec_(spec),
       queue_(queue),
       verdict_(verdict),
@@ -42,6 +42,7 @@ ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQ
       tracing_(tracing),
       on_failure_(std::move(on_failure)),
       tree_(tree_of(spec)),
+      duty_(poller_, spins),
       links_(spec, *tree_, poller_),
       negotiator_(tree_, spec.rank, spec.config, sets) {
   const Config& config = spec.config;
@@ -68,6 +69,7 @@ Failure ControlLoop::lost(int rank, const Status& how) const {
 Status ControlLoop::open() {
   if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open());
   HVD_RETURN_IF_ERROR(poller_.open());
+  HVD_RETURN_IF_ERROR(duty_.open());
   if (spec_.config.dump_requests >= 0) poller_.watch(spec_.config.dump_requests);
   if (spec_.interrupt) poller_.watch(spec_.interrupt->descriptor());
   return links_.open();
@@ -84,7 +86,6 @@ Status ControlLoop::start(std::vector<std::string> addresses, TimePoint deadline
         enter_failure({joined.with_context(cat("connect to ", who(parent))), parent, host(parent)});
       }
     }
-    check_forming();
     loop();
   });
   return {};
@@ -125,6 +126,7 @@ void ControlLoop::stop() {
     stopping_ = true;
   }
   wake();
+  duty_.wake_keeper();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -155,28 +157,78 @@ void ControlLoop::check_forming() {
 }
 
 void ControlLoop::loop() {
+  auto turn = duty_.take_turn();
+  check_forming();
   for (;;) {
-    auto now = Clock::now();
-    take_commands();
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) break;
-    }
-    if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
-    drain_queue(now);
-    negotiate(now);
-    if (formed_) tracing_.work(links_, now);
-    const auto deadline = check_timers(now);
-    const auto events = poller_.wait(deadline);
-    now = Clock::now();
-    for (const auto& event : events) {
-      if (event.fd == spec_.config.dump_requests) take_dump_request();
-      if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
-      if (auto received = links_.handle(event, now)) handle(*received, now);
-    }
-    check_forming();
+    const auto until = look_around();
+    call_back(turn);
+    if (stops_) break;
+    take_in(duty_.keep(turn, until));
   }
   links_.linger(left_);
+}
+
+void ControlLoop::help_until(const std::function<bool()>& done) noexcept {
+  // A callback waits for what can only come when it has returned.
+  if (is_own_thread || !duty_.come()) return;
+  const HelpingThread meanwhile;
+  const BrokenPipeShield shield;
+  auto turn = duty_.take_turn();
+  for (;;) {
+    duty_.step_in(turn);
+    is_helped_ = true;
+    const auto until = look_around();
+    is_helped_ = false;
+    call_back(turn);
+    if (done() || helpers_dismissed_) {
+      duty_.leave(turn, until);
+      break;
+    }
+    if (executor_.has_little()) {
+      duty_.step_aside(turn, until);
+      turn.unlock();
+      executor_.run_here();
+      turn.lock();
+    } else {
+      take_in(duty_.help(turn, until));
+    }
+  }
+  executor_.hand_over();
+}
+
+// All that there is to do now; returns when to look again.
+TimePoint ControlLoop::look_around() {
+  const auto now = Clock::now();
+  take_commands();
+  if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
+  drain_queue(now);
+  negotiate(now);
+  if (formed_) tracing_.work(links_, now);
+  return check_timers(now);
+}
+
+void ControlLoop::take_in(const std::vector<Poller::Event>& events) {
+  const auto now = Clock::now();
+  for (const auto& event : events) {
+    if (event.fd == spec_.config.dump_requests) take_dump_request();
+    if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
+    if (auto received = links_.handle(event, now)) handle(*received, now);
+  }
+  check_forming();
+}
+
+// What they call may wait for other threads of the program, which may want the turn, or for locks
+// that one that helps holds.
+void ControlLoop::call_back(Duty::Turn& turn) {
+  if (callbacks_.empty()) return;
+  auto callbacks = std::exchange(callbacks_, {});
+  if (is_helping) {
+    for (auto& callback : callbacks) executor_.post(std::move(callback));
+    return;
+  }
+  turn.unlock();
+  for (const auto& callback : callbacks) callback();
+  turn.lock();
 }
 
 void ControlLoop::take_dump_request() {
@@ -214,6 +266,7 @@ void ControlLoop::take_commands() {
     if (const Status left = negotiator_.leave(now); !left.ok()) enter_failure(left);
     negotiate(now);
   }
+  stops_ = stopping;
   if (!stopping || left_) return;
   // Who said that it leaves may just go, unless others still speak through it.
   if (leave_sent_ && links_.has_parent() && negotiator_.subtree_left(spec_.rank)) return;
@@ -235,7 +288,8 @@ void ControlLoop::drain_queue(TimePoint now) {
 
 void ControlLoop::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
-  auto output = negotiator_.work(now, executor_.under_way());
+  const int under_way = executor_.under_way();
+  auto output = negotiator_.work(now, under_way);
   if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up));
   if (!links_.has_parent()) {
     tracing_.decided(negotiator_.applied(), output.down.decisions.size(), now);
@@ -244,7 +298,10 @@ void ControlLoop::negotiate(TimePoint now) {
     links_.send_to_children(encode_downward(output.down));
   }
   if (tuning_) tune(output.run);
-  executor_.submit(std::move(output.run));
+  const int more = executor_.submit(std::move(output.run), is_helped_);
+  wants_ends_ = negotiator_.waits_for_ends();
+  // One that ended before that could not know.
+  if (wants_ends_ && executor_.under_way() < under_way + more) wake();
   if (output.goodbye) set_left();
   report(output.stalls);
 }
@@ -306,10 +363,12 @@ void ControlLoop::handle(const TreeLinks::Received& received, TimePoint now) {
   if (!status.ok()) {
     enter_failure(
         {status.with_context(cat(who(rank), " does not keep to the protocol")), rank, host(rank)});
-  } else if (received.lost.ok()) {
-    return;
-  } else if (!left_ && !(rank != links_.parent() && negotiator_.subtree_left(rank))) {
-    enter_failure(lost(rank, received.lost));
+  } else {
+    if (received.lost.ok()) return;
+    // The last that it said may have been that all have left.
+    negotiate(now);
+    const bool may_go = left_ || (rank != links_.parent() && negotiator_.subtree_left(rank));
+    if (!may_go) enter_failure(lost(rank, received.lost));
   }
   links_.drop(rank);
 }
@@ -371,18 +430,24 @@ void ControlLoop::enter_failure(const Failure& why) {
   links_.send_to_all(encode_failure(Message::abort, why));
   links_.close_lobby();
   const Failure verdict = verdict_.get();
-  const auto stranded = queue_.close(verdict);
+  auto stranded = queue_.close(verdict);
   recorder_.fail(stranded, verdict.status);
-  for (const auto& entry : stranded) entry.done(verdict);
   // The reason of a stall names one rank. Others that waited for nothing did not call it either.
   const bool stalled = verdict.status.code() == Code::deadline_exceeded && verdict.rank >= 0;
   const bool by_us = verdict.rank == spec_.rank || stranded.empty();
+  callbacks_.emplace_back([this, stranded = std::move(stranded), verdict] {
+    for (const auto& entry : stranded) {
+      entry.done(verdict);
+      delivered();
+    }
+  });
   if (!stalled || !by_us || !spec_.on_own_stall) return;
   // Before it is formed nobody has called anything: the way to the rank that all meet at is cut,
   // and that for longer than all else of which the agents would know.
-  spec_.on_own_stall(
+  auto charge =
       cat(formed_ ? "did not call what the others wait for (" : "cannot take part in the world (",
-          verdict.status.message(), ")"));
+          verdict.status.message(), ")");
+  callbacks_.emplace_back([this, charge = std::move(charge)] { spec_.on_own_stall(charge); });
 }
 
 }  // namespace hvd::runtime

@@ -1,7 +1,11 @@
-// The thread that negotiates: it drives this rank's Negotiator (negotiation/negotiator.h) with what
-// the program asks for and what comes over the links of the control tree (tree_links.h). It sleeps
-// until something happens: a request was enqueued, a frame arrived, a batch has ended, somebody is
-// gone. An idle world sends nothing.
+// Negotiates: it drives this rank's Negotiator (negotiation/negotiator.h) with what the program
+// asks for and what comes over the links of the control tree (tree_links.h). It sleeps until
+// something happens: a request was enqueued, a frame arrived, a batch has ended, somebody is gone.
+// An idle world sends nothing.
+//
+// It has a thread, and a thread of the program that waits for this world does the same work instead
+// while it waits (duty.h), and runs what is little itself: what a request, its response and its
+// result have to wait for is then one thread of each rank, not three.
 //
 // It alone decides that the world has failed: it sets the verdict, tells its neighbours, who tell
 // theirs, closes the queue, and calls on_failure, which aborts the operations. Whose connection
@@ -12,6 +16,7 @@
 // thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -24,6 +29,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/duty.h"
 #include "runtime/executor.h"
 #include "runtime/messages.h"
 #include "runtime/negotiation/negotiator.h"
@@ -39,9 +45,12 @@ namespace hvd::runtime {
 
 class ControlLoop {
  public:
-  // `sets`: those that there are from the start.
+  // Requests wait for others to come along; what nobody waits for may be asked about now and then.
+  static constexpr std::chrono::microseconds kMostGathered{1'000};
+
+  // `sets`: those that there are from the start; `spins`: Duty.
   ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue, Verdict& verdict,
-              Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing,
+              Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing, bool spins,
               std::function<void()> on_failure);
   ~ControlLoop() { stop(); }
   ControlLoop(const ControlLoop&) = delete;
@@ -56,6 +65,23 @@ class ControlLoop {
   Failure wait_formed();
 
   void wake() { poller_.wake(); }
+  // Requests have been enqueued: they are looked at within a cycle, so that those that follow come
+  // along, or as soon as anything happens.
+  void gather() { poller_.wake_within(std::min(spec_.config.cycle_time, kMostGathered)); }
+  // A batch has ended, on another thread than one that helps.
+  void batch_ended() {
+    if (wants_ends_) wake();
+  }
+  // For a thread of the program that waits for what callbacks of this world make true: returns when
+  // done(), or at once if it is of no help here. Neither may throw.
+  void help_until(const std::function<bool()>& done) noexcept;
+  // Nobody helps from now on: a world that others want to end is not kept alive by those who wait.
+  void dismiss_helpers() {
+    helpers_dismissed_ = true;
+    duty_.tell_helper();
+  }
+  // Callbacks have returned.
+  void delivered() { duty_.tell_helper(); }
   AskedCounts asked() const { return {asked_in_full_, asked_by_id_}; }
   // A data connection broke; if nobody turns out to be gone, this is what everybody is told.
   void suspect(const Status& why);
@@ -72,6 +98,9 @@ class ControlLoop {
   Failure lost(int rank, const Status& how) const;
 
   void loop();
+  TimePoint look_around();
+  void take_in(const std::vector<Poller::Event>& events);
+  void call_back(Duty::Turn& turn);
   void take_commands();
   void take_dump_request();
   void take_interrupt();
@@ -99,9 +128,10 @@ class ControlLoop {
   const std::shared_ptr<const ControlTree> tree_;
 
   Poller poller_;
+  Duty duty_;
   std::thread thread_;
 
-  // Of the thread.
+  // Of whoever has the turn.
   TreeLinks links_;
   Negotiator negotiator_;
   std::optional<Tuning> tuning_;   // on rank 0, if it is wanted
@@ -111,8 +141,13 @@ class ControlLoop {
   TimePoint suspicion_until_ = kNever;
   Failure suspicion_;
   bool leave_sent_ = false;
+  bool stops_ = false;                            // the command has been obeyed
+  bool is_helped_ = false;                        // the turn is a helper's
+  std::vector<std::function<void()>> callbacks_;  // to be called when the turn is over
 
   // Between threads.
+  std::atomic<bool> wants_ends_ = false;  // what is ready waits for a batch to end
+  std::atomic<bool> helpers_dismissed_ = false;
   std::atomic<std::uint64_t> asked_in_full_ = 0;
   std::atomic<std::uint64_t> asked_by_id_ = 0;
   std::mutex mutex_;

@@ -82,6 +82,8 @@ class Coordinator {
   std::optional<Response> next(TimePoint now, int under_way);
   // When to ask again although nothing has arrived and no batch has ended.
   TimePoint next_at(int under_way) const;
+  // next() may have more to give when less is under way.
+  bool has_ready() const { return !ready_.empty(); }
   // The response has been applied to the cache and the process sets; those ids are no more.
   void applied(const Response& response, const std::vector<Departed>& died);
 

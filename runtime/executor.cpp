@@ -6,7 +6,6 @@
 #include "runtime/threads.h"
 
 namespace hvd::runtime {
-
 void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const ProcessSets& sets,
                      int rank) {
   rank_ = rank;
@@ -15,19 +14,64 @@ void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const P
   thread_ = start_thread("hvd-executor", [this] { loop(); });
 }
 
-void Executor::submit(std::vector<Response> responses) {
-  if (responses.empty()) return;
+int Executor::submit(std::vector<Response> responses, bool is_helped) {
+  if (responses.empty()) return 0;
   if (hooks_.recorder != nullptr) {
     const auto now = trace::nanoseconds_now();
     for (auto& response : responses) response.decided = now;
     hooks_.recorder->submitted(responses.size());
   }
+  int more = 0;
+  bool all_little = is_helped;
   const std::lock_guard lock(mutex_);
   for (auto& response : responses) {
-    if (response.error.ok()) ++under_way_;
+    if (response.error.ok()) ++more;
+    all_little = all_little && is_little(response);
     responses_.push_back(std::move(response));
   }
+  under_way_ += more;
+  if (!all_little) arrived_.notify_one();
+  return more;
+}
+
+// Whether a thread that waits may run it: it is not kept from its own business for long, and calls
+// nothing of the program that could wait for it.
+bool Executor::is_little(const Response& response) const {
+  const Kind kind = response.kind;
+  if (kind != Kind::allreduce && kind != Kind::broadcast && kind != Kind::barrier) return false;
+  std::size_t bytes = 0;
+  for (const auto& tensor : response.tensors) {
+    if (!tensor->request.on_host) return false;
+    bytes += tensor->request.bytes();
+  }
+  return bytes <= kLittle && queue_.all_plain(response.tensors);
+}
+
+bool Executor::can_run_here() const {
+  return !busy_ && on_devices_ == 0 && !responses_.empty() && is_little(responses_.front());
+}
+
+bool Executor::has_little() {
+  const std::lock_guard lock(mutex_);
+  return can_run_here();
+}
+
+void Executor::run_here() {
+  std::unique_lock lock(mutex_);
+  if (!can_run_here()) return;
+  take_and_serve(lock, true);
+  if (!responses_.empty() && !can_run_here()) arrived_.notify_one();
+}
+
+void Executor::post(std::function<void()> errand) {
+  const std::lock_guard lock(mutex_);
+  errands_.push_back(std::move(errand));
   arrived_.notify_one();
+}
+
+void Executor::hand_over() {
+  const std::lock_guard lock(mutex_);
+  if (!responses_.empty()) arrived_.notify_one();
 }
 
 void Executor::stop() {
@@ -42,24 +86,41 @@ void Executor::stop() {
 }
 
 void Executor::loop() {
+  std::unique_lock lock(mutex_);
   for (;;) {
-    Response response;
-    {
-      std::unique_lock lock(mutex_);
-      arrived_.wait(lock, [this] { return stopping_ || !responses_.empty(); });
-      if (responses_.empty()) return;
-      response = std::move(responses_.front());
-      responses_.pop_front();
+    arrived_.wait(lock, [this] {
+      return !errands_.empty() || (!busy_ && (stopping_ || !responses_.empty()));
+    });
+    if (!errands_.empty()) {
+      const auto errand = std::move(errands_.front());
+      errands_.pop_front();
+      lock.unlock();
+      errand();
+      lock.lock();
+    } else if (responses_.empty()) {
+      return;
+    } else {
+      take_and_serve(lock, false);
     }
-    serve(std::move(response));
   }
 }
 
-void Executor::serve(Response arrived) {
+void Executor::take_and_serve(std::unique_lock<std::mutex>& lock, bool here) {
+  Response response = std::move(responses_.front());
+  responses_.pop_front();
+  busy_ = true;
+  lock.unlock();
+  serve(std::move(response), here);
+  lock.lock();
+  busy_ = false;
+}
+
+void Executor::serve(Response arrived, bool here) {
   const auto begun = trace::nanoseconds_now();
   Batch& batch = *batch_;
   batch.clear();
   batch.response = std::move(arrived);
+  batch.is_here = here;
   const Response& response = batch.response;
   batch.set_size = set_size(response);
   queue_.take(response.tensors, response.decided, begun, batch.slots);
@@ -89,7 +150,7 @@ void Executor::end(Batch& batch, const Failure& failure) {
   if (!failure.ok()) batch.outcomes.assign(batch.entries.size(), Outcome(failure));
   if (batch.response.error.ok()) {
     --under_way_;
-    hooks_.on_done();
+    if (!batch.is_here) hooks_.on_done();
   }
   // Whoever hears of the end finds it in the records.
   batch.traced->finish(batch.response, batch.set_size, batch.entries, batch.outcomes);
@@ -99,7 +160,10 @@ void Executor::end(Batch& batch, const Failure& failure) {
 // The names are free before the callbacks run: a caller that wakes up may use them again, and what
 // was an entry may then be the next one.
 void Executor::deliver(Batch& batch) {
+  // A callback of the program may wait for a lock of whoever waits for one before it.
+  bool all_only_wake = true;
   for (auto& entry : batch.entries) {
+    all_only_wake = all_only_wake && entry.done_wakes_only;
     batch.callbacks.push_back(std::move(entry.done));
     entry.done = nullptr;
     if (entry.allocate) entry.allocate = nullptr;
@@ -110,11 +174,13 @@ void Executor::deliver(Batch& batch) {
     batch.callbacks[i](batch.outcomes[i]);
     // What it holds goes before the next one is called.
     batch.callbacks[i] = nullptr;
+    if (!all_only_wake) hooks_.on_delivered();
   }
+  if (!batch.is_here) hooks_.on_delivered();
 }
 
 void Executor::Batch::clear() {
-  made_up = goes_on = false;
+  made_up = goes_on = is_here = false;
   slots.clear();
   phantoms.clear();
   entries.clear();

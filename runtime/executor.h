@@ -1,5 +1,6 @@
 // Runs responses in their order, each by the first operation that is enabled for it, and delivers
-// what came of it to the entries' callbacks. One thread.
+// what came of it to the entries' callbacks. One at a time: on its thread, or, if it is little, on
+// one of the program that waits for it anyway and so has nobody to wake.
 //
 // Where this rank has joined it has no entries: they are made up, without memory, so that the
 // operation takes this rank's part all the same. Joins and process sets need no operation: they are
@@ -34,9 +35,14 @@ namespace hvd::runtime {
 
 class Executor {
  public:
+  // Bytes of one response. Of what is more, waking a thread is little, and it may have a core of
+  // its own.
+  static constexpr std::size_t kLittle = std::size_t{64} << 10;
+
   struct Hooks {
     std::function<void(const Status&)> on_broken;  // an operation failed
-    std::function<void()> on_done;                 // under_way() has become less
+    std::function<void()> on_done;                 // under_way() has become less, not by run_here()
+    std::function<void()> on_delivered;            // callbacks have returned
     trace::Recorder* recorder = nullptr;           // hears of all that is run
   };
 
@@ -49,8 +55,17 @@ class Executor {
   // Once, before the first response is run; until then responses wait. `sets`: those that there
   // are from the start.
   void start(std::vector<std::unique_ptr<Operation>> operations, const ProcessSets& sets, int rank);
-  // Responses to this rank, in their order.
-  void submit(std::vector<Response> responses);
+  // Responses to this rank, in their order; how many more are under way now. `is_helped`: the
+  // caller is going to look for has_little(), and need not wake anybody for that.
+  int submit(std::vector<Response> responses, bool is_helped);
+  // There is something that run_here() would run.
+  bool has_little();
+  // Runs it, in this thread.
+  void run_here();
+  // To be called on the executor's thread. Must not throw.
+  void post(std::function<void()> errand);
+  // The caller looks no longer.
+  void hand_over();
   // Batches submitted and not done yet; errors do not count.
   int under_way() const { return under_way_; }
   // Ends after what is running, on devices, too; the verdict must be there, or nothing be under
@@ -63,6 +78,7 @@ class Executor {
     Response response;
     int set_size = 0;
     bool made_up = false;  // this rank has joined
+    bool is_here = false;  // in run_here()
     bool goes_on = false;  // on a device
     TensorQueue::Slots slots;
     std::vector<Entry> phantoms;  // if this rank has joined: instead of the slots
@@ -74,7 +90,10 @@ class Executor {
   };
 
   void loop();
-  void serve(Response response);
+  bool is_little(const Response& response) const;
+  bool can_run_here() const;
+  void take_and_serve(std::unique_lock<std::mutex>& lock, bool here);
+  void serve(Response response, bool here);
   Failure run();
   Failure broken(const Status& why);
   Failure operate();
@@ -95,8 +114,10 @@ class Executor {
   std::shared_ptr<Batch> batch_ = std::make_shared<Batch>();
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<Response> responses_;  // guarded by mutex_
-  bool stopping_ = false;           // guarded by mutex_
+  std::deque<Response> responses_;             // guarded by mutex_
+  std::deque<std::function<void()>> errands_;  // guarded by mutex_
+  bool busy_ = false;                          // guarded by mutex_: somebody serves
+  bool stopping_ = false;                      // guarded by mutex_
   std::condition_variable landed_;
   int on_devices_ = 0;  // guarded by mutex_
   std::atomic<int> under_way_ = 0;

@@ -60,7 +60,7 @@ std::optional<Lobby::Arrival> Lobby::handle(const Poller::Event& event, TimePoin
     return std::nullopt;
   }
   auto& guest = guests_.at(event.fd);
-  const Status received = guest.connection->receive();
+  const Status received = guest.connection->receive(kMaxHandshakeFrame);
   auto frame = guest.connection->next();
   if (!frame.ok()) {
     HVD_LOG(info, purpose_ << ": somebody connected and sent no handshake");

@@ -126,10 +126,10 @@ struct Outcome {
   }
 };
 
-// Called exactly once, from a thread of the world. It must not block.
+// Called exactly once, from a thread of the world or one that helps it. It must not block.
 using Callback = std::function<void(const Outcome&)>;
-// Makes room for an output whose shape only the ranks together know; null: there is none. Called on
-// the executor's thread, at most once.
+// Makes room for an output whose shape only the ranks together know; null: there is none. Called
+// where the operation runs, at most once.
 using Allocate = std::function<void*(const std::vector<std::int64_t>& shape)>;
 
 // What the trace wants to know of an entry; kept by the tensor queue. Nanoseconds of Clock; 0: not
@@ -150,8 +150,14 @@ struct Entry {
   Allocate allocate = {};                  // allgather, alltoall, reducescatter
   std::vector<std::int64_t> splits = {};   // alltoall: rows for each rank of the set; empty: even
   std::shared_ptr<ReadyEvent> ready = {};  // null: it is ready
+  // `done` does no more than to wake who waits: a thread that waits for something else, and holds
+  // locks of the program, may call it.
+  bool done_wakes_only = false;
   Device device = {};
   Course course = {};
+
+  // Nothing of the program is called but `done`, and that only wakes.
+  bool is_plain() const { return done_wakes_only && !allocate && !ready; }
 };
 
 // The entries of a batch, in the order of its tensors; they lie elsewhere.

@@ -1,5 +1,7 @@
 #include "runtime/tensor_queue.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "runtime/trace/activity.h"
 
@@ -148,6 +150,14 @@ std::vector<Wanted> TensorQueue::drain() {
   }
   undrained_.clear();
   return all;
+}
+
+bool TensorQueue::all_plain(const std::vector<SharedTensor>& tensors) {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(tensors.begin(), tensors.end(), [this](const SharedTensor& tensor) {
+    const Slot* const slot = slot_of(*tensor);
+    return slot == nullptr || !slot->busy || slot->entry.is_plain();
+  });
 }
 
 void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t decided,

@@ -10,7 +10,7 @@
 // more than kMaxIdle.
 //
 // It also knows which process sets there are for this rank's calls: they begin and end with the
-// responses that say so, on the executor's thread.
+// responses that say so, where the executor works.
 #pragma once
 
 #include <condition_variable>
@@ -55,6 +55,8 @@ class TensorQueue {
   Failure push(std::span<Entry> entries, bool& first);
   // What was pushed since the last call, in its order.
   std::vector<Wanted> drain();
+  // All entries of these tensors are plain (Entry::is_plain()), as far as they are there.
+  bool all_plain(const std::vector<SharedTensor>& tensors);
   // The entries of these tensors, to be run: they stay known, but close() no longer returns them. A
   // name that is not there, or not drained yet, is left out: no response can mean it. `decided`,
   // `begun`: Course.

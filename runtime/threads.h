@@ -59,6 +59,18 @@ class BrokenPipeShield {
 // end.
 inline thread_local bool is_own_thread = false;
 
+// A thread of the program that does the work of one of these meanwhile. It may hold locks of the
+// program, which callbacks of the program must not meet.
+inline thread_local bool is_helping = false;
+
+class HelpingThread {
+ public:
+  HelpingThread() { is_own_thread = is_helping = true; }
+  ~HelpingThread() { is_own_thread = is_helping = false; }
+  HelpingThread(const HelpingThread&) = delete;
+  HelpingThread& operator=(const HelpingThread&) = delete;
+};
+
 // A thread with a name of at most 15 characters, as top and gdb show it.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {

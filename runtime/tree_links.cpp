@@ -43,7 +43,7 @@ Status TreeLinks::join_parent(const std::string& address, TimePoint deadline) {
   watch_for_silence(number, spec_.config.collective_timeout);
   peers_.emplace(parent(), std::make_unique<Connection>(std::move(*fd), kDefaultMaxFrame));
   rank_of_fd_[number] = parent();
-  poller_.watch(number);
+  poller_.watch_news(number);
   return {};
 }
 
@@ -63,7 +63,7 @@ std::optional<TreeLinks::Received> TreeLinks::handle(const Poller::Event& event,
   if (event.writable) {
     // An error shows when we read.
     if (const Status flushed = connection.flush(); !flushed.ok() || !connection.has_unsent()) {
-      poller_.watch(event.fd);
+      poller_.watch_news(event.fd);
     }
   }
   if (!event.readable) return std::nullopt;
@@ -88,7 +88,7 @@ void TreeLinks::welcome(Lobby::Arrival arrival) {
     watch_for_silence(fd, spec_.config.collective_timeout);
     peers_.emplace(rank, std::move(arrival.connection));
     rank_of_fd_[fd] = rank;
-    poller_.watch(fd);
+    poller_.watch_news(fd);
     const auto here = [this](int child) { return has(child); };
     if (std::all_of(children().begin(), children().end(), here)) lobby_.reset();
     return;
@@ -102,7 +102,9 @@ void TreeLinks::send(int rank, const std::string& bytes) {
   if (peer == peers_.end()) return;
   auto& connection = *peer->second;
   // If the peer is gone, reading says so, and why.
-  if (connection.send(bytes).ok() && connection.has_unsent()) poller_.watch(connection.fd(), true);
+  if (connection.send(bytes).ok() && connection.has_unsent()) {
+    poller_.watch_news(connection.fd(), true);
+  }
 }
 
 void TreeLinks::send_to_children(const std::string& bytes) {
@@ -134,7 +136,7 @@ void TreeLinks::linger(bool part_in_peace) {
       if (!wait_for(connection->fd(), POLLOUT, until).ok() || !connection->flush().ok()) break;
     }
     if (part_in_peace) continue;
-    poller_.watch(connection->fd());
+    poller_.watch_news(connection->fd());
     ::shutdown(connection->fd(), SHUT_WR);
   }
   while (!part_in_peace && !peers_.empty() && Clock::now() < until) {

@@ -122,15 +122,13 @@ class World::Impl {
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),
         host_(spec_),
-        executor_(queue_, verdict_,
-                  {[this](const Status& why) { control_.suspect(why); },
-                   [this] {
-                     if (spec_.rank == 0) control_.wake();
-                   },
-                   &recorder_}),
+        executor_(
+            queue_, verdict_,
+            {[this](const Status& why) { control_.suspect(why); },
+             [this] { control_.batch_ended(); }, [this] { control_.delivered(); }, &recorder_}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, first_sets(), queue_, verdict_, executor_, recorder_, tracing_,
-                 [this] { abort_operations(); }) {}
+                 host_.own_cores(), [this] { abort_operations(); }) {}
 
   ~Impl() {
     control_.stop();  // sets a verdict unless all have left in peace
@@ -157,17 +155,28 @@ class World::Impl {
     if (const Status checked = check_device(entries); !checked.ok()) return checked;
     bool first = false;
     Failure refused = queue_.push(entries, first);
-    if (first) control_.wake();
+    if (first) control_.gather();
     // A program that leaves a world that has failed shall hear of the failure, not of its leaving.
     return !refused.ok() && verdict_.known() ? verdict_.get() : refused;
   }
 
+  void help_until(const std::function<bool()>& done) {
+    // Stock Gloo was measured as it is used elsewhere: with operations in a thread of their own.
+    if (spec_.config.transport != Transport::gloo_tcp) control_.help_until(done);
+  }
+  void tell_helper() { control_.delivered(); }
+  void post(std::function<void()> errand) { executor_.post(std::move(errand)); }
+  void leave_at_once() {
+    control_.dismiss_helpers();
+    control_.stop();
+  }
   void abort(const Failure& why) { control_.fail(why); }
   trace::Tracing& tracing() { return tracing_; }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {
     if (left_) return {};
+    control_.dismiss_helpers();
     const Failure closed(
         Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
     if (!queue_.close_when_empty(closed, deadline)) {
@@ -389,6 +398,10 @@ int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
+void World::help_until(const std::function<bool()>& done) { impl_->help_until(done); }
+void World::tell_helper() { impl_->tell_helper(); }
+void World::post(std::function<void()> errand) { impl_->post(std::move(errand)); }
+void World::leave_at_once() { impl_->leave_at_once(); }
 void World::abort(const Failure& why) { impl_->abort(why); }
 AskedCounts World::asked() const { return impl_->asked(); }
 Failure World::failure() const { return impl_->failure(); }

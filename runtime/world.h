@@ -89,6 +89,19 @@ class World {
   Failure enqueue(Entry entry);
   // All of them or none; all tensors of a group must come together.
   Failure enqueue(std::vector<Entry> entries);
+  // For a thread of the program that is about to wait for a callback of this world: it does what
+  // this rank has to do for the others and for itself, which so need not wake any thread, until
+  // done(). May return before that, if it is of no help: then it is to wait as if it had not asked.
+  // Callbacks that only wake are called on this thread, too. Done() must not throw.
+  void help_until(const std::function<bool()>& done);
+  // What a thread in help_until() waits for has come, and more is to be done before a callback of
+  // this world returns.
+  void tell_helper();
+  // To be called on a thread of this world that runs operations. Must not throw.
+  void post(std::function<void()> errand);
+  // Whoever helps stops to, and this rank leaves without shutdown() unless that was before: as if
+  // it was destroyed, which it is not as long as somebody holds it.
+  void leave_at_once();
   // The members of a process set, or not_found.
   Result<RankSet> process_set(int id) const;
   std::vector<int> process_sets() const;  // all that there are, ascending

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/ops/layout.h"
+#include "worker/enqueue.h"
 #include "worker/exception_of.h"
 #include "worker/process_world.h"
 
@@ -188,9 +189,10 @@ void prepare(Submission& work, const runtime::World& world) {
   check_memory(work, world);
 }
 
-void enqueue(std::string_view call, const std::string& group, std::vector<Submission> works) {
+std::shared_ptr<runtime::World> enqueue(std::string_view call, const std::string& group,
+                                        std::vector<Submission> works, worker::Done done) {
   auto& process = worker::ProcessWorld::instance();
-  const auto world = process.world_for(call);
+  auto world = process.world_for(call);
   const int group_size = group.empty() ? 0 : static_cast<int>(works.size());
   const auto kind = works.front().collective;
   std::vector<runtime::Entry> entries;
@@ -198,23 +200,35 @@ void enqueue(std::string_view call, const std::string& group, std::vector<Submis
   for (auto& work : works) {
     prepare(work, *world);
     entries.push_back(entry_of(std::move(work), group, group_size));
+    entries.back().done_wakes_only = done == worker::Done::wakes_only;
   }
   const auto refused = world->enqueue(std::move(entries));
-  if (refused.ok()) return;
+  if (refused.ok()) return world;
   if (refused.world_failed) process.before_failure_is_thrown();
   std::rethrow_exception(process.exception_of(refused, kind));
 }
 
 }  // namespace
 
-void submit(Submission work) {
-  const auto call = runtime::kind_name(work.collective);
-  std::vector<Submission> one;
-  one.push_back(std::move(work));
-  enqueue(call, {}, std::move(one));
-}
+void submit(Submission work) { worker::enqueue(std::move(work), worker::Done::anything); }
 
 void submit_group(const std::string& name, std::vector<Submission> works) {
+  worker::enqueue_group(name, std::move(works), worker::Done::anything);
+}
+
+}  // namespace hvd::adapter
+
+namespace hvd::worker {
+
+std::shared_ptr<runtime::World> enqueue(adapter::Submission work, Done done) {
+  const auto call = runtime::kind_name(work.collective);
+  std::vector<adapter::Submission> one;
+  one.push_back(std::move(work));
+  return adapter::enqueue(call, {}, std::move(one), done);
+}
+
+std::shared_ptr<runtime::World> enqueue_group(const std::string& name,
+                                              std::vector<adapter::Submission> works, Done done) {
   if (works.empty()) throw InvalidArgumentError(cat("group \"", name, "\": it has no tensors"));
   const auto call = cat("grouped_", runtime::kind_name(works.front().collective));
   if (name.empty()) throw InvalidArgumentError(cat(call, ": the group has no name"));
@@ -223,7 +237,7 @@ void submit_group(const std::string& name, std::vector<Submission> works) {
       throw InvalidArgumentError(cat(call, " \"", name, "\": one of its tensors has no name"));
     }
   }
-  enqueue(call, name, std::move(works));
+  return adapter::enqueue(call, name, std::move(works), done);
 }
 
-}  // namespace hvd::adapter
+}  // namespace hvd::worker

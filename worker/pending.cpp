@@ -7,6 +7,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/request.h"
+#include "runtime/threads.h"
+#include "runtime/world.h"
+#include "worker/enqueue.h"
 #include "worker/process_world.h"
 
 namespace hvd {
@@ -42,11 +45,9 @@ std::shared_ptr<Pending> Pending::start(std::vector<adapter::Submission> works, 
       pending->finish(i, completion);
     };
   }
-  if (group.empty()) {
-    adapter::submit(std::move(works.front()));
-  } else {
-    adapter::submit_group(group, std::move(works));
-  }
+  constexpr auto kWakes = worker::Done::wakes_only;
+  pending->world_ = group.empty() ? worker::enqueue(std::move(works.front()), kWakes)
+                                  : worker::enqueue_group(group, std::move(works), kWakes);
   return pending;
 }
 
@@ -60,6 +61,23 @@ void Pending::finish(std::size_t part, const adapter::Completion& completion) {
   if (completion.error && !error_) error_ = completion.error;
   if (--left_ != 0) return;
   finished_.notify_all();
+  if (callbacks_.empty()) {
+    delivered_ = true;
+    return;
+  }
+  lock.unlock();
+  // Whoever helps may hold locks that they want. Without callbacks there may be no world_ yet.
+  const auto world = world_.lock();
+  if (world && runtime::is_helping) {
+    world->post([self = shared_from_this()] { self->call_back(); });
+    return;
+  }
+  if (world) world->tell_helper();
+  call_back();
+}
+
+void Pending::call_back() {
+  std::unique_lock lock(mutex_);
   // Those that come meanwhile, also from a callback, wait for their turn.
   while (!callbacks_.empty()) {
     auto callbacks = std::exchange(callbacks_, {});
@@ -77,6 +95,12 @@ bool Pending::ready() const {
 }
 
 void Pending::wait() const {
+  if (const auto world = ready() ? nullptr : world_.lock()) {
+    // Not one that has been left, nor that of the process that this one was forked from.
+    if (world == worker::ProcessWorld::instance().world()) {
+      world->help_until([this] { return ready(); });
+    }
+  }
   {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [this] { return left_ == 0; });

@@ -13,10 +13,14 @@
 #include <hvd/adapter.h>
 #include <hvd/tensor.h>
 
+namespace hvd::runtime {
+class World;
+}
+
 namespace hvd::detail {
 
 // Safe from any thread. Results may be taken once all is done.
-class Pending {
+class Pending : public std::enable_shared_from_this<Pending> {
  public:
   // One submission, and what comes out of it.
   struct Part {
@@ -45,7 +49,9 @@ class Pending {
 
  private:
   void finish(std::size_t part, const adapter::Completion& completion);
+  void call_back();
 
+  std::weak_ptr<runtime::World> world_;  // set before anybody else has this
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;
   std::vector<Part> parts_;

@@ -259,7 +259,10 @@ void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& 
 // To end, a world waits a moment for the others to hear of it; the next one need not.
 void ProcessWorld::bury(std::shared_ptr<runtime::World> world) {
   if (undertaker_.joinable()) undertaker_.join();
-  undertaker_ = std::thread([gone = std::move(world)]() mutable { gone.reset(); });
+  undertaker_ = std::thread([gone = std::move(world)]() mutable {
+    gone->leave_at_once();
+    gone.reset();
+  });
 }
 
 ProcessWorld::Generation ProcessWorld::generation_for(std::string_view call) {

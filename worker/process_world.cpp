@@ -317,8 +317,11 @@ void ProcessWorld::end_of_program(int exit_code) {
     shutdown();
   } else if (world()) {
     std::shared_ptr<runtime::World> leaving;  // its end tells the others
-    const std::lock_guard lock(mutex_);
-    leaving.swap(world_);
+    {
+      const std::lock_guard lock(mutex_);
+      leaving.swap(world_);
+    }
+    if (leaving) leaving->leave_at_once();
   }
   // A thread that waits for a world holds this lock, and nothing of ours is being taken down.
   const std::unique_lock lock(lifecycle_mutex_, std::try_to_lock);

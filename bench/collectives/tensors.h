@@ -32,7 +32,11 @@ class Latch {
     const std::lock_guard lock(mutex_);
     if (--open_ == 0) changed_.notify_one();
   }
-  void wait() {
+  void wait(runtime::World& world) {
+    world.help_until([this] {
+      const std::lock_guard lock(mutex_);
+      return open_ == 0;
+    });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return open_ == 0; });
   }
@@ -62,11 +66,12 @@ class Tensors {
       entry.request.op = ReduceOp::sum;
       entry.request.shape = {static_cast<std::int64_t>(data_[i].size())};
       entry.input = entry.output = data_[i].data();
+      entry.done_wakes_only = true;
       entry.done = [this](const runtime::Outcome& outcome) { latch_.done(outcome); };
       const auto refused = world_.enqueue(std::move(entry));
       if (!refused.ok()) give_up(refused.status);
     }
-    latch_.wait();
+    latch_.wait(world_);
   }
 
  private:

@@ -57,6 +57,8 @@ class Negotiator {
   };
   // `under_way` batches of former outputs are not done yet on this rank.
   Output work(TimePoint now, int under_way);
+  // On rank 0: something is ready that work() may bring out when less is under way.
+  bool waits_for_ends() const { return coordinator_ && coordinator_->has_ready(); }
   // When to call work() although nothing has happened.
   TimePoint next_work(TimePoint now, int under_way);
 

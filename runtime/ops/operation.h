@@ -1,10 +1,10 @@
 // One way to run a response: over Gloo, through shared memory, over NCCL, within one process.
 // The executor asks its operations in order of priority and runs the first that is enabled().
 //
-// enabled() and execute() are called by the executor's thread only, one at a time, on every member
-// of the process set with the same response; enabled() must therefore answer the same on every
-// rank. abort() may come from any thread at any time, also before and after: an execute() under way
-// returns soon with an error, every later one at once.
+// enabled() and execute() are called by the executor only, one at a time, though not always on the
+// same thread, on every member of the process set with the same response; enabled() must therefore
+// answer the same on every rank. abort() may come from any thread at any time, also before and
+// after: an execute() under way returns soon with an error, every later one at once.
 //
 // There is an entry for each tensor of the response, in its order. On a rank that has joined they
 // were made up: input and output are null, and the operation puts neutral elements in their place
@@ -50,7 +50,7 @@ class Operation {
     over({});
     return {};
   }
-  // The process set is no more; on the executor's thread.
+  // The process set is no more; by the executor.
   virtual void forget(int /*process_set*/) {}
   virtual void abort() = 0;
 };

@@ -22,6 +22,11 @@ std::optional<int> HostRanks::core() const {
   return cores_[static_cast<std::size_t>(self) % cores_.size()];
 }
 
+// Whoever has chosen cores may have chosen one for all.
+bool HostRanks::own_cores() const {
+  return spec_.config.core < 0 && ranks_.size() <= cores_.size();
+}
+
 std::string HostRanks::open() {
   if (ranks_.size() < 2 || !spec_.config.shared_memory) return {};
   const std::lock_guard lock(mutex_);
@@ -46,9 +51,7 @@ Status HostRanks::form(const std::vector<std::string>& names, TimePoint deadline
     return {};
   }
   const auto self = std::find(ranks_.begin(), ranks_.end(), spec_.rank);
-  // Whoever has chosen cores may have chosen one for all.
-  const bool own_cores = spec_.config.core < 0 && ranks_.size() <= cores_.size();
-  const Host::Options options{spec_.config.collective_timeout, own_cores};
+  const Host::Options options{spec_.config.collective_timeout, own_cores()};
   host_ = std::make_shared<Host>(std::move(*shared->memory), ranks_,
                                  static_cast<int>(self - ranks_.begin()), options);
   if (aborted_) host_->abort();

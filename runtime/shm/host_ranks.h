@@ -31,6 +31,8 @@ class HostRanks {
   // scheduler is too slow to spread threads that sleep and wake every few microseconds, and a core
   // idles while three ranks wait for another. None: a core for each rank, or somebody has chosen.
   std::optional<int> core() const;
+  // Each rank of this host may have a core of its own: waiting may spin for a moment.
+  bool own_cores() const;
 
   // What the others must know of this rank; empty: it does without.
   std::string open();

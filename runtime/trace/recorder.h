@@ -25,7 +25,7 @@ namespace hvd::runtime::trace {
 
 class Recorder;
 
-// One response on its way through the executor. Begins on the executor's thread; from
+// One response on its way through the executor. Belongs to the thread that made it; from
 // leave_thread() on another one may go on with it.
 class Run {
  public:

@@ -20,9 +20,11 @@ hvd_test(hvd_negotiation_test COMPUTES
 hvd_test(hvd_runtime_test
   runtime/affinity_test.cpp
   runtime/arithmetic_test.cpp
+  runtime/duty_test.cpp
   runtime/float8_test.cpp
   runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
+  runtime/world_help_test.cpp
   runtime/world_negotiation_test.cpp
   runtime/world_test.cpp
   runtime/world_tuning_test.cpp

@@ -65,10 +65,11 @@ inline std::future<runtime::Failure> submit(runtime::World& world, runtime::Requ
                                             const void* input, void* output) {
   auto promise = std::make_shared<std::promise<runtime::Failure>>();
   auto future = promise->get_future();
-  const auto refused =
-      world.enqueue({std::move(request), input, output, [promise](const runtime::Outcome& outcome) {
-                       promise->set_value(outcome.failure);
-                     }});
+  runtime::Entry entry{
+      std::move(request), input, output,
+      [promise](const runtime::Outcome& outcome) { promise->set_value(outcome.failure); }};
+  entry.done_wakes_only = true;
+  const auto refused = world.enqueue(std::move(entry));
   if (!refused.ok()) promise->set_value(refused);
   return future;
 }

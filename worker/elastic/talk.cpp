@@ -1,5 +1,6 @@
 #include "worker/elastic/talk.h"
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <utility>
@@ -28,9 +29,13 @@ Entry entry_of(Kind kind, const std::string& name, std::size_t bytes) {
 Outcome Talk::run(Entry entry, const std::function<void()>& meanwhile) {
   const auto promise = std::make_shared<std::promise<Outcome>>();
   auto future = promise->get_future();
+  entry.done_wakes_only = true;
   entry.done = [promise](const Outcome& outcome) { promise->set_value(outcome); };
   if (auto refused = world_.enqueue(std::move(entry)); !refused.ok()) return refused;
   if (meanwhile) meanwhile();
+  world_.help_until([&future] {
+    return future.wait_for(std::chrono::seconds::zero()) == std::future_status::ready;
+  });
   return future.get();
 }
 

@@ -1,0 +1,22 @@
+// The calls of the seam (hvd/adapter.h), for those who want to know which world has taken them on.
+// Safe from any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hvd/adapter.h>
+
+#include "runtime/world.h"
+
+namespace hvd::worker {
+
+// What `done` of the submissions does.
+enum class Done { wakes_only, anything };
+
+std::shared_ptr<runtime::World> enqueue(adapter::Submission work, Done done);
+std::shared_ptr<runtime::World> enqueue_group(const std::string& name,
+                                              std::vector<adapter::Submission> works, Done done);
+
+}  // namespace hvd::worker
