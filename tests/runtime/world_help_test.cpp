@@ -137,7 +137,7 @@ TEST(WorldHelp, CallbacksOfTheProgramDoNotMeetTheLocksOfWhoWaits) {
         future = allreduce(world, "waited for", second);
         const auto refused = world.enqueue({allreduce_request("with a callback", 16), first.data(),
                                             first.data(), [&](const runtime::Outcome& /*outcome*/) {
-                                              const std::lock_guard inner(mutex);
+                                              { const std::lock_guard inner(mutex); }
                                               called.set_value();
                                             }});
         ASSERT_TRUE(refused.ok()) << refused.status.to_string();
