@@ -1,5 +1,5 @@
 // One framed TCP connection of the control plane, non-blocking: bytes that do not fit are kept and
-// sent when there is room. For one thread, the control loop's.
+// sent when there is room. For one thread at a time, who does the work of the control loop.
 #pragma once
 
 #include <limits>

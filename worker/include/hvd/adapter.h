@@ -45,12 +45,11 @@ struct Submission {
   // Where the result goes; may be the input's memory. Not used if `allocate` is set.
   TensorView output = {};
   // Makes room for a result of this shape, in the memory that the input's device reaches; null:
-  // there is none. Called once, from a thread like `done`, and before that.
+  // there is none. Called once, from a thread of hvd, and before `done`.
   std::function<void*(const std::vector<std::int64_t>& shape)> allocate = {};
   // The input is read, and the output written, only after it is ready. Null: it is.
   std::shared_ptr<ReadyEvent> ready = {};
-  // Called exactly once, from a thread of hvd or one that waits for it, unless submit() has thrown.
-  // Must not block or throw.
+  // Called exactly once, from a thread of hvd, unless submit() has thrown. Must not block or throw.
   std::function<void(const Completion&)> done;
 
   ReduceOp op = Average;

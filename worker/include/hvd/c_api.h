@@ -181,7 +181,7 @@ typedef struct hvd_ready_event {
 } hvd_ready_event;
 
 /* Makes room for a result of this shape, of the tensor `index` of a group; null: there is none.
- * Called from a thread of hvd or one that waits for it, once, before the work is done. */
+ * Called from a thread of hvd, once, before the work is done. */
 typedef void* (*hvd_allocate)(void* data, size_t index, const int64_t* shape, int32_t dimensions,
                               int32_t type);
 
@@ -224,10 +224,9 @@ typedef int64_t hvd_handle;
 HVD_API int hvd_wait(hvd_handle handle);
 /* 1: hvd_wait() will not block; 0: it would. Negative: HVD_ERROR_INVALID_ARGUMENT (no such one). */
 HVD_API int hvd_ready(hvd_handle handle);
-/* Calls `done` once, with what hvd_wait() would return: when the work ends, from a thread of hvd
- * or one that waits for it, or at once from this one. It must not block; it may start work, and
- * release the handle. Returns HVD_OK, HVD_ERROR_INVALID_ARGUMENT (null, no such handle),
- * HVD_ERROR_OUT_OF_MEMORY. */
+/* Calls `done` once, with what hvd_wait() would return: when the work ends, from a thread of hvd,
+ * or at once from this one. It must not block; it may start work, and release the handle. Returns
+ * HVD_OK, HVD_ERROR_INVALID_ARGUMENT (null, no such handle), HVD_ERROR_OUT_OF_MEMORY. */
 typedef void (*hvd_callback)(void* data, int code);
 HVD_API int hvd_on_done(hvd_handle handle, hvd_callback done, void* data);
 /* The work goes on, and its buffers belong to hvd until it is done. Memory that hvd made for the

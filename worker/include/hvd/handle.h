@@ -23,10 +23,9 @@ class HVD_API Handle {
   bool ready() const;  // the result, or the error, is there: wait() will not block
   void wait() const;   // blocks until then; throws the error, each time it is called
 
-  // Calls `done` once, with the error or with null: when the work ends, from a thread of hvd
-  // or one that waits for it, or at once from this one if it has ended. It must not block;
-  // asynchronous calls it may make. What it throws is logged and goes no further. Callbacks of one
-  // handle are called in their order.
+  // Calls `done` once, with the error or with null: when the work ends, from a thread of hvd, or at
+  // once from this one if it has ended. It must not block; asynchronous calls it may make. What it
+  // throws is logged and goes no further. Callbacks of one handle are called in their order.
   void on_done(std::function<void(std::exception_ptr error)> done) const;
 
  protected:
