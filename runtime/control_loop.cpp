@@ -91,6 +91,12 @@ Status ControlLoop::start(std::vector<std::string> addresses, TimePoint deadline
   return {};
 }
 
+void ControlLoop::share(std::shared_ptr<HostMail> mail) {
+  const std::lock_guard lock(mutex_);
+  mail_ = std::move(mail);
+  wake();
+}
+
 Failure ControlLoop::wait_formed() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return formed_ || verdict_.known(); });
@@ -171,28 +177,36 @@ void ControlLoop::loop() {
 void ControlLoop::help_until(const std::function<bool()>& done) noexcept {
   // A callback waits for what can only come when it has returned.
   if (is_own_thread || !duty_.come()) return;
-  const HelpingThread meanwhile;
+  TimePoint until = kNever;
+  const HelpingThread meanwhile([this, &until] {
+    auto turn = duty_.take_turn();
+    links_.announce_letters();
+    duty_.step_aside(turn, until);
+  });
   const BrokenPipeShield shield;
   auto turn = duty_.take_turn();
   for (;;) {
     duty_.step_in(turn);
     is_helped_ = true;
-    const auto until = look_around();
+    until = look_around();
     is_helped_ = false;
     call_back(turn);
-    if (done() || helpers_dismissed_) {
-      duty_.leave(turn, until);
-      break;
-    }
-    if (executor_.has_little()) {
-      duty_.step_aside(turn, until);
+    const bool over = done() || helpers_dismissed_;
+    std::vector<Poller::Event> events;
+    if (over && !links_.has_letters()) break;
+    if (!over && executor_.has_little()) {
       turn.unlock();
       executor_.run_here();
       turn.lock();
-    } else {
-      take_in(duty_.help(turn, until));
+    } else if (!over && !duty_.look_briefly(turn, events)) {
+      links_.announce_letters();
+      events = duty_.help(turn, until);
     }
+    take_in(events);
   }
+  links_.announce_letters();
+  duty_.leave(turn, until);
+  turn.unlock();
   executor_.hand_over();
 }
 
@@ -213,6 +227,9 @@ void ControlLoop::take_in(const std::vector<Poller::Event>& events) {
     if (event.fd == spec_.config.dump_requests) take_dump_request();
     if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
     if (auto received = links_.handle(event, now)) handle(*received, now);
+  }
+  if (links_.has_letters()) {
+    for (const auto& received : links_.read_letters()) handle(received, now);
   }
   check_forming();
 }
@@ -252,6 +269,10 @@ void ControlLoop::take_commands() {
     const std::lock_guard lock(mutex_);
     failures.swap(failures_);
     suspicions.swap(suspicions_);
+    if (mail_) {
+      links_.write_letters(mail_);
+      duty_.watch_letters(std::exchange(mail_, nullptr));
+    }
     stopping = stopping_;
     leaving = leaving_;
   }
@@ -290,12 +311,12 @@ void ControlLoop::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
   const int under_way = executor_.under_way();
   auto output = negotiator_.work(now, under_way);
-  if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up));
+  if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up), is_helped_);
   if (!links_.has_parent()) {
     tracing_.decided(negotiator_.applied(), output.down.decisions.size(), now);
   }
   if (!output.down.empty() && !links_.children().empty()) {
-    links_.send_to_children(encode_downward(output.down));
+    links_.send_to_children(encode_downward(output.down), is_helped_);
   }
   if (tuning_) tune(output.run);
   const int more = executor_.submit(std::move(output.run), is_helped_);

@@ -61,6 +61,8 @@ class ControlLoop {
   const std::string& address() const { return links_.address(); }
   // Starts the thread; `addresses` are those of all ranks. Forming must end by `deadline`.
   Status start(std::vector<std::string> addresses, TimePoint deadline);
+  // Neighbours on this host may write letters from now on.
+  void share(std::shared_ptr<HostMail> mail);
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed();
 
@@ -154,6 +156,7 @@ class ControlLoop {
   std::condition_variable changed_;
   std::vector<Failure> failures_;   // commands of fail()
   std::vector<Status> suspicions_;  // commands of suspect()
+  std::shared_ptr<HostMail> mail_;  // command of share()
   bool leaving_ = false;            // command of leave()
   bool stopping_ = false;           // command of stop()
   bool formed_ = false;

@@ -10,6 +10,11 @@ Status Duty::open() {
   return {};
 }
 
+void Duty::watch_letters(std::shared_ptr<HostMail> mail) {
+  mail_ = std::move(mail);
+  if (helps_) mail_->attend();
+}
+
 std::vector<Poller::Event> Duty::keep(Turn& turn, TimePoint until) {
   keeper_until_ = until;
   turn.unlock();
@@ -17,7 +22,8 @@ std::vector<Poller::Event> Duty::keep(Turn& turn, TimePoint until) {
   turn.lock();
   std::vector<Poller::Event> events;
   // What was there may have been meant for the helper.
-  if (poller_.look(events) && helps_) poller_.wake();
+  const bool some = poller_.look(events);
+  if (helps_ && (some || (mail_ && mail_->has_news()))) poller_.wake();
   return events;
 }
 
@@ -25,27 +31,44 @@ void Duty::step_in(Turn& /*turn*/) {
   if (helps_) return;
   helps_ = true;
   keepers_.ignore(poller_.descriptor());
+  if (mail_) mail_->attend();
+}
+
+bool Duty::look_briefly(Turn& turn, std::vector<Poller::Event>& events) {
+  const auto* const mail = mail_.get();
+  turn.unlock();
+  // Letters do not keep it from looking at all else.
+  const bool some = wait_briefly(own_core_, [&] {
+    const bool letters = mail != nullptr && mail->has_news();
+    return poller_.look(events) || letters;
+  });
+  turn.lock();
+  return some;
 }
 
 std::vector<Poller::Event> Duty::help(Turn& turn, TimePoint until) {
-  turn.unlock();
   std::vector<Poller::Event> events;
-  const auto look = [&] { return poller_.look(events); };
-  if (!wait_briefly(own_core_, look)) events = poller_.wait(until);
+  if (mail_ && mail_->cease(false)) until = TimePoint();
+  turn.unlock();
+  events = poller_.wait(until);
   turn.lock();
+  if (mail_) mail_->attend();
   return events;
 }
 
-void Duty::step_aside(Turn& /*turn*/, TimePoint until) {
+void Duty::step_aside(Turn& turn, TimePoint until) { go(turn, until, false); }
+
+void Duty::leave(Turn& turn, TimePoint until) {
+  go(turn, until, true);
+  is_taken_ = false;
+}
+
+void Duty::go(Turn& /*turn*/, TimePoint until, bool is_back_soon) {
   helps_ = false;
   // The keeper hears of what has happened since the helper looked.
   keepers_.watch(poller_.descriptor());
-  if (until < keeper_until_) keepers_.wake();
-}
-
-void Duty::leave(Turn& turn, TimePoint until) {
-  step_aside(turn, until);
-  is_taken_ = false;
+  const bool letters = mail_ && mail_->cease(is_back_soon);
+  if (letters || until < keeper_until_) keepers_.wake();
 }
 
 }  // namespace hvd::runtime

@@ -4,19 +4,22 @@
 //
 //     keeper   turn = take_turn(); loop: do what there is to do, keep(turn, until when)
 //     helper   come(); turn = take_turn(), step_in(turn); loop: do what there is to do, and if what
-//              it waits for is still to come, help(turn, until when); leave(turn, until when)
+//              it waits for is still to come, look_briefly(turn, events), and if there are none
+//              help(turn, until when); leave(turn, until when)
 //
-// Work is done by whoever has the turn; keep() and help() give it away while they wait. As long as
-// a helper is on duty, events do not wake the keeper.
+// Work is done by whoever has the turn; the three that wait give it away meanwhile. As long as a
+// helper is on duty, events do not wake the keeper, and letters (shm/host_mail.h) are looked for.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/poller.h"
+#include "runtime/shm/host_mail.h"
 
 namespace hvd::runtime {
 
@@ -32,6 +35,8 @@ class Duty {
   // Once, after the poller, before anything else.
   Status open();
   Turn take_turn() { return Turn(mutex_); }
+  // From now on letters are events, too, though none that is returned. Within a turn.
+  void watch_letters(std::shared_ptr<HostMail> mail);
 
   // --- the keeper; `until`: when there is something to do although nothing has happened ---
 
@@ -42,8 +47,10 @@ class Duty {
   // False: somebody helps already.
   bool come() { return !is_taken_.exchange(true); }
   void step_in(Turn& turn);
+  // False: nothing came soon.
+  bool look_briefly(Turn& turn, std::vector<Poller::Event>& events);
   std::vector<Poller::Event> help(Turn& turn, TimePoint until);
-  // Until it steps in again it does something else, and the keeper is on duty.
+  // Until it steps in again it sleeps elsewhere, and the keeper is on duty.
   void step_aside(Turn& turn, TimePoint until);
   void leave(Turn& turn, TimePoint until);
 
@@ -57,8 +64,11 @@ class Duty {
   }
 
  private:
+  void go(Turn& turn, TimePoint until, bool is_back_soon);
+
   Poller& poller_;
   const bool own_core_;
+  std::shared_ptr<HostMail> mail_;  // set once, within a turn
   Poller keepers_;    // watches the other one, unless a helper does
   std::mutex mutex_;  // the turn
   TimePoint keeper_until_{};

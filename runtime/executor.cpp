@@ -203,7 +203,7 @@ Failure Executor::run() {
           {Code::internal, cat("the coordinator wants to run ", kind_name(response.kind), " \"",
                                response.request().name, "\", which this rank never asked for")});
     }
-    return verdict_.wait();
+    return await_verdict();
   }
   switch (response.kind) {
     case Kind::join:
@@ -220,9 +220,14 @@ Failure Executor::run() {
   }
 }
 
+Failure Executor::await_verdict() {
+  HelpingThread::about_to_sleep();
+  return verdict_.wait();
+}
+
 Failure Executor::broken(const Status& why) {
   hooks_.on_broken(why);
-  return verdict_.wait();
+  return await_verdict();
 }
 
 Failure Executor::operate() {
@@ -238,6 +243,7 @@ Failure Executor::operate() {
   for (auto& operation : operations_) {
     if (!operation->enabled(response, group)) continue;
     batch.traced->by(operation->name());
+    if (!operation->gives_notice()) HelpingThread::about_to_sleep();
     const Status status = operation->goes_on()
                               ? begin(*operation, group)
                               : operation->execute(response, group, batch.entries, batch.outcomes);

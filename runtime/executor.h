@@ -60,7 +60,7 @@ class Executor {
   int submit(std::vector<Response> responses, bool is_helped);
   // There is something that run_here() would run.
   bool has_little();
-  // Runs it, in this thread.
+  // Runs it, in this thread, which may be a HelpingThread.
   void run_here();
   // To be called on the executor's thread. Must not throw.
   void post(std::function<void()> errand);
@@ -95,6 +95,7 @@ class Executor {
   void take_and_serve(std::unique_lock<std::mutex>& lock, bool here);
   void serve(Response response, bool here);
   Failure run();
+  Failure await_verdict();
   Failure broken(const Status& why);
   Failure operate();
   Status begin(Operation& operation, const Group& group);

@@ -172,6 +172,10 @@ std::string encode_formed() {
   return encode_frame(static_cast<std::uint16_t>(Message::formed), {});
 }
 
+std::string encode_letters() {
+  return encode_frame(static_cast<std::uint16_t>(Message::letters), {});
+}
+
 std::string encode_upward(const Upward& message) {
   WireWriter out;
   out.u32(static_cast<std::uint32_t>(message.known.size()));

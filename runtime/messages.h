@@ -9,6 +9,7 @@
 //   both              trace_*     the timeline and the flight recorder (trace/frames.h), clock_*
 //   too
 //                     abort       the world has failed: why, and through whom; passed on to all
+//                     letters     there are some in the host's memory (shm/host_mail.h)
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ enum class Message : std::uint16_t {
   suspicion = 18,
   downward = 19,
   abort = 20,
+  letters = 21,
   // runtime/trace/frames.h:
   trace_start = 24,
   trace_stop = 25,
@@ -39,6 +41,7 @@ enum class Message : std::uint16_t {
 
 // Whole frames.
 std::string encode_formed();
+std::string encode_letters();
 std::string encode_upward(const Upward& message);
 std::string encode_downward(const Downward& message);
 std::string encode_failure(Message kind, const Failure& failure);  // abort or suspicion

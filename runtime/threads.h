@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <ctime>
+#include <functional>
 #include <pthread.h>
 #include <thread>
 #include <utility>
@@ -65,10 +66,27 @@ inline thread_local bool is_helping = false;
 
 class HelpingThread {
  public:
-  HelpingThread() { is_own_thread = is_helping = true; }
-  ~HelpingThread() { is_own_thread = is_helping = false; }
+  // `step_aside`: lets somebody else do that work. Called before the thread sleeps for anything but
+  // that work.
+  explicit HelpingThread(std::function<void()> step_aside) : step_aside_(std::move(step_aside)) {
+    is_own_thread = is_helping = true;
+    current_ = this;
+  }
+  ~HelpingThread() {
+    is_own_thread = is_helping = false;
+    current_ = nullptr;
+  }
   HelpingThread(const HelpingThread&) = delete;
   HelpingThread& operator=(const HelpingThread&) = delete;
+
+  // Of any thread: it is about to sleep until others have done something.
+  static void about_to_sleep() {
+    if (current_ != nullptr) current_->step_aside_();
+  }
+
+ private:
+  inline static thread_local HelpingThread* current_ = nullptr;
+  std::function<void()> step_aside_;
 };
 
 // A thread with a name of at most 15 characters, as top and gdb show it.

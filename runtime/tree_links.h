@@ -1,6 +1,10 @@
 // The connections of one member to those next to it in the control tree: its parent, which it
 // connects to, and its children, which come to it. Frames in, frames out; what they mean is the
 // control loop's business, whose thread it belongs to.
+//
+// A neighbour on the same host may have letters instead (shm/host_mail.h), with short frames. Each
+// says after how many bytes of the connection it is to be read, so that all that is sent arrives in
+// its order, whichever way it takes.
 #pragma once
 
 #include <map>
@@ -16,6 +20,7 @@
 #include "runtime/lobby.h"
 #include "runtime/negotiation/control_tree.h"
 #include "runtime/poller.h"
+#include "runtime/shm/host_mail.h"
 #include "runtime/world.h"
 
 namespace hvd::runtime {
@@ -47,13 +52,19 @@ class TreeLinks {
     bool lies = false;          // because what came can be no frames
   };
   std::optional<Received> handle(const Poller::Event& event, TimePoint now);
+  // The same for letters, from now on; of all neighbours from whom there are some.
+  void write_letters(std::shared_ptr<HostMail> mail) { mail_ = std::move(mail); }
+  bool has_letters() const { return mail_ && mail_->has_news(); }
+  std::vector<Received> read_letters();
   // Shows out strangers whose time is up; returns when to do so next.
   TimePoint expire(TimePoint now) { return lobby_ ? lobby_->expire(now) : kNever; }
   void close_lobby() { lobby_.reset(); }
 
-  // To nobody, if there is no such connection any more.
-  void send(int rank, const std::string& bytes);
-  void send_to_children(const std::string& bytes);
+  // Whole frames, to nobody, if there is no such connection any more. `may_wait`: until
+  // announce_letters(), for somebody who may look for himself by then.
+  void send(int rank, const std::string& bytes, bool may_wait = false);
+  void send_to_children(const std::string& bytes, bool may_wait = false);
+  void announce_letters();
   void send_to_all(const std::string& bytes);
   // Bytes that wait for room on the way to it.
   std::size_t unsent(int rank) const;
@@ -64,15 +75,25 @@ class TreeLinks {
   void linger(bool part_in_peace);
 
  private:
+  struct Link {
+    std::unique_ptr<Connection> connection;
+    std::uint64_t sent = 0;   // bytes of the connection, since it is one
+    std::uint64_t taken = 0;  // of those that came, in whole frames
+    bool unseen = false;      // a letter was left that may wait
+  };
+  void add(int rank, std::unique_ptr<Connection> connection);
   void welcome(Lobby::Arrival arrival);
+  void take_frames(int rank, Link& link, Received& received);
+  void send_bytes(Link& link, std::string_view bytes);
 
   const WorldSpec& spec_;
   const ControlTree& tree_;
   Poller& poller_;
   std::string address_;
-  std::optional<Lobby> lobby_;                        // until all children are there
-  std::map<int, std::unique_ptr<Connection>> peers_;  // by rank
+  std::optional<Lobby> lobby_;  // until all children are there
+  std::map<int, Link> peers_;   // by rank
   std::map<int, int> rank_of_fd_;
+  std::shared_ptr<HostMail> mail_;
 };
 
 }  // namespace hvd::runtime

@@ -369,7 +369,10 @@ Status World::Impl::connect(Exchange& exchange, TimePoint deadline) {
   HVD_RETURN_IF_ERROR(control_.start(std::move(controls), deadline));
   Status connected = mesh_->connect(addresses);
   if (connected.ok()) connected = host_.form(doors, deadline);
-  if (connected.ok()) return {};
+  if (connected.ok()) {
+    if (host_.mail()) control_.share(host_.mail());
+    return {};
+  }
   // Whoever is missing is better named by the control plane.
   control_.suspect(connected);
   return verdict_.wait().status;

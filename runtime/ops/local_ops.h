@@ -19,6 +19,7 @@ class LocalOperation final : public Operation {
   bool enabled(const Response& response, const Group& group) const override;
   Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) override;
+  bool gives_notice() const override { return true; }
   void abort() override {}
 };
 

@@ -21,6 +21,7 @@ class ShmOperation : public Operation {
   bool enabled(const Response& response, const Group& group) const final;
   Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) final;
+  bool gives_notice() const final { return true; }
   void abort() final { host_->abort(); }
 
  protected:

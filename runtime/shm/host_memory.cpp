@@ -12,7 +12,8 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 }  // namespace
 
 std::size_t HostMemory::head_bytes(int ranks) {
-  return whole_pages(sizeof(Head) + kSets * static_cast<std::size_t>(ranks) * sizeof(Line));
+  return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(Line) +
+                     static_cast<std::size_t>(ranks) * sizeof(Desk));
 }
 
 std::size_t HostMemory::total_bytes(int ranks, std::size_t window_bytes) {

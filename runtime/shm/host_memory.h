@@ -1,6 +1,6 @@
 // What the ranks of one host share, laid out in one segment:
 //
-//     | head: bell, which sets | steps: a line for each set and rank |
+//     | head: bell, which sets | steps: a line for each set and rank | desks: one for each rank |
 //     | windows of rank 0: three of window_bytes | windows of rank 1 | ...
 //
 // All of it is reserved when it is made, and zero at first. A view: it belongs to whoever holds the
@@ -14,9 +14,19 @@
 #include <optional>
 
 #include "runtime/shm/bell.h"
+#include "runtime/shm/letter_box.h"
 #include "runtime/shm/segment.h"
 
 namespace hvd::runtime {
+
+// Where a rank finds its letters, and leaves those to its parent (host_mail.h).
+struct Desk {
+  alignas(kSharedLine) std::atomic<bool> attended;
+  std::atomic<std::int64_t> left_at;  // if it is not: nanoseconds of the machine's clock
+  alignas(kSharedLine) std::atomic<std::uint64_t> arrived;  // so many letters, from all
+  LetterBox from_parent;
+  LetterBox to_parent;
+};
 
 class HostMemory {
  public:
@@ -40,16 +50,16 @@ class HostMemory {
   // How far the rank has come in what the set does.
   std::atomic<std::uint64_t>& step(std::size_t place, int rank) const;
 
+  Desk& desk(std::size_t rank) const { return desks()[rank]; }
   std::byte* window(int rank, std::size_t index) const;
 
  private:
-  static constexpr std::size_t kLine = 128;  // what processors fetch at once, in pairs of lines
   struct Head {
-    alignas(kLine) Bell bell;
-    alignas(kLine) std::atomic<std::uint32_t> waiting_for_ends;
-    alignas(kLine) std::atomic<std::uint32_t> sets[kSets];  // number of a set + 1
+    alignas(kSharedLine) Bell bell;
+    alignas(kSharedLine) std::atomic<std::uint32_t> waiting_for_ends;
+    alignas(kSharedLine) std::atomic<std::uint32_t> sets[kSets];  // number of a set + 1
   };
-  struct alignas(kLine) Line {
+  struct alignas(kSharedLine) Line {
     std::atomic<std::uint64_t> value;
   };
 
@@ -59,6 +69,8 @@ class HostMemory {
   static std::size_t total_bytes(int ranks, std::size_t window_bytes);
   Head& head() const { return *reinterpret_cast<Head*>(segment_->data()); }
   Line* lines() const { return reinterpret_cast<Line*>(segment_->data() + sizeof(Head)); }
+  Desk* desks() const { return reinterpret_cast<Desk*>(lines() + lines_of(ranks_)); }
+  static std::size_t lines_of(int ranks) { return kSets * static_cast<std::size_t>(ranks); }
 
   std::shared_ptr<Segment> segment_;
   int ranks_;

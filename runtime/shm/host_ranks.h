@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/shm/host_door.h"
+#include "runtime/shm/host_mail.h"
 #include "runtime/shm/meeting.h"
 
 namespace hvd::runtime {
@@ -40,6 +41,7 @@ class HostRanks {
   Status form(const std::vector<std::string>& names, TimePoint deadline);
   // What is shared after that; null: nothing.
   const std::shared_ptr<Host>& shared() const { return host_; }
+  std::shared_ptr<HostMail> mail() const { return mail_; }
   void abort();
 
  private:
@@ -51,6 +53,7 @@ class HostRanks {
   bool aborted_ = false;          // guarded by mutex_
   std::optional<HostDoor> door_;  // made under mutex_, and ended
   std::shared_ptr<Host> host_;    // set under mutex_
+  std::shared_ptr<HostMail> mail_;
 };
 
 }  // namespace hvd::runtime
