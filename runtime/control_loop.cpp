@@ -190,6 +190,7 @@ void ControlLoop::help_until(const std::function<bool()>& done) noexcept {
     is_helped_ = true;
     until = look_around();
     is_helped_ = false;
+    links_.announce_letters(HostMail::kMoment);
     call_back(turn);
     const bool over = done() || helpers_dismissed_;
     std::vector<Poller::Event> events;
@@ -198,6 +199,7 @@ void ControlLoop::help_until(const std::function<bool()>& done) noexcept {
       turn.unlock();
       executor_.run_here();
       turn.lock();
+      events = duty_.glance(turn);
     } else if (!over && !duty_.look_briefly(turn, events)) {
       links_.announce_letters();
       events = duty_.help(turn, until);

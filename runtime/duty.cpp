@@ -3,6 +3,11 @@
 #include "runtime/brief_wait.h"
 
 namespace hvd::runtime {
+namespace {
+
+constexpr std::chrono::microseconds kGlance{500};  // a look costs a system call
+
+}  // namespace
 
 Status Duty::open() {
   HVD_RETURN_IF_ERROR(keepers_.open());
@@ -12,7 +17,9 @@ Status Duty::open() {
 
 void Duty::watch_letters(std::shared_ptr<HostMail> mail) {
   mail_ = std::move(mail);
-  if (helps_) mail_->attend();
+  if (!helps_) return;
+  mail_->attend();
+  poller_.wake();  // the helper may sleep
 }
 
 std::vector<Poller::Event> Duty::keep(Turn& turn, TimePoint until) {
@@ -43,7 +50,17 @@ bool Duty::look_briefly(Turn& turn, std::vector<Poller::Event>& events) {
     return poller_.look(events) || letters;
   });
   turn.lock();
+  looked_ = Clock::now();
   return some;
+}
+
+std::vector<Poller::Event> Duty::glance(Turn& /*turn*/) {
+  std::vector<Poller::Event> events;
+  const auto now = Clock::now();
+  if (now - looked_ < kGlance) return events;
+  looked_ = now;
+  poller_.look(events);
+  return events;
 }
 
 std::vector<Poller::Event> Duty::help(Turn& turn, TimePoint until) {
@@ -56,7 +73,9 @@ std::vector<Poller::Event> Duty::help(Turn& turn, TimePoint until) {
   return events;
 }
 
-void Duty::step_aside(Turn& turn, TimePoint until) { go(turn, until, false); }
+void Duty::step_aside(Turn& turn, TimePoint until) {
+  if (helps_) go(turn, until, false);
+}
 
 void Duty::leave(Turn& turn, TimePoint until) {
   go(turn, until, true);

@@ -5,7 +5,8 @@
 //     keeper   turn = take_turn(); loop: do what there is to do, keep(turn, until when)
 //     helper   come(); turn = take_turn(), step_in(turn); loop: do what there is to do, and if what
 //              it waits for is still to come, look_briefly(turn, events), and if there are none
-//              help(turn, until when); leave(turn, until when)
+//              help(turn, until when), or something else without the turn, and then glance(turn);
+//              leave(turn, until when)
 //
 // Work is done by whoever has the turn; the three that wait give it away meanwhile. As long as a
 // helper is on duty, events do not wake the keeper, and letters (shm/host_mail.h) are looked for.
@@ -50,7 +51,10 @@ class Duty {
   // False: nothing came soon.
   bool look_briefly(Turn& turn, std::vector<Poller::Event>& events);
   std::vector<Poller::Event> help(Turn& turn, TimePoint until);
-  // Until it steps in again it sleeps elsewhere, and the keeper is on duty.
+  // What has happened, for one that does something else again and again; nothing, if it has looked
+  // a moment ago.
+  std::vector<Poller::Event> glance(Turn& turn);
+  // Until it steps in again it sleeps elsewhere, however often, and the keeper is on duty.
   void step_aside(Turn& turn, TimePoint until);
   void leave(Turn& turn, TimePoint until);
 
@@ -69,9 +73,10 @@ class Duty {
   Poller& poller_;
   const bool own_core_;
   std::shared_ptr<HostMail> mail_;  // set once, within a turn
-  Poller keepers_;    // watches the other one, unless a helper does
-  std::mutex mutex_;  // the turn
+  Poller keepers_;                  // watches the other one, unless a helper does
+  std::mutex mutex_;                // the turn
   TimePoint keeper_until_{};
+  TimePoint looked_{};  // the helper, for events
   std::atomic<bool> is_taken_ = false;
   std::atomic<bool> helps_ = false;  // changes within a turn
 };

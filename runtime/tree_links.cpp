@@ -136,8 +136,7 @@ void TreeLinks::send(int rank, const std::string& bytes, bool may_wait) {
   const auto peer = peers_.find(rank);
   if (peer == peers_.end()) return;
   auto& link = peer->second;
-  const auto left =
-      mail_ ? mail_->leave(rank, link.sent, bytes, may_wait) : HostMail::Left::no;
+  const auto left = mail_ ? mail_->leave(rank, link.sent, bytes, may_wait) : HostMail::Left::no;
   switch (left) {
     case HostMail::Left::no:
       send_bytes(link, bytes);
@@ -146,7 +145,7 @@ void TreeLinks::send(int rank, const std::string& bytes, bool may_wait) {
       break;
     case HostMail::Left::unseen:
       if (may_wait) {
-        link.unseen = true;
+        if (!link.unseen) link.unseen = Clock::now();
       } else {
         send_bytes(link, encode_letters());
       }
@@ -154,12 +153,11 @@ void TreeLinks::send(int rank, const std::string& bytes, bool may_wait) {
   }
 }
 
-void TreeLinks::announce_letters() {
-  if (!mail_) return;
+void TreeLinks::announce_letters(Duration ago) {
   for (auto& [rank, link] : peers_) {
-    if (std::exchange(link.unseen, false) && mail_->is_unseen(rank)) {
-      send_bytes(link, encode_letters());
-    }
+    if (!link.unseen || Clock::now() - *link.unseen < ago) continue;
+    link.unseen.reset();
+    if (mail_->is_unseen(rank)) send_bytes(link, encode_letters());
   }
 }
 

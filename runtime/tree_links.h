@@ -64,7 +64,8 @@ class TreeLinks {
   // announce_letters(), for somebody who may look for himself by then.
   void send(int rank, const std::string& bytes, bool may_wait = false);
   void send_to_children(const std::string& bytes, bool may_wait = false);
-  void announce_letters();
+  // Of letters that were left so long ago and nobody has seen yet those hear for whom they are.
+  void announce_letters(Duration ago = Duration::zero());
   void send_to_all(const std::string& bytes);
   // Bytes that wait for room on the way to it.
   std::size_t unsent(int rank) const;
@@ -77,9 +78,9 @@ class TreeLinks {
  private:
   struct Link {
     std::unique_ptr<Connection> connection;
-    std::uint64_t sent = 0;   // bytes of the connection, since it is one
-    std::uint64_t taken = 0;  // of those that came, in whole frames
-    bool unseen = false;      // a letter was left that may wait
+    std::uint64_t sent = 0;           // bytes of the connection, since it is one
+    std::uint64_t taken = 0;          // of those that came, in whole frames
+    std::optional<TimePoint> unseen;  // when the oldest letter was left that may wait
   };
   void add(int rank, std::unique_ptr<Connection> connection);
   void welcome(Lobby::Arrival arrival);

@@ -7,12 +7,15 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tests/runtime/gloo_ranks.h"
 #include "tests/runtime/ranks.h"
 
 namespace hvd::test {
 namespace {
 
 using runtime::Duty;
+using runtime::HostMail;
+using runtime::HostMemory;
 using runtime::Poller;
 
 UniqueFd make_event() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
@@ -160,6 +163,164 @@ TEST(Duty, AKeeperThatLooksMeanwhileTakesNothingFromTheHelper) {
   }
   stopping = true;
   keeper.join();
+}
+
+TEST(Duty, WhoLooksBrieflySeesWhatHasHappened) {
+  Keeper keeper;
+  const UniqueFd event = make_event();
+  ASSERT_TRUE(keeper.duty.come());
+  auto turn = keeper.duty.take_turn();
+  keeper.duty.step_in(turn);
+  std::vector<Poller::Event> events;
+  while (keeper.duty.look_briefly(turn, events)) {  // what has woken the keeper first
+  }
+  EXPECT_TRUE(events.empty());
+  keeper.poller.watch_news(event.get());
+  ring(event.get());
+  EXPECT_TRUE(keeper.duty.look_briefly(turn, events));
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events.front().fd, event.get());
+  keeper.duty.leave(turn, kNever);
+}
+
+TEST(Duty, WhoGlancesNowAndThenSeesWhatHasHappened) {
+  Keeper keeper;
+  const UniqueFd event = make_event();
+  ASSERT_TRUE(keeper.duty.come());
+  auto turn = keeper.duty.take_turn();
+  keeper.duty.step_in(turn);
+  keeper.poller.watch_news(event.get());
+  for (int i = 0; i < 10; ++i) {
+    ring(event.get());
+    const auto deadline = Clock::now() + kLong;
+    std::vector<Poller::Event> events;
+    while (events.empty()) {
+      ASSERT_LT(Clock::now(), deadline);
+      events = keeper.duty.glance(turn);
+    }
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_EQ(events.front().fd, event.get());
+  }
+  keeper.duty.leave(turn, kNever);
+}
+
+// With another rank, which writes.
+class DutyWithLetters : public testing::Test {
+ protected:
+  DutyWithLetters() {
+    const auto memory = HostMemory::create(2, 4096);
+    EXPECT_TRUE(memory.ok()) << memory.status().to_string();
+    for (std::size_t self = 0; self < 2; ++self) {
+      mail_.push_back(
+          std::make_shared<HostMail>(adopted(*memory, 2), std::vector<int>{0, 1}, self));
+    }
+    EXPECT_TRUE(keeper_.duty.come());
+  }
+  HostMail::Left leave() { return mail_[1]->leave(0, 0, "a letter", false); }
+  bool has_news() { return mail_[0]->has_news(); }
+  void read() {
+    mail_[0]->note_news();
+    while (mail_[0]->look(1)) mail_[0]->take(1);
+  }
+  // What wakes it when it is made, or when letters come into play, has been seen.
+  Duty::Turn helping() {
+    auto turn = keeper_.duty.take_turn();
+    keeper_.duty.watch_letters(mail_[0]);
+    keeper_.duty.step_in(turn);
+    std::vector<Poller::Event> events;
+    while (keeper_.duty.look_briefly(turn, events)) {
+    }
+    return turn;
+  }
+
+  Keeper keeper_;
+  std::vector<std::shared_ptr<HostMail>> mail_;
+};
+
+TEST_F(DutyWithLetters, WhoLooksBrieflySeesThem) {
+  auto turn = helping();
+  EXPECT_EQ(leave(), HostMail::Left::seen);
+  std::vector<Poller::Event> events;
+  EXPECT_TRUE(keeper_.duty.look_briefly(turn, events));
+  EXPECT_TRUE(events.empty());
+  read();
+  EXPECT_FALSE(keeper_.duty.look_briefly(turn, events));
+  keeper_.duty.leave(turn, kNever);
+}
+
+TEST_F(DutyWithLetters, TheyKeepNobodyFromSeeingAllElse) {
+  auto turn = helping();
+  const UniqueFd event = make_event();
+  keeper_.poller.watch_news(event.get());
+  EXPECT_EQ(leave(), HostMail::Left::seen);
+  ring(event.get());
+  std::vector<Poller::Event> events;
+  EXPECT_TRUE(keeper_.duty.look_briefly(turn, events));
+  ASSERT_EQ(events.size(), 1U);
+  keeper_.duty.leave(turn, kNever);
+}
+
+TEST_F(DutyWithLetters, AHelperThatHasNotReadThemDoesNotFallAsleep) {
+  auto turn = helping();
+  EXPECT_EQ(leave(), HostMail::Left::seen);
+  EXPECT_TRUE(keeper_.duty.help(turn, kNever).empty());
+  EXPECT_TRUE(has_news());
+  EXPECT_EQ(leave(), HostMail::Left::seen) << "it looks again";
+  keeper_.duty.leave(turn, kNever);
+}
+
+TEST_F(DutyWithLetters, NoneIsLeftToAHelperThatSleeps) {
+  auto turn = helping();
+  auto left = std::async(std::launch::async, [this] {
+    // The helper gives the turn away when it is about to sleep.
+    const auto meanwhile = keeper_.duty.take_turn();
+    const auto how = leave();
+    keeper_.duty.tell_helper();
+    return how;
+  });
+  keeper_.duty.help(turn, kNever);
+  EXPECT_EQ(left.get(), HostMail::Left::no);
+  keeper_.duty.leave(turn, kNever);
+}
+
+TEST_F(DutyWithLetters, TheKeeperIsWokenForThoseThatTheHelperLeaves) {
+  for (const bool for_good : {false, true}) {
+    auto turn = helping();
+    EXPECT_EQ(leave(), HostMail::Left::seen);
+    const int before = keeper_.looked();
+    if (for_good) {
+      keeper_.duty.leave(turn, kNever);
+    } else {
+      keeper_.duty.step_aside(turn, kNever);
+    }
+    turn.unlock();
+    keeper_.wait_for_look_after(before);
+    EXPECT_TRUE(has_news());
+    read();
+  }
+}
+
+TEST_F(DutyWithLetters, AHelperThatStepsAsideAgainStaysThere) {
+  auto turn = helping();
+  keeper_.duty.step_aside(turn, kNever);
+  keeper_.duty.step_aside(turn, kNever);
+  EXPECT_EQ(leave(), HostMail::Left::no);
+  keeper_.duty.step_in(turn);
+  EXPECT_EQ(leave(), HostMail::Left::seen);
+  keeper_.duty.leave(turn, kNever);
+}
+
+TEST_F(DutyWithLetters, AHelperThatSleepsLooksForThemAsSoonAsThereMayBeSome) {
+  auto turn = keeper_.duty.take_turn();
+  keeper_.duty.step_in(turn);
+  auto watched = std::async(std::launch::async, [this] {
+    const auto meanwhile = keeper_.duty.take_turn();
+    keeper_.duty.watch_letters(mail_[0]);
+    return leave();
+  });
+  while (!has_news()) keeper_.duty.help(turn, kNever);
+  EXPECT_EQ(watched.get(), HostMail::Left::seen);
+  keeper_.duty.leave(turn, kNever);
 }
 
 TEST(Poller, WakesWithinATimeHoweverOftenItIsAsked) {

@@ -187,6 +187,40 @@ TEST(WorldHelp, WhoHelpsHearsThatAnotherRankIsGone) {
   });
 }
 
+// Where operation follows operation and none of them waits for anybody.
+TEST(WorldHelp, WhoAlwaysHasSomethingToRunHearsWhatHappensMeanwhile) {
+  constexpr int kOperations = 20'000;
+  const auto interrupt = std::make_shared<runtime::Interrupt>();
+  run_world(
+      1,
+      [&](int /*rank*/, World& world) {
+        std::atomic<int> ran = 0;
+        std::atomic<int> ended = 0;
+        std::vector<runtime::Entry> entries;
+        for (int i = 0; i < kOperations; ++i) {
+          runtime::Request request;
+          request.name = cat("barrier ", i);
+          request.kind = runtime::Kind::barrier;
+          runtime::Entry entry{std::move(request), nullptr, nullptr,
+                               [&](const runtime::Outcome& outcome) {
+                                 if (outcome.ok() && ++ran == 100) {
+                                   interrupt->raise(Status(Code::aborted, "enough"));
+                                 }
+                                 ++ended;
+                               }};
+          entry.done_wakes_only = true;
+          entries.push_back(std::move(entry));
+        }
+        const auto refused = world.enqueue(std::move(entries));
+        ASSERT_TRUE(refused.ok()) << refused.status.to_string();
+        world.help_until([&] { return ended.load() == kOperations; });
+        EXPECT_GE(ran, 100);
+        EXPECT_LT(ran.load(), kOperations);
+        EXPECT_TRUE(mentions(world.failure(), "enough"));
+      },
+      [&interrupt](runtime::WorldSpec& spec) { spec.interrupt = interrupt; });
+}
+
 TEST(WorldHelp, WhoShutsDownIsNotHeldUpByWhoHelps) {
   std::latch is_over(2);
   run_world(2, [&is_over](int rank, World& world) {
