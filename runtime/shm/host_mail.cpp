@@ -35,8 +35,9 @@ HostMail::Left HostMail::leave(int rank, std::uint64_t after, std::string_view b
   Desk& desk = *neighbour->desk;
   if (!desk.attended) {
     const auto moment = std::chrono::duration_cast<std::chrono::nanoseconds>(kMoment).count();
-    const auto gone = nanoseconds_now() - desk.left_at.load();
-    if (!may_wait || gone < 0 || gone > moment) return Left::no;
+    const auto now = nanoseconds_now();
+    const auto left_at = desk.left_at.load();
+    if (!may_wait || left_at <= 0 || left_at > now || now - left_at > moment) return Left::no;
   }
   if (!neighbour->to->put(after, bytes)) return Left::no;
   ++desk.arrived;

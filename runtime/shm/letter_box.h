@@ -4,7 +4,6 @@
 // A letter that was put there is whole, or not there, also when its writer is killed.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -46,12 +45,15 @@ class LetterBox {
 
   // --- the reader ---
 
-  // The oldest that was not taken.
+  // The oldest that was not taken; an empty one, to be read at once, for what no writer of ours can
+  // have left there.
   std::optional<Letter> look() const {
     const auto read = read_.load(std::memory_order_relaxed);
-    if (written_.load(std::memory_order_acquire) == read) return std::nullopt;
+    const auto unread = written_.load(std::memory_order_acquire) - read;
+    if (unread == 0) return std::nullopt;
     const Place& place = places_[read % kLetters];
-    const auto size = std::min<std::size_t>(place.size, kMostBytes);
+    const std::size_t size = place.size;
+    if (unread > kLetters || size > kMostBytes) return Letter{};
     return Letter{place.after, {place.bytes.data(), size}};
   }
   void take() { read_.store(read_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }

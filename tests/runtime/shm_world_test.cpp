@@ -2,6 +2,8 @@
 // end.
 #include <barrier>
 #include <csignal>
+#include <fcntl.h>
+#include <filesystem>
 #include <random>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -9,6 +11,7 @@
 
 #include "tests/runtime/shm_ranks.h"
 #include "tests/runtime/worlds.h"
+#include "tests/support/process.h"
 
 namespace hvd::test {
 namespace {
@@ -137,6 +140,115 @@ TEST(ShmWorld, AMemberThatGoesIsNamedToAllWhoWaitForItInSharedMemory) {
         std::vector<float> data(100'000, 1);
         const auto outcome = outcome_of(allreduce(world, "second", data));
         EXPECT_EQ(outcome.rank, 2) << outcome.status.message();
+      },
+      on_one_host);
+}
+
+// Waits as Handle::wait() does, or leaves the work to the threads of the world.
+Failure sum_of(World& world, const std::string& name, std::vector<float>& data, bool helps) {
+  auto future = allreduce(world, name, data);
+  if (helps) {
+    world.help_until(
+        [&future] { return future.wait_for(Duration::zero()) == std::future_status::ready; });
+  }
+  return outcome_of(std::move(future));
+}
+
+// Ranks two levels deep under rank 0, of whom some never help; negotiations of a few bytes, and of
+// far more than a letter holds, with the timeline on.
+TEST(ShmWorld, LettersAndLongFramesNegotiateSideBySide) {
+  constexpr int kRanks = 6;
+  const TemporaryDirectory directory;
+  run_world_to_end(
+      kRanks,
+      [&directory](int rank, World& world) {
+        if (rank == 0) {
+          const auto started =
+              world.start_timeline((directory.path() / "timeline.json").string(), true);
+          EXPECT_TRUE(started.ok()) << started.to_string();
+        }
+        constexpr float kSum = kRanks * (kRanks - 1) / 2.0F;
+        std::thread many([&] {
+          for (int round = 0; round < 5; ++round) {
+            std::vector<std::vector<float>> tensors(200, std::vector<float>(3, rank));
+            std::vector<std::future<Failure>> outcomes;
+            for (std::size_t i = 0; i < tensors.size(); ++i) {
+              const auto name = cat("a gradient of round ", round, " with a long name, ", i);
+              outcomes.push_back(allreduce(world, name, tensors[i]));
+            }
+            for (auto& outcome : outcomes) ASSERT_TRUE(outcome_of(std::move(outcome)).ok());
+            for (const auto& tensor : tensors) ASSERT_EQ(tensor, std::vector<float>(3, kSum));
+          }
+        });
+        for (int i = 0; i < 300; ++i) {
+          std::vector<float> data(16, static_cast<float>(rank));
+          const auto outcome = sum_of(world, cat("few ", i % 5), data, rank % 3 != 1);
+          EXPECT_TRUE(outcome.ok()) << outcome.status.to_string();
+          EXPECT_EQ(data, std::vector<float>(16, kSum)) << "round " << i;
+        }
+        many.join();
+        if (rank == 0) EXPECT_TRUE(world.stop_timeline(Clock::now() + kLong).ok());
+      },
+      on_one_host);
+}
+
+// Each rank goes once, right after it has called what the others wait for.
+TEST(ShmWorld, AMemberThatGoesWhileLettersAreOnTheirWayIsNamedToAll) {
+  for (int goes = 0; goes < 6; ++goes) {
+    std::vector<std::vector<float>> tensors(6, std::vector<float>(16));
+    run_world(
+        6,
+        [&](int rank, World& world) {
+          auto& data = tensors[static_cast<std::size_t>(rank)];
+          for (int i = 0; i < 20; ++i) {
+            ASSERT_TRUE(sum_of(world, "before", data, true).ok());
+          }
+          if (rank == goes) {
+            allreduce(world, "last", data);
+            world.leave_at_once();
+            return;
+          }
+          Failure outcome;
+          while (outcome.ok()) outcome = sum_of(world, "last", data, rank % 2 == 0);
+          EXPECT_EQ(outcome.rank, goes) << outcome.status.message();
+        },
+        on_one_host);
+  }
+}
+
+// The only one that there is in this process.
+Result<runtime::HostMemory> memory_of_a_world(int ranks, std::size_t window_bytes) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto name = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (name.find("memfd:hvd") == std::string::npos) continue;
+    const int fd = std::stoi(entry.path().filename().string());
+    return runtime::HostMemory::adopt(UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)), ranks,
+                                      window_bytes);
+  }
+  return Status(Code::not_found, "no world has memory");
+}
+
+TEST(ShmWorld, ALetterThatNoMemberCanHaveWrittenEndsTheWorld) {
+  std::barrier all(3);
+  run_world(
+      3,
+      [&](int rank, World& world) {
+        expect_sum(world, 100);
+        all.arrive_and_wait();
+        if (rank == 2) {
+          const auto memory = memory_of_a_world(3, runtime::Config().window_bytes);
+          ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+          auto& desk = memory->desk(1);
+          EXPECT_TRUE(desk.to_parent.put(0, "gar"));
+          ++memory->desk(0).arrived;
+        }
+        all.arrive_and_wait();
+        std::vector<float> data(16);
+        const auto outcome = sum_of(world, "second", data, true);
+        EXPECT_EQ(outcome.rank, 1);
+        EXPECT_TRUE(mentions(outcome, "does not keep to the protocol: a letter that is no frame"))
+            << outcome.status.message();
       },
       on_one_host);
 }

@@ -68,9 +68,12 @@ hvd_test(hvd_transport_test
 # Memory that the ranks of a host share, and what is done in it.
 hvd_test(hvd_shm_test
   runtime/host_door_test.cpp
+  runtime/host_mail_test.cpp
+  runtime/letter_box_test.cpp
   runtime/shm_meeting_test.cpp
   runtime/shm_ops_test.cpp
   runtime/shm_world_test.cpp
+  runtime/tree_links_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
