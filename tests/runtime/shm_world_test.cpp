@@ -192,6 +192,29 @@ TEST(ShmWorld, LettersAndLongFramesNegotiateSideBySide) {
       on_one_host);
 }
 
+// Rank 0 goes away with what is decided, to which nobody helped it; rank 1 was helping a moment
+// ago.
+TEST(ShmWorld, WhatIsDecidedLastIsHeardByWhoHasJustCeasedToHelp) {
+  std::barrier both(2);
+  run_world_to_end(
+      2,
+      [&both](int rank, World& world) {
+        for (int i = 0; i < 200; ++i) {
+          std::vector<float> data(16, 1);
+          ASSERT_TRUE(sum_of(world, "before", data, true).ok());
+          // Of two shapes, so that there is nothing in which one would wait for the other.
+          data.resize(rank == 0 ? 16 : 8);
+          const auto outcome = sum_of(world, "differs", data, rank == 0);
+          EXPECT_TRUE(mentions(outcome, "Mismatched")) << outcome.status.to_string();
+          both.arrive_and_wait();
+        }
+      },
+      [](WorldSpec& spec) {
+        on_one_host(spec);
+        spec.config.cycle_time = std::chrono::microseconds(1);
+      });
+}
+
 // Each rank goes once, right after it has called what the others wait for.
 TEST(ShmWorld, AMemberThatGoesWhileLettersAreOnTheirWayIsNamedToAll) {
   for (int goes = 0; goes < 6; ++goes) {
