@@ -201,7 +201,7 @@ TEST(ShmWorld, WhatIsDecidedLastIsHeardByWhoHasJustCeasedToHelp) {
       [&both](int rank, World& world) {
         for (int i = 0; i < 200; ++i) {
           std::vector<float> data(16, 1);
-          ASSERT_TRUE(sum_of(world, "before", data, true).ok());
+          EXPECT_TRUE(sum_of(world, "before", data, true).ok());
           // Of two shapes, so that there is nothing in which one would wait for the other.
           data.resize(rank == 0 ? 16 : 8);
           const auto outcome = sum_of(world, "differs", data, rank == 0);
@@ -218,14 +218,14 @@ TEST(ShmWorld, WhatIsDecidedLastIsHeardByWhoHasJustCeasedToHelp) {
 // Each rank goes once, right after it has called what the others wait for.
 TEST(ShmWorld, AMemberThatGoesWhileLettersAreOnTheirWayIsNamedToAll) {
   for (int goes = 0; goes < 6; ++goes) {
+    std::barrier all(6);
     std::vector<std::vector<float>> tensors(6, std::vector<float>(16));
     run_world(
         6,
         [&](int rank, World& world) {
           auto& data = tensors[static_cast<std::size_t>(rank)];
-          for (int i = 0; i < 20; ++i) {
-            ASSERT_TRUE(sum_of(world, "before", data, true).ok());
-          }
+          for (int i = 0; i < 20; ++i) EXPECT_TRUE(sum_of(world, "before", data, true).ok());
+          all.arrive_and_wait();
           if (rank == goes) {
             allreduce(world, "last", data);
             world.leave_at_once();
