@@ -70,22 +70,22 @@ class HelpingThread {
   // that work.
   explicit HelpingThread(std::function<void()> step_aside) : step_aside_(std::move(step_aside)) {
     is_own_thread = is_helping = true;
-    current_ = this;
+    current = this;
   }
   ~HelpingThread() {
     is_own_thread = is_helping = false;
-    current_ = nullptr;
+    current = nullptr;
   }
   HelpingThread(const HelpingThread&) = delete;
   HelpingThread& operator=(const HelpingThread&) = delete;
 
   // Of any thread: it is about to sleep until others have done something.
   static void about_to_sleep() {
-    if (current_ != nullptr) current_->step_aside_();
+    if (current != nullptr) current->step_aside_();
   }
 
  private:
-  inline static thread_local HelpingThread* current_ = nullptr;
+  inline static thread_local HelpingThread* current = nullptr;
   std::function<void()> step_aside_;
 };
 

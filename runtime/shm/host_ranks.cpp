@@ -53,8 +53,8 @@ Status HostRanks::form(const std::vector<std::string>& names, TimePoint deadline
   const auto self = std::find(ranks_.begin(), ranks_.end(), spec_.rank) - ranks_.begin();
   const Host::Options options{spec_.config.collective_timeout, own_cores()};
   mail_ = std::make_shared<HostMail>(*shared->memory, ranks_, static_cast<std::size_t>(self));
-  host_ = std::make_shared<Host>(std::move(*shared->memory), ranks_, static_cast<int>(self),
-                                 options);
+  host_ =
+      std::make_shared<Host>(std::move(*shared->memory), ranks_, static_cast<int>(self), options);
   if (aborted_) host_->abort();
   return {};
 }
