@@ -43,8 +43,9 @@ bool Executor::is_little(const Response& response) const {
   for (const auto& tensor : response.tensors) {
     if (!tensor->request.on_host) return false;
     bytes += tensor->request.bytes();
+    if (bytes > kLittle) return false;
   }
-  return bytes <= kLittle && queue_.all_plain(response.tensors);
+  return queue_.all_plain(response.tensors);
 }
 
 bool Executor::can_run_here() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/text.h"
 
@@ -92,6 +93,15 @@ std::int64_t Request::elements() const {
   std::int64_t count = 1;
   for (const auto extent : shape) count *= extent;
   return count;
+}
+
+bool asks_for_the_same(const Request& one, const Request& another) {
+  const auto all_but_the_name = [](const Request& request) {
+    return std::tie(request.kind, request.type, request.op, request.root, request.prescale,
+                    request.postscale, request.shape, request.on_host, request.compression,
+                    request.process_set, request.group, request.group_size, request.ranks);
+  };
+  return all_but_the_name(one) == all_but_the_name(another);
 }
 
 // What has no elements has extents that can be added and multiplied all the same.

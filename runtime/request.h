@@ -53,6 +53,9 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
+// Whether they are equal, but for their names.
+bool asks_for_the_same(const Request& one, const Request& another);
+
 // ok, or what of it can never be right, on any rank of a world of this size.
 // Whether there can be memory of this shape, `times` over.
 Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times = 1);

@@ -54,6 +54,21 @@ TensorQueue::Slot* TensorQueue::find(const TensorKeyView& key) {
   return found == slots_.end() ? nullptr : &found->second;
 }
 
+TensorQueue::Slot* TensorQueue::find_idle_first(const TensorKeyView& key) {
+  if (next_idle_ == idle_.end()) return find(key);
+  fetch_after(next_idle_, idle_);
+  Slot* const guess = *next_idle_;
+  return TensorKeyEqual()(*guess->key, key) ? guess : find(key);
+}
+
+// Of thousands of slots hardly any is in a cache by the time of the next step.
+void TensorQueue::fetch_after(std::list<Slot*>::iterator place, const std::list<Slot*>& of) {
+  constexpr std::size_t kLine = 64;
+  if (++place == of.end()) return;
+  const auto* const slot = reinterpret_cast<const std::byte*>(*place);
+  for (std::size_t at = 0; at < sizeof(Slot); at += kLine) __builtin_prefetch(slot + at, 1);
+}
+
 TensorQueue::Slot* TensorQueue::slot_of(const ResponseTensor& tensor) {
   if (const auto found = by_id_.find(tensor.cache_id); found != by_id_.end()) return found->second;
   return find(view_of(tensor.request));
@@ -72,12 +87,12 @@ void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
   const Request& request = entry.request;
   if (request.kind == Kind::join) joined_ = true;
   if (!request.group.empty()) ++groups_[{slot.key->process_set, request.group}];
-  // Of a ragged one the extents of this rank are not in the request that was agreed about.
-  slot.repeats = slot.agreed != nullptr && !is_ragged(request) && slot.agreed->request == request;
+  slot.is_agreed = slot.is_agreed && asks_for_the_same(slot.entry.request, request);
   slot.busy = true;
   slot.taken = false;
   slot.entry = std::move(entry);
   slot.entry.course = {pushed_++, now};
+  next_idle_ = std::next(slot.place);
   busy_.splice(busy_.end(), idle_, slot.place);
   undrained_.push_back(&slot);
 }
@@ -94,14 +109,21 @@ void TensorQueue::release(Slot& slot) {
 }
 
 void TensorQueue::remember(Slot& slot, const SharedTensor& agreed) {
-  if (slot.agreed == agreed || agreed->cache_id == ResponseTensor::kNotCached) return;
-  if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
-  slot.agreed = agreed;
-  by_id_[agreed->cache_id] = &slot;
+  if (agreed->cache_id == ResponseTensor::kNotCached) return;
+  if (slot.agreed != agreed) {
+    if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+    slot.agreed = agreed;
+    slot.is_agreed = false;
+    by_id_[agreed->cache_id] = &slot;
+  }
+  // Of a ragged one the extents of this rank are not in the request that was agreed about.
+  slot.is_agreed = slot.is_agreed || (!is_ragged(agreed->request) &&
+                                      asks_for_the_same(agreed->request, slot.entry.request));
 }
 
 void TensorQueue::drop(Slot& slot) {
   if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+  if (next_idle_ == slot.place) ++next_idle_;
   idle_.erase(slot.place);
   slots_.erase(slots_.find(*slot.key));
 }
@@ -114,7 +136,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   const bool none_waited = undrained_.empty();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Request& request = entries[i].request;
-    Slot* slot = find(view_of(request));
+    Slot* slot = find_idle_first(view_of(request));
     if (Status refused = check(request, slot); !refused.ok()) {
       // Back to where they came from: the caller keeps what was refused.
       while (i-- > 0) {
@@ -122,6 +144,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
         undrained_.pop_back();
         release(last);
         entries[i] = std::move(last.entry);
+        last.is_agreed = false;
         --pushed_;
       }
       return refused;
@@ -142,7 +165,7 @@ std::vector<Wanted> TensorQueue::drain() {
   const auto now = trace::nanoseconds_now();
   for (Slot* const slot : undrained_) {
     slot->entry.course.asked = now;
-    if (slot->repeats) {
+    if (slot->is_agreed) {
       all.push_back({slot->agreed, nullptr});
     } else {
       all.push_back({nullptr, std::make_unique<Request>(slot->entry.request)});
@@ -164,11 +187,15 @@ void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t de
                        std::int64_t begun, Slots& slots) {
   slots.reserve(slots.size() + tensors.size());
   const std::lock_guard lock(mutex_);
+  auto guess = busy_.end();
   for (const auto& tensor : tensors) {
-    Slot* const slot = slot_of(*tensor);
+    const bool is_next = guess != busy_.end() && (*guess)->agreed == tensor;
+    Slot* const slot = is_next ? *guess : slot_of(*tensor);
     if (slot == nullptr || !slot->busy || slot->taken || slot->entry.course.order >= drained_) {
       continue;
     }
+    guess = std::next(slot->place);
+    if (guess != busy_.end()) fetch_after(guess, busy_);
     remember(*slot, tensor);
     slot->taken = true;
     slot->entry.course.decided = decided;

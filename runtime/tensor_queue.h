@@ -7,7 +7,8 @@
 // Programs use the same names in every step. So each name has a slot, which stays when its entry
 // has ended, and in which the next one is put: it knows what was agreed about the last one, and
 // whether the next one asks for the same. Of those that nobody uses the oldest go, once there are
-// more than kMaxIdle.
+// more than kMaxIdle. Programs also keep to the order of the step before, as a rule: whoever looks
+// for a slot looks first at the one after that which was last found.
 //
 // It also knows which process sets there are for this rank's calls: they begin and end with the
 // responses that say so, where the executor works.
@@ -44,7 +45,7 @@ class TensorQueue {
     bool taken = false;
     // What ran last under this name, if the cache keeps it; and whether the entry asks for that.
     SharedTensor agreed = nullptr;
-    bool repeats = false;
+    bool is_agreed = false;  // what the entry asks for, or the last one did
     const TensorKey* key = nullptr;
     std::list<Slot*>::iterator place = {};  // in busy_ or idle_
   };
@@ -88,6 +89,8 @@ class TensorQueue {
   Status check(const Request& request, const Slot* slot) const;
   Status check_groups(std::span<const Entry> entries) const;
   Slot* find(const TensorKeyView& key);
+  Slot* find_idle_first(const TensorKeyView& key);
+  static void fetch_after(std::list<Slot*>::iterator place, const std::list<Slot*>& of);
   Slot* slot_of(const ResponseTensor& tensor);
   Slot& add_slot(const Request& request);
   void put(Slot& slot, Entry&& entry, std::int64_t now);
@@ -101,9 +104,10 @@ class TensorQueue {
   const int rank_;
   ProcessSets sets_;
   std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;
-  std::unordered_map<CacheId, Slot*> by_id_;  // of Slot::agreed
-  std::list<Slot*> busy_;                     // what is in flight, in its order
-  std::list<Slot*> idle_;                     // the oldest first
+  std::unordered_map<CacheId, Slot*> by_id_;            // of Slot::agreed
+  std::list<Slot*> busy_;                               // what is in flight, in its order
+  std::list<Slot*> idle_;                               // the oldest first
+  std::list<Slot*>::iterator next_idle_ = idle_.end();  // that is asked for next, probably
   // By process set and name: how many tensors of a group are in flight.
   std::unordered_map<TensorKey, int, TensorKeyHash, TensorKeyEqual> groups_;
   std::uint64_t pushed_ = 0;   // so many

@@ -90,7 +90,9 @@ class ResponseCache {
   SharedTensor get(const TensorKeyView& key, CacheId* id = nullptr) const;
   // Whether it is this very tensor that it keeps.
   bool has(const ResponseTensor& tensor) const {
-    return tensor.cache_id != ResponseTensor::kNotCached && get(tensor.cache_id).get() == &tensor;
+    if (tensor.cache_id == ResponseTensor::kNotCached) return false;
+    const auto found = entries_.find(tensor.cache_id);
+    return found != entries_.end() && found->second.tensor.get() == &tensor;
   }
   // The ids that stand for something, by the process set whose members negotiate about it.
   const std::map<int, IntervalSet>& ids() const { return ids_; }

@@ -46,7 +46,7 @@ class GlooOperation : public Operation {
                                          FusionBuffer& scratch);
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
-  std::byte* output_of(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome);
+  std::byte* output_of(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);
 
  private:
   bool goes_by_hosts(const Response& response) const;

@@ -103,11 +103,11 @@ std::unique_ptr<Mates> GlooOperation::mates_of(const Work& work, const Peers& pe
   return std::make_unique<MessagingMates>(peers.part(work.plan->mates()), scratch);
 }
 
-std::byte* GlooOperation::output_of(Entry& entry, std::vector<std::int64_t> shape,
+std::byte* GlooOperation::output_of(Entry& entry, const std::vector<std::int64_t>& shape,
                                     Outcome& outcome) {
   const Request& request = entry.request;
   const auto wanted = shape.empty() ? 1 : shape.front();
-  std::byte* const output = prepare_output(entry, std::move(shape), outcome);
+  std::byte* const output = prepare_output(entry, shape, outcome);
   if (outcome.ok()) return output;
   const std::size_t bytes = row_bytes(request) * static_cast<std::size_t>(wanted);
   throwaway_.push_back(std::make_unique<std::byte[]>(bytes));

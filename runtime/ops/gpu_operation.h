@@ -28,7 +28,7 @@ struct GpuWork {
   gpu::Gpu& gpu() const { return world.gpu(); }
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
-  Result<std::byte*> output_of(std::size_t entry, std::vector<std::int64_t> shape);
+  Result<std::byte*> output_of(std::size_t entry, const std::vector<std::int64_t>& shape);
   Status copy(const gpu::Passage& passage, std::span<const gpu::Stretch> stretches) const;
   Status copy_bytes(const void* from, void* to, std::size_t bytes) const;
 };

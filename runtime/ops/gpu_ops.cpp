@@ -100,9 +100,9 @@ class GpuOperation final : public Operation {
 
 }  // namespace
 
-Result<std::byte*> GpuWork::output_of(std::size_t entry, std::vector<std::int64_t> shape) {
+Result<std::byte*> GpuWork::output_of(std::size_t entry, const std::vector<std::int64_t>& shape) {
   const auto rows_wanted = shape.empty() ? 1 : shape.front();
-  std::byte* const output = prepare_output(entries[entry], std::move(shape), outcomes[entry]);
+  std::byte* const output = prepare_output(entries[entry], shape, outcomes[entry]);
   if (outcomes[entry].ok()) return output;
   const std::size_t bytes =
       row_bytes(entries[entry].request) * static_cast<std::size_t>(rows_wanted);

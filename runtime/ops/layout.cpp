@@ -54,7 +54,7 @@ Rows reducescatter_rows(std::int64_t rows, int set_size, int set_rank) {
           each + (set_rank < more ? 1 : 0)};
 }
 
-std::byte* prepare_output(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome) {
+std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome) {
   const auto allocate = [&] {
     const trace::ActivityScope activity(trace::Activity::allocate_output);
     return entry.allocate(shape);
@@ -69,7 +69,7 @@ std::byte* prepare_output(Entry& entry, std::vector<std::int64_t> shape, Outcome
     return nullptr;
   }
   outcome.output = output;
-  outcome.shape = std::move(shape);
+  outcome.shape = shape;  // it may have the room
   return static_cast<std::byte*>(output);
 }
 

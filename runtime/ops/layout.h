@@ -41,7 +41,7 @@ Rows reducescatter_rows(std::int64_t rows, int set_size, int set_rank);
 // Finds the output of an entry, asks for it if need be, and writes address and shape into the
 // outcome. Null if there is no memory for it: the outcome says so. An output of no elements may be
 // null, too; then nothing will be written there.
-std::byte* prepare_output(Entry& entry, std::vector<std::int64_t> shape, Outcome& outcome);
+std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);
 
 // How many rows each rank of the set sends to each, so that every rank comes to the same verdict.
 // One rank's row in it, to be sent around, is split_words(set_size) numbers.

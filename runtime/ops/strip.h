@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 namespace hvd::runtime {
@@ -32,6 +33,7 @@ class Strip {
                                   [](std::size_t at, const Piece& p) { return at < p.begin; });
     if (piece != pieces_.begin()) --piece;
     for (std::size_t at = begin; at < end; ++piece) {
+      if (const auto next = piece + 1; next != pieces_.end()) fetch(*next);
       const std::size_t before = at - piece->begin;
       const std::size_t count = std::min(end - at, piece->size - before);
       if (piece->data != nullptr) f(piece->data, before, at - begin, count);
@@ -45,6 +47,18 @@ class Strip {
     std::size_t begin;
     std::size_t size;
   };
+  // Small pieces are over before the processor has seen that it could read ahead.
+  static void fetch(const Piece& piece) {
+    if constexpr (std::is_same_v<std::remove_cv_t<std::remove_pointer_t<Pointer>>, std::byte>) {
+      constexpr std::size_t kMost = 1024;
+      constexpr std::size_t kLine = 64;
+      constexpr int kToWrite = std::is_const_v<std::remove_pointer_t<Pointer>> ? 0 : 1;
+      const std::size_t size = std::min(piece.size, kMost);
+      for (std::size_t at = 0; at < size; at += kLine) {
+        __builtin_prefetch(piece.data + at, kToWrite);
+      }
+    }
+  }
   std::vector<Piece> pieces_;
   std::size_t size_ = 0;
 };

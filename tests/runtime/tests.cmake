@@ -12,6 +12,7 @@ hvd_test(hvd_negotiation_test COMPUTES
   runtime/response_cache_test.cpp
   runtime/stall_inspector_test.cpp
   runtime/step_meter_test.cpp
+  runtime/tensor_queue_test.cpp
   runtime/tuning_log_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
