@@ -9,6 +9,11 @@
 #include "bench/collectives/tensors.h"
 
 namespace hvd::bench {
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+
+}  // namespace
 
 std::shared_ptr<gloo::Context> gloo_context(int rank, int size,
                                             std::shared_ptr<gloo::transport::Context> transport,
@@ -23,7 +28,7 @@ std::shared_ptr<gloo::Context> gloo_context(int rank, int size,
   };
   auto context = std::make_shared<Context>(rank, size);
   context->set(std::move(device), std::move(transport));
-  context->setTimeout(std::chrono::seconds(60));
+  context->setTimeout(kPatience);
   return context;
 }
 
@@ -34,6 +39,7 @@ std::shared_ptr<gloo::Context> stock_gloo(int rank, int size, const std::string&
   gloo::transport::tcp::attr attributes(address.c_str());
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   std::shared_ptr<gloo::transport::Context> transport = device->createContext(rank, size);
+  transport->setTimeout(kPatience);  // it has none that is defined
   std::string addresses;
   for (int peer = 0; peer < size; ++peer) {
     std::vector<char> place(kRoom);
