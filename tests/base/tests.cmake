@@ -1,6 +1,7 @@
 hvd_test(hvd_base_test
   base/agent_link_test.cpp
   base/bulk_copy_test.cpp
+  base/checksum_test.cpp
   base/cores_test.cpp
   base/crypto_test.cpp
   base/frame_test.cpp

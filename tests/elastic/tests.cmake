@@ -7,9 +7,11 @@ target_link_libraries(hvd_elastic_program PRIVATE hvd)
 hvd_test(hvd_elastic_test
   runtime/trace_check.cpp
   elastic/agreement_test.cpp
+  elastic/commit_test.cpp
   elastic/device_parts_test.cpp
   elastic/kept_states_test.cpp
   elastic/progress_test.cpp
+  elastic/set_table_test.cpp
   elastic/store_test.cpp
   elastic/workers_test.cpp
   elastic/world_follower_test.cpp
