@@ -33,7 +33,7 @@ TuningOptions tuning_options_of(const WorldSpec& spec) {
 
 ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
                          Verdict& verdict, Executor& executor, trace::Recorder& recorder,
-                         trace::Tracing& tracing, bool spins, std::function<void()> on_failure)
+                         trace::Tracing& tracing, bool own_core, std::function<void()> on_failure)
     : spec_(spec),
       queue_(queue),
       verdict_(verdict),
@@ -42,7 +42,7 @@ ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQ
       tracing_(tracing),
       on_failure_(std::move(on_failure)),
       tree_(tree_of(spec)),
-      duty_(poller_, spins),
+      duty_(poller_, own_core),
       links_(spec, *tree_, poller_),
       negotiator_(tree_, spec.rank, spec.config, sets) {
   const Config& config = spec.config;
@@ -461,7 +461,7 @@ void ControlLoop::enter_failure(const Failure& why) {
   callbacks_.emplace_back([this, stranded = std::move(stranded), verdict] {
     for (const auto& entry : stranded) {
       entry.done(verdict);
-      delivered();
+      tell_helper();
     }
   });
   if (!stalled || !by_us || !spec_.on_own_stall) return;

@@ -48,9 +48,9 @@ class ControlLoop {
   // Requests wait for others to come along; what nobody waits for may be asked about now and then.
   static constexpr std::chrono::microseconds kMostGathered{1'000};
 
-  // `sets`: those that there are from the start; `spins`: Duty.
+  // `sets`: those that there are from the start; `own_core`: Duty.
   ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue, Verdict& verdict,
-              Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing, bool spins,
+              Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing, bool own_core,
               std::function<void()> on_failure);
   ~ControlLoop() { stop(); }
   ControlLoop(const ControlLoop&) = delete;
@@ -82,8 +82,8 @@ class ControlLoop {
     helpers_dismissed_ = true;
     duty_.tell_helper();
   }
-  // Callbacks have returned.
-  void delivered() { duty_.tell_helper(); }
+  // What a helper waits for may have come, by another thread.
+  void tell_helper() { duty_.tell_helper(); }
   AskedCounts asked() const { return {asked_in_full_, asked_by_id_}; }
   // A data connection broke; if nobody turns out to be gone, this is what everybody is told.
   void suspect(const Status& why);

@@ -125,7 +125,7 @@ class World::Impl {
         executor_(
             queue_, verdict_,
             {[this](const Status& why) { control_.suspect(why); },
-             [this] { control_.batch_ended(); }, [this] { control_.delivered(); }, &recorder_}),
+             [this] { control_.batch_ended(); }, [this] { control_.tell_helper(); }, &recorder_}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, first_sets(), queue_, verdict_, executor_, recorder_, tracing_,
                  host_.own_cores(), [this] { abort_operations(); }) {}
@@ -164,7 +164,7 @@ class World::Impl {
     // Stock Gloo was measured as it is used elsewhere: with operations in a thread of their own.
     if (spec_.config.transport != Transport::gloo_tcp) control_.help_until(done);
   }
-  void tell_helper() { control_.delivered(); }
+  void tell_helper() { control_.tell_helper(); }
   void post(std::function<void()> errand) { executor_.post(std::move(errand)); }
   void leave_at_once() {
     control_.dismiss_helpers();

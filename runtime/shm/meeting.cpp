@@ -73,7 +73,7 @@ bool Host::reached(const Step& step) const {
 
 Status Host::await(const Step& step, std::span<const int> ranks, bool patiently) {
   const auto is_over = [this, &step] { return aborted_ || reached(step); };
-  const bool soon = wait_briefly(options_.spins && !patiently, is_over);
+  const bool soon = wait_briefly(options_.own_core && !patiently, is_over);
   if (!soon) HelpingThread::about_to_sleep();
   const bool over = soon || memory_.bell().sleep_until(Clock::now() + options_.timeout, is_over);
   if (aborted_) return ended();

@@ -38,7 +38,7 @@ class Host {
  public:
   struct Options {
     std::chrono::milliseconds timeout;  // for one that the others wait for
-    bool spins = true;                  // before it sleeps
+    bool own_core = true;               // for each of them: who waits spins before he sleeps
   };
   // `ranks`: those of the world on this host, ascending; `rank`: the own position among them.
   Host(HostMemory memory, std::vector<int> ranks, int rank, const Options& options);

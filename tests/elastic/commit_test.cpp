@@ -8,10 +8,10 @@ TEST_F(ElasticProgress, AFailureInTheMidstOfSavingLosesNothing) {
   add(2);
   bool throws = false;
   elastic::Handler fragile{[] { return std::size_t{1}; },
-                  [&](std::span<std::byte>) {
-                    if (throws) throw std::runtime_error("no");
-                  },
-                  [](std::span<const std::byte>) {}};
+                           [&](std::span<std::byte>) {
+                             if (throws) throw std::runtime_error("no");
+                           },
+                           [](std::span<const std::byte>) {}};
   for (auto& worker : workers_) EXPECT_TRUE(worker->progress.store().add("it", fragile).ok());
   generation(all(), [&](int rank, Worker& worker, Rounds& rounds) {
     begin(worker, rounds);

@@ -116,8 +116,8 @@ TEST(ShmMeeting, NobodyIsForgottenInHisSleepWithManyMoreRanksThanCores) {
 }
 
 TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
-  for (const bool spins : {true, false}) {
-    on_hosts(3, {kLong, spins}, [](int rank, Host& host) {
+  for (const bool own_core : {true, false}) {
+    on_hosts(3, {kLong, own_core}, [](int rank, Host& host) {
       ASSERT_TRUE(host.serves(0, first_ranks(3)));
       meet_often(host, 0, first_ranks(3), rank, 500);
     });

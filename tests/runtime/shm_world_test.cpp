@@ -148,8 +148,7 @@ TEST(ShmWorld, AMemberThatGoesIsNamedToAllWhoWaitForItInSharedMemory) {
 Failure sum_of(World& world, const std::string& name, std::vector<float>& data, bool helps) {
   auto future = allreduce(world, name, data);
   if (helps) {
-    world.help_until(
-        [&future] { return future.wait_for(Duration::zero()) == std::future_status::ready; });
+    help_until_ready(world, future);
   }
   return outcome_of(std::move(future));
 }

@@ -11,11 +11,9 @@ namespace {
 using runtime::Failure;
 using runtime::World;
 
-// Enqueues, and waits as Handle::wait() does.
 Failure allreduce_helping(World& world, const std::string& name, std::vector<float>& data) {
   auto future = allreduce(world, name, data);
-  world.help_until(
-      [&future] { return future.wait_for(Duration::zero()) == std::future_status::ready; });
+  help_until_ready(world, future);
   return outcome_of(std::move(future));
 }
 
@@ -55,8 +53,7 @@ TEST(WorldHelp, WhatIsLittleRunsInTheThreadThatWaits) {
       entry.done_wakes_only = true;
       const auto refused = world.enqueue(std::move(entry));
       ASSERT_TRUE(refused.ok()) << refused.status.to_string();
-      world.help_until(
-          [&told] { return told.wait_for(Duration::zero()) == std::future_status::ready; });
+      help_until_ready(world, told);
       if (told.get() == std::this_thread::get_id()) ++here;
     }
     EXPECT_GT(here, 0);
@@ -142,8 +139,7 @@ TEST(WorldHelp, CallbacksOfTheProgramDoNotMeetTheLocksOfWhoWaits) {
                                             }});
         ASSERT_TRUE(refused.ok()) << refused.status.to_string();
         // In one batch, or the one before the other.
-        world.help_until(
-            [&future] { return future.wait_for(Duration::zero()) == std::future_status::ready; });
+        help_until_ready(world, future);
       }
       ASSERT_EQ(told.wait_for(kLong), std::future_status::ready);
       ASSERT_TRUE(outcome_of(std::move(future)).ok());
@@ -254,8 +250,7 @@ TEST(WorldHelp, ACallbackThatAsksForHelpIsNotHeldUp) {
                                           called.set_value();
                                         }});
     ASSERT_TRUE(refused.ok()) << refused.status.to_string();
-    world.help_until(
-        [&told] { return told.wait_for(Duration::zero()) == std::future_status::ready; });
+    help_until_ready(world, told);
     EXPECT_EQ(told.wait_for(kLong), std::future_status::ready);
   });
 }

@@ -82,6 +82,13 @@ inline runtime::Failure outcome_of(std::future<runtime::Failure> future) {
 }
 
 // The same for whole entries, with everything that comes out.
+// As Handle::wait() waits.
+template <typename T>
+void help_until_ready(runtime::World& world, const std::future<T>& future) {
+  world.help_until(
+      [&future] { return future.wait_for(Duration::zero()) == std::future_status::ready; });
+}
+
 inline std::future<runtime::Outcome> submit(runtime::World& world, runtime::Entry entry) {
   auto promise = std::make_shared<std::promise<runtime::Outcome>>();
   auto future = promise->get_future();
