@@ -2,7 +2,7 @@
 //
 //   idle SECONDS   does nothing for so long, and says what that cost:
 //                  "idle RANK: CPU us, WAKEUPS wakeups, SENT bytes; then SENT bytes.": the last
-//                  for one step of work
+//                  for one step of work. What is sent over connections is counted.
 //   stall          the last rank asks for "first", says "PID stalled RANK.", and asks for the rest,
 //                  "gradients" and "weights", when it gets SIGUSR2. Each says "ok RANK."
 //   duplicate      all but the last rank ask for "twice" twice, and say what they hear
@@ -81,7 +81,7 @@ int idle(int seconds) {
   std::this_thread::sleep_for(std::chrono::seconds(seconds));
   const Cost after = cost_so_far();
   const auto bytes_after = tcp_bytes_sent();
-  reduce("values");  // it has been alive
+  reduce(std::string(1000, 'v'));  // it has been alive; no letter in shared memory is so long
   const auto bytes_of_work = tcp_bytes_sent() - bytes_after;
   std::printf("idle %d: %ld us, %ld wakeups, %llu bytes; then %llu bytes.\n", hvd::rank(),
               after.microseconds - before.microseconds, after.wakeups - before.wakeups,
