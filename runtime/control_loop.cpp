@@ -241,7 +241,7 @@ void ControlLoop::take_in(const std::vector<Poller::Event>& events) {
 void ControlLoop::call_back(Duty::Turn& turn) {
   if (callbacks_.empty()) return;
   auto callbacks = std::exchange(callbacks_, {});
-  if (is_helping) {
+  if (HelpingThread::is_this()) {
     for (auto& callback : callbacks) executor_.post(std::move(callback));
     return;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "runtime/prefetch.h"
 #include "runtime/trace/activity.h"
 
 namespace hvd::runtime {
@@ -63,10 +64,7 @@ TensorQueue::Slot* TensorQueue::find_idle_first(const TensorKeyView& key) {
 
 // Of thousands of slots hardly any is in a cache by the time of the next step.
 void TensorQueue::fetch_after(std::list<Slot*>::iterator place, const std::list<Slot*>& of) {
-  constexpr std::size_t kLine = 64;
-  if (++place == of.end()) return;
-  const auto* const slot = reinterpret_cast<const std::byte*>(*place);
-  for (std::size_t at = 0; at < sizeof(Slot); at += kLine) __builtin_prefetch(slot + at, 1);
+  if (++place != of.end()) prefetch(*place, sizeof(Slot));
 }
 
 TensorQueue::Slot* TensorQueue::slot_of(const ResponseTensor& tensor) {

@@ -62,23 +62,23 @@ inline thread_local bool is_own_thread = false;
 
 // A thread of the program that does the work of one of these meanwhile. It may hold locks of the
 // program, which callbacks of the program must not meet.
-inline thread_local bool is_helping = false;
-
 class HelpingThread {
  public:
   // `step_aside`: lets somebody else do that work. Called before the thread sleeps for anything but
   // that work.
   explicit HelpingThread(std::function<void()> step_aside) : step_aside_(std::move(step_aside)) {
-    is_own_thread = is_helping = true;
+    is_own_thread = true;
     current = this;
   }
   ~HelpingThread() {
-    is_own_thread = is_helping = false;
+    is_own_thread = false;
     current = nullptr;
   }
   HelpingThread(const HelpingThread&) = delete;
   HelpingThread& operator=(const HelpingThread&) = delete;
 
+  // Whether the calling thread is one.
+  static bool is_this() { return current != nullptr; }
   // Of any thread: it is about to sleep until others have done something.
   static void about_to_sleep() {
     if (current != nullptr) current->step_aside_();

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/prefetch.h"
+
 namespace hvd::runtime {
 
 template <typename Pointer>
@@ -51,12 +53,7 @@ class Strip {
   static void fetch(const Piece& piece) {
     if constexpr (std::is_same_v<std::remove_cv_t<std::remove_pointer_t<Pointer>>, std::byte>) {
       constexpr std::size_t kMost = 1024;
-      constexpr std::size_t kLine = 64;
-      constexpr int kToWrite = std::is_const_v<std::remove_pointer_t<Pointer>> ? 0 : 1;
-      const std::size_t size = std::min(piece.size, kMost);
-      for (std::size_t at = 0; at < size; at += kLine) {
-        __builtin_prefetch(piece.data + at, kToWrite);
-      }
+      prefetch(piece.data, std::min(piece.size, kMost));
     }
   }
   std::vector<Piece> pieces_;

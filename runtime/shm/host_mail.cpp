@@ -2,12 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/trace/activity.h"
+
 namespace hvd::runtime {
-namespace {
-
-std::int64_t nanoseconds_now() { return Clock::now().time_since_epoch().count(); }
-
-}  // namespace
 
 HostMail::HostMail(HostMemory memory, std::vector<int> ranks, std::size_t self)
     : memory_(std::move(memory)), own_(&memory_.desk(self)) {
@@ -35,7 +32,7 @@ HostMail::Left HostMail::leave(int rank, std::uint64_t after, std::string_view b
   Desk& desk = *neighbour->desk;
   if (!desk.attended) {
     const auto moment = std::chrono::duration_cast<std::chrono::nanoseconds>(kMoment).count();
-    const auto now = nanoseconds_now();
+    const auto now = trace::nanoseconds_now();
     const auto left_at = desk.left_at.load();
     if (!may_wait || left_at <= 0 || left_at > now || now - left_at > moment) return Left::no;
   }
@@ -50,7 +47,7 @@ bool HostMail::is_unseen(int rank) const {
 }
 
 bool HostMail::cease(bool is_back_soon) {
-  own().left_at = is_back_soon ? nanoseconds_now() : 0;
+  own().left_at = is_back_soon ? trace::nanoseconds_now() : 0;
   own().attended = false;
   return has_news();
 }

@@ -1,0 +1,18 @@
+// Reading ahead of what a processor cannot foresee: memory that is used soon, and lies anywhere.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace hvd::runtime {
+
+// The first `bytes` of it; to be written, unless it is const.
+template <typename T>
+void prefetch(T* memory, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  constexpr int kToWrite = std::is_const_v<T> ? 0 : 1;
+  const auto* const begin = reinterpret_cast<const std::byte*>(memory);
+  for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(begin + at, kToWrite);
+}
+
+}  // namespace hvd::runtime
