@@ -30,6 +30,7 @@ struct BatchArithmetic {
   bool changes_sums() const {
     return !compressed() && (op == ReduceOp::average || postscale != 1.0);
   }
+  bool only_copies() const { return !compressed() && prescale == 1.0; }
   void pack(const void* tensor, void* buffer, std::size_t elements) const {
     convert(type, tensor, wire, buffer, elements, prescale);
   }

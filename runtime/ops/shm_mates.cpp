@@ -29,11 +29,26 @@ std::size_t longest_of(const std::vector<Strip<const Part*>>& strips) {
 
 }  // namespace
 
-void ShmMates::pack(const Parts& lane, std::size_t begin, std::size_t bytes, std::byte* to) const {
-  lane.for_range(begin, begin + bytes,
-                 [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
-                   bulk_copy(to + at, part->input + before, count);
-                 });
+void ShmMates::pack_others(const std::vector<Parts>& lanes, std::size_t begin,
+                           std::size_t step) const {
+  std::size_t bytes = 0;
+  for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
+    if (rank != meeting_.index()) bytes += lanes[rank].count_from(begin, step);
+  }
+  meeting_.writer().write(bytes, [&](CopyFunction copy) {
+    std::byte* to = meeting_.window(meeting_.rank());
+    for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
+      if (lanes[rank].size() == 0) continue;
+      if (rank != meeting_.index()) {
+        lanes[rank].for_range(
+            begin, begin + step,
+            [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
+              copy(to + at, part->input + before, count);
+            });
+      }
+      to += step;
+    }
+  });
 }
 
 void ShmMates::reduce_own(const Parts& lane, std::size_t begin, std::size_t bytes,
@@ -58,29 +73,22 @@ void ShmMates::reduce(const std::vector<Block>& lanes, const Reduction& reductio
   const std::size_t longest = longest_of(strips);
   if (longest == 0) return;
   // A piece of each lane lies in every window.
-  const auto count = static_cast<std::size_t>(
-      std::count_if(strips.begin(), strips.end(), [](const auto& s) { return s.size() > 0; }));
+  const auto is_there = [](const Parts& lane) { return lane.size() > 0; };
+  const auto count =
+      static_cast<std::size_t>(std::count_if(strips.begin(), strips.end(), is_there));
   const std::size_t most = meeting_.capacity() / count;
   const std::size_t unit = most >= kTogether * reduction.element_size
                                ? kTogether * reduction.element_size
                                : reduction.element_size;
   const std::size_t step = most / unit * unit;
   if (step == 0) expect({Code::resource_exhausted, "there is no room for so many lanes"});
+  const auto before_own = static_cast<std::size_t>(
+      std::count_if(strips.begin(), strips.begin() + meeting_.rank(), is_there));
   expect(meeting_.open());
   for (std::size_t begin = 0; begin < longest; begin += step) {
-    std::size_t offset = 0;
-    std::size_t own_offset = 0;
-    for (std::size_t rank = 0; rank < strips.size(); ++rank) {
-      if (strips[rank].size() == 0) continue;
-      if (rank == meeting_.index()) {
-        own_offset = offset;  // nobody else reads it
-      } else {
-        pack(strips[rank], begin, step, meeting_.window(meeting_.rank()) + offset);
-      }
-      offset += step;
-    }
+    pack_others(strips, begin, step);
     expect(meeting_.sync());
-    reduce_own(strips[meeting_.index()], begin, step, own_offset, reduction);
+    reduce_own(strips[meeting_.index()], begin, step, before_own * step, reduction);
     meeting_.next_window();
   }
 }
@@ -95,11 +103,12 @@ void ShmMates::gather(const std::vector<Block>& blocks, bool first_is_late) {
   const std::size_t step = meeting_.capacity();
   for (std::size_t begin = 0; begin < longest; begin += step) {
     std::byte* const own = meeting_.window(meeting_.rank());
-    strips[meeting_.index()].for_range(
-        begin, begin + step,
-        [&](const Part* part, std::size_t before, std::size_t at, std::size_t count) {
-          bulk_copy(own + at, part->result + before, count);
-        });
+    const auto& own_strip = strips[meeting_.index()];
+    meeting_.writer().write(own_strip.count_from(begin, step), [&](CopyFunction copy) {
+      own_strip.for_range(begin, begin + step,
+                          [&](const Part* part, std::size_t before, std::size_t at,
+                              std::size_t count) { copy(own + at, part->result + before, count); });
+    });
     expect(meeting_.sync(begin == 0 && first_is_late));
     for (int other = 1; other < meeting_.size(); ++other) {
       // Each begins with another one, so that not all read the same memory.

@@ -29,7 +29,8 @@ class ShmMates final : public Mates {
   using Parts = Strip<const Part*>;
   // `first_is_late`: the first rank was busy elsewhere, and the others wait for it alone.
   void gather(const std::vector<Block>& blocks, bool first_is_late);
-  void pack(const Parts& lane, std::size_t begin, std::size_t bytes, std::byte* to) const;
+  // [begin, begin + step) of each lane but the own, one after another, into the own window.
+  void pack_others(const std::vector<Parts>& lanes, std::size_t begin, std::size_t step) const;
   // [begin, begin + bytes) of the own lane; where that is in the others' windows: `offset`.
   void reduce_own(const Parts& lane, std::size_t begin, std::size_t bytes, std::size_t offset,
                   const Reduction& reduction) const;

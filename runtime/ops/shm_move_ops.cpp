@@ -9,10 +9,11 @@
 namespace hvd::runtime {
 namespace {
 
-void pack(const Inputs& from, std::size_t begin, std::size_t bytes, std::byte* to) {
+void pack(CopyFunction copy, const Inputs& from, std::size_t begin, std::size_t bytes,
+          std::byte* to) {
   from.for_range(begin, begin + bytes,
                  [&](const std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
-                   bulk_copy(to + at, data + before, n);
+                   copy(to + at, data + before, n);
                  });
 }
 
@@ -44,7 +45,9 @@ class ShmAllgather final : public ShmOperation {
     HVD_RETURN_IF_ERROR(meeting.open());
     const std::size_t step = meeting.capacity();
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      pack(own_, begin, step, meeting.window(meeting.rank()));
+      meeting.writer().write(own_.count_from(begin, step), [&](CopyFunction copy) {
+        pack(copy, own_, begin, step, meeting.window(meeting.rank()));
+      });
       HVD_RETURN_IF_ERROR(meeting.sync());
       for (int other = 1; other < meeting.size(); ++other) {
         // Each begins with another one, so that not all read the same memory.
@@ -189,9 +192,13 @@ class ShmAlltoall final : public ShmOperation {
     HVD_RETURN_IF_ERROR(meeting.open());
     const std::size_t step = meeting.capacity() / to.size();
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      for (std::size_t rank = 0; rank < to.size(); ++rank) {
-        pack(to[rank], begin, step, meeting.window(meeting.rank()) + rank * step);
-      }
+      std::size_t bytes = 0;
+      for (const auto& rows : to) bytes += rows.count_from(begin, step);
+      meeting.writer().write(bytes, [&](CopyFunction copy) {
+        for (std::size_t rank = 0; rank < to.size(); ++rank) {
+          pack(copy, to[rank], begin, step, meeting.window(meeting.rank()) + rank * step);
+        }
+      });
       HVD_RETURN_IF_ERROR(meeting.sync());
       for (std::size_t rank = 0; rank < from.size(); ++rank) {
         unpack(meeting.window(static_cast<int>(rank)) + meeting.index() * step, from[rank], begin,
@@ -248,7 +255,10 @@ class ShmBroadcast final : public ShmOperation {
     const std::size_t step = meeting.capacity();
     for (std::size_t begin = 0; begin < bytes; begin += step) {
       const std::size_t count = std::min(step, bytes - begin);
-      if (root == meeting.rank()) bulk_copy(meeting.window(root), input + begin, count);
+      if (root == meeting.rank()) {
+        meeting.writer().write(
+            count, [&](CopyFunction copy) { copy(meeting.window(root), input + begin, count); });
+      }
       HVD_RETURN_IF_ERROR(meeting.sync());
       if (root != meeting.rank()) {
         if (output != nullptr) bulk_copy(output + begin, meeting.window(root), count);

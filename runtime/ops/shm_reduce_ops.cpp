@@ -47,11 +47,12 @@ class WindowReduction {
     }
   }
 
-  void pack(const Inputs& from, std::size_t begin, std::size_t count, std::byte* to) const {
+  void pack(CopyFunction copy, const Inputs& from, std::size_t begin, std::size_t count,
+            std::byte* to) const {
     from.for_range(begin, begin + count,
                    [&](const std::byte* data, std::size_t before, std::size_t at, std::size_t n) {
-                     arithmetic_.pack(data + before * size_of(arithmetic_.type), to + at * element_,
-                                      n);
+                     pack_piece(copy, data + before * size_of(arithmetic_.type), n,
+                                to + at * element_);
                    });
   }
   void unpack(const std::byte* from, const Outputs& to, std::size_t begin,
@@ -64,6 +65,20 @@ class WindowReduction {
   }
 
  private:
+  // What is computed on the way in is stored by that, or by `copy` a piece at a time.
+  void pack_piece(CopyFunction copy, const std::byte* from, std::size_t count,
+                  std::byte* to) const {
+    if (arithmetic_.only_copies()) return copy(to, from, count * element_);
+    if (copy == bulk_copy) return arithmetic_.pack(from, to, count);
+    alignas(64) std::array<std::byte, kReducedAtOnce>
+        packed;  // NOLINT: it is written before it is read
+    for (std::size_t done = 0; done < count; done += block()) {
+      const std::size_t n = std::min(block(), count - done);
+      arithmetic_.pack(from + done * size_of(arithmetic_.type), packed.data(), n);
+      copy(to + done * element_, packed.data(), n * element_);
+    }
+  }
+
   const Meeting& meeting_;
   const BatchArithmetic& arithmetic_;
   std::size_t element_;
@@ -97,7 +112,7 @@ class ShmAllreduce final : public ShmOperation {
   }
 
   Status by_everybody(const WindowReduction& reduction, Meeting& meeting) {
-    reduction.pack(inputs_, 0, inputs_.size(), meeting.window(meeting.rank()));
+    fill_window(reduction, meeting, 0, inputs_.size());
     HVD_RETURN_IF_ERROR(meeting.sync());
     reduction.unpack_into(outputs_, 0, 0, inputs_.size());
     meeting.next_window();
@@ -110,15 +125,13 @@ class ShmAllreduce final : public ShmOperation {
     const std::size_t windows = (total + room - 1) / room;
     const std::size_t step = rounded_up((total + windows - 1) / windows, kTogether);
     const auto count_at = [&](std::size_t begin) { return std::min(step, total - begin); };
-    reduction.pack(inputs_, 0, count_at(0), meeting.window(meeting.rank()));
+    fill_window(reduction, meeting, 0, count_at(0));
     HVD_RETURN_IF_ERROR(meeting.sync());
     for (std::size_t begin = 0; begin < total; begin += step) {
       const std::size_t count = count_at(begin);
       reduce_own_share(reduction, meeting, count);
       const std::size_t next = begin + step;
-      if (next < total) {
-        reduction.pack(inputs_, next, count_at(next), meeting.window(meeting.rank(), 1));
-      }
+      if (next < total) fill_window(reduction, meeting, next, count_at(next), 1);
       HVD_RETURN_IF_ERROR(meeting.sync());
       for (int rank = 0; rank < meeting.size(); ++rank) {
         const auto [from, to] = share_of(meeting, rank, count);
@@ -128,6 +141,13 @@ class ShmAllreduce final : public ShmOperation {
       meeting.next_window();
     }
     return {};
+  }
+
+  void fill_window(const WindowReduction& reduction, const Meeting& meeting, std::size_t begin,
+                   std::size_t count, std::size_t ahead = 0) const {
+    meeting.writer().write(count * reduction.element(), [&](CopyFunction copy) {
+      reduction.pack(copy, inputs_, begin, count, meeting.window(meeting.rank(), ahead));
+    });
   }
 
   struct Share {
@@ -204,19 +224,23 @@ class ShmReducescatter final : public ShmOperation {
     const bool aside = overlaps && longest > step;
     if (aside) keep_inputs(reduction);
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      std::byte* to = meeting.window(meeting.rank());
-      std::size_t kept = 0;
-      for (const auto& block : blocks_) {
-        const std::size_t count = std::min(step, block.size() - std::min(begin, block.size()));
-        if (aside) {
-          const std::byte* const from = kept_ + (kept + begin) * reduction.element();
-          if (count > 0) bulk_copy(to, from, count * reduction.element());
-          kept += block.size();
-        } else {
-          reduction.pack(block, begin, count, to);
+      std::size_t elements = 0;
+      for (const auto& block : blocks_) elements += block.count_from(begin, step);
+      meeting.writer().write(elements * reduction.element(), [&](CopyFunction copy) {
+        std::byte* to = meeting.window(meeting.rank());
+        std::size_t kept = 0;
+        for (const auto& block : blocks_) {
+          const std::size_t count = block.count_from(begin, step);
+          if (aside) {
+            const std::byte* const from = kept_ + (kept + begin) * reduction.element();
+            if (count > 0) copy(to, from, count * reduction.element());
+            kept += block.size();
+          } else {
+            reduction.pack(copy, block, begin, count, to);
+          }
+          to += step * reduction.element();
         }
-        to += step * reduction.element();
-      }
+      });
       HVD_RETURN_IF_ERROR(meeting.sync());
       if (begin < own_.size()) {
         reduction.unpack_into(own_, begin, meeting.index() * step,
@@ -233,7 +257,7 @@ class ShmReducescatter final : public ShmOperation {
     kept_ = buffer_.reserve(elements * reduction.element());
     std::byte* to = kept_;
     for (const auto& block : blocks_) {
-      reduction.pack(block, 0, block.size(), to);
+      reduction.pack(bulk_copy, block, 0, block.size(), to);
       to += block.size() * reduction.element();
     }
   }

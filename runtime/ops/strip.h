@@ -25,6 +25,10 @@ class Strip {
     size_ = 0;
   }
   std::size_t size() const { return size_; }
+  // How many there are from `begin` on, at most so many.
+  std::size_t count_from(std::size_t begin, std::size_t most) const {
+    return std::min(most, size_ - std::min(begin, size_));
+  }
 
   // Calls f(data, before, from, count) for each piece of [from, to): `count` of what begins at
   // `before` behind `data`; they begin at `from` in the range.

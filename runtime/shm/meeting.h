@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/shm/host_memory.h"
+#include "runtime/shm/window_writer.h"
 
 namespace hvd::runtime {
 
@@ -80,6 +81,7 @@ class Host {
   bool reached(const Step& step) const;
 
   HostMemory memory_;
+  WindowWriter writer_;
   std::vector<int> ranks_;
   int rank_;
   Options options_;
@@ -115,6 +117,8 @@ class Meeting {
 
   // The window of the rank at that position that is `ahead` of the current one.
   std::byte* window(int rank, std::size_t ahead = 0) const;
+  // Into the own ones; where it is much, this is faster than copying it there by other means.
+  WindowWriter& writer() const { return host_.writer_; }
   void next_window() { ++team_->windows; }
   // Everything that was written before is there for all who return. Patiently: somebody has
   // something else to do first, and spinning for so long would only cost.

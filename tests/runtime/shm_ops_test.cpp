@@ -1,6 +1,7 @@
 // What operations in shared memory do besides computing what the conformance tables say.
 #include <cstring>
 #include <gtest/gtest.h>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -56,6 +57,42 @@ TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheWindowsAndWhoReduces) {
     for (std::size_t i = 0; i < kCount; ++i) wanted[i] += more[i];
   }
   EXPECT_EQ(results.front(), wanted);
+}
+
+OneTensor large_tensor(Kind kind, Compression compression, int rank) {
+  constexpr std::size_t kCount = 499'998;  // of three ranks; their rows do not begin with a line
+  OneTensor tensor(kind, uneven_numbers(rank, kCount));
+  tensor.extents.assign(3, static_cast<std::int64_t>(kCount));
+  if (kind == Kind::allgather) tensor.output.resize(3 * kCount);
+  tensor.entry.output = tensor.output.data();
+  tensor.entry.request.compression = compression;
+  return tensor;
+}
+
+// Where there are windows enough, and long enough, some are written past the caches in any case.
+TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
+  constexpr std::size_t kTooShort = 32 << 10;
+  constexpr auto kNone = Compression::none;
+  for (const auto& [kind, compression] :
+       {std::pair{Kind::allreduce, kNone}, std::pair{Kind::allreduce, Compression::bfloat16},
+        std::pair{Kind::reducescatter, kNone}, std::pair{Kind::allgather, kNone},
+        std::pair{Kind::alltoall, kNone}, std::pair{Kind::broadcast, kNone}}) {
+    std::map<int, std::vector<float>> results;  // of each rank
+    std::mutex mutex;
+    const auto run_twice = [&](int rank, ShmRank& self) {
+      OneTensor tensor = large_tensor(kind, compression, rank);
+      for (int round = 0; round < 2; ++round) {
+        const Outcome outcome = tensor.run(self, world_of(3, rank));
+        ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+        const std::lock_guard lock(mutex);
+        const auto known = results.try_emplace(rank, tensor.output).first;
+        EXPECT_EQ(known->second, tensor.output) << runtime::kind_name(kind) << ", rank " << rank;
+      }
+    };
+    for (const std::size_t window_bytes : {kTooShort, 4 * kTooShort}) {
+      on_shm_ranks(3, run_twice, {window_bytes, {}, {kLong, false}});
+    }
+  }
 }
 
 TEST(ShmOps, SplitsThatDoNotFitAreTheSameErrorOnEveryRankBeforeAnythingMoves) {

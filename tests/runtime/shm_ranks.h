@@ -66,6 +66,7 @@ class ShmRank final : public RankUnderTest {
     return {Code::internal, "no operation is enabled"};
   }
 
+  runtime::Host& host() { return *host_; }
   void abort() { host_->abort(); }
 
  private:

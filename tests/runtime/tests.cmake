@@ -71,11 +71,13 @@ hvd_test(hvd_shm_test
   runtime/host_door_test.cpp
   runtime/host_mail_test.cpp
   runtime/letter_box_test.cpp
+  runtime/shm_mates_test.cpp
   runtime/shm_meeting_test.cpp
   runtime/shm_ops_test.cpp
   runtime/shm_world_test.cpp
   runtime/tree_links_test.cpp
   runtime/tsan_options.cpp
+  runtime/window_writer_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)

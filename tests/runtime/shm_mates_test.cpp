@@ -1,0 +1,46 @@
+// What mates do in shared memory by itself; with other hosts the conformance tables do it.
+#include "runtime/ops/shm_mates.h"
+
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "tests/runtime/one_tensor.h"
+#include "tests/runtime/shm_ranks.h"
+
+namespace hvd::test {
+namespace {
+
+using runtime::Meeting;
+
+// Windows of the second size are also written past the caches (window_writer.h).
+TEST(ShmMates, ReduceAndGatherWhateverTheWindows) {
+  constexpr std::size_t kCount = 500'001;
+  for (const std::size_t window_bytes : {4 << 10, 128 << 10}) {
+    on_shm_ranks(
+        3,
+        [](int rank, ShmRank& self) {
+          const auto group = world_of(3, rank);
+          ASSERT_TRUE(self.host().serves(0, group.ranks));
+          for (int round = 0; round < 2; ++round) {
+            std::vector<float> data(kCount);
+            std::iota(data.begin(), data.end(), static_cast<float>(rank + round));
+            auto* const bytes = reinterpret_cast<std::byte*>(data.data());
+            const auto lanes = runtime::cut_into_blocks({{bytes, bytes, kCount * sizeof(float)}},
+                                                        sizeof(float), 3);
+            Meeting meeting(self.host(), 0, group.ranks, rank);
+            runtime::ShmMates mates(meeting);
+            mates.reduce(
+                lanes, {runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float)});
+            mates.gather(lanes);
+            meeting.end();
+            for (std::size_t i = 0; i < kCount; ++i) {
+              ASSERT_EQ(data[i], 3 * static_cast<float>(i + static_cast<std::size_t>(round) + 1));
+            }
+          }
+        },
+        {window_bytes, {}, {kLong, false}});
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test
