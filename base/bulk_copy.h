@@ -13,8 +13,8 @@ using CopyFunction = void (*)(void* to, const void* from, std::size_t bytes);
 // beginning, beside memory that was mapped (glibc's bug 30994; glibc 2.39 and newer know of it).
 void bulk_copy(void* to, const void* from, std::size_t bytes);
 
-// The same past the caches, where the processor can: nothing is taken from another core that has
-// the target in its cache, and whoever reads it gets it from memory.
+// The same past the caches, where the processor can: no line is fetched, from memory or from
+// another core, only to be overwritten; whoever reads it gets it from memory.
 void stream_copy(void* to, const void* from, std::size_t bytes);
 // Before a store, of whatever kind, by which other threads learn that a stream_copy() of this one
 // is done: the processor may let that overtake it.

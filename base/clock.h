@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <ctime>
 
 namespace hvd {
 
@@ -19,6 +20,13 @@ inline int milliseconds_until(TimePoint deadline, TimePoint now) {
   if (deadline <= now) return 0;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
   return left > 1'000'000'000 ? 1'000'000'000 : static_cast<int>(left);
+}
+
+// As system calls want it; `time` is not negative.
+inline timespec to_timespec(Duration time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return {static_cast<std::time_t>(seconds.count()),
+          static_cast<long>(std::chrono::nanoseconds(time - seconds).count())};
 }
 
 }  // namespace hvd

@@ -86,13 +86,8 @@ void Poller::wake() {
 
 void Poller::wake_within(Duration time) {
   if (timer_runs_.exchange(true)) return;
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  // Zero would stop it.
-  const auto nanoseconds =
-      std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
   itimerspec until{};
-  until.it_value = {static_cast<std::time_t>(nanoseconds / kSecond),
-                    static_cast<long>(nanoseconds % kSecond)};
+  until.it_value = to_timespec(std::max(time, Duration(1)));  // zero would stop it
   ::timerfd_settime(timer_.get(), 0, &until, nullptr);
 }
 

@@ -65,7 +65,8 @@ class WindowReduction {
   }
 
  private:
-  // What is computed on the way in is stored by that, or by `copy` a piece at a time.
+  // What is computed on the way in is stored as cached by that, and otherwise copied from the
+  // cache.
   void pack_piece(CopyFunction copy, const std::byte* from, std::size_t count,
                   std::byte* to) const {
     if (arithmetic_.only_copies()) return copy(to, from, count * element_);

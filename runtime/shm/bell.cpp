@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <ctime>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,10 +19,7 @@ void Bell::ring_loudly() {
 bool Bell::sleep(std::uint32_t rings, TimePoint deadline) {
   const auto now = Clock::now();
   if (now >= deadline) return false;
-  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - now);
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  const timespec timeout{static_cast<std::time_t>(left.count() / kSecond),
-                         static_cast<long>(left.count() % kSecond)};
+  const timespec timeout = to_timespec(deadline - now);
   const auto slept = ::syscall(SYS_futex, &rings_, FUTEX_WAIT, rings, &timeout, nullptr, 0);
   return slept == 0 || errno != ETIMEDOUT;
 }

@@ -117,7 +117,8 @@ class Meeting {
 
   // The window of the rank at that position that is `ahead` of the current one.
   std::byte* window(int rank, std::size_t ahead = 0) const;
-  // Into the own ones; where it is much, this is faster than copying it there by other means.
+  // Copies much into the own ones with those stores that are the cheaper ones here; what is little
+  // may be written there directly.
   WindowWriter& writer() const { return host_.writer_; }
   void next_window() { ++team_->windows; }
   // Everything that was written before is there for all who return. Patiently: somebody has

@@ -1,14 +1,13 @@
 // How a rank copies into its windows, which other ranks have read before.
 //
-// A cached store takes its line away from the core that read it last. That costs little between
-// cores with a cache in common, and seven times as much as the copy itself between others: other
-// parts of a processor, other sockets, or the cores of a virtual machine, which are together at one
-// moment and apart at the next. A store past the caches costs the same everywhere, but then the
-// readers get everything from memory, and the whole takes half as long again where cached stores
-// are cheap. So both are measured, all the time. One thread at a time.
+// A cached store has to fetch its line from the core that has it. Between cores with a cache in
+// common that costs little; between others packing takes seven times as long: other parts of a
+// processor, other sockets, or the cores of a virtual machine, which are together at one moment and
+// apart at the next. A store past the caches fetches nothing and costs the same everywhere, but the
+// readers get it from memory, and the whole takes half as long again where cached stores are cheap.
+// So both are tried, again and again. One thread at a time.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <limits>
@@ -18,62 +17,60 @@
 
 namespace hvd::runtime {
 
-// Cached stores, unless they take more than twice as long as those past the caches. Of either, the
-// faster of the last two times counts: a thread that was interrupted says nothing about stores. A
-// value.
+// Which stores to fill the next window with: cached ones, unless they take more than twice as long
+// as those past the caches. That is judged by trials, in which both take turns, so that they have
+// the same work in the same weather; the faster of two times counts, since a thread that was
+// interrupted says nothing about stores. A value.
 class StoreChoice {
  public:
   enum class Stores { cached, streamed };
-  // After so many, the ones not chosen are tried again, twice.
-  static constexpr int kPeriod = 128;
-
-  Stores next() const { return turn_ < kTrials ? tried_ : chosen_; }
-  // What was next took so long.
-  void took(std::size_t bytes, std::chrono::nanoseconds time);
-
- private:
-  static constexpr int kTrials = 2;
-  static constexpr double kMuchSlower = 2;
-  // When pages are touched for the first time that costs more than any store.
+  // There is a trial after so many fills. While cached stores are cheap in it streamed ones are
+  // lost on it, and the other way round, and ranks that are not in step wait for each other's. No
+  // multiple of what a program does: it shall not always meet the same part of a step.
+  static constexpr int kPeriod = 509;
+  static constexpr int kTrial = 4;
+  // Before the first one all pages have been touched, which costs more than any store.
   static constexpr int kUntilFirstTrial = 8;
 
-  class Pace {  // in nanoseconds for each byte
-   public:
-    void add(double pace);
-    double best() const;
+  Stores next() const;
+  // What next() said took so long.
+  void took(Stores stores, std::size_t bytes, std::chrono::nanoseconds time);
 
-   private:
-    static constexpr double kUnknown = std::numeric_limits<double>::infinity();
-    double last_ = kUnknown;
-    double before_ = kUnknown;
-  };
+ private:
+  static constexpr double kMuchSlower = 2;
+  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+  bool is_much_slower(double cached) const { return cached > kMuchSlower * streamed_; }
+  void begin_trial();
 
   Stores chosen_ = Stores::cached;
-  Stores tried_ = Stores::streamed;
-  int turn_ = kPeriod - kUntilFirstTrial;
-  Pace cached_;
-  Pace streamed_;
+  int turn_ = kPeriod - kUntilFirstTrial;  // since the last trial began
+  int slow_in_a_row_ = 0;                  // of those outside trials
+  // In the last trial, in nanoseconds for each byte.
+  double cached_ = kUnknown;
+  double streamed_ = kUnknown;
 };
 
 class WindowWriter {
  public:
-  // Calls fill(copy), which puts `bytes` into a window with copy(to, from, bytes). Other ranks see
-  // them after the next thing that this thread does for them to see.
+  // Calls fill(copy), which puts at most `bytes` into a window, all with copy(to, from, bytes).
+  // They are there for whoever sees what this thread stores after that, as Meeting::sync() does.
   template <typename Fill>
   void write(std::size_t bytes, Fill fill) {
     if (bytes < kLeast) {
       fill(bulk_copy);
       return;
     }
-    const bool streams = choice_.next() == StoreChoice::Stores::streamed;
+    const auto stores = choice_.next();
+    const bool streams = stores == StoreChoice::Stores::streamed;
     const TimePoint begin = Clock::now();
     fill(streams ? stream_copy : bulk_copy);
     if (streams) finish_stream_copies();
-    choice_.took(bytes, Clock::now() - begin);
+    choice_.took(stores, bytes, Clock::now() - begin);
   }
 
  private:
-  // Little is written in no time, and read at once.
+  // What is less is read at once, and over before a clock could tell the difference.
   static constexpr std::size_t kLeast = 64 << 10;
   StoreChoice choice_;
 };
