@@ -79,7 +79,9 @@ TEST(AgentChannel, AProposedWorldAndAnEffectiveOneDoNotReplaceEachOther) {
 }
 
 TEST(AgentChannel, AWorkerThatGivesNoSignOfLifeAfterInitIsKilled) {
-  AgentUnderTest agent({.hello = {.worker_silence_ms = 200}});
+  AgentOptions options;
+  options.hello.worker_silence_ms = 200;
+  AgentUnderTest agent(options);
   agent.launch_mode(1, {"stay"});  // a plain program is never asked
   agent.launch_mode(2, {"write-channel-and-stay", "initialised"});
   ASSERT_TRUE(agent.until([&] { return agent.of(2).exited.has_value(); }));

@@ -186,7 +186,9 @@ TEST(ShmWorld, LettersAndLongFramesNegotiateSideBySide) {
           EXPECT_EQ(data, std::vector<float>(16, kSum)) << "round " << i;
         }
         many.join();
-        if (rank == 0) EXPECT_TRUE(world.stop_timeline(Clock::now() + kLong).ok());
+        if (rank == 0) {
+          EXPECT_TRUE(world.stop_timeline(Clock::now() + kLong).ok());
+        }
       },
       on_one_host);
 }
