@@ -18,5 +18,8 @@ hvd_test(hvd_driver_test
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)
 
-hvd_test(hvd_run_job_test driver/driver_test.cpp LIBRARIES hvd_driver LABELS quick TIMEOUT 180)
+hvd_test(hvd_run_job_test
+  driver/run_job_agents_test.cpp
+  driver/run_job_workers_test.cpp
+  LIBRARIES hvd_driver LABELS quick TIMEOUT 180)
 add_dependencies(hvd_run_job_test hvd-agent)

@@ -1,0 +1,158 @@
+// Agents of a job: those that die, are silent, are none, or are to come by themselves.
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "base/crypto.h"
+#include "base/proc.h"
+#include "base/text.h"
+#include "driver/job_spec.h"
+#include "tests/driver/run_job_test.h"
+
+namespace hvd::driver {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Worker, keeper, agent: the agent is the child of this process. 0 if it is not to be found.
+pid_t agent_of(const WorkerView& worker) {
+  pid_t agent = worker.pid;
+  while (agent > 1 && parent_of(agent) != ::getpid()) agent = parent_of(agent).value_or(0);
+  return agent;
+}
+
+TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
+  seen.at_output = [](const WorkerView& worker, const std::string& text) {
+    if (worker.rank != 1 || text != "up\n") return;
+    const pid_t agent = agent_of(worker);
+    ASSERT_GT(agent, 1);
+    ::kill(agent, SIGKILL);
+  };
+  const auto outcome =
+      run("[ $HVD_RANK = 0 ] && exec sleep 1000; "
+          "setsid sleep 1000 & trap '' TERM; echo up; sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 1);
+  ASSERT_TRUE(outcome.failure.has_value());
+  EXPECT_EQ(outcome.failure->worker.rank, -1);
+  EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
+  EXPECT_EQ(outcome.failure->cause, "its agent went away: it was killed by SIGKILL (signal 9)");
+  EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+TEST_F(RunJob, gives_up_an_agent_that_is_silent_for_too_long_and_leaves_nothing_of_it) {
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
+  spec.heartbeat_timeout = milliseconds(500);
+  seen.at_output = [](const WorkerView& worker, const std::string& text) {
+    if (worker.rank != 1 || text != "up\n") return;
+    const pid_t agent = agent_of(worker);
+    ASSERT_GT(agent, 1);
+    ::kill(agent, SIGSTOP);
+  };
+  const auto outcome = run("[ $HVD_RANK = 1 ] && echo up; exec sleep 1000");
+  EXPECT_EQ(outcome.exit_code, 1);
+  ASSERT_TRUE(outcome.failure.has_value());
+  EXPECT_EQ(outcome.failure->worker.rank, -1);
+  EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
+  EXPECT_EQ(outcome.failure->cause,
+            "no sign of life for 0.5 s (--heartbeat-timeout): its agent hangs or was stopped");
+  EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+TEST_F(RunJob, keeps_an_agent_that_is_heard_as_long_as_the_job_takes) {
+  spec.heartbeat_timeout = milliseconds(300);
+  EXPECT_EQ(run("sleep 1.5").exit_code, 0);
+  EXPECT_TRUE(seen.warnings.empty()) << seen.warnings.front();
+}
+
+// Agents that are none.
+
+TEST_F(RunJob, says_that_the_agent_cannot_be_started) {
+  spec.agent_path = directory.path() / "no-agent";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find(spec.agent_path), std::string::npos) << outcome.reason;
+  EXPECT_NE(outcome.reason.find("No such file"), std::string::npos) << outcome.reason;
+}
+
+TEST_F(RunJob, says_that_the_agent_is_none_when_it_just_ends) {
+  spec.agent_path = "/bin/true";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("exited with code 0; is /bin/true the hvd-agent"),
+            std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, says_that_the_agent_is_none_when_it_echoes) {
+  spec.agent_path = "/bin/cat";
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("which no agent sends; is /bin/cat the hvd-agent"),
+            std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, says_that_the_agent_is_none_when_it_talks_rubbish) {
+  spec.agent_path = script_file(
+      cat("#!/bin/sh\nexport ", kTag, "=", tag, "\necho all kinds of rubbish\nexec sleep 1000\n"));
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("what runs there is no agent of ours: a frame of"),
+            std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, gives_up_an_agent_that_never_answers) {
+  spec.start_timeout = milliseconds(200);
+  spec.agent_path =
+      script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nsleep 1000 &\nexec sleep 1000\n"));
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(
+      outcome.reason.find("host localhost cannot take part: start agent: no answer within 0.2 s"),
+      std::string::npos)
+      << outcome.reason;
+}
+
+TEST_F(RunJob, kills_an_agent_that_closes_its_link_and_stays) {
+  spec.agent_path =
+      script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nexec sleep 1000 <&- >&-\n"));
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find("closed its link and did not end"), std::string::npos)
+      << outcome.reason;
+}
+
+// Agents that come by themselves.
+
+TEST_F(RunJob, names_the_hosts_that_did_not_join) {
+  spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
+  spec.hosts = {{"a", 1}, {"b", 1}};
+  spec.start_timeout = milliseconds(100);
+  const auto outcome = run("true");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.reason.substr(0, 82),
+            "0 of 2 hosts have joined within 0.1 s (--start-timeout): a and b did not come to 1")
+      << outcome.reason;
+}
+
+TEST_F(RunJob, wants_to_know_for_how_many_agents_to_wait) {
+  spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
+  spec.hosts.clear();
+  EXPECT_NE(run("true").reason.find("say -np or -H"), std::string::npos);
+}
+
+TEST_F(RunJob, can_be_interrupted_while_it_waits_for_agents) {
+  spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
+  spec.start_timeout = std::chrono::hours(1);
+  seen.at_notice = [] { ::kill(::getpid(), SIGINT); };
+  EXPECT_EQ(run("true").exit_code, 130);
+  ASSERT_EQ(seen.notices.size(), 1U);
+  EXPECT_EQ(seen.notices[0].substr(0, 21), "waiting at 127.0.0.1:");
+}
+
+}  // namespace
+}  // namespace hvd::driver
