@@ -1,4 +1,4 @@
-// An elastic worker as users write them, for workers_test.cpp: `hvd_elastic_program SCENARIO`. It
+// An elastic worker as users write them, for elastic_workers.h: `hvd_elastic_program SCENARIO`. It
 // prints what it does; what the scenario is about stands in the environment:
 //   UNTIL=G        the work is done five steps after generation G has begun
 //   SIZE=N         weights
