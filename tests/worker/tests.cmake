@@ -21,7 +21,7 @@ hvd_test(hvd_api_test
   LABELS quick)
 
 # What stands on the seam for frameworks and languages, in real jobs.
-add_executable(hvd_gradients_program worker/gradients_program.cpp runtime/tsan_options.cpp)
+add_executable(hvd_gradients_program worker/gradients_errors.cpp worker/gradients_program.cpp runtime/tsan_options.cpp)
 hvd_compile_options(hvd_gradients_program)
 target_compile_definitions(hvd_gradients_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(hvd_gradients_program PRIVATE hvd)
