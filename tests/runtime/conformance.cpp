@@ -1,7 +1,12 @@
 #include "tests/runtime/conformance.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
 #include <numeric>
 
+#include "base/text.h"
 #include "runtime/ops/layout.h"
 
 namespace hvd::test {

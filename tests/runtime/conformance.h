@@ -15,15 +15,12 @@
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
-#include <memory>
-#include <mutex>
+#include <iosfwd>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "base/text.h"
 #include "runtime/ops/operation.h"
 #include "tests/runtime/ranks.h"
 #include "tests/runtime/reference.h"
@@ -108,6 +105,9 @@ struct Table {
   int size = 1;
   Of what = Of::values;
 };
+
+// Behind "GetParam() =": "allreduce with options, world size 4, processes, backend shm".
+std::ostream& operator<<(std::ostream& out, const Table& table);
 
 // The part of a world of this size that is a set of its own in the tables.
 std::vector<int> part_of(int size);

@@ -1,4 +1,9 @@
 // The conformance tables over the data connections, of both transports.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
 #include "tests/runtime/conformance.h"
 #include "tests/runtime/gloo_ranks.h"
 

@@ -1,7 +1,11 @@
 // The tables of conformance.h.
 #include <algorithm>
 #include <numeric>
+#include <ostream>
+#include <string>
+#include <vector>
 
+#include "base/text.h"
 #include "runtime/negotiation/response_cache.h"
 #include "tests/runtime/conformance.h"
 
@@ -189,6 +193,17 @@ void run_options(RankUnderTest& self, int rank, Kind kind, int size) {
   }
 }
 
+const char* words_of(Table::Of what) {
+  switch (what) {
+    case Table::Of::options:
+      return " with options";
+    case Table::Of::joins:
+      return " while some have joined";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 // A part of the world that is no power of two and has gaps, if the world is large enough.
@@ -207,12 +222,17 @@ std::vector<int> part_of(int size) {
   }
 }
 
+std::ostream& operator<<(std::ostream& out, const Table& table) {
+  return out << runtime::kind_name(table.kind) << words_of(table.what) << ", world size "
+             << table.size << (table.how == RanksAs::processes ? ", processes" : ", threads")
+             << ", backend " << table.backend.name;
+}
+
 std::string table_name(const ::testing::TestParamInfo<Table>& info) {
-  const Table& table = info.param;
-  const char* what = table.what == Table::Of::options ? "_with_options"
-                     : table.what == Table::Of::joins ? "_while_some_have_joined"
-                                                      : "";
-  return cat(runtime::kind_name(table.kind), "_", table.size, what);
+  auto name =
+      cat(runtime::kind_name(info.param.kind), " ", info.param.size, words_of(info.param.what));
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
 }
 
 std::vector<Table> every_table_of(const Backend& backend, RanksAs how) {

@@ -1,7 +1,14 @@
 // The conformance tables through the whole pipeline: negotiation, response cache, groups, process
 // sets, joins, executor.
+#include <algorithm>
+#include <future>
 #include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "base/text.h"
 #include "tests/runtime/conformance.h"
 #include "tests/runtime/worlds.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "tests/runtime/gpu_ranks.h"
 #include "tests/runtime/host_gpu.h"
 
