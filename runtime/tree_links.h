@@ -1,6 +1,6 @@
 // The connections of one member to those next to it in the control tree: its parent, which it
 // connects to, and its children, which come to it. Frames in, frames out; what they mean is the
-// control loop's business, whose thread it belongs to.
+// business of the controller, which owns it. For one thread at a time, who has the turn.
 //
 // A neighbour on the same host may have letters instead (shm/host_mail.h), with short frames. Each
 // says after how many bytes of the connection it is to be read, so that all that is sent arrives in

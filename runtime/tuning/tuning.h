@@ -1,6 +1,6 @@
-// The tuning of one world: rank 0's control loop shows it what is going to be run, and it says when
-// other parameters are to hold. Owned by the control loop; open() before its thread starts, the
-// rest on its thread.
+// The tuning of one world: rank 0's controller shows it what is going to be run, and it says when
+// other parameters are to hold. Owned by the controller; open() before the control loop starts, the
+// rest for whoever has its turn.
 #pragma once
 
 #include <optional>
