@@ -31,10 +31,8 @@ std::size_t longest_of(const std::vector<Strip<const Part*>>& strips) {
 
 void ShmMates::pack_others(const std::vector<Parts>& lanes, std::size_t begin,
                            std::size_t step) const {
-  std::size_t bytes = 0;
-  for (std::size_t rank = 0; rank < lanes.size(); ++rank) {
-    if (rank != meeting_.index()) bytes += lanes[rank].count_from(begin, step);
-  }
+  const std::size_t bytes =
+      count_from(lanes, begin, step) - lanes[meeting_.index()].count_from(begin, step);
   meeting_.writer().write(bytes, [&](CopyFunction copy) {
     std::byte* to = meeting_.window(meeting_.rank());
     for (std::size_t rank = 0; rank < lanes.size(); ++rank) {

@@ -192,9 +192,7 @@ class ShmAlltoall final : public ShmOperation {
     HVD_RETURN_IF_ERROR(meeting.open());
     const std::size_t step = meeting.capacity() / to.size();
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      std::size_t bytes = 0;
-      for (const auto& rows : to) bytes += rows.count_from(begin, step);
-      meeting.writer().write(bytes, [&](CopyFunction copy) {
+      meeting.writer().write(count_from(to, begin, step), [&](CopyFunction copy) {
         for (std::size_t rank = 0; rank < to.size(); ++rank) {
           pack(copy, to[rank], begin, step, meeting.window(meeting.rank()) + rank * step);
         }

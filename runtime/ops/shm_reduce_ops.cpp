@@ -225,8 +225,7 @@ class ShmReducescatter final : public ShmOperation {
     const bool aside = overlaps && longest > step;
     if (aside) keep_inputs(reduction);
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      std::size_t elements = 0;
-      for (const auto& block : blocks_) elements += block.count_from(begin, step);
+      const std::size_t elements = count_from(blocks_, begin, step);
       meeting.writer().write(elements * reduction.element(), [&](CopyFunction copy) {
         std::byte* to = meeting.window(meeting.rank());
         std::size_t kept = 0;

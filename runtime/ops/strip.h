@@ -63,6 +63,16 @@ class Strip {
   std::vector<Piece> pieces_;
   std::size_t size_ = 0;
 };
+
+// Of all of them.
+template <typename Pointer>
+std::size_t count_from(const std::vector<Strip<Pointer>>& strips, std::size_t begin,
+                       std::size_t most) {
+  std::size_t count = 0;
+  for (const auto& strip : strips) count += strip.count_from(begin, most);
+  return count;
+}
+
 using Inputs = Strip<const std::byte*>;
 using Outputs = Strip<std::byte*>;
 

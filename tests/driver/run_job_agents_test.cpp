@@ -69,61 +69,46 @@ TEST_F(RunJob, keeps_an_agent_that_is_heard_as_long_as_the_job_takes) {
 
 // Agents that are none.
 
+void expect_failed(const Outcome& outcome, const std::string& because) {
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.reason.find(because), std::string::npos) << outcome.reason;
+}
+
 TEST_F(RunJob, says_that_the_agent_cannot_be_started) {
   spec.agent_path = directory.path() / "no-agent";
   const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find(spec.agent_path), std::string::npos) << outcome.reason;
-  EXPECT_NE(outcome.reason.find("No such file"), std::string::npos) << outcome.reason;
+  expect_failed(outcome, spec.agent_path);
+  expect_failed(outcome, "No such file");
 }
 
 TEST_F(RunJob, says_that_the_agent_is_none_when_it_just_ends) {
   spec.agent_path = "/bin/true";
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("exited with code 0; is /bin/true the hvd-agent"),
-            std::string::npos)
-      << outcome.reason;
+  expect_failed(run("true"), "exited with code 0; is /bin/true the hvd-agent");
 }
 
 TEST_F(RunJob, says_that_the_agent_is_none_when_it_echoes) {
   spec.agent_path = "/bin/cat";
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("which no agent sends; is /bin/cat the hvd-agent"),
-            std::string::npos)
-      << outcome.reason;
+  expect_failed(run("true"), "which no agent sends; is /bin/cat the hvd-agent");
 }
 
 TEST_F(RunJob, says_that_the_agent_is_none_when_it_talks_rubbish) {
   spec.agent_path = script_file(
       cat("#!/bin/sh\nexport ", kTag, "=", tag, "\necho all kinds of rubbish\nexec sleep 1000\n"));
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("what runs there is no agent of ours: a frame of"),
-            std::string::npos)
-      << outcome.reason;
+  expect_failed(run("true"), "what runs there is no agent of ours: a frame of");
 }
 
 TEST_F(RunJob, gives_up_an_agent_that_never_answers) {
   spec.start_timeout = milliseconds(200);
   spec.agent_path =
       script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nsleep 1000 &\nexec sleep 1000\n"));
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(
-      outcome.reason.find("host localhost cannot take part: start agent: no answer within 0.2 s"),
-      std::string::npos)
-      << outcome.reason;
+  expect_failed(run("true"),
+                "host localhost cannot take part: start agent: no answer within 0.2 s");
 }
 
 TEST_F(RunJob, kills_an_agent_that_closes_its_link_and_stays) {
   spec.agent_path =
       script_file(cat("#!/bin/sh\nexport ", kTag, "=", tag, "\nexec sleep 1000 <&- >&-\n"));
-  const auto outcome = run("true");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.reason.find("closed its link and did not end"), std::string::npos)
-      << outcome.reason;
+  expect_failed(run("true"), "closed its link and did not end");
 }
 
 // Agents that come by themselves.
