@@ -11,9 +11,11 @@
 
 #include "base/crypto.h"
 #include "base/log.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "runtime/threads.h"
 #include "worker/dump_signal.h"
+#include "worker/other_launcher.h"
 #include "worker/rendezvous_exchange.h"
 #include "worker/settings.h"
 
@@ -145,6 +147,8 @@ Status ProcessWorld::init(const InitOptions& options) {
 }
 
 Status ProcessWorld::init_alone() {
+  HVD_RETURN_IF_ERROR(check_that_it_may_be_alone(
+      process_environment(), split(read_proc_file("/proc/self/cmdline"), '\0')));
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "rank 0"));
   auto settings = settings_from_environment(process_environment());
   HVD_RETURN_IF_ERROR(settings.status());

@@ -43,8 +43,9 @@ hvd_test(hvd_seam_test
   worker/c_api_test.cpp
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
+  worker/other_launcher_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program
-  hvd_framework_program)
+  hvd_framework_program hvd_worker_program)

@@ -8,9 +8,9 @@
 //       hvd::allreduce(gradients, {.name = "gradients", .op = hvd::Average});
 //     }
 //
-// Under hvdrun the processes of the job form a world; without it a program is a world of one. All
-// functions may be called from any thread. Collectives are matched between ranks by name, not by
-// order. Errors are typed exceptions (hvd/error.h).
+// Under hvdrun the processes of the job form a world; without it a program is a world of one,
+// unless another launcher has started several (docs/api.md). All functions may be called from any
+// thread. Collectives are matched between ranks by name. Errors are typed exceptions (hvd/error.h).
 #pragma once
 
 #include <string>

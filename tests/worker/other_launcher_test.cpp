@@ -1,0 +1,156 @@
+// Programs that another launcher has started as several processes: each must refuse to be a world
+// of one. Real programs with the variables of each launcher, and real mpirun where it is installed.
+#include <filesystem>
+
+#include "base/text.h"
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+struct LaunchCase {
+  const char* name;
+  Environment environment;
+  std::string refused_with;  // a part of the message; empty: it is alone, and works
+};
+
+std::ostream& operator<<(std::ostream& out, const LaunchCase& one) { return out << one.name; }
+
+const Environment kSlurmStep{
+    {"SLURM_PROCID", "3"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}};
+
+Environment with(Environment environment, const Environment& more) {
+  for (const auto& [name, value] : more) environment[name] = value;
+  return environment;
+}
+
+const std::vector<LaunchCase>& launch_cases() {
+  static const std::vector<LaunchCase> cases{
+      {"open_mpi",
+       {{"OMPI_COMM_WORLD_RANK", "1"},
+        {"OMPI_COMM_WORLD_SIZE", "3"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}},
+       "rank 1 of 3 processes that Open MPI has started (OMPI_COMM_WORLD_RANK=1, "
+       "OMPI_COMM_WORLD_SIZE=3)"},
+      {"open_mpi_on_two_hosts",
+       {{"OMPI_COMM_WORLD_RANK", "0"},
+        {"OMPI_COMM_WORLD_SIZE", "4"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+       "hvdrun -np 4 -H HOST:2,HOST:... "},
+      {"open_mpi_one", {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}, ""},
+      {"open_mpi_one_in_a_step_of_its_daemons",
+       with(kSlurmStep, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), ""},
+      {"mpich", {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}, "hvdrun -np 4 "},
+      {"mpich_one", {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, ""},
+      {"mvapich2", {{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}}, "hvdrun -np 2 "},
+      {"pmix", {{"PMIX_RANK", "2"}}, "rank 2 of several processes that PMIx has started"},
+      {"pmix_first", {{"PMIX_RANK", "0"}}, ""},
+      {"horovodrun", {{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "2"}}, "instead of horovodrun"},
+      {"jsrun", {{"JSM_NAMESPACE_RANK", "0"}, {"JSM_NAMESPACE_SIZE", "6"}}, "hvdrun -np 6 "},
+      {"flux", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}, "instead of flux run"},
+      {"torchrun",
+       {{"TORCHELASTIC_RUN_ID", "none"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}},
+       "instead of torchrun"},
+      {"a_world_size_that_torchrun_did_not_set", {{"RANK", "1"}, {"WORLD_SIZE", "2"}}, ""},
+      {"slurm_step", kSlurmStep, "rank 3 of 8 processes that Slurm has started"},
+      {"slurm_step_of_one", with(kSlurmStep, {{"SLURM_STEP_NUM_TASKS", "1"}}), ""},
+      {"sbatch", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}, ""},
+      {"sbatch_from_within_a_step", with(kSlurmStep, {{"SLURM_STEP_ID", "4294967291"}}), ""},
+      {"salloc", {{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}, ""},
+      {"rubbish", {{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "-3"}}, ""},
+      {"meant_so", with(kSlurmStep, {{"HVD_ALLOW_SINGLE", "1"}}), ""},
+      {"not_meant_so", with(kSlurmStep, {{"HVD_ALLOW_SINGLE", "0"}}), "hvdrun -np 8 "},
+      {"misspelt", {{"HVD_ALLOW_SINGLE", "yes"}}, "HVD_ALLOW_SINGLE=yes: must be 1 or 0"},
+      {"started_by_a_worker_of_hvdrun", with(kSlurmStep, {{"HVD_JOB_ID", "0123"}}), ""},
+  };
+  return cases;
+}
+
+class OtherLauncherTest : public JobTest {
+ protected:
+  const std::string program_ = binary("hvd_worker_program");
+};
+
+class ByVariables : public OtherLauncherTest, public testing::WithParamInterface<LaunchCase> {};
+
+TEST_P(ByVariables, RefusesToTrainAloneOrIsAlone) {
+  const auto& one = GetParam();
+  ProcessOptions options;
+  options.environment = with({{"HVD_WORKER_FD", ""}, {"HVD_JOB_ID", ""}}, one.environment);
+  const ExitStatus end = run({program_, "place"}, options);
+
+  if (one.refused_with.empty()) {
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE(end.out.find("rank 0 of 1, "), std::string::npos) << end.out;
+    return;
+  }
+  EXPECT_NE(end.code, 0) << end.out;
+  EXPECT_EQ(end.out, "");
+  EXPECT_NE(end.err.find(one.refused_with), std::string::npos) << end.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(OtherLauncher, ByVariables, testing::ValuesIn(launch_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(OtherLauncherTest, TheMessageIsALineThatCanBeTyped) {
+  ProcessOptions options;
+  options.environment = {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "3"}};
+  const auto named = directory() / "it's mine";
+  std::filesystem::create_symlink(program_, named);
+  const ExitStatus end = run({named.string(), "place"}, options);
+  const std::string line = cat("hvdrun -np 3 '", directory().string(), R"(/it'\''s mine' place ;)");
+  EXPECT_NE(end.err.find(line), std::string::npos) << end.err;
+}
+
+TEST_F(OtherLauncherTest, TheCApiRefusesLikewise) {
+  ProcessOptions options;
+  options.environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}};
+  const ExitStatus end = run({binary("hvd_c_api_program"), "work"}, options);
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("hvdrun -np 3 "), std::string::npos) << end.err;
+}
+
+class UnderMpirun : public OtherLauncherTest {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kMpirun)) GTEST_SKIP() << kMpirun << " is not installed";
+    // It makes its session directory below HOME and TMPDIR.
+    options_.environment = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                            {"OMPI_MCA_plm", "isolated"},
+                            {"TMPDIR", directory().string()}};
+  }
+  ExitStatus mpirun(int processes, const Words& command) {
+    Words words{kMpirun, "--allow-run-as-root", "-np", cat(processes)};
+    words.insert(words.end(), command.begin(), command.end());
+    return run(words, options_);
+  }
+
+  static constexpr const char* kMpirun = "/usr/bin/mpirun.openmpi";
+  ProcessOptions options_;
+};
+
+TEST_F(UnderMpirun, SeveralProcessesFailWithWhatToType) {
+  const ExitStatus end = mpirun(3, {program_, "place"});
+  EXPECT_NE(end.code, 0) << end.out;
+  EXPECT_EQ(end.out.find("rank 0 of 1"), std::string::npos) << end.out;
+  EXPECT_NE(end.err.find(cat("hvdrun -np 3 ", program_, " place")), std::string::npos) << end.err;
+}
+
+TEST_F(UnderMpirun, OneProcessIsAlone) {
+  const ExitStatus end = mpirun(1, {program_, "place"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("rank 0 of 1, "), std::string::npos) << end.out;
+}
+
+TEST_F(UnderMpirun, HvdrunBelowItWorks) {
+  const ExitStatus end = mpirun(1, {binary("hvdrun"), "-np", "2", program_, "place"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (const int rank : {0, 1}) {
+    EXPECT_NE(end.out.find(cat("rank ", rank, " of 2, ")), std::string::npos) << end.out;
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test
