@@ -33,28 +33,45 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return text;
 }
 
+// Letters put in, left out, exchanged for another, or swapped with the next one each count as one.
 static std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);  // the row before the last
+  std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
+
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before.swap(last);
+    last.swap(row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substituted, row[j] + 1, diagonal + 1});
+      const std::size_t substituted = last[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({substituted, row[j] + 1, last[j + 1] + 1});
+      const bool swapped = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (swapped) row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
     }
   }
   return row.back();
 }
 
+// A word of two letters is one slip away from most others of two letters, which tells nothing.
+static std::size_t most_slips(std::size_t letters) {
+  if (letters < 3) return 0;
+  if (letters < 6) return 1;
+  return letters < 12 ? 2 : 3;
+}
+
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates) {
+  const auto letters_of = [](std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of('-'), text.size()));
+  };
+  const std::string_view letters = letters_of(word);
   std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  std::size_t best_distance = most_slips(letters.size()) + 1;
   for (const auto& candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance && distance < candidate.size()) {
+    const std::size_t distance = edit_distance(letters, letters_of(candidate));
+    if (distance < best_distance) {
       best_distance = distance;
       best = candidate;
     }

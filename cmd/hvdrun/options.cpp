@@ -29,7 +29,8 @@ std::string_view group_of(const Knob& setting) {
   return "Logging";
 }
 
-std::string_view placeholder(const Knob& setting) {
+std::string placeholder(const Knob& setting) {
+  if (!setting.choices.empty()) return join(split(setting.choices, ','), "|");
   switch (setting.type) {
     case KnobType::integer:
       return "N";
@@ -43,7 +44,7 @@ std::string_view placeholder(const Knob& setting) {
       break;
   }
   if (setting.flag == "hosts") return "HOST:SLOTS,...";
-  if (setting.flag == "ssh-host-key" || setting.flag == "failure-policy") return "WHAT";
+  if (setting.flag == "ssh-host-key") return "accept-new|strict|off";
   if (setting.flag == "host-discovery-script") return "PROGRAM";
   if (setting.flag == "blacklist-cooldown-range") return "LOW HIGH";
   if (setting.flag == "network-interface") return "NAME";
@@ -123,7 +124,7 @@ Parser::Parser() {
       option = app.add_flag(cat("--", setting->flag, ",!--no-", setting->flag));
     } else {
       option = app.add_option(cat("--", setting->flag));
-      option->expected(1)->type_name(std::string(placeholder(*setting)));
+      option->expected(1)->type_name(placeholder(*setting));
     }
     option->description(std::string(setting->help) + default_shown(*setting))
         ->group(std::string(group_of(*setting)));
@@ -155,7 +156,7 @@ Parser::Parser() {
   app.add_flag("--dry-run", dry_run, "Print who would run where and what, start nothing")
       ->group(kGeneral);
   app.add_flag("--gloo")
-      ->description("Communicate through Gloo; it is all there is in this version")
+      ->description("Taken as from Horovod: there is no controller over MPI to choose instead")
       ->group(kGeneral);
   app.add_flag("--disable-cache")
       ->description("Check every host anew, as hvdrun always does")

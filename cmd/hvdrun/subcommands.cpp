@@ -92,7 +92,8 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
       ->type_name("NAME");
   app.add_option(
          "--slots", slots,
-         "How many workers it has room for (default: one for each GPU, and one without any)")
+         "How many workers it has room for (default: one for each GPU that CUDA_VISIBLE_DEVICES "
+         "leaves, without GPUs one for each core)")
       ->type_name("N");
   app.add_option("--join-timeout", seconds,
                  "Seconds until it gives up trying to join (default: 300)")

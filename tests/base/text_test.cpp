@@ -50,6 +50,19 @@ TEST(Text, SuggestsWhatWasMeant) {
   EXPECT_FALSE(nearest("x", {}));
 }
 
+TEST(Text, SuggestsNothingThatIsFarAway) {
+  const Strings flags = {"--hosts",  "-np",     "-H",          "-p",
+                         "--spares", "--grace", "--transport", "--tcp"};
+  EXPECT_EQ(nearest("--np", flags), "-np");
+  EXPECT_EQ(nearest("-hosts", flags), "--hosts");
+  EXPECT_EQ(nearest("--hsots", flags), "--hosts");
+  EXPECT_EQ(nearest("--tranpsort", flags), "--transport");
+  EXPECT_EQ(nearest("--trnsprot", flags), "--transport");
+  for (const char* const word : {"-x", "-n", "-np4x", "--cp", "--share", "--time", "--", "-"}) {
+    EXPECT_FALSE(nearest(word, flags)) << word << ": " << *nearest(word, flags);
+  }
+}
+
 TEST(Text, QuotesWordsSoThatAShellGivesThemBack) {
   EXPECT_EQ(shell_quote("plain-word_1.2/x=y"), "plain-word_1.2/x=y");
   EXPECT_EQ(shell_quote(""), "''");

@@ -227,6 +227,61 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
   }
 }
 
+TEST(Options, HelpNamesTheValuesOfAFlagThatHasOnlySome) {
+  const auto line = parse_command_line({"--help"});
+  ASSERT_TRUE(line.ok());
+  for (const char* const shown : {"--transport hvd|gloo-tcp ", "--failure-policy slot|host ",
+                                  "--ssh-host-key accept-new|strict|off "}) {
+    EXPECT_NE(line->help.find(shown), std::string::npos) << shown;
+  }
+  // Horovod's word is taken, but there is more than Gloo.
+  EXPECT_EQ(line->help.find("all there is"), std::string::npos);
+  const auto agent = parse_command_line({"agent", "--help"});
+  ASSERT_TRUE(agent.ok());
+  EXPECT_NE(agent->help.find("without GPUs one for each core"), std::string::npos) << agent->help;
+}
+
+// A suggestion that nobody could have meant sends people the wrong way.
+TEST(Options, SuggestsAFlagOnlyWhereOneIsNear) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"--np", "-np"},
+      {"--host", "--hosts"},
+      {"--hsots", "--hosts"},
+      {"-verbose", "--verbose"},
+      {"--hosts-file", "--hostfile"},
+      {"--num-prok", "--num-proc"},
+      {"--mni-np", "--min-np"},
+      {"--tranpsort", "--transport"},
+      {"--hostdiscovery-script", "--host-discovery-script"},
+      {"--cycle-times-ms", "--cycle-time-ms"},
+      {"--no-oversubscibe", "--no-oversubscribe"},
+      // Flags of other launchers.
+      {"-n", ""},
+      {"-x", ""},
+      {"-q", ""},
+      {"-c", ""},
+      {"-N", ""},
+      {"--n", ""},
+      {"--hostname", ""},
+      {"--log", ""},
+      {"--tag", ""},
+      {"--ntasks", ""},
+      {"--nnodes", ""},
+      {"--nproc-per-node", ""},
+      {"--map-by", ""},
+      {"--bind-to", ""},
+      {"--allow-run-as-root", ""},
+      {"--bogus", ""},
+  };
+  for (const auto& [word, near] : rows) {
+    const auto line = parse_command_line({word, "p"});
+    ASSERT_FALSE(line.ok()) << word;
+    const std::string wanted =
+        cat("unknown option ", word, near.empty() ? "" : cat("; did you mean ", near, "?"), " (");
+    EXPECT_EQ(line.status().message().substr(0, wanted.size()), wanted) << line.status().message();
+  }
+}
+
 TEST(Options, AProgramWithAColonIsNoHostWithoutHosts) {
   EXPECT_EQ(parsed({"-np", "1", "tool:2"}).command, Words{"tool:2"});
 }
