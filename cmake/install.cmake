@@ -30,6 +30,13 @@ install(FILES ${PROJECT_BINARY_DIR}/hvd-config.cmake ${PROJECT_BINARY_DIR}/hvd-c
 # Relative to where the file itself lies, so that an installed tree may be moved.
 file(RELATIVE_PATH HVD_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HVD_PC_TO_PREFIX "${HVD_PC_TO_PREFIX}")
+# What a C compiler does not link by itself: the library of C++ that this build used.
+set(HVD_PC_CXX_LIBS "")
+foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
+  if(library MATCHES "^(stdc\\+\\+|c\\+\\+|c\\+\\+abi|m)$")
+    string(APPEND HVD_PC_CXX_LIBS " -l${library}")
+  endif()
+endforeach()
 foreach(name hvd hvd-static)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kConsumer = HVD_SOURCE_DIR "/tests/packaging/consumer";
 
-// HVD_CMAKE, HVD_BUILD_DIR, HVD_GENERATOR, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
+// HVD_CMAKE, HVD_BUILD_DIR, HVD_GENERATOR, HVD_C, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
 class InstallTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -50,14 +50,16 @@ class InstallTest : public testing::Test {
     EXPECT_EQ(libraries.out.find("hvd"), std::string::npos) << libraries.out;
   }
 
+  // `source` in C or C++, by the compiler of that language alone.
   void compile(const std::string& package, const std::string& prefix_now,
-               const std::string& program) const {
+               const std::string& program, const std::string& source = "consumer.cpp") const {
     const ExitStatus flags =
         expect_success({"pkg-config", "--cflags", "--libs", package},
                        {{"PKG_CONFIG_PATH", prefix_now + "/" HVD_INSTALL_LIBDIR "/pkgconfig"}});
     EXPECT_NE(flags.out.find(prefix_now), std::string::npos) << flags.out;
-    std::vector<std::string> command{HVD_CXX, "-std=c++20", "-o", program,
-                                     std::string(kConsumer) + "/consumer.cpp"};
+    const bool c = source.ends_with(".c");
+    std::vector<std::string> command{c ? HVD_C : HVD_CXX, c ? "-std=c11" : "-std=c++20", "-o",
+                                     program, std::string(kConsumer) + "/" + source};
     for (const auto& list : {std::string(HVD_CXX_FLAGS), std::string(trim(flags.out))}) {
       for (const auto& word : split(list, ' ')) {
         if (!word.empty()) command.push_back(word);
@@ -119,6 +121,13 @@ TEST_F(InstallTest, ACompilerFindsItWithPkgConfigAlsoAfterTheTreeMoved) {
   compile("hvd", moved, path("consumer"));
   expect_it_runs(path("consumer"));
   compile("hvd-static", moved, path("consumer_static"));
+  expect_it_needs_no_library_of_ours(path("consumer_static"));
+}
+
+TEST_F(InstallTest, ACCompilerLinksWhatPkgConfigSays) {
+  compile("hvd", prefix(), path("consumer"), "consumer.c");
+  expect_it_runs(path("consumer"));
+  compile("hvd-static", prefix(), path("consumer_static"), "consumer.c");
   expect_it_needs_no_library_of_ours(path("consumer_static"));
 }
 
