@@ -23,6 +23,33 @@ std::string hosts_report(const std::vector<driver::FailedHost>& hosts) {
   return text;
 }
 
+// What follows `before` in a line, up to the next blank or one of the ends; empty: it does not
+// stand there.
+std::string word_after(std::string_view line, std::string_view before) {
+  const auto at = line.find(before);
+  if (at == std::string_view::npos) return {};
+  line.remove_prefix(at + before.size());
+  return std::string(line.substr(0, line.find_first_of(": ")));
+}
+
+// The dynamic loaders of glibc and of musl end a program with 127 that lacks a library.
+std::string missing_library(int exit_code, const std::string& host,
+                            const std::vector<std::string>& tail) {
+  if (exit_code != 127) return {};
+  for (const auto& line : tail) {
+    for (const std::string_view words :
+         {"error while loading shared libraries: ", "Error loading shared library "}) {
+      const std::string library = word_after(line, words);
+      if (library.empty()) continue;
+      return cat("hvdrun: the program needs the shared library ", library, ", which host ", host,
+                 " does not have where its dynamic loader looks: install it there, or name its "
+                 "folder in LD_LIBRARY_PATH (hvdrun hands its own on; --env LD_LIBRARY_PATH=DIR "
+                 "sets another)\n");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string failure_report(const driver::Outcome& outcome) {
@@ -43,6 +70,7 @@ std::string failure_report(const driver::Outcome& outcome) {
       cat("hvdrun: the job has failed: ", who, " on host ", worker.host, " (slot ", worker.slot);
   if (worker.pid > 0) text += cat(", pid ", worker.pid);
   text += cat(") ", cause, "; the remaining workers were terminated.\n");
+  text += missing_library(outcome.exit_code, worker.host, tail);
   if (tail.empty()) {
     text += "hvdrun: it wrote nothing to stderr.\n";
   } else {

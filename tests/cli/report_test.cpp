@@ -26,6 +26,36 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
   }
 }
 
+driver::Outcome ended_with_127(const std::string& last_line) {
+  driver::Outcome outcome;
+  outcome.exit_code = 127;
+  outcome.failure = driver::Failure{
+      .worker = {.rank = 0, .host = "node-b", .slot = 0, .incarnation = 1, .pid = 4711},
+      .cause = "exited with code 127",
+      .stderr_tail = {last_line},
+      .hosts = {}};
+  return outcome;
+}
+
+TEST(Report, AMissingSharedLibraryIsNamedWithWhatToDo) {
+  const std::string wanted =
+      "hvdrun: the program needs the shared library libthere.so.2, which host node-b does not have "
+      "where its dynamic loader looks: install it there, or name its folder in LD_LIBRARY_PATH";
+  for (const char* const line :
+       {"./train: error while loading shared libraries: libthere.so.2: cannot open shared object "
+        "file: No such file or directory",
+        "Error loading shared library libthere.so.2: No such file or directory (needed by ./t)"}) {
+    const std::string report = failure_report(ended_with_127(line));
+    EXPECT_NE(report.find(wanted), std::string::npos) << report;
+    EXPECT_NE(report.find(line), std::string::npos) << report;
+  }
+}
+
+TEST(Report, A127OfTheProgramItselfIsNotTheLoaders) {
+  const std::string report = failure_report(ended_with_127("sh: 1: nowhere: not found"));
+  EXPECT_EQ(report.find("shared library"), std::string::npos) << report;
+}
+
 TEST(Report, AFailureWithoutAWorkerGivesTheReason) {
   driver::Outcome outcome;
   outcome.exit_code = 1;
