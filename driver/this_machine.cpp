@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 
 #include "base/machine.h"
+#include "base/ports.h"
 #include "base/socket.h"
 #include "driver/job/addresses.h"
 
@@ -64,6 +65,10 @@ bool is_this_machine(const std::string& name) {
 }
 
 Result<std::uint16_t> free_port(const std::string& address) {
+  const std::uint16_t port = find_port(ephemeral_ports(), [&address](std::uint16_t tried) {
+    return listen_tcp({address, tried}, 1).ok();
+  });
+  if (port != 0) return port;
   auto listener = listen_tcp({address, 0}, 1);
   if (!listener) return listener.status();
   auto bound = local_address(listener->get());

@@ -17,7 +17,8 @@ std::optional<bool> is_this_machine_at_a_glance(const std::string& name);
 // The same for any name; may block for a name server. What cannot be resolved is not this machine.
 bool is_this_machine(const std::string& name);
 
-// A TCP port that nobody listens on at `address` now.
+// A TCP port that nobody listens on at `address` now, outside of the ephemeral ones if there is
+// such a port (base/ports.h).
 Result<std::uint16_t> free_port(const std::string& address);
 
 // The driver keeps a few descriptors for each host and worker: while this lives, the process may

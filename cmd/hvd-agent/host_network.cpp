@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "base/ports.h"
 #include "base/socket.h"
 
 namespace hvd::agent {
@@ -16,13 +17,14 @@ namespace {
 constexpr int kBacklog = 4096;      // a crowd at once would else have to knock again
 constexpr int kVisitorsATurn = 64;  // the link is served in between
 
-// Bound to a free port on every address: IPv6 and IPv4 in one, or IPv4 alone where there is no
-// IPv6.
-Result<UniqueFd> bind_anywhere() {
+// Bound to this port, or any free one for 0, on every address: IPv6 and IPv4 in one, or IPv4 alone
+// where there is no IPv6.
+Result<UniqueFd> bind_anywhere(std::uint16_t port) {
   const int both = 0;
   UniqueFd v6(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in6 any_v6{};
   any_v6.sin6_family = AF_INET6;
+  any_v6.sin6_port = htons(port);
   if (v6 && ::setsockopt(v6.get(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) == 0 &&
       ::bind(v6.get(), reinterpret_cast<const sockaddr*>(&any_v6), sizeof(any_v6)) == 0) {
     return v6;
@@ -30,6 +32,7 @@ Result<UniqueFd> bind_anywhere() {
   UniqueFd v4(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in any_v4{};
   any_v4.sin_family = AF_INET;
+  any_v4.sin_port = htons(port);
   if (v4 && ::bind(v4.get(), reinterpret_cast<const sockaddr*>(&any_v4), sizeof(any_v4)) == 0) {
     return v4;
   }
@@ -57,14 +60,17 @@ Result<std::string> random_hex() {
 }  // namespace
 
 std::uint16_t find_free_port() {
-  const auto bound = bind_anywhere();
+  const std::uint16_t port =
+      find_port(ephemeral_ports(), [](std::uint16_t tried) { return bind_anywhere(tried).ok(); });
+  if (port != 0) return port;
+  const auto bound = bind_anywhere(0);
   return bound.ok() ? port_of(bound->get()) : std::uint16_t{0};
 }
 
 Status ProbeListener::open(EventLoop& loop, TimePoint now) {
   auto greeting = random_hex();
   HVD_RETURN_IF_ERROR(greeting.status());
-  auto socket = bind_anywhere();
+  auto socket = bind_anywhere(0);
   HVD_RETURN_IF_ERROR(socket.status());
   if (::listen(socket->get(), kBacklog) != 0) {
     return Status::from_errno("listen on all addresses", errno);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "base/ports.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "tests/agent/agent_under_test.h"
@@ -36,6 +37,7 @@ TEST(AgentNetwork, TellsAPortThatIsFree) {
   AgentUnderTest agent;
   ASSERT_NE(agent.ready->free_port, 0);
   EXPECT_NE(agent.ready->free_port, agent.ready->probe_port);
+  EXPECT_FALSE(ephemeral_ports().contains(agent.ready->free_port)) << agent.ready->free_port;
   EXPECT_TRUE(listen_tcp({"127.0.0.1", agent.ready->free_port}).ok());
 }
 
@@ -47,6 +49,13 @@ AgentOptions on_host(const std::string& script) {
 }
 
 bool can_make_hosts() { return run({"unshare", "-n", "sh", "-c", "ip link set lo up"}).code == 0; }
+
+TEST(AgentNetwork, ThePortThatItTellsIsNoneThatItsHostGivesToConnections) {
+  if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
+  AgentUnderTest agent(
+      on_host("ip link set lo up; echo 10000 61999 >/proc/sys/net/ipv4/ip_local_port_range"));
+  EXPECT_GE(agent.ready->free_port, 62000);
+}
 
 std::string reach_itself(AgentUnderTest& agent, const std::string& address) {
   agent.send(agent_link::Probe{

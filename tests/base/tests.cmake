@@ -8,6 +8,8 @@ hvd_test(hvd_base_test
   base/gpus_test.cpp
   base/handshake_test.cpp
   base/log_test.cpp
+  base/out_of_memory_test.cpp
+  base/ports_test.cpp
   base/socket_test.cpp
   base/status_test.cpp
   base/text_test.cpp
