@@ -182,10 +182,13 @@ void Shell::perform(const action::DropAgent& action) {
 }
 
 void Shell::perform(const action::Say& action) {
-  if (action.warning) {
-    observer_.on_warning(action.text);
-  } else {
-    observer_.on_progress(action.text);
+  switch (action.to) {
+    case action::Say::To::warning:
+      return observer_.on_warning(action.text);
+    case action::Say::To::notice:
+      return observer_.on_notice(action.text);
+    case action::Say::To::verbose:
+      return observer_.on_progress(action.text);
   }
 }
 

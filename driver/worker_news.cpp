@@ -31,7 +31,7 @@ void WorkerNews::on(const event::Exited& event) {
       job_.worker_at(index).state != WorkerState::exited) {
     return;
   }
-  ended(index, exit_text(event.exit_code, event.signal_number, event.core_dumped));
+  ended(index, exit_text(event));
 }
 
 void WorkerNews::host_gone(HostIndex host) {

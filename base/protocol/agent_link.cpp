@@ -280,7 +280,9 @@ std::string Exited::encode() const {
                               .i32(pid)
                               .i32(exit_code)
                               .i32(signal_number)
-                              .boolean(core_dumped));
+                              .boolean(core_dumped)
+                              .boolean(out_of_memory)
+                              .u64(memory_limit));
 }
 Result<Exited> Exited::decode(std::string_view payload) {
   WireReader r(payload);
@@ -290,6 +292,8 @@ Result<Exited> Exited::decode(std::string_view payload) {
   m.exit_code = r.i32();
   m.signal_number = r.i32();
   m.core_dumped = r.boolean();
+  m.out_of_memory = r.boolean();
+  m.memory_limit = r.u64();
   return checked(m, r, "exited");
 }
 

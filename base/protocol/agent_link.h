@@ -270,6 +270,9 @@ struct Exited {
   std::int32_t exit_code = 0;      // meaningful when signal_number is 0
   std::int32_t signal_number = 0;  // what killed it, or 0
   bool core_dumped = false;
+  // The kernel killed it for want of memory, by the account of its control group.
+  bool out_of_memory = false;
+  std::uint64_t memory_limit = 0;  // of that group, in bytes; 0: none
   std::string encode() const;
   static Result<Exited> decode(std::string_view payload);
 };

@@ -45,7 +45,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, Superv
       link_(std::move(options.link_in), std::move(options.link_out)),
       signals_(std::move(options.signals)),
       pump_(link_),
-      context_{*loop_, link_, pump_, options.open_files_of_workers, board_, {}},
+      context_{*loop_, link_, pump_, options.open_files_of_workers, board_, out_of_memory_, {}},
       lease_(milliseconds(0), options.patient ? minutes(0) : kPatienceForHello, LeaseClock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),

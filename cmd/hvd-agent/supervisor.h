@@ -94,6 +94,7 @@ class Supervisor {
   Watch link_out_watch_;
   Watch signals_watch_;
   OutputPump pump_;
+  OutOfMemoryKills out_of_memory_;
   WorkerContext context_;
   Lease lease_;
   Checker checker_;

@@ -42,6 +42,13 @@ void add_host_variables(const std::vector<std::string>& names,
 
 }  // namespace
 
+std::optional<std::uint64_t> OutOfMemoryKills::take() {
+  const auto now = own_memory_events();
+  if (!now || now->kills <= taken_) return std::nullopt;
+  ++taken_;
+  return now->limit;
+}
+
 Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,
                std::function<void()> changed)
     : context_(context),
@@ -189,6 +196,11 @@ void Worker::exited(int wait_status) {
   } else {
     how.exit_code = WEXITSTATUS(wait_status);
   }
+  if (how.signal_number == SIGKILL && !was_killed_by_agent_) {
+    const auto limit = context_.out_of_memory.take();
+    how.out_of_memory = limit.has_value();
+    how.memory_limit = limit.value_or(0);
+  }
   unsaid_exit_ = how;
   standard_output_.worker_exited();
   standard_error_.worker_exited();
@@ -214,6 +226,7 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
 
 void Worker::kill() {
   kill_at_ = kNever;
+  was_killed_by_agent_ = true;
   order(KeeperOrder::Kind::kill);
   wake_keeper();
 }

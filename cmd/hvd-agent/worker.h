@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "base/out_of_memory.h"
 #include "base/protocol/agent_link.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/driver_link.h"
@@ -30,6 +31,17 @@
 
 namespace hvd::agent {
 
+// Kills for want of memory in the agent's own control group, which its workers share.
+class OutOfMemoryKills {
+ public:
+  // Whether there was one that nobody has taken yet, and the group's limit in bytes (0: none). Each
+  // is for one worker.
+  std::optional<std::uint64_t> take();
+
+ private:
+  std::uint64_t taken_ = own_memory_events().value_or(MemoryEvents{}).kills;
+};
+
 // What a worker works with; all of it outlives the workers.
 struct WorkerContext {
   EventLoop& loop;
@@ -37,6 +49,7 @@ struct WorkerContext {
   OutputPump& pump;
   rlimit open_files;  // for the worker's own process
   const LeaseBoard& lease;
+  OutOfMemoryKills& out_of_memory;
   Duration silence{};  // of a worker before it is killed; zero: never
 };
 
@@ -107,6 +120,7 @@ class Worker {
   OutputStream standard_error_;
   WorkerChannel channel_;
   std::optional<agent_link::Exited> unsaid_exit_;
+  bool was_killed_by_agent_ = false;
   TimePoint kill_at_ = kNever;
   Pulse pulse_;
 };

@@ -101,7 +101,8 @@ int run_job(const JobSetup& setup) {
                   [&trouble](const Status& why, bool broken) { trouble.report(why, broken); });
   JobOutput output(console, files.get(),
                    {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
-                   setup.output.verbose, setup.spec.elastic.has_value());
+                   setup.output.verbose, setup.spec.elastic.has_value(),
+                   [&trouble] { return trouble.why().has_value(); });
 
   trouble.set_running(true);
   const driver::Outcome outcome = driver::run_job(setup.spec, output);

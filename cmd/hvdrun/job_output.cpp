@@ -77,8 +77,13 @@ bool colours_wanted(bool is_terminal) {
 }
 
 JobOutput::JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
-                     bool elastic)
-    : console_(console), files_(files), style_(style), verbose_(verbose), elastic_(elastic) {}
+                     bool elastic, std::function<bool()> ends_by_itself)
+    : console_(console),
+      files_(files),
+      style_(style),
+      verbose_(verbose),
+      elastic_(elastic),
+      ends_by_itself_(std::move(ends_by_itself)) {}
 
 StreamWriter& JobOutput::writer(driver::Stream stream) {
   return stream == driver::Stream::standard_output ? console_.out() : console_.error();
@@ -127,7 +132,9 @@ void JobOutput::say_places(const WorldDocument& world) {
 
 void JobOutput::on_warning(std::string_view text) { say(cat("warning: ", text)); }
 
-void JobOutput::on_notice(std::string_view text) { say(text); }
+void JobOutput::on_notice(std::string_view text) {
+  if (!ends_by_itself_ || !ends_by_itself_()) say(text);
+}
 
 void JobOutput::on_progress(std::string_view text) {
   if (verbose_) say(text);

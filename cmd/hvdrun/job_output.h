@@ -51,9 +51,11 @@ bool colours_wanted(bool is_terminal);
 class JobOutput : public driver::Observer {
  public:
   // `files` may be null. Both must outlive this. With `elastic` ranks may change: a line has the
-  // rank that its worker has when it ends, and files are by worker.
+  // rank that its worker has when it ends, and files are by worker. `ends_by_itself` is true once
+  // hvdrun ends the job because its own output is broken: then nobody else has interrupted it, and
+  // no notice says so.
   JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
-            bool elastic = false);
+            bool elastic = false, std::function<bool()> ends_by_itself = nullptr);
 
   void on_plan(const WorldDocument& world) override;
   void on_world(const WorldDocument& world, std::string_view why) override;
@@ -86,6 +88,7 @@ class JobOutput : public driver::Observer {
   PrefixStyle style_;
   bool verbose_;
   bool elastic_;
+  std::function<bool()> ends_by_itself_;
   std::map<Key, Prefixer> prefixers_;
 };
 

@@ -283,7 +283,8 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       case Kind::exited:
         return decode<agent_link::Exited>(frame, [&](const agent_link::Exited& message) {
           return tell(event::Exited{host, message.incarnation, message.exit_code,
-                                    message.signal_number, message.core_dumped});
+                                    message.signal_number, message.core_dumped,
+                                    message.out_of_memory, message.memory_limit});
         });
       case Kind::output:
         return decode<agent_link::Output>(frame, [&](agent_link::Output message) {

@@ -85,16 +85,14 @@ void ElasticJob::on(const event::StopRequested& event) {
     case ElasticState::waiting:
     case ElasticState::ending:
       interrupt_ = event.signal_number;
-      say(cat("interrupted by ", signal, ": stopping ", live_.size(),
-              live_.size() == 1 ? " worker" : " workers", ", grace ",
-              seconds_text(options_.job.grace), "; once more kills at once"));
+      notice(stopping_text(event.signal_number, live_.size(), options_.job.grace));
       begin_stop(cat("hvdrun was interrupted by ", signal));
       break;
     case ElasticState::stopping:
       if (stop_requests_ == 1) {
-        say(cat(signal, ": the job is stopping already; once more kills at once"));
+        notice(cat(signal, ": the job is stopping already; a second signal kills at once"));
       } else {
-        say(cat(signal, " once more: killing what is left"));
+        notice(cat("a second signal, ", signal, ": killing what is left"));
         kill_all();
       }
       break;

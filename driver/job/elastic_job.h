@@ -237,8 +237,15 @@ class ElasticJob final : public AnyJob {
     return state_ == ElasticState::training || state_ == ElasticState::waiting ||
            state_ == ElasticState::ending;
   }
-  void warn(std::string text) { actions_.emplace_back(action::Say{true, std::move(text)}); }
-  void say(std::string text) { actions_.emplace_back(action::Say{false, std::move(text)}); }
+  void warn(std::string text) {
+    actions_.emplace_back(action::Say{action::Say::To::warning, std::move(text)});
+  }
+  void notice(std::string text) {
+    actions_.emplace_back(action::Say{action::Say::To::notice, std::move(text)});
+  }
+  void say(std::string text) {
+    actions_.emplace_back(action::Say{action::Say::To::verbose, std::move(text)});
+  }
 
   // driver/job/elastic_waiting.cpp
   std::string gathering_text(TimePoint now) const;

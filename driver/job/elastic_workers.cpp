@@ -247,7 +247,7 @@ void ElasticJob::on(const event::Exited& event) {
                ", with code ", event.exit_code, " and signal ", event.signal_number));
     return;
   }
-  const std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
+  const std::string how = exit_text(event);
   const bool well = event.exit_code == 0 && event.signal_number == 0;
   if (stop_has_begun()) {
     end(index, WorkerState::exited);

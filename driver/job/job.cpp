@@ -121,7 +121,7 @@ void Job::on(const event::Exited& event) {
     return;
   }
   end(*worker, WorkerState::exited);
-  const std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
+  const std::string how = exit_text(event);
   if (event.signal_number != 0) {
     fail_worker(*worker, how, 128 + event.signal_number);
   } else if (event.exit_code != 0) {
@@ -147,21 +147,20 @@ void Job::on(const event::StopRequested& event) {
     case JobState::preparing:
     case JobState::choosing:
       interrupt_ = event.signal_number;
-      say(cat(interrupt_text(), ": no worker was started yet; giving up"));
+      notice(cat(interrupt_text(), ": no worker was started yet; giving up"));
       begin_stop(cat("hvdrun was interrupted by ", signal));
       break;
     case JobState::starting:
     case JobState::running:
       interrupt_ = event.signal_number;
-      say(cat("interrupted by ", signal, ": stopping ", live_, live_ == 1 ? " worker" : " workers",
-              ", grace ", seconds_text(options_.grace), "; once more kills at once"));
+      notice(stopping_text(event.signal_number, live_, options_.grace));
       begin_stop(cat("hvdrun was interrupted by ", signal));
       break;
     case JobState::stopping:
       if (stop_requests_ == 1) {
-        say(cat(signal, ": the job is stopping already; once more kills at once"));
+        notice(cat(signal, ": the job is stopping already; a second signal kills at once"));
       } else {
-        say(cat(signal, " once more: killing what is left"));
+        notice(cat("a second signal, ", signal, ": killing what is left"));
         kill_all();
       }
       break;

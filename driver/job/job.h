@@ -131,8 +131,15 @@ class Job final : public AnyJob {
   void move(JobState to);
   void move(HostIndex host, HostState to);
   static void move(JobWorker& worker, WorkerState to);
-  void warn(std::string text) { actions_.emplace_back(action::Say{true, std::move(text)}); }
-  void say(std::string text) { actions_.emplace_back(action::Say{false, std::move(text)}); }
+  void warn(std::string text) {
+    actions_.emplace_back(action::Say{action::Say::To::warning, std::move(text)});
+  }
+  void notice(std::string text) {
+    actions_.emplace_back(action::Say{action::Say::To::notice, std::move(text)});
+  }
+  void say(std::string text) {
+    actions_.emplace_back(action::Say{action::Say::To::verbose, std::move(text)});
+  }
 
   std::vector<int> ranks_of(HostIndex host, bool unstarted_only) const;
   std::string live_ranks_text() const;  // "ranks 1, 3 are"

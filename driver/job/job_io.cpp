@@ -1,6 +1,8 @@
 #include "driver/job/job_io.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/text.h"
@@ -61,7 +63,11 @@ struct ActionText {
     return cat("drop agent of ", hosts[action.host]);
   }
   std::string operator()(const action::Say& action) const {
-    return cat(action.warning ? "warn: " : "say: ", action.text);
+    const bool warns = action.to == action::Say::To::warning;
+    return cat(warns                                  ? "warn: "
+               : action.to == action::Say::To::notice ? "notice: "
+                                                      : "say: ",
+               action.text);
   }
   std::string operator()(const action::Finish& action) const {
     std::string text = cat("finish ", action.exit_code, ": ", action.reason);
@@ -90,9 +96,35 @@ std::string signal_text(int signal_number) {
                          : cat("SIG", name, " (signal ", signal_number, ")");
 }
 
+std::string stopping_text(int signal_number, std::size_t workers, std::chrono::milliseconds grace) {
+  return cat("interrupted by ", signal_text(signal_number), ": stopping ", workers,
+             workers == 1 ? " worker" : " workers", " (SIGTERM now, SIGKILL after ",
+             seconds_text(grace), "); a second signal kills at once");
+}
+
 std::string exit_text(int exit_code, int signal_number, bool core_dumped) {
   if (signal_number == 0) return cat("exited with code ", exit_code);
   return cat("was killed by ", signal_text(signal_number), core_dumped ? ", core dumped" : "");
+}
+
+// "1.5 GiB"
+static std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array kUnits{"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto number = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (number >= 1024 && unit + 1 < kUnits.size()) {
+    number /= 1024;
+    ++unit;
+  }
+  return cat(std::round(number * 10) / 10, " ", kUnits[unit]);
+}
+
+std::string exit_text(const event::Exited& event) {
+  const std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
+  if (!event.out_of_memory) return how;
+  if (event.memory_limit == 0) return how + ": out of memory";
+  return cat(how, ": out of memory (the memory limit of its control group is ",
+             bytes_text(event.memory_limit), ")");
 }
 
 std::string names_text(const std::vector<std::string>& names) {

@@ -87,6 +87,8 @@ struct Exited {
   int exit_code = 0;      // meaningful when signal_number is 0
   int signal_number = 0;  // what killed it, or 0
   bool core_dumped = false;
+  bool out_of_memory = false;      // the kernel killed it for want of memory
+  std::uint64_t memory_limit = 0;  // of its control group, in bytes; 0: none
 };
 
 // ---- of an elastic job alone ----
@@ -209,7 +211,12 @@ struct DropAgent {
   HostIndex host = 0;
 };
 struct Say {
-  bool warning = false;  // else only for those who want to know more
+  enum class To {
+    verbose,  // for --verbose
+    notice,   // for everybody: no trouble, but good to know
+    warning,  // for everybody
+  };
+  To to = To::verbose;
   std::string text;
 };
 // Once, last.
@@ -231,8 +238,14 @@ std::string to_text(const Action& action, const std::vector<std::string>& hosts)
 
 // "SIGKILL (signal 9)"
 std::string signal_text(int signal_number);
+// "interrupted by SIGINT (signal 2): stopping 2 workers (SIGTERM now, SIGKILL after 5 s); a second
+// signal kills at once"
+std::string stopping_text(int signal_number, std::size_t workers, std::chrono::milliseconds grace);
 // "exited with code 3", "was killed by SIGSEGV (signal 11), core dumped"
 std::string exit_text(int exit_code, int signal_number, bool core_dumped);
+// The same, and "was killed by SIGKILL (signal 9): out of memory (the memory limit of its control
+// group is 64 MiB)".
+std::string exit_text(const event::Exited& event);
 // Of many names: "a", "a and b", "a, b and c"; of more than some, the first and how many more.
 std::string names_text(const std::vector<std::string>& names);
 // Of many numbers, in order: "0-3, 7"; after some ranges "..." and their count.

@@ -74,6 +74,18 @@ class Script : public GoldenScript<Job, JobState> {
   }
 };
 
+TEST(ExitText, SaysWhatTheAccountOfTheControlGroupSays) {
+  event::Exited exited{.host = 0, .incarnation = 1, .signal_number = 9};
+  EXPECT_EQ(exit_text(exited), "was killed by SIGKILL (signal 9)");
+  exited.out_of_memory = true;
+  EXPECT_EQ(exit_text(exited), "was killed by SIGKILL (signal 9): out of memory");
+  exited.memory_limit = std::uint64_t{1536} << 20;
+  EXPECT_EQ(
+      exit_text(exited),
+      "was killed by SIGKILL (signal 9): out of memory (the memory limit of its control group "
+      "is 1.5 GiB)");
+}
+
 class JobGolden : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(JobGolden, answers_as_written) { expect_as_written<Script>(GetParam()); }

@@ -1,6 +1,10 @@
 // A worker fails: the job ends, says who, where and why, and leaves nobody.
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
 
+#include "base/text.h"
 #include "tests/e2e/job_test.h"
 
 namespace hvd::test {
@@ -135,6 +139,85 @@ TEST_F(FailureTest, AWorkerThatIgnoresSigtermIsKilledAfterTheGraceTime) {
   directory_file("go");
   EXPECT_EQ(job.wait().code, 6);
   expect_nobody_left("the grace time");
+}
+
+// A control group that allows so many bytes, gone with the object. Empty: there can be none here.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(std::uint64_t limit) {
+    std::string path = "/sys/fs/cgroup";
+    const char* file = "memory.max";
+    for (const auto& line : lines_of(read_file("/proc/self/cgroup"))) {
+      const auto memory = line.find(":memory:");
+      if (memory != std::string::npos) {
+        path = cat("/sys/fs/cgroup/memory", line.substr(memory + 8));
+        file = "memory.limit_in_bytes";
+        break;
+      }
+      if (line.starts_with("0::")) path = cat("/sys/fs/cgroup", line.substr(3));
+    }
+    std::error_code error;
+    path = cat(path, "/hvd-test-", ::getpid());
+    if (!std::filesystem::create_directory(path, error)) return;
+    path_ = path;
+    std::ofstream(path + "/" + file) << limit << std::flush;
+    usable_ = trim(read_file(path + "/" + file)) == cat(limit);
+  }
+  ~MemoryGroup() {
+    if (path_.empty()) return;
+    eventually([this] { return ::rmdir(path_.c_str()) == 0; }, std::chrono::seconds(10));
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  const std::string& path() const { return path_; }
+  bool usable() const { return usable_; }
+
+ private:
+  std::string path_;
+  bool usable_ = false;
+};
+
+TEST_F(FailureTest, AWorkerThatTheKernelKillsForWantOfMemoryIsToldAsThat) {
+  constexpr std::uint64_t kLimit = std::uint64_t{192} << 20;
+  const MemoryGroup group(kLimit);
+  if (!group.usable()) GTEST_SKIP() << "no control groups with a limit of memory here";
+  // It reads a line that never ends. Should the limit not hold, its own ends it.
+  const std::string worker =
+      "ulimit -v 2000000; [ $HVD_RANK = 1 ] && exec tail /dev/zero; exec sleep 600";
+  Process job({"sh", "-c", "echo $$ >\"$0\"/cgroup.procs && exec \"$@\"", group.path(),
+               binary("hvdrun"), "-np", "2", "sh", "-c", worker});
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 137) << end.err;
+  expect_in(end.err, {"rank 1",
+                      "was killed by SIGKILL (signal 9): out of memory (the memory limit "
+                      "of its control group is 192 MiB)"});
+}
+
+TEST_F(FailureTest, AWorkerThatSomebodyKillsIsNotToldAsOutOfMemory) {
+  Process& job = start({"-np", "2", binary("e2e_stays")});
+  const auto workers = wait_for_workers(job, "up", 2);
+  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 137);
+  EXPECT_EQ(end.err.find("out of memory"), std::string::npos) << end.err;
+}
+
+TEST_F(FailureTest, AMissingSharedLibraryIsToldWithWhatToDo) {
+  directory_file("library.c", "int there(void) { return 0; }\n");
+  directory_file("program.c", "int there(void);\nint main(void) { return there(); }\n");
+  ProcessOptions here;
+  here.working_directory = directory();
+  ASSERT_EQ(run({HVD_C, "-shared", "-fPIC", "-o", "libthere.so", "library.c"}, here).code, 0);
+  ASSERT_EQ(run({HVD_C, "-o", "program", "program.c", "-L.", "-lthere"}, here).code, 0);
+  const ExitStatus end = run_job({"-np", "2", directory() / "program"});
+  EXPECT_EQ(end.code, 127);
+  expect_in(end.err, {"libthere.so: cannot open shared object file",
+                      "hvdrun: the program needs the shared library libthere.so, which host "
+                      "localhost does not have where its dynamic loader looks: install it there, "
+                      "or name its folder in LD_LIBRARY_PATH"});
+  ProcessOptions found;
+  found.environment["LD_LIBRARY_PATH"] = directory();
+  EXPECT_EQ(run_job({"-np", "2", directory() / "program"}, found).code, 0);
 }
 
 TEST_F(FailureTest, AProgramThatIsNotThereIsAnErrorThatNamesIt) {

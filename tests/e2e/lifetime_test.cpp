@@ -75,6 +75,27 @@ TEST_F(LifetimeTest, CtrlCEndsTheJobWith130) {
   expect_nobody_left("Ctrl-C");
 }
 
+TEST_F(LifetimeTest, CtrlCSaysAtOnceWhatItDoesAndWhatASecondOneWould) {
+  // The workers ignore SIGTERM, and the grace time would outlast the test's patience.
+  for (const Words& flags : {Words{}, Words{"--min-np", "1"}}) {
+    Words all{"--grace", "3600"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    Process& job = start_staying(2, {"--ignore-term"}, all);
+    job.signal(SIGINT);
+    ASSERT_TRUE(job.wait_for_error(
+        "hvdrun: interrupted by SIGINT (signal 2): stopping 2 workers (SIGTERM now, SIGKILL after "
+        "3600 s); a second signal kills at once\n"))
+        << job.err();
+    job.signal(SIGINT);
+    const ExitStatus end = job.wait();
+    EXPECT_EQ(end.code, 130);
+    EXPECT_NE(end.err.find("hvdrun: a second signal, SIGINT (signal 2): killing what is left\n"),
+              std::string::npos)
+        << end.err;
+    expect_nobody_left("the second Ctrl-C");
+  }
+}
+
 TEST_F(LifetimeTest, SigtermEndsTheJobWith143) {
   Process& job = start_staying(3, {"--child"});
   job.signal(SIGTERM);

@@ -48,7 +48,8 @@ hvd_test(hvd_e2e_test
   runtime/trace_check.cpp
   LIBRARIES hvd_test_steps nlohmann_json::nlohmann_json
   LABELS e2e
-  TIMEOUT 300)
+  TIMEOUT 300
+  DEFINITIONS HVD_C="${CMAKE_C_COMPILER}")
 add_dependencies(hvd_e2e_test hvdrun hvd-agent elastic_steps train allreduce_once
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
