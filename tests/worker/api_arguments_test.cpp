@@ -85,6 +85,28 @@ TEST_F(ApiArguments, GroupsAreCheckedAsAWhole) {
   EXPECT_EQ(one.get().size(), 1U);
 }
 
+template <typename T>
+concept ReadAs = requires(hvd::Tensor& tensor, const hvd::Tensor& constant) {
+  tensor.as<T>();
+  constant.as<T>();
+};
+
+// Else they were taken for bytes, and read beyond the end.
+TEST(Elements, AreReadAsElementTypesOnly) {
+  struct Pair {
+    double first;
+    double second;
+  };
+  EXPECT_TRUE(ReadAs<std::uint8_t>);
+  EXPECT_TRUE(ReadAs<float>);
+  EXPECT_TRUE(ReadAs<hvd::bfloat16>);
+  EXPECT_FALSE(ReadAs<Pair>);
+  EXPECT_FALSE(ReadAs<long long>);
+  EXPECT_FALSE(ReadAs<unsigned>);
+  EXPECT_FALSE(ReadAs<const float>);
+  EXPECT_FALSE(ReadAs<char>);
+}
+
 TEST_F(ApiArguments, ShapesThatNoMemoryHasAreRefused) {
   std::vector<float> six(6);
   expect_refused([&] { hvd::shaped(six, {2, 2}); }, {"[6]", "[2, 2]"});

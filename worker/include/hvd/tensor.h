@@ -30,7 +30,9 @@ namespace hvd {
 
 template <typename T>
 inline constexpr bool kIsElement = false;
+// Of element types only: of others there is none.
 template <typename T>
+requires kIsElement<T>
 inline constexpr DataType kDataTypeOf = DataType::uint8;
 
 #define HVD_ELEMENT(cpp_type, data_type)             \
@@ -159,14 +161,16 @@ class HVD_API Tensor {
   const void* data() const { return memory_.get(); }
 
   // The elements, without their shape; throws InvalidArgumentError if they are of another type, or
-  // in the memory of a device.
+  // in the memory of a device. T is the type of an element (kIsElement), as it is written above:
+  // neither const nor another type of the same size.
   template <typename T>
-  std::span<T> as() {
+  requires kIsElement<T> std::span<T> as() {
     check_readable(kDataTypeOf<T>);
     return {static_cast<T*>(data()), static_cast<std::size_t>(elements())};
   }
   template <typename T>
-  std::span<const T> as() const {
+  requires kIsElement<T> std::span<const T> as()
+  const {
     check_readable(kDataTypeOf<T>);
     return {static_cast<const T*>(data()), static_cast<std::size_t>(elements())};
   }
