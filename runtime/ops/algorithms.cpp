@@ -84,7 +84,7 @@ void tree_broadcast(const Peers& peers, void* data, std::size_t bytes, int root)
   for (std::size_t i = 0; i < pieces; ++i) {
     if (parent >= 0) {
       expect_until(i + kAhead);
-      memory.wait_received();  // they arrive in their order
+      memory.wait_received();  // the oldest one: peers.h
     }
     for (const int child : children) memory.send(child, offset(i), length(i));
   }

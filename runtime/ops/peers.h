@@ -5,8 +5,9 @@
 //
 // Whoever takes part must know beforehand how long each message is: lengths are not told, and one
 // that differs from what the other end expects breaks the connection. Messages from one rank to
-// another arrive in the order in which they were sent and are expected. A message of no bytes is
-// not sent at all.
+// another arrive in the order in which they were sent and are expected; of one memory they end in
+// that order, too, so that wait_received() is for the oldest one. A message of no bytes is not sent
+// at all.
 //
 // A message that comes before its receive holds up what comes behind it from the same rank; on
 // Gloo's stock transport, which asks the receiver before it sends, it costs a round trip: post
@@ -48,7 +49,8 @@ class MessageMemory {
 
   void send(int to, std::size_t offset, std::size_t bytes);
   void receive(int from, std::size_t offset, std::size_t bytes);
-  void wait_received();  // for one message
+  // For one message: of those from one rank the one that was expected first.
+  void wait_received();
   void wait_all_sent();
 
  private:

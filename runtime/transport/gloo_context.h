@@ -1,6 +1,9 @@
 // A Messenger as Gloo's transport: what Gloo's algorithms, and ours, send and receive through. The
 // only place that knows Gloo's transport interfaces, those of Debian's Gloo and of newer ones.
 //
+// As Gloo's algorithms rely on it, and ours: of the messages of one buffer with one rank and one
+// slot the one that was begun first ends first (messenger.h), in either direction.
+//
 // Gloo's bound buffers, which only its old algorithms that are objects use, do not exist here.
 //
 // Safe from any thread as far as Gloo's own is: one operation at a time on one buffer. What fails

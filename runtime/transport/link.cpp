@@ -122,7 +122,9 @@ Status Link::move_out(std::vector<Ended>& ended) {
       const std::size_t all = kHeaderBytes + message.header.bytes;
       if (written_ < all) break;
       written_ -= all;
-      if (is_last(message.stripes)) ended.push_back({message.endpoint, Direction::send, rank_});
+      if (is_last(message.stripes)) {
+        ended.push_back({message.endpoint, Direction::send, rank_, message.stripes});
+      }
       outgoing_.pop_front();
     }
   }
@@ -180,7 +182,7 @@ Status Link::take_waiting(const std::shared_ptr<Receive>& receive, std::vector<E
   if (whole) {
     HVD_RETURN_IF_ERROR(claim(kept->header, *receive));
     if (is_last(receive->stripes)) {
-      ended.push_back({receive->endpoint, Direction::receive, rank_});
+      ended.push_back({receive->endpoint, Direction::receive, rank_, receive->stripes});
     }
   } else {
     HVD_RETURN_IF_ERROR(put_into(receive));
@@ -237,7 +239,7 @@ void Link::end_message(std::vector<Ended>& ended) {
   in_message_ = false;
   if (receive_) {
     if (is_last(receive_->stripes)) {
-      ended.push_back({receive_->endpoint, Direction::receive, rank_});
+      ended.push_back({receive_->endpoint, Direction::receive, rank_, receive_->stripes});
     }
     receive_.reset();
   } else {

@@ -110,14 +110,21 @@ Messenger::Stretch Messenger::stretch_of(std::size_t bytes, int stripe, int stri
   return {index * each, index + 1 == count ? bytes - index * each : each};
 }
 
+std::shared_ptr<Stripes> Messenger::stripes_for(Endpoint& endpoint, Direction direction,
+                                                std::uint64_t slot, int stripes, int rank) const {
+  if (options_.sockets == 1) return nullptr;
+  auto parts = std::make_shared<Stripes>(Stripes{static_cast<std::size_t>(stripes), slot, rank});
+  endpoint.begun_of(direction).push_back(parts);
+  return parts;
+}
+
 Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std::byte* data,
                        std::size_t bytes) {
   HVD_RETURN_IF_ERROR(check_peer(to, "send to"));
   const std::lock_guard lock(mutex_);
   if (must_stop()) return failure_;
   const int stripes = stripes_of(bytes);
-  std::shared_ptr<Stripes> parts;
-  if (stripes > 1) parts = std::make_shared<Stripes>(Stripes{static_cast<std::size_t>(stripes)});
+  const auto parts = stripes_for(endpoint, Direction::send, slot, stripes, to);
   ++endpoint.pending;
   for (int i = 0; i < stripes && failure_.ok(); ++i) {
     Link& its = link({to, i});
@@ -139,8 +146,7 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
   const std::lock_guard lock(mutex_);
   if (must_stop()) return failure_;
   const int stripes = stripes_of(bytes);
-  std::shared_ptr<Stripes> parts;
-  if (stripes > 1) parts = std::make_shared<Stripes>(Stripes{static_cast<std::size_t>(stripes)});
+  const auto parts = stripes_for(endpoint, Direction::receive, slot, stripes, -1);
   ++endpoint.pending;
   for (int i = 0; i < stripes && failure_.ok(); ++i) {
     const auto [begin, count] = stretch_of(bytes, i, stripes);
@@ -344,9 +350,15 @@ void Messenger::leave_for_leader(Link& its) {
 
 // Tells those who wait what has ended.
 void Messenger::settle() {
-  for (const auto& [endpoint, direction, rank] : ended_) {
+  for (const auto& message : ended_) {
+    Endpoint* const endpoint = message.endpoint;
     --endpoint->pending;
-    endpoint->ended_of(direction).push_back(rank);
+    if (message.stripes) {
+      tell_in_order(message);
+    } else {
+      endpoint->ended_of(message.direction).push_back(message.rank);
+    }
+
     for (Waiter* const waiter : waiters_) {
       if (waiter->endpoint != endpoint) continue;
       if (waiter->leads) {
@@ -357,6 +369,25 @@ void Messenger::settle() {
     }
   }
   ended_.clear();
+}
+
+// This message, and those after it that have waited for it, unless it has to wait itself. Over one
+// connection all comes in order, but a message of one part overtakes those that travel on several.
+void Messenger::tell_in_order(const Ended& message) {
+  auto& begun = message.endpoint->begun_of(message.direction);
+  const auto is_alike = [&message](const auto& other) {
+    return other->rank == message.rank && other->slot == message.stripes->slot;
+  };
+
+  for (auto at = begun.begin(); at != begun.end();) {
+    if (!is_alike(*at)) {
+      ++at;
+      continue;
+    }
+    if ((*at)->left > 0) return;
+    message.endpoint->ended_of(message.direction).push_back(message.rank);
+    at = begun.erase(at);
+  }
 }
 
 // A leader that is at work sees for itself what has changed.

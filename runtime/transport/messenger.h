@@ -13,9 +13,12 @@
 // elsewhere (door.h) and handed in.
 //
 // Messages from one rank with one slot are received in the order in which they were sent; the
-// receive says how many bytes it expects. A message that comes before its receive waits in the
-// kernel and holds up those behind it, unless something behind it is needed, or sends are stuck
-// because all ranks wait so: then up to kUnexpectedBytes are kept in memory.
+// receive says how many bytes it expects. wait() tells them in that order, too: of the messages of
+// one endpoint with one rank and one slot, in one direction, the one that was begun first ends
+// first, however many connections they travel on, and whichever of them is the faster one. Messages
+// with different ranks or slots are told as they end. A message that comes before its receive waits
+// in the kernel and holds up those behind it, unless something behind it is needed, or sends are
+// stuck because all ranks wait so: then up to kUnexpectedBytes are kept in memory.
 //
 // Failures are for ever. A connection that ends while a message needs it fails the messenger as a
 // whole, and closes all its connections, so that whoever waits for this rank hears of it; one that
@@ -109,6 +112,9 @@ class Messenger {
     std::size_t bytes;
   };
   static Stretch stretch_of(std::size_t bytes, int stripe, int stripes);
+  // What is to be known of a message that begins; null if there is one connection.
+  std::shared_ptr<Stripes> stripes_for(Endpoint& endpoint, Direction direction, std::uint64_t slot,
+                                       int stripes, int rank) const;
   Status receive_on(int socket, std::span<const int> from, const std::shared_ptr<Receive>& wanted);
   Status check_peer(int rank, const char* what);
   Status need(Link& link);
@@ -121,6 +127,7 @@ class Messenger {
   void leave_for_leader(Link& link);
   void keep_what_holds_up();
   void settle();
+  static void tell_in_order(const Ended& message);
   void link_ended(Link& link, const Status& why);
   void fail(const Status& why);
   bool must_stop();

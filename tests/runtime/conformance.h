@@ -127,6 +127,12 @@ inline auto tables_by_hosts(const Backend& backend, RanksAs how = RanksAs::threa
   return ::testing::ValuesIn(every_table_by_hosts_of(backend, how));
 }
 
+// Values alone, of more than one rank.
+std::vector<Table> values_of_several_of(const Backend& backend, RanksAs how);
+inline auto values_of_several(const Backend& backend, RanksAs how) {
+  return ::testing::ValuesIn(values_of_several_of(backend, how));
+}
+
 // Values alone, of four ranks.
 std::vector<Table> values_of_four_of(const Backend& backend, RanksAs how);
 inline auto values_of_four(const Backend& backend, RanksAs how) {

@@ -28,7 +28,8 @@ struct Shapes {
 };
 
 // No rows, one, a prime number of them, several tensors at once; and what is too much for one
-// message and for the algorithms for little data.
+// message and for the algorithms for little data, so that the last message is much smaller than
+// those before it.
 std::vector<Shapes> shapes_for(Kind kind, DataType type) {
   if (kind == Kind::barrier) return {{{{0}}, 2}};
   std::vector<Shapes> all{{{{0}}, 1, false},
@@ -37,7 +38,8 @@ std::vector<Shapes> shapes_for(Kind kind, DataType type) {
                           {{{13}, {5, 0}, {1}, {0}, {40, 3}, {7, 2, 2}}, 2, false}};
   all.push_back({{{701, 3}}});
   all.push_back({{{401}, {3}, {1'021}, {11, 5}}, 1, false});
-  if (type == DataType::float32) all.push_back({{{700'001}, {3}}, 1, false});
+  // Two pieces of 1 MB and one of 1,004 bytes as a whole; in halves, one and one of 502.
+  if (type == DataType::float32) all.push_back({{{524'539}, {3}}, 1, false});
   return all;
 }
 
@@ -94,9 +96,12 @@ void run_all_shapes(RankUnderTest& self, int rank, Call call, bool whole_world, 
     const std::size_t bytes =
         static_cast<std::size_t>(elements_of(shapes.front())) * size_of(call.type);
     const bool cheap = call.op == ReduceOp::sum || call.op == ReduceOp::adasum;
-    // Megabytes go the same ways as kilobytes, but in more messages.
-    if (bytes > 1'000'000 && (negotiates || !cheap || call.ranks.size() > 3)) continue;
-    const int times = negotiates ? 2 : often;
+    // Megabytes go the same ways as kilobytes, but in more messages. Only of four and more ranks is
+    // there one that passes on what it has not begun with.
+    const bool is_tree = call.kind == Kind::broadcast;
+    if (bytes > 1'000'000 && (negotiates || !cheap || (!is_tree && call.ranks.size() > 3)))
+      continue;
+    const int times = negotiates ? 2 : bytes > 1'000'000 && is_tree ? 3 : often;
     call.shapes = shapes;
     call.uneven = false;
     run_variants(self, rank, call, times);
@@ -252,6 +257,14 @@ std::vector<Table> every_table_by_hosts_of(const Backend& backend, RanksAs how) 
   auto tables = every_table_of(backend, how);
   std::erase_if(tables, [](const Table& table) {
     return table.size < 4 || (table.kind != Kind::allreduce && table.kind != Kind::allgather);
+  });
+  return tables;
+}
+
+std::vector<Table> values_of_several_of(const Backend& backend, RanksAs how) {
+  auto tables = every_table_of(backend, how);
+  std::erase_if(tables, [](const Table& table) {
+    return table.size == 1 || table.what != Table::Of::values || table.kind == Kind::barrier;
   });
   return tables;
 }

@@ -60,6 +60,7 @@ hvd_test(hvd_transport_test
   runtime/transport_end_test.cpp
   runtime/transport_gloo_test.cpp
   runtime/transport_messages_test.cpp
+  runtime/transport_order_test.cpp
   runtime/transport_strangers_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
