@@ -1,0 +1,98 @@
+// What one iteration of the fuzzer does: a world, and the collectives that its ranks run. A seed
+// makes a plan, which can then be made smaller. Values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hvd/types.h>
+
+#include "runtime/config.h"
+#include "runtime/request.h"
+
+namespace hvd::fuzz {
+
+struct WorldPlan {
+  int size = 1;
+  bool processes = false;  // else ranks are threads
+  runtime::Transport transport = runtime::Transport::hvd;
+  int sockets = 1;           // for each pair of ranks
+  std::vector<int> host;     // of each rank
+  std::vector<bool> shares;  // whether the rank wants shared memory
+  std::optional<bool> hierarchical_allreduce;
+  std::optional<bool> hierarchical_allgather;
+  std::size_t window_bytes = std::size_t{256} << 10;
+  std::size_t fusion_threshold = std::size_t{128} << 20;
+  int cycle_us = 1'000;
+  std::size_t cache_capacity = 1'024;
+  bool deterministic = false;
+};
+
+// Some ranks of the world, ascending. Those that are added at window 0 or later, and removed before
+// a later one, are process sets; the first of a plan is the world itself.
+struct SetPlan {
+  static constexpr int kFromTheStart = -1;
+  std::vector<int> ranks;
+  int added = kFromTheStart;
+  std::optional<int> removed;
+  bool lives_in(int window) const { return added <= window && (!removed || window < *removed); }
+};
+
+// One tensor, as all members of the set have it. Positions are those in the set.
+struct TensorPlan {
+  std::vector<std::int64_t> rows;  // of each position; the first extent, if there is any
+  std::vector<std::int64_t> row;   // the other extents
+  bool scalar = false;             // no extents at all
+  // alltoall: rows from one position to each; empty: even shares. What is left over goes nowhere.
+  std::vector<std::vector<std::int64_t>> splits;
+};
+
+struct CallPlan {
+  int number = 0;  // what the contents depend on
+  std::string name;
+  runtime::Kind kind = runtime::Kind::allreduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  Compression compression = Compression::none;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::size_t set = 0;  // of Plan::sets
+  int root = 0;         // position in the set
+  bool in_place = false;
+  bool allocated = false;           // the output is asked for
+  std::vector<TensorPlan> tensors;  // several: a group
+
+  bool reduces() const {
+    return kind == runtime::Kind::allreduce || kind == runtime::Kind::reducescatter;
+  }
+};
+
+// Calls that are in flight at the same time, in an order that differs between ranks.
+struct Window {
+  std::vector<CallPlan> calls;
+  std::vector<int> joined;  // ranks that have no part in it
+  bool skewed = false;      // ranks begin at different times
+};
+
+struct Plan {
+  std::uint64_t seed = 0;
+  WorldPlan world;
+  std::vector<SetPlan> sets;
+  std::vector<Window> windows;
+};
+
+Plan plan_of(std::uint64_t seed);
+
+// Without the windows, and one call.
+std::string world_text(const Plan& plan);
+std::string call_text(const Plan& plan, const CallPlan& call);
+// All of it, a line for the world and one for each call.
+std::string text_of(const Plan& plan);
+
+// Where the code changes its ways, in bytes: sizes around these are likely in a plan.
+const std::vector<std::size_t>& limits();
+
+}  // namespace hvd::fuzz
