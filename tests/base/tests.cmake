@@ -13,7 +13,9 @@ hvd_test(hvd_base_test
   base/socket_test.cpp
   base/status_test.cpp
   base/text_test.cpp
+  base/watchdog_test.cpp
   base/wire_test.cpp
   base/worker_link_test.cpp
   base/world_document_test.cpp
+  support/watchdog.cpp
   LIBRARIES hvd_base LABELS quick)

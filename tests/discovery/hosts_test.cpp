@@ -76,6 +76,9 @@ TEST(HostList, refuses_every_defect_in_horovods_words_and_says_which) {
             invalid("item 1: the slots of a must be a number from 1 to 65,536, not \"-2\""));
   EXPECT_EQ(list("a:2x"),
             invalid("item 1: the slots of a must be a number from 1 to 65,536, not \"2x\""));
+  EXPECT_EQ(list("a:65536"), "a=65536") << "the limit itself is allowed";
+  EXPECT_EQ(list("a:65537"),
+            invalid("item 1: the slots of a must be a number from 1 to 65,536, not \"65537\""));
   EXPECT_EQ(
       list("a:99999999999"),
       invalid("item 1: the slots of a must be a number from 1 to 65,536, not \"99999999999\""));

@@ -285,6 +285,31 @@ TEST_F(Http, WritesAndReadsManyKeysInOneRequest) {
   EXPECT_EQ((*waited)[2]->value, "4");
 }
 
+TEST(HttpLimits, AnswersAsManyBytesAsTheLimitOfABulkRequestAndNotOneMore) {
+  ServerOptions options = small_options();
+  options.limits.max_total = 1'000'000;
+  RunningServer server(options);
+  Signer signer{server.token(), 1};
+  RawConnection connection{server.address()};
+  const auto ask = [&](std::string_view method, std::string_view target, std::string_view body) {
+    connection.send(signed_request(signer, method, target, body));
+    return connection.receive();
+  };
+
+  // Five of the largest values are just as much as an answer may hold.
+  std::vector<std::string> keys;
+  for (const char key : {'a', 'b', 'c', 'd', 'e'}) {
+    keys.emplace_back(1, key);
+    ASSERT_EQ(ask("PUT", cat("/s/", key), std::string(1'000, key)).status, 200);
+  }
+  EXPECT_EQ(ask("POST", "/s?read", encode_bulk_keys(keys)).status, 200);
+  ASSERT_EQ(ask("PUT", "/s/f", "x").status, 200);
+  keys.emplace_back("f");
+  const auto more = ask("POST", "/s?read", encode_bulk_keys(keys));
+  EXPECT_EQ(more.status, 413);
+  EXPECT_NE(more.body.find("more than 5,000 bytes together"), std::string::npos) << more.body;
+}
+
 TEST_F(Http, RefusesMisshapenBulkRequests) {
   EXPECT_EQ(ask("POST", "/s", "").status, 400);
   EXPECT_EQ(ask("POST", "/s?read&write", "").status, 400);

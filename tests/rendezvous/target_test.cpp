@@ -17,6 +17,13 @@ TEST(Target, DecodesEachPartOnce) {
   EXPECT_EQ(target.key, std::string("c%2F+\0", 6));
 }
 
+TEST(Target, TakesHexDigitsInBothCases) {
+  Target target;
+  ASSERT_TRUE(parse_target("/a%2f%ff%aA/%Ca", target).ok());
+  EXPECT_EQ(target.scope, "a/\xff\xaa");
+  EXPECT_EQ(target.key, "\xca");
+}
+
 TEST(Target, GetsBackWhatWasEncoded) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
