@@ -183,6 +183,49 @@ TEST_P(GlooOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
   });
 }
 
+// Whatever is done, it is said where it is and what it has become.
+TEST_P(GlooOps, AnOutcomeSaysWhereTheOutputIsAndOfWhichShape) {
+  const std::vector<std::pair<Kind, std::int64_t>> rows_of_kinds{{Kind::allreduce, 4},
+                                                                 {Kind::broadcast, 4},
+                                                                 {Kind::reducescatter, 2},
+                                                                 {Kind::allgather, 8},
+                                                                 {Kind::alltoall, 4}};
+  on_ranks(2, [&](int rank, GlooRank& self) {
+    for (const auto& [kind, rows] : rows_of_kinds) {
+      OneTensor tensor(kind, {1, 2, 3, 4});
+      if (kind == Kind::allgather || kind == Kind::alltoall) tensor.extents = {4, 4};
+      tensor.output.resize(8);
+      tensor.entry.output = tensor.output.data();
+      const Outcome outcome = tensor.run(self, world_of(2, rank));
+      ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+      EXPECT_EQ(outcome.output, tensor.output.data()) << runtime::kind_name(kind);
+      EXPECT_EQ(outcome.shape, std::vector<std::int64_t>{rows}) << runtime::kind_name(kind);
+      if (kind == Kind::alltoall) {
+        EXPECT_EQ(outcome.received_splits, (std::vector<std::int64_t>{2, 2}));
+      }
+    }
+  });
+}
+
+TEST_P(GlooOps, RowsGoWhereTheSplitsSay) {
+  on_ranks(3, [](int rank, GlooRank& self) {
+    const auto own = static_cast<float>(10 * rank);
+    OneTensor tensor(Kind::alltoall, {own, own + 1, own + 2, own + 3});
+    tensor.extents = {4, 4, 4};
+    // Rank 0 keeps its rows, rank 1 sends all to rank 0, rank 2 one to each and keeps one back.
+    const std::vector<std::vector<std::int64_t>> splits{{4, 0, 0}, {4, 0, 0}, {1, 1, 1}};
+    tensor.entry.splits = splits[static_cast<std::size_t>(rank)];
+    tensor.output.resize(9);
+    tensor.entry.output = tensor.output.data();
+    const Outcome outcome = tensor.run(self, world_of(3, rank));
+    ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+    const std::vector<std::vector<float>> wanted{{0, 1, 2, 3, 10, 11, 12, 13, 20}, {21}, {22}};
+    tensor.output.resize(static_cast<std::size_t>(outcome.shape.front()));
+    EXPECT_EQ(tensor.output, wanted[static_cast<std::size_t>(rank)]);
+    expect_sum_works(self, 3, rank);
+  });
+}
+
 TEST(Layout, RowsOfAReducescatterFollowEachOtherAndTheFirstRanksHaveOneMore) {
   for (const std::int64_t rows : {0, 1, 5, 8, 13}) {
     for (const int size : {1, 2, 3, 8}) {

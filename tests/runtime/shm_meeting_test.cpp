@@ -3,6 +3,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <future>
 #include <gtest/gtest.h>
 #include <random>
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "runtime/ops/layout.h"
+#include "runtime/threads.h"
 #include "tests/runtime/shm_ranks.h"
 
 namespace hvd::test {
@@ -250,6 +252,27 @@ TEST(ShmMeeting, WhoeverGivesUpInTheMidstIsNotTakenForOneThatHasDoneItsPart) {
     host.abort();
     Meeting later(host, 0, first_ranks(2), rank);
     EXPECT_EQ(later.sync().code(), Code::aborted);
+  });
+}
+
+// A thread of the program that does the work of its world must not keep it while it sleeps.
+TEST(ShmMeeting, AHelperIsToldBeforeItSleepsAndOnlyThen) {
+  std::promise<void> told;
+  auto sleeps = told.get_future();
+  on_hosts(2, kSleepy, [&](int rank, Host& host) {
+    ASSERT_TRUE(host.serves(0, first_ranks(2)));
+    int times = 0;
+    const runtime::HelpingThread helper([&] {
+      if (++times == 1 && rank == 0) told.set_value();
+    });
+    // The one comes early and sleeps, for the other one all are there.
+    if (rank == 1) {
+      EXPECT_EQ(sleeps.wait_for(kLong / 2), std::future_status::ready);
+    }
+    Meeting meeting(host, 0, first_ranks(2), rank);
+    ASSERT_TRUE(meeting.sync().ok());
+    EXPECT_EQ(times, rank == 0 ? 1 : 0) << "rank " << rank;
+    meeting.end();
   });
 }
 

@@ -47,9 +47,11 @@ hvd_test(hvd_conformance_test COMPUTES
   TIMEOUT 600)
 
 hvd_test(hvd_operations_test
+  runtime/algorithms_test.cpp
   runtime/arithmetic_kernels_test.cpp
   runtime/gloo_ops_test.cpp
   runtime/hierarchy_test.cpp
+  runtime/layout_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick

@@ -307,6 +307,39 @@ TEST(StrangersAtOurSide, AnotherRankAtAPeersAddressIsNotBelieved) {
   for (auto& thread : threads) thread.join();
 }
 
+// --- with the token, but broken -----------------------------------------------------------------
+
+// Of ten bytes, as the message that has this place among those of a connection.
+std::string message_of(std::uint32_t sequence, char what) {
+  runtime::MessageHeader header;
+  header.sequence = sequence;
+  header.slot = 1;
+  header.bytes = 10;
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
+  return bytes.append(header.bytes, what);
+}
+
+TEST(BrokenMembers, AMessageThatIsMissingOrComesAgainIsFound) {
+  for (const std::uint32_t second : {0U, 2U, 7U}) {
+    const auto mesh = make_tcp_mesh(mesh_options(0, 2));
+    const auto fd = knock(port_of(*mesh));
+    ASSERT_TRUE(Visitor{.name = "rank 1"}.come_to(fd).ok());
+    say(fd, message_of(0, 'a'));
+    say(fd, message_of(second, 'b'));
+    Bytes in(*mesh, 10);
+    in.receive(1, 1);
+    EXPECT_EQ(in.wait_received(), 1);
+    EXPECT_EQ(in.data, std::vector<std::uint8_t>(10, 'a'));
+    const auto error = error_of([&in] {
+      in.receive(1, 1);
+      in.wait_received();
+    });
+    EXPECT_NE(error.find("what rank 1 sends on its data connection is no message"),
+              std::string::npos)
+        << "sequence " << second << ": " << error;
+  }
+}
+
 // --- with the token, but broken or malicious: the fuzzer ----------------------------------------
 
 // Half of it is right, so that it gets further than to the first check.
