@@ -269,6 +269,20 @@ TEST_P(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
   });
 }
 
+TEST_P(Messages, ATimeoutSaysThatThereIsNoConnection) {
+  on_meshes(2, [](int rank, TcpMesh& mesh) {
+    if (rank == 1) return;  // it would have to connect
+    Bytes bytes(mesh, 10);
+    const auto error = error_of([&] {
+      bytes.receive(1, 1);
+      bytes.buffer->waitRecv(std::chrono::milliseconds(30));
+    });
+    EXPECT_TRUE(holds(
+        error, "in which rank 0 waited for a message; there is no data connection with rank 1"))
+        << error;
+  });
+}
+
 TEST(MeshAddresses, RanksWithDifferentNumbersOfSocketsAreToldSo) {
   const auto one = make_tcp_mesh(mesh_options(0, 2));
   const MeshSockets sockets(2);

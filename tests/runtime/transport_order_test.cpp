@@ -1,5 +1,5 @@
 // In which order messages end that travel over several connections, of which one may be the faster.
-#include <cstring>
+#include <algorithm>
 #include <random>
 #include <sys/socket.h>
 
@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(Sockets, OrderOfMessages, ::testing::Values(1, 2, 3, 4)
 TEST_P(OrderOfMessages, OnOneBufferIsThatInWhichTheyWereBegun) {
   const MeshSockets sockets(GetParam());
   on_meshes(2, [](int rank, TcpMesh& mesh) {
-    for (unsigned seed = 0; seed < 4; ++seed) {
+    for (unsigned seed = 0; seed < 2; ++seed) {
       const auto pieces = pieces_of_every_size(seed);
       const std::size_t bytes = pieces.back().offset + pieces.back().bytes;
       Bytes all(mesh, bytes, rank == 0 ? static_cast<int>(seed) : -1);
@@ -214,6 +214,7 @@ TEST_P(OrderOfMessages, OnOneBufferIsThatInWhichTheyWereBegun) {
       }
 
       // Two buffers of the same memory, so that the slots can be told apart.
+      const auto wanted = Bytes(mesh, bytes, static_cast<int>(seed)).data;
       Bytes& first = all;
       const auto second = mesh.transport().createUnboundBuffer(all.data.data(), bytes);
       const auto buffer_of = [&](const Piece& piece) {
@@ -224,10 +225,14 @@ TEST_P(OrderOfMessages, OnOneBufferIsThatInWhichTheyWereBegun) {
       }
       for (const auto& piece : pieces) {
         ASSERT_TRUE(buffer_of(piece)->waitRecv(nullptr, kLong));
-        for (std::size_t i = piece.offset; i < piece.offset + piece.bytes; ++i) {
-          ASSERT_EQ(all.data[i], Bytes::byte_of(static_cast<int>(seed), i))
-              << "byte " << i - piece.offset << " of " << piece.bytes << ", seed " << seed;
-        }
+        const auto begin = static_cast<std::ptrdiff_t>(piece.offset);
+        const auto end = begin + static_cast<std::ptrdiff_t>(piece.bytes);
+        const auto [found, right] =
+            std::mismatch(all.data.begin() + begin, all.data.begin() + end, wanted.begin() + begin);
+        ASSERT_EQ(found, all.data.begin() + end)
+            << "byte " << found - all.data.begin() - begin << " of " << piece.bytes << " is "
+            << static_cast<int>(*found) << ", not " << static_cast<int>(*right) << "; seed "
+            << seed;
       }
     }
   });
