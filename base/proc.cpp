@@ -48,4 +48,15 @@ std::optional<pid_t> parent_of(pid_t pid) {
   return parent;
 }
 
+char state_of(pid_t pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  return close == std::string::npos || stat.size() < close + 3 ? '\0' : stat[close + 2];
+}
+
+bool is_stopped(pid_t pid) {
+  const char state = state_of(pid);
+  return state == 'T' || state == 't';
+}
+
 }  // namespace hvd

@@ -15,5 +15,10 @@ std::string read_proc_file(const std::string& path);
 std::vector<pid_t> numbers_in(const std::string& directory);
 // Nothing if there is no such process.
 std::optional<pid_t> parent_of(pid_t pid);
+// 'R' runs, 'S' sleeps, 'D' waits for a device, 'T' was stopped by a signal, 't' by a debugger, 'Z'
+// has ended; 0: there is no such process.
+char state_of(pid_t pid);
+// Stopped by a signal or by a debugger, so that it does nothing until somebody lets it go on.
+bool is_stopped(pid_t pid);
 
 }  // namespace hvd

@@ -18,6 +18,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (spec.command.empty()) return own_trouble("there is no program to run");
   boost::asio::io_context io{1};
   Signals signals(io);
+  RequestSignals requests(io);
   const MoreOpenFiles open_files;
   auto preparation = prepare(io, signals, spec, observer);
   if (const int signal = signals.waiting(); signal != 0) {
@@ -26,7 +27,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
     return outcome;
   }
   if (!preparation) return own_trouble(preparation.status().message());
-  Shell shell(io, signals, open_files, spec, observer, *std::move(preparation));
+  Shell shell(io, signals, requests, open_files, spec, observer, *std::move(preparation));
   shell.announce();
   return shell.run();
 }

@@ -3,6 +3,7 @@
 #include "driver/shell.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -72,10 +73,12 @@ rendezvous::ServerOptions server_options(const JobSpec& spec) {
 
 }  // namespace
 
-Shell::Shell(asio::io_context& io, Signals& signals, const MoreOpenFiles& open_files,
-             const JobSpec& spec, Observer& observer, Preparation preparation)
+Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
+             const MoreOpenFiles& open_files, const JobSpec& spec, Observer& observer,
+             Preparation preparation)
     : io_(io),
       signals_(signals),
+      requests_(requests),
       open_files_(open_files),
       spec_(spec),
       observer_(observer),
@@ -92,7 +95,8 @@ Shell::Shell(asio::io_context& io, Signals& signals, const MoreOpenFiles& open_f
       news_(*job_, observer, output_),
       timer_(io_),
       heartbeat_timer_(io_),
-      notices_(io_, [this] { remind(); }) {
+      notices_(io_, [this] { remind(); }),
+      pause_(io_, pause_callbacks()) {
   for (const auto& host : hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
@@ -112,18 +116,59 @@ void Shell::announce() {
 }
 
 Outcome Shell::run() {
-  signals_.handle([this](int signal) { feed(event::StopRequested{signal}); });
+  signals_.handle([this](int signal) { on_signal(signal); });
+  requests_.handle([this](int /*signal*/) { pause_.begin(); });
   if (spec_.elastic) begin_elastic();
   feed(event::Begin{});
   if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
   io_.run();
   signals_.handle(nullptr);
+  requests_.handle(nullptr);
   // Agents, and the ways to them, before what they may have left.
   source_.reset();
   sessions_.clear();
   starter_.reset();
   if (Subreaper::any_child()) kill_orphans();
   return std::move(outcome_);
+}
+
+void Shell::on_signal(int signal) {
+  feed(event::StopRequested{signal});
+  // It means at once: the second request is the one that kills.
+  if (signal == SIGQUIT) feed(event::StopRequested{signal});
+}
+
+std::set<HostIndex> Shell::tell_agents(const std::string& frame) {
+  std::set<HostIndex> told;
+  for (HostIndex host = 0; host < sessions_.size(); ++host) {
+    if (!sessions_[host]) continue;
+    sessions_[host]->send(frame);
+    told.insert(host);
+  }
+  return told;
+}
+
+JobPause::Callbacks Shell::pause_callbacks() {
+  JobPause::Callbacks callbacks;
+  callbacks.tell = [this](bool on) { return tell_agents(agent_link::Pause{on}.encode()); };
+  callbacks.stopping = [this] {
+    const bool others = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
+      return session && session->pid() < 0;
+    });
+    std::string text = "stopped, and so are the workers; fg or bg lets the job go on";
+    if (others && spec_.orphan_timeout.count() > 0) {
+      text += cat("; the workers on other hosts are ended after ",
+                  spec_.orphan_timeout.count() / 1000, " s (--orphan-timeout)");
+    }
+    observer_.on_notice(text);
+  };
+  callbacks.resumed = [this](Duration stopped) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(stopped).count();
+    observer_.on_notice(cat("the job goes on after it was stopped for ", seconds, " s"));
+    // The workers wait for their leases.
+    if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
+  };
+  return callbacks;
 }
 
 void Shell::begin_elastic() {
@@ -256,6 +301,7 @@ AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
     feed(event);
     const bool last = std::holds_alternative<event::AgentGone>(event) ||
                       std::holds_alternative<event::HostFailed>(event);
+    if (last) pause_.answered(host);
     if (last && spec_.elastic) forget(host);
   };
   callbacks.on_output = [this, host](agent_link::Output output) {
@@ -272,6 +318,7 @@ AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
   callbacks.on_problem = [this, host](std::string_view message) {
     observer_.on_warning(cat("host ", host_names_[host], ": ", message));
   };
+  callbacks.on_paused = [this, host] { pause_.answered(host); };
   callbacks.kill_orphans = [this] { kill_orphans(); };
   return callbacks;
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "driver/driver.h"
 #include "driver/job/any_job.h"
 #include "driver/job/plan.h"
+#include "driver/job_pause.h"
 #include "driver/notices.h"
 #include "driver/orphans.h"
 #include "driver/signals.h"
@@ -40,8 +42,9 @@ namespace hvd::driver {
 class Shell {
  public:
   // All outlive this.
-  Shell(boost::asio::io_context& io, Signals& signals, const MoreOpenFiles& open_files,
-        const JobSpec& spec, Observer& observer, Preparation preparation);
+  Shell(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
+        const MoreOpenFiles& open_files, const JobSpec& spec, Observer& observer,
+        Preparation preparation);
   Shell(const Shell&) = delete;
   Shell& operator=(const Shell&) = delete;
 
@@ -68,6 +71,9 @@ class Shell {
   void forget(HostIndex host);
   void pay(const agent_link::Credit& credit);
   void kill_orphans();
+  void on_signal(int signal);
+  JobPause::Callbacks pause_callbacks();
+  std::set<HostIndex> tell_agents(const std::string& frame);
 
   // driver/shell_actions.cpp
   void perform(const action::PublishWorld& action);
@@ -99,6 +105,7 @@ class Shell {
 
   boost::asio::io_context& io_;
   Signals& signals_;
+  RequestSignals& requests_;
   const MoreOpenFiles& open_files_;
   const JobSpec& spec_;
   Observer& observer_;
@@ -125,6 +132,7 @@ class Shell {
   TimePoint wake_at_ = kNever;
   boost::asio::steady_timer heartbeat_timer_;
   Notices notices_;
+  JobPause pause_;
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force

@@ -1,14 +1,22 @@
 #include "driver/signals.h"
 
 #include <csignal>
-#include <utility>
+
+#include "driver/job_pause.h"
 
 namespace hvd::driver {
+namespace {
 
-Signals::Signals(boost::asio::io_context& io) : set_(io, SIGINT, SIGTERM) {
-  struct sigaction hangup {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) set_.add(SIGHUP);
+bool is_ignored(int number) {
+  struct sigaction action {};
+  ::sigaction(number, nullptr, &action);
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Signals::Signals(boost::asio::io_context& io) : set_(io, SIGINT, SIGTERM, SIGQUIT) {
+  if (!is_ignored(SIGHUP)) set_.add(SIGHUP);
   wait();
 }
 
@@ -32,6 +40,23 @@ void Signals::deliver() {
     waiting_.pop_front();
     handler_(signal);
   }
+}
+
+RequestSignals::RequestSignals(boost::asio::io_context& io) : set_(io) {
+  if (!is_ignored(SIGTSTP)) set_.add(SIGTSTP);
+  wait();
+}
+
+void RequestSignals::wait() {
+  set_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    if (handler_) {
+      handler_(signal);
+    } else if (signal == SIGTSTP) {
+      stop_as_by_terminal();
+    }
+    wait();
+  });
 }
 
 }  // namespace hvd::driver

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_time.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -123,9 +124,15 @@ std::string Controller::missing_text() const {
   return join(missing, ", ");
 }
 
+TimePoint Controller::look_at_clock() {
+  const auto now = Clock::now();
+  if (looked_ != TimePoint{}) stopped_ += stopped_since(looked_);
+  return looked_ = now;
+}
+
 TimePoint Controller::work(const Commands& commands, bool is_helped) {
   is_helped_ = is_helped;
-  const auto now = Clock::now();
+  const auto now = look_at_clock();
   check_forming();
   obey(commands, now);
   if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
@@ -146,7 +153,7 @@ void Controller::obey(const Commands& commands, TimePoint now) {
   if (commands.leaving && !leave_sent_ && !verdict_.known()) {
     leave_sent_ = true;
     tracing_.leaving(links_, now);
-    if (const Status left = negotiator_.leave(now); !left.ok()) enter_failure(left);
+    if (const Status left = negotiator_.leave(own(now)); !left.ok()) enter_failure(left);
     negotiate(now);
   }
   stops_ = commands.stopping;
@@ -162,7 +169,7 @@ void Controller::drain_queue(TimePoint now) {
   if (!formed_ || verdict_.known()) return;
   const auto requests = queue_.drain();
   if (requests.empty()) return;
-  if (const Status taken = negotiator_.submit(requests, now); !taken.ok()) {
+  if (const Status taken = negotiator_.submit(requests, own(now)); !taken.ok()) {
     enter_failure(taken.with_context(who(spec_.rank)));
   }
   asked_in_full_.store(negotiator_.asked().in_full, std::memory_order_relaxed);
@@ -172,7 +179,7 @@ void Controller::drain_queue(TimePoint now) {
 void Controller::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
   const int under_way = executor_.under_way();
-  auto output = negotiator_.work(now, under_way);
+  auto output = negotiator_.work(own(now), under_way);
   if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up), is_helped_);
   if (!links_.has_parent()) {
     tracing_.decided(negotiator_.applied(), output.down.decisions.size(), now);
@@ -209,8 +216,11 @@ void Controller::report(const StallInspector::Findings& stalls) {
 TimePoint Controller::check_timers(TimePoint now) {
   if (verdict_.known()) return kNever;
   TimePoint next = links_.expire(now);
-  if (formed_) next = std::min(next, negotiator_.next_work(now, executor_.under_way()));
-  if (forming_until_ <= now) {
+  if (formed_) {
+    const TimePoint work = negotiator_.next_work(own(now), executor_.under_way());
+    if (work != kNever) next = std::min(next, work + stopped_);
+  }
+  if (forming_until_ <= own(now)) {
     enter_failure(Status(Code::deadline_exceeded,
                          cat("forming the world: no connection in time from ", missing_text())));
     return kNever;
@@ -219,11 +229,12 @@ TimePoint Controller::check_timers(TimePoint now) {
     enter_failure(suspicion_);
     return kNever;
   }
-  return std::min({next, forming_until_, suspicion_until_, tracing_.next_work()});
+  const TimePoint forming = forming_until_ == kNever ? kNever : forming_until_ + stopped_;
+  return std::min({next, forming, suspicion_until_, tracing_.next_work()});
 }
 
 void Controller::take_in(const std::vector<Poller::Event>& events) {
-  const auto now = Clock::now();
+  const auto now = look_at_clock();
   for (const auto& event : events) {
     if (event.fd == spec_.config.dump_requests) take_dump_request();
     if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
@@ -281,12 +292,12 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   if (kind == Message::downward && from_parent) {
     auto message = decode_downward(frame.payload, spec_.size());
     HVD_RETURN_IF_ERROR(message.status());
-    return negotiator_.from_parent(std::move(*message), now);
+    return negotiator_.from_parent(std::move(*message), own(now));
   }
   if (kind == Message::upward && !from_parent) {
     auto message = decode_upward(frame.payload, spec_.size());
     HVD_RETURN_IF_ERROR(message.status());
-    return negotiator_.from_child(rank, std::move(*message), now);
+    return negotiator_.from_child(rank, std::move(*message), own(now));
   }
   if (kind == Message::suspicion && !from_parent) {
     auto suspicion = decode_failure(frame.payload);

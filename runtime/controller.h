@@ -97,6 +97,10 @@ class Controller {
   const std::string& host(int rank) const;
   Failure lost(int rank, const Status& how) const;
 
+  TimePoint look_at_clock();
+  // What the negotiator knows of time: it stands still while this process is stopped, so that
+  // nobody is late who was stopped with it.
+  TimePoint own(TimePoint now) const { return now - stopped_; }
   void check_forming();
   std::string missing_text() const;
   void obey(const Commands& commands, TimePoint now);
@@ -136,6 +140,8 @@ class Controller {
   bool leave_sent_ = false;
   bool stops_ = false;
   bool is_helped_ = false;  // within work()
+  TimePoint looked_{};
+  Duration stopped_{};  // this process, up to looked_
   std::vector<std::function<void()>> callbacks_;
 
   // Between threads.

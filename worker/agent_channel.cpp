@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_time.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/threads.h"
@@ -67,7 +68,10 @@ void AgentChannel::end_process(const std::string& why) {
 
 void AgentChannel::watch() {
   for (;;) {
-    auto frame = receive_frame(fd_.get(), decoder_, kNever);
+    const TimePoint now = Clock::now();
+    look_at_own_time(now);
+    auto frame = receive_frame(fd_.get(), decoder_, now + kOwnTimePace);
+    if (frame.status().code() == Code::deadline_exceeded) continue;
     if (!frame.ok()) {
       end_process(
           frame.status().code() == Code::unavailable

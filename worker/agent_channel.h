@@ -1,7 +1,7 @@
 // The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
 // rest of its life: the agent is the one who notices when this process ends.
 //
-// A thread watches the descriptor. When the agent goes, the job is over, and the process ends at
+// A thread watches the descriptor, and the time in which this process runs (base/own_time.h). When the agent goes, the job is over, and the process ends at
 // once with one line on stderr. All calls are safe from any thread.
 #pragma once
 

@@ -34,7 +34,8 @@ std::string Hello::encode() const {
                              .u32(orphan_timeout_ms)
                              .u64(open_files)
                              .boolean(elastic)
-                             .u32(worker_silence_ms));
+                             .u32(worker_silence_ms)
+                             .boolean(local));
 }
 Result<Hello> Hello::decode(std::string_view payload) {
   WireReader r(payload);
@@ -47,6 +48,7 @@ Result<Hello> Hello::decode(std::string_view payload) {
   m.open_files = r.u64();
   m.elastic = r.boolean();
   m.worker_silence_ms = r.u32();
+  m.local = r.boolean();
   return checked(std::move(m), r, "hello");
 }
 
@@ -139,6 +141,12 @@ Result<Heartbeat> Heartbeat::decode(std::string_view payload) {
   m.sequence = r.u64();
   m.acknowledged = r.u64();
   return checked(m, r, "heartbeat");
+}
+
+std::string Pause::encode() const { return frame_of<Pause>(WireWriter().boolean(on)); }
+Result<Pause> Pause::decode(std::string_view payload) {
+  WireReader r(payload);
+  return checked(Pause{r.boolean()}, r, "pause");
 }
 
 std::string Shutdown::encode() const { return frame_of<Shutdown>(WireWriter()); }
@@ -343,6 +351,12 @@ Result<WorldCommitted> WorldCommitted::decode(std::string_view payload) {
 std::string HostLeaves::encode() const { return frame_of<HostLeaves>(WireWriter()); }
 Result<HostLeaves> HostLeaves::decode(std::string_view payload) {
   return checked(HostLeaves{}, WireReader(payload), "host leaves");
+}
+
+std::string Paused::encode() const { return frame_of<Paused>(WireWriter().boolean(on)); }
+Result<Paused> Paused::decode(std::string_view payload) {
+  WireReader r(payload);
+  return checked(Paused{r.boolean()}, r, "paused");
 }
 
 std::string HeartbeatAck::encode() const {

@@ -18,7 +18,11 @@
 // has named was sent (before there is one: after Ready was). No two clocks are compared, and delay
 // on the way makes a lease shorter, never longer. When it runs out the agent freezes its workers; a
 // Heartbeat that renews it lets them go on; after orphan_timeout_ms of silence it kills them and
-// ends. (Compare Gray and Cheriton, "Leases", 1989.)
+// ends. (Compare Gray and Cheriton, "Leases", 1989.) Time in which the agent itself was stopped is
+// no silence, nor is, on the driver's own machine, time in which the driver was.
+//
+// Pause stops the workers of a job that a person has stopped (Ctrl-Z), lease or no lease, and says
+// when they may go on. The agent answers it by Paused, so that the driver knows that it may stop.
 //
 // Output is paid for: an agent sends at most kOutputWindow bytes of one stream that the driver has
 // not returned by Credit, so a slow terminal holds back one worker's output and nothing else.
@@ -37,7 +41,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -55,6 +59,7 @@ enum class Kind : std::uint16_t {
   shutdown = 9,
   check = 10,
   probe = 11,
+  pause = 12,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -73,6 +78,7 @@ enum class Kind : std::uint16_t {
   worker_leaves = 115,
   world_committed = 116,
   host_leaves = 117,
+  paused = 118,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -94,6 +100,7 @@ struct Hello {
   bool elastic = false;  // the job can go on without this host: SIGTERM is a notice at first
   // A worker that has called hvd::init() and gives no sign of life for so long is killed; 0: never.
   std::uint32_t worker_silence_ms = 0;
+  bool local = false;  // the agent is a child of the driver: it sees whether that was stopped
   std::string encode() const;
   static Result<Hello> decode(std::string_view payload);
 };
@@ -167,6 +174,14 @@ struct Heartbeat {
   std::uint64_t acknowledged = 0;  // the newest HeartbeatAck that had arrived; 0: none
   std::string encode() const;
   static Result<Heartbeat> decode(std::string_view payload);
+};
+
+// Stops everything that descends from the workers, or lets it go on as far as the lease allows.
+struct Pause {
+  static constexpr Kind kKind = Kind::pause;
+  bool on = true;
+  std::string encode() const;
+  static Result<Pause> decode(std::string_view payload);
 };
 
 struct Shutdown {
@@ -324,6 +339,14 @@ struct HostLeaves {
   static constexpr Kind kKind = Kind::host_leaves;
   std::string encode() const;
   static Result<HostLeaves> decode(std::string_view payload);
+};
+
+// The answer to Pause: what it asks for is being done.
+struct Paused {
+  static constexpr Kind kKind = Kind::paused;
+  bool on = true;
+  std::string encode() const;
+  static Result<Paused> decode(std::string_view payload);
 };
 
 struct HeartbeatAck {

@@ -19,7 +19,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/proc.h"
 #include "cmd/hvd-agent/process_tree.h"
+#include "cmd/hvd-agent/silence.h"
 
 namespace hvd::agent {
 namespace {
@@ -35,7 +37,8 @@ constexpr milliseconds kLongestFreezePause{250};
 
 class KeeperProcess {
  public:
-  KeeperProcess(int agent, const LeaseBoard& lease) : agent_(agent), lease_(lease) {}
+  KeeperProcess(int agent, const LeaseBoard& lease)
+      : agent_(agent), lease_(lease), silence_(lease.orphan_timeout(), Clock::now()) {}
 
   void run(WorkerStart start) {
     ::prctl(PR_SET_NAME, "hvd-keeper");
@@ -84,7 +87,7 @@ class KeeperProcess {
     std::array<pollfd, 4> polled{pollfd{agent_, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                  pollfd{trouble_ ? trouble_.get() : -1, POLLIN, 0},
                                  pollfd{lease_timer_.get(), POLLIN, 0}};
-    const TimePoint deadline = killing_ ? next_kill_ : next_freeze_;
+    const TimePoint deadline = killing_ ? next_kill_ : std::min(next_freeze_, silence_.next_look());
     ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
     signalfd_siginfo ignored{};
     while (::read(signals_.get(), &ignored, sizeof(ignored)) > 0) {
@@ -96,9 +99,7 @@ class KeeperProcess {
 
   // Wakes us at the end that is known now. If it was put off meanwhile, the next one is set.
   void set_lease_timer() {
-    LeaseTime next = kNoLeaseEnd;
-    if (!killing_) next = lease_.lives_until();
-    if (!killing_ && !frozen_) next = std::min(next, lease_.runs_until());
+    const LeaseTime next = killing_ || frozen_ ? kNoLeaseEnd : lease_.runs_until();
     if (next == timer_set_to_) return;
     timer_set_to_ = next;
     itimerspec when{};  // all zero: never
@@ -112,16 +113,28 @@ class KeeperProcess {
     ::timerfd_settime(lease_timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
   }
 
+  // True if the driver was silent for too long.
+  bool is_orphaned() {
+    const TimePoint now = Clock::now();
+    if (const auto heard = lease_.times_heard(); heard != times_heard_) {
+      times_heard_ = heard;
+      silence_.heard(now);
+    }
+    return now >= silence_.next_look() && silence_.look(now, is_stopped(lease_.local_driver()));
+  }
+
+  bool may_run(LeaseTime now) const { return !lease_.paused() && now < lease_.runs_until(); }
+
   void obey_lease() {
     if (killing_) return;
+    if (is_orphaned()) return begin_to_kill();
     const LeaseTime now = LeaseClock::now();
-    if (now >= lease_.lives_until()) return begin_to_kill();
-    if (!frozen_ && now >= lease_.runs_until()) {
+    if (!frozen_ && !may_run(now)) {
       lease_.note_frozen();
-      frozen_ = now >= lease_.runs_until();  // it may have been renewed before that was noted
+      frozen_ = !may_run(now);  // it may have been renewed before that was noted
       freeze_pause_ = kFirstFreezePause;
       if (frozen_) next_freeze_ = Clock::now();
-    } else if (frozen_ && now < lease_.runs_until()) {
+    } else if (frozen_ && may_run(now)) {
       frozen_ = false;
       next_freeze_ = kNever;
       thaw_descendants(::getpid(), stopped_by_us_);
@@ -247,6 +260,8 @@ class KeeperProcess {
 
   int agent_;
   const LeaseBoard& lease_;
+  Silence silence_;
+  std::uint64_t times_heard_ = 0;
   UniqueFd signals_;
   UniqueFd lease_timer_;
   LeaseTime timer_set_to_ = kNoLeaseEnd;

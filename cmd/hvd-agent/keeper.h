@@ -7,9 +7,10 @@
 // It takes orders from the agent and reports to it, over a socket pair of whole records. End of
 // file there means that the agent is gone, however it ended: the keeper kills everything and ends.
 //
-// The lease is the keeper's to obey: it reads the ends from the board (lease.h), freezes all that
-// descends from the worker when the lease has run out, lets it go on when it was renewed, and kills
-// it when the agent has heard nothing for too long. So it holds also while the agent is stopped.
+// The lease is the keeper's to obey: it reads the board (lease.h), freezes all that descends from
+// the worker when the lease has run out or the job is paused, lets it go on when it was renewed,
+// and kills it when the agent has heard nothing for too long (silence.h). So it holds also while
+// the agent is stopped.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct KeeperOrder {
   enum class Kind : std::int32_t {
     signal,  // to the worker's process group
     kill,    // SIGKILL to everything, until nothing is left
-    look,    // at the lease: it was renewed
+    look,    // at the lease: it was renewed, or the job is paused
   };
   Kind kind = Kind::kill;
   std::int32_t signal_number = 0;

@@ -24,15 +24,8 @@ LeaseTime LeaseClock::now() noexcept {
   return LeaseTime(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
 }
 
-Lease::Lease(std::chrono::milliseconds length, std::chrono::milliseconds orphan_timeout,
-             LeaseTime ready_sent)
-    : length_(length), orphan_timeout_(orphan_timeout) {
+Lease::Lease(std::chrono::milliseconds length, LeaseTime ready_sent) : length_(length) {
   if (length_.count() > 0) runs_until_ = ready_sent + length_;
-  heard(ready_sent);
-}
-
-void Lease::heard(LeaseTime now) {
-  if (orphan_timeout_.count() > 0) lives_until_ = now + orphan_timeout_;
 }
 
 Status Lease::heartbeat(std::uint64_t sequence, std::uint64_t acknowledged, LeaseTime now) {
@@ -68,16 +61,22 @@ LeaseBoard::~LeaseBoard() {
   if (page_ != nullptr) ::munmap(page_, sizeof(Page));
 }
 
+void LeaseBoard::begin(std::chrono::milliseconds orphan_timeout, pid_t local_driver) {
+  page_->orphan_timeout = orphan_timeout;
+  page_->local_driver = local_driver;
+}
+
 void LeaseBoard::write(const Lease& lease) {
-  page_->lives_until = lease.lives_until().time_since_epoch().count();
   page_->runs_until = lease.runs_until().time_since_epoch().count();
 }
+
+void LeaseBoard::pause(bool paused) { page_->paused = paused; }
+
+void LeaseBoard::note_heard() { ++page_->times_heard; }
 
 bool LeaseBoard::take_frozen() { return page_->frozen.exchange(false); }
 
 LeaseTime LeaseBoard::runs_until() const { return from_nanoseconds(page_->runs_until); }
-
-LeaseTime LeaseBoard::lives_until() const { return from_nanoseconds(page_->lives_until); }
 
 void LeaseBoard::note_frozen() const { page_->frozen = true; }
 

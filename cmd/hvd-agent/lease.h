@@ -1,12 +1,13 @@
-// The agent's lease (base/protocol/agent_link.h): until when the workers may run, and from when on
-// an agent that hears nothing ends everything. In three parts: the clock, the arithmetic, and the
-// board on which the keepers read its result.
+// The agent's lease (base/protocol/agent_link.h): until when the workers may run. In three parts:
+// the clock, the arithmetic, and the board on which the keepers read its result. How long an agent
+// that hears nothing lets them live is in silence.h.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -30,21 +31,15 @@ inline constexpr LeaseTime kNoLeaseEnd = LeaseTime::max();
 class Lease {
  public:
   Lease() = default;
-  // Zero for either means that there is no such end.
-  Lease(std::chrono::milliseconds length, std::chrono::milliseconds orphan_timeout,
-        LeaseTime ready_sent);
+  // Zero means that it never ends.
+  Lease(std::chrono::milliseconds length, LeaseTime ready_sent);
 
-  // Anything at all has come from the driver.
-  void heard(LeaseTime now);
   // A heartbeat has come, and its answer is on its way from `now` on. data_loss if no driver can
   // have sent it.
   Status heartbeat(std::uint64_t sequence, std::uint64_t acknowledged, LeaseTime now);
 
-  // The workers may run until then ...
+  // The workers may run until then.
   LeaseTime runs_until() const { return runs_until_; }
-  // ... and live until then.
-  LeaseTime lives_until() const { return lives_until_; }
-  std::chrono::milliseconds orphan_timeout() const { return orphan_timeout_; }
 
  private:
   // Of answers that the driver has not named yet only so many are remembered. A driver that names
@@ -56,17 +51,15 @@ class Lease {
   };
 
   std::chrono::milliseconds length_{0};
-  std::chrono::milliseconds orphan_timeout_{0};
   LeaseTime runs_until_ = kNoLeaseEnd;
-  LeaseTime lives_until_ = kNoLeaseEnd;
   std::deque<Answer> unnamed_;
   std::uint64_t last_sequence_ = 0;
 };
 
 // A page of memory that the agent shares with its keepers, made before the first of them. The agent
-// writes the lease's ends there, and each keeper obeys them by itself, whatever becomes of the
-// agent. A renewal is a store: nobody is woken, and a keeper looks only when the end that it knew
-// has come.
+// writes there until when the lease runs, whether the job is paused, and that it has heard the
+// driver; each keeper obeys by itself, whatever becomes of the agent. A renewal is a store: nobody
+// is woken, and a keeper looks only when the end that it knew has come.
 class LeaseBoard {
  public:
   static Result<LeaseBoard> create();
@@ -74,22 +67,35 @@ class LeaseBoard {
   LeaseBoard& operator=(LeaseBoard&&) = delete;
   ~LeaseBoard();
 
-  // The agent's side. True if a keeper may have frozen its worker since the last time that this was
-  // true: after a renewal all keepers are then to be told to look.
+  // The agent's side. Before the first keeper is forked: the limit of silence (zero: none), and the
+  // driver, if it is a process of this machine (0: it is not).
+  void begin(std::chrono::milliseconds orphan_timeout, pid_t local_driver);
   void write(const Lease& lease);
+  // The keepers are to be told to look.
+  void pause(bool paused);
+  void note_heard();
+  // True if a keeper may have frozen its worker since the last time that this was true: after a
+  // renewal all keepers are then to be told to look.
   bool take_frozen();
 
   // A keeper's side. It notes that it is about to freeze and then looks at the end once more; the
   // agent writes the end and then looks at the note. So a renewal is missed by one of them at most.
   LeaseTime runs_until() const;
-  LeaseTime lives_until() const;
+  bool paused() const { return page_->paused; }
   void note_frozen() const;
+  // How often the agent has heard the driver.
+  std::uint64_t times_heard() const { return page_->times_heard; }
+  std::chrono::milliseconds orphan_timeout() const { return page_->orphan_timeout; }
+  pid_t local_driver() const { return page_->local_driver; }
 
  private:
   struct Page {
     std::atomic<std::int64_t> runs_until;
-    std::atomic<std::int64_t> lives_until;
+    std::atomic<std::uint64_t> times_heard;
+    std::atomic<bool> paused;
     std::atomic<bool> frozen;
+    std::chrono::milliseconds orphan_timeout;
+    pid_t local_driver;
   };
   static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // or it could not be shared
   explicit LeaseBoard(Page* page) : page_(page) {}

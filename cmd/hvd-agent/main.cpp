@@ -41,8 +41,7 @@ std::optional<UniqueFd> take_over(int fd) {
 }
 
 UniqueFd take_signals() {
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGHUP, SIG_IGN);
+  for (const int number : {SIGPIPE, SIGHUP, SIGTSTP}) std::signal(number, SIG_IGN);
   for (const int number : {SIGCHLD, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
   sigset_t ours;
   sigemptyset(&ours);

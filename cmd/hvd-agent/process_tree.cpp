@@ -28,13 +28,6 @@ void append_children(pid_t pid, std::vector<Descendant>& into) {
   }
 }
 
-// 'T' is stopped by a signal; 0: there is no such process.
-char state_of(pid_t pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  const auto close = stat.rfind(')');  // the name before it may hold anything
-  return close == std::string::npos || stat.size() < close + 3 ? '\0' : stat[close + 2];
-}
-
 std::vector<Descendant> descendants_but(pid_t root, const std::vector<pid_t>& spared) {
   auto processes = descendants_of(root);
   std::set<pid_t> left_out(spared.begin(), spared.end());

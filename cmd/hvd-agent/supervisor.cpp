@@ -12,6 +12,7 @@
 #include "base/build_id.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_tree.h"
 
@@ -46,7 +47,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, Superv
       signals_(std::move(options.signals)),
       pump_(link_),
       context_{*loop_, link_, pump_, options.open_files_of_workers, board_, out_of_memory_, {}},
-      lease_(milliseconds(0), options.patient ? minutes(0) : kPatienceForHello, LeaseClock::now()),
+      silence_(options.patient ? minutes(0) : kPatienceForHello, Clock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {
@@ -73,6 +74,7 @@ Status Supervisor::watch_all() {
 }
 
 int Supervisor::run() {
+  last_turn_ = Clock::now();
   if (const Status watched = watch_all(); !watched.ok()) {
     HVD_LOG(error, "standard input and output must be hvdrun's link, sockets or pipes: "
                        << watched.message());
@@ -93,8 +95,9 @@ int Supervisor::run() {
 // What follows from what the loop has just served.
 void Supervisor::turn() {
   const TimePoint now = Clock::now();
+  put_off_limits(now);
   obey_lease();
-  const bool all_stand_still = LeaseClock::now() >= lease_.runs_until();
+  const bool all_stand_still = paused_ || LeaseClock::now() >= lease_.runs_until();
   for (auto& [incarnation, worker] : workers_) {
     if (all_stand_still) worker->excuse(now);
     worker->on_time(now);
@@ -114,16 +117,27 @@ void Supervisor::turn() {
   finish_if_done();
 }
 
+void Supervisor::put_off_limits(TimePoint now) {
+  const Duration stopped = silence_.stopped_between(std::exchange(last_turn_, now), now);
+  if (stopped == Duration::zero()) return;
+  if (give_up_at_ != kNever) give_up_at_ += stopped;
+  for (auto& [incarnation, worker] : workers_) worker->put_off(stopped);
+}
+
 // The keepers do the freezing. (They do the killing, too, should this process be stopped.)
 void Supervisor::obey_lease() {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
-  const LeaseTime now = LeaseClock::now();
-  if (now >= lease_.lives_until()) {
-    HVD_LOG(error, "on " << host_name() << ": nothing was heard from hvdrun for "
-                         << seconds_of(lease_.orphan_timeout()) << "; killing " << workers_.size()
-                         << " workers and ending");
-    lose_link();
-  } else if (now >= lease_.runs_until() && !std::exchange(saw_lease_end_, true)) {
+  if (const TimePoint now = Clock::now(); now >= silence_.next_look()) {
+    const bool driver_is_stopped = is_stopped(board_.local_driver());
+    driver_was_stopped_ = driver_was_stopped_ || driver_is_stopped;
+    if (silence_.look(now, driver_is_stopped)) {
+      HVD_LOG(error, "on " << host_name() << ": nothing was heard from hvdrun for "
+                           << seconds_of(silence_.limit()) << "; killing " << workers_.size()
+                           << " workers and ending");
+      return lose_link();
+    }
+  }
+  if (LeaseClock::now() >= lease_.runs_until() && !std::exchange(saw_lease_end_, true)) {
     HVD_LOG(info, "nothing was heard from hvdrun; the workers are frozen");
     for (auto& [incarnation, worker] : workers_) worker->wake_keeper();
   }
@@ -133,13 +147,9 @@ TimePoint Supervisor::deadline() const {
   if (phase_ != Phase::lost && pump_.ready()) return Clock::now();
   TimePoint first =
       std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(), prober_.deadline()});
-  LeaseTime lease_end = kNoLeaseEnd;
-  if (phase_ != Phase::lost) lease_end = lease_.lives_until();
-  if (phase_ != Phase::lost && !saw_lease_end_) {
-    lease_end = std::min(lease_end, lease_.runs_until());
-  }
-  if (lease_end != kNoLeaseEnd) {
-    first = std::min(first, Clock::now() + (lease_end - LeaseClock::now()));
+  if (phase_ != Phase::lost) first = std::min(first, silence_.next_look());
+  if (phase_ != Phase::lost && !saw_lease_end_ && lease_.runs_until() != kNoLeaseEnd) {
+    first = std::min(first, Clock::now() + (lease_.runs_until() - LeaseClock::now()));
   }
   for (const auto& [incarnation, worker] : workers_) first = std::min(first, worker->deadline());
   return first;
@@ -148,8 +158,8 @@ TimePoint Supervisor::deadline() const {
 void Supervisor::on_link_readable() {
   Status status = link_.receive();
   if (status.ok()) {
-    lease_.heard(LeaseClock::now());
-    board_.write(lease_);
+    silence_.heard(Clock::now());
+    board_.note_heard();
   }
   while (status.ok() && phase_ != Phase::lost) {
     auto frame = link_.next();

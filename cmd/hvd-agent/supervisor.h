@@ -29,6 +29,7 @@
 #include "cmd/hvd-agent/lease.h"
 #include "cmd/hvd-agent/output_stream.h"
 #include "cmd/hvd-agent/prober.h"
+#include "cmd/hvd-agent/silence.h"
 #include "cmd/hvd-agent/worker.h"
 
 namespace hvd::agent {
@@ -56,6 +57,8 @@ class Supervisor {
   Status watch_all();
   void turn();
   void obey_lease();
+  // Whatever waits for a moment waits for time in which this process ran.
+  void put_off_limits(TimePoint now);
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
@@ -69,6 +72,7 @@ class Supervisor {
   Status on(const agent_link::Kill& kill);
   Status on(const agent_link::Credit& credit);
   Status on(const agent_link::World& world);
+  Status on(const agent_link::Pause& pause);
   Status on(const agent_link::Heartbeat& heartbeat);
   Status on(const agent_link::Shutdown& shutdown);
   Status on(agent_link::Check check);
@@ -97,6 +101,7 @@ class Supervisor {
   OutOfMemoryKills out_of_memory_;
   WorkerContext context_;
   Lease lease_;
+  Silence silence_;
   Checker checker_;
   Prober prober_;
   ProbeListener probe_listener_;
@@ -109,7 +114,12 @@ class Supervisor {
   TimePoint look_for_strays_at_ = kNever;
   bool said_bye_ = false;
   bool nobody_reads_ = false;
+  TimePoint last_turn_;
   bool saw_lease_end_ = false;
+  bool paused_ = false;
+  // Why the lease has run out, if it is not the way to the driver; until it is renewed.
+  bool was_paused_ = false;
+  bool driver_was_stopped_ = false;
   bool elastic_ = false;
   bool said_that_host_leaves_ = false;
 };

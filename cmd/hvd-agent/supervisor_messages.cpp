@@ -45,6 +45,8 @@ Status Supervisor::handle(const Frame& frame) {
       return decode_and_handle<agent_link::Credit>(frame);
     case Kind::world:
       return decode_and_handle<agent_link::World>(frame);
+    case Kind::pause:
+      return decode_and_handle<agent_link::Pause>(frame);
     case Kind::heartbeat:
       return decode_and_handle<agent_link::Heartbeat>(frame);
     case Kind::shutdown:
@@ -87,8 +89,9 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.gpus = count_gpus();
   ready.visible_gpus = capacity.gpus;
   ready.cores = capacity.cores;
-  lease_ =
-      Lease(milliseconds(hello.lease_ms), milliseconds(hello.orphan_timeout_ms), LeaseClock::now());
+  lease_ = Lease(milliseconds(hello.lease_ms), LeaseClock::now());
+  silence_ = Silence(milliseconds(hello.orphan_timeout_ms), Clock::now());
+  board_.begin(silence_.limit(), hello.local ? ::getppid() : 0);
   board_.write(lease_);
   link_.send_first(ready.encode());
   return {};
@@ -155,6 +158,19 @@ Status Supervisor::on(const agent_link::World& world) {
   return {};
 }
 
+Status Supervisor::on(const agent_link::Pause& pause) {
+  paused_ = pause.on;
+  was_paused_ = true;
+  board_.pause(pause.on);
+  for (auto& [incarnation, worker] : workers_) {
+    worker->look_at_lease();
+    worker->wake_keeper();
+    worker->excuse(Clock::now());
+  }
+  link_.send_first(agent_link::Paused{pause.on}.encode());
+  return {};
+}
+
 Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   const LeaseTime now = LeaseClock::now();
   const LeaseTime ran_out = lease_.runs_until();
@@ -163,14 +179,16 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   board_.write(lease_);
   if (now >= lease_.runs_until()) return {};
   saw_lease_end_ = false;
+  const bool by_wish = std::exchange(was_paused_, paused_);
+  const bool by_driver = std::exchange(driver_was_stopped_, false);
   if (!board_.take_frozen()) return {};
   for (auto& [incarnation, worker] : workers_) {
-    worker->lease_renewed();
+    worker->look_at_lease();
     worker->excuse(Clock::now());
   }
-  if (ran_out < now) {
+  if (ran_out < now && !by_wish) {
     problem(cat("the workers on ", host_name(), " were frozen for ", seconds_of(now - ran_out),
-                ": the link was silent"));
+                by_driver ? ": hvdrun was stopped" : ": the link was silent"));
   }
   return {};
 }

@@ -68,8 +68,8 @@ class Worker {
   void world(const agent_link::World& world);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
 
-  // The lease was renewed after its keeper may have frozen it.
-  void lease_renewed() { order(KeeperOrder::Kind::look); }
+  // It was renewed after its keeper may have frozen it, or the job is paused.
+  void look_at_lease() { order(KeeperOrder::Kind::look); }
   // The lease has run out, so that it stands still and cannot answer.
   void excuse(TimePoint now);
   // Somebody may have stopped the keeper; it shall obey all the same.
@@ -78,6 +78,10 @@ class Worker {
   // When on_time() wants to be called.
   TimePoint deadline() const { return std::min(kill_at_, pulse_.deadline()); }
   void on_time(TimePoint now);
+  // The agent was stopped for so long: what is due waits as much longer.
+  void put_off(Duration stopped) {
+    if (kill_at_ != kNever) kill_at_ += stopped;
+  }
 
   // The agent itself has reaped the worker, because its keeper was killed.
   void reaped_by_agent(int wait_status) { exited(wait_status); }

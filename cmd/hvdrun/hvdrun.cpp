@@ -85,7 +85,8 @@ class OutputTrouble {
 };
 
 bool ended_by_signal(int exit_code) {
-  return exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
+  return exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP ||
+         exit_code == 128 + SIGQUIT;
 }
 
 int run_job(const JobSetup& setup) {
@@ -108,7 +109,9 @@ int run_job(const JobSetup& setup) {
   const driver::Outcome outcome = driver::run_job(setup.spec, output);
   trouble.set_running(false);
   // From here on a signal ends hvdrun at once: no process of the job is left to be waited for.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
+    std::signal(number, SIG_DFL);
+  }
 
   output.finish();
   // After an interruption somebody wants the prompt back; else wait for a reader like any tool.

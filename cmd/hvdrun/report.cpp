@@ -57,7 +57,8 @@ std::string failure_report(const driver::Outcome& outcome) {
   if (!outcome.failure) {
     const bool interrupted = outcome.exit_code == 128 + SIGINT ||
                              outcome.exit_code == 128 + SIGTERM ||
-                             outcome.exit_code == 128 + SIGHUP;
+                             outcome.exit_code == 128 + SIGHUP ||
+                             outcome.exit_code == 128 + SIGQUIT;
     return cat("hvdrun: the job ", interrupted ? "was ended" : "has failed", ": ",
                outcome.reason.empty() ? "no reason is known" : outcome.reason, "\n");
   }

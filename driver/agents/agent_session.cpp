@@ -60,6 +60,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     agent_link::Hello hello = options_.hello;
     hello.protocol = agent_link::kProtocolVersion;
     hello.build_id = std::string(build_id());
+    hello.local = pid_ > 0;
     send(hello.encode());
     send(options_.check.encode());
     spawn(read());
@@ -308,6 +309,11 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       case Kind::problem:
         return decode<agent_link::Problem>(frame, [&](const agent_link::Problem& message) {
           if (callbacks_.on_problem) callbacks_.on_problem(message.message);
+          return Status();
+        });
+      case Kind::paused:
+        return decode<agent_link::Paused>(frame, [&](const agent_link::Paused& message) {
+          if (message.on && callbacks_.on_paused) callbacks_.on_paused();
           return Status();
         });
       case Kind::bye:

@@ -42,6 +42,8 @@ struct AgentSessionCallbacks {
   std::function<Status(const agent_link::OutputClosed& closed)> on_output_closed;
   std::function<Status(const agent_link::Probed& probed)> on_probed;
   std::function<void(std::string_view message)> on_problem;
+  // The answer to agent_link::Pause.
+  std::function<void()> on_paused;
   // An agent that is a child of this process died without a goodbye: kills what it left, before
   // that is reported.
   std::function<void()> kill_orphans;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/own_time.h"
 #include "base/text.h"
 #include "runtime/brief_wait.h"
 #include "runtime/threads.h"
@@ -75,7 +76,12 @@ Status Host::await(const Step& step, std::span<const int> ranks, bool patiently)
   const auto is_over = [this, &step] { return aborted_ || reached(step); };
   const bool soon = wait_briefly(options_.own_core && !patiently, is_over);
   if (!soon) HelpingThread::about_to_sleep();
-  const bool over = soon || memory_.bell().sleep_until(Clock::now() + options_.timeout, is_over);
+  OwnDeadline deadline(Clock::now(), options_.timeout);
+  bool over = soon || memory_.bell().sleep_until(deadline.at(), is_over);
+  // A job that was stopped as a whole goes on: nobody was late.
+  while (!over && !deadline.passed(Clock::now())) {
+    over = memory_.bell().sleep_until(deadline.at(), is_over);
+  }
   if (aborted_) return ended();
   if (over) return {};
   std::vector<std::string> missing;

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <utility>
 
+#include "base/own_time.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -214,7 +215,7 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
                                            std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (const auto rank = take(endpoint, direction)) return rank;
-  const auto deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
+  OwnDeadline deadline(Clock::now(), std::min<std::chrono::milliseconds>(timeout, kLongest));
   Waiter self{&endpoint, {}, false};
   waiters_.push_back(&self);
   bool in_time = true;
@@ -234,11 +235,11 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
     }
     if (!has_leader_) has_leader_ = self.leads = true;
     if (self.leads) {
-      lead(lock, self, direction, deadline);
+      lead(lock, self, direction, deadline.at());
     } else {
-      self.wake.wait_until(lock, deadline);
+      self.wake.wait_until(lock, deadline.at());
     }
-    in_time = Clock::now() < deadline;
+    in_time = !deadline.passed(Clock::now());
   }
   waiters_.remove(&self);
   if (self.leads) has_leader_ = false;

@@ -15,23 +15,17 @@ LeaseTime at(int milliseconds_after_ready) {
   return kReady + milliseconds(milliseconds_after_ready);
 }
 
-Lease lease() { return {milliseconds(2000), milliseconds(30'000), kReady}; }
+Lease lease() { return {milliseconds(2000), kReady}; }
 
 TEST(Lease, NeverEndsUnlessThereIsOne) {
   EXPECT_EQ(Lease().runs_until(), kNoLeaseEnd);
-  EXPECT_EQ(Lease().lives_until(), kNoLeaseEnd);
-  Lease none(milliseconds(0), milliseconds(0), kReady);
-  none.heard(at(10));
+  Lease none(milliseconds(0), kReady);
   ASSERT_TRUE(none.heartbeat(1, 0, at(10)).ok());
   ASSERT_TRUE(none.heartbeat(2, 1, at(20)).ok());
   EXPECT_EQ(none.runs_until(), kNoLeaseEnd);
-  EXPECT_EQ(none.lives_until(), kNoLeaseEnd);
 }
 
-TEST(Lease, RunsFromReadyAtFirst) {
-  EXPECT_EQ(lease().runs_until(), at(2000));
-  EXPECT_EQ(lease().lives_until(), at(30'000));
-}
+TEST(Lease, RunsFromReadyAtFirst) { EXPECT_EQ(lease().runs_until(), at(2000)); }
 
 TEST(Lease, IsNotRenewedByAHeartbeatThatNamesNoAnswer) {
   Lease l = lease();
@@ -81,21 +75,21 @@ TEST(Lease, ForgetsTheOldestAnswersOfADriverThatNamesNone) {
   EXPECT_EQ(l.runs_until(), at(20 + 2000));
 }
 
-TEST(Lease, LivesFromTheLastThatWasHeard) {
-  Lease l = lease();
-  l.heard(at(500));
-  EXPECT_EQ(l.lives_until(), at(30'500));
-  EXPECT_EQ(l.runs_until(), at(2000));  // to hear is not to be heard
-}
-
 TEST(LeaseBoard, ShowsTheEndsAndRemembersThatSomebodyFroze) {
   auto board = LeaseBoard::create();
   ASSERT_TRUE(board.ok());
   EXPECT_EQ(board->runs_until(), kNoLeaseEnd);
-  EXPECT_EQ(board->lives_until(), kNoLeaseEnd);
   board->write(lease());
   EXPECT_EQ(board->runs_until(), at(2000));
-  EXPECT_EQ(board->lives_until(), at(30'000));
+  board->begin(milliseconds(30'000), 7);
+  EXPECT_EQ(board->orphan_timeout(), milliseconds(30'000));
+  EXPECT_EQ(board->local_driver(), 7);
+  EXPECT_FALSE(board->paused());
+  board->pause(true);
+  EXPECT_TRUE(board->paused());
+  EXPECT_EQ(board->times_heard(), 0);
+  board->note_heard();
+  EXPECT_EQ(board->times_heard(), 1);
   EXPECT_FALSE(board->take_frozen());
   board->note_frozen();
   EXPECT_TRUE(board->take_frozen());

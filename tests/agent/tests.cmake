@@ -14,6 +14,7 @@ hvd_test(hvd_agent_test
   agent/pipes_test.cpp
   agent/probe_test.cpp
   agent/process_tree_test.cpp
+  agent/silence_test.cpp
   agent/tree_test.cpp
   agent/worker_channel_test.cpp
   LIBRARIES hvd_agent LABELS quick)

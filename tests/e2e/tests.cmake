@@ -39,6 +39,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/job_test.cpp
   ${e2e}/lifetime_test.cpp
   ${e2e}/output_test.cpp
+  ${e2e}/pause_test.cpp
   ${e2e}/robustness_test.cpp
   ${e2e}/secrets_test.cpp
   ${e2e}/timeline_test.cpp

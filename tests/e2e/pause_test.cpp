@@ -1,0 +1,203 @@
+// A job that is stopped as a whole goes on as if nothing had been: Ctrl-Z on a real terminal,
+// SIGSTOP to hvdrun, SIGSTOP to all of it. All limits are short, and each stop is longer than all
+// of them.
+#include <array>
+#include <csignal>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/proc.h"
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+// Longer than any limit below; what is tested is that this time passes and nothing happens.
+constexpr std::chrono::milliseconds kLongerThanAllLimits{4000};
+const Words kShortLimits{"--orphan-timeout",       "1", "--heartbeat-timeout", "0.6",
+                         "--gloo-timeout-seconds", "2"};
+
+Words with_short_limits(const Words& more) {
+  Words words = kShortLimits;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// A shell with job control on a terminal of its own.
+class Terminal {
+ public:
+  explicit Terminal(const std::map<std::string, std::string>& environment) {
+    int fd = -1;
+    pid_ = ::forkpty(&fd, nullptr, nullptr, nullptr);
+    if (pid_ == 0) {
+      for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+      ::setenv("PS1", "", 1);
+      ::execlp("bash", "bash", "--norc", "--noprofile", "-i", nullptr);
+      ::_exit(127);
+    }
+    fd_.reset(fd);
+  }
+  ~Terminal() {
+    if (pid_ > 0) ::kill(-pid_, SIGKILL);
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void type(const std::string& keys) {
+    ASSERT_EQ(::write(fd_.get(), keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  bool wait_for(const std::string& text) {
+    const TimePoint until = Clock::now() + kGenerous;
+    while (screen_.find(text) == std::string::npos) {
+      pollfd polled{fd_.get(), POLLIN, 0};
+      if (::poll(&polled, 1, milliseconds_until(until, Clock::now())) <= 0) return false;
+      std::array<char, 4096> buffer{};
+      const ssize_t got = ::read(fd_.get(), buffer.data(), buffer.size());
+      if (got <= 0) return false;
+      screen_.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return true;
+  }
+  const std::string& screen() const { return screen_; }
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd fd_;
+  std::string screen_;
+};
+
+class PauseTest : public ElasticJobTest {
+ protected:
+  // hvdrun first, so that nobody hears of the others' stop.
+  std::vector<pid_t> stop_all(const Process& job) {
+    std::vector<pid_t> stopped{job.pid()};
+    ::kill(job.pid(), SIGSTOP);
+    for (const pid_t pid : processes()) {
+      if (pid == job.pid()) continue;
+      ::kill(pid, SIGSTOP);
+      stopped.push_back(pid);
+    }
+    EXPECT_TRUE(eventually([&] {
+      return std::all_of(stopped.begin(), stopped.end(), [](pid_t pid) { return is_stopped(pid); });
+    }));
+    return stopped;
+  }
+  // The last that was stopped first: for a moment the agents and workers find no driver.
+  void continue_all(const std::vector<pid_t>& stopped) {
+    for (auto pid = stopped.rbegin(); pid != stopped.rend(); ++pid) {
+      if (pid + 1 == stopped.rend()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      ::kill(*pid, SIGCONT);
+    }
+  }
+};
+
+TEST_F(PauseTest, AJobThatIsStoppedAsAWholeGoesOn) {
+  Process& job = start(with_short_limits(
+      {"-np", "3", binary("e2e_works"), "--steps", "200", "--pause", "10", "--tensors", "20"}));
+  wait_for_workers(job, "working", 3);
+
+  const auto stopped = stop_all(job);
+  std::this_thread::sleep_for(kLongerThanAllLimits);
+  continue_all(stopped);
+
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+}
+
+TEST_F(PauseTest, AnElasticJobThatIsStoppedAsAWholeStaysInItsWorld) {
+  for (const char* const memory : {"--shared-memory", "--no-shared-memory"}) {
+    Process& job = start_training(with_short_limits({"-np", "3", "--min-np", "1", memory,
+                                                     "--stall-check-shutdown-time-seconds", "3"}),
+                                  {"--step", "0"});
+    const auto world = books().wait_for_world(3);
+    ASSERT_NE(world, 0) << job.err();
+
+    const auto stopped = stop_all(job);
+    books().read();
+    std::this_thread::sleep_for(kLongerThanAllLimits);
+    continue_all(stopped);
+
+    ASSERT_TRUE(books().wait_for_steps_more(20)) << job.err();
+    EXPECT_EQ(books().newest_world(), world) << job.err();
+    finish(job);
+    std::filesystem::remove(directory() / "enough");
+    std::filesystem::remove_all(directory() / "books");
+    books() = StepsBooks({directory() / "books"});
+  }
+}
+
+TEST_F(PauseTest, AStoppedHvdrunCostsNothingOnItsOwnMachine) {
+  Process& job = start_training(with_short_limits({"-np", "2", "--min-np", "1"}));
+  const auto world = books().wait_for_world(2);
+  ASSERT_NE(world, 0) << job.err();
+
+  job.signal(SIGSTOP);
+  std::this_thread::sleep_for(kLongerThanAllLimits);
+  job.signal(SIGCONT);
+
+  ASSERT_TRUE(books().wait_for_steps_more(5)) << job.err();
+  EXPECT_EQ(books().newest_world(), world) << job.err();
+  const ExitStatus end = finish(job);
+  EXPECT_NE(end.err.find("hvdrun was stopped"), std::string::npos) << end.err;
+}
+
+TEST_F(PauseTest, AStoppedHvdrunThatIsKilledLeavesNoProcess) {
+  Process& job = start(with_short_limits({"-np", "2", binary("e2e_stays"), "--ignore-term"}));
+  wait_for_workers(job, "up", 2);
+  job.signal(SIGSTOP);
+  std::this_thread::sleep_for(kLongerThanAllLimits / 2);
+  EXPECT_GE(processes().size(), 4U);
+  crash(job);
+  expect_nobody_left("kill -9 of a stopped hvdrun");
+}
+
+TEST_F(PauseTest, CtrlZGivesTheCoresBackAndFgGoesOn) {
+  Terminal terminal({{"HVD_E2E_MARK", mark()}});
+  const Words words =
+      with_short_limits({"-np", "2", binary("e2e_works"), "--steps", "200", "--pause", "10"});
+  terminal.type(cat(binary("hvdrun"), " ", join(words, " "), "\n"));
+  for (const int rank : {0, 1}) {
+    ASSERT_TRUE(terminal.wait_for(cat(" working ", rank, "."))) << terminal.screen();
+  }
+  const auto workers = [this] {
+    std::vector<pid_t> found;
+    for (const pid_t pid : processes()) {
+      if (trim(read_proc_file(cat("/proc/", pid, "/comm"))) == "e2e_works") found.push_back(pid);
+    }
+    return found;
+  }();
+  ASSERT_EQ(workers.size(), 2U);
+
+  terminal.type("\x1a");
+  ASSERT_TRUE(terminal.wait_for("Stopped")) << terminal.screen();
+  EXPECT_NE(terminal.screen().find("fg or bg lets the job go on"), std::string::npos)
+      << terminal.screen();
+  EXPECT_TRUE(eventually([&] { return is_stopped(workers[0]) && is_stopped(workers[1]); },
+                         std::chrono::seconds(5)));
+  std::this_thread::sleep_for(kLongerThanAllLimits);
+  terminal.type("fg; echo code=$?.\n");
+  ASSERT_TRUE(terminal.wait_for("the job goes on after it was stopped for ")) << terminal.screen();
+  ASSERT_TRUE(terminal.wait_for("code=0.")) << terminal.screen();
+  terminal.type("exit\n");
+}
+
+TEST_F(PauseTest, SigtstpStopsOnlyWhereSomebodyCanLetItGoOn) {
+  // The test's own process group has no terminal: the system ignores the stop, and the job goes on.
+  Process& job =
+      start(with_short_limits({"-np", "2", binary("e2e_works"), "--steps", "50", "--pause", "10"}));
+  wait_for_workers(job, "working", 2);
+  job.signal(SIGTSTP);
+  ASSERT_TRUE(job.wait_for_error("fg or bg lets the job go on"));
+  job.signal(SIGCONT);
+  EXPECT_EQ(job.wait().code, 0);
+}
+
+}  // namespace
+}  // namespace hvd::test
