@@ -2,9 +2,9 @@
 // waits for them to come), hosts the rendezvous service, feeds the job's state machine
 // (driver/job/any_job.h) with what happens and does what it decides. All on one thread, the one
 // that calls run_job(), but for SSH sessions and name servers, which have threads of their own;
-// SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGTSTP of the process are handled while it runs (the last
-// two not if they were ignored, as nohup does) and have their default effect afterwards. While it
-// runs, orphans of its descendants become children of this process, and end with the job.
+// the signals of driver/signals.h are handled while it runs (SIGHUP and SIGTSTP not if they were
+// ignored, as nohup does) and have their default effect afterwards. While it runs, orphans of its
+// descendants become children of this process, and end with the job.
 #pragma once
 
 #include <cstdint>

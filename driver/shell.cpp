@@ -96,7 +96,8 @@ Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
       timer_(io_),
       heartbeat_timer_(io_),
       notices_(io_, [this] { remind(); }),
-      pause_(io_, pause_callbacks()) {
+      pause_(io_, pause_callbacks()),
+      activity_(io_, activity_callbacks()) {
   for (const auto& host : hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
@@ -117,7 +118,7 @@ void Shell::announce() {
 
 Outcome Shell::run() {
   signals_.handle([this](int signal) { on_signal(signal); });
-  requests_.handle([this](int /*signal*/) { pause_.begin(); });
+  requests_.handle([this](int signal) { on_request(signal); });
   if (spec_.elastic) begin_elastic();
   feed(event::Begin{});
   if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
@@ -136,6 +137,39 @@ void Shell::on_signal(int signal) {
   feed(event::StopRequested{signal});
   // It means at once: the second request is the one that kills.
   if (signal == SIGQUIT) feed(event::StopRequested{signal});
+}
+
+void Shell::on_request(int signal) {
+  if (signal == SIGTSTP) return pause_.begin();
+  if (signal == SIGUSR1) return activity_.request();
+  observer_.on_notice(cat(signal_text(signal),
+                          " has no meaning here and is ignored; SIGUSR1 shows what the workers do, "
+                          "SIGTERM ends the job"));
+}
+
+std::map<std::uint64_t, ActivityRow> Shell::live_workers() const {
+  std::map<std::uint64_t, ActivityRow> rows;
+  for (std::size_t index = 0; index < job_->worker_count(); ++index) {
+    const JobWorker& worker = job_->worker_at(index);
+    const bool lives = worker.state >= WorkerState::launching && worker.state <= WorkerState::done;
+    if (!lives) continue;
+    ActivityRow& row = rows[worker.member.incarnation];
+    row.rank = worker.member.rank;
+    row.host = worker.member.host;
+    row.slot = worker.member.slot;
+    row.pid = worker.pid;
+  }
+  return rows;
+}
+
+ActivityReport::Callbacks Shell::activity_callbacks() {
+  ActivityReport::Callbacks callbacks;
+  callbacks.ask = [this](const agent_link::AskActivity& question) {
+    tell_agents(question.encode());
+  };
+  callbacks.workers = [this] { return live_workers(); };
+  callbacks.say = [this](std::string_view text) { observer_.on_notice(text); };
+  return callbacks;
 }
 
 std::set<HostIndex> Shell::tell_agents(const std::string& frame) {
@@ -318,6 +352,10 @@ AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
   callbacks.on_problem = [this, host](std::string_view message) {
     observer_.on_warning(cat("host ", host_names_[host], ": ", message));
   };
+  callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
+    activity_.answered(std::move(activity));
+  };
+  callbacks.on_activity_wanted = [this] { activity_.request_from_worker(); };
   callbacks.on_paused = [this, host] { pause_.answered(host); };
   callbacks.kill_orphans = [this] { kill_orphans(); };
   return callbacks;

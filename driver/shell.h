@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/protocol/agent_link.h"
+#include "driver/activity_report.h"
 #include "driver/agents/address_book.h"
 #include "driver/agents/address_search.h"
 #include "driver/agents/agent_session.h"
@@ -72,7 +73,10 @@ class Shell {
   void pay(const agent_link::Credit& credit);
   void kill_orphans();
   void on_signal(int signal);
+  void on_request(int signal);
   JobPause::Callbacks pause_callbacks();
+  ActivityReport::Callbacks activity_callbacks();
+  std::map<std::uint64_t, ActivityRow> live_workers() const;
   std::set<HostIndex> tell_agents(const std::string& frame);
 
   // driver/shell_actions.cpp
@@ -133,6 +137,7 @@ class Shell {
   boost::asio::steady_timer heartbeat_timer_;
   Notices notices_;
   JobPause pause_;
+  ActivityReport activity_;
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force

@@ -42,7 +42,7 @@ void Signals::deliver() {
   }
 }
 
-RequestSignals::RequestSignals(boost::asio::io_context& io) : set_(io) {
+RequestSignals::RequestSignals(boost::asio::io_context& io) : set_(io, SIGUSR1, SIGUSR2) {
   if (!is_ignored(SIGTSTP)) set_.add(SIGTSTP);
   wait();
 }

@@ -33,9 +33,9 @@ class Signals {
   std::deque<int> waiting_;
 };
 
-// Those that ask for something while the job goes on: SIGTSTP, unless it was ignored. Before
-// somebody handles them SIGTSTP stops this process alone, since no worker runs yet. `io` has work
-// as long as this lives.
+// Those that ask for something while the job goes on: SIGUSR1, SIGUSR2, and SIGTSTP unless it was
+// ignored. Before somebody handles them SIGTSTP stops this process alone, since no worker runs yet,
+// and the others do nothing. `io` has work as long as this lives.
 class RequestSignals {
  public:
   explicit RequestSignals(boost::asio::io_context& io);

@@ -249,6 +249,7 @@ void Controller::take_dump_request() {
   std::uint64_t times = 0;
   if (::read(spec_.config.dump_requests, &times, sizeof(times)) == sizeof(times)) {
     tracing_.request_dump("asked for by a signal");
+    if (spec_.on_dump_signal) callbacks_.emplace_back(spec_.on_dump_signal);
   }
 }
 

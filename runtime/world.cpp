@@ -18,6 +18,7 @@
 #include "runtime/ops/shm_ops.h"
 #include "runtime/shm/host_ranks.h"
 #include "runtime/threads.h"
+#include "runtime/trace/flight_recorder.h"
 #include "runtime/transport/tcp_mesh.h"
 
 namespace hvd::runtime {
@@ -172,6 +173,10 @@ class World::Impl {
   }
   void abort(const Failure& why) { control_.fail(why); }
   trace::Tracing& tracing() { return tracing_; }
+  Doing doing() const {
+    auto words = trace::flight_words(recorder_.operations(), trace::nanoseconds_now());
+    return {std::move(words.in_flight), std::move(words.last)};
+  }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {
@@ -396,6 +401,8 @@ Status World::start_timeline(const std::string& path, bool mark_cycles) {
   return impl_->tracing().start_timeline(path, mark_cycles);
 }
 Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
+const Config& World::config() const { return impl_->spec().config; }
+World::Doing World::doing() const { return impl_->doing(); }
 void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }

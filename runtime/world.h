@@ -57,6 +57,8 @@ struct WorldSpec {
   // time what others wait for, or did not reach the one that it joins them by. `why` goes on where
   // a sentence begins with the rank.
   std::function<void(const std::string& why)> on_own_stall = {};
+  // Called on a thread of the world when a signal has asked for the flight recorder.
+  std::function<void()> on_dump_signal = {};
 
   int size() const { return static_cast<int>(members.size()); }
   // Several hosts, and several ranks on one of them: going by hosts is something else than not.
@@ -119,6 +121,13 @@ class World {
   // report.
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline(TimePoint deadline);
+  // What is in flight on this rank, and what ended last, in words for a person.
+  struct Doing {
+    std::string in_flight;
+    std::string last;
+  };
+  Doing doing() const;
+  const Config& config() const;
   // This rank's flight recorder is to be written, for this reason.
   void dump(std::string reason);
   // Waits for what this rank has in flight, then until all members want to leave. An error says why

@@ -101,6 +101,18 @@ void AgentChannel::handle(const Frame& frame) {
       // If it cannot be told, the next read says why.
       (void)send(worker_link::Alive{}.encode());
       return;
+    case worker_link::Kind::ask_activity: {
+      const auto question = worker_link::AskActivity::decode(frame.payload);
+      if (!question.ok()) break;
+      std::unique_lock lock(mutex_);
+      const auto ask = activity_;
+      lock.unlock();
+      auto activity = ask ? ask() : Activity{"is in no world yet", "nothing"};
+      (void)send(worker_link::Activity{question->id, std::move(activity.in_flight),
+                                       std::move(activity.last)}
+                     .encode());
+      return;
+    }
     case worker_link::Kind::stop: {
       auto message = worker_link::Stop::decode(frame.payload);
       if (!message.ok()) break;
@@ -127,6 +139,11 @@ void AgentChannel::listen(Listener listener) {
     lock.lock();
   }
   listener_ = std::move(listener);
+}
+
+void AgentChannel::answer_by(std::function<Activity()> activity) {
+  const std::lock_guard lock(mutex_);
+  activity_ = std::move(activity);
 }
 
 std::string AgentChannel::world() const {
@@ -156,6 +173,7 @@ Status AgentChannel::send_initialised() {
 Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
 Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
+Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
 Status AgentChannel::send_committed(std::uint64_t generation) {
   return send(worker_link::Committed{generation}.encode());
 }

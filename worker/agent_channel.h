@@ -1,8 +1,9 @@
 // The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
 // rest of its life: the agent is the one who notices when this process ends.
 //
-// A thread watches the descriptor, and the time in which this process runs (base/own_time.h). When the agent goes, the job is over, and the process ends at
-// once with one line on stderr. All calls are safe from any thread.
+// A thread watches the descriptor, and the time in which this process runs (base/own_time.h). When
+// the agent goes, the job is over, and the process ends at once with one line on stderr. All calls
+// are safe from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -44,6 +45,14 @@ class AgentChannel {
   };
   void listen(Listener listener);
 
+  // What this process does, when the agent asks; on the channel's thread, so it must not wait.
+  // Before this was called the answer is that the worker is in no world yet.
+  struct Activity {
+    std::string in_flight;
+    std::string last;
+  };
+  void answer_by(std::function<Activity()> activity);
+
   // One line on stderr, and the end: at once, whatever other threads do.
   [[noreturn]] static void end_process(const std::string& why);
 
@@ -52,6 +61,7 @@ class AgentChannel {
   Status send_ready();
   Status send_leave();
   Status send_committed(std::uint64_t generation);
+  Status send_activity_wanted();
 
  private:
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome);
@@ -68,6 +78,7 @@ class AgentChannel {
   std::string world_;
   std::vector<worker_link::World> unheard_;  // until somebody listens
   Listener listener_;
+  std::function<Activity()> activity_;
   std::optional<std::string> stop_reason_;
 };
 

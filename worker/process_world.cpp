@@ -188,6 +188,7 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
     const std::lock_guard lock(mutex_);
     agent_ = *channel;
     agents_worker_ = ::getpid();
+    agent_->answer_by([this] { return activity(); });
   }
   if (agents_worker_ != ::getpid()) {
     return {Code::failed_precondition,
@@ -195,6 +196,18 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
             "one slot of hvdrun starts, only one can be the worker"};
   }
   return agent_->send_initialised();
+}
+
+AgentChannel::Activity ProcessWorld::activity() const {
+  if (const auto current = world()) {
+    auto doing = current->doing();
+    if (!current->config().flight_recorder.empty()) current->dump("asked for by SIGUSR1");
+    return {std::move(doing.in_flight), std::move(doing.last)};
+  }
+  const std::lock_guard lock(mutex_);
+  if (joining_) return {"waits for a world that it can join", "nothing"};
+  if (!between_.ok()) return {"waits for the next world", between_.status.message()};
+  return {"is in no world: hvd::init() has not returned, or shutdown() was called", "nothing"};
 }
 
 Status ProcessWorld::init_as_worker(const std::string& descriptor) {
@@ -245,6 +258,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
       AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
     };
   }
+  spec.on_dump_signal = [agent = agent_] { (void)agent->send_activity_wanted(); };
   auto settings = settings_;
   auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
   HVD_RETURN_IF_ERROR(core.status());

@@ -117,6 +117,8 @@ class ProcessWorld {
  private:
   ProcessWorld() = default;
   void end_of_program(int exit_code);
+  // For the agent, which a person has asked.
+  AgentChannel::Activity activity() const;
   Status init_alone();
   Status init_as_worker(const std::string& descriptor);
   Status open_agent(const std::string& descriptor);

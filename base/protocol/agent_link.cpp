@@ -149,6 +149,17 @@ Result<Pause> Pause::decode(std::string_view payload) {
   return checked(Pause{r.boolean()}, r, "pause");
 }
 
+std::string AskActivity::encode() const {
+  return frame_of<AskActivity>(WireWriter().u32(id).u32(patience_ms));
+}
+Result<AskActivity> AskActivity::decode(std::string_view payload) {
+  WireReader r(payload);
+  AskActivity m;
+  m.id = r.u32();
+  m.patience_ms = r.u32();
+  return checked(m, r, "ask activity");
+}
+
 std::string Shutdown::encode() const { return frame_of<Shutdown>(WireWriter()); }
 Result<Shutdown> Shutdown::decode(std::string_view payload) {
   return checked(Shutdown{}, WireReader(payload), "shutdown");
@@ -351,6 +362,34 @@ Result<WorldCommitted> WorldCommitted::decode(std::string_view payload) {
 std::string HostLeaves::encode() const { return frame_of<HostLeaves>(WireWriter()); }
 Result<HostLeaves> HostLeaves::decode(std::string_view payload) {
   return checked(HostLeaves{}, WireReader(payload), "host leaves");
+}
+
+std::string ActivityWanted::encode() const { return frame_of<ActivityWanted>(WireWriter()); }
+Result<ActivityWanted> ActivityWanted::decode(std::string_view payload) {
+  return checked(ActivityWanted{}, WireReader(payload), "activity wanted");
+}
+
+std::string WorkerActivity::encode() const {
+  return frame_of<WorkerActivity>(WireWriter()
+                                      .u32(id)
+                                      .u64(incarnation)
+                                      .u8(static_cast<std::uint8_t>(process_state))
+                                      .boolean(initialised)
+                                      .boolean(answered)
+                                      .str(in_flight)
+                                      .str(last));
+}
+Result<WorkerActivity> WorkerActivity::decode(std::string_view payload) {
+  WireReader r(payload);
+  WorkerActivity m;
+  m.id = r.u32();
+  m.incarnation = r.u64();
+  m.process_state = static_cast<char>(r.u8());
+  m.initialised = r.boolean();
+  m.answered = r.boolean();
+  m.in_flight = r.str();
+  m.last = r.str();
+  return checked(std::move(m), r, "worker activity");
 }
 
 std::string Paused::encode() const { return frame_of<Paused>(WireWriter().boolean(on)); }

@@ -60,6 +60,7 @@ enum class Kind : std::uint16_t {
   check = 10,
   probe = 11,
   pause = 12,
+  ask_activity = 13,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -79,6 +80,8 @@ enum class Kind : std::uint16_t {
   world_committed = 116,
   host_leaves = 117,
   paused = 118,
+  activity_wanted = 119,
+  worker_activity = 120,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -182,6 +185,16 @@ struct Pause {
   bool on = true;
   std::string encode() const;
   static Result<Pause> decode(std::string_view payload);
+};
+
+// What do the workers do? Answered by one WorkerActivity for each of them: at once, or when it has
+// not answered for so long.
+struct AskActivity {
+  static constexpr Kind kKind = Kind::ask_activity;
+  std::uint32_t id = 0;
+  std::uint32_t patience_ms = 0;
+  std::string encode() const;
+  static Result<AskActivity> decode(std::string_view payload);
 };
 
 struct Shutdown {
@@ -339,6 +352,26 @@ struct HostLeaves {
   static constexpr Kind kKind = Kind::host_leaves;
   std::string encode() const;
   static Result<HostLeaves> decode(std::string_view payload);
+};
+
+// The agent or one of its workers got SIGUSR1: somebody wants to know what all workers do.
+struct ActivityWanted {
+  static constexpr Kind kKind = Kind::activity_wanted;
+  std::string encode() const;
+  static Result<ActivityWanted> decode(std::string_view payload);
+};
+
+struct WorkerActivity {
+  static constexpr Kind kKind = Kind::worker_activity;
+  std::uint32_t id = 0;  // of the question
+  Incarnation incarnation = 0;
+  char process_state = 0;    // as hvd::state_of() says it; 0: there is no process
+  bool initialised = false;  // it has called hvd::init()
+  bool answered = false;     // the texts are its own (worker_link::Activity); else they are empty
+  std::string in_flight;
+  std::string last;
+  std::string encode() const;
+  static Result<WorkerActivity> decode(std::string_view payload);
 };
 
 // The answer to Pause: what it asks for is being done.

@@ -40,6 +40,34 @@ Result<Ping> Ping::decode(std::string_view payload) {
   return Ping{};
 }
 
+std::string AskActivity::encode() const { return frame_of<AskActivity>(WireWriter().u32(id)); }
+Result<AskActivity> AskActivity::decode(std::string_view payload) {
+  WireReader r(payload);
+  AskActivity m{r.u32()};
+  HVD_RETURN_IF_ERROR(r.finish("ask activity"));
+  return m;
+}
+
+std::string Activity::encode() const {
+  return frame_of<Activity>(WireWriter().u32(id).str(in_flight).str(last));
+}
+Result<Activity> Activity::decode(std::string_view payload) {
+  WireReader r(payload);
+  Activity m;
+  m.id = r.u32();
+  m.in_flight = r.str();
+  m.last = r.str();
+  HVD_RETURN_IF_ERROR(r.finish("activity"));
+  return m;
+}
+
+std::string ActivityWanted::encode() const { return frame_of<ActivityWanted>(WireWriter()); }
+Result<ActivityWanted> ActivityWanted::decode(std::string_view payload) {
+  WireReader r(payload);
+  HVD_RETURN_IF_ERROR(r.finish("activity wanted"));
+  return ActivityWanted{};
+}
+
 std::string Alive::encode() const { return frame_of<Alive>(WireWriter()); }
 Result<Alive> Alive::decode(std::string_view payload) {
   WireReader r(payload);

@@ -25,6 +25,7 @@ enum class Kind : std::uint16_t {
   world = 2,
   stop = 3,
   ping = 4,
+  ask_activity = 5,
   // worker -> agent
   initialised = 101,
   done = 102,
@@ -32,6 +33,8 @@ enum class Kind : std::uint16_t {
   leave = 104,
   committed = 105,
   alive = 106,
+  activity_wanted = 107,
+  activity = 108,
 };
 
 struct Welcome {
@@ -114,6 +117,31 @@ struct Committed {
   std::uint64_t generation = 0;
   std::string encode() const;
   static Result<Committed> decode(std::string_view payload);
+};
+
+// What does the worker do? To be answered by Activity, at once.
+struct AskActivity {
+  static constexpr Kind kKind = Kind::ask_activity;
+  std::uint32_t id = 0;
+  std::string encode() const;
+  static Result<AskActivity> decode(std::string_view payload);
+};
+
+// In words for a person.
+struct Activity {
+  static constexpr Kind kKind = Kind::activity;
+  std::uint32_t id = 0;   // of the question
+  std::string in_flight;  // "allreduce "a" (4096 bytes) waits for other ranks for 12.3 s"
+  std::string last;       // that ended: "allreduce "b" (4096 bytes), done 12.4 s ago"
+  std::string encode() const;
+  static Result<Activity> decode(std::string_view payload);
+};
+
+// A person has asked this worker what it does (SIGUSR1), and wants to hear it of all.
+struct ActivityWanted {
+  static constexpr Kind kKind = Kind::activity_wanted;
+  std::string encode() const;
+  static Result<ActivityWanted> decode(std::string_view payload);
 };
 
 // The answer to Ping.

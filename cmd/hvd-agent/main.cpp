@@ -41,11 +41,13 @@ std::optional<UniqueFd> take_over(int fd) {
 }
 
 UniqueFd take_signals() {
-  for (const int number : {SIGPIPE, SIGHUP, SIGTSTP}) std::signal(number, SIG_IGN);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGHUP, SIGTSTP, SIGUSR2}) std::signal(number, SIG_IGN);
   sigset_t ours;
   sigemptyset(&ours);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&ours, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1}) {
+    std::signal(number, SIG_DFL);
+    sigaddset(&ours, number);
+  }
   ::sigprocmask(SIG_SETMASK, &ours, nullptr);
   return UniqueFd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
 }

@@ -222,6 +222,8 @@ void Supervisor::on_signals() {
     const auto number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) {
       on_child_ended();
+    } else if (number == SIGUSR1) {
+      if (phase_ == Phase::serving) link_.send(agent_link::ActivityWanted{}.encode());
     } else if (phase_ == Phase::greeting) {
       exit_code_ = 128 + number;
       phase_ = Phase::over;

@@ -37,7 +37,7 @@ namespace hvd::agent {
 struct SupervisorOptions {
   UniqueFd link_in;   // both non-blocking
   UniqueFd link_out;  // may be the same socket
-  UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM and SIGINT
+  UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM, SIGINT and SIGUSR1
   rlimit open_files_of_workers{};
   bool patient = false;  // waits for Hello as long as the link stands
 };
@@ -73,6 +73,7 @@ class Supervisor {
   Status on(const agent_link::Credit& credit);
   Status on(const agent_link::World& world);
   Status on(const agent_link::Pause& pause);
+  Status on(const agent_link::AskActivity& question);
   Status on(const agent_link::Heartbeat& heartbeat);
   Status on(const agent_link::Shutdown& shutdown);
   Status on(agent_link::Check check);

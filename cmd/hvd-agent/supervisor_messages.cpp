@@ -47,6 +47,8 @@ Status Supervisor::handle(const Frame& frame) {
       return decode_and_handle<agent_link::World>(frame);
     case Kind::pause:
       return decode_and_handle<agent_link::Pause>(frame);
+    case Kind::ask_activity:
+      return decode_and_handle<agent_link::AskActivity>(frame);
     case Kind::heartbeat:
       return decode_and_handle<agent_link::Heartbeat>(frame);
     case Kind::shutdown:
@@ -168,6 +170,12 @@ Status Supervisor::on(const agent_link::Pause& pause) {
     worker->excuse(Clock::now());
   }
   link_.send_first(agent_link::Paused{pause.on}.encode());
+  return {};
+}
+
+Status Supervisor::on(const agent_link::AskActivity& question) {
+  const TimePoint deadline = Clock::now() + milliseconds(question.patience_ms);
+  for (auto& [incarnation, worker] : workers_) worker->ask_activity(question.id, deadline);
   return {};
 }
 

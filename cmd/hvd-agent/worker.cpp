@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/pipe.h"
+#include "base/proc.h"
 #include "base/socket.h"
 #include "base/text.h"
 
@@ -75,6 +76,11 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
                 context_.link.send(agent_link::WorldCommitted{incarnation_, generation}.encode());
               },
           .alive = [this] { pulse_.heard(Clock::now()); },
+          .activity_wanted = [this] { context_.link.send(agent_link::ActivityWanted{}.encode()); },
+          .activity =
+              [this](worker_link::Activity activity) {
+                if (question_ == activity.id) tell_activity(std::move(activity), true);
+              },
           .problem = [this](const std::string& what) { problem(what); },
       }),
       pulse_(context.silence) {}
@@ -235,8 +241,34 @@ void Worker::wake_keeper() const {
   if (keeper_pid_ > 0) ::kill(keeper_pid_, SIGCONT);
 }
 
+void Worker::ask_activity(std::uint32_t id, TimePoint deadline) {
+  if (state_ == State::failed || state_ == State::exited) return;
+  question_ = id;
+  answer_by_ = deadline;
+  if (channel_.initialised() && !is_stopped(pid_)) {
+    channel_.ask_activity(id);
+  } else {
+    tell_activity({}, false);
+  }
+}
+
+void Worker::tell_activity(worker_link::Activity activity, bool answered) {
+  agent_link::WorkerActivity told;
+  told.id = *question_;
+  told.incarnation = incarnation_;
+  told.process_state = pid_ == 0 ? '\0' : state_of(pid_);
+  told.initialised = channel_.initialised();
+  told.answered = answered;
+  told.in_flight = std::move(activity.in_flight);
+  told.last = std::move(activity.last);
+  context_.link.send(told.encode());
+  question_.reset();
+  answer_by_ = kNever;
+}
+
 void Worker::on_time(TimePoint now) {
   if (now >= kill_at_) kill();
+  if (now >= answer_by_) tell_activity({}, false);
   const auto look = pulse_.look(now);
   if (look.ask) channel_.send_ping();
   if (!look.silent) return;

@@ -70,13 +70,17 @@ class Worker {
 
   // It was renewed after its keeper may have frozen it, or the job is paused.
   void look_at_lease() { order(KeeperOrder::Kind::look); }
+  // The driver hears what it does as soon as it has answered, at the deadline, or at once if it
+  // cannot answer.
+  void ask_activity(std::uint32_t id, TimePoint deadline);
+
   // The lease has run out, so that it stands still and cannot answer.
   void excuse(TimePoint now);
   // Somebody may have stopped the keeper; it shall obey all the same.
   void wake_keeper() const;
 
   // When on_time() wants to be called.
-  TimePoint deadline() const { return std::min(kill_at_, pulse_.deadline()); }
+  TimePoint deadline() const { return std::min({kill_at_, pulse_.deadline(), answer_by_}); }
   void on_time(TimePoint now);
   // The agent was stopped for so long: what is due waits as much longer.
   void put_off(Duration stopped) {
@@ -110,6 +114,7 @@ class Worker {
   void exited(int wait_status);
   void order(KeeperOrder::Kind kind, int signal_number = 0);
   void problem(std::string_view what);
+  void tell_activity(worker_link::Activity activity, bool answered);
 
   WorkerContext& context_;
   agent_link::Incarnation incarnation_;
@@ -127,6 +132,9 @@ class Worker {
   bool was_killed_by_agent_ = false;
   TimePoint kill_at_ = kNever;
   Pulse pulse_;
+  // A question what it does that it has not answered.
+  std::optional<std::uint32_t> question_;
+  TimePoint answer_by_ = kNever;
 };
 
 }  // namespace hvd::agent

@@ -40,6 +40,7 @@ void WorkerChannel::close() {
   waiting_effective_.reset();
   waiting_proposed_.reset();
   waiting_ping_ = false;
+  waiting_question_.reset();
 }
 
 void WorkerChannel::update_watch() {
@@ -63,6 +64,9 @@ void WorkerChannel::flush() {
         waiting_proposed_.reset();
       } else if (std::exchange(waiting_ping_, false)) {
         writing_ = worker_link::Ping{}.encode();
+      } else if (waiting_question_) {
+        writing_ = worker_link::AskActivity{*waiting_question_}.encode();
+        waiting_question_.reset();
       } else {
         break;
       }
@@ -80,6 +84,7 @@ void WorkerChannel::flush() {
       waiting_effective_.reset();
       waiting_proposed_.reset();
       waiting_ping_ = false;
+      waiting_question_.reset();
       break;
     }
   }
@@ -112,6 +117,12 @@ void WorkerChannel::send_stop(std::string_view reason) {
 void WorkerChannel::send_ping() {
   if (!socket_) return;
   waiting_ping_ = true;
+  flush();
+}
+
+void WorkerChannel::ask_activity(std::uint32_t id) {
+  if (!socket_) return;
+  waiting_question_ = id;
   flush();
 }
 
@@ -154,6 +165,12 @@ void WorkerChannel::handle(const Frame& frame) {
     if (!std::exchange(told_leaves_, true) && may_tell()) listener_.leaves();
   } else if (kind == Kind::alive && worker_link::Alive::decode(frame.payload).ok()) {
     listener_.alive();
+  } else if (kind == Kind::activity_wanted &&
+             worker_link::ActivityWanted::decode(frame.payload).ok()) {
+    if (may_tell()) listener_.activity_wanted();
+  } else if (auto activity = worker_link::Activity::decode(frame.payload);
+             kind == Kind::activity && activity.ok()) {
+    listener_.activity(std::move(*activity));
   } else if (const auto committed = worker_link::Committed::decode(frame.payload);
              kind == Kind::committed && committed.ok()) {
     if (committed->generation <= told_committed_ || !may_tell()) return;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/frame.h"
+#include "base/protocol/worker_link.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
@@ -26,7 +27,9 @@ class WorkerChannel {
     std::function<void()> ready;   // waits for a world to join
     std::function<void()> leaves;  // wants to leave at a commit
     std::function<void(std::uint64_t generation)> committed;
-    std::function<void()> alive;                       // answers a ping
+    std::function<void()> alive;            // answers a ping
+    std::function<void()> activity_wanted;  // of all workers
+    std::function<void(worker_link::Activity)> activity;
     std::function<void(std::string problem)> problem;  // at most once for each kind of trouble
   };
 
@@ -42,6 +45,10 @@ class WorkerChannel {
   void send_stop(std::string_view reason);
   // One waits at most.
   void send_ping();
+  // Of those that wait, only the newest.
+  void ask_activity(std::uint32_t id);
+  // It has called hvd::init().
+  bool initialised() const { return told_done_.has_value(); }
   // Takes in what the worker has said up to now: what it said before it exited counts.
   void receive();
   void close();
@@ -73,6 +80,7 @@ class WorkerChannel {
   std::string writing_;  // begun: it goes out whole
   std::optional<std::string> waiting_stop_;
   bool waiting_ping_ = false;
+  std::optional<std::uint32_t> waiting_question_;
   std::optional<WaitingWorld> waiting_effective_;
   std::optional<WaitingWorld> waiting_proposed_;
   bool said_that_it_does_not_read_ = false;

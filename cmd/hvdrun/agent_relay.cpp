@@ -117,7 +117,8 @@ class Relay {
   void pass_on_signal() {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
-    if (!agent_ended_) ::kill(agent_.hold->pid(), SIGTERM);
+    const int number = info.ssi_signo == SIGUSR1 ? SIGUSR1 : SIGTERM;
+    if (!agent_ended_) ::kill(agent_.hold->pid(), number);
   }
 
   void lose(std::string why) {
@@ -206,7 +207,10 @@ class Relay {
 Result<UniqueFd> take_signals() {
   sigset_t ours;
   sigemptyset(&ours);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ours, number);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&ours, number);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // nohup ignores it
   ::sigprocmask(SIG_BLOCK, &ours, nullptr);
   UniqueFd fd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd) return Status::from_errno("signalfd", errno);

@@ -89,7 +89,15 @@ bool ended_by_signal(int exit_code) {
          exit_code == 128 + SIGQUIT;
 }
 
+// Before the driver is there to take them, and when it has gone, these ask in vain; they must not
+// end a program that is about to clean up.
+void ignore_requests() {
+  for (const int number : {SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+}
+
 int run_job(const JobSetup& setup) {
+  // A reader of our output that has gone is an error of the write, whoever sends the signal.
+  std::signal(SIGPIPE, SIG_IGN);
   OutputTrouble trouble;
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
@@ -112,6 +120,7 @@ int run_job(const JobSetup& setup) {
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
     std::signal(number, SIG_DFL);
   }
+  ignore_requests();
 
   output.finish();
   // After an interruption somebody wants the prompt back; else wait for a reader like any tool.
@@ -169,6 +178,7 @@ int run_rendezvous(const RendezvousWords& words) {
 }
 
 int run(const CommandLine& line) {
+  ignore_requests();
   auto values = gather(line);
   if (!values.ok()) return fail(values.status());
   set_up_log(*values);
@@ -201,6 +211,7 @@ static int run_words(const std::vector<std::string>& words) {
     case Action::rendezvous:
       return run_rendezvous(line->rendezvous);
     case Action::agent:
+      ignore_requests();
       set_up_log({});
       return run_agent(line->agent);
     case Action::run:

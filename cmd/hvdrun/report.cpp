@@ -55,10 +55,9 @@ std::string missing_library(int exit_code, const std::string& host,
 std::string failure_report(const driver::Outcome& outcome) {
   if (outcome.exit_code == 0) return {};
   if (!outcome.failure) {
-    const bool interrupted = outcome.exit_code == 128 + SIGINT ||
-                             outcome.exit_code == 128 + SIGTERM ||
-                             outcome.exit_code == 128 + SIGHUP ||
-                             outcome.exit_code == 128 + SIGQUIT;
+    const bool interrupted =
+        outcome.exit_code == 128 + SIGINT || outcome.exit_code == 128 + SIGTERM ||
+        outcome.exit_code == 128 + SIGHUP || outcome.exit_code == 128 + SIGQUIT;
     return cat("hvdrun: the job ", interrupted ? "was ended" : "has failed", ": ",
                outcome.reason.empty() ? "no reason is known" : outcome.reason, "\n");
   }

@@ -311,6 +311,16 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
           if (callbacks_.on_problem) callbacks_.on_problem(message.message);
           return Status();
         });
+      case Kind::worker_activity:
+        return decode<agent_link::WorkerActivity>(frame, [&](agent_link::WorkerActivity message) {
+          if (callbacks_.on_activity) callbacks_.on_activity(std::move(message));
+          return Status();
+        });
+      case Kind::activity_wanted:
+        return decode<agent_link::ActivityWanted>(frame, [&](const agent_link::ActivityWanted&) {
+          if (callbacks_.on_activity_wanted) callbacks_.on_activity_wanted();
+          return Status();
+        });
       case Kind::paused:
         return decode<agent_link::Paused>(frame, [&](const agent_link::Paused& message) {
           if (message.on && callbacks_.on_paused) callbacks_.on_paused();

@@ -42,6 +42,9 @@ struct AgentSessionCallbacks {
   std::function<Status(const agent_link::OutputClosed& closed)> on_output_closed;
   std::function<Status(const agent_link::Probed& probed)> on_probed;
   std::function<void(std::string_view message)> on_problem;
+  std::function<void(agent_link::WorkerActivity activity)> on_activity;
+  // Somebody there wants to know what all workers do.
+  std::function<void()> on_activity_wanted;
   // The answer to agent_link::Pause.
   std::function<void()> on_paused;
   // An agent that is a child of this process died without a goodbye: kills what it left, before

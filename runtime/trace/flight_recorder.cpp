@@ -95,27 +95,39 @@ std::string flight_report(const WorldSpec& spec, const Views& operations, std::s
   return out;
 }
 
-std::string flight_summary(const Views& operations, Nanoseconds now) {
+FlightWords flight_words(const Views& operations, Nanoseconds now) {
   std::size_t in_flight = 0;
   const Recorder::View* last = nullptr;
-  std::string shown;
+  FlightWords words{"nothing", "nothing"};
   for (const auto& operation : operations) {
     if (operation.ended != 0) {
       last = &operation;
       continue;
     }
     if (++in_flight > kInSummary) continue;
-    shown += cat(in_flight == 1 ? ": " : ", ", named(operation), ' ', state_of(operation), " for ",
-                 seconds_text(now - since(operation)));
+    const std::string text = cat(named(operation), ' ', state_of(operation), " for ",
+                                 seconds_text(now - since(operation)));
+    words.in_flight = in_flight == 1 ? text : cat(words.in_flight, ", ", text);
   }
-  if (in_flight > kInSummary) shown += cat(", and ", in_flight - kInSummary, " more");
-  std::string text = in_flight == 0   ? "nothing in flight"
-                     : in_flight == 1 ? "1 operation in flight"
-                                      : cat(in_flight, " operations in flight");
-  text += shown;
-  if (last == nullptr) return text + "; nothing has ended before";
-  return text + cat("; the last that ended: ", named(*last), ", ", state_of(*last), ' ',
-                    seconds_text(now - last->ended), " ago");
+  if (in_flight > kInSummary) words.in_flight += cat(", and ", in_flight - kInSummary, " more");
+  if (last != nullptr) {
+    words.last =
+        cat(named(*last), ", ", state_of(*last), ' ', seconds_text(now - last->ended), " ago");
+  }
+  return words;
+}
+
+std::string flight_summary(const Views& operations, Nanoseconds now) {
+  const auto in_flight =
+      std::count_if(operations.begin(), operations.end(),
+                    [](const Recorder::View& operation) { return operation.ended == 0; });
+  const auto words = flight_words(operations, now);
+  std::string text = "nothing in flight";
+  if (in_flight == 1) text = cat("1 operation in flight: ", words.in_flight);
+  if (in_flight > 1) text = cat(in_flight, " operations in flight: ", words.in_flight);
+  const bool any_ended = static_cast<std::size_t>(in_flight) < operations.size();
+  return cat(text, any_ended ? cat("; the last that ended: ", words.last)
+                             : std::string("; nothing has ended before"));
 }
 
 std::string flight_file_name(const WorldSpec& spec) {

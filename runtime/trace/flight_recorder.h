@@ -23,6 +23,12 @@ std::string flight_report(const WorldSpec& spec, const Views& operations, std::s
                           Nanoseconds now);
 // "2 operations in flight: allreduce "a" (4 KB) waits for other ranks for 12.3 s, ...".
 std::string flight_summary(const Views& operations, Nanoseconds now);
+// The same in two parts, for a table.
+struct FlightWords {
+  std::string in_flight;  // "allreduce "a" (4 KB) waits for other ranks for 12.3 s, ...", "nothing"
+  std::string last;       // that ended: "allreduce "b" (4 KB), done 12.4 s ago"; "nothing"
+};
+FlightWords flight_words(const Views& operations, Nanoseconds now);
 
 // "flight-recorder.rank-3.1.json": rank and generation.
 std::string flight_file_name(const WorldSpec& spec);

@@ -200,6 +200,13 @@ void AgentUnderTest::handle(const Frame& frame) {
                   [](const auto& m, auto& h) { h.committed.push_back(m.generation); });
     case Kind::host_leaves:
       return with(static_cast<HostLeaves*>(nullptr), [&](auto&, auto&) { ++host_leaves; });
+    case Kind::paused:
+      return with(static_cast<Paused*>(nullptr), [&](auto&, auto&) { ++pauses; });
+    case Kind::activity_wanted:
+      return with(static_cast<ActivityWanted*>(nullptr), [&](auto&, auto&) { ++activity_wanted; });
+    case Kind::worker_activity:
+      return with(static_cast<WorkerActivity*>(nullptr),
+                  [&](const auto& m, auto&) { activities[m.incarnation] = m; });
     case Kind::heartbeat_ack:
       return with(static_cast<HeartbeatAck*>(nullptr),
                   [&](const auto& m, auto&) { acks.push_back(m.sequence); });

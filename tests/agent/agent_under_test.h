@@ -106,6 +106,9 @@ class AgentUnderTest {
   std::vector<agent_link::Checked> checked;
   std::map<std::uint32_t, agent_link::Probed> probed;
   int host_leaves = 0;
+  int pauses = 0;  // answers to Pause
+  int activity_wanted = 0;
+  std::map<agent_link::Incarnation, agent_link::WorkerActivity> activities;  // the newest
   bool bye = false;
   bool closed = false;
 

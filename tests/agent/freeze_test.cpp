@@ -22,12 +22,6 @@ AgentOptions with_lease(std::uint32_t lease_ms, std::uint32_t orphan_timeout_ms 
   return options;
 }
 
-char state_of(pid_t pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  const auto close = stat.rfind(')');
-  return close == std::string::npos || stat.size() < close + 3 ? '\0' : stat[close + 2];
-}
-
 bool is_gone(pid_t pid) {
   const char state = state_of(pid);
   return state == '\0' || state == 'Z' || state == 'X';
@@ -288,6 +282,56 @@ TEST(AgentLease, WorkersOfAnAgentThatStaysStoppedAreKilledAfterTheOrphanTimeout)
   EXPECT_TRUE(eventually([&] { return is_gone(daemon) && is_gone(worker); }));
   ::kill(agent.pid(), SIGCONT);
   EXPECT_EQ(agent.wait_for_exit(), 1);  // it looks at its clock first
+}
+
+TEST(AgentPause, StopsTheWorkersUntilItIsTakenBack) {
+  for (const std::uint32_t lease_ms : {0U, 60'000U}) {
+    AgentUnderTest agent(with_lease(lease_ms));
+    agent.launch_mode(1, {"daemon"});
+    agent.launch_mode(2, {"tick"});
+    ASSERT_TRUE(agent.until([&] { return !agent.of(2).out.empty(); }));
+    ASSERT_TRUE(agent.until([&] { return number_after(agent.of(1).out, "daemon ") != 0; }));
+    agent.send(agent_link::Pause{true}.encode());
+    ASSERT_TRUE(agent.until([&] { return agent.pauses == 1; }));
+    ASSERT_TRUE(freezes(agent));
+
+    agent.send(agent_link::Pause{false}.encode());
+    ASSERT_TRUE(agent.until([&] { return agent.pauses == 2; }));
+    agent.take_in_what_is_there();
+    const std::size_t said = agent.of(2).out.size();
+    ASSERT_TRUE(agent.until([&] { return agent.of(2).out.size() > said; }));
+    EXPECT_TRUE(agent.problems.empty()) << agent.problems[0];  // it was wished
+  }
+}
+
+TEST(AgentPause, EndsWithTheAgent) {
+  AgentUnderTest agent(with_lease(0));
+  agent.launch_mode(1, {"daemon"});
+  ASSERT_TRUE(agent.until([&] { return number_after(agent.of(1).out, "daemon ") != 0; }));
+  const pid_t daemon = number_after(agent.of(1).out, "daemon ");
+  agent.send(agent_link::Pause{true}.encode());
+  ASSERT_TRUE(freezes(agent));
+  agent.close_link();
+  EXPECT_EQ(agent.wait_for_exit(), 1);
+  EXPECT_TRUE(is_gone(daemon));
+}
+
+TEST(AgentLease, AnAgentThatWasStoppedWithItsKeepersCountsOnlyTheTimeInWhichItRan) {
+  AgentUnderTest agent(with_lease(200, 1000));
+  agent.launch_mode(1, {"tick"});
+  ASSERT_TRUE(beats_until_ready(agent, 1));
+  const pid_t keeper = keeper_of(agent.of(1).pid);
+  ::kill(agent.pid(), SIGSTOP);
+  ::kill(keeper, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return is_stopped(agent.pid()) && is_stopped(keeper); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // of what must not count
+  ::kill(keeper, SIGCONT);
+  ::kill(agent.pid(), SIGCONT);
+  // The worker has printed little since it was ready; all the rest comes after the renewal.
+  ASSERT_TRUE(agent.until_beating([&] { return !agent.problems.empty(); }));
+  agent.take_in_what_is_there();
+  const std::size_t said = agent.of(1).out.size();
+  ASSERT_TRUE(agent.until_beating([&] { return agent.of(1).out.size() > said; }));
 }
 
 TEST(AgentLease, HoldsAlsoIfAKeeperWasStopped) {

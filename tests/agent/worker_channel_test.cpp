@@ -4,6 +4,7 @@
 #include <csignal>
 #include <gtest/gtest.h>
 
+#include "base/proc.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/pulse.h"
@@ -51,6 +52,38 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
     if (problem.find("here#2 does not read") != std::string::npos) ++complaints;
   }
   EXPECT_EQ(complaints, 1U);
+}
+
+TEST(AgentChannel, TellsWhatWorkersDoThatDoNotSayItThemselves) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"stay"});
+  agent.launch_mode(2, {"write-channel-and-stay", "initialised"});  // and never answers
+  agent.launch_mode(3, {"stay"});
+  ASSERT_TRUE(agent.until([&] {
+    return agent.of(1).pid != 0 && agent.of(2).initialised == 1 && agent.of(3).pid != 0;
+  }));
+  ::kill(agent.of(3).pid, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return is_stopped(agent.of(3).pid); }));
+
+  agent.send(agent_link::AskActivity{7, 100}.encode());
+  ASSERT_TRUE(agent.until([&] { return agent.activities.size() == 3; }));
+  for (const auto& [incarnation, activity] : agent.activities) {
+    EXPECT_EQ(activity.id, 7U);
+    EXPECT_FALSE(activity.answered);
+    EXPECT_EQ(activity.initialised, incarnation == 2);
+    EXPECT_EQ(activity.process_state == 'T', incarnation == 3);
+  }
+}
+
+TEST(AgentChannel, SignalsToTheAgentThatMeanNothingOrAQuestionEndNothing) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"stay"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).pid != 0; }));
+  for (const int number : {SIGHUP, SIGPIPE, SIGTSTP, SIGUSR2}) ::kill(agent.pid(), number);
+  ::kill(agent.pid(), SIGUSR1);
+  ASSERT_TRUE(agent.until([&] { return agent.activity_wanted == 1; }));
+  agent.send(agent_link::Heartbeat{1}.encode());
+  ASSERT_TRUE(agent.until([&] { return !agent.acks.empty(); }));
 }
 
 TEST(AgentChannel, AProposedWorldAndAnEffectiveOneDoNotReplaceEachOther) {

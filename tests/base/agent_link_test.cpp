@@ -22,6 +22,8 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Credit{4, Stream::standard_error, 1ULL << 40});
   expect_sound(World{5, false, "{}"});
   expect_sound(Heartbeat{6, 5});
+  expect_sound(Pause{true});
+  expect_sound(AskActivity{7, 1000});
   expect_sound(Shutdown{});
   expect_sound(Check{"/home", "train", "/usr/bin:/bin"});
   expect_sound(Probe{7, 1000, {{"10.0.0.1", 4000, "hello"}, {"::1", 22, ""}}});
@@ -38,6 +40,9 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(WorkerLeaves{16});
   expect_sound(WorldCommitted{17, 3});
   expect_sound(HostLeaves{});
+  expect_sound(Paused{false});
+  expect_sound(ActivityWanted{});
+  expect_sound(WorkerActivity{7, 18, 'S', true, true, "nothing", "a"});
   expect_sound(HeartbeatAck{15});
   expect_sound(Problem{"trouble"});
   expect_sound(Checked{Checked::Step::find_program, 2, "find train"});
@@ -133,6 +138,25 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   const auto answer = HeartbeatAck::decode(payload_of(HeartbeatAck{1ULL << 34}));
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(answer->sequence, 1ULL << 34);
+}
+
+TEST(AgentLinkMessages, KeepEveryFieldOfPausesAndActivities) {
+  EXPECT_TRUE(Pause::decode(payload_of(Pause{true}))->on);
+  EXPECT_FALSE(Pause::decode(payload_of(Pause{false}))->on);
+  EXPECT_TRUE(Paused::decode(payload_of(Paused{true}))->on);
+  const auto question = AskActivity::decode(payload_of(AskActivity{7, 1000}));
+  EXPECT_EQ(question->id, 7U);
+  EXPECT_EQ(question->patience_ms, 1000U);
+  const auto activity =
+      WorkerActivity::decode(payload_of(WorkerActivity{7, 18, 'T', true, false, "a", "b"}));
+  ASSERT_TRUE(activity.ok());
+  EXPECT_EQ(activity->id, 7U);
+  EXPECT_EQ(activity->incarnation, 18U);
+  EXPECT_EQ(activity->process_state, 'T');
+  EXPECT_TRUE(activity->initialised);
+  EXPECT_FALSE(activity->answered);
+  EXPECT_EQ(activity->in_flight, "a");
+  EXPECT_EQ(activity->last, "b");
 }
 
 TEST(AgentLinkMessages, KeepEveryFieldOfChecksAndProbes) {

@@ -9,6 +9,7 @@ hvd_test(hvd_base_test
   base/handshake_test.cpp
   base/log_test.cpp
   base/out_of_memory_test.cpp
+  base/own_time_test.cpp
   base/ports_test.cpp
   base/socket_test.cpp
   base/status_test.cpp

@@ -33,6 +33,9 @@ TEST(WorkerLinkMessages, AreSound) {
   expect_sound(Leave{});
   expect_sound(Committed{3});
   expect_sound(Ping{});
+  expect_sound(AskActivity{9});
+  expect_sound(Activity{9, "nothing", "a"});
+  expect_sound(ActivityWanted{});
   expect_sound(Alive{});
 }
 
@@ -52,6 +55,11 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(Initialised::decode(payload_of(Initialised{42}))->pid, 42);
   EXPECT_EQ(Stop::decode(payload_of(Stop{"because"}))->reason, "because");
   EXPECT_EQ(Committed::decode(payload_of(Committed{43}))->generation, 43U);
+  EXPECT_EQ(AskActivity::decode(payload_of(AskActivity{9}))->id, 9U);
+  const auto activity = Activity::decode(payload_of(Activity{9, "a", "b"}));
+  EXPECT_EQ(activity->id, 9U);
+  EXPECT_EQ(activity->in_flight, "a");
+  EXPECT_EQ(activity->last, "b");
   const auto world = World::decode(payload_of(World{5, true, "document"}));
   EXPECT_EQ(world->generation, 5U);
   EXPECT_TRUE(world->effective);

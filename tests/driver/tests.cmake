@@ -14,6 +14,7 @@ hvd_test(hvd_job_test COMPUTES
   LIBRARIES hvd_job LABELS quick)
 
 hvd_test(hvd_driver_test
+  driver/activity_report_test.cpp
   driver/output_test.cpp
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)

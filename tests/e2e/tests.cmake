@@ -42,6 +42,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/pause_test.cpp
   ${e2e}/robustness_test.cpp
   ${e2e}/secrets_test.cpp
+  ${e2e}/signals_test.cpp
   ${e2e}/timeline_test.cpp
   ${e2e}/training_test.cpp
   ${e2e}/tuning_test.cpp

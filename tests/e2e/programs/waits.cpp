@@ -8,6 +8,7 @@
 //   duplicate      all but the last rank ask for "twice" twice, and say what they hear
 //
 // What a collective throws goes to stderr as "heard: ..." and ends it with 1.
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -97,7 +98,11 @@ int stall() {
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR2);
     const timespec longest{300, 0};
-    if (::sigtimedwait(&signals, nullptr, &longest) != SIGUSR2) return 3;
+    int got = -1;
+    do {
+      got = ::sigtimedwait(&signals, nullptr, &longest);
+    } while (got < 0 && errno == EINTR);  // SIGUSR1 and SIGCONT are nothing to it
+    if (got != SIGUSR2) return 3;
   }
   std::vector<float> gradients;
   std::vector<float> weights;

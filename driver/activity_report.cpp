@@ -1,0 +1,140 @@
+#include "driver/activity_report.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr std::size_t kColumns = 5;
+// A name that a worker has chosen does not push the rest off the screen.
+constexpr std::size_t kWidestText = 200;
+using Line = std::array<std::string, kColumns>;
+
+std::string printable(std::string text) {
+  if (text.size() > kWidestText) text = cat(text.substr(0, kWidestText), "...");
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return text;
+}
+
+std::string_view process_text(char state) {
+  switch (state) {
+    case '\0':
+      return "has not started its program";
+    case 'R':
+      return "runs";
+    case 'S':
+    case 'I':
+      return "sleeps";
+    case 'D':
+      return "waits for a device or a file system";
+    case 'T':
+      return "is stopped";
+    case 't':
+      return "is held by a debugger";
+    case 'Z':
+    case 'X':
+      return "has ended";
+    default:
+      return "is in a state that is not known";
+  }
+}
+
+}  // namespace
+
+std::string in_flight_text(const agent_link::WorkerActivity& activity) {
+  if (activity.answered) return activity.in_flight;
+  const auto process = process_text(activity.process_state);
+  return activity.initialised ? cat("no answer; its process ", process)
+                              : cat("no hvd::init() yet; its process ", process);
+}
+
+std::string activity_table(std::vector<ActivityRow> rows) {
+  std::sort(rows.begin(), rows.end(), [](const ActivityRow& a, const ActivityRow& b) {
+    return std::tuple(a.rank < 0, a.rank, a.host, a.slot) <
+           std::tuple(b.rank < 0, b.rank, b.host, b.slot);
+  });
+  std::vector<Line> lines{{"rank", "host", "pid", "in flight", "ended last"}};
+  for (const auto& row : rows) {
+    lines.push_back({row.rank < 0 ? "-" : cat(row.rank), printable(cat(row.host, '#', row.slot)),
+                     row.pid == 0 ? "-" : cat(row.pid), printable(row.in_flight),
+                     printable(row.last)});
+  }
+
+  std::array<std::size_t, kColumns> widths{};
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < kColumns; ++i)
+      widths.at(i) = std::max(widths.at(i), line.at(i).size());
+  }
+  std::string text;
+  for (auto& line : lines) {
+    std::string one;
+    for (std::size_t i = 0; i < kColumns; ++i) {
+      one += cat("  ", line.at(i), std::string(widths.at(i) - line.at(i).size(), ' '));
+    }
+    one.erase(one.find_last_not_of(' ') + 1);
+    text += cat(one, '\n');
+  }
+  return text;
+}
+
+void ActivityReport::request_from_worker() {
+  if (!under_way_ && Clock::now() < told_ + kBetween) return;
+  request();
+}
+
+void ActivityReport::request() {
+  if (under_way_) return;
+  expected_ = callbacks_.workers().size();
+  if (expected_ == 0) return callbacks_.say("no worker is running");
+  under_way_ = true;
+  answers_.clear();
+  callbacks_.ask({++id_, static_cast<std::uint32_t>(kWorkersPatience.count())});
+
+  patience_.expires_after(kAgentsPatience);
+  patience_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && under_way_) tell();
+  });
+}
+
+void ActivityReport::answered(agent_link::WorkerActivity activity) {
+  if (!under_way_ || activity.id != id_) return;
+  answers_[activity.incarnation] = std::move(activity);
+  if (answers_.size() >= expected_) tell();
+}
+
+void ActivityReport::tell() {
+  under_way_ = false;
+  patience_.cancel();
+  told_ = Clock::now();
+  std::vector<ActivityRow> rows;
+  std::size_t silent = 0;
+  auto workers = callbacks_.workers();
+  for (auto& [incarnation, row] : workers) {
+    const auto found = answers_.find(incarnation);
+    if (found == answers_.end()) {
+      row.in_flight = "no answer from the agent of its host";
+      ++silent;
+    } else {
+      if (!found->second.answered) ++silent;
+      row.in_flight = in_flight_text(found->second);
+      row.last = found->second.last;
+    }
+    rows.push_back(row);
+  }
+  answers_.clear();
+  const std::size_t all = rows.size();
+  std::string text = cat("what the ", all, all == 1 ? " worker does" : " workers do");
+  if (silent > 0) text += cat(" (", silent, " did not answer)");
+  text += cat(":\n", activity_table(std::move(rows)));
+  text.pop_back();  // the last newline
+  callbacks_.say(text);
+}
+
+}  // namespace hvd::driver

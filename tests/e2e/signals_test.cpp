@@ -1,0 +1,177 @@
+// Signals that ask for something, and signals that mean nothing: what each does to hvdrun and to an
+// agent (the table in docs/hvdrun.md).
+#include <algorithm>
+#include <csignal>
+
+#include "base/proc.h"
+#include "base/text.h"
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+class SignalsTest : public JobTest {
+ protected:
+  // The line of a table that begins with this rank.
+  static std::string row_of(const std::string& text, const std::string& rank) {
+    for (const auto& line : lines_of(text)) {
+      if (line.starts_with(cat("  ", rank, " "))) return line;
+    }
+    return {};
+  }
+  // "gradients" and "weights" are in flight on all but the last of these ranks.
+  Process& start_stalled(int ranks) {
+    Process& job = start({"-np", cat(ranks), binary("e2e_waits"), "stall"});
+    stalled_ = wait_for_worker(job, " stalled ", ranks - 1);
+    return job;
+  }
+  static pid_t wait_for_worker(Process& job, const std::string& word, int rank) {
+    EXPECT_TRUE(job.wait_for_output(cat(word, rank, "."))) << job.out() << job.err();
+    for (const auto& line : lines_of_rank(job.out(), rank)) {
+      if (line.find(word) != std::string::npos) return std::stoi(line);
+    }
+    return -1;
+  }
+  // Until that many tables are there, whole.
+  static bool wait_for_tables(Process& job, int count) {
+    std::size_t after = 0;
+    for (int table = 0; table < count; ++table) {
+      if (!job.wait_for_error("hvdrun: what the ", kGenerous, after)) return false;
+      after = job.err().find("hvdrun: what the ", after) + 1;
+    }
+    return job.wait_for_error("\n  2 ", kGenerous, after);
+  }
+  pid_t agent_of(const Process& job) {
+    const auto agents = children_named(job.pid(), "hvd-agent");
+    EXPECT_EQ(agents.size(), 1U);
+    return agents.empty() ? -1 : agents[0];
+  }
+
+  pid_t stalled_ = -1;
+};
+
+// Waits until the others' requests are in flight: they ask for them right after "first".
+TEST_F(SignalsTest, Usr1ToHvdrunShowsWhatAllWorkersDo) {
+  Process& job = start_stalled(3);
+  std::string table;
+  for (int tables = 1; row_of(table, "0").find("gradients") == std::string::npos; ++tables) {
+    ASSERT_LT(tables, 50) << table;
+    job.signal(SIGUSR1);
+    ASSERT_TRUE(wait_for_tables(job, tables)) << job.err();
+    table = job.err().substr(job.err().rfind("hvdrun: what the "));
+  }
+  EXPECT_TRUE(table.starts_with("hvdrun: what the 3 workers do:\n")) << table;
+  for (const char* const rank : {"0", "1"}) {
+    const std::string row = row_of(table, rank);
+    EXPECT_NE(row.find("localhost#"), std::string::npos) << table;
+    EXPECT_NE(row.find("\"gradients\" (400 bytes) waits for other ranks for "), std::string::npos)
+        << table;
+    EXPECT_NE(row.find("allreduce \"first\" (400 bytes), done "), std::string::npos) << table;
+  }
+  EXPECT_NE(row_of(table, "2").find(cat(" ", stalled_, "  nothing ")), std::string::npos) << table;
+
+  ASSERT_EQ(::kill(stalled_, SIGUSR2), 0);
+  EXPECT_EQ(job.wait().code, 0);
+}
+
+TEST_F(SignalsTest, Usr1ToAWorkerOrItsAgentShowsTheSameOnce) {
+  Process& job = start_stalled(3);
+  ASSERT_EQ(::kill(stalled_, SIGUSR1), 0);
+  ASSERT_TRUE(wait_for_tables(job, 1)) << job.err();
+  // The worker's own flight recorder speaks as well, as ever.
+  EXPECT_TRUE(job.wait_for_error("flight recorder: nothing in flight")) << job.err();
+
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // no table before
+  ASSERT_EQ(::kill(agent_of(job), SIGUSR1), 0);
+  ASSERT_TRUE(wait_for_tables(job, 2)) << job.err();
+  ASSERT_EQ(::kill(stalled_, SIGUSR2), 0);
+  EXPECT_EQ(job.wait().code, 0);
+}
+
+TEST_F(SignalsTest, AWorkerThatCannotAnswerHasARowThatSaysWhy) {
+  Process& job = start_stalled(3);
+  ASSERT_EQ(::kill(stalled_, SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] { return is_stopped(stalled_); }));
+  job.signal(SIGUSR1);
+  ASSERT_TRUE(wait_for_tables(job, 1)) << job.err();
+  EXPECT_NE(job.err().find("what the 3 workers do (1 did not answer):"), std::string::npos)
+      << job.err();
+  EXPECT_NE(row_of(job.err(), "2").find("no answer; its process is stopped"), std::string::npos)
+      << job.err();
+  ASSERT_EQ(::kill(stalled_, SIGCONT), 0);
+  ASSERT_EQ(::kill(stalled_, SIGUSR2), 0);
+  EXPECT_EQ(job.wait().code, 0);
+}
+
+TEST_F(SignalsTest, APlainProgramHasARowToo) {
+  Process& job = start({"-np", "3", binary("e2e_stays")});
+  wait_for_workers(job, "up", 3);
+  job.signal(SIGUSR1);
+  ASSERT_TRUE(wait_for_tables(job, 1)) << job.err();
+  EXPECT_NE(row_of(job.err(), "1").find("no hvd::init() yet; its process "), std::string::npos)
+      << job.err();
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 128 + SIGTERM);
+}
+
+// ---- what harms nobody, and what ends the job ----
+
+struct Harmless {
+  bool to_agent;
+  int number;
+};
+
+class HarmlessSignal : public SignalsTest, public testing::WithParamInterface<Harmless> {};
+
+TEST_P(HarmlessSignal, LeavesTheJobAsItIs) {
+  const auto [to_agent, number] = GetParam();
+  Process& job = start({"-np", "2", binary("e2e_works"), "--steps", "30", "--pause", "10"});
+  wait_for_workers(job, "working", 2);
+  ASSERT_EQ(::kill(to_agent ? agent_of(job) : job.pid(), number), 0);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  if (!to_agent && number == SIGUSR2) {
+    EXPECT_NE(end.err.find("SIGUSR2 (signal 12) has no meaning here"), std::string::npos)
+        << end.err;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, HarmlessSignal,
+                         testing::Values(Harmless{false, SIGUSR1}, Harmless{false, SIGUSR2},
+                                         Harmless{false, SIGPIPE}, Harmless{true, SIGUSR1},
+                                         Harmless{true, SIGUSR2}, Harmless{true, SIGPIPE},
+                                         Harmless{true, SIGHUP}, Harmless{true, SIGTSTP}),
+                         [](const auto& info) {
+                           return cat(info.param.to_agent ? "agent_" : "hvdrun_",
+                                      ::sigabbrev_np(info.param.number));
+                         });
+
+TEST_F(SignalsTest, QuitKillsAtOnce) {
+  Process& job = start({"-np", "2", "--grace", "60", binary("e2e_stays"), "--ignore-term"});
+  wait_for_workers(job, "up", 2);
+  job.signal(SIGQUIT);
+  const ExitStatus end = job.wait(std::chrono::seconds(30));
+  EXPECT_EQ(end.code, 128 + SIGQUIT) << end.err;
+  EXPECT_EQ(end.signal, 0);  // it ended by itself, and had cleaned up
+  EXPECT_NE(end.err.find("SIGQUIT"), std::string::npos) << end.err;
+  expect_nobody_left("SIGQUIT");
+}
+
+TEST_F(SignalsTest, HangupEndsTheJobUnlessItIsIgnored) {
+  Process& job = start({"-np", "2", binary("e2e_stays")});
+  wait_for_workers(job, "up", 2);
+  job.signal(SIGHUP);
+  EXPECT_EQ(job.wait().code, 128 + SIGHUP);
+
+  ProcessOptions options;
+  options.environment["HVD_E2E_MARK"] = mark();
+  Process under_nohup({"nohup", binary("hvdrun"), "-np", "2", binary("e2e_works"), "--steps", "30",
+                       "--pause", "10"},
+                      options);
+  wait_for_workers(under_nohup, "working", 2);
+  under_nohup.signal(SIGHUP);
+  EXPECT_EQ(under_nohup.wait().code, 0);
+}
+
+}  // namespace
+}  // namespace hvd::test
