@@ -174,7 +174,9 @@ int fuzz(const Options& options) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     ::signal(signal, &tell_seed_and_die);
   }
-  set_log_options({.level = LogLevel::error});
+  LogOptions log;
+  log.level = LogLevel::error;
+  set_log_options(log);
   const auto begin = Clock::now();
   const std::chrono::duration<double> longest = std::chrono::duration<double>(options.minutes * 60);
   Coverage coverage;

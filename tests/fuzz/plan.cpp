@@ -158,10 +158,17 @@ class Planner {
       return call;
     }
 
-    const int tensors = random_.percent(25) ? random_.between(2, 6) : 1;
+    // A group; of many that are not packed together each travels in pieces of its own.
+    const bool is_large = random_.percent(6);
+    const int tensors = is_large              ? random_.between(8, 30)
+                        : random_.percent(25) ? random_.between(2, 6)
+                                              : 1;
     bool uneven = false;
     for (int i = 0; i < tensors; ++i) {
-      call.tensors.push_back(make_tensor(call, ranks.size(), i > 0));
+      const std::size_t bytes =
+          is_large ? runtime::GlooOperationOptions{}.packed_bytes / 2 + random_.below(200'000)
+                   : make_bytes(i > 0);
+      call.tensors.push_back(make_tensor(call, ranks.size(), bytes));
       uneven = uneven || !call.tensors.back().splits.empty();
     }
     call.in_place = !uneven && random_.percent(40);
@@ -203,10 +210,10 @@ class Planner {
     return random_.up_to(kMost);
   }
 
-  TensorPlan make_tensor(const CallPlan& call, std::size_t ranks, bool is_little) {
+  TensorPlan make_tensor(const CallPlan& call, std::size_t ranks, std::size_t bytes) {
     TensorPlan tensor;
     const bool ragged = call.kind == Kind::allgather || call.kind == Kind::alltoall;
-    std::size_t bytes = std::min(make_bytes(is_little), kMost);
+    bytes = std::min(bytes, kMost);
     if (call.op == ReduceOp::adasum) bytes %= std::size_t{256} << 10;  // its sum is found slowly
     // What others send is part of it.
     if (ragged) bytes /= ranks;

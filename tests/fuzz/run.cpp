@@ -299,7 +299,7 @@ class Rank {
     }
 
     const auto is_untouched = [](const std::byte* begin, std::size_t count) {
-      return std::all_of(begin, begin + count, [](std::byte one) { return one == kUntouched; });
+      return std::all_of(begin, begin + count, [](std::byte byte) { return byte == kUntouched; });
     };
     if (!is_untouched(memory.output.data(), kGuard) ||
         !is_untouched(memory.output.data() + memory.output.size() - kGuard, kGuard)) {
