@@ -120,7 +120,7 @@ static std::string bytes_text(std::uint64_t bytes) {
 }
 
 std::string exit_text(const event::Exited& event) {
-  const std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
+  std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
   if (!event.out_of_memory) return how;
   if (event.memory_limit == 0) return how + ": out of memory";
   return cat(how, ": out of memory (the memory limit of its control group is ",

@@ -118,6 +118,9 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(ready->gpus, 8);
   EXPECT_EQ(ready->visible_gpus, 3);
   EXPECT_EQ(ready->cores, 96);
+  EXPECT_TRUE(Ready::decode(payload_of(Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000,
+                                             65'536, 65'536, 65'536}))
+                  .ok());
   for (const auto& [gpus, visible, cores] : {std::tuple{-1, 0, 1},
                                              {0, -1, 1},
                                              {0, 0, 0},

@@ -30,6 +30,7 @@ TEST(Status, NamesWhatFailedAndWhy) {
 
 TEST(Status, TakesContextOnlyWhenItFailed) {
   EXPECT_TRUE(Status().with_context("host a").ok());
+  EXPECT_EQ(Status().with_context("host a").message(), "") << "nothing went wrong there";
   const Status status = Status(Code::unavailable, "gone").with_context("host a");
   EXPECT_EQ(status.code(), Code::unavailable);
   EXPECT_EQ(status.message(), "host a: gone");

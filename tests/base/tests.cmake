@@ -7,6 +7,7 @@ hvd_test(hvd_base_test
   base/frame_test.cpp
   base/gpus_test.cpp
   base/handshake_test.cpp
+  base/join_link_test.cpp
   base/log_test.cpp
   base/out_of_memory_test.cpp
   base/own_time_test.cpp

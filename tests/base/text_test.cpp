@@ -58,6 +58,10 @@ TEST(Text, SuggestsNothingThatIsFarAway) {
   EXPECT_EQ(nearest("--hsots", flags), "--hosts");
   EXPECT_EQ(nearest("--tranpsort", flags), "--transport");
   EXPECT_EQ(nearest("--trnsprot", flags), "--transport");
+  // Two slips in eleven letters, three in twelve.
+  EXPECT_EQ(nearest("abcdefghi--", {"abcdefghijk"}), "abcdefghijk");
+  EXPECT_FALSE(nearest("abcdefgh---", {"abcdefghijk"}));
+  EXPECT_EQ(nearest("abcdefghi---", {"abcdefghijkl"}), "abcdefghijkl");
   for (const char* const word : {"-x", "-n", "-np4x", "--cp", "--share", "--time", "--", "-"}) {
     EXPECT_FALSE(nearest(word, flags)) << word << ": " << *nearest(word, flags);
   }

@@ -1,5 +1,6 @@
 #include "rendezvous/client.h"
 
+#include <functional>
 #include <future>
 #include <gtest/gtest.h>
 #include <thread>
@@ -103,6 +104,14 @@ TEST(Client, ReadsAndWritesManyKeysAndNamesThoseThatAreMissing) {
             (std::map<std::string, std::string>{{"a", "1"}, {"b", "2"}, {"c", "3"}, {"d", "4"}}));
 }
 
+TEST(Client, SaysWhyAWaitForManyKeysIsRefused) {
+  RunningServer server;
+  const auto refused = server.client()->wait_many(std::string(600, 's'), {"a"}, much_later());
+  EXPECT_EQ(refused.status().code(), Code::invalid_argument) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("refused: "), std::string::npos)
+      << refused.status().message();
+}
+
 TEST(Client, IsCancelledFromAnotherThread) {
   RunningServer server;
   const auto client = server.client();
@@ -167,7 +176,11 @@ TEST(Client, ComesBackWhenItsConnectionWasClosedAsIdle) {
 // Plays the server's part by hand, to give answers that a real one never gives.
 class Impostor {
  public:
-  explicit Impostor(std::vector<std::string> answers)
+  // Made of the request's head.
+  using Answer = std::function<std::string(const std::string& request)>;
+
+  explicit Impostor(const std::vector<std::string>& answers) : Impostor(as_they_are(answers)) {}
+  explicit Impostor(std::vector<Answer> answers)
       : listener_(std::move(*listen_tcp({"127.0.0.1", 0}))),
         thread_([this, answers = std::move(answers)] {
           for (const auto& answer : answers) {
@@ -179,7 +192,7 @@ class Impostor {
               if (::read(socket->get(), &byte, 1) != 1) return;
               request += byte;
             }
-            if (!send_all(socket->get(), answer, Clock::now() + kGenerous).ok()) return;
+            if (!send_all(socket->get(), answer(request), Clock::now() + kGenerous).ok()) return;
           }
         }) {}
   ~Impostor() { thread_.join(); }
@@ -192,9 +205,53 @@ class Impostor {
   }
 
  private:
+  static std::vector<Answer> as_they_are(const std::vector<std::string>& answers) {
+    std::vector<Answer> result;
+    for (const auto& answer : answers) {
+      result.emplace_back([answer](const std::string&) { return answer; });
+    }
+    return result;
+  }
+
   UniqueFd listener_;
   std::thread thread_;
 };
+
+// A server whose clock is an hour ahead of the client's, and by whose answers another client has
+// written the same value: that is not the caller's doing.
+TEST(Client, TakesTheServersTimeAndDoesNotCountTheRefusalAsAnAttempt) {
+  constexpr std::int64_t kHour = 3'600'000;
+  const Token token = Token::random();
+  std::vector<std::int64_t> times;
+  const auto answer = [&](const SignedAnswer& signed_answer, const std::string& body) {
+    return [&, signed_answer, body](const std::string& request) {
+      const auto words = split(request.substr(request.find("HVD1 ")), ' ');
+      times.push_back(std::stoll(words.at(3)));
+      const RequestId id{std::stoull(words.at(1), nullptr, 16), std::stoull(words.at(2))};
+      SignedAnswer whole = signed_answer;
+      whole.body_digest = sha256(body);
+      std::string proof;
+      Verifier(token, 0).prove(id, whole, proof);
+      return cat("HTTP/1.1 ", whole.status, " x\r\nContent-Length: ", body.size(),
+                 "\r\nConnection: close\r\n",
+                 whole.version != 0 ? cat("Hvd-Version: ", whole.version, "\r\n") : "",
+                 whole.time != 0 ? cat("Hvd-Time: ", whole.time, "\r\n") : "", "Hvd-Proof: ", proof,
+                 "\r\n\r\n", body);
+    };
+  };
+  const std::int64_t server_time = unix_now() + kHour;
+  Status result;
+  {
+    // The third would be asked for by a client that takes the conflict for its own write.
+    Impostor impostor({answer({401, 0, server_time, {}}, ""), answer({412, 0, 0, {}}, ""),
+                       answer({200, 9, 0, {}}, "ours")});
+    result = Client(impostor.options(), token).compare_and_set("s", "k", "ours", 3).status();
+    const auto last = connect_tcp({"127.0.0.1", impostor.options().port}, much_later());
+  }
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_LT(std::abs(times[1] - server_time), 60'000) << "it signs by the server's clock";
+  EXPECT_EQ(result.code(), Code::already_exists) << result.to_string();
+}
 
 TEST(Client, BelievesNobodyWhoDoesNotProveTheToken) {
   const std::string proof(64, 'a');

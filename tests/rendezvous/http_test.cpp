@@ -341,6 +341,19 @@ TEST_F(Http, ContinuesWhenTheClientWantsToHearItFirst) {
   EXPECT_EQ(connection_.receive().status, 200);
 }
 
+TEST_F(Http, TellsAClientOfHttp10ThatItsConnectionStaysOpen) {
+  std::string get = signed_request(signer_, "GET", "/s/k");
+  get.replace(get.find("HTTP/1.1"), 8, "HTTP/1.0");
+  get.insert(get.find("Authorization"), "Connection: keep-alive\r\n");
+  connection_.send(get);
+  EXPECT_EQ(connection_.receive().field("Connection"), "keep-alive");
+  EXPECT_EQ(ask("GET", "/s/k").status, 404);
+}
+
+TEST_F(Http, SaysThatItClosesAfterWhatIsNoRequest) {
+  EXPECT_EQ(ask_raw("this is no request\r\n\r\n").field("Connection"), "close");
+}
+
 TEST_F(Http, ClosesWhenTheClientAsksForIt) {
   std::string get = signed_request(signer_, "GET", "/s/k");
   get.insert(get.find("Authorization"), "Connection: close\r\n");

@@ -169,6 +169,11 @@ TEST(Store, RefusesNamesValuesAndScopesBeyondTheLimits) {
   EXPECT_EQ(store.put("s3", "k", make_value("")).status().code(), Code::resource_exhausted);
 }
 
+TEST(Store, TakesNamesAndValuesAsLongAsTheLimits) {
+  Store store(small_limits());
+  EXPECT_TRUE(store.put("12345678", "12345678", make_value(std::string(100, 'x'))).ok());
+}
+
 TEST(Store, ChargesWhatItHoldsAndGivesItBack) {
   auto limits = small_limits();
   limits.max_total = 2 * kKeyOverhead + 2 + 60;  // one scope, one key, 60 bytes
