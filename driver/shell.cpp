@@ -57,6 +57,7 @@ std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan
   options.reset_limit = spec.elastic->reset_limit;
   options.planned_reset_limit = spec.elastic->planned_reset_limit;
   options.plan_list = spec.elastic->discovery_script.empty() && !slots_are_known(hosts);
+  options.hosts_are_fixed = spec.elastic->discovery_script.empty();
   options.oversubscribe = spec.oversubscribe;
   options.elastic_timeout = spec.elastic->elastic_timeout;
   options.leave_grace = spec.elastic->leave_grace;

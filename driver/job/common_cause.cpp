@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 
 #include "base/text.h"
 
@@ -9,7 +10,18 @@ namespace hvd::driver {
 namespace {
 
 constexpr std::size_t kManyHosts = 3;
-constexpr std::size_t kManyWorkers = 3;
+constexpr std::size_t kManySlots = 3;
+
+std::size_t hosts_of(const std::vector<CommonCause::Failed>& failures) {
+  std::set<std::string> hosts;
+  for (const auto& one : failures) hosts.insert(one.place.first);
+  return hosts.size();
+}
+
+bool is_in(const std::vector<CommonCause::Failed>& failures, const CommonCause::Place& place) {
+  return std::any_of(failures.begin(), failures.end(),
+                     [&](const auto& one) { return one.place == place; });
+}
 
 }  // namespace
 
@@ -18,63 +30,70 @@ bool comes_from_outside(int signal_number) {
          signal_number == SIGHUP;
 }
 
-void CommonCause::launched(Incarnation worker) {
-  fresh_.insert(worker);
-  if (fresh_failures_ == 0) first_.insert(worker);
+void CommonCause::launched(Incarnation worker, const Place& place) {
+  fresh_.emplace(worker, place);
 }
 
-void CommonCause::lost(Incarnation worker) {
-  fresh_.erase(worker);
-  first_.erase(worker);
-}
+void CommonCause::lost(Incarnation worker) { fresh_.erase(worker); }
 
 void CommonCause::joined(Incarnation worker) {
   fresh_.erase(worker);
   anybody_joined_ = true;
-  fresh_failures_ = 0;
-  fresh_hosts_.clear();
+  fresh_failures_.clear();
 }
 
-std::string CommonCause::failed(const Failed& failure, std::size_t world_size, std::size_t hosts,
-                                TimePoint now) {
-  const bool was_fresh = fresh_.erase(failure.worker) != 0;
-  first_.erase(failure.worker);
-  if (was_fresh) {
-    if (fresh_how_ != failure.how) {
-      fresh_failures_ = 0;
-      fresh_hosts_.clear();
-    }
-    fresh_how_ = failure.how;
-    ++fresh_failures_;
-    fresh_hosts_.insert(failure.host);
-    if (auto fault = judge_fresh(hosts); !fault.empty()) return fault;
+std::optional<CommonCause::Verdict> CommonCause::failed(const Failed& failure,
+                                                        const Situation& situation, TimePoint now) {
+  if (fresh_.erase(failure.worker) != 0) {
+    const bool differs = !fresh_failures_.empty() && fresh_failures_.front().how != failure.how;
+    if (anybody_joined_ && differs) fresh_failures_.clear();
+    if (!is_in(fresh_failures_, failure.place)) fresh_failures_.push_back(failure);
+    return judge_fresh(situation);
   }
   while (!recent_.empty() && recent_.front().at + together_ < now) recent_.pop_front();
-  recent_.push_back({now, failure.how, world_size});
+  recent_.push_back({now, failure, situation});
   return judge_together();
 }
 
-std::string CommonCause::judge_fresh(std::size_t hosts) const {
-  if (!anybody_joined_) {
-    return first_.empty() ? "no worker got as far as joining the others" : "";
-  }
-  const bool everywhere =
-      fresh_hosts_.size() >= std::min(kManyHosts, std::max<std::size_t>(hosts, 2));
-  if (!everywhere || fresh_failures_ < kManyWorkers) return "";
-  return cat("the last ", fresh_failures_, " workers that were started, on ", fresh_hosts_.size(),
-             " hosts, all failed this way before they joined the others");
+// What is on its way where one has failed already is tried again, and may fail as well.
+bool CommonCause::all_started_have_failed() const {
+  return std::all_of(fresh_.begin(), fresh_.end(),
+                     [this](const auto& one) { return is_in(fresh_failures_, one.second); });
 }
 
-std::string CommonCause::judge_together() const {
-  if (recent_.empty()) return "";
+std::optional<CommonCause::Verdict> CommonCause::judge_fresh(const Situation& situation) const {
+  const std::size_t slots = fresh_failures_.size();
+  const std::size_t hosts = hosts_of(fresh_failures_);
+  const std::size_t usable = std::max<std::size_t>(situation.hosts, 1);
+  if (!all_started_have_failed()) return std::nullopt;
+  const Incarnation first = fresh_failures_.front().worker;
+  if (!anybody_joined_) {
+    if (hosts < std::min<std::size_t>(usable, 2)) return std::nullopt;
+    return Verdict{"no worker got as far as joining the others", first};
+  }
+  const bool everywhere = slots >= kManySlots && hosts >= std::min(kManyHosts, usable);
+  if (!situation.too_few || !everywhere) return std::nullopt;
+  return Verdict{
+      cat("workers that were started in ", slots, " slots of ", hosts,
+          hosts == 1 ? " host" : " hosts", " all failed this way before they joined the others"),
+      first};
+}
+
+std::optional<CommonCause::Verdict> CommonCause::judge_together() const {
   // As large as the world was when it began: each failure makes it smaller.
   std::size_t world_size = 0;
-  for (const auto& one : recent_) world_size = std::max(world_size, one.world_size);
-  const auto same = static_cast<std::size_t>(
-      std::count_if(recent_.begin(), recent_.end(),
-                    [&](const Recent& one) { return one.how == recent_.back().how; }));
-  if (same < kManyWorkers || same * 4 < world_size * 3) return "";
-  return cat(same, " of ", world_size, " workers failed this way at once");
+  std::size_t world_hosts = 0;
+  std::vector<Failed> same;
+  for (const auto& one : recent_) {
+    world_size = std::max(world_size, one.situation.world_size);
+    world_hosts = std::max(world_hosts, one.situation.world_hosts);
+    const bool is_same = one.failure.how == recent_.back().failure.how;
+    if (is_same && !is_in(same, one.failure.place)) same.push_back(one.failure);
+  }
+  if (same.size() < kManySlots || same.size() * 4 < world_size * 3) return std::nullopt;
+  if (hosts_of(same) < std::min<std::size_t>(world_hosts, 2)) return std::nullopt;
+  return Verdict{cat(same.size(), " of ", world_size, " workers failed this way at once"),
+                 same.front().worker};
 }
 
 }  // namespace hvd::driver

@@ -1,10 +1,15 @@
-// Tells a program that is wrong from hosts that are: what fails the same way everywhere is no
-// host's fault, and starting it again elsewhere only burns hosts. Pure.
+// Tells a program that is wrong from slots and hosts that are: what fails the same way everywhere
+// is no host's fault, and starting it again elsewhere only burns hosts. What fails in one slot or
+// on one host, however often, is a broken slot or host, which is set aside
+// (driver/job/slot_budget.h). So slots are counted, and never failures. Pure.
 //
-//   - Of the first workers of all every one failed before it joined.
-//   - Later: the newest workers failed before they joined, all in the same way, on three hosts or
-//     on all that there are if these are two, and nobody joined in between.
-//   - Three or more, and three quarters of the world, failed in the same way within some seconds.
+//   - Nobody has ever joined, and in each slot in which a worker was started one failed; on two
+//     hosts, or on the only one that may be used.
+//   - Later, when too few are left for a world: in each slot in which a worker was started since
+//     somebody joined last one failed, all in the same way; in three slots and on three hosts, or
+//     on all that may be used if these are fewer.
+//   - Workers that had joined failed in the same way within some seconds: in three or more slots,
+//     three quarters of the world, and on two hosts if it had more than one.
 //
 // What comes from outside a program (SIGKILL, SIGTERM, SIGINT, SIGHUP, the loss of a host) says
 // nothing of it; the owner does not tell of that by failed(), but by lost().
@@ -15,8 +20,11 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
-#include <set>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "driver/job/job_io.h"
@@ -25,11 +33,13 @@ namespace hvd::driver {
 
 class CommonCause {
  public:
+  using Place = std::pair<std::string, int>;  // a host, and a slot of it
+
   // Failures within this time of each other count as one event.
   explicit CommonCause(std::chrono::milliseconds together = std::chrono::seconds(5))
       : together_(together) {}
 
-  void launched(Incarnation worker);
+  void launched(Incarnation worker, const Place& place);
   // It has reached the point where it can work with others.
   void joined(Incarnation worker);
   // It ended in a way that says nothing of the program.
@@ -37,34 +47,38 @@ class CommonCause {
 
   struct Failed {
     Incarnation worker = 0;
-    std::string host;
+    Place place;
     std::string how;  // what makes two failures the same: "exited with code 1"
   };
-  // It failed by itself. `world_size`: of the world it was in or would have joined, before it and
-  // those before it failed; `hosts`: that may be used. Not empty: the program is at fault, and why
-  // that is believed.
-  std::string failed(const Failed& failure, std::size_t world_size, std::size_t hosts,
-                     TimePoint now);
+  struct Situation {
+    std::size_t world_size = 0;   // of the world it was in or would have joined, before any failed
+    std::size_t world_hosts = 0;  // of that world
+    std::size_t hosts = 0;        // that may be used, or are on their way to it
+    bool too_few = false;         // the world waits for replacements
+  };
+  struct Verdict {
+    std::string why;        // it is believed that the program is at fault
+    Incarnation first = 0;  // of those that failed in that way
+  };
+  // It failed by itself.
+  std::optional<Verdict> failed(const Failed& failure, const Situation& situation, TimePoint now);
 
  private:
   struct Recent {
     TimePoint at;
-    std::string how;
-    std::size_t world_size;
+    Failed failure;
+    Situation situation;
   };
 
-  std::string judge_fresh(std::size_t hosts) const;
-  std::string judge_together() const;
+  bool all_started_have_failed() const;
+  std::optional<Verdict> judge_fresh(const Situation& situation) const;
+  std::optional<Verdict> judge_together() const;
 
   std::chrono::milliseconds together_;
-  std::set<Incarnation> fresh_;  // on their way
-  std::set<Incarnation> first_;  // likewise, of those that were started before anybody failed
+  std::map<Incarnation, Place> fresh_;  // on their way
   bool anybody_joined_ = false;
-  std::deque<Recent> recent_;
-  // The newest failures of workers that had not joined, all in the same way.
-  std::string fresh_how_;
-  std::size_t fresh_failures_ = 0;
-  std::set<std::string> fresh_hosts_;
+  std::deque<Recent> recent_;           // of those that had joined
+  std::vector<Failed> fresh_failures_;  // since somebody joined: the first in each place
 };
 
 // True of a signal that comes from outside of a program.

@@ -17,6 +17,7 @@ constexpr int kMaxDecisions = 4;  // in one step; each follows from the one befo
 void ElasticJob::begin_to_end() {
   if (state_ != ElasticState::training && state_ != ElasticState::waiting) return;
   move(ElasticState::ending);
+  tell_failures({});
   state_deadline_ = kNever;
   proposed_.clear();
   say("a worker says that the work is done: the job ends with the others");
@@ -44,6 +45,7 @@ void ElasticJob::go_on_if_nobody_is_done() {
 
 void ElasticJob::fail(JobFailure failure, int exit_code) {
   if (stop_has_begun()) return;
+  tell_failures({});
   failure_ = std::move(failure);
   failure_code_ = exit_code;
   const std::string reason = reason_of(*failure_);
@@ -54,8 +56,22 @@ void ElasticJob::fail(JobFailure failure, int exit_code) {
 // With the first of the failures that led here.
 void ElasticJob::fail_with_cause(const std::string& why) {
   JobFailure failure = cause_.value_or(JobFailure());
-  if (!why.empty()) failure.cause += failure.cause.empty() ? why : cat("; ", why);
+  for (const std::string& more : {why, state_lost_with_}) {
+    if (!more.empty()) failure.cause += failure.cause.empty() ? more : cat("; ", more);
+  }
   fail(std::move(failure), cause_ ? cause_code_ : kOwnTrouble);
+}
+
+void ElasticJob::fail_with(const ElasticWorker& first, const std::string& why) {
+  const auto& member = first.member;
+  fail({member.rank,
+        member.host,
+        member.slot,
+        member.incarnation,
+        first.pid,
+        cat(first.how, "; ", why),
+        {}},
+       first.exit_code);
 }
 
 std::string ElasticJob::reason_of(const JobFailure& failure) const {
@@ -106,6 +122,7 @@ void ElasticJob::on(const event::StopRequested& event) {
 }
 
 void ElasticJob::begin_stop(const std::string& reason) {
+  tell_failures({});
   move(ElasticState::stopping);
   state_deadline_ = now_ + options_.job.grace + options_.job.stop_margin;
   decide_at_ = kNever;

@@ -133,11 +133,7 @@ void ElasticJob::on(const event::HostLeaves& event) {
   say(cat("host ", host.name, " was told to go"));
   for (const std::size_t worker : std::vector<std::size_t>(host.workers)) {
     if (live_.count(worker) == 0 || workers_[worker].standing == Standing::out) continue;
-    if (workers_[worker].standing == Standing::member) {
-      ask_to_leave(worker, cat("host ", host.name, " is taken away"), true);
-    } else {
-      let_go(worker, cat("host ", host.name, " is taken away"));
-    }
+    send_away(worker, cat("host ", host.name, " is taken away"), true);
   }
   decide_within(kAtOnce);
 }
@@ -158,7 +154,8 @@ void ElasticJob::host_failed(HostIndex index, Step step, const std::string& mess
   decide_within(kAtOnce);
   if (host.leaves) return;  // as it had been told to
   troubles_[host.name] = {step, message, exit_code};
-  warn(cat("host ", host.name, ": ", name_of(step), ": ", message, "; it ", rest_text(until)));
+  warn(cat("host ", host.name, ": ", name_of(step), ": ", message,
+           is_found(host.name) ? cat("; it ", rest_text(until)) : ""));
 }
 
 void ElasticJob::broken(HostIndex host, const std::string& what) {
@@ -299,6 +296,11 @@ void ElasticJob::on_host_deadlines() {
 bool ElasticJob::usable(HostIndex host) const {
   return hosts_[host].state == HostState::ready && !hosts_[host].address.empty() &&
          !hosts_[host].leaves;
+}
+
+bool ElasticJob::is_found(const std::string& host) const {
+  return found_ && std::any_of(found_->begin(), found_->end(),
+                               [&](const event::FoundHost& one) { return one.host.name == host; });
 }
 
 bool ElasticJob::believed(HostIndex host) const {

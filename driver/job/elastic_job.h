@@ -7,9 +7,11 @@
 //
 // The first world begins as soon as enough hosts are ready. After that joiners come first: they are
 // started, get warm, are proposed with the next world, and are members when a commit has taken it
-// into force. Who is to leave, leaves the same way. Only a loss makes an effective world at once,
-// of who is left and who is warm; if these are too few, the job waits for replacements. Losses and
-// joiners that come together are taken together. Success is declared by workers.
+// into force. Who is to leave, leaves the same way, but not before another worker has the state,
+// nor while the world would be too small (driver/job/handover.h). Only a loss makes an effective
+// world at once, of all who are left, and who is warm; if these are too few, the job waits for
+// replacements. Losses and joiners that come together are taken together. Success is declared by
+// workers.
 //
 // A value for one thread.
 #pragma once
@@ -17,6 +19,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,6 +29,7 @@
 
 #include "driver/job/any_job.h"
 #include "driver/job/common_cause.h"
+#include "driver/job/handover.h"
 #include "driver/job/heartbeats.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
@@ -58,6 +62,7 @@ struct ElasticOptions {
   // said how many it has, the list is checked, and gets room for `processes`, as one with numbers
   // is before the job begins.
   bool plan_list = false;
+  bool hosts_are_fixed = false;  // a list: no host will ever come
   bool oversubscribe = true;
 };
 
@@ -71,16 +76,19 @@ struct ElasticWorker : JobWorker {
   Standing standing = Standing::coming;
   std::string leaves;          // why it is to leave at the next commit; empty: it is not
   std::string how;             // it was lost: "was killed by SIGKILL (signal 9)"
+  int exit_code = 0;           // of the job, if that was why it ended
   bool keeps_leaving = false;  // whatever discovery says
   bool ready_early = false;    // it said so before its agent said that it runs
   TimePoint launch_by = kNever;
   TimePoint leave_by = kNever;
   TimePoint deadline = kNever;  // the next of these, or to exit once it is out
   bool may_have_left = false;   // a world without it was proposed
-  bool killed = false;          // its agent was told to kill it
-  bool quiet = false;           // exited with 0 and never called hvd::init
-  TimePoint left_at = kNever;   // when it ended as it had been asked to
-  bool well = false;            // ended after it had declared that its work is done
+  // It has the state for sure: it was there from the beginning, or at a commit that was told of.
+  bool has_state = false;
+  bool killed = false;         // its agent was told to kill it
+  bool quiet = false;          // exited with 0 and never called hvd::init
+  TimePoint left_at = kNever;  // when it ended as it had been asked to
+  bool well = false;           // ended after it had declared that its work is done
 };
 
 class ElasticJob final : public AnyJob {
@@ -151,19 +159,32 @@ class ElasticJob final : public AnyJob {
   void hear_ready(std::size_t worker);
   void on_worker_deadlines();
   void launch(const SlotPlace& place, HostIndex host, bool as_member);
+  // As it can: at a commit if it is in a world or may be, else at once.
+  void send_away(std::size_t worker, const std::string& why, bool for_good);
   void ask_to_leave(std::size_t worker, std::string why, bool for_good);
   // It is of no world any more, and is told to end; nobody waits for a commit.
   void let_go(std::size_t worker, const std::string& why);
   void expect_exit(std::size_t worker);
-  void worker_failed(std::size_t worker, const std::string& how, int exit_code, bool by_itself);
-  void note_cause(const ElasticWorker& worker, const std::string& how, int exit_code);
+  // Its time to leave is over.
+  void stop_waiting_for(std::size_t worker);
   void notice_quiet_ones();
   ElasticWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
 
+  // driver/job/elastic_failures.cpp
+  void worker_failed(std::size_t worker, const std::string& how, int exit_code, bool by_itself);
+  void note_cause(const ElasticWorker& worker, const std::string& how, int exit_code);
+  void tell_failures(const std::vector<SlotPlace>& started_again);
+  std::string set_aside_text(const ElasticWorker& worker, TimePoint until) const;
+  CommonCause::Situation situation() const;
+
   // driver/job/elastic_staff.cpp
   void form_first_world();
+  void begin_world(const std::vector<SlotPlace>& places, const std::vector<Incarnation>& gone);
   void plan_list();
   void staff_slots();
+  // All members have ended before anybody joined: there is no state that could be lost.
+  void begin_again();
+  void release_those_beyond_the_most(std::set<Incarnation>& released);
   Limits limits_now() const;
   // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
   int slots_of(const HostSlots& found) const;
@@ -180,6 +201,8 @@ class ElasticJob final : public AnyJob {
                const std::vector<Newcomer>& newcomers);
   void take_into_force(WorldDocument world);
   void fall_short(std::size_t there);
+  // Though all that rests came back.
+  bool can_never_be_enough() const;
   // What the world in force has become.
   struct Muster {
     std::vector<Incarnation> staying;
@@ -189,10 +212,19 @@ class ElasticJob final : public AnyJob {
     std::size_t coming = 0;
   };
   Muster muster() const;
+  // Of those who leave; the newcomers are those of the next world.
+  std::vector<Incarnation> needed(const Muster& now, const std::vector<Newcomer>& come) const;
+  // A member that is there, and is one of these.
+  bool has_heir(const std::function<bool(const ElasticWorker&)>& among) const;
+  std::vector<Incarnation> in_all_proposed() const;
+  // Of a member that left.
+  TimePoint commit_is_told_by(const ElasticWorker& worker,
+                              const std::vector<Incarnation>& in_all_proposed) const;
   bool nobody_is_left() const;
   void all_are_gone();
   void await_commits_of_those_who_left();
   bool others_wait_for_the_done();
+  bool is_proposed(Incarnation incarnation) const;
   // The newest proposed world differs from the one in force. One that does not withdraws others.
   bool something_is_proposed() const;
   std::vector<Newcomer> newcomers(std::size_t most) const;
@@ -211,6 +243,7 @@ class ElasticJob final : public AnyJob {
   void on_state_deadline();
   void fail(JobFailure failure, int exit_code);
   void fail_with_cause(const std::string& why);
+  void fail_with(const ElasticWorker& first, const std::string& why);
   void begin_to_end();
   void go_on_if_nobody_is_done();
   void begin_stop(const std::string& reason);
@@ -252,6 +285,7 @@ class ElasticJob final : public AnyJob {
   std::string short_text() const;
   std::string room_text() const;
   std::string troubles_text() const;
+  bool is_found(const std::string& host) const;
   std::string members_text() const;
   std::string rest_text(TimePoint until) const;
   // What a world changes in the one in force: "b#1 was killed by SIGKILL (signal 9); c#0 joined".
@@ -268,7 +302,10 @@ class ElasticJob final : public AnyJob {
   std::map<std::string, int> planned_;                     // slots that the list needed to have
   bool list_is_planned_ = false;
   std::map<std::string, HostTrouble> troubles_;  // of the last visit that came to nothing
-  std::size_t agents_ = 0;                       // visits that are not over
+  std::map<std::pair<std::string, int>, std::string> slot_troubles_;  // of the last that failed
+  // Failures of workers whose slots may be started again, until that is decided.
+  std::vector<std::size_t> untold_;
+  std::size_t agents_ = 0;  // visits that are not over
 
   ElasticState state_ = ElasticState::planned;
   TimePoint state_deadline_ = kNever;
@@ -281,6 +318,7 @@ class ElasticJob final : public AnyJob {
   std::uint64_t generation_ = 0;
   WorldDocument effective_;
   std::map<std::uint64_t, WorldDocument> proposed_;  // that may still take effect
+  std::string state_lost_with_;  // with whom the only copy of the state went, and why
   int failure_resets_ = 0;
   int planned_resets_ = 0;
 

@@ -38,12 +38,14 @@ void ElasticJob::form_first_world() {
   int room = 0;
   bool settled = true;
   bool program_is_missing = !found_->empty();
+  int room_in_order = 0;  // on hosts before the first that is still on its way
   for (const auto& found : *found_) {
     const auto visit = visit_of_.find(found.host.name);
     const auto trouble = troubles_.find(found.host.name);
-    if (visit != visit_of_.end() && usable(visit->second)) room += slots_of(found.host);
-    if (visit != visit_of_.end() && !usable(visit->second) &&
-        hosts_[visit->second].state <= HostState::ready) {
+    const bool is_usable = visit != visit_of_.end() && usable(visit->second);
+    if (is_usable) room += slots_of(found.host);
+    if (is_usable && settled) room_in_order += slots_of(found.host);
+    if (visit != visit_of_.end() && !is_usable && hosts_[visit->second].state <= HostState::ready) {
       settled = false;
     }
     program_is_missing = program_is_missing && trouble != troubles_.end() &&
@@ -62,9 +64,10 @@ void ElasticJob::form_first_world() {
     return;
   }
   if (room < std::max(options_.limits.least, 1)) return;
-  // Who says how many is waited for, for a while; else all that are on their way are.
+  // As many as are wanted are waited for, for a while, and the hosts that were named first; without
+  // a number all that are on their way.
   const TimePoint patience = begun_ + options_.job.start_timeout;
-  const bool enough = options_.processes > 0 ? room >= options_.processes : settled;
+  const bool enough = options_.processes > 0 ? room_in_order >= options_.processes : settled;
   if (!enough && now_ < patience) {
     decide_at_ = std::min(decide_at_, patience);
     return;
@@ -72,19 +75,47 @@ void ElasticJob::form_first_world() {
   const Limits limits = options_.limits;
   const auto places = staff(rooms(), {}, limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
-  std::vector<Newcomer> first;
-  for (std::size_t i = 0; i < size; ++i) {
-    const HostIndex host = visit_of_.at(places[i].host);
-    launch(places[i], host, true);
-    first.push_back({places[i].host, places[i].slot, workers_.size(), hosts_[host].address});
+  begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, {});
+  for (std::size_t i = size; i < places.size(); ++i) {
+    launch(places[i], visit_of_.at(places[i].host), false);
   }
-  move(ElasticState::training);
+}
+
+// Of workers that are started for it.
+void ElasticJob::begin_world(const std::vector<SlotPlace>& places,
+                             const std::vector<Incarnation>& gone) {
+  std::vector<Newcomer> first;
+  for (const auto& place : places) {
+    const HostIndex host = visit_of_.at(place.host);
+    launch(place, host, true);
+    workers_.back().has_state = true;  // the state begins with what the program makes
+    first.push_back({place.host, place.slot, workers_.size(), hosts_[host].address});
+  }
+  if (state_ != ElasticState::training) move(ElasticState::training);
   state_deadline_ = kNever;
-  publish(WorldState::effective, {}, first);
+  publish(WorldState::effective, gone, first);
   for (const auto& newcomer : first) {
     const ElasticWorker& one = worker(newcomer.incarnation);
     actions_.emplace_back(action::Launch{one.host, one.member});
   }
+}
+
+void ElasticJob::begin_again() {
+  const auto places = staff(rooms(), occupants(), options_.limits).launch;
+  const bool others_come = std::any_of(live_.begin(), live_.end(), [&](std::size_t index) {
+    return workers_[index].standing != Standing::out;
+  });
+  const auto size =
+      static_cast<std::size_t>(world_size(static_cast<int>(places.size()), options_.limits));
+  if (others_come || size < static_cast<std::size_t>(std::max(options_.limits.least, 1))) {
+    staff_slots();  // they join
+    reform_now();
+    return;
+  }
+  tell_failures(places);
+  std::vector<Incarnation> gone;
+  for (const auto& member : effective_.members) gone.push_back(member.incarnation);
+  begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, gone);
   for (std::size_t i = size; i < places.size(); ++i) {
     launch(places[i], visit_of_.at(places[i].host), false);
   }
@@ -115,7 +146,8 @@ std::vector<Room> ElasticJob::rooms() const {
     const auto visit = visit_of_.find(found.host.name);
     const bool rests =
         visit == visit_of_.end() || !usable(visit->second) || budget_.rests(found.host.name, now_);
-    rooms.push_back({found.host.name, slots_of(found.host), rests});
+    rooms.push_back({found.host.name, slots_of(found.host), rests,
+                     budget_.resting_slots(found.host.name, now_)});
   }
   return rooms;
 }
@@ -136,34 +168,45 @@ std::vector<Occupant> ElasticJob::occupants() const {
   return occupants;
 }
 
+// A world that was larger for a moment, to hand the state over, and whose members stay after all.
+void ElasticJob::release_those_beyond_the_most(std::set<Incarnation>& released) {
+  if (options_.limits.most == 0) return;
+  int staying = 0;
+  for (const auto& member : effective_.members) {
+    const ElasticWorker& one = worker(member.incarnation);
+    const bool leaves = one.keeps_leaving || released.count(member.incarnation) != 0;
+    if (one.standing != Standing::member || has_ended(one.state) || leaves) continue;
+    if (++staying <= options_.limits.most) continue;
+    released.insert(member.incarnation);
+    ask_to_leave(member.incarnation - 1, "the world has more workers than --max-np", false);
+  }
+}
+
 void ElasticJob::staff_slots() {
   const Staffing staffing = staff(rooms(), occupants(), limits_now());
-  const std::set<Incarnation> released(staffing.release.begin(), staffing.release.end());
+  std::set<Incarnation> released(staffing.release.begin(), staffing.release.end());
   for (const Incarnation incarnation : staffing.release) {
     const ElasticWorker& one = worker(incarnation);
     if (has_ended(one.state)) continue;  // quietly
-    const bool is_found = std::any_of(
-        found_->begin(), found_->end(),
-        [&](const event::FoundHost& found) { return found.host.name == one.member.host; });
     const std::string why =
-        cat("host ", one.member.host, is_found ? " has fewer slots now" : " is no longer named");
-    if (one.standing == Standing::member) {
-      ask_to_leave(one.member.incarnation - 1, why, false);
-    } else {
-      let_go(one.member.incarnation - 1, why);
+        cat("host ", one.member.host,
+            is_found(one.member.host) ? " has fewer slots now" : " is no longer named");
+    send_away(one.member.incarnation - 1, why, false);
+  }
+  release_those_beyond_the_most(released);
+  for (const std::size_t index : std::set<std::size_t>(live_)) {
+    ElasticWorker& one = workers_[index];
+    if (one.leaves.empty() || one.standing == Standing::out) continue;
+    if (!one.keeps_leaving && released.count(one.member.incarnation) == 0) {
+      say(cat(one.member.worker(), " stays after all"));
+      one.leaves.clear();
+      one.leave_by = kNever;
+      renew_deadline(index);
+    } else if (one.standing != Standing::member && !is_proposed(one.member.incarnation)) {
+      let_go(index, one.leaves);
     }
   }
-  for (const auto& member : effective_.members) {
-    ElasticWorker& one = worker(member.incarnation);
-    const bool stays_after_all = !one.leaves.empty() && !one.keeps_leaving &&
-                                 one.standing == Standing::member && !has_ended(one.state) &&
-                                 released.count(member.incarnation) == 0;
-    if (!stays_after_all) continue;
-    say(cat(member.worker(), " stays after all"));
-    one.leaves.clear();
-    one.leave_by = kNever;
-    renew_deadline(member.incarnation - 1);
-  }
+  tell_failures(staffing.launch);
   for (const auto& place : staffing.launch) launch(place, visit_of_.at(place.host), false);
 }
 

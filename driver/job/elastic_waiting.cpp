@@ -34,7 +34,7 @@ std::string ElasticJob::members_text() const {
   return cat(ranks.size() == 1 ? "rank " : "ranks ", range_text(ranks));
 }
 
-// "3 slots are ready on 2 of 4 hosts"
+// "3 slots are ready on 2 of 4 hosts", of those that may be used now.
 std::string ElasticJob::room_text() const {
   if (!found_) return "no host is known yet";
   std::size_t slots = 0;
@@ -42,8 +42,13 @@ std::string ElasticJob::room_text() const {
   for (const auto& found : *found_) {
     const auto visit = visit_of_.find(found.host.name);
     if (visit == visit_of_.end() || !usable(visit->second)) continue;
+    const auto resting = budget_.resting_slots(found.host.name, now_);
+    const int all = slots_of(found.host);
+    const auto aside =
+        std::count_if(resting.begin(), resting.end(), [&](int slot) { return slot < all; });
+    if (budget_.rests(found.host.name, now_) || aside >= all) continue;
     ++ready;
-    slots += static_cast<std::size_t>(slots_of(found.host));
+    slots += static_cast<std::size_t>(all - aside);
   }
   return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
              counted(found_->size(), "host"));
@@ -56,10 +61,18 @@ std::string ElasticJob::troubles_text() const {
     if (parts.size() == kMaxTroubles) break;
     parts.push_back(cat(name, ": ", name_of(trouble.step), ": ", trouble.message));
   }
-  if (parts.empty()) return {};
-  if (troubles_.size() > parts.size()) {
-    parts.push_back(cat(troubles_.size() - parts.size(), " more"));
+  std::size_t all = troubles_.size();
+  for (const auto& [place, how] : slot_troubles_) {
+    const auto& [host, slot] = place;
+    const bool rests = budget_.rests(host, now_) || budget_.slot_rest_ends(host, slot) > now_;
+    if (!rests || !is_found(host)) continue;
+    ++all;
+    if (parts.size() < kMaxTroubles) {
+      parts.push_back(cat(host, "#", slot, " is set aside, since it ", how));
+    }
   }
+  if (parts.empty()) return {};
+  if (all > parts.size()) parts.push_back(cat(all - parts.size(), " more"));
   return cat(" (", join(parts, "; "), ")");
 }
 
@@ -150,7 +163,9 @@ std::string ElasticJob::waiting_for(TimePoint now) const {
   std::size_t out = 0;
   for (const std::size_t index : live_) {
     if (workers_[index].standing == Standing::coming) ++coming;
-    if (workers_[index].standing == Standing::out) ++out;
+    const bool never_came =
+        workers_[index].standing == Standing::warm && !workers_[index].leaves.empty();
+    if (workers_[index].standing == Standing::out || never_came) ++out;
   }
   switch (state_) {
     case ElasticState::planned:

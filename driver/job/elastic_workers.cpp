@@ -1,16 +1,11 @@
 // Workers of an elastic job: they come, get warm, are members, leave or fail.
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
 #include "driver/job/elastic_job.h"
 
 namespace hvd::driver {
-namespace {
-
-constexpr std::chrono::seconds kOneCause{10};  // failures that follow each other have one
-
-}  // namespace
-
 // The worker that an agent speaks of, if there is one there and the agent may speak.
 ElasticWorker* ElasticJob::worker_of(HostIndex host, Incarnation incarnation,
                                      std::string_view what) {
@@ -46,7 +41,7 @@ void ElasticJob::launch(const SlotPlace& place, HostIndex host, bool as_member) 
   hosts_[host].workers.push_back(index);
   ++hosts_[host].live;
   ++hosts_[host].unstarted;
-  common_cause_.launched(index + 1);
+  common_cause_.launched(index + 1, {place.host, place.slot});
   move(index, WorkerState::launching);
   workers_[index].launch_by = now_ + options_.job.start_timeout;
   renew_deadline(index);
@@ -163,9 +158,18 @@ void ElasticJob::on(const event::LeaveRequested& event) {
   const ElasticWorker* const worker = worker_of(event.host, event.incarnation, "leaving");
   if (worker == nullptr || has_ended(worker->state) || worker->standing == Standing::out) return;
   const std::size_t index = index_of(event.incarnation);
-  const std::string why = cat(worker->member.worker(), " was told to go");
-  if (worker->standing == Standing::member) {
-    ask_to_leave(index, why, true);
+  send_away(index, cat(worker->member.worker(), " was told to go"), true);
+}
+
+// One that is proposed may be a member by now, without our having heard of the commit.
+void ElasticJob::send_away(std::size_t index, const std::string& why, bool for_good) {
+  const ElasticWorker& worker = workers_[index];
+  if (worker.standing == Standing::member) {
+    ask_to_leave(index, why, for_good);
+  } else if (is_proposed(worker.member.incarnation)) {
+    ask_to_leave(index, why, for_good);
+    workers_[index].leave_by = std::min(worker.leave_by, now_ + options_.leave_gather);
+    renew_deadline(index);
   } else {
     let_go(index, why);
   }
@@ -175,7 +179,9 @@ void ElasticJob::ask_to_leave(std::size_t index, std::string why, bool for_good)
   ElasticWorker& worker = workers_[index];
   worker.keeps_leaving = worker.keeps_leaving || for_good;
   if (!worker.leaves.empty()) return;
-  say(cat(why, ": ", worker.member.worker(), " leaves at the next commit"));
+  say(cat(why, ": ", worker.member.worker(),
+          worker.standing == Standing::member ? " leaves at the next commit"
+                                              : " is to leave if no commit has taken it in"));
   worker.leaves = std::move(why);
   worker.leave_by = now_ + options_.leave_grace;
   renew_deadline(index);
@@ -222,11 +228,51 @@ void ElasticJob::on_worker_deadlines() {
       broken(worker.host, cat("it did not start ", name, " within ",
                               seconds_text(options_.job.start_timeout), " (--start-timeout)"));
     } else if (!worker.leaves.empty()) {
-      warn(cat(name, " came to no commit within ", seconds_text(options_.leave_grace), " (",
-               worker.leaves, "); the others go on without it"));
-      let_go(index, worker.leaves);
+      stop_waiting_for(index);
     }
   }
+}
+
+void ElasticJob::stop_waiting_for(std::size_t index) {
+  const ElasticWorker& worker = workers_[index];
+  if (worker.standing != Standing::member) {
+    let_go(index, worker.leaves);  // no commit has made it a member
+    return;
+  }
+  const std::string name = worker.member.worker();
+  const std::string grace = cat(seconds_text(options_.leave_grace), " (--leave-grace)");
+  const auto stands_in = [&](const WorldDocument& world) {
+    return std::any_of(world.members.begin(), world.members.end(), [&](const WorldMember& one) {
+      return one.incarnation == worker.member.incarnation;
+    });
+  };
+  const bool is_alone = std::none_of(
+      effective_.members.begin(), effective_.members.end(), [&](const WorldMember& member) {
+        const ElasticWorker& one = this->worker(member.incarnation);
+        return &one != &worker && one.standing == Standing::member && !has_ended(one.state);
+      });
+  const bool was_needed =
+      std::all_of(proposed_.begin(), proposed_.end(),
+                  [&](const auto& proposed) { return stands_in(proposed.second); });
+  if (is_alone) {
+    state_lost_with_ =
+        cat("the state is lost: ", name, " had the only copy of it and was to leave (",
+            worker.leaves, "), and no other worker had taken it over after ", grace);
+    warn(cat(state_lost_with_, "; stopping it"));
+  } else if (was_needed) {
+    warn(cat(name, " was to leave (", worker.leaves, "), and nobody has come in its place after ",
+             grace, "; the others go on without it"));
+  } else {
+    warn(cat(name, " came to no commit within ", grace, " (", worker.leaves,
+             "); the others go on without it"));
+  }
+  const bool has_heirs = has_heir([&](const ElasticWorker& one) { return &one != &worker; });
+  if (!is_alone && worker.has_state && !has_heirs) {
+    state_lost_with_ =
+        cat(name, ", the last worker that was known to have the state, was to leave (",
+            worker.leaves, "), and was stopped after ", grace);
+  }
+  let_go(index, worker.leaves);
 }
 
 // ---- they end ----
@@ -292,62 +338,6 @@ void ElasticJob::notice_quiet_ones() {
     note_cause(workers_[index], how, kOwnTrouble);
     warn(cat(workers_[index].member.worker(), " ", how));
     decide_within(options_.loss_gather);
-  }
-}
-
-// The first of the failures that follow each other is what a person wants to know.
-void ElasticJob::note_cause(const ElasticWorker& worker, const std::string& how, int exit_code) {
-  const bool follows = cause_ && now_ - last_failure_ <= kOneCause;
-  last_failure_ = now_;
-  if (follows) return;
-  const auto& member = worker.member;
-  cause_ = {member.rank, member.host, member.slot, member.incarnation, worker.pid, how, {}};
-  cause_code_ = exit_code;
-}
-
-void ElasticJob::worker_failed(std::size_t index, const std::string& how, int exit_code,
-                               bool by_itself) {
-  const ElasticWorker& worker = workers_[index];
-  const std::string name = worker.member.worker();
-  const bool was_member = worker.standing == Standing::member;
-  const bool never_ran = worker.state == WorkerState::launching;
-  const bool wanted = worker.standing != Standing::out;
-  std::string fault;
-  const bool leaves = !worker.leaves.empty();
-  if (by_itself && wanted && !leaves && !stop_has_begun()) {
-    const std::size_t world = effective_.members.size();
-    fault = common_cause_.failed({worker.member.incarnation, worker.member.host, how}, world,
-                                 found_ ? found_->size() : 0, now_);
-  }
-  end(index, never_ran ? WorkerState::never_started : WorkerState::exited);
-  workers_[index].how = how;
-  decide_within(was_member ? options_.loss_gather : kAtOnce);
-  if (stop_has_begun() || !wanted) return;
-  note_cause(worker, how, exit_code);
-  const bool at_the_end = state_ == ElasticState::ending;
-  if (!fault.empty() || (at_the_end && by_itself && was_member)) {
-    fail_with_cause(fault);
-    return;
-  }
-  if (at_the_end) {
-    warn(cat(name, " ", how, " while the job was ending"));
-    return;
-  }
-  if (leaves) {
-    warn(cat(name, " ", how, " before it could leave"));
-    return;
-  }
-  const TimePoint until =
-      budget_.worker_failed(worker.member.host, worker.member.slot, now_, random());
-  if (until <= now_) {
-    warn(cat(name, " ", how, "; its slot is started again"));
-    return;
-  }
-  warn(cat(name, " ", how, "; its host ", rest_text(until)));
-  if (options_.budget.policy == FailurePolicy::slot) return;
-  for (const std::size_t other : std::vector<std::size_t>(hosts_[worker.host].workers)) {
-    if (live_.count(other) == 0 || workers_[other].standing == Standing::out) continue;
-    let_go(other, cat("host ", worker.member.host, " rests (--failure-policy host)"));
   }
 }
 

@@ -29,7 +29,7 @@ void ElasticJob::decide() {
   if (state_ == ElasticState::gathering) {
     form_first_world();
   } else if (state_ != ElasticState::ending && nobody_is_left()) {
-    all_are_gone();
+    anybody_joined_ ? all_are_gone() : begin_again();
   } else {
     if (state_ != ElasticState::ending) staff_slots();
     reform();
@@ -43,11 +43,12 @@ void ElasticJob::decide() {
 
 ElasticJob::Muster ElasticJob::muster() const {
   Muster muster;
+  const auto in_all = in_all_proposed();
   for (const auto& member : effective_.members) {
     const ElasticWorker& one = worker(member.incarnation);
     if (one.left_at != kNever) {
       const bool was_last = state_ == ElasticState::ending && one.well;
-      if (!was_last && now_ >= one.left_at + options_.leave_gather) {
+      if (!was_last && now_ >= commit_is_told_by(one, in_all)) {
         muster.lost.push_back(member.incarnation);
       }
       continue;
@@ -62,7 +63,8 @@ ElasticJob::Muster ElasticJob::muster() const {
     }
   }
   for (const std::size_t index : live_) {
-    if (workers_[index].standing == Standing::warm) ++muster.warm;
+    const bool is_of_use = workers_[index].leaves.empty();
+    if (workers_[index].standing == Standing::warm && is_of_use) ++muster.warm;
     if (workers_[index].standing == Standing::coming) ++muster.coming;
   }
   return muster;
@@ -82,7 +84,7 @@ std::vector<Newcomer> ElasticJob::newcomers(std::size_t most) const {
   for (const std::size_t index : live_) {
     const ElasticWorker& one = workers_[index];
     const auto host = place.find(one.member.host);
-    if (one.standing != Standing::warm || host == place.end()) continue;
+    if (one.standing != Standing::warm || !one.leaves.empty() || host == place.end()) continue;
     const bool is_new = proposed.count(one.member.incarnation) == 0;
     warm.push_back({{is_new, host->second, one.member.slot}, index});
   }
@@ -100,6 +102,13 @@ bool ElasticJob::something_is_proposed() const {
   return !proposed_.empty() && membership(proposed_.rbegin()->second) != membership(effective_);
 }
 
+bool ElasticJob::is_proposed(Incarnation incarnation) const {
+  return std::any_of(proposed_.begin(), proposed_.end(), [&](const auto& proposed) {
+    const auto members = membership(proposed.second);
+    return std::binary_search(members.begin(), members.end(), incarnation);
+  });
+}
+
 bool ElasticJob::nobody_is_left() const {
   const Muster now = muster();
   return !now.lost.empty() && now.staying.empty() && now.leaving.empty();
@@ -113,16 +122,41 @@ void ElasticJob::all_are_gone() {
   if (all_well) {
     begin_to_end();
   } else {
-    fail_with_cause("no worker of the world is left");
+    fail_with_cause(state_lost_with_.empty() ? "no worker of the world is left" : "");
   }
 }
 
-// Whoever is told of no commit in time counts as lost.
+// Members of the world in force that every proposed world has, too; ascending.
+std::vector<Incarnation> ElasticJob::in_all_proposed() const {
+  std::vector<Incarnation> common = membership(effective_);
+  for (const auto& [generation, world] : proposed_) {
+    const auto members = membership(world);
+    std::erase_if(common, [&](Incarnation incarnation) {
+      return !std::binary_search(members.begin(), members.end(), incarnation);
+    });
+  }
+  return common;
+}
+
+// Until when a commit may still be told of at which this worker left. If no world without it is
+// proposed any more, since a loss has made another, there is none to wait for; unless it was done,
+// since then the others may be done, too.
+TimePoint ElasticJob::commit_is_told_by(const ElasticWorker& one,
+                                        const std::vector<Incarnation>& in_all_proposed) const {
+  const bool may_be_told =
+      state_ == ElasticState::ending || one.well ||
+      !std::binary_search(in_all_proposed.begin(), in_all_proposed.end(), one.member.incarnation);
+  return may_be_told ? one.left_at + options_.leave_gather : one.left_at;
+}
+
+// A worker that left counts as lost if no commit is told of in time.
 void ElasticJob::await_commits_of_those_who_left() {
+  const auto in_all = in_all_proposed();
   for (const auto& member : effective_.members) {
-    const TimePoint left_at = worker(member.incarnation).left_at;
-    if (left_at == kNever || left_at + options_.leave_gather <= now_) continue;
-    decide_at_ = std::min(decide_at_, left_at + options_.leave_gather);
+    const ElasticWorker& one = worker(member.incarnation);
+    if (one.left_at == kNever) continue;
+    const TimePoint told_by = commit_is_told_by(one, in_all);
+    if (told_by > now_) decide_at_ = std::min(decide_at_, told_by);
   }
 }
 
@@ -167,23 +201,20 @@ void ElasticJob::reform_now() {
     if (left > 0) publish(WorldState::effective, gone, {});
     return;
   }
+  // Those who are to leave stay: they may be the only ones who have the state. They leave at the
+  // next commit.
   const auto least = static_cast<std::size_t>(std::max(options_.limits.least, 1));
-  const std::size_t there = now.staying.size() + now.warm;
+  const std::size_t left = now.staying.size() + now.leaving.size();
+  const std::size_t there = left + now.warm;
   const auto size = static_cast<std::size_t>(
       std::max(world_size(static_cast<int>(there + now.coming), limits_now()),
                static_cast<int>(std::min(effective_.members.size(), there))));
-  const auto come = newcomers(size - std::min(size, now.staying.size()));
-  // Who is leaving takes the occasion, but for those who are needed.
-  const std::size_t missing = least - std::min(least, now.staying.size() + come.size());
-  const std::size_t kept = std::min(missing, now.leaving.size());
-  const std::size_t members = now.staying.size() + come.size() + kept;
-  if (members < least) {
-    fall_short(members);
+  const auto come = newcomers(size - std::min(size, left));
+  if (left + come.size() < least) {
+    fall_short(left + come.size());
     return;
   }
   std::vector<Incarnation> gone = now.lost;
-  gone.insert(gone.end(), now.leaving.begin() + static_cast<std::ptrdiff_t>(kept),
-              now.leaving.end());
   for (const auto& member : effective_.members) {
     const ElasticWorker& one = worker(member.incarnation);
     const bool ended = one.quiet || one.well || one.left_at != kNever;
@@ -205,7 +236,27 @@ void ElasticJob::reform_now() {
   publish(WorldState::effective, gone, come);
 }
 
+bool ElasticJob::can_never_be_enough() const {
+  if (!options_.hosts_are_fixed) return false;
+  int slots = 0;
+  for (const auto& found : *found_) {
+    const std::string& name = found.host.name;
+    if (budget_.rest_ends(name) == kNever) continue;
+    // What its agent has not counted yet may be any number.
+    if (slots_of(found.host) == 0) return false;
+    slots += slots_of(found.host);
+    for (const int slot : budget_.resting_slots(name, now_)) {
+      if (slot < slots_of(found.host) && budget_.slot_rest_ends(name, slot) == kNever) --slots;
+    }
+  }
+  return slots < std::max(options_.limits.least, 1);
+}
+
 void ElasticJob::fall_short(std::size_t there) {
+  if (can_never_be_enough()) {
+    fail_with_cause(cat("there will never be enough room again: ", short_text()));
+    return;
+  }
   if (state_ == ElasticState::waiting) return;
   move(ElasticState::waiting);
   state_deadline_ = now_ + options_.elastic_timeout;
@@ -215,31 +266,63 @@ void ElasticJob::fall_short(std::size_t there) {
            seconds_text(options_.elastic_timeout), " (--elastic-timeout)"));
 }
 
+std::vector<Incarnation> ElasticJob::needed(const Muster& now,
+                                            const std::vector<Newcomer>& come) const {
+  std::vector<Leaver> leavers;
+  for (const Incarnation incarnation : now.leaving) {
+    leavers.push_back({incarnation, worker(incarnation).leave_by});
+  }
+  std::vector<Incarnation> going_on = now.staying;
+  for (const auto& newcomer : come) going_on.push_back(newcomer.incarnation);
+  std::vector<std::vector<Incarnation>> worlds{membership(effective_)};
+  for (const auto& [generation, world] : proposed_) worlds.push_back(membership(world));
+  const auto least = static_cast<std::size_t>(std::max(options_.limits.least, 1));
+  return who_stays_on(std::move(leavers), least - std::min(least, going_on.size()), going_on,
+                      worlds);
+}
+
+bool ElasticJob::has_heir(const std::function<bool(const ElasticWorker&)>& among) const {
+  return std::any_of(effective_.members.begin(), effective_.members.end(),
+                     [&](const WorldMember& member) {
+                       const ElasticWorker& one = worker(member.incarnation);
+                       return one.has_state && one.standing == Standing::member &&
+                              !has_ended(one.state) && among(one);
+                     });
+}
+
 void ElasticJob::reform_at_commit() {
   const Muster now = muster();
   const auto least = static_cast<std::size_t>(std::max(options_.limits.least, 1));
   const auto all = static_cast<int>(now.staying.size() + now.warm + now.coming);
   const auto size =
       std::max(static_cast<std::size_t>(world_size(all, limits_now())), now.staying.size());
-  std::vector<Incarnation> gone = now.leaving;
-  std::vector<Incarnation> left;  // whose commit is not known yet
-  for (const auto& member : effective_.members) {
-    if (worker(member.incarnation).left_at != kNever) left.push_back(member.incarnation);
-  }
   std::vector<Newcomer> come = newcomers(size - now.staying.size());
-  // Who is needed works on until somebody comes in his place, or his time is over.
-  const std::size_t missing = least - std::min(least, now.staying.size() + come.size());
-  gone.erase(gone.begin(),
-             gone.begin() + static_cast<std::ptrdiff_t>(std::min(missing, gone.size())));
+  std::vector<Incarnation> kept = needed(now, come);
+  // A world is larger than the most only to hand the state over to its only other member.
+  const auto most = static_cast<std::size_t>(limits_now().most);
+  while (most != 0 && come.size() > 1 && now.staying.size() + come.size() + kept.size() > most) {
+    come.pop_back();
+    kept = needed(now, come);
+  }
+
   if (come.empty()) {
     joiners_due_ = kNever;
   } else if (now.coming > 0 && joiners_due_ != kNever && now_ < joiners_due_) {
     decide_at_ = std::min(decide_at_, joiners_due_);
-    const bool can_wait = gone.empty() || now.staying.size() < least;
+    const bool can_wait = kept.size() == now.leaving.size() || now.staying.size() < least;
     if (can_wait || !proposed_.empty()) return;  // what is proposed stays so
     come.clear();
+    kept = needed(now, come);
   }
-  gone.insert(gone.end(), left.begin(), left.end());
+
+  std::vector<Incarnation> gone;
+  for (const Incarnation leaver : now.leaving) {
+    if (std::find(kept.begin(), kept.end(), leaver) == kept.end()) gone.push_back(leaver);
+  }
+  // Of whom it is not known yet at which commit they left.
+  for (const auto& member : effective_.members) {
+    if (worker(member.incarnation).left_at != kNever) gone.push_back(member.incarnation);
+  }
   WorldDocument next;
   next.members = plan_world(effective_.members, gone, come);
   if (next.members.size() < least) return;
@@ -283,7 +366,10 @@ void ElasticJob::take_into_force(WorldDocument world) {
     ElasticWorker& one = worker(member.incarnation);
     one.member = member;
     if (!stays_for_sure(member.incarnation)) one.may_have_left = true;
-    if (one.standing == Standing::member || has_ended(one.state)) continue;
+    // One that was told to end, while a commit took it in, ends: it counts as lost.
+    if (one.standing == Standing::member || one.standing == Standing::out || has_ended(one.state)) {
+      continue;
+    }
     move(member.incarnation - 1, Standing::member);
     renew_deadline(member.incarnation - 1);
   }
@@ -303,6 +389,7 @@ void ElasticJob::take_into_force(WorldDocument world) {
 void ElasticJob::on(const event::Committed& event) {
   const ElasticWorker* const who = worker_of(event.host, event.incarnation, "committed");
   if (who == nullptr || stop_has_begun()) return;
+  if (event.generation <= generation_) worker(event.incarnation).has_state = true;
   const auto proposed = proposed_.find(event.generation);
   if (proposed == proposed_.end())
     return;  // an effective one was faster, or another said it before
@@ -317,8 +404,10 @@ void ElasticJob::on(const event::Committed& event) {
   // It stayed at that commit; there may have been another since.
   if (is_member) worker(event.incarnation).may_have_left = false;
   ++planned_resets_;
+  state_lost_with_.clear();
   cause_.reset();  // they have worked since: what fails now has a cause of its own
   world.state = WorldState::effective;
+  for (const auto& member : effective_.members) worker(member.incarnation).has_state = true;
   // Joiners wait for just that.
   actions_.emplace_back(action::PublishWorld{world, change_text(world)});
   take_into_force(std::move(world));

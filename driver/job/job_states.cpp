@@ -58,8 +58,7 @@ const std::vector<Row<Standing>>& standing_table() {
       {coming, "coming", {warm, member, out}},
       {warm, "warm", {member, out}},
       {member, "member", {out}},
-      // It left with a proposed world, and another one that has it took effect.
-      {out, "out", {member}},
+      {out, "out", {}},
   };
   return kTable;
 }

@@ -22,30 +22,33 @@ double SlotBudget::grow(Count& count, TimePoint now, std::chrono::milliseconds f
   return count.value += 1;
 }
 
-TimePoint SlotBudget::worker_failed(const std::string& name, int slot, TimePoint now,
+TimePoint SlotBudget::worker_failed(const std::string& name, int number, TimePoint now,
                                     double random) {
   Host& host = hosts_[name];
-  const double failures = grow(host.failures[slot], now, options_.forget_after);
-  if (host.rest_ends > now) return host.rest_ends;
-  const bool too_many = options_.policy == FailurePolicy::host || failures > options_.restarts;
-  return too_many ? rest(host, now, random) : now;
+  Slot& slot = host.slots[number];
+  const double failures = grow(slot.failures, now, options_.forget_after);
+  if (host.rest.ends > now) return host.rest.ends;
+  if (slot.rest.ends > now) return slot.rest.ends;
+  if (options_.policy == FailurePolicy::host) return begin(host.rest, now, random);
+  if (failures <= options_.restarts) return now;
+  return begin(number == kTheHostItself ? host.rest : slot.rest, now, random);
 }
 
 TimePoint SlotBudget::host_failed(const std::string& name, TimePoint now, double random) {
-  Host& host = hosts_[name];
-  return host.rest_ends > now ? host.rest_ends : rest(host, now, random);
+  Rest& rest = hosts_[name].rest;
+  return rest.ends > now ? rest.ends : begin(rest, now, random);
 }
 
-TimePoint SlotBudget::rest(Host& host, TimePoint now, double random) {
+TimePoint SlotBudget::begin(Rest& rest, TimePoint now, double random) const {
   const double before =
-      grow(host.rests, now, options_.forget_after * kRestsAreRememberedLonger) - 1;
-  if (options_.longest.count() == 0) return host.rest_ends = kNever;
+      grow(rest.count, now, options_.forget_after * kRestsAreRememberedLonger) - 1;
+  if (options_.longest.count() == 0) return rest.ends = kNever;
   const double doublings = std::min(std::round(before), kMaxDoublings);
   const std::chrono::duration<double, std::milli> shortest = options_.shortest;
   const std::chrono::duration<double, std::milli> longest = options_.longest;
-  // Hosts that failed together come back one by one.
+  // What failed together comes back one by one.
   const auto time = std::min(shortest * std::exp2(doublings) + shortest * random, longest);
-  return host.rest_ends = now + std::chrono::duration_cast<std::chrono::milliseconds>(time);
+  return rest.ends = now + std::chrono::duration_cast<std::chrono::milliseconds>(time);
 }
 
 bool SlotBudget::rests(const std::string& host, TimePoint now) const {
@@ -54,13 +57,43 @@ bool SlotBudget::rests(const std::string& host, TimePoint now) const {
 
 TimePoint SlotBudget::rest_ends(const std::string& name) const {
   const auto host = hosts_.find(name);
-  return host == hosts_.end() ? TimePoint() : host->second.rest_ends;
+  return host == hosts_.end() ? TimePoint() : host->second.rest.ends;
+}
+
+std::vector<int> SlotBudget::resting_slots(const std::string& name, TimePoint now) const {
+  std::vector<int> resting;
+  const auto host = hosts_.find(name);
+  if (host == hosts_.end()) return resting;
+  for (const auto& [number, slot] : host->second.slots) {
+    if (number != kTheHostItself && slot.rest.ends > now) resting.push_back(number);
+  }
+  return resting;
+}
+
+TimePoint SlotBudget::slot_rest_ends(const std::string& name, int slot) const {
+  const auto host = hosts_.find(name);
+  if (host == hosts_.end()) return TimePoint();
+  const auto found = host->second.slots.find(slot);
+  return found == host->second.slots.end() ? TimePoint() : found->second.rest.ends;
+}
+
+int SlotBudget::failures(const std::string& name, int slot) const {
+  const auto host = hosts_.find(name);
+  if (host == hosts_.end()) return 0;
+  const auto found = host->second.slots.find(slot);
+  return found == host->second.slots.end()
+             ? 0
+             : static_cast<int>(std::ceil(found->second.failures.value));
 }
 
 TimePoint SlotBudget::next_end(TimePoint now) const {
   TimePoint next = kNever;
+  const auto look = [&](const Rest& rest) {
+    if (rest.ends > now) next = std::min(next, rest.ends);
+  };
   for (const auto& [name, host] : hosts_) {
-    if (host.rest_ends > now) next = std::min(next, host.rest_ends);
+    look(host.rest);
+    for (const auto& [number, slot] : host.slots) look(slot.rest);
   }
   return next;
 }

@@ -1,11 +1,12 @@
-// What a failure costs: whether the slot is started again at once, or its host rests first, and for
-// how long. Pure; a random number between 0 and 1 is given in where a time is to be spread.
+// What a failure costs: whether the slot is started again at once, or rests first, and for how
+// long. Pure; a random number between 0 and 1 is given in where a time is to be spread.
 //
 // Each slot may fail so many times, and so may the host be lost; one failure is forgotten after
-// each `forget_after`. A failure beyond that, or of the way to the host, lets the whole host rest:
-// nobody is started there, while those who work there work on. The first rest is the shortest, and
-// each further one twice as long as the one before, up to the longest; one of them is forgotten
-// after each ten `forget_after` without any.
+// each `forget_after`. A failure beyond that lets the slot rest: nobody is started in it, while its
+// neighbours work on and are started again. A host that was lost too often, or that cannot be
+// reached, rests as a whole. The first rest is the shortest, and each further one twice as long as
+// the one before, up to the longest; one of them is forgotten after each ten `forget_after` without
+// any.
 //
 // With FailurePolicy::host, which is Horovod's, the first failure of a worker lets its host rest,
 // and the other workers of that host go, too.
@@ -17,7 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -27,7 +28,7 @@ enum class FailurePolicy : std::uint8_t { slot, host };
 
 struct BudgetOptions {
   FailurePolicy policy = FailurePolicy::slot;
-  int restarts = 3;  // of a slot, before its host rests
+  int restarts = 3;  // of a slot, before it rests
   std::chrono::milliseconds forget_after{60'000};
   // Of rests. A longest one of 0: a rest has no end, as in Horovod without a range.
   std::chrono::milliseconds shortest{10'000};
@@ -38,8 +39,8 @@ class SlotBudget {
  public:
   explicit SlotBudget(BudgetOptions options) : options_(options) {}
 
-  // `random` is at least 0 and below 1. All return the end of the host's rest: `now` if it does
-  // not rest, kNever if it always will. A host that rests already goes on with that rest.
+  // `random` is at least 0 and below 1. All return the end of the rest, of the slot or of its host:
+  // `now` if there is none, kNever if it has no end. What rests already goes on with that rest.
   TimePoint worker_failed(const std::string& host, int slot, TimePoint now, double random);
   TimePoint host_lost(const std::string& host, TimePoint now, double random) {
     return worker_failed(host, kTheHostItself, now, random);
@@ -47,6 +48,11 @@ class SlotBudget {
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
 
   bool rests(const std::string& host, TimePoint now) const;
+  TimePoint slot_rest_ends(const std::string& host, int slot) const;
+  // Of a host that need not rest as a whole; ascending.
+  std::vector<int> resting_slots(const std::string& host, TimePoint now) const;
+  // That are not forgotten, the last one counted whole.
+  int failures(const std::string& host, int slot) const;
   // `now` or before: it does not rest.
   TimePoint rest_ends(const std::string& host) const;
   // Of all rests that are not over, the first; kNever if there is none that ends.
@@ -59,14 +65,22 @@ class SlotBudget {
     double value = 0;
     TimePoint as_of{};
   };
+  // Of a slot, or of a host.
+  struct Rest {
+    Count count;
+    TimePoint ends{};
+  };
+  struct Slot {
+    Count failures;
+    Rest rest;
+  };
   struct Host {
-    std::map<int, Count> failures;  // by slot
-    Count rests;
-    TimePoint rest_ends{};
+    std::map<int, Slot> slots;
+    Rest rest;
   };
 
   static double grow(Count& count, TimePoint now, std::chrono::milliseconds forget_after);
-  TimePoint rest(Host& host, TimePoint now, double random);
+  TimePoint begin(Rest& rest, TimePoint now, double random) const;
 
   BudgetOptions options_;
   std::map<std::string, Host> hosts_;

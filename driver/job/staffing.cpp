@@ -17,13 +17,13 @@ struct Use {
 void fill(const Use& use, std::size_t& left, std::vector<SlotPlace>& launch) {
   if (use.room->rests) return;
   std::vector<int> taken = use.taken;
+  taken.insert(taken.end(), use.room->resting_slots.begin(), use.room->resting_slots.end());
   std::sort(taken.begin(), taken.end());
   auto next_taken = taken.begin();
   for (int slot = 0; slot < use.room->slots && left > 0; ++slot) {
-    if (next_taken != taken.end() && *next_taken == slot) {
-      ++next_taken;
-      continue;
-    }
+    bool is_taken = false;  // and it may rest, too
+    for (; next_taken != taken.end() && *next_taken == slot; ++next_taken) is_taken = true;
+    if (is_taken) continue;
     launch.push_back({use.room->host, slot, use.room->slots});
     --left;
   }

@@ -6,8 +6,8 @@
 //   - No more workers than the most, and the spares beside it. Nobody goes to make room for
 //   another.
 //   - Free slots are filled on hosts that have members first, then on the others, each in the order
-//     in which the hosts are named, the lowest slot first. On a host that rests nobody is started;
-//     who works there works on.
+//     in which the hosts are named, the lowest slot first. On a host and in a slot that
+//     rests nobody is started; who works there works on.
 #pragma once
 
 #include <string>
@@ -22,6 +22,7 @@ struct Room {
   std::string host;
   int slots = 1;
   bool rests = false;
+  std::vector<int> resting_slots = {};
 };
 
 // A worker that was started and has not ended.

@@ -10,117 +10,222 @@ using std::chrono::seconds;
 
 class CommonCauseTest : public testing::Test {
  protected:
-  void launch(Incarnation first, Incarnation last) {
-    for (Incarnation worker = first; worker <= last; ++worker) cause_.launched(worker);
+  // A worker in each of these slots, in this order; the newest of a slot is the one that is meant.
+  void launch(const std::vector<CommonCause::Place>& places) {
+    for (const auto& place : places) {
+      workers_[place] = ++last_;
+      cause_.launched(last_, place);
+    }
   }
-  void join(Incarnation first, Incarnation last) {
-    for (Incarnation worker = first; worker <= last; ++worker) cause_.joined(worker);
+  void join(const CommonCause::Place& place) { cause_.joined(workers_.at(place)); }
+  void is_lost(const CommonCause::Place& place) { cause_.lost(workers_.at(place)); }
+  std::string fails(const CommonCause::Place& place, const std::string& how = "code 1") {
+    const auto verdict = cause_.failed({workers_.at(place), place, how}, situation_, now_);
+    first_ = verdict ? verdict->first : 0;
+    return verdict ? verdict->why : "";
   }
-  std::string fails(Incarnation worker, const std::string& host,
-                    const std::string& how = "code 1") {
-    return cause_.failed({worker, host, how}, world_size_, hosts_, now_);
+  void all_work(const std::vector<CommonCause::Place>& places) {
+    launch(places);
+    for (const auto& place : places) join(place);
+    situation_.world_size = places.size();
   }
 
   CommonCause cause_;
-  std::size_t world_size_ = 8;
-  std::size_t hosts_ = 4;
+  CommonCause::Situation situation_{8, 4, 4, false};
   TimePoint now_{std::chrono::hours(1)};
+  Incarnation first_ = 0;  // whom the last verdict names
+
+ private:
+  std::map<CommonCause::Place, Incarnation> workers_;
+  Incarnation last_ = 0;
 };
 
+const CommonCause::Place a0{"a", 0}, a1{"a", 1}, a2{"a", 2}, a3{"a", 3}, b0{"b", 0}, b1{"b", 1},
+    b2{"b", 2}, c0{"c", 0}, d0{"d", 0};
+
+// ---- the first workers ----
+
 TEST_F(CommonCauseTest, is_found_when_none_of_the_first_workers_joins) {
-  launch(1, 3);
-  EXPECT_EQ(fails(1, "a"), "");
-  EXPECT_EQ(fails(2, "b", "code 2"), "");
-  EXPECT_EQ(fails(3, "c"), "no worker got as far as joining the others");
+  launch({a0, b0, c0});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(b0, "code 2"), "");
+  EXPECT_EQ(fails(c0), "no worker got as far as joining the others");
+  EXPECT_EQ(first_, 1U);
 }
 
 TEST_F(CommonCauseTest, is_not_hidden_by_those_that_are_started_again) {
-  launch(1, 2);
-  EXPECT_EQ(fails(1, "a"), "");
-  launch(3, 3);
-  EXPECT_NE(fails(2, "a"), "");
+  launch({a0, b0});
+  EXPECT_EQ(fails(a0), "");
+  launch({a0});
+  EXPECT_NE(fails(b0), "");
 }
 
-TEST_F(CommonCauseTest, is_found_at_once_in_a_job_of_one_worker) {
-  launch(1, 1);
-  EXPECT_NE(fails(1, "a"), "");
+TEST_F(CommonCauseTest, is_found_in_all_slots_of_the_only_host) {
+  situation_.hosts = 1;
+  launch({a0, a1});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_NE(fails(a1), "");
 }
 
-TEST_F(CommonCauseTest, is_not_found_while_some_of_the_first_may_still_join) {
-  launch(1, 4);
-  EXPECT_EQ(fails(1, "a"), "");
-  EXPECT_EQ(fails(2, "a"), "");
-  join(3, 4);
-  EXPECT_EQ(fails(3, "a"), "");
+TEST_F(CommonCauseTest, is_found_at_once_in_a_job_of_one_worker_on_one_host) {
+  situation_.hosts = 1;
+  launch({a0});
+  EXPECT_NE(fails(a0), "");
 }
+
+// The slot's restarts say nothing of the program.
+TEST_F(CommonCauseTest, is_not_found_in_one_slot_that_fails_while_others_start) {
+  situation_.hosts = 1;
+  launch({a0, a1, a2, a3});
+  for (int failure = 0; failure < 20; ++failure) {
+    EXPECT_EQ(fails(a3), "");
+    launch({a3});
+  }
+}
+
+TEST_F(CommonCauseTest, is_not_found_in_the_first_host_alone_if_there_are_others) {
+  situation_.hosts = 2;
+  launch({a0, a1});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(a1), "");
+  launch({a0, a1, b0});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(a1), "");
+  EXPECT_NE(fails(b0), "");
+}
+
+TEST_F(CommonCauseTest, is_not_found_while_a_slot_that_never_failed_may_still_join) {
+  launch({a0, b0, c0});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(b0), "");
+  join(c0);
+  EXPECT_EQ(fails(c0), "");
+}
+
+TEST_F(CommonCauseTest, does_not_wait_for_a_worker_that_was_lost) {
+  launch({a0, b0, c0});
+  is_lost(a0);
+  EXPECT_EQ(fails(b0), "");
+  EXPECT_NE(fails(c0), "");
+  EXPECT_EQ(first_, 2U);
+}
+
+TEST_F(CommonCauseTest, needs_a_failure_of_its_own_in_a_slot_whose_worker_was_lost) {
+  situation_.hosts = 2;
+  launch({a0, b0});
+  is_lost(a0);
+  EXPECT_EQ(fails(b0), "");
+  launch({a0, b0});
+  EXPECT_EQ(fails(b0), "");
+  EXPECT_NE(fails(a0), "");
+}
+
+// ---- later ones ----
 
 TEST_F(CommonCauseTest, is_not_found_in_one_bad_host) {
-  launch(1, 8);
-  join(1, 8);
-  for (Incarnation worker = 9; worker < 30; ++worker) {
-    launch(worker, worker);
-    EXPECT_EQ(fails(worker, "bad"), "");
+  all_work({a0, b0, c0, d0});
+  situation_.too_few = true;
+  for (int failure = 0; failure < 20; ++failure) {
+    launch({a1, a2, a3});
+    for (const auto& place : {a1, a2, a3}) EXPECT_EQ(fails(place), "");
     now_ += seconds(6);
   }
 }
 
-TEST_F(CommonCauseTest, is_found_when_the_newest_fail_on_three_hosts) {
-  launch(1, 8);
-  join(1, 8);
-  launch(9, 11);
-  EXPECT_EQ(fails(9, "a"), "");
+TEST_F(CommonCauseTest,
+       is_found_when_all_that_are_started_fail_on_three_hosts_and_too_few_are_left) {
+  all_work({a0, b0, c0, d0});
+  situation_.too_few = true;
+  launch({a1, b1, d0});
+  EXPECT_EQ(fails(a1), "");
   now_ += seconds(60);
-  EXPECT_EQ(fails(10, "b"), "");
+  EXPECT_EQ(fails(b1), "");
   now_ += seconds(60);
-  EXPECT_EQ(fails(11, "c"),
-            "the last 3 workers that were started, on 3 hosts, all failed this way before they "
+  EXPECT_EQ(fails(d0),
+            "workers that were started in 3 slots of 3 hosts all failed this way before they "
             "joined the others");
+  EXPECT_EQ(first_, 5U);
+}
+
+// The rest goes on.
+TEST_F(CommonCauseTest, is_not_looked_for_in_new_workers_while_the_others_are_enough) {
+  all_work({a0, b0, c0, d0});
+  launch({a1, b1, d0});
+  for (const auto& place : {a1, b1, d0}) EXPECT_EQ(fails(place), "");
+}
+
+TEST_F(CommonCauseTest, is_not_found_while_another_is_on_its_way) {
+  all_work({a0, b0, c0, d0});
+  situation_.too_few = true;
+  launch({a1, b1, d0, c0});
+  for (const auto& place : {a1, b1, d0}) EXPECT_EQ(fails(place), "");
 }
 
 TEST_F(CommonCauseTest, is_found_on_both_hosts_if_there_are_but_two) {
-  hosts_ = 2;
-  launch(1, 8);
-  join(1, 8);
-  launch(9, 11);
-  EXPECT_EQ(fails(9, "a"), "");
-  EXPECT_EQ(fails(10, "a"), "");
-  EXPECT_NE(fails(11, "b"), "");
+  all_work({a0, b0});
+  situation_.hosts = 2;
+  situation_.too_few = true;
+  launch({a1, a2, b1});
+  EXPECT_EQ(fails(a1), "");
+  EXPECT_EQ(fails(a2), "");
+  EXPECT_NE(fails(b1), "");
 }
 
 TEST_F(CommonCauseTest, is_not_found_if_somebody_joins_or_fails_otherwise) {
-  launch(1, 8);
-  join(1, 8);
-  launch(9, 20);
-  EXPECT_EQ(fails(9, "a"), "");
-  EXPECT_EQ(fails(10, "b"), "");
-  join(11, 11);
-  EXPECT_EQ(fails(12, "c"), "");
-  EXPECT_EQ(fails(13, "d", "code 2"), "");
-  EXPECT_EQ(fails(14, "e"), "");
+  all_work({a0, b0, c0, d0});
+  situation_.too_few = true;
+  launch({a1, b1, a2, b2});
+  EXPECT_EQ(fails(a1), "");
+  EXPECT_EQ(fails(b1), "");
+  join(a2);
+  EXPECT_EQ(fails(b2), "");
+  launch({c0, a3});
+  EXPECT_EQ(fails(c0, "code 2"), "");
+  EXPECT_EQ(fails(a3), "");
 }
 
+// ---- together ----
+
 TEST_F(CommonCauseTest, is_found_when_nearly_all_fail_the_same_way_at_once) {
-  launch(1, 8);
-  join(1, 8);
-  for (Incarnation worker = 1; worker <= 5; ++worker) EXPECT_EQ(fails(worker, "a"), "");
-  EXPECT_EQ(fails(6, "b"), "6 of 8 workers failed this way at once");
+  all_work({a0, a1, b0, b1});
+  situation_.world_hosts = 2;
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(a1), "");
+  EXPECT_EQ(fails(b0), "3 of 4 workers failed this way at once");
+  EXPECT_EQ(first_, 1U);
+}
+
+TEST_F(CommonCauseTest, is_not_found_in_one_slot_that_joins_and_fails_again_and_again) {
+  all_work({a0, a1, a2, a3});
+  situation_.world_hosts = situation_.hosts = 1;
+  for (int failure = 0; failure < 10; ++failure) {
+    EXPECT_EQ(fails(a3), "");
+    launch({a3});
+    join(a3);
+  }
+}
+
+TEST_F(CommonCauseTest, is_not_found_in_a_host_that_has_most_of_the_workers) {
+  all_work({a0, a1, a2, b0});
+  situation_.world_hosts = 2;
+  for (const auto& place : {a0, a1, a2}) EXPECT_EQ(fails(place), "");
 }
 
 TEST_F(CommonCauseTest, is_not_found_in_failures_that_differ_or_lie_apart) {
-  launch(1, 8);
-  join(1, 8);
-  for (Incarnation worker = 1; worker <= 4; ++worker) EXPECT_EQ(fails(worker, "a"), "");
-  for (Incarnation worker = 5; worker <= 7; ++worker) EXPECT_EQ(fails(worker, "a", "code 2"), "");
+  all_work({a0, a1, b0, b1});
+  situation_.world_hosts = 2;
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(a1), "");
+  EXPECT_EQ(fails(b0, "code 2"), "");
   now_ += seconds(6);
-  EXPECT_EQ(fails(8, "a"), "");
+  EXPECT_EQ(fails(b1), "");
 }
 
 TEST_F(CommonCauseTest, is_not_seen_in_the_loss_of_two_of_two) {
-  world_size_ = 2;
-  launch(1, 2);
-  join(1, 2);
-  EXPECT_EQ(fails(1, "a"), "");
-  EXPECT_EQ(fails(2, "a"), "");
+  all_work({a0, b0});
+  situation_.world_hosts = 2;
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(b0), "");
 }
 
 TEST_F(CommonCauseTest, knows_what_comes_from_outside) {
@@ -128,12 +233,6 @@ TEST_F(CommonCauseTest, knows_what_comes_from_outside) {
   EXPECT_TRUE(comes_from_outside(SIGTERM));
   EXPECT_FALSE(comes_from_outside(SIGSEGV));
   EXPECT_FALSE(comes_from_outside(SIGABRT));
-}
-
-TEST_F(CommonCauseTest, does_not_wait_for_a_worker_that_was_lost) {
-  launch(1, 2);
-  cause_.lost(1);
-  EXPECT_NE(fails(2, "a"), "");
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ class ElasticScript : public GoldenScript<ElasticJob, ElasticState> {
       } else if (const auto time = times.find(name); time != times.end()) {
         *time->second = milliseconds(value);
       } else if (name == "list") {
+        options.hosts_are_fixed = true;
         options.plan_list = true;
       } else if (name == "policy" && said == "host") {
         options.budget.policy = FailurePolicy::host;

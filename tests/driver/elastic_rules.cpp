@@ -38,7 +38,13 @@ void ElasticRules::note(const event::Done& event) {
 
 void ElasticRules::note(const event::Committed& event) {
   const auto published = published_.find(event.generation);
-  if (published != published_.end()) committed_ = published->second;
+  if (published == published_.end()) return;
+  committed_ = published->second;
+  // All who were in the world that ended with this commit.
+  if (committed_.state != WorldState::proposed || committed_.generation <= in_force_.generation) {
+    return;
+  }
+  for (const auto& member : in_force_.members) workers_[member.incarnation].has_state = true;
 }
 
 void ElasticRules::end_visit(HostIndex host) {
@@ -77,7 +83,8 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
     if (member.address.empty()) wrong("a member without an address");
     host = member.host;
     const auto known = workers_.find(member.incarnation);
-    if (generation_ == 1) continue;  // they are launched behind it
+    // They are launched behind it, at the beginning and if all ended before anybody had joined.
+    if (generation_ == 1 || (!anybody_joined_ && known == workers_.end())) continue;
     if (known == workers_.end()) {
       wrong("a member that was never started");
     } else if (known->second.ended) {
@@ -89,7 +96,44 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
   const int size = static_cast<int>(world.members.size());
   if (size == 0) wrong("a world of nobody");
   if (size < options_.limits.least && !somebody_is_done_) wrong("a world below the least");
-  if (options_.limits.most != 0 && size > options_.limits.most) wrong("a world above the most");
+  const auto before = static_cast<int>(in_force_.members.size());
+  if (options_.limits.most == 0 || size <= std::max(options_.limits.most, before)) return;
+  // One more may be there for a moment: to hand the state over.
+  const bool hands_over =
+      std::any_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
+        return !job_.workers()[job_.index_of(member.incarnation)].leaves.empty();
+      });
+  if (!hands_over) wrong("a world above the most");
+}
+
+// Who is new in a world gets the state from members of the one before.
+void ElasticRules::check_state_goes_on(const WorldDocument& world) {
+  if (world.generation == 1 || somebody_is_done_) return;
+  const auto has_state = [&](const WorldMember& member) {
+    const Worker& one = workers_[member.incarnation];
+    return !one.ended && one.has_state && !one.told_to_stop;
+  };
+  // At a commit all members of the world that it ends have the state.
+  const bool planned = world.state == WorldState::proposed;
+  const WorldDocument& before = committed_.members.empty() ? in_force_ : committed_;
+  const auto& members = world.members;
+  if (planned) {
+    const bool goes_on = std::any_of(members.begin(), members.end(), [&](const WorldMember& one) {
+      return std::any_of(
+          before.members.begin(), before.members.end(),
+          [&](const WorldMember& other) { return other.incarnation == one.incarnation; });
+    });
+    if (!goes_on) wrong(cat("nobody hands the state over to generation ", world.generation));
+    return;
+  }
+  const bool is_left = std::any_of(before.members.begin(), before.members.end(), has_state);
+  if (is_left && !std::any_of(members.begin(), members.end(), has_state)) {
+    wrong(cat("nobody in generation ", world.generation, " may have the state"));
+  }
+}
+
+void ElasticRules::check(const action::StopWorkers& action) {
+  if (action.incarnation != kEveryWorker) workers_[action.incarnation].told_to_stop = true;
 }
 
 std::string ElasticRules::disorder(const WorldDocument& before, const WorldDocument& after) {
@@ -120,6 +164,7 @@ void ElasticRules::check(const action::PublishWorld& action) {
   if (world.generation != ++generation_)
     wrong(cat("generation ", world.generation, " follows ", generation_ - 1));
   check_soundness(world);
+  check_state_goes_on(world);
   published_[world.generation] = world;
   // Planned against the world in force, which this very step may have changed.
   if (generation_ > 1) {
@@ -129,6 +174,7 @@ void ElasticRules::check(const action::PublishWorld& action) {
       wrong(wrong_order);
     }
   }
+  if (world.state == WorldState::effective) in_force_ = world;
   if (world.state == WorldState::proposed && somebody_is_done_ && before_ == ElasticState::ending) {
     wrong("a world is proposed while the job ends");
   }
@@ -168,7 +214,8 @@ void ElasticRules::check(const action::Launch& action) {
       wrong(cat("two workers in ", member.worker(), " at once"));
     }
   }
-  Worker worker{action.host, member.worker(), false, member.rank >= 0, false};
+  Worker worker{action.host, member.worker(), false, member.rank >= 0};
+  worker.has_state = member.rank >= 0;  // it begins with what the first members make
   if (!workers_.emplace(member.incarnation, worker).second) wrong("an incarnation twice");
   if (generation_ == 0) wrong("a worker was launched before the first world was published");
 }

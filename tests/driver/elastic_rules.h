@@ -1,8 +1,8 @@
 // What must hold of an elastic job whatever happens to it, checked at every step from what it is
 // told and what it answers: worlds that grow by one and are sound, survivors that keep their order
 // and lead, nobody started twice in a slot or where nobody may be, nobody in a world who has ended,
-// words for every wait. A second opinion: nothing here looks at how it decides. A value for one
-// thread.
+// somebody in each world who has the state if anybody is left who has it, words for every wait. A
+// second opinion: nothing here looks at how it decides. A value for one thread.
 #pragma once
 
 #include <map>
@@ -40,6 +40,8 @@ class ElasticRules {
     bool ended = false;
     bool warm = false;  // or a member since its launch
     bool done = false;
+    bool has_state = false;  // for sure
+    bool told_to_stop = false;
   };
   struct Visit {
     bool ready = false;
@@ -56,6 +58,10 @@ class ElasticRules {
   void note(const event::LaunchFailed& event) { end_worker(event.incarnation); }
   void note(const event::Exited& event) { end_worker(event.incarnation); }
   void note(const event::WorkerReady& event);
+  void note(const event::Initialised& event) {
+    // What a host says that was given up does not count.
+    if (!visits_[event.host].told_to_go) anybody_joined_ = true;
+  }
   void note(const event::Done& event);
   void note(const event::Committed& event);
   template <typename Other>
@@ -66,6 +72,7 @@ class ElasticRules {
   void check(const action::PublishWorld& action);
   void check(const action::StartAgent& action);
   void check(const action::Launch& action);
+  void check(const action::StopWorkers& action);
   void check(const action::ShutDownAgent& action);
   void check(const action::DropAgent& action);
   void check(const action::Finish& action) { finish_ = action; }
@@ -73,6 +80,7 @@ class ElasticRules {
   void check(const Other& /*action*/) {}
   void check_soundness(const WorldDocument& world);
   void check_took_force(const WorldDocument& world, WorldDocument& proposed);
+  void check_state_goes_on(const WorldDocument& world);
   static std::string disorder(const WorldDocument& before, const WorldDocument& after);
 
   const ElasticJob& job_;
@@ -85,6 +93,7 @@ class ElasticRules {
   WorldDocument in_force_;   // before this step
   WorldDocument committed_;  // what is said to be now, if this step is about that
   bool somebody_is_done_ = false;
+  bool anybody_joined_ = false;
   ElasticState before_ = ElasticState::planned;
   std::optional<action::Finish> finish_;
   std::string wrong_;

@@ -24,6 +24,11 @@ class SlotBudgetTest : public testing::Test {
   double host_fails(const std::string& host, double random = 0) {
     return rest(budget_.host_failed(host, now_, random));
   }
+  double host_is_lost(const std::string& host) { return rest(budget_.host_lost(host, now_, 0)); }
+  std::vector<int> resting_slots(const std::string& host) const {
+    return budget_.resting_slots(host, now_);
+  }
+  int failures(const std::string& host, int slot) const { return budget_.failures(host, slot); }
   void pass(seconds time) { now_ += time; }
   bool rests(const std::string& host) const { return budget_.rests(host, now_); }
   double next_end() const { return rest(budget_.next_end(now_)); }
@@ -40,13 +45,30 @@ class SlotBudgetTest : public testing::Test {
 };
 
 TEST_F(SlotBudgetTest, starts_a_slot_again_at_once_until_its_budget_is_used_up) {
-  EXPECT_EQ(worker_fails("a", 0), 0);
-  EXPECT_EQ(worker_fails("a", 0), 0);
-  EXPECT_EQ(worker_fails("a", 0), 0);
+  EXPECT_EQ(worker_fails("a", 1), 0);
+  EXPECT_EQ(worker_fails("a", 1), 0);
+  EXPECT_EQ(worker_fails("a", 1), 0);
+  EXPECT_EQ(resting_slots("a"), std::vector<int>{});
+  EXPECT_EQ(worker_fails("a", 1), 10);
+  EXPECT_EQ(resting_slots("a"), std::vector<int>{1});
+  EXPECT_EQ(failures("a", 1), 4);
+}
+
+TEST_F(SlotBudgetTest, lets_the_neighbours_of_a_slot_that_rests_be) {
+  for (int failure = 0; failure < 3; ++failure) worker_fails("a", 1);
+  EXPECT_EQ(worker_fails("a", 1), 10);
   EXPECT_FALSE(rests("a"));
-  EXPECT_EQ(worker_fails("a", 0), 10);
-  EXPECT_TRUE(rests("a"));
   EXPECT_FALSE(rests("b"));
+  EXPECT_EQ(worker_fails("a", 0), 0);
+  pass(seconds(10));
+  EXPECT_EQ(resting_slots("a"), std::vector<int>{});
+}
+
+TEST_F(SlotBudgetTest, lets_a_host_rest_that_was_lost_too_often) {
+  for (int loss = 0; loss < 3; ++loss) EXPECT_EQ(host_is_lost("a"), 0);
+  EXPECT_EQ(host_is_lost("a"), 10);
+  EXPECT_TRUE(rests("a"));
+  EXPECT_EQ(resting_slots("a"), std::vector<int>{});
 }
 
 TEST_F(SlotBudgetTest, counts_each_slot_by_itself) {
@@ -107,7 +129,7 @@ TEST_F(SlotBudgetTest, still_knows_after_a_rest_what_a_slot_did) {
   for (int failure = 0; failure < 3; ++failure) worker_fails("a", 0);
   EXPECT_EQ(worker_fails("a", 0), 10);
   pass(seconds(11));
-  EXPECT_FALSE(rests("a"));
+  EXPECT_EQ(resting_slots("a"), std::vector<int>{});
   EXPECT_EQ(worker_fails("a", 0), 20);
 }
 
@@ -136,6 +158,11 @@ TEST_F(SlotBudgetTest, names_the_first_rest_that_ends) {
   EXPECT_EQ(next_end(), 10);
   pass(seconds(10));
   EXPECT_EQ(next_end(), 5);
+  options_.restarts = 0;
+  set(options_);
+  worker_fails("a", 2, 0.5);
+  worker_fails("a", 1);
+  EXPECT_EQ(next_end(), 10);
 }
 
 }  // namespace

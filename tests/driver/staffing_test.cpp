@@ -83,6 +83,12 @@ TEST(Staffing, starts_nobody_on_a_host_that_rests_and_leaves_who_works_there) {
   EXPECT_EQ(staffed({{"a", 2, true}, {"b", 2}}, "a#0 b#0", {}), "start b#1");
 }
 
+TEST(Staffing, starts_nobody_in_a_slot_that_rests) {
+  EXPECT_EQ(staffed({{"a", 4, false, {0, 2}}, {"b", 1}}, "a#2", {}),
+            "start a#1, start a#3, start b#0");
+  EXPECT_EQ(staffed({{"a", 2, false, {1, 7}}, {"b", 2}}, "a#0", {.most = 2}), "start b#0");
+}
+
 TEST(Staffing, is_not_carried_away_by_what_discovery_prints) {
   const std::vector<Room> rooms(1'000, {"a", 65'536});
   EXPECT_EQ(staff(rooms, {}, {}).launch.size(), kMaxWorkers);

@@ -2,6 +2,7 @@ hvd_test(hvd_job_test COMPUTES
   driver/addresses_test.cpp
   driver/common_cause_test.cpp
   driver/elastic_golden_test.cpp
+  driver/handover_test.cpp
   driver/heartbeats_test.cpp
   driver/job_golden_test.cpp
   driver/job_rules.cpp

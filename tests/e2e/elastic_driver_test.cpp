@@ -216,7 +216,7 @@ TEST_F(ElasticDriverTest, WithHorovodsPolicyTheWholeHostGoesAndIsNotUsedAgain) {
       {"-H", "localhost:2,127.0.0.1:2", "--min-np", "1", "--failure-policy", "host"}, follows());
   const auto workers = wait_for_world(job, 1, 4);
   ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
-  expect_said(job, "127.0.0.1#1 was killed by SIGKILL (signal 9); its host is not used again");
+  expect_said(job, "127.0.0.1#1 was killed by SIGKILL (signal 9); its host is set aside");
   ASSERT_TRUE(job.wait_for_output("told: host 127.0.0.1 rests (--failure-policy host)"));
   // The loss and those who go with it are one change.
   const auto after = wait_for_world(job, 2, 2);

@@ -79,6 +79,7 @@ void SimulatedCluster::plan_faults() {
   });
   now_and_then(climate_.host_cut_off, [this] { cut_off_machine(); });
   now_and_then(climate_.discovery_changes, [this] { change_discovery(); });
+  now_and_then(climate_.everybody_is_replaced, [this] { replace_everybody(); });
   now_and_then(climate_.driver_stalls, [this] { stall(); });
 }
 
@@ -145,6 +146,43 @@ void SimulatedCluster::change_discovery() {
     }
   }
   find();
+}
+
+// The machines that were found, and those that were not.
+void SimulatedCluster::swap_machines() {
+  for (auto& machine : machines_) machine.found = !machine.found;
+  find();
+}
+
+void SimulatedCluster::replace_everybody() {
+  const auto swap_in = [this](milliseconds time) {
+    schedule(time, [this] {
+      if (!calm_) swap_machines();
+    });
+  };
+  const int way = dice_.below(options_.limits.least == 1 ? 5 : 3);
+  if (way == 0) {
+    // First an answer that names nobody.
+    to_driver(event::HostsFound{});
+    swap_in(dice_.up_to(200));
+  } else if (way < 3) {
+    swap_machines();
+    if (way == 1) swap_in(dice_.up_to(200));  // and back
+  } else {
+    // With a least that needs all slots nobody could come in their place.
+    const milliseconds within = dice_.one_in(2) ? milliseconds(1) : milliseconds(100);
+    for (const Incarnation one : workers_.running()) {
+      schedule(dice_.up_to(static_cast<int>(within.count())), [this, one] {
+        if (!workers_.runs(one)) return;
+        tell(workers_.host_of(one), event::LeaveRequested{workers_.host_of(one), one});
+      });
+    }
+    if (way == 3) swap_in(dice_.up_to(100));
+  }
+  if (!dice_.one_in(climate_.killed_while_replaced)) return;
+  schedule(dice_.up_to(200), [this] {
+    if (!calm_) on_some_worker([this](Incarnation one) { workers_.die(one, 0, 9); });
+  });
 }
 
 }  // namespace hvd

@@ -34,13 +34,17 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
       climate_(climate),
       history_(1 + dice_.below(24), 1 + dice_.below(2), seed),
       workers_(*this, time_, dice_, climate.workers, history_, flaw) {
-  const int count = 1 + dice_.below(max_hosts);
+  const bool needs_two =
+      climate.everybody_is_replaced != 0 || climate.broken == Climate::Broken::machine;
+  const int least_hosts = needs_two ? 2 : 1;
+  const int count = least_hosts + dice_.below(max_hosts + 1 - least_hosts);
   for (int index = 0; index < count; ++index) {
     Machine machine;
     machine.name = cat("h", index);
     machine.slots = 1 + dice_.below(max_slots);
     machine.open = dice_.one_in(3);
     machine.local = dice_.one_in(5);
+    machine.found = climate.everybody_is_replaced == 0 || index % 2 == 0;
     machines_.push_back(std::move(machine));
   }
   options_.job.job_id = "simulated";
@@ -52,7 +56,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.job.close_timeout = milliseconds(500);
   options_.job.drop_timeout = milliseconds(3'000);  // more than any stall
   options_.elastic_timeout = milliseconds(20'000);
-  options_.leave_grace = milliseconds(600);
+  options_.leave_grace = milliseconds(climate.leave_grace);
   options_.leave_gather = milliseconds(100);
   options_.join_gather = milliseconds(50);
   options_.budget.restarts = dice_.below(4);
@@ -61,14 +65,47 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.budget.shortest = milliseconds(100);
   options_.budget.longest = milliseconds(2'000);
   options_.jitter_seed = seed;
-  int slots = 0;
-  for (const auto& machine : machines_) slots += machine.slots;
-  if (dice_.one_in(2)) options_.limits.least = 1 + dice_.below(slots);
-  if (dice_.one_in(3)) options_.limits.most = options_.limits.least + dice_.below(slots);
-  if (dice_.one_in(3)) options_.limits.spares = dice_.below(3);
-  if (dice_.one_in(3)) options_.processes = options_.limits.least;
+  break_something();
+  choose_limits();
   job_ = std::make_unique<driver::ElasticJob>(options_);
   rules_ = std::make_unique<driver::ElasticRules>(*job_, options_);
+}
+
+int SimulatedCluster::good_slots(const Machine& machine) {
+  return machine.slots -
+         static_cast<int>(std::count(machine.broken.begin(), machine.broken.end(), true));
+}
+
+void SimulatedCluster::break_something() {
+  if (climate_.broken == Climate::Broken::nothing) return;
+  Machine& machine =
+      machines_[static_cast<std::size_t>(dice_.below(static_cast<int>(machines_.size())))];
+  machine.open = false;  // so many slots, and no more
+  if (climate_.broken == Climate::Broken::slot && machines_.size() == 1) ++machine.slots;
+  machine.broken.resize(static_cast<std::size_t>(machine.slots));
+  if (climate_.broken == Climate::Broken::machine) {
+    machine.broken.assign(machine.broken.size(), true);
+  } else {
+    machine.broken[static_cast<std::size_t>(dice_.below(machine.slots))] = true;
+  }
+}
+
+void SimulatedCluster::choose_limits() {
+  int slots = 0;
+  int of_the_others = 0;  // that replace the first
+  for (const auto& machine : machines_) {
+    (machine.found ? slots : of_the_others) += good_slots(machine);
+  }
+  // Everybody can only be replaced if either half is enough.
+  const int least = of_the_others == 0 ? slots : std::min(slots, of_the_others);
+  if (dice_.one_in(2)) options_.limits.least = 1 + dice_.below(least);
+  // Nobody else would have the state if the only worker broke.
+  const bool may_be_small = climate_.broken == Climate::Broken::nothing || !climate_.breaks_late;
+  if (may_be_small && dice_.one_in(3)) {
+    options_.limits.most = options_.limits.least + dice_.below(slots);
+  }
+  if (dice_.one_in(3)) options_.limits.spares = dice_.below(3);
+  if (dice_.one_in(3)) options_.processes = options_.limits.least;
 }
 
 std::string SimulatedCluster::run() {
@@ -172,6 +209,14 @@ bool SimulatedCluster::frozen(HostIndex host) const {
   return machines_[visits_[host].machine].lease_ends <= time_.now();
 }
 
+bool SimulatedCluster::given_up(Incarnation incarnation) const {
+  const HostIndex host = workers_.host_of(incarnation);
+  const TimePoint leave_by = job_->workers()[incarnation - 1].leave_by;
+  return leave_by <= time_.now() || visits_[host].gone ||
+         job_->hosts()[host].state >= driver::HostState::dropping ||
+         machines_[visits_[host].machine].cut_off_until > time_.now();
+}
+
 TimePoint SimulatedCluster::reaches_driver(HostIndex host) const {
   return std::max(machines_[visits_[host].machine].cut_off_until, time_.now());
 }
@@ -219,7 +264,7 @@ void SimulatedCluster::look_whether_whole() {
 
 bool SimulatedCluster::is_whole() const {
   int slots = 0;
-  for (const auto& machine : machines_) slots += machine.slots;
+  for (const auto& machine : machines_) slots += good_slots(machine);
   const auto& limits = options_.limits;
   if (limits.most != 0) slots = std::min(slots, limits.most + limits.spares);
   const WorldDocument& world = job_->world();
@@ -300,7 +345,10 @@ void SimulatedCluster::perform(const action::Launch& action) {
   if (!calm_ && dice_.one_in(climate_.launch_hangs)) return;
   const bool fails = !calm_ && dice_.one_in(climate_.launch_fails);
   const bool is_member = action.member.rank >= 0;
-  schedule(dice_.up_to(15), [this, host, incarnation, fails, is_member] {
+  const auto& broken = machine_of(host).broken;
+  const auto slot = static_cast<std::size_t>(action.member.slot);
+  const bool is_broken = slot < broken.size() && broken[slot];
+  schedule(dice_.up_to(15), [this, host, incarnation, fails, is_member, is_broken] {
     if (visits_[host].gone) return;
     if (fails) {
       tell(host, event::LaunchFailed{host, incarnation, EACCES, "no"});
@@ -308,16 +356,29 @@ void SimulatedCluster::perform(const action::Launch& action) {
     }
     started_[incarnation].launched = true;
     tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
+    if (is_broken && !climate_.breaks_late) {
+      schedule(dice_.up_to(30), [this, host, incarnation] {
+        if (!visits_[host].gone) tell(host, event::Exited{host, incarnation, 7, 0, false});
+      });
+      return;
+    }
     workers_.start(incarnation, host, is_member);
+    if (is_broken) {
+      schedule(milliseconds(50) + dice_.up_to(200), [this, incarnation] {
+        // A failure while all end would be the job's.
+        if (!finishing_ && workers_.runs(incarnation)) workers_.die(incarnation, 7, 0);
+      });
+    }
     if (started_[incarnation].stopping) stop_worker(incarnation, milliseconds(10), 15);
   });
 }
 
 // What its agent was asked to start and has not is started, and then ended.
-void SimulatedCluster::stop_worker(Incarnation incarnation, milliseconds after, int signal) {
+void SimulatedCluster::stop_worker(Incarnation incarnation, milliseconds after, int signal,
+                                   bool in_peace) {
   started_[incarnation].stopping = true;
-  schedule(after, [this, incarnation, signal] {
-    if (workers_.runs(incarnation)) workers_.die(incarnation, 0, signal);
+  schedule(after, [this, incarnation, signal, in_peace] {
+    if (workers_.runs(incarnation)) workers_.die(incarnation, 0, signal, in_peace);
   });
 }
 
@@ -334,10 +395,12 @@ void SimulatedCluster::perform(const action::StopWorkers& action) {
         (action.incarnation != driver::kEveryWorker && action.incarnation != incarnation)) {
       continue;
     }
+    const bool job_goes_on = action.incarnation != driver::kEveryWorker;
+    if (job_goes_on) workers_.check_heirs(incarnation);
     // Its agent kills what is still there when the grace is over; also what it was yet to start.
     const bool ignores = dice_.one_in(5);
     const milliseconds at = ignores ? action.grace : std::min(action.grace, dice_.up_to(50));
-    stop_worker(incarnation, milliseconds(10) + at, ignores ? 9 : 15);
+    stop_worker(incarnation, milliseconds(10) + at, ignores ? 9 : 15, job_goes_on);
   }
 }
 

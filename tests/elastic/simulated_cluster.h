@@ -1,9 +1,10 @@
 // An elastic job (driver/job/elastic_job.h) and its workers (simulated_workers.h) in a simulated
 // cluster over virtual time: hosts that come and go, fail, are slow, are cut off and come back, or
 // not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
-// lies; agents that die and lie; workers that crash, are killed or stopped, start slowly, are told
-// to go, do not leave; a driver that is held up. For a while anything happens; then nothing does
-// any more, and the world must become whole again, train on, and end well when its work is done.
+// lies; everybody is replaced; agents that die and lie; workers that crash, are killed or stopped,
+// start slowly, are told to go, do not leave; a driver that is held up. For a while anything
+// happens; then nothing does any more, and the world must become whole again, train on, and end
+// well when its work is done.
 //
 // What must hold on the way is in tests/driver/elastic_rules.h for the driver, and in
 // training_history.h for the workers. A seed reproduces a run. A value for one thread.
@@ -33,6 +34,8 @@ struct Climate {
   int agent_lies = 0;
   int host_cut_off = 0;
   int discovery_changes = 0;
+  int everybody_is_replaced =
+      0;  // half of the machines by the others, or all workers are told to go
   int driver_stalls = 0;
   // Of things that are done, one in so many goes wrong.
   int host_fails = 0;
@@ -41,6 +44,11 @@ struct Climate {
   int slow_start = 0;
   int agent_stays = 0;
   int killed_at_the_end = 0;
+  int killed_while_replaced = 0;
+  int leave_grace = 600;
+  // A slot, or all of a machine, in which every worker fails.
+  enum class Broken { nothing, slot, machine } broken = Broken::nothing;
+  bool breaks_late = false;  // when it has been in the world for a while; else before it joins
   WorkerClimate workers;
   // May the job fail? Else it must succeed.
   bool may_fail = false;
@@ -69,6 +77,7 @@ class SimulatedCluster : private Surroundings {
     bool open = false;  // nobody but its agent says how many they are
     bool found = true;
     bool local = false;
+    std::vector<bool> broken = {};  // by slot
     TimePoint cut_off_until{};
     bool cut_off_from_all = false;  // else only from the driver
     TimePoint lease_ends = kNever;
@@ -88,6 +97,7 @@ class SimulatedCluster : private Surroundings {
 
   void tell(HostIndex host, const driver::Event& event) override;
   bool frozen(HostIndex host) const override;
+  bool given_up(Incarnation incarnation) const override;
   TimePoint reaches_driver(HostIndex host) const override;
   TimePoint reaches_others(HostIndex host) const override;
 
@@ -108,7 +118,10 @@ class SimulatedCluster : private Surroundings {
   bool is_cut_off(HostIndex host) const { return reaches_driver(host) > time_.now(); }
   Machine& machine_of(HostIndex host) { return machines_[visits_[host].machine]; }
   void kill_all_on(HostIndex host, milliseconds within);
-  void stop_worker(Incarnation incarnation, milliseconds after, int signal);
+  void stop_worker(Incarnation incarnation, milliseconds after, int signal, bool in_peace = false);
+  void choose_limits();
+  void break_something();
+  static int good_slots(const Machine& machine);
   void settle_down();
   void look_whether_whole();
   bool is_whole() const;
@@ -136,6 +149,8 @@ class SimulatedCluster : private Surroundings {
   void heal(std::size_t machine);
   void stall();
   void change_discovery();
+  void replace_everybody();
+  void swap_machines();
 
   Dice dice_;
   VirtualTime time_;

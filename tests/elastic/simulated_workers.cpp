@@ -50,9 +50,10 @@ void SimulatedWorkers::begin(Process& process) {
   go_on(process);
 }
 
-void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal) {
+void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal, bool in_peace) {
   Process& process = of(incarnation);
   if (!std::exchange(process.runs, false)) return;
+  process.fell = !in_peace;
   tell(process, signal != 0 ? "dies" : "exits");
   process.ended = true;
   ++process.turn;
@@ -61,6 +62,24 @@ void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal) {
   for (auto& [generation, group] : groups_) close(generation, incarnation, in_order);
   surroundings_.tell(process.host, event::Exited{process.host, incarnation,
                                                  signal == 0 ? exit_code : 0, signal, false});
+}
+
+// Whoever fell with the state would have been an heir.
+void SimulatedWorkers::check_heirs(Incarnation incarnation) {
+  if (incarnation > processes_.size()) return;
+  const Process& process = of(incarnation);
+  const auto newest = history_.newest();
+  if (newest.none() || process.ever_whole < newest || surroundings_.given_up(incarnation)) return;
+  const bool has_heirs = std::any_of(processes_.begin(), processes_.end(), [&](const auto& other) {
+    const Process& one = *other;
+    if (one.incarnation == incarnation || one.incarnation == 0) return false;
+    const bool goes_on = one.runs && !one.leaving && !one.follower->is_out();
+    const bool trains = one.group >= process.group && one.phase > Phase::receiving;
+    return one.finished != 0 || ((goes_on || one.fell) && (one.ever_whole >= newest || trains));
+  });
+  if (has_heirs) return;
+  history_.wrong(
+      cat("the last worker with the committed state was asked to go: ", text(incarnation)));
 }
 
 void SimulatedWorkers::thawed(HostIndex host) {

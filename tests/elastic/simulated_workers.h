@@ -65,6 +65,8 @@ class Surroundings {
   virtual void tell(driver::HostIndex host, const driver::Event& event) = 0;
   // No process runs there.
   virtual bool frozen(driver::HostIndex host) const = 0;
+  // The driver has given up its host, or it had as long to leave as it gets.
+  virtual bool given_up(driver::Incarnation worker) const = 0;
   // When the driver, or all others, can be reached from there: now, if nothing is cut.
   virtual TimePoint reaches_driver(driver::HostIndex host) const = 0;
   virtual TimePoint reaches_others(driver::HostIndex host) const = 0;
@@ -85,8 +87,10 @@ class SimulatedWorkers {
 
   // An agent starts one; `is_member`: of the first world. An incarnation may end before it runs.
   void start(Incarnation incarnation, driver::HostIndex host, bool is_member);
-  // The process ends now; its agent says so if it can.
-  void die(Incarnation incarnation, int exit_code, int signal);
+  // The process ends now; its agent says so if it can. `in_peace`: as it was asked to.
+  void die(Incarnation incarnation, int exit_code, int signal, bool in_peace = false);
+  // It is asked to end, and nobody else has failed: another has the committed state.
+  void check_heirs(Incarnation incarnation);
   // It gets no processor any more.
   void stop(Incarnation incarnation) { of(incarnation).stopped = true; }
   void thawed(driver::HostIndex host);
@@ -133,6 +137,7 @@ class SimulatedWorkers {
     driver::HostIndex host = 0;
     bool runs = false;
     bool ended = false;
+    bool fell = false;    // it ended, and nobody had asked it to
     bool member = false;  // of the first world
     bool joined = false;
     bool leaving = false;

@@ -60,6 +60,7 @@ Climate everything() {
   climate.agent_lies = 4'000;
   climate.host_cut_off = 1'000;
   climate.discovery_changes = 700;
+  climate.everybody_is_replaced = 1'500;
   climate.driver_stalls = 2'000;
   climate.host_fails = 20;
   climate.launch_fails = 50;
@@ -90,11 +91,12 @@ void choose_program(WorkerClimate& workers, Dice& dice) {
 Climate some_of_everything(std::uint64_t seed) {
   Climate climate = everything();
   Dice dice(~seed);
-  for (int* const mean : {&climate.worker_killed, &climate.worker_fails, &climate.worker_stopped,
-                          &climate.worker_leaves, &climate.host_leaves, &climate.agent_dies,
-                          &climate.agent_lies, &climate.host_cut_off, &climate.discovery_changes,
-                          &climate.driver_stalls, &climate.workers.dies_at_message,
-                          &climate.workers.answer_of_mark_is_lost, &climate.workers.slow_message}) {
+  for (int* const mean :
+       {&climate.worker_killed, &climate.worker_fails, &climate.worker_stopped,
+        &climate.worker_leaves, &climate.host_leaves, &climate.agent_dies, &climate.agent_lies,
+        &climate.host_cut_off, &climate.discovery_changes, &climate.everybody_is_replaced,
+        &climate.driver_stalls, &climate.workers.dies_at_message,
+        &climate.workers.answer_of_mark_is_lost, &climate.workers.slow_message}) {
     *mean = dice.one_in(2) ? 0 : *mean * (1 + dice.below(4));
   }
   choose_program(climate.workers, dice);
@@ -133,6 +135,50 @@ TEST(ElasticSimulation, lets_workers_and_hosts_leave) {
     climate.may_fail = true;  // if all leave
     Dice dice(~seed);
     choose_program(climate.workers, dice);
+    return climate;
+  });
+}
+
+// At once, twice in a row, after an answer that names nobody, or by telling each worker to go: the
+// state outlives all who have it.
+TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced) {
+  simulate(2'000, [](std::uint64_t seed) {
+    Climate climate;
+    climate.everybody_is_replaced = 400;
+    climate.leave_grace = 30'000;
+    climate.workers.slow_message = seed % 2 == 0 ? 0 : 30;
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return climate;
+  });
+}
+
+TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced_and_some_are_killed) {
+  simulate(2'000, [](std::uint64_t seed) {
+    Climate climate;
+    climate.everybody_is_replaced = 400;
+    climate.leave_grace = 30'000;
+    climate.killed_while_replaced = 2;
+    climate.workers.slow_message = 30;
+    climate.workers.mutate_is_interrupted = 2;
+    climate.may_fail = true;  // if it is the only one who has the state that is killed
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return climate;
+  });
+}
+
+// One slot or one machine is broken, from the beginning or after a while: the rest goes on.
+TEST(ElasticSimulation, goes_on_without_what_is_broken) {
+  simulate(2'000, [](std::uint64_t seed) {
+    Climate climate;
+    climate.broken = seed % 2 == 0 ? Climate::Broken::slot : Climate::Broken::machine;
+    climate.breaks_late = seed / 2 % 2 == 0;
+    climate.workers.slow_message = seed % 3 == 0 ? 30 : 0;
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    if (climate.breaks_late) climate.workers.steps = 0;
+    climate.may_fail = climate.breaks_late;  // if no other worker was there yet
     return climate;
   });
 }

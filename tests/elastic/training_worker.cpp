@@ -63,6 +63,7 @@ void SimulatedWorkers::enter(Process& process, const WorldDocument& world) {
 // It is in no world any more, and ends well.
 void SimulatedWorkers::leave(Process& process) {
   if (std::exchange(process.leaving, true)) return;
+  check_heirs(process.incarnation);
   process.phase = Phase::done;
   ++process.turn;
   if (process.stays) return;
@@ -70,7 +71,7 @@ void SimulatedWorkers::leave(Process& process) {
     surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
   }
   deliver(process.incarnation, dice_.up_to(static_cast<int>(kExitTime.count())),
-          [this](Process& one) { die(one.incarnation, 0, 0); });
+          [this](Process& one) { die(one.incarnation, 0, 0, true); });
 }
 
 void SimulatedWorkers::completed(Process& process, const Op& op) {
@@ -428,7 +429,7 @@ void SimulatedWorkers::end_well(Process& process) {
   ++process.turn;
   surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
   deliver(process.incarnation, dice_.up_to(static_cast<int>(kExitTime.count())),
-          [this](Process& one) { die(one.incarnation, 0, 0); });
+          [this](Process& one) { die(one.incarnation, 0, 0, true); });
 }
 
 }  // namespace hvd
