@@ -1,9 +1,9 @@
 # On the tests' pretend hosts; a minute of it is a test.
 if(HVD_BUILD_TESTS)
-  add_executable(hvd_soak soak/main.cpp soak/trouble_maker.cpp)
+  add_executable(hvd_soak soak/main.cpp soak/outcomes.cpp soak/trouble_maker.cpp)
   hvd_compile_options(hvd_soak)
   target_link_libraries(hvd_soak PRIVATE hvd_test_steps_job)
-  add_test(NAME Soak.AMinuteOfFaultsLosesNothing COMMAND hvd_soak --seconds 60 --seed 1)
+  add_test(NAME Soak.AMinuteOfFaultsLosesNothing COMMAND hvd_soak --seconds 60 --seed 1 --stop 3)
   set_tests_properties(Soak.AMinuteOfFaultsLosesNothing PROPERTIES LABELS soak TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77)
 
   # hvd_soak_refuses(NAME "what it says" words...)
@@ -13,5 +13,6 @@ if(HVD_BUILD_TESTS)
   endfunction()
   hvd_soak_refuses(AProgramThatItDoesNotKnow "--program is train or steps" --program horovod)
   hvd_soak_refuses(AFlagOfTheOtherProgram "--step is not for --program train" --step 5)
+  hvd_soak_refuses(AFaultThatItDoesNotKnow "--only flood: there is no such fault; there are kill, " --only kill,flood)
   hvd_soak_refuses(ABatchWithoutASampleForEach "--batch 7: 8 workers need at least one sample each" --batch 7)
 endif()

@@ -22,13 +22,17 @@ namespace {
 
 constexpr const char* kUsage =
     "hvd_soak [--program train|steps] [--seconds 60] [--every 2:5] [--seed N] [--hosts 4]\n"
-    "         [--slots 2] [--bar SHARE] [--diary FILE]\n"
+    "         [--slots 2] [--bar SHARE] [--diary FILE] [--only FAULT,FAULT,...] [--stop 40]\n"
     "         train: [--hidden 512] [--batch 64]\n"
     "         steps: [--step 10000] [--state 1000000] [--mode copy|mark]\n"
     "Runs a job of examples/train, or of the tests' elastic_steps, on pretend hosts for so many\n"
     "seconds, and disturbs it every 2 to 5 seconds (--every): kills, failures, frozen workers,\n"
-    "cuts, crashes, hosts that come and go, notices of preemption. The seed says what happens\n"
-    "when. Prints the share of time outside recovery; less than --bar is a failure.\n"
+    "cuts, crashes, hosts that come and go, notices of preemption, the whole job stopped for a\n"
+    "while (--stop, seconds). The seed says what happens when.\n"
+    "--only FAULT,...: only these: kill, exit, freeze, cut, crash, add, remove, preempt,\n"
+    "preempt-host, stop; and those that are not in the schedule: replace-all (all hosts at once),\n"
+    "break-slot (for good), exit-0, descriptors (a worker that can open nothing more).\n"
+    "Prints the share of time outside recovery; less than --bar is a failure.\n"
     "--diary FILE: what was done when, and what hvdrun said.\n";
 
 constexpr int kSkipped = 77;
@@ -44,6 +48,8 @@ struct Options {
   long step_us = 10'000;
   long state = 1'000'000;
   bool mark = false;  // CommitMode
+  double stop = 40;   // seconds
+  std::set<std::string> only;
   std::string diary;
   long hidden = 512;  // a state of 2.8 MB
   long batch = 64;
@@ -57,6 +63,19 @@ Number number_of(const std::string& flag, const std::string& text, Number least)
     throw std::runtime_error(cat(flag, " ", text, ": must be a number, at least ", least));
   }
   return *value;
+}
+
+std::set<std::string> faults_of(const std::string& list) {
+  const auto names = TroubleMaker::names();
+  std::set<std::string> only;
+  for (const auto& name : split(list, ',')) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw std::runtime_error(
+          cat("--only ", name, ": there is no such fault; there are ", join(names, ", ")));
+    }
+    only.insert(name);
+  }
+  return only;
 }
 
 // A flag that the program does not have would be a wish that nobody hears.
@@ -109,6 +128,10 @@ Options parse(const std::vector<std::string>& words) {
       options.hidden = number_of(flag, value, 1L);
     } else if (flag == "--batch") {
       options.batch = number_of(flag, value, 1L);
+    } else if (flag == "--only") {
+      options.only = faults_of(value);
+    } else if (flag == "--stop") {
+      options.stop = number_of(flag, value, 0.1);
     } else if (flag == "--diary") {
       options.diary = value;
     } else if (flag == "--bar") {
@@ -205,6 +228,7 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   std::string trouble;
   const auto end = job.process().wait(std::chrono::seconds(120));
   if (end.code != 0) trouble += cat("hvdrun ended with ", end.code, "\n");
+  trouble += maker.trouble();
   trouble += job.books().trouble(job.rules());
   const auto left = [&] { return processes_left(bed, test::name_of(options.program)); };
   // Whom a cut kept from hearing that hvdrun let it go ends after --orphan-timeout, 30 s.
@@ -264,13 +288,14 @@ int main_of(const std::vector<std::string>& words) {
       .program = options.program,
       .hosts = TroubleMaker::answer(options.hosts, options.slots),
       .discovery = true,
+      .breakable = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "1000000",
                 "--blacklist-cooldown-range", "0.1", "0.5"},
       .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
-  TroubleMaker maker(
-      bed, job,
-      {options.hosts, options.slots, options.seed, options.least_pause, options.most_pause});
+  TroubleMaker maker(bed, job,
+                     {options.hosts, options.slots, options.seed, options.least_pause,
+                      options.most_pause, options.stop, options.only});
   if (job.books().wait_for_world(options.hosts * options.slots) == 0) {
     std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
     return 1;

@@ -1,7 +1,6 @@
 #include "bench/soak/trouble_maker.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <utility>
@@ -185,16 +184,48 @@ void TroubleMaker::do_what_is_due() {
   }
 }
 
+const std::vector<TroubleMaker::Fault>& TroubleMaker::faults() {
+  static const std::vector<Fault> kFaults{{"kill", &TroubleMaker::kill_worker},
+                                          {"exit", &TroubleMaker::fail_worker},
+                                          {"freeze", &TroubleMaker::freeze_worker},
+                                          {"cut", &TroubleMaker::cut_host},
+                                          {"crash", &TroubleMaker::crash_host},
+                                          {"add", &TroubleMaker::add_host},
+                                          {"remove", &TroubleMaker::remove_host},
+                                          {"preempt", &TroubleMaker::preempt_worker},
+                                          {"preempt-host", &TroubleMaker::preempt_agent},
+                                          {"replace-all", &TroubleMaker::replace_all_hosts, false},
+                                          {"break-slot", &TroubleMaker::break_slot, false},
+                                          {"exit-0", &TroubleMaker::end_worker_well, false},
+                                          {"descriptors", &TroubleMaker::take_descriptors, false},
+                                          {"stop", &TroubleMaker::stop_job}};
+  return kFaults;
+}
+
+std::vector<std::string> TroubleMaker::names() {
+  std::vector<std::string> names;
+  for (const Fault& fault : faults()) names.emplace_back(fault.name);
+  return names;
+}
+
+const TroubleMaker::Fault& TroubleMaker::next_fault() {
+  if (deck_.empty()) {
+    for (const Fault& fault : faults()) {
+      const bool wanted =
+          options_.only.empty() ? fault.scheduled : options_.only.count(fault.name) != 0;
+      if (wanted) deck_.push_back(&fault);
+    }
+    for (int left = static_cast<int>(deck_.size()); left > 1; --left) {
+      std::swap(deck_[static_cast<std::size_t>(left - 1)],
+                deck_[static_cast<std::size_t>(random(0, left - 1))]);
+    }
+  }
+  const Fault& fault = *deck_.back();
+  deck_.pop_back();
+  return fault;
+}
+
 void TroubleMaker::run(double duration) {
-  static constexpr std::array<Fault, 9> kFaults{{{"kill", &TroubleMaker::kill_worker},
-                                                 {"exit", &TroubleMaker::fail_worker},
-                                                 {"freeze", &TroubleMaker::freeze_worker},
-                                                 {"cut", &TroubleMaker::cut_host},
-                                                 {"crash", &TroubleMaker::crash_host},
-                                                 {"add", &TroubleMaker::add_host},
-                                                 {"remove", &TroubleMaker::remove_host},
-                                                 {"preempt", &TroubleMaker::preempt_worker},
-                                                 {"preempt host", &TroubleMaker::preempt_agent}}};
   begin_ = Clock::now();
   const TimePoint end = begin_ + seconds(duration);
   while (Clock::now() < end) {
@@ -206,7 +237,7 @@ void TroubleMaker::run(double duration) {
       job_.process().wait_for_error("\n\n\n", std::chrono::milliseconds(20));
       job_.books().read();
     }
-    const Fault& fault = kFaults[static_cast<std::size_t>(random(0, kFaults.size() - 1))];
+    const Fault& fault = next_fault();
     if ((this->*fault.inject)()) ++account_[fault.name];
   }
 }

@@ -1,11 +1,12 @@
-// Disturbs a job by a seed. It always leaves one host alone, so that somebody holds the state: the
-// job must survive all that it does. For one thread.
+// Disturbs a job by a seed. It always leaves somebody alone who holds the state: the job must
+// survive all that it does. For one thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,16 @@ struct TroubleOptions {
   std::uint64_t seed = 1;
   double least_pause = 2;  // seconds
   double most_pause = 5;
+  double stop = 40;            // seconds for which the whole job stands still
+  std::set<std::string> only;  // names of faults; empty: those of the schedule
 };
 
 class TroubleMaker {
  public:
   TroubleMaker(test::HostBed& bed, test::StepsJob& job, const TroubleOptions& options);
 
+  // "kill", "exit", ... as TroubleOptions::only knows them.
+  static std::vector<std::string> names();
   // What discovery prints when all hosts are there.
   static std::string answer(int hosts, int slots);
 
@@ -34,6 +39,8 @@ class TroubleMaker {
   // Ends all that still is in force, so that the job can end in peace.
   void make_whole();
 
+  // What did not come of a fault though it must, a line each; empty: nothing.
+  const std::string& trouble() const { return trouble_; }
   // "kill 7, freeze 3"
   std::string account() const;
   // Line by line what was done, and how many ms after begin().
@@ -44,6 +51,9 @@ class TroubleMaker {
   struct Fault {
     const char* name;
     bool (TroubleMaker::*inject)();  // false: not now
+    // Part of the schedule; else only where TroubleOptions::only names it: jobs do not survive all
+    // of these yet.
+    bool scheduled = true;
   };
   struct Later {
     TimePoint when;
@@ -60,6 +70,25 @@ class TroubleMaker {
   bool preempt_worker();
   bool preempt_agent();
 
+  // bench/soak/outcomes.cpp
+  bool replace_all_hosts();
+  bool break_slot();
+  bool end_worker_well();
+  bool take_descriptors();
+  bool stop_job();
+  // Else it is trouble.
+  void wants(bool so, const std::string& what);
+  // Waits until it holds; false at a limit, or when the job has ended.
+  bool comes(const std::function<bool()>& condition);
+  bool steps_go_on();
+  // Nothing is the matter, and everybody who can works.
+  bool peaceful();
+  bool all_work_on(const std::set<int>& hosts);
+  void name_only(const std::set<int>& hosts);
+
+  static const std::vector<Fault>& faults();
+  // Each of those that are wanted once, in an order of the seed, and then again.
+  const Fault& next_fault();
   double random(double least, double most);
   int random(int least, int most);
   const test::StepsBook* some_worker();
@@ -77,7 +106,10 @@ class TroubleMaker {
   std::vector<Later> later_;
   std::map<int, std::string> away_;  // hosts, and what is the matter with them
   std::map<int, int> slots_;         // as discovery says; 0: it does not name the host
+  std::set<std::string> broken_;     // workers whose slots are, for good
+  std::vector<const Fault*> deck_;   // what is still to come of this round
   std::map<std::string, int> account_;
+  std::string trouble_;
   std::string diary_;
   TimePoint begin_ = Clock::now();
 };

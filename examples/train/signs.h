@@ -9,7 +9,8 @@ namespace train {
 bool is_there(const std::filesystem::path& file);
 
 // If the file is there, takes it away and ends this process with code 1 as it stands, to show what
-// a job does when one of its workers fails. Of those who look at the same file one ends.
+// a job does when one of its workers fails; or by exit(0), if "exit 0" stands in the file. Of those
+// who look at the same file one ends.
 void fail_if_there(const std::filesystem::path& file);
 
 }  // namespace train

@@ -24,15 +24,28 @@ constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
 constexpr int kContext = 12;
 
 // The files by which a job is told something, and what it leaves.
-constexpr std::array<const char*, 5> kPapers{"books", "orders", "enough", "fail", "checkpoint"};
+constexpr std::array<const char*, 6> kPapers{"books", "orders",     "enough",
+                                             "fail",  "checkpoint", "broken"};
 
-std::vector<fs::path> shelves_of(HostBed& bed, StepsProgram program) {
+// The program itself, or a script that first looks whether its slot is broken.
+void place_program(Host& host, const StepsJobOptions& options) {
+  const std::string name = name_of(options.program);
+  if (!options.breakable) return host.place(binary(name));
+  host.place(binary(name), cat("/root/", name, ".whole"));
+  const fs::path script = root_of(host) / name;
+  std::ofstream(script) << "#!/bin/sh\n[ -e \"broken/${HVD_WORKER##*#}\" ] && exit 7\nexec ./"
+                        << name << ".whole \"$@\"\n";
+  fs::permissions(script, fs::perms::owner_all);
+}
+
+std::vector<fs::path> shelves_of(HostBed& bed, const StepsJobOptions& options) {
   std::vector<fs::path> shelves;
   for (Host* const host : all_of(bed)) {
     for (const char* const paper : kPapers) fs::remove_all(root_of(*host) / paper);
     fs::create_directories(root_of(*host) / "orders");
-    if (host->is_up()) host->place(binary(name_of(program)));
-    if (host->is_up() && program == StepsProgram::train) host->place(kText, "/root/text");
+    fs::create_directories(root_of(*host) / "broken");
+    if (host->is_up()) place_program(*host, options);
+    if (host->is_up() && options.program == StepsProgram::train) host->place(kText, "/root/text");
     shelves.push_back(root_of(*host) / "books");
   }
   return shelves;
@@ -60,7 +73,7 @@ const char* name_of(StepsProgram program) {
 }
 
 StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
-    : bed_(bed), program_(options.program), books_(shelves_of(bed, options.program)) {
+    : bed_(bed), program_(options.program), books_(shelves_of(bed, options)) {
   std::vector<std::string> words{binary("hvdrun")};
   if (options.discovery) {
     const fs::path script = root_of(bed.head()) / "discover.sh";
@@ -96,6 +109,16 @@ void StepsJob::order(const std::string& worker, const std::string& point,
 void StepsJob::fail(const StepsBook& book) {
   if (program_ == StepsProgram::elastic_steps) return order(book.worker, "step", "exit 1");
   std::ofstream(root_of(host_of(book)) / "fail") << "yes\n";
+}
+
+void StepsJob::end_well(const StepsBook& book) {
+  if (program_ == StepsProgram::elastic_steps) return order(book.worker, "step", "exit 0");
+  replace(root_of(host_of(book)) / "fail", "exit 0\n");
+}
+
+void StepsJob::break_slot(const StepsBook& book) {
+  const std::string slot = book.worker.substr(book.worker.find('#') + 1);
+  std::ofstream(root_of(host_of(book)) / "broken" / slot) << "yes\n";
 }
 
 StepsRules StepsJob::rules() const {
@@ -137,6 +160,27 @@ pid_t StepsJob::agent_of(Host& host) const {
     if (read_file(cat("/proc/", seen.pid, "/comm")).starts_with("hvd-agent")) return seen.pid;
   }
   return -1;
+}
+
+bool StepsJob::has_ended() const {
+  const std::string stat = read_file(cat("/proc/", process_->pid(), "/stat"));
+  const auto name_ends = stat.rfind(") ");
+  return name_ends == std::string::npos || stat.substr(name_ends + 2).starts_with("Z");
+}
+
+std::vector<pid_t> StepsJob::processes() const {
+  std::vector<pid_t> found{process_->pid()};
+  std::vector<pid_t> workers;
+  const std::string program = cat("./", name_of(program_));
+  for (Host* const host : places()) {
+    if (!host->is_up()) continue;
+    for (const auto& seen : host->processes()) {
+      if (seen.command_line.find("hvd-agent") != std::string::npos) found.push_back(seen.pid);
+      if (seen.command_line.starts_with(program)) workers.push_back(seen.pid);
+    }
+  }
+  found.insert(found.end(), workers.begin(), workers.end());
+  return found;
 }
 
 }  // namespace hvd::test

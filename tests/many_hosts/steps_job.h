@@ -22,6 +22,7 @@ struct StepsJobOptions {
   // script prints that hvdrun runs ten times a second.
   std::string hosts = {};
   bool discovery = false;
+  bool breakable = false;                       // break_slot() works
   std::vector<std::string> flags = {};          // of hvdrun
   std::vector<std::string> program_flags = {};  // of the program
 };
@@ -42,6 +43,10 @@ class StepsJob {
   void order(const std::string& worker, const std::string& point, const std::string& action);
   // This worker, or with `train` some worker of its host, ends with code 1 at its next step.
   void fail(const StepsBook& book);
+  // The same with code 0, by which no worker of an elastic job says that the work is done.
+  void end_well(const StepsBook& book);
+  // What is started in this worker's slot from now on ends with 7 before hvd::init().
+  void break_slot(const StepsBook& book);
   // It is to end after the step that it is in.
   void say_enough();
 
@@ -49,6 +54,10 @@ class StepsJob {
   pid_t pid_of(const StepsBook& book);
   bool signal(const StepsBook& book, int number);
   pid_t agent_of(Host& host) const;
+  // hvdrun has; its status is still to be asked for.
+  bool has_ended() const;
+  // hvdrun, the agents and what they keep, and the workers, in this order, as this machine counts.
+  std::vector<pid_t> processes() const;
   Host& host_of(const StepsBook& book);
 
  private:

@@ -1,0 +1,173 @@
+// The faults whose outcome is looked at when they happen: each says what must come of it, and waits
+// for that.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <sys/resource.h>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "bench/soak/trouble_maker.h"
+
+namespace hvd::soak {
+namespace {
+
+constexpr std::chrono::seconds kSoon{90};  // for what takes seconds on a machine that is not busy
+constexpr int kStepsThatProveLife = 10;
+
+int host_of(const test::StepsBook& book) { return book.worker.at(1) - '0'; }
+
+}  // namespace
+
+void TroubleMaker::wants(bool so, const std::string& what) {
+  if (so) return;
+  note("NOT SO: " + what);
+  trouble_ += what + "\n";
+}
+
+bool TroubleMaker::comes(const std::function<bool()>& condition) {
+  bool so = false;
+  job_.books().wait(
+      [&] {
+        so = condition();
+        return so || job_.has_ended();
+      },
+      kSoon);
+  return so;
+}
+
+bool TroubleMaker::steps_go_on() {
+  job_.books().read();
+  const auto wanted = job_.books().newest_step() + kStepsThatProveLife;
+  return comes([&] { return job_.books().newest_step() >= wanted; });
+}
+
+bool TroubleMaker::peaceful() {
+  if (!away_.empty() || !later_.empty()) return false;
+  job_.books().read();
+  const auto members = job_.books().members();
+  const std::size_t all = static_cast<std::size_t>(options_.hosts * options_.slots);
+  return members.size() + broken_.size() >= all;
+}
+
+bool TroubleMaker::all_work_on(const std::set<int>& hosts) {
+  return comes([&] {
+    const auto members = job_.books().members();
+    return !members.empty() && std::all_of(members.begin(), members.end(), [&](auto* book) {
+      return hosts.count(host_of(*book)) != 0;
+    });
+  });
+}
+
+void TroubleMaker::name_only(const std::set<int>& hosts) {
+  for (auto& [host, slots] : slots_) slots = hosts.count(host) != 0 ? options_.slots : 0;
+  discover();
+}
+
+// The hosts of the next answer are others than those of the last, all of them: the workers that
+// hold the state are to leave in the same world in which the first newcomers enter.
+bool TroubleMaker::replace_all_hosts() {
+  if (!peaceful()) return false;
+  std::set<int> first;
+  std::set<int> second;
+  for (int host = 1; host <= options_.hosts; ++host) {
+    (host <= options_.hosts / 2 ? first : second).insert(host);
+  }
+  if (random(0, 1) == 1) first.swap(second);
+
+  note("some hosts are removed, so that all can be replaced");
+  name_only(first);
+  wants(all_work_on(first), "the hosts that stayed went on");
+  note("all hosts are replaced at once");
+  name_only(second);
+  wants(all_work_on(second), "the hosts that replaced all others went on with their work");
+  wants(steps_go_on(), "steps went on after that");
+  note("all hosts are back");
+  for (auto& [host, slots] : slots_) slots = options_.slots;
+  discover();
+  return true;
+}
+
+// Each worker that is started in this slot ends with 7 before hvd::init(), until the end of the
+// job.
+bool TroubleMaker::break_slot() {
+  // Half of all work on: nothing must look like a program that fails everywhere.
+  if (!peaceful() ||
+      broken_.size() * 4 >= static_cast<std::size_t>(options_.hosts * options_.slots))
+    return false;
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  const std::string worker = book->worker;
+  note(cat(worker, " is broken for good"));
+  job_.break_slot(*book);
+  broken_.insert(worker);
+  const auto world = job_.books().newest_world();
+  if (!job_.signal(*book, SIGKILL)) return true;  // it has ended by itself: its slot fails next
+  wants(comes([&] {
+          const auto members = job_.books().members();
+          return job_.books().newest_world() > world && !members.empty() &&
+                 std::none_of(members.begin(), members.end(),
+                              [&](auto* member) { return member->worker == worker; });
+        }),
+        cat("there was a world without ", worker, ", whose slot is broken"));
+  wants(steps_go_on(), "the others went on without it");
+  return true;
+}
+
+bool TroubleMaker::end_worker_well() {
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  note(cat("exit(0) of ", book->worker));
+  job_.end_well(*book);
+  wants(steps_go_on(), "steps went on after an exit(0)");
+  return true;
+}
+
+// The worker keeps what it has open, and can open nothing more: it can be in no further world.
+bool TroubleMaker::take_descriptors() {
+  const auto* const book = some_worker();
+  if (book == nullptr) return false;
+  const pid_t pid = job_.pid_of(*book);
+  if (pid <= 0) return false;
+  // Numbers below 4 are taken as long as it lives: what comes free later does not serve it again.
+  constexpr rlimit kNone{4, 4};
+  if (::prlimit(pid, RLIMIT_NOFILE, &kNone, nullptr) != 0) return false;
+  const std::string poor = book->worker;
+  note(cat("no more descriptors for ", poor));
+
+  // It matters when the world changes.
+  job_.books().read();
+  const auto members = job_.books().members();
+  const auto other = std::find_if(members.begin(), members.end(),
+                                  [&](auto* member) { return member->worker != poor; });
+  if (other != members.end() && job_.signal(**other, SIGKILL)) note(cat("kill ", (*other)->worker));
+  wants(comes([&] { return ::kill(pid, 0) != 0; }),
+        cat(poor, ", which can open nothing, was replaced"));
+  wants(steps_go_on(), "the others went on without it");
+  return true;
+}
+
+// As a laptop that sleeps, or a debugger: hvdrun, its agents and their workers all stand still.
+bool TroubleMaker::stop_job() {
+  if (!peaceful()) return false;
+  const auto before = job_.books().members();
+  std::vector<pid_t> workers;
+  for (const auto* const book : before) workers.push_back(job_.pid_of(*book));
+  const std::vector<pid_t> all = job_.processes();
+  note(cat("all ", all.size(), " processes of the job stop for ", options_.stop, " s"));
+  for (const pid_t pid : all) ::kill(pid, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::duration<double>(options_.stop));
+  for (auto at = all.rbegin(); at != all.rend(); ++at) ::kill(*at, SIGCONT);
+  note("they go on");
+
+  wants(steps_go_on(), "steps went on after the stop");
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    wants(workers[rank] > 0 && ::kill(workers[rank], 0) == 0,
+          cat(before[rank]->worker, " lived on after the stop"));
+  }
+  return true;
+}
+
+}  // namespace hvd::soak
