@@ -44,6 +44,7 @@ struct JobSpec {
   // Variables that are each host's own business (HOME, ...) and were not asked for by name: not in
   // `environment`, and taken from the host.
   std::vector<std::string> host_variables;
+  std::vector<std::string> secrets;  // those of them that look like secrets, to be told once
   std::vector<HostSlots> hosts;  // in the person's order; with `join` may be empty: whoever comes
   int processes = 0;  // -np; 0 means every slot. An elastic job begins with so many, or more
   bool oversubscribe = true;

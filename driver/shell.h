@@ -92,6 +92,8 @@ class Shell {
   void perform(const action::DropAgent& action);
   void perform(const action::Say& action);
   void perform(const action::Finish& action);
+  // Once, when the first worker starts on another host.
+  void tell_kept_secrets();
   void tell_workers(const agent_link::World& world);
   // What torch's own way to meet would need.
   void follow_leader(const WorldDocument& world);
@@ -144,6 +146,7 @@ class Shell {
   std::string world_;           // in force
   std::deque<Event> events_;
   bool feeding_ = false;
+  bool kept_secrets_told_ = false;
   Outcome outcome_;
 };
 

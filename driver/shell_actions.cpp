@@ -150,7 +150,15 @@ void Shell::perform(const action::Launch& action) {
   launch.working_directory = spec_.working_directory;
   launch.welcome = welcome.encode();
   launch.host_variables = spec_.host_variables;
+  if (!visited_[action.host].local) tell_kept_secrets();
   send(action.host, launch);
+}
+
+void Shell::tell_kept_secrets() {
+  if (spec_.secrets.empty() || std::exchange(kept_secrets_told_, true)) return;
+  observer_.on_notice(
+      cat("not sent to other hosts, since they look like secrets: ", join(spec_.secrets, " "),
+          " (--env NAME sends one, --env-include PATTERN several)"));
 }
 
 void Shell::perform(const action::StopWorkers& action) {

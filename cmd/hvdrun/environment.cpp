@@ -15,8 +15,8 @@ namespace hvd::cli {
 namespace {
 
 // Shell functions that another shell may refuse, a directory that means nothing to a worker, and
-// the secrets of launchers such as this one.
-constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*_SECRET_KEY",
+// the secret of Horovod's launcher.
+constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*HOROVOD_SECRET_KEY",
                                                      "HVD_AGENT"};
 
 // Who one is there and where one's things lie, who logged in and from where, and which devices are
@@ -41,10 +41,64 @@ constexpr auto kHostsOwn = std::to_array<std::string_view>(
 constexpr std::array<const char*, 5> kHostsOwnPatterns{"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*",
                                                        "*_VISIBLE_DEVICES"};
 
+// How secrets are usually called, in capital or small letters. The list stands in docs/hvdrun.md.
+constexpr auto kSecretPatterns = std::to_array<const char*>({
+    "TOKEN",
+    "*_TOKEN",
+    "*_TOKENS",
+    "*AUTHTOKEN",
+    "*_PAT",
+    "*_JWT",
+    "*_COOKIE",
+    // Keys: AWS_SECRET_ACCESS_KEY, OPENAI_API_KEY, AZURE_STORAGE_KEY, SSH_PRIVATE_KEY. An id
+    // without its key would stop Amazon's library from looking elsewhere.
+    "*_KEY",
+    "APIKEY",
+    "*_APIKEY",
+    "*PRIVATE_KEY*",
+    "*ACCESS_KEY_ID",
+    "*_KEY_BASE64",
+    // Passwords: PGPASSWORD, MYSQL_PWD, SSHPASS, GPG_PASSPHRASE.
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "PASS",
+    "*_PASS",
+    "SSHPASS",
+    "*_PWD",
+    "*SECRET*",
+    "*CREDENTIAL*",
+    "*_AUTH",
+    "*_AUTH_CONFIG",
+    "*_AUTH_HEADER",
+    "KUBECONFIG_DATA",
+    // Where one logs in: DATABASE_URL, AZURE_STORAGE_CONNECTION_STRING, SENTRY_DSN, Slack's hooks.
+    "DATABASE_URL",
+    "*_DATABASE_URL",
+    "*CONNECTION_STRING*",
+    "*_DSN",
+    "*WEBHOOK_URL*",
+});
+// These say where a secret lies, not what it is.
+constexpr auto kNoSecretPatterns = std::to_array<const char*>(
+    {"*_FILE", "*_PATH", "*_DIR", "*_URI", "GOOGLE_APPLICATION_CREDENTIALS"});
+
 bool is_hosts_own(const std::string& name) {
   const auto fits = [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; };
   return std::find(kHostsOwn.begin(), kHostsOwn.end(), name) != kHostsOwn.end() ||
          std::any_of(kHostsOwnPatterns.begin(), kHostsOwnPatterns.end(), fits);
+}
+
+// As in postgres://me:word@db/x.
+bool is_url_with_password(std::string_view value) {
+  const auto scheme = value.find("://");
+  if (scheme == std::string_view::npos) return false;
+  const std::string_view rest = value.substr(scheme + 3);
+  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+  const auto at = authority.rfind('@');
+  if (at == std::string_view::npos) return false;
+  const auto colon = authority.substr(0, at).find(':');
+  return colon != std::string_view::npos && colon + 1 < at;
 }
 
 bool matches(const std::string& name, const std::vector<std::string>& patterns) {
@@ -63,11 +117,22 @@ bool passes(const std::string& name, const EnvironmentWords& words) {
 
 }  // namespace
 
+bool looks_like_secret(const std::string& name, std::string_view value) {
+  if (value.empty()) return false;
+  if (is_url_with_password(value)) return true;
+  const auto fits = [&](const char* pattern) {
+    return ::fnmatch(pattern, name.c_str(), FNM_CASEFOLD) == 0;
+  };
+  return std::any_of(kSecretPatterns.begin(), kSecretPatterns.end(), fits) &&
+         std::none_of(kNoSecretPatterns.begin(), kNoSecretPatterns.end(), fits);
+}
+
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
                                              const EnvironmentWords& words, const Values& values) {
   std::map<std::string, std::string> outside;
   std::map<std::string, std::string> given;
   std::set<std::string> from_host(kHostsOwn.begin(), kHostsOwn.end());
+  std::set<std::string> secrets;
   // Or the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
   for (const auto& entry : own) {
@@ -77,6 +142,9 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     outside[name] = entry.substr(equals + 1);
     if (is_hosts_own(name)) {
       from_host.insert(name);
+    } else if (looks_like_secret(name, outside[name]) && !matches(name, words.included)) {
+      from_host.insert(name);
+      secrets.insert(name);
     } else if (passes(name, words)) {
       given[name] = outside[name];
     }
@@ -110,7 +178,9 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   result.entries.reserve(given.size());
   for (const auto& [name, value] : given) result.entries.push_back(cat(name, "=", value));
   for (const auto& name : from_host) {
-    if (given.count(name) == 0 && passes(name, words)) result.host_variables.push_back(name);
+    if (given.count(name) != 0 || !passes(name, words)) continue;
+    result.host_variables.push_back(name);
+    if (secrets.count(name) != 0) result.secrets.push_back(name);
   }
   return result;
 }

@@ -174,6 +174,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   if (!given.ok()) return given.status();
   spec.environment = std::move(given->entries);
   spec.host_variables = std::move(given->host_variables);
+  spec.secrets = std::move(given->secrets);
   auto directory = working_directory(settings);
   if (!directory.ok()) return directory.status();
   spec.working_directory = std::move(*directory);

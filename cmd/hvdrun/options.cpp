@@ -145,7 +145,7 @@ Parser::Parser() {
   list("--env-exclude", environment.excluded, "PATTERN",
        "Keep variables such as 'AWS_*' from the workers; repeatable");
   list("--env-include", environment.included, "PATTERN",
-       "Pass these although they are excluded; repeatable");
+       "Pass these although they are excluded or look like secrets; repeatable");
   app.add_flag("--print-env", print_env, "Print what the workers would get, start nothing")
       ->group(kEnvironment);
   constexpr const char* kGeneral = "General";

@@ -1,6 +1,7 @@
 #include "cmd/hvdrun/environment.h"
 
 #include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
 
 namespace hvd::cli {
@@ -36,6 +37,120 @@ TEST(WorkerEnvironment, ExcludesByPatternAndIncludesAgain) {
             (Entries{"AWS_REGION=r", "LANG=C", "PYTHONUNBUFFERED=1"}));
   EXPECT_EQ(given(own, {.set = {}, .excluded = {"*"}, .included = {"MY_*"}}),
             (Entries{"MY_SECRET_KEY=k", "PYTHONUNBUFFERED=1"}));
+}
+
+struct NameAndValue {
+  const char* name;
+  const char* value;
+};
+
+// The names that clouds, registries, trackers, databases and shells give to secrets.
+TEST(WorkerEnvironment, SecretsAreKeptFromOtherHosts) {
+  constexpr auto kSecrets = std::to_array<NameAndValue>({
+      {"AWS_SECRET_ACCESS_KEY", "s"},
+      {"AWS_ACCESS_KEY_ID", "s"},
+      {"AWS_SESSION_TOKEN", "s"},
+      {"AWS_SECURITY_TOKEN", "s"},
+      {"AZURE_CLIENT_SECRET", "s"},
+      {"AZURE_STORAGE_KEY", "s"},
+      {"AZURE_STORAGE_CONNECTION_STRING", "s"},
+      {"AZURE_STORAGE_SAS_TOKEN", "s"},
+      {"GOOGLE_API_KEY", "s"},
+      {"GCP_CREDENTIALS", "{}"},
+      {"CLOUDSDK_AUTH_ACCESS_TOKEN", "s"},
+      {"ALIBABA_CLOUD_ACCESS_KEY_SECRET", "s"},
+      {"OCI_CLI_KEY_CONTENT_PASSPHRASE", "s"},
+      {"DIGITALOCEAN_ACCESS_TOKEN", "s"},
+      {"HCLOUD_TOKEN", "s"},
+      {"B2_APPLICATION_KEY", "s"},
+      {"MINIO_ROOT_PASSWORD", "s"},
+      {"S3_SECRET_KEY", "s"},
+      {"HF_TOKEN", "s"},
+      {"HUGGING_FACE_HUB_TOKEN", "s"},
+      {"WANDB_API_KEY", "s"},
+      {"COMET_API_KEY", "s"},
+      {"NEPTUNE_API_TOKEN", "s"},
+      {"MLFLOW_TRACKING_PASSWORD", "s"},
+      {"CLEARML_API_SECRET_KEY", "s"},
+      {"OPENAI_API_KEY", "s"},
+      {"KAGGLE_KEY", "s"},
+      {"GITHUB_TOKEN", "s"},
+      {"GH_PAT", "s"},
+      {"CI_JOB_TOKEN", "s"},
+      {"CI_JOB_JWT", "s"},
+      {"NPM_TOKEN", "s"},
+      {"TWINE_PASSWORD", "s"},
+      {"DOCKER_AUTH_CONFIG", "{}"},
+      {"DOCKER_PASSWORD", "s"},
+      {"VAULT_TOKEN", "s"},
+      {"KUBE_TOKEN", "s"},
+      {"TOKEN", "s"},
+      {"SLACK_WEBHOOK_URL", "https://hooks"},
+      {"SENTRY_DSN", "https://x"},
+      {"PGPASSWORD", "s"},
+      {"MYSQL_PWD", "s"},
+      {"REDISCLI_AUTH", "s"},
+      {"DATABASE_URL", "postgres://db/x"},
+      {"DB_PASS", "s"},
+      {"SSHPASS", "s"},
+      {"GPG_PASSPHRASE", "s"},
+      {"SSH_PRIVATE_KEY", "s"},
+      {"RSYNC_PASSWORD", "s"},
+      {"db_password", "s"},
+      {"npm_config__auth", "s"},
+      {"MONGO_URI", "mongodb://me:word@db/x"},
+      {"https_proxy", "http://me:word@proxy:3128"},
+  });
+  for (const auto& secret : kSecrets) {
+    const std::string entry = std::string(secret.name) + "=" + secret.value;
+    const auto result = worker_environment({entry}, {}, {});
+    ASSERT_TRUE(result.ok()) << secret.name;
+    EXPECT_FALSE(has(result->entries, entry)) << secret.name;
+    EXPECT_TRUE(has(result->host_variables, secret.name)) << secret.name;
+    EXPECT_TRUE(result->secrets == Entries{secret.name} ||
+                std::string(secret.name).starts_with("SSH_"))
+        << secret.name;
+  }
+}
+
+TEST(WorkerEnvironment, WhatOnlySoundsLikeASecretIsSent) {
+  constexpr auto kPlain = std::to_array<NameAndValue>({
+      {"TOKENIZERS_PARALLELISM", "false"},
+      {"KEYBOARD", "us"},
+      {"PATH", "/bin"},
+      {"PASSES", "3"},
+      {"MONKEY", "1"},
+      {"AWS_REGION", "eu-west-1"},
+      {"AWS_PROFILE", "me"},
+      {"AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/token"},
+      {"VAULT_ADDR", "https://vault:8200"},
+      {"GOOGLE_APPLICATION_CREDENTIALS", "/home/me/key.json"},
+      {"PGPASSFILE", "/home/me/.pgpass"},
+      {"MLFLOW_TRACKING_URI", "http://tracker:5000"},
+      {"http_proxy", "http://proxy:3128"},
+      {"WANDB_PROJECT", "p"},
+      {"HF_HOME", "/data"},
+      {"AUTHOR", "me"},
+      {"REPO", "git@host:me/x"},
+      {"HF_TOKEN", ""},
+  });
+  for (const auto& plain : kPlain) {
+    const std::string entry = std::string(plain.name) + "=" + plain.value;
+    const auto result = worker_environment({entry}, {}, {});
+    ASSERT_TRUE(result.ok()) << plain.name;
+    EXPECT_TRUE(has(result->entries, entry)) << plain.name;
+    EXPECT_TRUE(result->secrets.empty()) << plain.name;
+  }
+}
+
+TEST(WorkerEnvironment, ASecretIsSentWhenItIsAskedFor) {
+  const Entries own{"HF_TOKEN=t", "WANDB_API_KEY=k", "AWS_SESSION_TOKEN=a", "PGPASSWORD=p"};
+  const auto result = worker_environment(
+      own, {.set = {"HF_TOKEN"}, .excluded = {"PG*"}, .included = {"WANDB_*"}}, {});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->entries, (Entries{"HF_TOKEN=t", "PYTHONUNBUFFERED=1", "WANDB_API_KEY=k"}));
+  EXPECT_EQ(result->secrets, Entries{"AWS_SESSION_TOKEN"});
+  EXPECT_FALSE(has(result->host_variables, "PGPASSWORD"));
 }
 
 TEST(WorkerEnvironment, EnvAddsAndReplaces) {

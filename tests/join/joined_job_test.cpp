@@ -2,6 +2,9 @@
 #include <csignal>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
 
 #include "base/socket.h"
 #include "base/text.h"
@@ -77,6 +80,31 @@ TEST_F(JoinedJob, AHostWithoutANumberHasTheSlotsThatItsAgentCameWith) {
   EXPECT_EQ(status.out.find("4 is on"), std::string::npos) << status.out;
   EXPECT_EQ(a->wait().code, 0) << a->err();
   EXPECT_EQ(b->wait().code, 0) << b->err();
+}
+
+TEST_F(JoinedJob, ASecretIsTheHostsOwnUnlessItIsAskedFor) {
+  for (const bool asked : {false, true}) {
+    std::vector<std::string> words{"-np", "1", "sh", "-c",
+                                   "echo \"<$HF_TOKEN$AWS_SECRET_ACCESS_KEY>\""};
+    if (asked) words.insert(words.begin(), {"--env", "HF_TOKEN"});
+    words.insert(words.begin(), {binary("hvdrun"), "--join-bind", where_, "--token-file", token_});
+    const auto job = std::make_unique<Process>(
+        words, ProcessOptions{
+                   .environment = {{"HF_TOKEN", "ours"}, {"AWS_SECRET_ACCESS_KEY", "also ours"}}});
+    const auto agent = std::make_unique<Process>(
+        std::vector<std::string>{binary("hvdrun"), "agent", "--join", "tls://" + where_,
+                                 "--token-file", token_, "--host", "a", "--slots", "1"},
+        ProcessOptions{.environment = {{"HF_TOKEN", "the host's"}}});
+    const auto status = job->wait();
+    EXPECT_EQ(status.code, 0) << status.err;
+    EXPECT_NE(status.out.find(asked ? "<ours>" : "<the host's>"), std::string::npos) << status.out;
+    EXPECT_NE(status.err.find(cat("hvdrun: not sent to other hosts, since they look like secrets: "
+                                  "AWS_SECRET_ACCESS_KEY",
+                                  asked ? " (--env NAME" : " HF_TOKEN (--env NAME")),
+              std::string::npos)
+        << status.err;
+    EXPECT_EQ(agent->wait().code, 0) << agent->err();
+  }
 }
 
 TEST_F(JoinedJob, AKilledRelayIsALostHostAndNothingStays) {
