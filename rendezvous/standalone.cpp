@@ -13,31 +13,12 @@
 
 #include "base/machine.h"
 #include "base/text.h"
+#include "base/trusted_file.h"
 #include "base/unique_fd.h"
 #include "rendezvous/server.h"
 
 namespace hvd::rendezvous {
 namespace {
-
-Result<Token> read_token(int fd, const std::string& path) {
-  struct stat about {};
-  if (::fstat(fd, &about) != 0) return Status::from_errno(cat("token file ", path), errno);
-  if (!S_ISREG(about.st_mode)) {
-    return Status(Code::invalid_argument, cat("token file ", path, " is not a regular file"));
-  }
-  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return Status(Code::permission_denied,
-                  cat("token file ", path, " can be used by others than its owner; run: chmod 600 ",
-                      shell_quote(path)));
-  }
-  std::string text(256, '\0');
-  const ssize_t got = ::read(fd, text.data(), text.size());
-  if (got < 0) return Status::from_errno(cat("read token file ", path), errno);
-  text.resize(static_cast<std::size_t>(got));
-  auto token = Token::from_hex(trim(text));
-  if (!token.ok()) return token.status().with_context(cat("token file ", path));
-  return token;
-}
 
 int fail(const Status& status) {
   std::fprintf(stderr, "hvdrun rendezvous: %s\n", status.message().c_str());
@@ -63,9 +44,15 @@ Result<SocketAddress> parse_bind_address(std::string_view text) {
 }
 
 Result<Token> load_token(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return Status::from_errno(cat("open token file ", path), errno);
-  return read_token(fd.get(), path);
+  const auto fd = open_trusted_file(path, "token file", FileTrust::secret);
+  HVD_RETURN_IF_ERROR(fd.status());
+  std::string text(256, '\0');
+  const ssize_t got = ::read(fd->get(), text.data(), text.size());
+  if (got < 0) return Status::from_errno(cat("read token file ", path), errno);
+  text.resize(static_cast<std::size_t>(got));
+  auto token = Token::from_hex(trim(text));
+  if (!token.ok()) return token.status().with_context(cat("token file ", path));
+  return token;
 }
 
 Result<Token> load_or_create_token(const std::string& path) {

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/trusted_file.h"
 #include "driver/ssh/small_thread.h"
 #include "driver/ssh/steps.h"
 
 namespace hvd::driver::ssh {
 namespace {
+
+constexpr std::size_t kLargestKey = std::size_t{256} << 10;
 
 // What became of the keys, for the error.
 struct Trials {
@@ -33,21 +36,38 @@ int refuse_passphrase(const char* /*prompt*/, char* /*buffer*/, std::size_t /*si
   return -1;
 }
 
+Result<std::string> read_key(const std::string& file) {
+  const auto fd = open_trusted_file(file, "key file", FileTrust::private_key, FileKind::any);
+  HVD_RETURN_IF_ERROR(fd.status());
+  std::string text(kLargestKey, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(fd->get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(cat("read key file ", file), errno);
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
+
 LoadedKey load_key(const std::string& file) {
   LoadedKey loaded;
-  const UniqueFd readable(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!readable) {
-    loaded.missing = errno == ENOENT || errno == ENOTDIR;
-    loaded.trouble = std::strerror(errno);
+  auto text = read_key(file);
+  if (!text.ok()) {
+    loaded.missing = text.status().code() == Code::not_found;
+    loaded.trouble = text.status().message();
     return loaded;
   }
   ssh_key key = nullptr;
-  if (ssh_pki_import_privkey_file(file.c_str(), nullptr, refuse_passphrase, &loaded.has_passphrase,
-                                  &key) == SSH_OK) {
+  if (ssh_pki_import_privkey_base64(text->c_str(), nullptr, refuse_passphrase,
+                                    &loaded.has_passphrase, &key) == SSH_OK) {
     loaded.key.reset(key);
   } else if (!loaded.has_passphrase) {
-    loaded.trouble = "not a private key, or of a kind that libssh does not know";
+    loaded.trouble = cat(file, ": not a private key, or of a kind that libssh does not know");
   }
+  ::explicit_bzero(text->data(), text->size());
   return loaded;
 }
 
@@ -153,10 +173,9 @@ class Authenticator {
     }
     if (loaded.key == nullptr) {
       if (identity.demanded) {
-        return {Code::invalid_argument,
-                cat("the identity file ", identity.file, " cannot be used: ", loaded.trouble)};
+        return {Code::invalid_argument, cat("the identity file cannot be used: ", loaded.trouble)};
       }
-      if (!loaded.missing) trials_.unusable.push_back(cat(identity.file, ": ", loaded.trouble));
+      if (!loaded.missing) trials_.unusable.push_back(loaded.trouble);
       return {};
     }
     if (!identity.certificate.empty()) {

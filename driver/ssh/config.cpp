@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/trusted_file.h"
 #include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {
@@ -74,9 +75,13 @@ Result<Words> words_of(std::string_view line) {
   return result;
 }
 
+// It may name commands that are run (ProxyCommand), so nobody else may write it, as ssh demands,
+// too.
 Result<std::string> read_text(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!fd) return Status::from_errno(cat("read ", path), errno);
+  const auto opened =
+      open_trusted_file(path, "configuration", FileTrust::configuration, FileKind::any);
+  HVD_RETURN_IF_ERROR(opened.status());
+  const UniqueFd& fd = *opened;
   std::string text;
   std::array<char, 4096> buffer{};
   while (text.size() < kLargest) {
@@ -254,6 +259,7 @@ class Reader {
       if (!path.starts_with('/')) path = cat(directory, "/", path);
       for (const std::string& file : files_of(path)) {
         auto text = read_text(file);
+        if (text.status().code() == Code::failed_precondition) return text.status();
         if (!text.ok()) continue;  // as ssh does
         HVD_RETURN_IF_ERROR(read(*text, file, directory, true, depth + 1));
         active_ = true;  // it was, or the Include would not have been read
@@ -341,6 +347,9 @@ Result<HostConfig> read_host_config(const ConfigQuery& query, const std::string&
     for (const auto& [path, directory] : {std::pair<std::string, std::string>{own + "/config", own},
                                           {"/etc/ssh/ssh_config", "/etc/ssh"}}) {
       auto text = read_text(path);
+      if (text.status().code() == Code::failed_precondition) {
+        return text.status().with_context("the configuration of SSH");
+      }
       if (!text.ok()) continue;
       HVD_RETURN_IF_ERROR(reader.read(*text, path, directory, true, 0));
     }

@@ -29,6 +29,7 @@ Status check_host_key(ssh_session session, const Route& route) {
 
   std::vector<std::string> files = route.known_hosts;
   files.insert(files.end(), route.global_known_hosts.begin(), route.global_known_hosts.end());
+  HVD_RETURN_IF_ERROR(check_known_hosts(files));
   const std::vector<KnownKey> known = look_up(files, route.key_name, key.get());
   for (const KnownKey& entry : known) {
     if (entry.revoked && entry.same) {

@@ -13,12 +13,14 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/trusted_file.h"
 #include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {
 namespace {
 
 constexpr int kMostLines = 1'000'000;
+constexpr std::string_view kWhat = "known hosts";
 
 struct Entry {
   ssh_knownhosts_entry* entry = nullptr;
@@ -48,7 +50,32 @@ void lock_if_possible(int fd) {
   }
 }
 
+Result<UniqueFd> open_known_hosts(const std::string& file) {
+  return open_trusted_file(file, kWhat, FileTrust::known_hosts, FileKind::any);
+}
+
+// What is open here, by another name.
+std::string path_of(int fd) { return cat("/proc/self/fd/", fd); }
+
+// The file that look_up() reads, or a new one where there is none: never one that a link of
+// somebody else leads to.
+UniqueFd open_to_append(const std::string& file) {
+  constexpr int kHow = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY;
+  if (const auto there = open_known_hosts(file); there.ok()) {
+    return UniqueFd(::open(path_of(there->get()).c_str(), kHow));
+  }
+  return UniqueFd(::open(file.c_str(), kHow | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+}
+
 }  // namespace
+
+Status check_known_hosts(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const auto fd = open_known_hosts(file);
+    if (fd.status().code() == Code::failed_precondition) return fd.status();
+  }
+  return {};
+}
 
 std::string known_hosts_name(std::string_view host, int port) {
   std::string name(host);
@@ -73,7 +100,10 @@ std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::
                               ssh_key key) {
   std::vector<KnownKey> found;
   for (const std::string& file : files) {
-    std::ifstream in(file);
+    // Of a file that cannot be trusted check_known_hosts() has told.
+    const auto fd = open_known_hosts(file);
+    if (!fd.ok()) continue;
+    std::ifstream in(path_of(fd->get()));
     std::string line;
     for (int number = 1; number < kMostLines && std::getline(in, line); ++number) {
       std::string_view text = trim(line);
@@ -128,8 +158,10 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
   if (const std::size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0) {
     ::mkdir(file.substr(0, slash).c_str(), 0700);  // if it is not there; open() tells the rest
   }
-  const UniqueFd fd(::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  const UniqueFd fd = open_to_append(file);
   if (!fd) return Status::from_errno(cat("open ", file), errno);
+  HVD_RETURN_IF_ERROR(
+      check_trusted_file(fd.get(), file, kWhat, FileTrust::known_hosts, FileKind::any));
   lock_if_possible(fd.get());
   if (ends_in_mid_line(fd.get())) line.insert(0, "\n");
   if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {

@@ -20,6 +20,8 @@ struct KnownKey {
   bool same = false;  // as the key that was asked about
 };
 
+// failed_precondition: one of these files belongs to somebody else, or everybody may write it.
+Status check_known_hosts(const std::vector<std::string>& files);
 // What the files say of `name` ("host", or "[host]:port" if the port is not 22). `key`: what the
 // host showed; may be null. Files that are not there say nothing.
 std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::string& name,

@@ -20,11 +20,26 @@ constexpr std::string_view kScript =
     "/*) ;; "
     "*) c=$HOME/$c;; "
     "esac; "
-    "d=$c/agents; f=$d/hvd-agent-$b; t=$f.$n.part; "
-    // Whoever owns the directory above could put another in its place, unless it is sticky as /tmp.
-    "if [ -d \"$c\" ] && command -v find >/dev/null 2>&1; then "
-    "[ -O \"$c\" ] || [ -n \"$(find \"$c/.\" -prune \"(\" -user 0 -o -perm -1000 \")\")\" ] || "
-    "no owner \"$c\"; fi; "
+    "f=$c/agents/hvd-agent-$b; t=$f.$n.part; "
+    // The owner of a directory can put another one in the place of what lies in it, also if it is
+    // sticky as /tmp; and everybody can if it is open to all and not sticky. So each one on the way
+    // is looked at, up to the home directory, which sshd trusts as well; as named and where links
+    // lead.
+    "i=$(id -u 2>/dev/null); "
+    "own() { p=$1; while :; do "
+    "if [ -d \"$p\" ]; then "
+    "k=\"-user 0\"; if [ -O \"$p/.\" ]; then k=; fi; "
+    "[ -n \"$(find \"$p/.\" -prune $k \"(\" -perm -1000 -o -not -perm -0002 \")\")\" ] || "
+    "no owner \"$p\"; "
+    "if [ -L \"$p\" ]; then "
+    "[ -n \"$(find \"$p\" -prune \"(\" -user 0 -o -user \"${i:-0}\" \")\")\" ] || "
+    "no owner \"$p\"; fi; "
+    "d=${d:-$p}; fi; "
+    "case $p in / | \"$HOME\") break;; */*) p=${p%/*}; p=${p:-/};; *) break;; esac; "
+    "done; }; "
+    "d=; if command -v find >/dev/null 2>&1; then "
+    "own \"$c\"; if [ -n \"$d\" ]; then own \"$(cd \"$d\" && pwd -P)\"; fi; fi; "
+    "d=$c/agents; if [ -L \"$d\" ]; then no owner \"$d\"; fi; "
     "if [ -f \"$f\" ] && [ -x \"$f\" ] && [ -O \"$f\" ] && [ -O \"$d\" ] && same \"$f\"; then :; "
     "else "
     "e=$(umask 077; mkdir -p \"$d\" 2>&1) || no directory \"$e\"; "
@@ -68,9 +83,10 @@ std::string explain(std::string_view kind, std::string_view text) {
                ". Name another place with --agent-cache");
   }
   if (kind == "owner") {
-    return cat("the directory for the agent, ", text,
-               ", belongs to somebody else, who could change what is run. Name another place with "
-               "--agent-cache");
+    return cat(
+        "the directory for the agent, ", text,
+        ", belongs to somebody else or may be written by everybody, who could change what is "
+        "run. Name another place with --agent-cache");
   }
   if (kind == "write") {
     return cat("cannot write the agent there: ", text,

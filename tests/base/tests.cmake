@@ -16,6 +16,7 @@ hvd_test(hvd_base_test
   base/status_test.cpp
   base/text_test.cpp
   base/watchdog_test.cpp
+  base/trusted_file_test.cpp
   base/wire_test.cpp
   base/worker_link_test.cpp
   base/world_document_test.cpp

@@ -82,6 +82,34 @@ TEST_F(JoinedJob, AHostWithoutANumberHasTheSlotsThatItsAgentCameWith) {
   EXPECT_EQ(b->wait().code, 0) << b->err();
 }
 
+TEST_F(JoinedJob, ATokenThatSomebodyElseHasPlantedIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
+  const std::string digits(64, 'a');
+  const auto planted = directory_.file("token", digits + "\n").string();
+  ASSERT_EQ(::chmod(planted.c_str(), 0600), 0);
+  ASSERT_EQ(::chown(planted.c_str(), 65534, 65534), 0);
+  const auto own = directory_.file("own", digits + "\n").string();
+  ASSERT_EQ(::chmod(own.c_str(), 0600), 0);
+  const auto link = (directory_.path() / "link").string();
+  ASSERT_EQ(::symlink(own.c_str(), link.c_str()), 0);
+  ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
+  for (const auto& [token, why] :
+       {std::pair(planted, "belongs to user 65534, neither to this user"),
+        std::pair(link, "the link \"link\", which belongs to user 65534")}) {
+    token_ = token;
+    const auto status = start_job({"-np", "1", "--start-timeout", "1", "true"})->wait();
+    EXPECT_EQ(status.code, 1);
+    EXPECT_NE(status.err.find(why), std::string::npos) << status.err;
+    const auto agent = start_agent("a", 1)->wait();
+    EXPECT_EQ(agent.code, 1);
+    EXPECT_NE(agent.err.find(why), std::string::npos) << agent.err;
+    const auto alone =
+        run({binary("hvdrun"), "rendezvous", "--bind", "127.0.0.1:0", "--token-file", token});
+    EXPECT_EQ(alone.code, 1);
+    EXPECT_NE(alone.err.find(why), std::string::npos) << alone.err;
+  }
+}
+
 TEST_F(JoinedJob, ASecretIsTheHostsOwnUnlessItIsAskedFor) {
   for (const bool asked : {false, true}) {
     std::vector<std::string> words{"-np", "1", "sh", "-c",

@@ -47,7 +47,7 @@ TEST(TokenFile, IsRefusedWhenOthersCouldReadItOrItHoldsNoToken) {
   const std::string open = directory.file("open", to_hex(random_bytes(32)) + "\n");
   ASSERT_EQ(::chmod(open.c_str(), 0640), 0);
   const auto readable = load_or_create_token(open);
-  EXPECT_EQ(readable.status().code(), Code::permission_denied);
+  EXPECT_EQ(readable.status().code(), Code::failed_precondition);
   EXPECT_NE(readable.status().message().find("chmod 600"), std::string::npos);
 
   const std::string rubbish = directory.file("rubbish", "not a token\n");

@@ -113,11 +113,21 @@ TEST_F(SshAuthentication, AnSshAgentThatNeverAnswersIsLeftAtTheDeadline) {
 TEST_F(SshAuthentication, AnIdentityFileThatCannotBeUsedIsAnErrorThatNamesIt) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "echo rubbish >rubbish");
-  EXPECT_EQ(trouble_of(launch(bed, {"-i", "/root/none", "h1"}), "h1"),
-            "authenticate: the identity file /root/none cannot be used: No such file or directory");
+  EXPECT_EQ(
+      trouble_of(launch(bed, {"-i", "/root/none", "h1"}), "h1"),
+      "authenticate: the identity file cannot be used: open key file /root/none: No such file or "
+      "directory");
   EXPECT_TRUE(trouble_of(launch(bed, {"-i", "/root/rubbish", "h1"}), "h1")
-                  .starts_with("authenticate: the identity file /root/rubbish cannot be used: not "
+                  .starts_with("authenticate: the identity file cannot be used: /root/rubbish: not "
                                "a private key"));
+  bash(bed.head(), "mv .ssh/id_ed25519 theirs && chown hvduser theirs");
+  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
+                    "key file /root/theirs belongs to user"));
+  bash(bed.head(), "chown root theirs && chmod 640 theirs");
+  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
+                    "run: chmod 600 /root/theirs"));
+  bash(bed.head(), "chmod 600 theirs");
+  EXPECT_EQ(launch(bed, {"-i", "/root/theirs", "h1"}).code, 0);
 }
 
 TEST_F(SshAuthentication, ACertificateBesideItsKeyIsUsed) {

@@ -1,7 +1,9 @@
 #include "driver/ssh/known_hosts.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "tests/support/process.h"
@@ -89,6 +91,28 @@ TEST_F(KnownHosts, ManyAppendAtOnceAndEachLineIsWhole) {
   EXPECT_EQ(lines.size(), 1U + kThreads * 10 + 1 + 1);  // and the empty one at the end
   EXPECT_EQ(lines[0], "unfinished");
   EXPECT_EQ(look_up({file()}, "same", key.get()).size(), 1U);
+}
+
+TEST_F(KnownHosts, AFileOfSomebodyElseIsNeitherReadNorWritten) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
+  const auto key = make_key("key");
+  const auto mine = directory_.file("mine", cat("host ", text_of("key"), "\n")).string();
+  EXPECT_TRUE(check_known_hosts({mine, "/dev/null", "/proc/none"}).ok());
+
+  const auto theirs = directory_.file("theirs", cat("host ", text_of("key"), "\n")).string();
+  ASSERT_EQ(::chown(theirs.c_str(), 65534, 65534), 0);
+  const auto link = (directory_.path() / "link").string();
+  ASSERT_EQ(::symlink(mine.c_str(), link.c_str()), 0);
+  ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
+  const auto open = directory_.file("open", "").string();
+  ASSERT_EQ(::chmod(open.c_str(), 0666), 0);
+  for (const auto& file : {theirs, link, open}) {
+    const auto before = test::read_file(file);
+    EXPECT_EQ(check_known_hosts({mine, file}).code(), Code::failed_precondition) << file;
+    EXPECT_TRUE(look_up({file}, "host", key.get()).empty()) << file;
+    EXPECT_FALSE(append_known_host(file, "new", key.get()).ok()) << file;
+    EXPECT_EQ(test::read_file(file), before) << file;
+  }
 }
 
 TEST_F(KnownHosts, AFileThatCannotBeWrittenIsNamed) {

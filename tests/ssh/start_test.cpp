@@ -174,13 +174,26 @@ TEST_F(SshStart, AnyLoginShellWillDo) {
   EXPECT_GE(found, 2);
 }
 
-TEST_F(SshStart, ACacheUnderSomebodyElsesDirectoryIsRefusedUnlessItIsSticky) {
+TEST_F(SshStart, ACacheUnderSomebodyElsesDirectoryIsRefusedStickyOrNot) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mkdir -m 777 /srv/theirs && chown hvduser /srv/theirs");
-  const auto text = trouble(bed, {"--cache", "/srv/theirs", "h1"});
-  EXPECT_TRUE(holds(text, "/srv/theirs, belongs to somebody else")) << text;
-  bash(bed.host(1), "chmod 1777 /srv/theirs");
-  EXPECT_EQ(launch(bed, {"--cache", "/srv/theirs", "h1"}).code, 0);
+  for (const char* const mode : {"777", "1777", "755"}) {
+    bash(bed.host(1), cat("chmod ", mode, " /srv/theirs && mkdir -p /srv/theirs/below"));
+    for (const char* const cache : {"/srv/theirs", "/srv/theirs/below", "/srv/theirs/new/one"}) {
+      const auto text = trouble(bed, {"--cache", cache, "h1"});
+      EXPECT_TRUE(holds(text, "/srv/theirs, belongs to somebody else")) << mode << ": " << text;
+    }
+  }
+  bash(bed.host(1), "mkdir -m 755 /srv/fine && ln -s /srv/fine /srv/theirs/link");
+  EXPECT_TRUE(holds(trouble(bed, {"--cache", "/srv/theirs/link", "h1"}), "somebody else"));
+}
+
+TEST_F(SshStart, ACacheInADirectoryThatEverybodyMayWriteHasToBeSticky) {
+  HostBed bed({.hosts = 1});
+  bash(bed.host(1), "mkdir -m 777 /srv/open && mkdir -m 1777 /srv/sticky");
+  EXPECT_TRUE(holds(trouble(bed, {"--cache", "/srv/open", "h1"}), "/srv/open, belongs"));
+  EXPECT_EQ(launch(bed, {"--cache", "/srv/sticky", "h1"}).code, 0);
+  EXPECT_EQ(launch(bed, {"--cache", "/srv/sticky/own", "h1"}).code, 0);
 }
 
 TEST_F(SshStart, AShellThatLetsNobodyInIsQuoted) {
