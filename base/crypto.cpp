@@ -6,23 +6,12 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
-#include <sys/random.h>
 
+#include "base/random.h"
 #include "base/text.h"
 
 namespace hvd {
 namespace {
-
-// The kernel's generator cannot fail for requests this small once the system has booted.
-void fill_random(void* data, std::size_t size) {
-  auto* at = static_cast<unsigned char*>(data);
-  while (size > 0) {
-    const ssize_t got = ::getrandom(at, size, 0);
-    if (got < 0) continue;  // interrupted by a signal
-    at += got;
-    size -= static_cast<std::size_t>(got);
-  }
-}
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <unistd.h>
 
+#include "base/printable.h"
+
 namespace hvd {
 namespace {
 
@@ -61,7 +63,10 @@ void log_line(LogLevel level, std::string_view message) {
   std::string line = "[";
   if (options().show_time) line.append(time_of_day()).append(" ");
   if (!options().who.empty()) line.append(options().who).append(" ");
-  line.append(kNames[static_cast<std::size_t>(level)]).append("] ").append(message).append("\n");
+  line.append(kNames[static_cast<std::size_t>(level)])
+      .append("] ")
+      .append(printable_lines(message))
+      .append("\n");
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace hvd {
@@ -16,6 +17,9 @@ bool is_ip_address(const std::string& text) { return raw_address({text, 0}).ok()
 
 Result<RawAddress> raw_address(const SocketAddress& where) {
   RawAddress raw;
+  const Status wrong(Code::invalid_argument, cat(quoted(where.host), " is not an IP address"));
+  // The system would look no further than the first NUL.
+  if (where.host.find('\0') != std::string::npos) return wrong;
   auto* const v4 = reinterpret_cast<sockaddr_in*>(&raw.storage);
   if (inet_pton(AF_INET, where.host.c_str(), &v4->sin_addr) == 1) {
     v4->sin_family = AF_INET;
@@ -30,7 +34,7 @@ Result<RawAddress> raw_address(const SocketAddress& where) {
     raw.size = sizeof(*v6);
     return raw;
   }
-  return Status(Code::invalid_argument, cat("\"", where.host, "\" is not an IP address"));
+  return wrong;
 }
 
 namespace {

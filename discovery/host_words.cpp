@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/capacity.h"
+#include "base/printable.h"
+#include "base/socket.h"
 #include "base/text.h"
 
 namespace hvd::discovery {
@@ -38,7 +40,8 @@ bool is_interface_name(std::string_view name) {
 Status check_ipv6(std::string_view text) {
   const auto [address, scope] = split_scope(text);
   in6_addr raw{};
-  if (::inet_pton(AF_INET6, address.c_str(), &raw) != 1) {
+  if (address.find('\0') != std::string::npos ||
+      ::inet_pton(AF_INET6, address.c_str(), &raw) != 1) {
     return bad(cat(shown(text), " in brackets is not an IPv6 address"));
   }
   const bool link_local = IN6_IS_ADDR_LINKLOCAL(&raw);
@@ -117,10 +120,8 @@ Status take_address(Draft& draft, std::string_view text) {
   if (!draft.address.empty()) return bad(cat("the address of ", draft.written, " is given twice"));
   const bool bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
   std::string address(bracketed ? text.substr(1, text.size() - 2) : text);
-  in_addr v4{};
-  in6_addr v6{};
-  const bool is_v4 = !bracketed && ::inet_pton(AF_INET, address.c_str(), &v4) == 1;
-  if (!is_v4 && ::inet_pton(AF_INET6, address.c_str(), &v6) != 1) {
+  const bool is_v6 = address.find(':') != std::string::npos;
+  if (!is_ip_address(address) || (bracketed && !is_v6)) {
     return bad(cat("address of ", draft.written, " must be an IP address, not ", shown(text)));
   }
   draft.address = std::move(address);
@@ -251,22 +252,7 @@ Result<Draft> parse_host(std::string_view text) {
 
 Status bad(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
-std::string shown(std::string_view text) {
-  std::string result = "\"";
-  for (const char character : text.substr(0, kMaxShown)) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte >= 0x7f) {
-      constexpr std::string_view kDigits = "0123456789abcdef";
-      result += "\\x";
-      result += kDigits[byte >> 4];
-      result += kDigits[byte & 15];
-    } else {
-      result += character;
-    }
-  }
-  if (text.size() > kMaxShown) result += "...";
-  return result + "\"";
-}
+std::string shown(std::string_view text) { return quoted(text, kMaxShown); }
 
 std::vector<std::string> words_of(std::string_view line) {
   std::vector<std::string> words;

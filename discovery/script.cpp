@@ -4,8 +4,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <poll.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -23,8 +21,8 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "discovery/script_process.h"
 
 namespace hvd::discovery {
@@ -155,7 +153,9 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     if (!done_) co_return;
     std::memcpy(&status, bytes.data(), sizeof status);
     if (end_.trouble.empty()) {
-      end_.trouble = error ? "lost its keeper, which somebody killed" : trouble_of(status);
+      end_.trouble = error ? "ended with the process that watches over it, which was killed (by "
+                             "the script itself, with kill -9 $PPID?)"
+                           : trouble_of(status);
     }
     over_ = true;
     finish_if_over();
@@ -172,7 +172,11 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     if (error || !done_) co_return;
     // Something that no signal reaches; or, if the keeper has ended, somebody else who holds the
     // pipes and is no business of ours.
-    if (!over_) end_.trouble += ", and is still there";
+    if (!over_) {
+      end_.trouble += ", and is still there";
+      // Its keeper does not answer: the script may have stopped it. With it the script dies.
+      ::kill(keeper_, SIGKILL);
+    }
     finish();
   }
 
@@ -205,12 +209,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
   // The keeper was told to end, or has ended. What it cannot kill is left to the kernel.
   void reap() {
     if (keeper_ < 0) return;
-    const UniqueFd watch(static_cast<int>(::syscall(SYS_pidfd_open, keeper_, 0)));
-    pollfd ended{watch.get(), POLLIN, 0};
-    const TimePoint limit = Clock::now() + kEndLimit;
-    while (watch && ::poll(&ended, 1, milliseconds_until(limit, Clock::now())) < 0 &&
-           errno == EINTR) {
-    }
+    wait_for_child(keeper_, Clock::now() + kEndLimit);
     if (::waitpid(keeper_, nullptr, WNOHANG) != 0) keeper_ = -1;
   }
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -25,6 +26,7 @@ namespace {
 
 constexpr int kControl = 3;  // in the keeper
 constexpr std::size_t kListSize = 4096;
+constexpr int kLookAgainMs = 5;  // whether the script has ended, on a kernel without pidfd_open()
 
 // ---- in the keeper: it was forked beside threads, so only what is safe in a signal handler ----
 
@@ -43,7 +45,7 @@ void set_signals_to_default() {
   ::dup2(null, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
-  ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0U);
+  close_descriptors(STDERR_FILENO + 1);
   ::execve(arguments[0], arguments, environ);
   ::_exit(127);
 }
@@ -91,25 +93,33 @@ void end_all(pid_t script, int& script_status, bool& script_reaped) {
 [[noreturn]] void keep(int control, int output, int errors, char* const* arguments) {
   ::setsid();
   set_signals_to_default();
-  std::signal(SIGPIPE, SIG_IGN);
+  // A script that ends its parent (kill $PPID) would end the one who sees to it that nothing of the
+  // script stays.
+  sigset_t every;
+  sigfillset(&every);
+  ::sigprocmask(SIG_SETMASK, &every, nullptr);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const int null = ::open("/dev/null", O_RDWR);
   const pid_t self = ::getpid();
   const pid_t script = ::fork();
   if (script == 0) {
-    std::signal(SIGPIPE, SIG_DFL);
+    set_signals_to_default();
     become_script(self, null, output, errors, arguments);
   }
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, standard);
   // Nobody's end of a link may stay open here when its owner is gone.
   if (control != kControl) ::dup2(control, kControl);
-  ::syscall(SYS_close_range, kControl + 1, ~0U, 0U);
+  close_descriptors(kControl + 1);
   int status = 127 << 8;
   if (script > 0) {
     bool reaped = false;
     const int watch = static_cast<int>(::syscall(SYS_pidfd_open, script, 0));
     std::array<pollfd, 2> events{pollfd{kControl, POLLIN, 0}, pollfd{watch, POLLIN, 0}};
-    while (::poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
+    const int pause = watch < 0 ? kLookAgainMs : -1;
+    for (;;) {
+      const int ready = ::poll(events.data(), events.size(), pause);
+      if (ready > 0 || (ready < 0 && errno != EINTR)) break;
+      if (wait_for_child(script, TimePoint::min())) break;
     }
     end_all(script, status, reaped);
   }

@@ -1,8 +1,8 @@
 #include "discovery/watch.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "discovery/answer.h"
 
@@ -15,12 +15,7 @@ constexpr std::size_t kMaxLinesShown = 5;  // of a script's standard error
 std::string last_lines(std::string_view errors) {
   std::vector<std::string> lines;
   for (const auto& line : split(errors, '\n')) {
-    std::string text(trim(line));
-    // It goes to somebody's terminal.
-    std::replace_if(
-        text.begin(), text.end(),
-        [](const char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f; },
-        '?');
+    std::string text = printable(trim(line));
     if (!text.empty()) lines.push_back(std::move(text));
   }
   if (lines.size() > kMaxLinesShown) lines.erase(lines.begin(), lines.end() - kMaxLinesShown);

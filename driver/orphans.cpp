@@ -1,16 +1,14 @@
 #include "driver/orphans.h"
 
 #include <csignal>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/proc.h"
-#include "base/unique_fd.h"
 
 namespace hvd::driver {
 namespace {
@@ -53,9 +51,7 @@ std::size_t Subreaper::kill_orphans(const std::set<pid_t>& spared,
     // behind are our children in the next round.
     for (const pid_t pid : orphans) ::kill(pid, SIGKILL);
     for (const pid_t pid : orphans) {
-      const UniqueFd watch(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-      pollfd poll_watch{watch.get(), POLLIN, 0};
-      if (watch) ::poll(&poll_watch, 1, milliseconds_until(until, Clock::now()));
+      wait_for_child(pid, until);
       ::waitpid(pid, nullptr, WNOHANG | __WALL);
     }
   }

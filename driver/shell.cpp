@@ -12,6 +12,7 @@
 
 #include "base/gpus.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "driver/job/elastic_job.h"
 #include "driver/job/job.h"
@@ -351,7 +352,7 @@ AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
     return Status(Code::data_loss, "it answered a probe that it was not sent");
   };
   callbacks.on_problem = [this, host](std::string_view message) {
-    observer_.on_warning(cat("host ", host_names_[host], ": ", message));
+    observer_.on_warning(cat("host ", host_names_[host], ": ", printable(message)));
   };
   callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
     activity_.answered(std::move(activity));

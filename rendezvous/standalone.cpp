@@ -12,6 +12,7 @@
 #include <boost/asio/signal_set.hpp>
 
 #include "base/machine.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/trusted_file.h"
 #include "base/unique_fd.h"
@@ -21,7 +22,7 @@ namespace hvd::rendezvous {
 namespace {
 
 int fail(const Status& status) {
-  std::fprintf(stderr, "hvdrun rendezvous: %s\n", status.message().c_str());
+  std::fprintf(stderr, "hvdrun rendezvous: %s\n", printable_lines(status.message()).c_str());
   return 1;
 }
 

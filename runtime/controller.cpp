@@ -291,7 +291,7 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
     return {};
   }
   if (kind == Message::downward && from_parent) {
-    auto message = decode_downward(frame.payload, spec_.size());
+    auto message = decode_downward(frame.payload, spec_.size(), negotiator_.cache().size());
     HVD_RETURN_IF_ERROR(message.status());
     return negotiator_.from_parent(std::move(*message), own(now));
   }

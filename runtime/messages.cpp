@@ -114,10 +114,10 @@ void write_tensors(WireWriter& out, const std::vector<Decision::Tensor>& tensors
   }
 }
 
-// A batch has no more tensors than that: it bounds what a lie about a stretch may cost.
-constexpr std::size_t kMaxTensors = 1 << 20;
-
-bool read_tensors(WireReader& in, std::vector<Decision::Tensor>& tensors) {
+// What is not cached takes bytes of its own; `most_cached` bounds what a lie about a stretch of ids
+// may cost.
+bool read_tensors(WireReader& in, std::size_t most_cached, std::vector<Decision::Tensor>& tensors) {
+  std::size_t cached = 0;
   for (std::uint32_t stretches = in.u32(); stretches > 0 && !in.failed(); --stretches) {
     const std::uint32_t count = in.u32();
     if (count == 0) {
@@ -129,10 +129,11 @@ bool read_tensors(WireReader& in, std::vector<Decision::Tensor>& tensors) {
       continue;
     }
     const CacheId first = in.u64();
-    if (in.failed() || count > kMaxTensors - std::min(kMaxTensors, tensors.size())) return false;
+    if (in.failed() || count > most_cached - cached) return false;
+    cached += count;
     for (std::uint32_t i = 0; i < count; ++i) tensors.push_back({first + i, nullptr});
   }
-  return !tensors.empty() && tensors.size() <= kMaxTensors;
+  return !tensors.empty() && !in.failed();
 }
 
 void write_decision(WireWriter& out, const Decision& decision) {
@@ -145,11 +146,12 @@ void write_decision(WireWriter& out, const Decision& decision) {
   out.boolean(decision.hierarchical).boolean(decision.caching);
 }
 
-std::optional<Decision> read_decision(WireReader& in, int world_size) {
+std::optional<Decision> read_decision(WireReader& in, int world_size, std::size_t most_cached) {
   Decision decision;
   decision.kind = static_cast<Kind>(in.u8());
   decision.process_set = in.i32();
-  if (decision.kind > Kind::remove_process_set || !read_tensors(in, decision.tensors)) {
+  if (decision.kind > Kind::remove_process_set ||
+      !read_tensors(in, most_cached, decision.tensors)) {
     return std::nullopt;
   }
   const auto joined = IntervalSet::decode(in, static_cast<IntervalSet::Value>(world_size));
@@ -242,14 +244,17 @@ std::string encode_downward(const Downward& message) {
   return frame_of(Message::downward, out);
 }
 
-Result<Downward> decode_downward(std::string_view payload, int world_size) {
+Result<Downward> decode_downward(std::string_view payload, int world_size,
+                                 std::size_t most_cached) {
   WireReader in(payload);
   Downward message;
   for (std::uint32_t left = in.u32(); left > 0 && !in.failed(); --left) {
-    auto decision = read_decision(in, world_size);
+    auto decision = read_decision(in, world_size, most_cached);
     if (!decision) {
       return Status(Code::data_loss, "downward: not something that can be run");
     }
+    // What stands there in full may get an id by it, which the next decision may use.
+    for (const auto& tensor : decision->tensors) most_cached += tensor.id ? 0 : 1;
     message.decisions.push_back(std::move(*decision));
   }
   message.pass_at_once = in.boolean();

@@ -46,9 +46,10 @@ std::string encode_upward(const Upward& message);
 std::string encode_downward(const Downward& message);
 std::string encode_failure(Message kind, const Failure& failure);  // abort or suspicion
 
-// Payloads. Ranks that the world does not have are an error.
+// Payloads. Ranks that the world does not have are an error. `most_cached`: how many tensors this
+// rank knows by an id; a decision that names more of them by their ids is a lie.
 Result<Upward> decode_upward(std::string_view payload, int world_size);
-Result<Downward> decode_downward(std::string_view payload, int world_size);
+Result<Downward> decode_downward(std::string_view payload, int world_size, std::size_t most_cached);
 Result<Failure> decode_failure(std::string_view payload);
 
 }  // namespace hvd::runtime

@@ -6,9 +6,9 @@
 #include <csignal>
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/pipe.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
@@ -89,10 +89,10 @@ void close_all_but(std::vector<int> kept) {
   unsigned first = STDERR_FILENO + 1;
   for (const int fd : kept) {
     const auto number = static_cast<unsigned>(fd);
-    if (number > first) ::syscall(SYS_close_range, first, number - 1, 0);
+    if (number > first) close_descriptors(first, number - 1);
     first = number + 1;
   }
-  ::syscall(SYS_close_range, first, ~0U, 0);
+  close_descriptors(first);
 }
 
 Status check(const WorkerStart& start) {

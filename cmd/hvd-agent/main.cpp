@@ -9,11 +9,11 @@
 #include <string_view>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 
 #include "base/build_id.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/socket.h"
@@ -28,7 +28,7 @@ bool tidy_descriptors() {
        fd = ::open("/dev/null", O_RDWR)) {
     if (fd < 0) return false;
   }
-  return ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0) == 0;
+  return close_descriptors(STDERR_FILENO + 1);
 }
 
 // The link moves away from 0 and 1, where a stray print could damage it.

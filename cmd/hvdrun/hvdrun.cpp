@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
@@ -38,7 +39,7 @@ Status print(int fd, std::string_view text) {
 
 void complain(std::string_view message) {
   // If even this cannot be written there is nobody to tell.
-  static_cast<void>(print(STDERR_FILENO, cat("hvdrun: ", message, "\n")));
+  static_cast<void>(print(STDERR_FILENO, cat("hvdrun: ", printable_lines(message), "\n")));
 }
 
 int fail(const Status& status, int code = kExitTrouble) {
@@ -133,7 +134,8 @@ int run_job(const JobSetup& setup) {
   if (files) files->drain();
   const auto why = trouble.why();
   if (why && !trouble.broken_pipe()) {
-    console.error().write(cat("hvdrun: the job was ended: ", why->message(), "\n"));
+    console.error().write(
+        cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"));
   } else if (!why) {
     console.error().write(failure_report(outcome));
   }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace hvd::cli {
@@ -108,7 +109,9 @@ LinePrefixer& JobOutput::prefixer(const driver::WorkerView& worker, driver::Stre
   return found->second.lines;
 }
 
-void JobOutput::say(std::string_view text) { console_.error().write(cat("hvdrun: ", text, "\n")); }
+void JobOutput::say(std::string_view text) {
+  console_.error().write(cat("hvdrun: ", printable_lines(text), "\n"));
+}
 
 void JobOutput::on_plan(const WorldDocument& world) {
   if (files_ != nullptr) files_->set_size(static_cast<int>(world.members.size()));

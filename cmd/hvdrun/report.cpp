@@ -1,7 +1,9 @@
 #include "cmd/hvdrun/report.h"
 
+#include <algorithm>
 #include <csignal>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace hvd::cli {
@@ -14,7 +16,7 @@ std::string hosts_report(const std::vector<driver::FailedHost>& hosts) {
   for (const auto& host : hosts) {
     const auto& [step, message, exit_code] = host.trouble;
     text += cat("    ", host.name, ": ", driver::name_of(step), ": ");
-    for (const char c : message) {
+    for (const char c : printable_lines(message)) {
       text += c;
       if (c == '\n') text += "        ";
     }
@@ -50,6 +52,12 @@ std::string missing_library(int exit_code, const std::string& host,
   return {};
 }
 
+// In an elastic job a worker has no rank before its world is there; Gloo, as Horovod calls it, says
+// this and aborts before it has asked the rendezvous for anything.
+bool is_elastic_horovod(const std::string& line) {
+  return line.find("rank >= 0. -1 vs 0") != std::string::npos;
+}
+
 }  // namespace
 
 std::string failure_report(const driver::Outcome& outcome) {
@@ -59,24 +67,31 @@ std::string failure_report(const driver::Outcome& outcome) {
         outcome.exit_code == 128 + SIGINT || outcome.exit_code == 128 + SIGTERM ||
         outcome.exit_code == 128 + SIGHUP || outcome.exit_code == 128 + SIGQUIT;
     return cat("hvdrun: the job ", interrupted ? "was ended" : "has failed", ": ",
-               outcome.reason.empty() ? "no reason is known" : outcome.reason, "\n");
+               outcome.reason.empty() ? "no reason is known" : printable_lines(outcome.reason),
+               "\n");
   }
   const auto& [worker, cause, tail, hosts] = *outcome.failure;
   if (hosts.size() > 1) return hosts_report(hosts);
   // Without a slot it was a host that failed, and its reason is a sentence about that.
-  if (worker.slot < 0) return cat("hvdrun: the job has failed: ", outcome.reason, "\n");
+  if (worker.slot < 0)
+    return cat("hvdrun: the job has failed: ", printable_lines(outcome.reason), "\n");
   const std::string who = worker.rank < 0 ? "a worker that was to join" : cat("rank ", worker.rank);
   std::string text =
       cat("hvdrun: the job has failed: ", who, " on host ", worker.host, " (slot ", worker.slot);
   if (worker.pid > 0) text += cat(", pid ", worker.pid);
-  text += cat(") ", cause, "; the remaining workers were terminated.\n");
-  text += missing_library(outcome.exit_code, worker.host, tail);
+  text += cat(") ", printable_lines(cause), "; the remaining workers were terminated.\n");
+  text += printable_lines(missing_library(outcome.exit_code, worker.host, tail));
   if (tail.empty()) {
     text += "hvdrun: it wrote nothing to stderr.\n";
   } else {
     text += cat("hvdrun: the last ", tail.size() == 1 ? "line" : cat(tail.size(), " lines"),
                 " of its stderr:\n");
     for (const auto& line : tail) text += cat("    ", line, "\n");
+  }
+  if (std::any_of(tail.begin(), tail.end(), is_elastic_horovod)) {
+    text +=
+        "hvdrun: it seems to be an elastic program of Horovod, which is not served; "
+        "--legacy-clients serves programs of Horovod in jobs whose world does not change.\n";
   }
   return text;
 }

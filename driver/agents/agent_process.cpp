@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <csignal>
 #include <spawn.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "driver/job/job_io.h"
@@ -59,13 +59,13 @@ Result<AgentConnection> AgentProcess::start(const std::string& path, bool patien
       error != 0) {
     return Status::from_errno(cat("start ", path), error);
   }
-  UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  const int error = errno;
-  const bool watched = static_cast<bool>(ended);
+  auto watch = watch_child(pid);
+  const bool watched = watch.ok();
+  UniqueFd ended = watched ? std::move(*watch) : UniqueFd();
   AgentConnection connection;
   connection.link = std::move(pair->first);
   connection.hold.reset(new AgentProcess(pid, std::move(ended)));
-  if (!watched) return Status::from_errno(cat("watch the agent, pid ", pid), error);
+  if (!watched) return watch.status().with_context(cat("watch the agent, pid ", pid));
   return connection;
 }
 

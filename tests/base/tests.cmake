@@ -4,6 +4,7 @@ hvd_test(hvd_base_test
   base/checksum_test.cpp
   base/cores_test.cpp
   base/crypto_test.cpp
+  base/descriptors_test.cpp
   base/frame_test.cpp
   base/gpus_test.cpp
   base/handshake_test.cpp
@@ -12,6 +13,7 @@ hvd_test(hvd_base_test
   base/out_of_memory_test.cpp
   base/own_time_test.cpp
   base/ports_test.cpp
+  base/printable_test.cpp
   base/socket_test.cpp
   base/status_test.cpp
   base/text_test.cpp

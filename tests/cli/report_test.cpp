@@ -76,6 +76,28 @@ TEST(Report, AFailedHostHasNoRank) {
             "hvdrun: the job has failed: host a: its agent ended before it was ready\n");
 }
 
+TEST(Report, WhatATerminalWouldObeyIsShownInstead) {
+  driver::Outcome outcome;
+  outcome.exit_code = 1;
+  outcome.reason = "host a: \x1b]0;mine\x07 said the agent";
+  EXPECT_EQ(failure_report(outcome),
+            "hvdrun: the job has failed: host a: \\x1b]0;mine\\x07 said the agent\n");
+}
+
+TEST(Report, AnElasticProgramOfHorovodIsRecognised) {
+  driver::Outcome outcome;
+  outcome.exit_code = 134;
+  outcome.failure =
+      driver::Failure{.worker = {.rank = -1, .host = "a", .slot = 1, .incarnation = 3, .pid = 4711},
+                      .cause = "was killed by SIGABRT (signal 6)",
+                      .stderr_tail = {"what(): [enforce fail at context.cc:27] rank >= 0. -1 vs 0"},
+                      .hosts = {}};
+  const std::string report = failure_report(outcome);
+  EXPECT_NE(report.find("an elastic program of Horovod, which is not served"), std::string::npos)
+      << report;
+  EXPECT_NE(report.find("--legacy-clients"), std::string::npos) << report;
+}
+
 driver::Outcome hosts_failed(std::vector<driver::FailedHost> hosts) {
   driver::Outcome outcome;
   outcome.exit_code = 1;

@@ -14,9 +14,10 @@ add_dependencies(hvd_cli_test hvdrun)
 hvd_test(hvd_cli_process_test
   cli/hvdrun_output_test.cpp
   cli/hvdrun_usage_test.cpp
+  cli/old_kernel_test.cpp
   cli/slots_test.cpp
   cli/wrong_hosts_and_programs.cpp
   cli/wrong_input_test.cpp
   cli/wrong_settings.cpp
   LIBRARIES hvd_base LABELS e2e)
-add_dependencies(hvd_cli_process_test hvdrun hvd-agent)
+add_dependencies(hvd_cli_process_test hvdrun hvd-agent hvd_without_calls)

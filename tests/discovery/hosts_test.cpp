@@ -121,6 +121,10 @@ TEST(HostList, refuses_every_defect_in_horovods_words_and_says_which) {
   EXPECT_EQ(list("[fd00::1%eth0]"),
             invalid("item 1: \"fd00::1%eth0\": only a link-local address (fe80::...) has an "
                     "interface"));
+  EXPECT_EQ(list(std::string_view("a:1:address=127.0.0.1\0x", 23)),
+            invalid("item 1: address of a must be an IP address, not \"127.0.0.1\\x00x\""));
+  EXPECT_EQ(list(std::string_view("[fe80::1\0x%eth0]", 16)),
+            invalid("item 1: \"fe80::1\\x00x%eth0\" in brackets is not an IPv6 address"));
   EXPECT_EQ(list("a\x1b[2J"),
             invalid("item 1: the host's name \"a\\x1b[2J\" may only have letters, "
                     "digits, '.', '-' and '_'"));

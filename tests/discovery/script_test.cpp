@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <optional>
 #include <sys/prctl.h>
@@ -65,6 +66,46 @@ TEST_F(ScriptTest, returns_what_it_prints) {
   EXPECT_EQ(end.trouble, "");
   EXPECT_EQ(end.output, "a:4\nb\n");
   EXPECT_EQ(end.errors, "");
+}
+
+TEST_F(ScriptTest, that_ends_its_parent_ends_nobody) {
+  for (const char* const signal : {"TERM", "INT", "HUP", "QUIT", "USR1", "ABRT"}) {
+    const ScriptEnd end =
+        run(file(cat("#!/bin/sh\nkill -", signal, " $PPID\nsleep 0.05\nsleep 1000 &\necho a:4\n")));
+    EXPECT_EQ(end.trouble, "") << signal;
+    EXPECT_EQ(end.output, "a:4\n") << signal;
+  }
+  // Its own group is its own.
+  EXPECT_EQ(run(file("#!/bin/sh\necho a:4\nkill 0\nsleep 1000\n")).trouble,
+            "was killed by SIGTERM, signal 15");
+}
+
+TEST_F(ScriptTest, that_kills_or_stops_what_watches_over_it_is_a_failure_and_the_next_run_goes) {
+  boost::asio::io_context io;
+  ScriptOptions options;
+  options.timeout = milliseconds(300);
+  options.kill_timeout = milliseconds(300);
+  const auto path = file("#!/bin/sh\nkill -$(cat signal) $PPID\necho a:4\n");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(directory());
+  options.command = path;
+  Script script(io, options);
+  for (const char* const signal : {"KILL", "STOP", "CONT"}) {
+    std::ofstream("signal") << signal;
+    std::optional<ScriptEnd> end;
+    script.run([&](ScriptEnd ended) { end = std::move(ended); });
+    io.restart();
+    io.run_for(test::kGenerous);
+    ASSERT_TRUE(end.has_value()) << signal;
+    if (signal == std::string("KILL")) {
+      EXPECT_NE(end->trouble.find("kill -9 $PPID"), std::string::npos) << end->trouble;
+    } else if (signal == std::string("STOP")) {
+      EXPECT_NE(end->trouble.find("did not end within"), std::string::npos) << end->trouble;
+    } else {
+      EXPECT_EQ(end->trouble, "");
+    }
+  }
+  std::filesystem::current_path(before);
 }
 
 TEST_F(ScriptTest, is_found_in_the_working_directory_without_a_slash) {
@@ -200,7 +241,10 @@ TEST_F(ScriptTest, says_so_when_its_keeper_is_killed) {
   script.run([&](const ScriptEnd& end) { trouble = end.trouble; });
   ::kill(script.child(), SIGKILL);
   io.run_for(test::kGenerous);
-  EXPECT_EQ(trouble, "lost its keeper, which somebody killed");
+  EXPECT_EQ(trouble,
+            "ended with the process that watches over it, which was killed (by the script itself, "
+            "with kill "
+            "-9 $PPID?)");
   while (::waitpid(-1, nullptr, 0) > 0) {
   }
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);

@@ -89,7 +89,7 @@ TEST_F(WatchTest, shows_only_the_last_lines_of_a_talkative_script) {
 
 TEST_F(WatchTest, lets_no_control_characters_through_to_a_terminal) {
   EXPECT_EQ(fails("exited with code 1", "\x1b[2Jgone\n"),
-            "fatal: the discovery script find.sh exited with code 1; it said: ?[2Jgone");
+            "fatal: the discovery script find.sh exited with code 1; it said: \\x1b[2Jgone");
 }
 
 }  // namespace

@@ -72,12 +72,13 @@ Downward some_downward() {
 }
 
 constexpr int kRanks = 8;
+constexpr std::size_t kCached = 1024;  // tensors that the reader knows by an id
 
 TEST(Messages, WhatIsEncodedIsDecoded) {
   EXPECT_EQ(decode_upward(payload_of(encode_upward(some_upward())), kRanks).value(), some_upward());
   EXPECT_EQ(decode_upward(payload_of(encode_upward({})), kRanks).value(), Upward());
   const auto sent = some_downward();
-  const auto read = decode_downward(payload_of(encode_downward(sent)), kRanks).value();
+  const auto read = decode_downward(payload_of(encode_downward(sent)), kRanks, kCached).value();
   ASSERT_EQ(read.decisions.size(), sent.decisions.size());
   for (std::size_t i = 0; i < sent.decisions.size(); ++i) {
     const auto& a = sent.decisions[i];
@@ -123,7 +124,7 @@ TEST(Messages, AHundredCachedTensorsAreAFewBytesBothWays) {
 TEST(Messages, RanksThatTheWorldDoesNotHaveAreRefused) {
   EXPECT_TRUE(decode_upward(payload_of(encode_upward(some_upward())), 8).ok());
   EXPECT_FALSE(decode_upward(payload_of(encode_upward(some_upward())), 7).ok());
-  EXPECT_FALSE(decode_downward(payload_of(encode_downward(some_downward())), 3).ok());
+  EXPECT_FALSE(decode_downward(payload_of(encode_downward(some_downward())), 3, kCached).ok());
 }
 
 TEST(Messages, ALieAboutManyTensorsIsRefusedBeforeItCostsMemory) {
@@ -131,7 +132,30 @@ TEST(Messages, ALieAboutManyTensorsIsRefusedBeforeItCostsMemory) {
   auto lie = payload;
   // The count of the first stretch of ids: after the number of decisions, kind, set and stretches.
   lie.replace(4 + 1 + 4 + 4, 4, "\xFF\xFF\xFF\xFF");
-  EXPECT_FALSE(decode_downward(lie, kRanks).ok());
+  EXPECT_FALSE(decode_downward(lie, kRanks, kCached).ok());
+}
+
+// Ids are written as stretches: a few bytes could name any number of them.
+TEST(Messages, NoMoreIdsAreReadThanThereAreCachedTensors) {
+  Downward down;
+  down.decisions.emplace_back();
+  for (CacheId id = 0; id < 100'000; ++id) down.decisions[0].tensors.push_back({id, nullptr});
+  const auto payload = payload_of(encode_downward(down));
+  EXPECT_LT(payload.size(), 60U);
+  EXPECT_FALSE(decode_downward(payload, kRanks, kCached).ok());
+  EXPECT_FALSE(decode_downward(payload, kRanks, 99'999).ok());
+  EXPECT_TRUE(decode_downward(payload, kRanks, 100'000).ok());
+
+  // A tensor that stands there in full may be meant by its id in what follows.
+  Downward first = some_downward();
+  first.decisions.resize(1);
+  EXPECT_TRUE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
+  EXPECT_FALSE(decode_downward(payload_of(encode_downward(first)), kRanks, 3).ok());
+  first.decisions.emplace_back();
+  for (CacheId id = 1; id <= 5; ++id) first.decisions[1].tensors.push_back({id, nullptr});
+  EXPECT_TRUE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
+  first.decisions[1].tensors.push_back({6, nullptr});
+  EXPECT_FALSE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
 }
 
 TEST(Messages, EveryCutIsAnError) {
@@ -141,7 +165,7 @@ TEST(Messages, EveryCutIsAnError) {
   }
   const auto down = payload_of(encode_downward(some_downward()));
   for (std::size_t length = 0; length < down.size(); ++length) {
-    EXPECT_FALSE(decode_downward(down.substr(0, length), kRanks).ok()) << length;
+    EXPECT_FALSE(decode_downward(down.substr(0, length), kRanks, kCached).ok()) << length;
   }
 }
 
@@ -161,7 +185,7 @@ TEST(Messages, RubbishIsRefusedOrReadButNeverHarms) {
       (void)root.from_child(tree->children(0).front(), std::move(*up), {});
       (void)root.work({}, 0);
     }
-    if (auto down = decode_downward(bytes, kRanks); down.ok()) {
+    if (auto down = decode_downward(bytes, kRanks, kCached); down.ok()) {
       Negotiator member(tree, 1, {});
       (void)member.from_parent(std::move(*down), {});
       (void)member.work({}, 0);

@@ -1,0 +1,57 @@
+// hvdrun on a kernel that lacks newer system calls, as the filter of an old container may, too.
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+class OldKernel : public testing::TestWithParam<const char*> {
+ protected:
+  std::vector<std::string> hvdrun(std::vector<std::string> words) const {
+    words.insert(words.begin(), {binary("hvd_without_calls"), GetParam(), binary("hvdrun")});
+    return words;
+  }
+  ProcessOptions marked() const { return {.environment = {{"HVD_OLD_KERNEL", mark_}}}; }
+  void TearDown() override { EXPECT_TRUE(wait_until_gone("HVD_OLD_KERNEL", mark_)); }
+
+  TemporaryDirectory directory_;
+  std::string mark_ = directory_.path();
+};
+
+TEST_P(OldKernel, AJobRunsAndLeavesNothing) {
+  const auto status =
+      run(hvdrun({"-np", "1", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & exec ls /proc/self/fd"}),
+          marked());
+  if (status.code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
+  EXPECT_EQ(status.code, 0) << status.err;
+  // Its three streams, the socket to its agent, and what ls has opened; none that somebody forgot.
+  const auto& out = status.out;
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 5) << out;
+}
+
+TEST_P(OldKernel, AKilledWorkerAndADiscoveryScriptAreHandledAsEver) {
+  const auto script = directory_.file("discover.sh", "#!/bin/sh\nsleep 1000 &\necho localhost:2\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const auto status = run(hvdrun({"--host-discovery-script", script.string(), "--restarts", "0",
+                                  "sh", "-c", "kill -9 $$"}),
+                          marked());
+  if (status.code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
+  EXPECT_EQ(status.code, 137) << status.err;
+  EXPECT_NE(status.err.find("was killed by SIGKILL"), std::string::npos) << status.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, OldKernel,
+                         testing::Values("close_range", "pidfd_open", "getrandom",
+                                         "close_range,pidfd_open,getrandom"),
+                         [](const auto& calls) {
+                           return calls.param ==
+                                          std::string_view("close_range,pidfd_open,getrandom")
+                                      ? std::string("All")
+                                      : std::string(calls.param);
+                         });
+
+}  // namespace
+}  // namespace hvd::test

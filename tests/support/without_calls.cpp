@@ -1,0 +1,16 @@
+// hvd_without_calls CALL,CALL... PROGRAM [ARGUMENTS...]: runs a program as if the kernel lacked
+// these system calls. Exit code 77 if that cannot be done here.
+#include <cerrno>
+#include <cstdio>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "tests/support/missing_calls.h"
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  if (!hvd::test::take_away(hvd::split(argv[1], ','), ENOSYS)) return 77;
+  ::execvp(argv[2], argv + 2);
+  std::perror(argv[2]);
+  return 127;
+}
