@@ -67,9 +67,17 @@ std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan
   return std::make_unique<ElasticJob>(std::move(options));
 }
 
-rendezvous::ServerOptions server_options(const JobSpec& spec) {
+rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer) {
   rendezvous::ServerOptions options;
   options.legacy_clients = spec.legacy_clients;
+  options.on_legacy_client = [&spec, &observer](std::string_view request, std::string_view origin) {
+    observer.on_warning(cat(
+        "a program that was built with Horovod asks for its world (", request, " from ", origin,
+        "), unsigned, and is refused: ",
+        spec.elastic ? "elastic Horovod programs are not served; without --host-discovery-script, "
+                       "--min-np and --max-np, --legacy-clients serves it"
+                     : "start the job with --legacy-clients"));
+  };
   return options;
 }
 
@@ -87,7 +95,7 @@ Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
       hosts_(std::move(preparation.hosts)),
       plan_(std::move(preparation.plan)),
       job_id_(to_hex(random_bytes(kJobIdSize))),
-      server_(io_, token_, server_options(spec)),
+      server_(io_, token_, server_options(spec, observer)),
       job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_, hosts_)),
       starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
                                              starter_callbacks())),

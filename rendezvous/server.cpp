@@ -12,6 +12,8 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/log.h"
+#include "base/pending_handshakes.h"
+#include "base/text.h"
 #include "rendezvous/session.h"
 
 namespace hvd::rendezvous {
@@ -132,6 +134,15 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     self->hub_->on_new_wait = [weak = self->weak_from_this()] {
       if (const auto impl = weak.lock()) impl->arm_wait_timer();
     };
+    self->hub_->on_refused_legacy_client = [weak = self->weak_from_this()](
+                                               std::string_view method, std::string_view target,
+                                               std::string_view origin) {
+      const auto impl = weak.lock();
+      if (!impl || !impl->options_.on_legacy_client || std::exchange(impl->legacy_told_, true)) {
+        return;
+      }
+      impl->options_.on_legacy_client(cat(method, " ", target), origin);
+    };
     asio::co_spawn(self->io_, sweep(self), [](const std::exception_ptr& escaped) {
       log_escaped("watching over deadlines", escaped);
     });
@@ -143,21 +154,59 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
       auto socket = co_await door->acceptor.async_accept(redirect_error(use_awaitable, error));
       if (self->hub_->stopping || !door->acceptor.is_open()) break;
       if (error == asio::error::no_descriptors || error == asio::error::no_memory ||
-          error == asio::error::no_buffer_space) {
-        HVD_LOG(warning, "rendezvous: a connection cannot be accepted now: " << error.message());
+          error == asio::error::no_buffer_space ||
+          error == boost::system::errc::too_many_files_open_in_system) {
+        // A stranger makes room for whoever waits, who may be a member of the job.
+        if (self->close_stranger(error.message())) continue;
+        self->tell_not_accepted(error);
         door->pause_timer.expires_after(kPauseWithoutDescriptors);
         co_await door->pause_timer.async_wait(redirect_error(use_awaitable, error));
         continue;
       }
       if (error) continue;  // that client is gone already
-      if (self->hub_->sessions.size() >= self->options_.limits.max_connections) {
+      if (self->hub_->sessions.size() >= self->options_.limits.max_connections &&
+          !self->close_stranger("too many connections")) {
         self->refuse(std::move(socket));
         continue;
       }
       auto session = std::make_unique<Session>(std::move(socket), self->hub_);
+      self->take_for_stranger(*session);
       asio::co_spawn(
           self->io_, Session::serve(std::move(session)),
           [](const std::exception_ptr& escaped) { log_escaped("a connection", escaped); });
+    }
+  }
+
+  // Until it has proved that it holds the token.
+  void take_for_stranger(Session& session) {
+    auto& strangers = hub_->strangers;
+    const auto closed = strangers.add(&session, session.origin(), Clock::now());
+    if (closed) close_stranger(**closed, cat("there may be ", strangers.most(), " of them"));
+  }
+
+  // False if there is none.
+  bool close_stranger(std::string_view why) {
+    const auto closed = hub_->strangers.evict();
+    if (closed) close_stranger(**closed, why);
+    return closed.has_value();
+  }
+
+  void close_stranger(Session& session, std::string_view why) {
+    session.close();
+    if (const auto told = hub_->closed_strangers.count(Clock::now())) {
+      HVD_LOG(warning, "rendezvous: closed "
+                           << *told << (*told == 1 ? " connection" : " connections")
+                           << " that had not proved the job's token, the last one "
+                              "from "
+                           << session.origin() << ": " << why);
+    }
+  }
+
+  void tell_not_accepted(const error_code& error) {
+    if (const auto told = not_accepted_.count(Clock::now())) {
+      HVD_LOG(warning,
+              "rendezvous: " << *told << (*told == 1 ? " time" : " times")
+                             << " a connection could not be accepted: " << error.message());
     }
   }
 
@@ -205,6 +254,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
       if (error) break;
       const TimePoint now = Clock::now();
       for (Session* const session : self->hub_->sessions) session->check_deadline(now);
+      while (const auto late = self->hub_->strangers.take_expired(now)) {
+        self->close_stranger(**late, "their time was up");
+      }
       self->hub_->service.verifier().forget_old(self->hub_->unix_now(now));
     }
   }
@@ -215,7 +267,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   std::vector<std::shared_ptr<Door>> doors_;
   asio::steady_timer wait_timer_;
   asio::steady_timer sweep_timer_;
+  CountedWarning not_accepted_;
   bool watching_ = false;
+  bool legacy_told_ = false;
 };
 
 Server::Server(asio::io_context& io, const Token& token, ServerOptions options)

@@ -24,6 +24,9 @@ struct ServerOptions {
   ServerLimits limits;
   // Unsigned requests of Horovod's own clients, on exactly the scopes and verbs that they use.
   bool legacy_clients = false;
+  // Without legacy_clients: called once, when a client of Horovod asks for its world and is
+  // refused. `request` is what it asked for, `origin` its address. On the server's thread.
+  std::function<void(std::string_view request, std::string_view origin)> on_legacy_client;
 };
 
 class Server {

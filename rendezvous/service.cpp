@@ -6,6 +6,9 @@
 namespace hvd::rendezvous {
 namespace {
 
+constexpr std::string_view kLegacyRefusal =
+    "requests have to be signed with the job's token; those of Horovod's own clients are not, and "
+    "are served only with --legacy-clients";
 constexpr std::string_view kAllowed = "GET, PUT, DELETE, POST";
 
 std::string_view status_text(unsigned status) {
@@ -98,7 +101,7 @@ Service::Service(const Token& token, const ServerLimits& limits, bool legacy_cli
       verifier_(token, now) {}
 
 std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std::int64_t now) {
-  ticket.is_signed = false;
+  ticket.is_signed = ticket.proved = ticket.is_legacy = false;
   const std::string_view method = head.method;
   const bool with_body = method == "PUT" || method == "POST";
   if (!with_body && method != "GET" && method != "DELETE") {
@@ -113,12 +116,14 @@ std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std
     ticket.is_signed = verdict.outcome != Verifier::Outcome::stranger;
     ticket.id = verdict.id;
     ticket.body_digest = verdict.body_digest;
-    const bool legacy = legacy_clients_ && head.authorization.empty() &&
-                        ticket.target_status.ok() && !ticket.target.key.empty() &&
-                        head.target.find('?') == std::string::npos &&
+    ticket.proved = verdict.outcome == Verifier::Outcome::accepted;
+    const bool legacy = head.authorization.empty() && ticket.target_status.ok() &&
+                        !ticket.target.key.empty() && head.target.find('?') == std::string::npos &&
                         legacy_clients_use(method, ticket.target.scope);
-    if (verdict.outcome != Verifier::Outcome::accepted && !legacy) {
-      refusal = make_error(401, std::string(verdict.reason));
+    ticket.is_legacy = legacy && !legacy_clients_;
+    if (!ticket.proved && (!legacy || ticket.is_legacy)) {
+      refusal = make_error(
+          401, ticket.is_legacy ? std::string(kLegacyRefusal) : std::string(verdict.reason));
       if (verdict.outcome == Verifier::Outcome::wrong_time) refusal->time = now;
     }
   }

@@ -38,6 +38,8 @@ struct PendingRead {
 // One request between its head and its answer: who asks, and for what.
 struct Ticket {
   bool is_signed = false;  // with the job's token: the answer carries a proof
+  bool proved = false;     // signed, and now: no copy of an earlier request
+  bool is_legacy = false;  // unsigned, as Horovod's clients ask, and refused for that
   RequestId id;
   Target target;
   Status target_status;     // what is wrong with the target

@@ -20,6 +20,7 @@ using asio::redirect_error;
 using asio::use_awaitable;
 using boost::system::error_code;
 
+constexpr std::size_t kStrangersShare = 4;  // one in so many descriptors is for them
 constexpr std::size_t kFirstBuffer = 1024;  // enough for most requests; small, as many clients wait
 constexpr std::size_t kBodyChunk = std::size_t{64} << 10;
 constexpr std::size_t kSlowest = std::size_t{64} << 10;  // bytes per second that we put up with
@@ -54,7 +55,12 @@ Hub::Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clie
     : limits(server_limits),
       started(Clock::now()),
       started_unix(unix_milliseconds()),
-      service(token, server_limits, legacy_clients, started_unix) {}
+      service(token, server_limits, legacy_clients, started_unix),
+      // Horovod's clients never prove anything, and all come at the same moment.
+      strangers(pending_limit(legacy_clients ? server_limits.max_connections / 2
+                                             : server_limits.max_strangers,
+                              kStrangersShare),
+                server_limits.stranger_timeout) {}
 
 std::int64_t Hub::unix_now(TimePoint now) const {
   return started_unix +
@@ -68,9 +74,13 @@ Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<Hub> hub)
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
+  origin_ = origin_of_peer(socket_.native_handle());
 }
 
-Session::~Session() { hub_->sessions.erase(place_); }
+Session::~Session() {
+  hub_->strangers.remove(this);
+  hub_->sessions.erase(place_);
+}
 
 void Session::check_deadline(TimePoint now) {
   if (now < deadline_) return;
@@ -298,6 +308,10 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
     if (got == Got::closed) co_return;
     if (got == Got::refused) break;
     auto refusal = hub.service.admit(self.head_, self.ticket_, hub.unix_now(Clock::now()));
+    if (self.ticket_.proved) hub.strangers.remove(&self);
+    if (self.ticket_.is_legacy && hub.on_refused_legacy_client) {
+      hub.on_refused_legacy_client(self.head_.method, self.head_.target, self.origin_);
+    }
     const std::size_t size = self.head_.content_length.value_or(0);
     if (!refusal && (size > hub.limits.max_total || hub.receiving > hub.limits.max_total - size)) {
       refusal = make_error(503, "too many bodies are on their way to this server; try again");

@@ -19,6 +19,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "base/clock.h"
+#include "base/pending_handshakes.h"
 #include "rendezvous/service.h"
 
 namespace hvd::rendezvous {
@@ -38,12 +39,17 @@ struct Hub {
   std::int64_t started_unix;
   Service service;
   std::list<Session*> sessions;
+  PendingHandshakes<Session*> strangers;  // those of the sessions that have proved nothing yet
+  CountedWarning closed_strangers;
   std::size_t receiving = 0;  // bytes of bodies that are announced and not yet stored
   bool stopping = false;
 
   // Blocking reads by their deadline; `on_new_wait` is called when the first of them changes.
   std::set<std::pair<TimePoint, Session*>> waits;
   std::function<void()> on_new_wait;
+
+  std::function<void(std::string_view method, std::string_view target, std::string_view origin)>
+      on_refused_legacy_client;
 };
 
 class Session {
@@ -55,6 +61,7 @@ class Session {
 
   // Serves until the client leaves, misbehaves, or the server stops.
   static boost::asio::awaitable<void> serve(std::unique_ptr<Session> session);
+  const std::string& origin() const { return origin_; }
 
   // The server's sweeper: ends what has lasted too long.
   void check_deadline(TimePoint now);
@@ -86,6 +93,7 @@ class Session {
   std::list<Session*>::iterator place_;
   TimePoint deadline_ = kNever;  // of what it waits for now, unless that is a key
   bool expired_ = false;
+  std::string origin_;  // the client's address (base/pending_handshakes.h)
 
   Bytes in_;  // bytes [begin_, end_) came and were not used yet
   std::size_t begin_ = 0;

@@ -1,10 +1,16 @@
 #include "runtime/lobby.h"
 
+#include <algorithm>
 #include <sys/socket.h>
 
 #include "base/log.h"
 
 namespace hvd::runtime {
+namespace {
+
+constexpr std::chrono::milliseconds kRest{50};  // of a listener, when no descriptor is left
+
+}  // namespace
 
 Result<SocketAddress> Lobby::listen(const SocketAddress& where) {
   auto listener = listen_tcp(where);
@@ -32,24 +38,34 @@ bool Lobby::knows(int fd) const {
 
 void Lobby::show_out(int fd) {
   poller_.forget(fd);
+  pending_.remove(fd);
   guests_.erase(fd);
+}
+
+void Lobby::on_accept_failed(const Status& why, TimePoint now) {
+  if (why.code() == Code::deadline_exceeded) return;  // it is gone already
+  if (const auto told = warning_.count(now)) {
+    HVD_LOG(warning, purpose_ << ": " << *told
+                              << " times a connection could not be accepted: " << why.message());
+  }
+  if (const auto oldest = pending_.evict()) return show_out(*oldest);
+  poller_.ignore(listener_.get());
+  rests_until_ = now + kRest;
 }
 
 void Lobby::welcome_guest(TimePoint now) {
   auto fd = accept_tcp(listener_.get(), now);
-  if (!fd.ok()) return;
-  if (guests_.size() >= max_guests_) {
-    // The one who has been silent longest makes room.
-    auto oldest = guests_.begin();
-    for (auto guest = guests_.begin(); guest != guests_.end(); ++guest) {
-      if (guest->second.until < oldest->second.until) oldest = guest;
-    }
-    show_out(oldest->first);
+  if (!fd.ok()) return on_accept_failed(fd.status(), now);
+  if (const auto oldest = pending_.add(fd->get(), origin_of_peer(fd->get()), now)) {
+    show_out(*oldest);
   }
   const int number = fd->get();
   Guest guest{std::make_unique<Connection>(std::move(*fd), kMaxHandshakeFrame),
-              HandshakeAcceptor(token_, purpose_, self_), now + handshake_timeout_};
-  if (!guest.connection->send(guest.handshake.challenge()).ok()) return;
+              HandshakeAcceptor(token_, purpose_, self_)};
+  if (!guest.connection->send(guest.handshake.challenge()).ok()) {
+    pending_.remove(number);
+    return;
+  }
   poller_.watch(number);
   guests_.emplace(number, std::move(guest));
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the map owns it
@@ -80,22 +96,19 @@ std::optional<Lobby::Arrival> Lobby::handle(const Poller::Event& event, TimePoin
     return std::nullopt;
   }
   auto connection = std::move(guest.connection);
+  pending_.remove(event.fd);
   guests_.erase(event.fd);
   connection->trust(kDefaultMaxFrame);
   return Arrival{identity->name, std::move(connection)};
 }
 
 TimePoint Lobby::expire(TimePoint now) {
-  TimePoint next = kNever;
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
-    const auto current = guest++;
-    if (current->second.until <= now) {
-      show_out(current->first);
-    } else {
-      next = std::min(next, current->second.until);
-    }
+  while (const auto late = pending_.take_expired(now)) show_out(*late);
+  if (rests_until_ <= now) {
+    rests_until_ = kNever;
+    if (listener_) poller_.watch(listener_.get());
   }
-  return next;
+  return std::min(pending_.deadline(), rests_until_);
 }
 
 }  // namespace hvd::runtime

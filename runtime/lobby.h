@@ -1,9 +1,10 @@
 // Where the members of a world come in: a listener, and those who have connected but not yet proved
-// who they are. Strangers, garbage and the silent are shown out and harm nobody; at most
-// `max_guests` wait at a time. For one thread: the control loop's, or that of the data connections,
-// or that of shared memory.
+// who they are. Strangers, garbage and the silent are shown out and harm nobody; how many of them
+// are borne, and who has to go first, is said in base/pending_handshakes.h. For one thread: the
+// control loop's, or that of the data connections, or that of shared memory.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/handshake.h"
+#include "base/pending_handshakes.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "runtime/connection.h"
@@ -25,22 +27,27 @@ namespace hvd::runtime {
 class Lobby {
  public:
   static constexpr std::size_t kMaxGuests = 1024;
+  // A worker has several of these, and needs descriptors for its own work.
+  static constexpr std::size_t kShareOfDescriptors = 8;
+  static constexpr std::size_t kMoreThanExpected = 16;
 
   struct Arrival {
     std::string name;  // proved
     std::unique_ptr<Connection> connection;
   };
 
-  // `purpose` says what a guest must have come for.
+  // `purpose` says what a guest must have come for. `expected` members may come at once: so many
+  // are borne in any case, up to `max_guests`.
   Lobby(Poller& poller, const Token& token, HandshakeIdentity self,
-        std::chrono::milliseconds handshake_timeout, std::string_view purpose,
+        std::chrono::milliseconds handshake_timeout, std::string_view purpose, std::size_t expected,
         std::size_t max_guests = kMaxGuests)
       : poller_(poller),
         token_(token),
         self_(std::move(self)),
-        handshake_timeout_(handshake_timeout),
         purpose_(purpose),
-        max_guests_(max_guests) {}
+        pending_(std::min(max_guests, std::max(pending_limit(max_guests, kShareOfDescriptors),
+                                               expected + kMoreThanExpected)),
+                 handshake_timeout) {}
   ~Lobby() { close(); }
   Lobby(const Lobby&) = delete;
   Lobby& operator=(const Lobby&) = delete;
@@ -62,19 +69,21 @@ class Lobby {
   struct Guest {
     std::unique_ptr<Connection> connection;
     HandshakeAcceptor handshake;
-    TimePoint until;
   };
   void welcome_guest(TimePoint now);
+  // No descriptor, or no memory: a guest makes room, or the listener rests for a while.
+  void on_accept_failed(const Status& why, TimePoint now);
   void show_out(int fd);
 
   Poller& poller_;
   Token token_;
   HandshakeIdentity self_;
-  std::chrono::milliseconds handshake_timeout_;
   std::string purpose_;
-  std::size_t max_guests_;
   UniqueFd listener_;
+  TimePoint rests_until_ = kNever;  // the listener is not watched meanwhile; kNever: it is
   std::map<int, Guest> guests_;
+  PendingHandshakes<int> pending_;  // their descriptors
+  CountedWarning warning_;
 };
 
 }  // namespace hvd::runtime

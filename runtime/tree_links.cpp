@@ -22,7 +22,7 @@ Status TreeLinks::open() {
   if (children().empty()) return {};
   lobby_.emplace(poller_, spec_.token,
                  HandshakeIdentity{handshake_name(spec_.rank), spec_.generation},
-                 spec_.config.handshake_timeout, kPurpose);
+                 spec_.config.handshake_timeout, kPurpose, children().size());
   const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
   auto where = lobby_->listen({self.address, 0});
   HVD_RETURN_IF_ERROR(where.status().with_context(cat("rank ", spec_.rank, ", for other ranks")));

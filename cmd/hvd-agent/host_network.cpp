@@ -4,11 +4,11 @@
 #include <cerrno>
 #include <netinet/in.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <utility>
 
 #include "base/ports.h"
+#include "base/random.h"
 #include "base/socket.h"
 
 namespace hvd::agent {
@@ -44,11 +44,9 @@ std::uint16_t port_of(int socket) {
   return address.ok() ? address->port : std::uint16_t{0};
 }
 
-Result<std::string> random_hex() {
+std::string random_hex() {
   std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return Status::from_errno("get random bytes", errno);
-  }
+  fill_random(bytes.data(), bytes.size());
   std::string text;
   for (const unsigned byte : bytes) {
     text += "0123456789abcdef"[byte >> 4];
@@ -68,8 +66,6 @@ std::uint16_t find_free_port() {
 }
 
 Status ProbeListener::open(EventLoop& loop, TimePoint now) {
-  auto greeting = random_hex();
-  HVD_RETURN_IF_ERROR(greeting.status());
   auto socket = bind_anywhere(0);
   HVD_RETURN_IF_ERROR(socket.status());
   if (::listen(socket->get(), kBacklog) != 0) {
@@ -79,8 +75,9 @@ Status ProbeListener::open(EventLoop& loop, TimePoint now) {
   HVD_RETURN_IF_ERROR(watch.status());
   socket_ = std::move(*socket);
   watch_ = std::move(*watch);
+  loop_ = &loop;
   port_ = port_of(socket_.get());
-  greeting_ = std::move(*greeting);
+  greeting_ = random_hex();
   close_at_ = now + kOpenFor;
   return {};
 }
@@ -89,10 +86,20 @@ void ProbeListener::close() {
   watch_.end();
   socket_.reset();
   close_at_ = kNever;
+  rests_until_ = kNever;
 }
 
 void ProbeListener::on_time(TimePoint now) {
-  if (now >= close_at_) close();
+  if (now >= close_at_) return close();
+  if (now < rests_until_) return;
+  rests_until_ = kNever;
+  visitors_ = 0;
+  loop_->change(socket_.get(), EPOLLIN);
+}
+
+void ProbeListener::rest() {
+  loop_->change(socket_.get(), 0);
+  rests_until_ = Clock::now() + kRest;
 }
 
 void ProbeListener::on_visitors() {
@@ -101,13 +108,13 @@ void ProbeListener::on_visitors() {
     if (!visitor) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
       // Without descriptors or memory the same visitor would call for us for ever.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return close();
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return rest();
     } else {
       // The buffer of a new connection takes it whole.
       [[maybe_unused]] const ssize_t sent =
           ::send(visitor.get(), greeting_.data(), greeting_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
-    if (++visitors_ >= kMostVisitors) return close();
+    if (++visitors_ >= kVisitorsAtATime) return rest();
   }
 }
 

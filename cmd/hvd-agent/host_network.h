@@ -2,6 +2,7 @@
 // free, and the place where other hosts can try whether they reach it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -18,11 +19,13 @@ namespace hvd::agent {
 std::uint16_t find_free_port();
 
 // Listens on all addresses and says a random greeting to everybody who connects, and nothing else.
-// Visitors cost nothing that lasts: nothing is read from them, no connection is kept. Only so many
-// are served, and only for a while. Owned by the supervisor, on its thread.
+// Visitors cost nothing that lasts: nothing is read from them, no connection is kept. So many are
+// served at a time; then others wait for a moment in the kernel's queue. Owned by the supervisor,
+// on its thread.
 class ProbeListener {
  public:
-  static constexpr int kMostVisitors = 10'000;
+  static constexpr int kVisitorsAtATime = 1'000;
+  static constexpr std::chrono::milliseconds kRest{50};
   static constexpr std::chrono::seconds kOpenFor{60};
 
   // An error means that it could not listen; port() is 0 then.
@@ -31,18 +34,21 @@ class ProbeListener {
   std::uint16_t port() const { return port_; }
   const std::string& greeting() const { return greeting_; }
 
-  TimePoint deadline() const { return close_at_; }
+  TimePoint deadline() const { return std::min(close_at_, rests_until_); }
   void on_time(TimePoint now);
 
  private:
   void on_visitors();
+  void rest();
 
   UniqueFd socket_;
   Watch watch_;
   std::uint16_t port_ = 0;
   std::string greeting_;
-  int visitors_ = 0;
+  int visitors_ = 0;  // since the last rest
   TimePoint close_at_ = kNever;
+  TimePoint rests_until_ = kNever;  // kNever: it does not rest
+  EventLoop* loop_ = nullptr;
 };
 
 }  // namespace hvd::agent

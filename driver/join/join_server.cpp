@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <list>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,6 +15,8 @@
 #include "base/build_id.h"
 #include "base/capacity.h"
 #include "base/clock.h"
+#include "base/pending_handshakes.h"
+#include "base/printable.h"
 #include "base/protocol/join_link.h"
 #include "base/text.h"
 #include "base/tls_psk.h"
@@ -34,6 +35,7 @@ constexpr std::size_t kMaxBytesBefore = std::size_t{32} << 10;
 constexpr std::size_t kMaxHostName = 300;
 constexpr std::size_t kMaxRemembered = 1000;  // refusals that need not be told again
 constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::size_t kShareOfDescriptors = 4;  // one in so many is for strangers
 
 // It stands in messages to a person and in the environment of workers.
 bool is_host_name(std::string_view name) {
@@ -61,7 +63,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
         callbacks_(std::move(callbacks)),
         limits_(limits),
         acceptor_(io),
-        accept_pause_(io) {}
+        accept_pause_(io),
+        pending_(pending_limit(limits.strangers, kShareOfDescriptors), limits.handshake),
+        strangers_(limits.report_every) {}
 
   Status start() {
     auto tls = TlsPsk::create(TlsPsk::Side::server, token_);
@@ -86,7 +90,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     error_code ignored;
     acceptor_.close(ignored);
     accept_pause_.cancel();
-    for (auto& guest : std::exchange(guests_, {})) guest->close();
+    while (const auto guest = pending_.evict()) (*guest)->close();
   }
 
   SocketAddress address() const { return address_; }
@@ -103,7 +107,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       error_code ignored;
       const auto peer = socket_.remote_endpoint(ignored);
       peer_ = ignored ? "a host that is gone" : peer.address().to_string();
+      origin_ = origin_of_peer(socket_.native_handle());
     }
+    const std::string& origin() const { return origin_; }
 
     void start() {
       deadline_.expires_after(server_->limits_.handshake);
@@ -180,12 +186,12 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       const auto join = join_link::Join::decode(frame.payload);
       if (!join.ok()) return refuse({join.status().message(), true});
       if (join->build_id != build_id()) {
-        return refuse({cat("its build is ", shown(join->build_id), ", the job's is ", build_id(),
+        return refuse({cat("its build is ", quoted(join->build_id), ", the job's is ", build_id(),
                            "; both need the same hvd"),
                        true});
       }
       if (!is_host_name(join->host)) {
-        return refuse({cat(shown(join->host), " is no host's name"), true});
+        return refuse({cat(quoted(join->host), " is no host's name"), true});
       }
       if (join->slots < 1 || join->slots > kMaxSlots) {
         return refuse(
@@ -225,22 +231,14 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       if (!writing_) close();
     }
 
-    static std::string shown(std::string_view text) {
-      std::string result = "\"";
-      for (const char character : text.substr(0, 80)) {
-        const bool plain = std::isprint(static_cast<unsigned char>(character)) != 0;
-        result += plain ? character : '?';
-      }
-      return result + "\"";
-    }
-
-    void leave() { server_->guests_.remove(shared_from_this()); }
+    void leave() { server_->pending_.remove(shared_from_this()); }
 
     std::shared_ptr<Impl> server_;
     tcp::socket socket_;
     TlsSession tls_;
     asio::steady_timer deadline_;
     std::string peer_;
+    std::string origin_;  // base/pending_handshakes.h
     std::array<char, 4096> buffer_{};
     std::size_t taken_ = 0;
     FrameDecoder frames_{kMaxJoinFrame};
@@ -259,7 +257,12 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
         return self->accept();
       }
       if (error == asio::error::connection_aborted) return self->accept();
-      // No descriptor is left, or no memory: that passes, or others will say so.
+      // No descriptor is left, or no memory. A stranger makes room, for one who may be of the job;
+      // without any it passes, or others will say so.
+      if (const auto oldest = self->pending_.evict()) {
+        (*oldest)->turn_away("no descriptor was left for others");
+        return self->accept();
+      }
       self->accept_pause_.expires_after(kAcceptPause);
       self->accept_pause_.async_wait([self](error_code cancelled) {
         if (!cancelled && !self->closed_) self->accept();
@@ -272,14 +275,12 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     socket.set_option(tcp::no_delay(true), ignored);
     auto tls = tls_->session();
     if (!tls.ok()) return;
-    // An honest one needs some milliseconds.
-    if (guests_.size() >= limits_.strangers) {
-      const auto oldest = guests_.front();
-      oldest->turn_away("too many others came before it had said who it is");
-    }
     const auto guest =
         std::make_shared<Guest>(shared_from_this(), std::move(socket), std::move(*tls));
-    guests_.push_back(guest);
+    // An honest one needs some milliseconds.
+    if (const auto oldest = pending_.add(guest, guest->origin(), Clock::now())) {
+      (*oldest)->turn_away("too many others came before it had said who it is");
+    }
     guest->start();
   }
 
@@ -291,13 +292,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void report_stranger(const std::string& who, std::string_view why) {
-    const TimePoint now = Clock::now();
-    if (reported_ && now < *reported_ + limits_.report_every) {
-      ++unreported_;
-      return;
-    }
-    reported_ = now;
-    const std::size_t others = std::exchange(unreported_, 0);
+    const auto count = strangers_.count(Clock::now());
+    if (!count) return;
+    const std::size_t others = *count - 1;
     callbacks_.on_refused(cat("did not let in ", who, ": ", why,
                               others > 0 ? cat(" (and ", others, " others before)") : ""));
   }
@@ -311,10 +308,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_;
   std::optional<TlsPsk> tls_;
-  std::list<std::shared_ptr<Guest>> guests_;  // in the order in which they came
+  PendingHandshakes<std::shared_ptr<Guest>> pending_;
   std::set<std::string> remembered_;
-  std::optional<TimePoint> reported_;
-  std::size_t unreported_ = 0;
+  CountedWarning strangers_;
   bool closed_ = false;
 };
 

@@ -108,7 +108,8 @@ HostDoor::HostDoor(const Token& token, int rank, std::uint64_t generation,
     : token_(token),
       rank_(rank),
       generation_(generation),
-      lobby_(poller_, token, {identity_of(rank), generation}, handshake_timeout, kSharedMemory) {}
+      lobby_(poller_, token, {identity_of(rank), generation}, handshake_timeout, kSharedMemory, 1) {
+}
 
 Status HostDoor::open() {
   HVD_RETURN_IF_ERROR(poller_.open());

@@ -25,7 +25,10 @@ Result<SocketAddress> Door::open() {
   HVD_RETURN_IF_ERROR(poller_.open());
   lobby_.emplace(poller_, options_.token,
                  HandshakeIdentity{name_of(options_.rank), options_.generation},
-                 options_.handshake_timeout, kDataPurpose, kMaxGuests);
+                 options_.handshake_timeout, kDataPurpose,
+                 static_cast<std::size_t>(options_.size - options_.rank) *
+                     static_cast<std::size_t>(options_.sockets),
+                 kMaxGuests);
   auto where = lobby_->listen({options_.address, 0});
   HVD_RETURN_IF_ERROR(where.status().with_context(cat("rank ", options_.rank, ", for data")));
   thread_ = start_thread("hvd-door", [this] { loop(); });

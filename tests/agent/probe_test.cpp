@@ -223,16 +223,15 @@ TEST(AgentProbeListener, IsThereUntilTheFirstLaunch) {
   EXPECT_FALSE(late.ok());
 }
 
-TEST(AgentProbeListener, GreetsThousandsAtOnceButNotForEver) {
+TEST(AgentProbeListener, GreetsHoweverManyCome) {
   AgentUnderTest host;
   AgentUnderTest crowd;
   const std::vector<ProbeTarget> visits(
       4096, {"127.0.0.1", host.ready->probe_port, host.ready->probe_greeting});
-  EXPECT_EQ(probe(crowd, visits), std::vector<std::string>(visits.size()));
-  EXPECT_EQ(probe(crowd, visits), std::vector<std::string>(visits.size()));
-  const auto troubles = probe(crowd, visits);
-  EXPECT_NE(troubles, std::vector<std::string>(visits.size()));
-  EXPECT_FALSE(greets(*host.ready));
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(probe(crowd, visits), std::vector<std::string>(visits.size())) << round;
+  }
+  EXPECT_TRUE(greets(*host.ready));
   host.launch(1, {"true"});
   ASSERT_TRUE(host.until_over(1));
 }

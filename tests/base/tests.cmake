@@ -13,6 +13,7 @@ hvd_test(hvd_base_test
   base/out_of_memory_test.cpp
   base/own_time_test.cpp
   base/ports_test.cpp
+  base/pending_handshakes_test.cpp
   base/printable_test.cpp
   base/socket_test.cpp
   base/status_test.cpp

@@ -79,6 +79,27 @@ TEST(LegacyClients, AreRefusedUnlessAllowed) {
   }
 }
 
+TEST(LegacyClients, AreToldOfOnceWhenTheyAreRefused) {
+  std::vector<std::string> told;
+  ServerOptions options = legacy(false);
+  options.on_legacy_client = [&](std::string_view request, std::string_view origin) {
+    told.push_back(cat(request, " from ", origin));
+  };
+  {
+    RunningServer server(options);
+    EXPECT_EQ(ask(server, "GET", "/world/current").status, 401)
+        << "nobody of Horovod asks for that";
+    EXPECT_EQ(ask(server, "DELETE", "/rank_and_size/a:0").status, 401);
+    EXPECT_EQ(ask(server, "GET", "/healthz").status, 200);
+    for (int i = 0; i < 3; ++i) {
+      const auto refused = ask(server, "GET", "/rank_and_size/a:0");
+      EXPECT_EQ(refused.status, 401);
+      EXPECT_NE(refused.body.find("--legacy-clients"), std::string::npos) << refused.body;
+    }
+  }
+  EXPECT_EQ(told, std::vector<std::string>{"GET /rank_and_size/a:0 from 127.0.0.1"});
+}
+
 TEST(LegacyClients, CannotPassOffAWrongSignatureAsNone) {
   RunningServer server(legacy(true));
   expect_scopes(server);

@@ -23,6 +23,7 @@ hvd_test(hvd_runtime_test
   runtime/arithmetic_test.cpp
   runtime/duty_test.cpp
   runtime/float8_test.cpp
+  runtime/lobby_test.cpp
   runtime/tsan_options.cpp
   runtime/world_failure_test.cpp
   runtime/world_help_test.cpp
