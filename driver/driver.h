@@ -46,6 +46,9 @@ struct Outcome {
   int exit_code = 0;  // for hvdrun: 0, a worker's own code, 128 + signal, or 1 for troubles of ours
   std::optional<Failure> failure;
   std::string reason;  // one sentence: why the job ended
+  // What a worker wrote when it found that committed state was lost; empty if none did. It explains
+  // whatever else went wrong.
+  std::string lost_state;
 };
 
 // Called on the driver's thread; none may block.

@@ -10,6 +10,8 @@
 namespace hvd::driver {
 namespace {
 
+constexpr std::string_view kLostState = "committed state lost: ";  // worker/elastic/agreement.cpp
+
 // Whether the members of an older world have met in this scope.
 bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
   const std::string_view prefix = kWorldScopePrefix;
@@ -212,6 +214,7 @@ void Shell::perform(const action::Finish& action) {
     failure.hosts = first.hosts;
     outcome_.failure = std::move(failure);
   }
+  if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);
   // Of a host that could not be brought to its end nothing was told yet.
   for (HostIndex host = 0; host < sessions_.size(); ++host) news_.host_gone(host);
   io_.stop();

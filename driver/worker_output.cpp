@@ -89,4 +89,14 @@ std::vector<std::string> WorkerOutput::stderr_tail(Incarnation worker) const {
   return index < streams_.size() ? streams_[index].tail.lines() : std::vector<std::string>();
 }
 
+std::string WorkerOutput::find_in_stderr(std::string_view words) const {
+  for (const auto& streams : streams_) {
+    for (const auto& line : streams.tail.lines()) {
+      const auto at = line.find(words);
+      if (at != std::string::npos) return line.substr(at);
+    }
+  }
+  return {};
+}
+
 }  // namespace hvd::driver

@@ -38,6 +38,8 @@ class WorkerOutput {
   void forgive() { credit_.forgive(); }
 
   std::vector<std::string> stderr_tail(Incarnation worker) const;
+  // The first of all last lines in which these words stand, from there on; empty: there is none.
+  std::string find_in_stderr(std::string_view words) const;
 
  private:
   struct Streams {

@@ -60,8 +60,7 @@ bool is_elastic_horovod(const std::string& line) {
 
 }  // namespace
 
-std::string failure_report(const driver::Outcome& outcome) {
-  if (outcome.exit_code == 0) return {};
+static std::string report_of(const driver::Outcome& outcome) {
   if (!outcome.failure) {
     const bool interrupted =
         outcome.exit_code == 128 + SIGINT || outcome.exit_code == 128 + SIGTERM ||
@@ -94,6 +93,15 @@ std::string failure_report(const driver::Outcome& outcome) {
         "--legacy-clients serves programs of Horovod in jobs whose world does not change.\n";
   }
   return text;
+}
+
+std::string failure_report(const driver::Outcome& outcome) {
+  if (outcome.exit_code == 0) return {};
+  std::string text;
+  if (!outcome.lost_state.empty()) {
+    text = cat("hvdrun: ", printable(outcome.lost_state), "\nhvdrun: what follows came of that.\n");
+  }
+  return text + report_of(outcome);
 }
 
 }  // namespace hvd::cli

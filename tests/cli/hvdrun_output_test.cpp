@@ -147,6 +147,34 @@ TEST(HvdrunOutput, AFailureIsReportedInOneParagraph) {
   EXPECT_FALSE(contains(status.err, "    6\n")) << status.err;
 }
 
+TEST(HvdrunOutput, LostStateIsToldFirstWhoeverFailedFirst) {
+  const TemporaryDirectory directory;
+  const auto status = run(job({"-np", "2"},
+                              "if [ $HVD_RANK = 1 ]; then "
+                              "echo 'what(): committed state lost: commit 1.7 was reached' >&2; "
+                              "touch lost; exec sleep 600; fi; "
+                              "while [ ! -e lost ]; do sleep 0.02; done; sleep 0.2; exit 3"),
+                          {.working_directory = directory.path()});
+  EXPECT_EQ(status.code, 3) << status.err;
+  const auto lost = status.err.find("hvdrun: committed state lost: commit 1.7 was reached\n");
+  const auto failed = status.err.find("hvdrun: the job has failed: rank 0");
+  EXPECT_NE(lost, std::string::npos) << status.err;
+  EXPECT_LT(lost, failed) << status.err;
+}
+
+// What a worker writes passes as it is; what hvdrun says of others holds nothing that a terminal
+// would obey.
+TEST(HvdrunOutput, ControlCharactersOfAScriptAreShownNotObeyed) {
+  const TemporaryDirectory directory;
+  const auto script = directory.file(
+      "discover.sh", "#!/bin/sh\nprintf 'no \\033[2J\\033]0;hosts\\007 today' >&2\nexit 3\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const auto status = run({binary("hvdrun"), "--host-discovery-script", script.string(), "true"});
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_TRUE(contains(status.err, "no \\x1b[2J\\x1b]0;hosts\\x07 today")) << status.err;
+  EXPECT_EQ(status.err.find('\033'), std::string::npos) << status.err;
+}
+
 TEST(HvdrunOutput, AClosedStdinDoesNotMatter) {
   ProcessOptions options;
   options.close_stdin = true;

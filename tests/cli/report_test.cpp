@@ -84,6 +84,17 @@ TEST(Report, WhatATerminalWouldObeyIsShownInstead) {
             "hvdrun: the job has failed: host a: \\x1b]0;mine\\x07 said the agent\n");
 }
 
+TEST(Report, LostStateIsToldBeforeWhatCameOfIt) {
+  driver::Outcome outcome;
+  outcome.exit_code = 1;
+  outcome.reason = "no worker of the world is left";
+  outcome.lost_state = "committed state lost: commit 1.7 was reached";
+  EXPECT_EQ(failure_report(outcome),
+            "hvdrun: committed state lost: commit 1.7 was reached\n"
+            "hvdrun: what follows came of that.\n"
+            "hvdrun: the job has failed: no worker of the world is left\n");
+}
+
 TEST(Report, AnElasticProgramOfHorovodIsRecognised) {
   driver::Outcome outcome;
   outcome.exit_code = 134;
