@@ -69,6 +69,9 @@ std::optional<CommonCause::Verdict> CommonCause::judge_fresh(const Situation& si
   const Incarnation first = fresh_failures_.front().worker;
   if (!anybody_joined_) {
     if (hosts < std::min<std::size_t>(usable, 2)) return std::nullopt;
+    // With so few to choose from others may have been left out.
+    const std::size_t enough = std::min(kManySlots, std::max<std::size_t>(situation.slots, 1));
+    if (hosts == 1 && slots < enough) return std::nullopt;
     return Verdict{"no worker got as far as joining the others", first};
   }
   const bool everywhere = slots >= kManySlots && hosts >= std::min(kManyHosts, usable);

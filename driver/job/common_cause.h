@@ -4,7 +4,7 @@
 // (driver/job/slot_budget.h). So slots are counted, and never failures. Pure.
 //
 //   - Nobody has ever joined, and in each slot in which a worker was started one failed; on two
-//     hosts, or on the only one that may be used.
+//     hosts, or on the only one that may be used, in three of its slots or in all if it has fewer.
 //   - Later, when too few are left for a world: in each slot in which a worker was started since
 //     somebody joined last one failed, all in the same way; in three slots and on three hosts, or
 //     on all that may be used if these are fewer.
@@ -54,6 +54,7 @@ class CommonCause {
     std::size_t world_size = 0;   // of the world it was in or would have joined, before any failed
     std::size_t world_hosts = 0;  // of that world
     std::size_t hosts = 0;        // that may be used, or are on their way to it
+    std::size_t slots = 0;        // of these hosts
     bool too_few = false;         // the world waits for replacements
   };
   struct Verdict {

@@ -71,7 +71,9 @@ CommonCause::Situation ElasticJob::situation() const {
     if (visit == visit_of_.end()) continue;
     const ElasticHost& one = hosts_[visit->second];
     const bool may_be_used = one.state == HostState::starting || one.state == HostState::ready;
-    if (may_be_used && !one.leaves) ++situation.hosts;
+    if (!may_be_used || one.leaves) continue;
+    ++situation.hosts;
+    situation.slots += static_cast<std::size_t>(slots_of(found.host));
   }
   return situation;
 }

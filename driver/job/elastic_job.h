@@ -328,6 +328,7 @@ class ElasticJob final : public AnyJob {
   std::uint64_t random_state_;
 
   bool anybody_joined_ = false;
+  bool a_member_joined_ = false;  // so there may be a state
   std::optional<JobFailure> failure_;
   int failure_code_ = 0;
   std::optional<JobFailure> cause_;  // the first of the failures that belong together

@@ -114,7 +114,10 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
   if (said == WorkerState::initialised) {
     workers_[index].joined = true;
     // A member needs nothing else to join; one that comes still has to get warm.
-    if (worker.standing == Standing::member) common_cause_.joined(worker.member.incarnation);
+    if (worker.standing == Standing::member) {
+      common_cause_.joined(worker.member.incarnation);
+      a_member_joined_ = true;
+    }
     if (!std::exchange(anybody_joined_, true)) notice_quiet_ones();
     if (is_back) go_on_if_nobody_is_done();
     decide_within(kAtOnce);

@@ -29,7 +29,7 @@ void ElasticJob::decide() {
   if (state_ == ElasticState::gathering) {
     form_first_world();
   } else if (state_ != ElasticState::ending && nobody_is_left()) {
-    anybody_joined_ ? all_are_gone() : begin_again();
+    a_member_joined_ ? all_are_gone() : begin_again();
   } else {
     if (state_ != ElasticState::ending) staff_slots();
     reform();
@@ -371,6 +371,7 @@ void ElasticJob::take_into_force(WorldDocument world) {
       continue;
     }
     move(member.incarnation - 1, Standing::member);
+    a_member_joined_ = a_member_joined_ || one.joined;
     renew_deadline(member.incarnation - 1);
   }
   for (const auto& member : before.members) {

@@ -31,7 +31,7 @@ class CommonCauseTest : public testing::Test {
   }
 
   CommonCause cause_;
-  CommonCause::Situation situation_{8, 4, 4, false};
+  CommonCause::Situation situation_{.world_size = 8, .world_hosts = 4, .hosts = 4, .slots = 8};
   TimePoint now_{std::chrono::hours(1)};
   Incarnation first_ = 0;  // whom the last verdict names
 
@@ -62,15 +62,26 @@ TEST_F(CommonCauseTest, is_not_hidden_by_those_that_are_started_again) {
 
 TEST_F(CommonCauseTest, is_found_in_all_slots_of_the_only_host) {
   situation_.hosts = 1;
+  situation_.slots = 2;
   launch({a0, a1});
   EXPECT_EQ(fails(a0), "");
   EXPECT_NE(fails(a1), "");
 }
 
 TEST_F(CommonCauseTest, is_found_at_once_in_a_job_of_one_worker_on_one_host) {
-  situation_.hosts = 1;
+  situation_.hosts = situation_.slots = 1;
   launch({a0});
   EXPECT_NE(fails(a0), "");
+}
+
+TEST_F(CommonCauseTest, is_not_found_where_the_only_host_has_slots_that_were_not_tried) {
+  situation_.hosts = 1;
+  launch({a0, a1});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_EQ(fails(a1), "");
+  launch({a0, a2});
+  EXPECT_EQ(fails(a0), "");
+  EXPECT_NE(fails(a2), "");
 }
 
 // The slot's restarts say nothing of the program.

@@ -28,7 +28,15 @@ void ElasticRules::note(const event::HostsFound& event) {
 }
 
 void ElasticRules::note(const event::WorkerReady& event) {
-  workers_[event.incarnation].warm = true;
+  workers_[event.incarnation].warm = workers_[event.incarnation].is_ready = true;
+}
+
+// What a host says that was given up does not count.
+void ElasticRules::note(const event::Initialised& event) {
+  const bool is_member = std::any_of(
+      in_force_.members.begin(), in_force_.members.end(),
+      [&](const WorldMember& member) { return member.incarnation == event.incarnation; });
+  if (is_member && !visits_[event.host].told_to_go) a_member_joined_ = true;
 }
 
 void ElasticRules::note(const event::Done& event) {
@@ -83,8 +91,10 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
     if (member.address.empty()) wrong("a member without an address");
     host = member.host;
     const auto known = workers_.find(member.incarnation);
-    // They are launched behind it, at the beginning and if all ended before anybody had joined.
-    if (generation_ == 1 || (!anybody_joined_ && known == workers_.end())) continue;
+    // They are launched behind it, at the beginning and if all ended before a member had joined.
+    if (generation_ == 1 || (!a_member_joined_ && known == workers_.end())) continue;
+    const bool takes_force = world.state == WorldState::effective;
+    if (takes_force && known != workers_.end() && known->second.is_ready) a_member_joined_ = true;
     if (known == workers_.end()) {
       wrong("a member that was never started");
     } else if (known->second.ended) {

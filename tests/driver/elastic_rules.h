@@ -42,6 +42,7 @@ class ElasticRules {
     bool done = false;
     bool has_state = false;  // for sure
     bool told_to_stop = false;
+    bool is_ready = false;  // it said so
   };
   struct Visit {
     bool ready = false;
@@ -58,10 +59,7 @@ class ElasticRules {
   void note(const event::LaunchFailed& event) { end_worker(event.incarnation); }
   void note(const event::Exited& event) { end_worker(event.incarnation); }
   void note(const event::WorkerReady& event);
-  void note(const event::Initialised& event) {
-    // What a host says that was given up does not count.
-    if (!visits_[event.host].told_to_go) anybody_joined_ = true;
-  }
+  void note(const event::Initialised& event);
   void note(const event::Done& event);
   void note(const event::Committed& event);
   template <typename Other>
@@ -93,7 +91,7 @@ class ElasticRules {
   WorldDocument in_force_;   // before this step
   WorldDocument committed_;  // what is said to be now, if this step is about that
   bool somebody_is_done_ = false;
-  bool anybody_joined_ = false;
+  bool a_member_joined_ = false;
   ElasticState before_ = ElasticState::planned;
   std::optional<action::Finish> finish_;
   std::string wrong_;

@@ -78,6 +78,10 @@ int SimulatedCluster::good_slots(const Machine& machine) {
 
 void SimulatedCluster::break_something() {
   if (climate_.broken == Climate::Broken::nothing) return;
+  // Else the good slots of the machine would go, too, and there may be no other.
+  if (climate_.broken == Climate::Broken::slot) {
+    options_.budget.policy = driver::FailurePolicy::slot;
+  }
   Machine& machine =
       machines_[static_cast<std::size_t>(dice_.below(static_cast<int>(machines_.size())))];
   machine.open = false;  // so many slots, and no more
