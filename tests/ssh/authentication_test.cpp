@@ -112,7 +112,7 @@ TEST_F(SshAuthentication, AnSshAgentThatNeverAnswersIsLeftAtTheDeadline) {
 
 TEST_F(SshAuthentication, AnIdentityFileThatCannotBeUsedIsAnErrorThatNamesIt) {
   HostBed bed({.hosts = 1});
-  bash(bed.head(), "echo rubbish >rubbish");
+  bash(bed.head(), "echo rubbish >rubbish && chmod 600 rubbish");
   EXPECT_EQ(
       trouble_of(launch(bed, {"-i", "/root/none", "h1"}), "h1"),
       "authenticate: the identity file cannot be used: open key file /root/none: No such file or "
@@ -120,7 +120,7 @@ TEST_F(SshAuthentication, AnIdentityFileThatCannotBeUsedIsAnErrorThatNamesIt) {
   EXPECT_TRUE(trouble_of(launch(bed, {"-i", "/root/rubbish", "h1"}), "h1")
                   .starts_with("authenticate: the identity file cannot be used: /root/rubbish: not "
                                "a private key"));
-  bash(bed.head(), "mv .ssh/id_ed25519 theirs && chown hvduser theirs");
+  bash(bed.head(), "mv .ssh/id_ed25519 theirs && chown 5077 theirs");
   EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
                     "key file /root/theirs belongs to user"));
   bash(bed.head(), "chown root theirs && chmod 640 theirs");
