@@ -1,10 +1,25 @@
 #include "runtime/control_loop.h"
 
+#include <pthread.h>
 #include <utility>
 
 #include "runtime/threads.h"
 
 namespace hvd::runtime {
+namespace {
+
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+}  // namespace
 
 ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
                          Verdict& verdict, Executor& executor, trace::Recorder& recorder,
@@ -78,6 +93,8 @@ void ControlLoop::loop() {
 }
 
 void ControlLoop::help_until(const std::function<bool()>& done) noexcept {
+  // Half of the others' work cannot be left undone: a thread that is cancelled ends after it.
+  const NoCancellation whole;
   // A callback waits for what can only come when it has returned.
   if (is_own_thread || !duty_.come()) return;
   TimePoint until = kNever;

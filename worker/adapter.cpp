@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <cxxabi.h>
 #include <functional>
 #include <new>
 #include <optional>
@@ -112,6 +113,8 @@ void guard(std::string_view what, const std::string& name, Call call) {
     HVD_LOG(error, "\"" << name << "\": " << what << " has run out of memory");
   } catch (const std::exception& error) {
     HVD_LOG(error, "\"" << name << "\": " << what << " has thrown: " << error.what());
+  } catch (const abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled, or ends by pthread_exit()
   } catch (...) {
     HVD_LOG(error, "\"" << name << "\": " << what << " has thrown something that is no exception");
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <cxxabi.h>
 #include <exception>
 #include <map>
 #include <memory>
@@ -25,11 +26,14 @@ namespace hvd::c_api {
 int note(const std::exception_ptr& error) noexcept;
 int note(int code, const std::string& what) noexcept;
 
-// What `call` returns, or the code of what it throws.
+// What `call` returns, or the code of what it throws. A thread that is being cancelled goes on
+// ending.
 template <typename Result = int, typename Call>
-Result guard(Call call) noexcept {
+Result guard(Call call) {
   try {
     return static_cast<Result>(call());
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     return static_cast<Result>(note(std::current_exception()));
   }

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <cxxabi.h>
 #include <mutex>
 #include <utility>
 
@@ -244,6 +245,8 @@ void GradientReducer::Impl::synchronize() {
   std::exception_ptr error;
   try {
     send_missing();
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     error = std::current_exception();
   }
@@ -253,6 +256,8 @@ void GradientReducer::Impl::synchronize() {
   for (const auto& flight : flights) {
     try {
       flight->wait();
+    } catch (const abi::__forced_unwind&) {
+      throw;
     } catch (...) {
       if (!error) error = std::current_exception();
     }
@@ -261,6 +266,8 @@ void GradientReducer::Impl::synchronize() {
   if (!error) {
     try {
       collect_rows();
+    } catch (const abi::__forced_unwind&) {
+      throw;
     } catch (...) {  // no memory, say
       error = std::current_exception();
     }

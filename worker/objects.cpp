@@ -1,3 +1,4 @@
+#include <cxxabi.h>
 #include <unordered_set>
 
 #include <hvd/error.h>
@@ -104,6 +105,8 @@ void broadcast_parameters(std::span<const NamedTensor> tensors,
   const auto note = [&error](const auto& call) {
     try {
       call();
+    } catch (const abi::__forced_unwind&) {
+      throw;
     } catch (...) {
       if (!error) error = std::current_exception();
     }

@@ -1,5 +1,7 @@
 #include "worker/pending.h"
 
+#include <cxxabi.h>
+
 #include <hvd/collectives.h>
 #include <hvd/error.h>
 #include <hvd/handle.h>
@@ -23,6 +25,8 @@ void call(const std::function<void(std::exception_ptr)>& callback,
     callback(error);
   } catch (const std::exception& thrown) {
     HVD_LOG(error, "a callback of Handle::on_done() has thrown: " << thrown.what());
+  } catch (const abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled, or ends by pthread_exit()
   } catch (...) {
     HVD_LOG(error, "a callback of Handle::on_done() has thrown something that is no exception");
   }

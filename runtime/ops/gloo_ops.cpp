@@ -1,6 +1,7 @@
 #include "runtime/ops/gloo_ops.h"
 
 #include <cstring>
+#include <cxxabi.h>
 #include <exception>
 #include <gloo/common/error.h>
 #include <new>
@@ -18,6 +19,8 @@ namespace hvd::runtime {
 [[gnu::noinline]] Status status_of_current_exception(std::string_view what) {
   try {
     throw;
+  } catch (const abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled, or ends by pthread_exit()
   } catch (const TransportError& error) {
     return error.status.with_context(what);
   } catch (const gloo::IoException& error) {

@@ -4,9 +4,11 @@
 #include <future>
 #include <gtest/gtest.h>
 #include <memory>
+#include <pthread.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <hvd/adapter.h>
@@ -240,6 +242,90 @@ TEST_F(ApiHandles, ErrorsOfOneCallReachAllWhoWaitAndTheCallbacks) {
   future.on_done([&](const std::exception_ptr& why) { error = why; });
   EXPECT_NE(error, nullptr);
   EXPECT_TRUE(future.ready());
+}
+
+// ---- threads that end by force ----
+
+// Speaks when its thread has ended, and everything of it was unwound.
+class EndOfThread {
+ public:
+  explicit EndOfThread(std::promise<void>& ended) : ended_(ended) {}
+  ~EndOfThread() { ended_.set_value(); }
+
+ private:
+  std::promise<void>& ended_;
+};
+
+// What Python does to a thread that asks for its lock while the interpreter is going away.
+void end_this_thread(std::promise<void>& ended) {
+  thread_local const EndOfThread told(ended);
+  (void)told;
+  ::pthread_exit(nullptr);
+}
+
+TEST(ApiForcedUnwinding, ACallbackOfAHandleMayEndItsThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        hvd::init();
+        std::promise<void> ended;
+        std::vector<float> first(4, 1);
+        std::vector<float> second(4, 1);
+        const auto gate = hold_back(first);
+        hvd::allreduce_async(second, {.name = "x"}).on_done([&ended](const std::exception_ptr&) {
+          end_this_thread(ended);
+        });
+        gate->open();
+        ended.get_future().wait();
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^$");
+}
+
+TEST(ApiForcedUnwinding, ACallbackOfTheAdapterMayEndItsThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        hvd::init();
+        std::promise<void> ended;
+        std::vector<float> first(4, 1);
+        std::vector<float> second(4, 1);
+        const auto gate = hold_back(first);
+        hvd::adapter::Submission work;
+        work.name = "x";
+        work.input = second;
+        work.output = second;
+        work.done = [&ended](const hvd::adapter::Completion&) { end_this_thread(ended); };
+        hvd::adapter::submit(std::move(work));
+        gate->open();
+        ended.get_future().wait();
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^$");
+}
+
+TEST(ApiForcedUnwinding, AThreadThatWaitsMayBeCancelled) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        hvd::init();
+        std::vector<float> first(4, 1);
+        std::vector<float> second(4, 1);
+        const auto gate = hold_back(first);
+        auto handle = hvd::allreduce_async(second, {.name = "x"});
+        std::promise<void> waits;
+        std::thread waiting([&] {
+          waits.set_value();
+          handle.wait();
+          for (;;) ::pause();  // where a request to cancel is obeyed at the latest
+        });
+        waits.get_future().wait();
+        ::pthread_cancel(waiting.native_handle());
+        gate->open();
+        waiting.join();
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^$");
 }
 
 }  // namespace
