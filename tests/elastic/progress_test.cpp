@@ -51,6 +51,20 @@ TEST_F(ElasticProgress, WhoHoldsTheStateReceivesNothingAndRollsBackOnlyIfAsked) 
   });
 }
 
+TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
+  add(2);
+  const auto commit_twice = [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, rounds).ok());
+  };
+  generation(all(), commit_twice);
+  EXPECT_EQ(mark(), (CommitId{1, 2}));
+  number_ = 0;  // the same generation: a connection broke, and nobody was lost
+  generation(all(), commit_twice);
+  EXPECT_EQ(mark(), (CommitId{1, 4}));
+}
+
 // Every way to cut it: one and several holders and lackers, with windows that fit and do not.
 TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
   for (const int holders : {1, 2, 3}) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
+#include <vector>
 
 #include <hvd/error.h>
 
@@ -16,6 +17,20 @@ using elastic::CommitMode;
 using elastic::Handler;
 using elastic::detail::handler_of;
 using test::is_in_memory;
+
+TEST(ElasticStore, TheShapeTellsNamesOrderAndModeApart) {
+  std::string a;
+  const auto shape_of = [&](CommitMode mode, const std::vector<std::string>& names) {
+    Store store(mode);
+    for (const auto& name : names) EXPECT_TRUE(store.add(name, handler_of(a)).ok());
+    return store.shape();
+  };
+  const auto shape = shape_of(CommitMode::copy, {"x", "y"});
+  EXPECT_EQ(shape, shape_of(CommitMode::copy, {"x", "y"}));
+  EXPECT_NE(shape, shape_of(CommitMode::mark, {"x", "y"}));
+  EXPECT_NE(shape, shape_of(CommitMode::copy, {"y", "x"}));
+  EXPECT_NE(shape, shape_of(CommitMode::copy, {"x"}));
+}
 
 TEST(ElasticStore, ARoomIsThereBeforeTheStateComesAndWhatIsKeptStays) {
   const std::string weights(40'000'001, 'w');  // so much is never memory that was freed

@@ -216,6 +216,29 @@ TEST(Coordinator, ExtentsFromTheCacheAndNewOnesMakeOneResponse) {
   EXPECT_EQ(response.tensors.front()->first_extents, (std::vector<std::int64_t>{5, 9, 7}));
 }
 
+TEST(MessageTable, AnIdThatDiesTakesNothingFromTheRowOfANewerOne) {
+  const auto agreed = [](std::int64_t extent) {
+    return std::make_shared<const ResponseTensor>(ResponseTensor{tensor("t", extent), {}});
+  };
+  ResponseCache cache{4};
+  std::vector<Departed> died;
+  cache.agreed(agreed(4), died);
+  cache.agreed(agreed(9), died);  // under the next id, since it has another shape now
+  ASSERT_EQ(died.size(), 1U);
+
+  const ProcessSets sets(2);
+  MessageTable table(cache, sets, test::ranks({0, 1}));
+  table.only_rows();
+  MessageTable::Touched touched;
+  const CacheId newer = died.front().id + 1;
+  ASSERT_TRUE(table.add(Known{test::ranks({0}), IntervalSet::of(newer)}, {}, touched).ok());
+  table.died(died);
+  ASSERT_EQ(table.rows().size(), 1U);
+  const auto& row = table.rows().begin()->second;
+  EXPECT_EQ(row.id, newer);
+  EXPECT_EQ(row.by_id, test::ranks({0}));
+}
+
 TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
   World world(3);
   ASSERT_TRUE(world.submit(0, tensor("a")).ok());

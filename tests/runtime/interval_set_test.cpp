@@ -16,6 +16,13 @@ Plain plain(const IntervalSet& set) {
   return all;
 }
 
+// In the one form that a set has.
+IntervalSet of(const Plain& values) {
+  IntervalSet set;
+  for (const auto value : values) set.insert(value);
+  return set;
+}
+
 TEST(IntervalSet, DoesWhatAPlainSetDoes) {
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {
@@ -44,7 +51,9 @@ TEST(IntervalSet, DoesWhatAPlainSetDoes) {
     Plain both = pa;
     both.insert(pb.begin(), pb.end());
     ASSERT_EQ(plain(a.intersection(b)), common);
+    ASSERT_EQ(a.intersection(b), of(common));
     ASSERT_EQ(plain(a.difference(b)), less);
+    ASSERT_EQ(a.difference(b), of(less));
     ASSERT_EQ(a.difference(b).size(), less.size());
     ASSERT_EQ(a.intersects(b), !common.empty());
     ASSERT_EQ(a.contains_all(b), std::includes(pa.begin(), pa.end(), pb.begin(), pb.end()));
