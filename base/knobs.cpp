@@ -241,7 +241,7 @@ constexpr std::array kKnobs{
          .type = KnobType::boolean,
          .default_text = "0",
          .help = "Only TCP between hosts, no InfiniBand"},
-    // Ours and the workers': hvd::init() waits as long for the other ranks.
+    // Ours and the workers': it bounds the connections between the ranks, too.
     Knob{.flag = "start-timeout",
          .config_key = "launch.start_timeout_seconds",
          .variable = "HVD_START_TIMEOUT",
@@ -250,7 +250,17 @@ constexpr std::array kKnobs{
          .default_text = "30",
          .minimum = 0.001,
          .maximum = kYearInSeconds,
-         .help = "Seconds for each host to be ready, each worker to run, and all to meet in init"},
+         .help = "Seconds for each host to be ready, each worker to run, and ranks to connect"},
+    Knob{.flag = "init-timeout",
+         .config_key = "launch.init_timeout_seconds",
+         .variable = "HVD_INIT_TIMEOUT",
+         .horovod_name = "HOROVOD_INIT_TIMEOUT",
+         .type = KnobType::real,
+         .default_text = "3600",
+         .minimum = 0.001,
+         .maximum = kYearInSeconds,
+         .help =
+             "Seconds that ranks in hvd::init() wait for others that live and have not called it"},
     Knob{.flag = "log-level",
          .config_key = "logging.level",
          .variable = "HVD_LOG_LEVEL",

@@ -52,6 +52,8 @@ struct JobSpec {
   std::chrono::milliseconds grace{5'000};  // from SIGTERM to SIGKILL
   std::chrono::milliseconds start_timeout{
       30'000};  // for each agent to be ready and each worker to run
+  // For workers that live to call hvd::init() when others wait for them there; 0: for ever.
+  std::chrono::milliseconds init_timeout{3'600'000};
 
   // Silence of an agent for this long is taken for the loss of its host. Its workers are frozen
   // after two thirds of it (the lease), and killed after the other.

@@ -37,6 +37,7 @@ JobOptions job_options(const JobSpec& spec, const std::string& job_id,
   options.job_id = job_id;
   options.grace = spec.grace;
   options.start_timeout = spec.start_timeout;
+  options.init_timeout = spec.init_timeout;
   options.heartbeat_timeout = spec.heartbeat_timeout;
   options.orphan_timeout = spec.orphan_timeout;
   options.local_hosts.assign(local.begin(), local.end());

@@ -178,6 +178,10 @@ void Shell::perform(const action::KillWorkers& action) {
   output_.forgive();
 }
 
+void Shell::perform(const action::DescribeWorker& action) {
+  send(action.host, agent_link::Describe{action.incarnation});
+}
+
 void Shell::perform(const action::ShutDownAgent& action) {
   send(action.host, agent_link::Shutdown{});
 }

@@ -123,7 +123,8 @@ Status Client::put_many(std::string_view scope, const std::map<std::string, std:
 
 Result<std::map<std::string, std::string>> Client::wait_many(std::string_view scope,
                                                              const std::vector<std::string>& keys,
-                                                             TimePoint deadline) {
+                                                             TimePoint deadline,
+                                                             std::vector<std::string>* absent) {
   const std::string body = encode_bulk_keys(keys);
   const std::string shown = percent_encode(scope);
   for (;;) {
@@ -155,6 +156,7 @@ Result<std::map<std::string, std::string>> Client::wait_many(std::string_view sc
     }
     if (missing.empty()) return found;
     if (over) {
+      if (absent != nullptr) *absent = missing;
       return Status(
           Code::deadline_exceeded,
           connection_->describe(request, cat("not written in time: ", join(missing, ", "))));

@@ -61,10 +61,11 @@ class Client {
   // Many keys of one scope in one request.
   Status put_many(std::string_view scope, const std::map<std::string, std::string>& values);
   // All of `keys`, blocking until each exists; at the deadline the error names those that are
-  // missing.
+  // missing, and so does `missing` then, if it is given.
   Result<std::map<std::string, std::string>> wait_many(std::string_view scope,
                                                        const std::vector<std::string>& keys,
-                                                       TimePoint deadline);
+                                                       TimePoint deadline,
+                                                       std::vector<std::string>* missing = nullptr);
 
   // For good: every call of this client, also a later one, returns aborted.
   void cancel();

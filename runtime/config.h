@@ -60,7 +60,10 @@ struct Config {
   std::chrono::milliseconds stall_warning{60'000};
   // How long until that is a failure of the world; 0: never.
   std::chrono::milliseconds stall_shutdown{0};
-  std::chrono::milliseconds connect_timeout{30'000};   // from create() until all members are there
+  // From create() until all members have published their addresses. Members that live may take long
+  // before they come. 0: for ever.
+  std::chrono::milliseconds meet_timeout{3'600'000};
+  std::chrono::milliseconds connect_timeout{30'000};   // from then on until all are connected
   std::chrono::milliseconds handshake_timeout{5'000};  // for one peer to prove itself
   std::chrono::milliseconds collective_timeout{
       30'000};  // silence of a peer in the midst of its data

@@ -205,7 +205,7 @@ class World::Impl {
 
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
-  Status connect(Exchange& exchange, TimePoint deadline);
+  Status connect(Exchange& exchange);
   // Sets that cannot be are an error when the world forms, and until then there are none.
   ProcessSets first_sets() const {
     return wanted_sets_.ok() ? *wanted_sets_ : ProcessSets(spec_.size());
@@ -252,7 +252,6 @@ class World::Impl {
 };
 
 Status World::Impl::form(Exchange& exchange) {
-  const auto deadline = Clock::now() + spec_.config.connect_timeout;
   // What cannot be written is better known before the others wait for us.
   if (const auto& config = spec_.config; spec_.rank == 0 && !config.timeline.empty()) {
     HVD_RETURN_IF_ERROR(tracing_.start_timeline(config.timeline, config.timeline_mark_cycles));
@@ -264,10 +263,10 @@ Status World::Impl::form(Exchange& exchange) {
   std::vector<std::unique_ptr<Operation>> operations;
   if (spec_.size() == 1) {
     HVD_RETURN_IF_ERROR(wanted_sets_.status());
-    HVD_RETURN_IF_ERROR(control_.start({}, deadline));
+    HVD_RETURN_IF_ERROR(control_.start({}, Clock::now() + spec_.config.connect_timeout));
     operations.push_back(std::make_unique<LocalOperation>());
   } else {
-    HVD_RETURN_IF_ERROR(connect(exchange, deadline));
+    HVD_RETURN_IF_ERROR(connect(exchange));
     if (host_.shared()) operations = make_shm_operations(host_.shared(), {});
     GlooOperationOptions options{spec_.config.collective_timeout};
     options.hosts = hosts_of(spec_);
@@ -333,7 +332,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   return std::unique_ptr<Mesh>(std::move(*mesh));
 }
 
-Status World::Impl::connect(Exchange& exchange, TimePoint deadline) {
+Status World::Impl::connect(Exchange& exchange) {
   auto mesh = make_mesh();
   HVD_RETURN_IF_ERROR(mesh.status());
   const BrokenPipeShield shield;
@@ -342,9 +341,13 @@ Status World::Impl::connect(Exchange& exchange, TimePoint deadline) {
     mesh_ = std::move(*mesh);
   }
   const std::string sets = words_for_sets(spec_, wanted_sets_.status());
+  const auto meet_timeout = spec_.config.meet_timeout;
   auto blobs = exchange.exchange(
-      Introduction{control_.address(), mesh_->address(), sets, host_.open()}.encode(), deadline);
+      Introduction{control_.address(), mesh_->address(), sets, host_.open()}.encode(),
+      meet_timeout.count() == 0 ? kNever : Clock::now() + meet_timeout);
   HVD_RETURN_IF_ERROR(blobs.status());
+  // Nobody is waited for to come any more.
+  const auto deadline = Clock::now() + spec_.config.connect_timeout;
   if (blobs->size() != spec_.members.size()) {
     return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
                                 spec_.size(), " members")};

@@ -76,8 +76,8 @@ class Exchange {
 
 class World {
  public:
-  // Blocks until this rank is connected to all members that it needs, or config.connect_timeout. A
-  // world of one does not use the exchange.
+  // Blocks until all members are there (at most config.meet_timeout) and this rank is connected to
+  // those that it needs (at most config.connect_timeout). A world of one does not use the exchange.
   static Result<std::unique_ptr<World>> create(const WorldSpec& spec, Exchange& exchange);
   // Without shutdown() before it, the others learn that this rank is gone.
   ~World();

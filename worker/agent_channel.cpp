@@ -1,5 +1,6 @@
 #include "worker/agent_channel.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <poll.h>
@@ -70,8 +71,11 @@ void AgentChannel::watch() {
   for (;;) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);
-    auto frame = receive_frame(fd_.get(), decoder_, now + kOwnTimePace);
-    if (frame.status().code() == Code::deadline_exceeded) continue;
+    auto frame = receive_frame(fd_.get(), decoder_, std::min(now + kOwnTimePace, late_at()));
+    if (frame.status().code() == Code::deadline_exceeded) {
+      if (late_at() <= Clock::now()) end_if_late();
+      continue;
+    }
     if (!frame.ok()) {
       end_process(
           frame.status().code() == Code::unavailable
@@ -80,6 +84,18 @@ void AgentChannel::watch() {
     }
     handle(*frame);
   }
+}
+
+TimePoint AgentChannel::late_at() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!listener_.late_at) return kNever;
+  }
+  return listener_.late_at();  // which stays as it is once it is there
+}
+
+void AgentChannel::end_if_late() {
+  if (const auto why = listener_.late()) end_process(*why);
 }
 
 void AgentChannel::handle(const Frame& frame) {
@@ -174,6 +190,9 @@ Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
 Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
+Status AgentChannel::send_left(const std::string& reason) {
+  return send(worker_link::Left{reason}.encode());
+}
 Status AgentChannel::send_committed(std::uint64_t generation) {
   return send(worker_link::Committed{generation}.encode());
 }

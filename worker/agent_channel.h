@@ -42,6 +42,10 @@ class AgentChannel {
   struct Listener {
     std::function<void(const worker_link::World&)> world;
     std::function<void()> stop;
+    // When `late` is to be asked, if the agent has said nothing until then; it returns why this
+    // process has to end, or nothing.
+    std::function<TimePoint()> late_at;
+    std::function<std::optional<std::string>()> late;
   };
   void listen(Listener listener);
 
@@ -60,6 +64,8 @@ class AgentChannel {
   Status send_done();
   Status send_ready();
   Status send_leave();
+  // worker_link::Left.
+  Status send_left(const std::string& reason);
   Status send_committed(std::uint64_t generation);
   Status send_activity_wanted();
 
@@ -67,6 +73,8 @@ class AgentChannel {
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome);
   void watch();
   void handle(const Frame& frame);
+  TimePoint late_at() const;
+  void end_if_late();
   Status send(const std::string& frame);
 
   UniqueFd fd_;

@@ -15,13 +15,34 @@ namespace {
 // A world may fail though all its members live: a connection broke. Nobody but they know, and after
 // so long without a newer one they form the same one again.
 constexpr std::chrono::milliseconds kPatienceWithTheDriver{1'000};
-// Attempts to form one generation that fail though nobody has been missed; waits for members that
-// do not come are no such.
+// Attempts to form one generation that fail though no newer one has come meanwhile.
 constexpr int kAttempts = 5;
+// The same, if it may be others that are late: they are more patient with each other than with what
+// they lack themselves, so that it is the process at fault that goes.
+constexpr int kAttemptsWithOthers = 3 * kAttempts;
+
+// Counts them: nobody tries for ever, and everybody says what happened.
+class FailedAttempts {
+ public:
+  // True: that was the last.
+  bool count(const Status& why, std::uint64_t generation) {
+    if (std::exchange(generation_, generation) != generation) of_others_ = 0;
+    const bool is_own = why.code() != Code::deadline_exceeded && why.code() != Code::aborted &&
+                        why.code() != Code::unavailable;
+    ++(is_own ? own_ : of_others_);
+    return own_ >= kAttempts || of_others_ >= kAttemptsWithOthers;
+  }
+  std::string text() const {
+    return cat("attempt ", own_ + of_others_, " to form generation ", generation_, " has failed");
+  }
+
+ private:
+  std::uint64_t generation_ = 0;
+  int own_ = 0;  // of whatever generation: what this process lacks, it lacks in all
+  int of_others_ = 0;
+};
 
 constexpr const char* kFinishedKey = "finished";
-
-constexpr std::uint64_t kFirstGeneration = 1;
 
 }  // namespace
 
@@ -62,8 +83,34 @@ std::exception_ptr ProcessWorld::exception_of(const runtime::Failure& failure,
     if (elastic != nullptr && elastic->ended_by_plan()) {
       return std::make_exception_ptr(HostsUpdated(failure.status.message()));
     }
+  } else if (breaks_for_departure(failure)) {
+    const auto& message = failure.status.message();
+    return std::make_exception_ptr(CollectiveError(message, failure.rank, failure.host, message));
   }
   return worker::exception_of(failure, kind);
+}
+
+// A rank has called shutdown(), or ended with exit code 0, while the others are in elastic::run.
+bool ProcessWorld::breaks_for_departure(const runtime::Failure& failure) const {
+  if (failure.status.code() != Code::failed_precondition) return false;
+  const auto current = world();
+  {
+    const std::lock_guard lock(mutex_);
+    if (membership_ == nullptr || runs_ == 0 || !current || world_ != current) return false;
+    deserted_ = current.get();
+  }
+  current->abort(Status(Code::aborted, failure.status.message()));
+  return true;
+}
+
+void ProcessWorld::begin_run() {
+  const std::lock_guard lock(mutex_);
+  if (++runs_ == 1 && membership_ != nullptr) membership_->set_running(true);
+}
+
+void ProcessWorld::end_run() {
+  const std::lock_guard lock(mutex_);
+  if (--runs_ == 0 && membership_ != nullptr) membership_->set_running(false);
 }
 
 int ProcessWorld::local_rank() {
@@ -84,6 +131,7 @@ Status ProcessWorld::init_elastic() {
     HVD_RETURN_IF_ERROR(membership.status());
     const std::lock_guard lock(mutex_);
     membership_ = *membership;
+    membership_->end_if_late(settings_.config.stall_shutdown);
     joining_ = !membership_->has_next();
     owner_ = ::getpid();
     if (joining_) return {};
@@ -96,7 +144,7 @@ Status ProcessWorld::init_elastic() {
 }
 
 Status ProcessWorld::enter(TimePoint again_at) {
-  int failed = 0;
+  FailedAttempts failed;
   for (;;) {
     auto entry = membership_->next(again_at);
     if (!entry.ok()) {
@@ -114,11 +162,22 @@ Status ProcessWorld::enter(TimePoint again_at) {
     Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
     if (formed.ok() || formed.code() == Code::invalid_argument) return formed;
     if (!entry->interrupt->raised()) {
-      if (formed.code() != Code::deadline_exceeded && ++failed == kAttempts) return formed;
-      HVD_LOG(warning, formed.message() << "; waiting for a newer world, or trying again");
+      const bool is_last = failed.count(formed, entry->document.generation);
+      HVD_LOG(warning, failed.text()
+                           << ": " << formed.message()
+                           << (is_last ? "" : "; waiting for a newer world, or trying again"));
+      if (is_last) return give_up(formed.with_context(failed.text()));
     }
     again_at = Clock::now() + kPatienceWithTheDriver;
   }
+}
+
+// hvdrun hears why, and gives the others a world without this process.
+Status ProcessWorld::give_up(const Status& why) {
+  if (const Status told = agent_->send_left(why.message()); !told.ok()) {
+    HVD_LOG(warning, told.to_string());
+  }
+  return why;
 }
 
 Status ProcessWorld::enter_first() {
@@ -130,6 +189,10 @@ Status ProcessWorld::enter_first() {
 bool ProcessWorld::stands() const {
   const auto current = world();
   if (!current || !current->failure().ok()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (deserted_ == current.get()) return false;
+  }
   const auto* const elastic = membership();
   return elastic == nullptr || (!elastic->has_next() && !elastic->is_out());
 }
@@ -201,7 +264,8 @@ Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Cli
     if (spec.rank == 0) {
       HVD_RETURN_IF_ERROR(client.put(scope, kSetsKey, sets.encode()).status());
     } else {
-      auto found = client.wait(scope, kSetsKey, Clock::now() + settings_.config.connect_timeout);
+      // It comes, or a newer world does.
+      auto found = client.wait(scope, kSetsKey, kNever);
       HVD_RETURN_IF_ERROR(found.status().with_context("ask rank 0 which process sets there are"));
       auto read = SetTable::decode(found->value);
       HVD_RETURN_IF_ERROR(read.status());

@@ -24,6 +24,10 @@ namespace {
 
 // From the end of a process to the stop that hvdrun orders because of it, usually milliseconds.
 constexpr std::chrono::milliseconds kPatienceWithHvdrun{500};
+// With those who have not called init(): hvdrun knows what they do, and says it better.
+constexpr std::chrono::seconds kPatienceBeyondHvdruns{5};
+// Until the others are told who does not come to a new world.
+constexpr std::chrono::seconds kFirstReport{10};
 
 class NoExchange final : public runtime::Exchange {
  public:
@@ -140,6 +144,11 @@ Status ProcessWorld::init(const InitOptions& options) {
     ::on_exit([](int exit_code, void*) { ProcessWorld::instance().end_of_program(exit_code); },
               nullptr);
     at_exit_registered_ = true;
+  }
+  {
+    const std::lock_guard inner(mutex_);
+    leaving_ = false;
+    if (membership_ != nullptr) membership_->resume();
   }
   const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
   options_ = options;
@@ -270,13 +279,29 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
     place_ = {self->rank,       spec.size(),      self->local_rank,        self->local_size,
               self->cross_rank, self->cross_size, is_homogeneous(document)};
   }
+  // hvdrun watches who has not come yet, and replaces those that do not come, or ends the job. In a
+  // static job this rank says it itself if hvdrun has not by then.
+  if (membership_ != nullptr) {
+    settings.config.meet_timeout = {};
+  } else {
+    settings.config.meet_timeout += kPatienceBeyondHvdruns;
+  }
   const auto scope = cat("world.", document.generation, ".", round);
   spec.process_sets = options_.process_sets;
   if (membership_ != nullptr) {
     HVD_RETURN_IF_ERROR(restore_sets(document, client, scope, spec));
   }
-  RendezvousExchange exchange(client, scope, spec.rank, spec.size());
-  return join(std::move(spec), std::move(settings), exchange);
+  std::vector<std::string> names;
+  for (const auto& member : document.members) {
+    names.push_back(cat("rank ", member.rank, " (", member.worker(), ")"));
+  }
+  // Of the first generation hvdrun says who has not come, and what they are doing instead.
+  const auto first_report =
+      document.generation == kFirstGeneration ? std::chrono::seconds(0) : kFirstReport;
+  RendezvousExchange exchange(client, scope, spec.rank, std::move(names), first_report);
+  Status joined = join(std::move(spec), std::move(settings), exchange);
+  if (membership_ != nullptr && exchange.announced()) membership_->announced();
+  return joined;
 }
 
 Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange) {
@@ -301,6 +326,7 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
   between_ = {};
   joining_ = false;
   finished_ = false;
+  deserted_ = nullptr;
   unnamed_.clear();
   return {};
 }
@@ -331,6 +357,7 @@ void ProcessWorld::before_failure_is_thrown() {
 void ProcessWorld::end_of_program(int exit_code) {
   // A callback has ended the program: its thread cannot wait for the world.
   if (runtime::is_own_thread) return;
+  program_ends_ = true;
   if (exit_code == 0) {
     shutdown();
   } else if (world()) {
@@ -354,21 +381,12 @@ void ProcessWorld::shutdown() {
         "hvd::shutdown(): it waits for the threads of hvd, and this is one: a callback cannot call "
         "it");
   }
+  begin_to_leave();
   const std::lock_guard lock(lifecycle_mutex_);
   auto leaving = world();
   runtime::Failure outcome;
-  if (leaving) {
-    outcome = leaving->shutdown(Clock::now() + shutdown_timeout_);
-    // Of a world that has failed the program has heard already.
-    if (!outcome.ok() && !outcome.world_failed) {
-      HVD_LOG(warning, "shutdown: " << outcome.status.message());
-    }
-  }
-  if (agent_ != nullptr && (finished_ || (leaving && leaving->failure().ok()))) {
-    if (const Status told = agent_->send_done(); !told.ok()) {
-      HVD_LOG(warning, told.to_string());
-    }
-  }
+  if (leaving) outcome = leave(*leaving);
+  tell_of_the_end(leaving.get(), outcome);
   const std::lock_guard inner(mutex_);
   last_failure_ = leaving ? leaving->failure().status.message() : between_.status.message();
   world_.reset();
@@ -379,6 +397,52 @@ void ProcessWorld::shutdown() {
     // are waited for elsewhere.
     std::thread([left = std::move(leaving)] {}).detach();
   }
+}
+
+// Another thread may wait for the next world, which this process will not be in.
+void ProcessWorld::begin_to_leave() {
+  const std::lock_guard lock(mutex_);
+  leaving_ = true;
+  if (membership_ != nullptr && !world_) membership_->abandon();
+}
+
+bool ProcessWorld::is_leaving() const {
+  const std::lock_guard lock(mutex_);
+  return leaving_;
+}
+
+// The others may have much to do before they come to shutdown(), too; if they die, the world fails.
+runtime::Failure ProcessWorld::leave(runtime::World& world) {
+  const TimePoint begun = Clock::now();
+  const TimePoint limit = begun + std::max(settings_.config.meet_timeout, shutdown_timeout_);
+  TimePoint until = begun + shutdown_timeout_;
+  for (;;) {
+    auto outcome = world.shutdown(until);
+    // Of a world that has failed the program has heard already.
+    if (outcome.ok() || outcome.world_failed) return outcome;
+    const auto now = Clock::now();
+    const bool in_flight = !world.settle(now);
+    const bool is_late = outcome.status.code() == Code::deadline_exceeded;
+    HVD_LOG(warning, "shutdown: " << outcome.status.message());
+    if (!is_late || in_flight || now >= limit) return outcome;
+    until = std::min(limit, now + (now - begun));
+  }
+}
+
+// What the end of this process means to the job: the work is done if all ranks have agreed about
+// that, by returning from elastic::run or by calling shutdown(). Else, in an elastic job, it is
+// only this worker that leaves.
+void ProcessWorld::tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome) {
+  if (agent_ == nullptr) return;
+  const bool stood = left != nullptr && left->failure().ok();
+  const bool is_elastic = membership_ != nullptr;
+  Status told;
+  if (finished_ || (stood && (outcome.ok() || !is_elastic))) {
+    told = agent_->send_done();
+  } else if (is_elastic && !membership_->is_out()) {
+    told = agent_->send_left("");
+  }
+  if (!told.ok()) HVD_LOG(warning, told.to_string());
 }
 
 }  // namespace hvd::worker

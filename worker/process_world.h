@@ -3,6 +3,7 @@
 // since threads may still use it while the process ends.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -34,6 +35,8 @@ inline constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
 // For what is in flight in a world that has failed: milliseconds, unless an event never comes.
 inline constexpr std::chrono::seconds kPatienceWithMemory{10};
 
+inline constexpr std::uint64_t kFirstGeneration = 1;
+
 // Where this process stands among the others.
 struct Place {
   int rank = 0;
@@ -58,7 +61,9 @@ class ProcessWorld {
   // would be taken for the cause. In an elastic one the program goes on, and perhaps frees memory
   // that is still in flight: nothing is when this returns.
   void before_failure_is_thrown();
-  // What a call throws for this failure; HostsUpdated if the world ended as planned.
+  // What a call throws for this failure; HostsUpdated if the world ended as planned. While
+  // elastic::run runs, a call that a rank which has left early would have to take part in ends this
+  // world: the others need one without it.
   std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind kind) const;
   // Nothing before init() and after shutdown().
   std::shared_ptr<runtime::World> world() const;
@@ -108,6 +113,13 @@ class ProcessWorld {
   bool is_joining() const;
   // This worker was in a world, which has ended.
   bool needs_next() const;
+  // elastic::run begins and ends.
+  void begin_run();
+  void end_run();
+  // shutdown() was called, perhaps by the end of the program, and init() not since.
+  bool is_leaving() const;
+  // The program ends: a thread that does not end it has nothing more to do.
+  bool program_ends() const { return program_ends_; }
   // All ranks' functions have returned: shutdown() says that the work is done, whatever happens to
   // the world until then. False: they run again.
   void set_finished(bool finished);
@@ -119,6 +131,10 @@ class ProcessWorld {
   void end_of_program(int exit_code);
   // For the agent, which a person has asked.
   AgentChannel::Activity activity() const;
+  void begin_to_leave();
+  runtime::Failure leave(runtime::World& world);
+  void tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome);
+  bool breaks_for_departure(const runtime::Failure& failure) const;
   Status init_alone();
   Status init_as_worker(const std::string& descriptor);
   Status open_agent(const std::string& descriptor);
@@ -128,6 +144,7 @@ class ProcessWorld {
               std::shared_ptr<runtime::Interrupt> interrupt);
   Status init_elastic();
   Status enter(TimePoint again_at);
+  Status give_up(const Status& why);
   Status enter_first();
   // The process sets of this world.
   Status restore_sets(const WorldDocument& document, rendezvous::Client& client,
@@ -157,6 +174,8 @@ class ProcessWorld {
   Membership* membership_ = nullptr;  // set once
   SetTable sets_;                     // of world_, or the last one
   bool follows_ = false;              // follow() instead of init()
+  int runs_ = 0;                      // of elastic::run, under way
+  bool leaving_ = false;              // shutdown() was called, and init() not since
   bool joining_ = false;              // initialised, and no world yet
   runtime::Failure between_;          // not ok: why the last world ended, until the next one
   bool finished_ = false;
@@ -165,6 +184,9 @@ class ProcessWorld {
   std::shared_ptr<HighWater> high_water_;  // of world_
   std::string last_failure_;               // of the world that was left last; empty: it had none
   std::map<std::string, std::uint64_t, std::less<>> unnamed_;
+  // The world that a rank has left early, if it is over because of that.
+  mutable const runtime::World* deserted_ = nullptr;
+  std::atomic<bool> program_ends_ = false;
 };
 
 }  // namespace hvd::worker

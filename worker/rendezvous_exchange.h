@@ -1,9 +1,11 @@
-// How the members of a world find each other: through the rendezvous service, one write and one
-// blocking bulk read each. For one thread.
+// runtime::Exchange over the rendezvous service: each rank puts its blob into the scope of the
+// generation, and reads everybody's in one request, which waits until all are there.
 #pragma once
 
-#include <cstdint>
+#include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "rendezvous/client.h"
 #include "runtime/world.h"
@@ -12,17 +14,31 @@ namespace hvd::worker {
 
 class RendezvousExchange final : public runtime::Exchange {
  public:
-  // `scope` is the same on all members and never used twice.
-  RendezvousExchange(rendezvous::Client& client, std::string scope, int rank, int size)
-      : client_(client), scope_(std::move(scope)), rank_(rank), size_(size) {}
+  // `members`: what they are called in messages, by rank. `first_report`: how long a wait lasts
+  // before the lowest rank that is there says who is missing; later lines come more rarely. Of zero
+  // it says nothing.
+  RendezvousExchange(rendezvous::Client& client, std::string scope, int rank,
+                     std::vector<std::string> members, std::chrono::milliseconds first_report)
+      : client_(client),
+        scope_(std::move(scope)),
+        rank_(rank),
+        members_(std::move(members)),
+        first_report_(first_report) {}
 
   Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override;
+  // Others may have read this rank's blob, so that this scope cannot be used for another attempt.
+  bool announced() const { return announced_; }
 
  private:
+  std::string names_of(const std::vector<std::string>& missing) const;
+  bool is_lowest_but(const std::vector<std::string>& missing) const;
+
   rendezvous::Client& client_;
   std::string scope_;
   int rank_;
-  int size_;
+  std::vector<std::string> members_;
+  std::chrono::milliseconds first_report_;
+  bool announced_ = false;
 };
 
 }  // namespace hvd::worker

@@ -348,6 +348,34 @@ Result<WorkerLeaves> WorkerLeaves::decode(std::string_view payload) {
   return checked(WorkerLeaves{r.u64()}, r, "worker leaves");
 }
 
+std::string WorkerLeft::encode() const {
+  return frame_of<WorkerLeft>(WireWriter().u64(incarnation).str(reason));
+}
+Result<WorkerLeft> WorkerLeft::decode(std::string_view payload) {
+  WireReader r(payload);
+  WorkerLeft m;
+  m.incarnation = r.u64();
+  m.reason = r.str();
+  return checked(std::move(m), r, "worker left");
+}
+
+std::string Describe::encode() const { return frame_of<Describe>(WireWriter().u64(incarnation)); }
+Result<Describe> Describe::decode(std::string_view payload) {
+  WireReader r(payload);
+  return checked(Describe{r.u64()}, r, "describe");
+}
+
+std::string Described::encode() const {
+  return frame_of<Described>(WireWriter().u64(incarnation).str(text));
+}
+Result<Described> Described::decode(std::string_view payload) {
+  WireReader r(payload);
+  Described m;
+  m.incarnation = r.u64();
+  m.text = r.str();
+  return checked(std::move(m), r, "described");
+}
+
 std::string WorldCommitted::encode() const {
   return frame_of<WorldCommitted>(WireWriter().u64(incarnation).u64(generation));
 }

@@ -61,6 +61,7 @@ enum class Kind : std::uint16_t {
   probe = 11,
   pause = 12,
   ask_activity = 13,
+  describe = 14,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -82,6 +83,8 @@ enum class Kind : std::uint16_t {
   paused = 118,
   activity_wanted = 119,
   worker_activity = 120,
+  worker_left = 121,
+  described = 122,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -230,6 +233,14 @@ struct Probe {
   static Result<Probe> decode(std::string_view payload);
 };
 
+// What is this worker doing? Answered by Described, unless it has ended.
+struct Describe {
+  static constexpr Kind kKind = Kind::describe;
+  Incarnation incarnation = 0;
+  std::string encode() const;
+  static Result<Describe> decode(std::string_view payload);
+};
+
 struct Interface {
   std::string name;     // "eth0"
   std::string address;  // one of its addresses, without a scope
@@ -335,6 +346,24 @@ struct WorkerLeaves {
   Incarnation incarnation = 0;
   std::string encode() const;
   static Result<WorkerLeaves> decode(std::string_view payload);
+};
+
+// The worker takes no part any more (worker_link::Left).
+struct WorkerLeft {
+  static constexpr Kind kKind = Kind::worker_left;
+  Incarnation incarnation = 0;
+  std::string reason;
+  std::string encode() const;
+  static Result<WorkerLeft> decode(std::string_view payload);
+};
+
+// For a person: "train (pid 4242) runs, 12.3 s of processor time".
+struct Described {
+  static constexpr Kind kKind = Kind::described;
+  Incarnation incarnation = 0;
+  std::string text;
+  std::string encode() const;
+  static Result<Described> decode(std::string_view payload);
 };
 
 // The worker says that at a commit all went over to this generation (worker_link::Committed).

@@ -68,6 +68,16 @@ Result<ActivityWanted> ActivityWanted::decode(std::string_view payload) {
   return ActivityWanted{};
 }
 
+std::string Left::encode() const {
+  return frame_of<Left>(WireWriter().str(std::string_view(reason).substr(0, kMaxReason)));
+}
+Result<Left> Left::decode(std::string_view payload) {
+  WireReader r(payload);
+  Left m{r.str()};
+  HVD_RETURN_IF_ERROR(r.finish("left"));
+  return m;
+}
+
 std::string Alive::encode() const { return frame_of<Alive>(WireWriter()); }
 Result<Alive> Alive::decode(std::string_view payload) {
   WireReader r(payload);

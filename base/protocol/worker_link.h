@@ -35,6 +35,7 @@ enum class Kind : std::uint16_t {
   alive = 106,
   activity_wanted = 107,
   activity = 108,
+  left = 109,
 };
 
 struct Welcome {
@@ -75,7 +76,8 @@ struct Stop {
   static Result<Stop> decode(std::string_view payload);
 };
 
-// To be answered at once. Only a worker that has said Initialised, and not Done since, is asked.
+// To be answered at once. Only a worker that has said Initialised, and neither Done nor Left since,
+// is asked.
 struct Ping {
   static constexpr Kind kKind = Kind::ping;
   std::string encode() const;
@@ -142,6 +144,17 @@ struct ActivityWanted {
   static constexpr Kind kKind = Kind::activity_wanted;
   std::string encode() const;
   static Result<ActivityWanted> decode(std::string_view payload);
+};
+
+// Of an elastic job: it takes no part any more although the work is not done, since it has called
+// hvd::shutdown() or ends with exit code 0 early (no reason), or since it cannot: then what was
+// tried and what happened.
+struct Left {
+  static constexpr Kind kKind = Kind::left;
+  static constexpr std::size_t kMaxReason = 4'000;  // bytes; what is longer is cut
+  std::string reason;
+  std::string encode() const;
+  static Result<Left> decode(std::string_view payload);
 };
 
 // The answer to Ping.

@@ -78,6 +78,7 @@ class Supervisor {
   Status on(const agent_link::Shutdown& shutdown);
   Status on(agent_link::Check check);
   Status on(agent_link::Probe probe);
+  Status on(const agent_link::Describe& describe);
   template <typename Message>
   Status decode_and_handle(const Frame& frame);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "cmd/hvd-agent/process_state.h"
 #include "cmd/hvd-agent/supervisor.h"
 
 namespace hvd::agent {
@@ -57,6 +58,8 @@ Status Supervisor::handle(const Frame& frame) {
       return decode_and_handle<agent_link::Check>(frame);
     case Kind::probe:
       return decode_and_handle<agent_link::Probe>(frame);
+    case Kind::describe:
+      return decode_and_handle<agent_link::Describe>(frame);
     default:
       return {Code::data_loss, cat("a message of kind ", frame.kind, ", which no driver sends")};
   }
@@ -209,6 +212,15 @@ Status Supervisor::on(const agent_link::Shutdown&) {
 
 Status Supervisor::on(agent_link::Check check) {
   checker_.check(std::move(check));
+  return {};
+}
+
+Status Supervisor::on(const agent_link::Describe& describe) {
+  for (const auto* const worker : select(describe.incarnation)) {
+    if (worker->pid() <= 0) continue;
+    link_.send(
+        agent_link::Described{describe.incarnation, describe_processes(worker->pid())}.encode());
+  }
   return {};
 }
 

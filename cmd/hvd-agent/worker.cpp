@@ -71,6 +71,12 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
               },
           .ready = [this] { context_.link.send(agent_link::WorkerReady{incarnation_}.encode()); },
           .leaves = [this] { context_.link.send(agent_link::WorkerLeaves{incarnation_}.encode()); },
+          .left =
+              [this](std::string reason) {
+                pulse_.end();
+                context_.link.send(
+                    agent_link::WorkerLeft{incarnation_, std::move(reason)}.encode());
+              },
           .committed =
               [this](std::uint64_t generation) {
                 context_.link.send(agent_link::WorldCommitted{incarnation_, generation}.encode());

@@ -24,8 +24,9 @@ class WorkerChannel {
   struct Listener {
     std::function<void()> initialised;
     std::function<void()> done;
-    std::function<void()> ready;   // waits for a world to join
-    std::function<void()> leaves;  // wants to leave at a commit
+    std::function<void()> ready;                   // waits for a world to join
+    std::function<void()> leaves;                  // wants to leave at a commit
+    std::function<void(std::string reason)> left;  // takes no part any more
     std::function<void(std::uint64_t generation)> committed;
     std::function<void()> alive;            // answers a ping
     std::function<void()> activity_wanted;  // of all workers
@@ -88,6 +89,7 @@ class WorkerChannel {
   std::optional<bool> told_done_;  // what was told last: initialised (false) or done (true)
   bool told_ready_ = false;
   bool told_leaves_ = false;
+  bool told_left_ = false;
   std::uint64_t told_committed_ = 0;  // the newest generation
   int told_ = 0;
 };

@@ -152,6 +152,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   spec.oversubscribe = settings.boolean("oversubscribe");
   spec.grace = settings.seconds("grace");
   spec.start_timeout = settings.seconds("start-timeout");
+  spec.init_timeout = settings.seconds("init-timeout");
   spec.legacy_clients = settings.boolean("legacy-clients");
 
   auto hosts = hosts_of(settings, spec.processes);

@@ -273,6 +273,14 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
             frame, [&](const agent_link::WorkerLeaves& message) {
               return tell(event::LeaveRequested{host, message.incarnation});
             });
+      case Kind::worker_left:
+        return decode<agent_link::WorkerLeft>(frame, [&](agent_link::WorkerLeft message) {
+          return tell(event::WorkerLeft{host, message.incarnation, std::move(message.reason)});
+        });
+      case Kind::described:
+        return decode<agent_link::Described>(frame, [&](agent_link::Described message) {
+          return tell(event::Described{host, message.incarnation, std::move(message.text)});
+        });
       case Kind::world_committed:
         return decode<agent_link::WorldCommitted>(
             frame, [&](const agent_link::WorldCommitted& message) {

@@ -37,6 +37,8 @@ struct JobOptions {
   std::chrono::milliseconds heartbeat_timeout{0};
   // Silence of all for this long is theirs and no longer ours; 0: never.
   std::chrono::milliseconds orphan_timeout{30'000};
+  // For workers that live to call hvd::init() when others have; 0: for ever.
+  std::chrono::milliseconds init_timeout{3'600'000};
   // Names of those hosts whose agents are children of hvdrun.
   std::vector<std::string> local_hosts;
   // Beyond the grace, for the agents to kill what ignored it and to report.

@@ -159,6 +159,7 @@ void ElasticJob::on(const event::Tick& /*event*/) {
   on_host_deadlines();
   on_silence();
   on_worker_deadlines();
+  on_init_watch();
   on_state_deadline();
 }
 
@@ -192,6 +193,7 @@ void ElasticJob::settle() {
                                          cat("interrupted by ", signal_text(interrupt_))});
     return;
   }
+  init_watch_.set_waiting(anybody_joined_ && !absent_.empty() && runs(), now_);
   if (next_rest_ <= now_) decide_within(kAtOnce);  // a host has rested
   for (int round = 0; round < kMaxDecisions && decide_at_ <= now_; ++round) decide();
   next_rest_ = budget_.next_end(now_);

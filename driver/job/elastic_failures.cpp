@@ -114,7 +114,13 @@ void ElasticJob::worker_failed(std::size_t index, const std::string& how, int ex
     warn(cat(name, " ", how, " before it could leave"));
     return;
   }
+  start_again_or_set_aside(index, how);
+}
+
+void ElasticJob::start_again_or_set_aside(std::size_t index, const std::string& how) {
+  const ElasticWorker& worker = workers_[index];
   const auto& member = worker.member;
+  const std::string name = member.worker();
   slot_troubles_[{member.host, member.slot}] = how;
   const TimePoint until = budget_.worker_failed(member.host, member.slot, now_, random());
   if (until <= now_) {

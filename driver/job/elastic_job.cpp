@@ -11,6 +11,7 @@ namespace hvd::driver {
 ElasticJob::ElasticJob(ElasticOptions options)
     : options_(std::move(options)),
       heartbeats_({options_.job.heartbeat_timeout, options_.job.orphan_timeout}, {}),
+      init_watch_(options_.job.init_timeout),
       budget_(options_.budget),
       random_state_(options_.jitter_seed) {
   effective_.job_id = options_.job.job_id;
@@ -44,7 +45,8 @@ std::vector<Action> ElasticJob::step(const Event& event, TimePoint now) {
 
 TimePoint ElasticJob::next_deadline() const {
   if (state_ == ElasticState::finished) return kNever;
-  TimePoint next = std::min({state_deadline_, decide_at_, heartbeats_.next_look()});
+  TimePoint next =
+      std::min({state_deadline_, decide_at_, heartbeats_.next_look(), init_watch_.next_look()});
   for (const auto& host : hosts_) next = std::min(next, host.deadline);
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (!stop_has_begun()) next = std::min(next, next_rest_);
@@ -65,11 +67,22 @@ void ElasticJob::move(HostIndex host, HostState to) {
 void ElasticJob::move(std::size_t worker, WorkerState to) {
   check_move(workers_[worker].state, to);
   workers_[worker].state = to;
+  note_presence(worker);
 }
 
 void ElasticJob::move(std::size_t worker, Standing to) {
   check_move(workers_[worker].standing, to);
   workers_[worker].standing = to;
+  note_presence(worker);
+}
+
+void ElasticJob::note_presence(std::size_t index) {
+  const ElasticWorker& worker = workers_[index];
+  if (worker.standing == Standing::member && worker.state == WorkerState::running) {
+    absent_.insert(index);
+  } else {
+    absent_.erase(index);
+  }
 }
 
 void ElasticJob::end(std::size_t index, WorkerState state) {

@@ -31,6 +31,7 @@
 #include "driver/job/common_cause.h"
 #include "driver/job/handover.h"
 #include "driver/job/heartbeats.h"
+#include "driver/job/init_watch.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
 #include "driver/job/slot_budget.h"
@@ -86,6 +87,8 @@ struct ElasticWorker : JobWorker {
   // It has the state for sure: it was there from the beginning, or at a commit that was told of.
   bool has_state = false;
   bool killed = false;         // its agent was told to kill it
+  bool given_up = false;       // it lives, and no world has it any more; see give_up()
+  std::optional<std::string> left_early;  // it said so before its agent said that it runs
   bool quiet = false;          // exited with 0 and never called hvd::init
   TimePoint left_at = kNever;  // when it ended as it had been asked to
   bool well = false;           // ended after it had declared that its work is done
@@ -153,11 +156,15 @@ class ElasticJob final : public AnyJob {
   void on(const event::Initialised& event);
   void on(const event::WorkerReady& event);
   void on(const event::Done& event);
+  void on(const event::WorkerLeft& event);
+  void on(const event::Described& event);
   void on(const event::Exited& event);
   void on(const event::LeaveRequested& event);
   void hear(std::size_t worker, WorkerState said);
   void hear_ready(std::size_t worker);
   void on_worker_deadlines();
+  void on_init_watch();
+  void note_presence(std::size_t worker);
   void launch(const SlotPlace& place, HostIndex host, bool as_member);
   // As it can: at a commit if it is in a world or may be, else at once.
   void send_away(std::size_t worker, const std::string& why, bool for_good);
@@ -167,11 +174,16 @@ class ElasticJob final : public AnyJob {
   void expect_exit(std::size_t worker);
   // Its time to leave is over.
   void stop_waiting_for(std::size_t worker);
+  // It lives, and is of no use to the others any more: they go on without it, and its slot is
+  // started again as after a failure.
+  void give_up(std::size_t worker, const std::string& how, bool is_failure);
+  void hear_left(std::size_t worker, const std::string& reason);
   void notice_quiet_ones();
   ElasticWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
 
   // driver/job/elastic_failures.cpp
   void worker_failed(std::size_t worker, const std::string& how, int exit_code, bool by_itself);
+  void start_again_or_set_aside(std::size_t worker, const std::string& how);
   void note_cause(const ElasticWorker& worker, const std::string& how, int exit_code);
   void tell_failures(const std::vector<SlotPlace>& started_again);
   std::string set_aside_text(const ElasticWorker& worker, TimePoint until) const;
@@ -323,6 +335,8 @@ class ElasticJob final : public AnyJob {
   int planned_resets_ = 0;
 
   Heartbeats heartbeats_;
+  InitWatch init_watch_;
+  std::set<std::size_t> absent_;  // members that run and have not called hvd::init
   SlotBudget budget_;
   CommonCause common_cause_;
   std::uint64_t random_state_;

@@ -70,6 +70,7 @@ void ElasticJob::on(const event::Launched& event) {
       one.standing == Standing::coming) {
     hear_ready(index);
   }
+  if (one.left_early) hear_left(index, *one.left_early);
 }
 
 void ElasticJob::on(const event::LaunchFailed& event) {

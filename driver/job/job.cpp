@@ -45,7 +45,7 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
 
 TimePoint Job::next_deadline() const {
   if (state_ == JobState::finished) return kNever;
-  TimePoint next = std::min(state_deadline_, heartbeats_.next_look());
+  TimePoint next = std::min({state_deadline_, heartbeats_.next_look(), init_watch_.next_look()});
   for (const auto& host : hosts_) next = std::min(next, host.deadline);
   return next;
 }
@@ -102,6 +102,7 @@ void Job::hear(JobWorker& worker, WorkerState said) {
   if (!in_turn) return;
   move(worker, said);
   if (said != WorkerState::initialised || std::exchange(worker.joined, true)) return;
+  --absent_;
   if (first_joined_ < 0) first_joined_ = worker.member.rank;
   check_completeness();
 }
@@ -177,6 +178,36 @@ void Job::on(const event::Tick& /*event*/) {
   on_host_deadlines();
   on_silence();
   on_state_deadline();
+  on_init_watch();
+}
+
+// ---- some wait in hvd::init() for others ----
+
+void Job::on_init_watch() {
+  const auto due = init_watch_.look(now_);
+  if (due == InitWatch::Due::nothing || stop_has_begun()) return;
+  std::size_t asked = 0;
+  for (const auto& worker : workers_) {
+    if (worker.state != WorkerState::running || worker.joined) continue;
+    if (due == InitWatch::Due::over) {
+      fail_worker(worker,
+                  cat("did not call hvd::init within ", seconds_text(options_.init_timeout),
+                      " (--init-timeout), and rank ", first_joined_, " waits for it there"),
+                  kOwnTrouble);
+      return;
+    }
+    if (asked++ == InitWatch::kNamed) break;
+    actions_.emplace_back(action::DescribeWorker{worker.host, worker.member.incarnation});
+  }
+}
+
+void Job::on(const event::Described& event) {
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "described");
+  if (worker == nullptr || worker->state != WorkerState::running || worker->joined) return;
+  if (stop_has_begun() || first_joined_ < 0) return;
+  warn(cat("rank ", worker->member.rank, " on ", worker->member.host,
+           absent_text(event.text, first_joined_, static_cast<std::size_t>(absent_),
+                       init_watch_.waited(now_), options_.init_timeout)));
 }
 
 void Job::on_state_deadline() {

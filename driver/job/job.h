@@ -26,6 +26,7 @@
 #include "base/protocol/world_document.h"
 #include "driver/job/any_job.h"
 #include "driver/job/heartbeats.h"
+#include "driver/job/init_watch.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
 #include "driver/job/plan.h"
@@ -94,6 +95,7 @@ class Job final : public AnyJob {
   void on(const event::LaunchFailed& event);
   void on(const event::Initialised& event);
   void on(const event::Done& event);
+  void on(const event::Described& event);
   void on(const event::Exited& event);
   void on(const event::StopRequested& event);
   void on(const event::Tick&);
@@ -101,6 +103,7 @@ class Job final : public AnyJob {
   template <typename Other>
   void on(const Other& /*event*/) {}
   void on_state_deadline();
+  void on_init_watch();
 
   // A worker's own word, which may be out of turn.
   void hear(JobWorker& worker, WorkerState said);
@@ -154,12 +157,14 @@ class Job final : public AnyJob {
   Incarnation first_incarnation_ = 1;
   int live_ = 0;
   int unstarted_ = 0;
+  int absent_ = 0;  // workers that live, or are to, and have not called hvd::init
   std::optional<PlanRequest> request_;  // as long as there is no plan
   std::size_t seated_ = 0;      // hosts that have workers, the first ones; all, if nobody knows yet
   std::size_t agents_ = 0;      // hosts that are not gone
   std::size_t unanswered_ = 0;  // hosts that are neither ready nor excluded
   std::size_t excluded_ = 0;    // hosts with a trouble
   Heartbeats heartbeats_;
+  InitWatch init_watch_;
 
   std::optional<JobFailure> failure_;
   int failure_code_ = 0;

@@ -174,6 +174,8 @@ void Job::settle() {
       actions_.emplace_back(action::ChooseAddresses{});
     }
   }
+  init_watch_.set_waiting(first_joined_ >= 0 && absent_ > 0 && unstarted_ == 0 && !stop_has_begun(),
+                          now_);
   if (state_ == JobState::choosing && excluded_ == seated_) fail_preparation();
   if (state_ == JobState::starting && unstarted_ == 0) {
     move(JobState::running);
@@ -235,6 +237,7 @@ void Job::end(JobWorker& worker, WorkerState state) {
     if (--host.unstarted == 0 && host.state == HostState::ready) host.deadline = kNever;
   }
   move(worker, state);
+  if (!worker.joined) --absent_;
   --host.live;
   --live_;
 }

@@ -56,6 +56,9 @@ struct ActionText {
   std::string operator()(const action::KillWorkers& action) const {
     return cat("kill ", workers_text(hosts[action.host], action.incarnation));
   }
+  std::string operator()(const action::DescribeWorker& action) const {
+    return cat("describe ", workers_text(hosts[action.host], action.incarnation));
+  }
   std::string operator()(const action::ShutDownAgent& action) const {
     return cat("shut down agent of ", hosts[action.host]);
   }
@@ -157,6 +160,19 @@ std::string range_text(const std::vector<int>& numbers) {
 std::string seconds_text(std::chrono::milliseconds time) {
   const auto tenths = (time.count() + 99) / 100;
   return tenths % 10 == 0 ? cat(tenths / 10, " s") : cat(tenths / 10, ".", tenths % 10, " s");
+}
+
+std::string absent_text(const std::string& doing, int rank_that_waits, std::size_t absent,
+                        std::chrono::milliseconds waited, std::chrono::milliseconds limit) {
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(waited);
+  const auto others = absent > 1
+                          ? cat("; ", absent - 1, absent == 2 ? " other" : " others", " likewise")
+                          : std::string();
+  const auto most = limit.count() == 0 ? std::string("for as long as it lives")
+                                       : cat("at most ", seconds_text(limit), " (--init-timeout)");
+  return cat(" has not called hvd::init for ",
+             seconds_text(whole.count() > 0 ? std::chrono::milliseconds(whole) : waited),
+             ", and rank ", rank_that_waits, " waits for it there, ", most, ": ", doing, others);
 }
 
 std::string left_text(TimePoint deadline, TimePoint now) {

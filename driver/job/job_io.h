@@ -124,6 +124,19 @@ struct LeaveRequested {
   HostIndex host = 0;
   Incarnation incarnation = 0;
 };
+// It takes no part any more although the work is not done. Without a reason it has called
+// hvd::shutdown(), or ends with exit code 0; else it cannot go on.
+struct WorkerLeft {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  std::string reason;
+};
+// The answer to DescribeWorker: what the worker is doing.
+struct Described {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  std::string text;
+};
 // It says that at a commit all went over to this generation, which had been proposed.
 struct Committed {
   HostIndex host = 0;
@@ -145,8 +158,8 @@ using Event =
                  event::AddressesChosen, event::Heard, event::AgentGone, event::AgentBroken,
                  event::Launched, event::LaunchFailed, event::Initialised, event::Done,
                  event::Exited, event::HostsFound, event::DiscoveryFailed, event::AddressFound,
-                 event::HostLeaves, event::WorkerReady, event::LeaveRequested, event::Committed,
-                 event::StopRequested, event::Tick>;
+                 event::HostLeaves, event::WorkerReady, event::LeaveRequested, event::WorkerLeft,
+                 event::Described, event::Committed, event::StopRequested, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.
@@ -202,6 +215,11 @@ struct KillWorkers {
   HostIndex host = 0;
   Incarnation incarnation = kEveryWorker;
 };
+// What is it doing? Answered by Described, unless it has ended.
+struct DescribeWorker {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+};
 struct ShutDownAgent {
   HostIndex host = 0;
 };
@@ -230,8 +248,8 @@ struct Finish {
 
 using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
                             action::PlanStands, action::FindAddress, action::Launch,
-                            action::StopWorkers, action::KillWorkers, action::ShutDownAgent,
-                            action::DropAgent, action::Say, action::Finish>;
+                            action::StopWorkers, action::KillWorkers, action::DescribeWorker,
+                            action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
 
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);
@@ -252,6 +270,11 @@ std::string names_text(const std::vector<std::string>& names);
 std::string range_text(const std::vector<int>& numbers);
 // "5 s", "0.3 s"
 std::string seconds_text(std::chrono::milliseconds time);
+// What a person is told of a worker that others wait for in hvd::init(): " has not called hvd::init
+// for 10 s, and rank 0 waits for it there: train (pid 7) runs, 1.2 s of processor time (...)".
+// `doing`: what its agent says of it; `absent`: how many such workers there are.
+std::string absent_text(const std::string& doing, int rank_that_waits, std::size_t absent,
+                        std::chrono::milliseconds waited, std::chrono::milliseconds limit);
 // " (5 s left)"; of a deadline that never comes, nothing.
 std::string left_text(TimePoint deadline, TimePoint now);
 

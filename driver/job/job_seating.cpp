@@ -33,7 +33,10 @@ std::vector<std::string> hosts_of(const PlanRequest& request) {
 }  // namespace
 
 Job::Job(JobOptions options, const std::vector<std::string>& hosts)
-    : options_(std::move(options)), heartbeats_(heartbeats_of(options_, hosts)) {
+
+    : options_(std::move(options)),
+      heartbeats_(heartbeats_of(options_, hosts)),
+      init_watch_(options_.init_timeout) {
   for (const auto& host : hosts) {
     hosts_.emplace_back();
     hosts_.back().name = host;
@@ -62,7 +65,7 @@ void Job::seat(std::vector<WorldMember> members) {
     ++host.unstarted;
     workers_.push_back({std::move(member), index, WorkerState::planned, 0, {}, false});
   }
-  live_ = unstarted_ = static_cast<int>(workers_.size());
+  live_ = unstarted_ = absent_ = static_cast<int>(workers_.size());
   seated_ = index + 1;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/negotiation/stall_inspector.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -91,7 +92,14 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
     std::vector<Stalled> over;
     std::copy_if(waiting.begin(), waiting.end(), std::back_inserter(over),
                  [&](const Stalled& tensor) { return now - tensor.since >= shutdown_; });
-    const int rank = static_cast<int>(over.front().missing.front());
+    // Ranks that wait for each other in two tensors: the fewer have gone another way, and of as
+    // many those that went ahead, for whom the others wait since later.
+    const auto blamed =
+        std::min_element(over.begin(), over.end(), [](const Stalled& a, const Stalled& b) {
+          return std::pair(a.missing.size(), -a.since.time_since_epoch()) <
+                 std::pair(b.missing.size(), -b.since.time_since_epoch());
+        });
+    const int rank = static_cast<int>(blamed->missing.front());
     findings.failure = {
         Status(Code::deadline_exceeded,
                cat("stalled for ", seconds_text(now - over.front().since), ", the limit is ",

@@ -195,6 +195,12 @@ void AgentUnderTest::handle(const Frame& frame) {
       return with(static_cast<WorkerReady*>(nullptr), [](auto&, auto& h) { ++h.ready; });
     case Kind::worker_leaves:
       return with(static_cast<WorkerLeaves*>(nullptr), [](auto&, auto& h) { ++h.leaves; });
+    case Kind::worker_left:
+      return with(static_cast<WorkerLeft*>(nullptr),
+                  [](const auto& m, auto& h) { h.left.push_back(m.reason); });
+    case Kind::described:
+      return with(static_cast<Described*>(nullptr),
+                  [](const auto& m, auto& h) { h.described.push_back(m.text); });
     case Kind::world_committed:
       return with(static_cast<WorldCommitted*>(nullptr),
                   [](const auto& m, auto& h) { h.committed.push_back(m.generation); });

@@ -33,6 +33,8 @@ struct Heard {
   int done = 0;
   int ready = 0;
   int leaves = 0;
+  std::vector<std::string> left;  // reasons
+  std::vector<std::string> described;
   std::vector<std::uint64_t> committed;  // generations
   std::vector<agent_link::Kind> order;   // what came, in which order
 

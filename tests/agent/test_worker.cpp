@@ -129,7 +129,8 @@ void write_channel(std::string_view what) {
     using namespace hvd::worker_link;  // NOLINT(google-build-using-namespace): its words
     bytes = Initialised{::getpid()}.encode() + Ready{}.encode() + Ready{}.encode();
     for (const std::uint64_t generation : {5, 5, 4, 6}) bytes += Committed{generation}.encode();
-    bytes += Leave{}.encode() + Leave{}.encode() + Done{}.encode();
+    bytes += Leave{}.encode() + Leave{}.encode() + Left{"why"}.encode() + Left{}.encode() +
+             Done{}.encode();
   }
   if (what == "unknown") {
     bytes = hvd::encode_frame(77, "?") + hvd::encode_frame(78, "?") +

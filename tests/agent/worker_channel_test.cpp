@@ -157,15 +157,31 @@ TEST(AgentChannel, TellsWhatAWorkerOfAChangingWorldSaysAndNothingTwice) {
   ASSERT_TRUE(agent.until_over(1));
   EXPECT_EQ(agent.of(1).ready, 1);
   EXPECT_EQ(agent.of(1).leaves, 1);
+  EXPECT_EQ(agent.of(1).left, (std::vector<std::string>{"why"}));
   EXPECT_EQ(agent.of(1).committed, (std::vector<std::uint64_t>{5, 6}));
   using agent_link::Kind;
   const std::vector<Kind> said{Kind::worker_initialised, Kind::worker_ready,  Kind::world_committed,
-                               Kind::world_committed,    Kind::worker_leaves, Kind::worker_done};
+                               Kind::world_committed,    Kind::worker_leaves, Kind::worker_left,
+                               Kind::worker_done};
   auto order = agent.of(1).order;
   std::erase_if(order,
                 [&](Kind kind) { return std::find(said.begin(), said.end(), kind) == said.end(); });
   EXPECT_EQ(order, said);
   EXPECT_TRUE(agent.problems.empty());
+}
+
+TEST(AgentDescribe, SaysWhatAWorkerAndItsChildrenAreDoing) {
+  AgentUnderTest agent;
+  agent.launch(1, {"sh", "-c", "while :; do :; done & echo there; wait"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).out == "there\n"; }));
+  agent.send(agent_link::Describe{1}.encode());
+  agent.send(agent_link::Describe{77}.encode());  // there is none: no answer
+  ASSERT_TRUE(agent.until([&] { return !agent.of(1).described.empty(); }));
+  const std::string& text = agent.of(1).described.front();
+  EXPECT_TRUE(text.starts_with(cat("sh (pid ", agent.of(1).pid, ", with 1 child) runs, "))) << text;
+  EXPECT_TRUE(text.ends_with(" s of processor time")) << text;
+  agent.send(agent_link::Kill{1}.encode());
+  ASSERT_TRUE(agent.until_over(1));
 }
 
 TEST(AgentChannel, TellsInitialisedAndDoneBeforeTheExit) {

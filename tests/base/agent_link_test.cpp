@@ -38,6 +38,9 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(WorkerDone{14});
   expect_sound(WorkerReady{15});
   expect_sound(WorkerLeaves{16});
+  expect_sound(WorkerLeft{16, "no descriptors"});
+  expect_sound(Describe{16});
+  expect_sound(Described{16, "it runs"});
   expect_sound(WorldCommitted{17, 3});
   expect_sound(HostLeaves{});
   expect_sound(Paused{false});

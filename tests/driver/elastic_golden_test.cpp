@@ -36,13 +36,10 @@ class ElasticScript : public GoldenScript<ElasticJob, ElasticState> {
                                                 {"resets", &options.reset_limit},
                                                 {"planned", &options.planned_reset_limit}};
       const std::map<std::string, milliseconds*> times{
-          {"grace", &options.job.grace},
-          {"start", &options.job.start_timeout},
-          {"elastic", &options.elastic_timeout},
-          {"leave", &options.leave_grace},
-          {"heartbeat", &options.job.heartbeat_timeout},
-          {"orphan", &options.job.orphan_timeout},
-          {"shortest", &options.budget.shortest},
+          {"grace", &options.job.grace},           {"start", &options.job.start_timeout},
+          {"init", &options.job.init_timeout},     {"elastic", &options.elastic_timeout},
+          {"leave", &options.leave_grace},         {"heartbeat", &options.job.heartbeat_timeout},
+          {"orphan", &options.job.orphan_timeout}, {"shortest", &options.budget.shortest},
           {"longest", &options.budget.longest}};
       if (const auto number = numbers.find(name); number != numbers.end()) {
         *number->second = value;
@@ -102,10 +99,13 @@ class ElasticScript : public GoldenScript<ElasticJob, ElasticState> {
       const std::string address = rest(words);
       return event::AddressFound{where, address.empty() ? cat("10.0.0.", where + 1) : address};
     }
-    if (name != "warm" && name != "leave" && name != "committed") return std::nullopt;
+    if (name != "warm" && name != "leave" && name != "left" && name != "committed") {
+      return std::nullopt;
+    }
     const auto [where, incarnation] = worker(words);
     if (name == "warm") return event::WorkerReady{where, incarnation};
     if (name == "leave") return event::LeaveRequested{where, incarnation};
+    if (name == "left") return event::WorkerLeft{where, incarnation, rest(words)};
     return event::Committed{where, incarnation, static_cast<std::uint64_t>(number(words))};
   }
 };

@@ -233,6 +233,7 @@ class GoldenScript {
     }
     if (name == "initialised") return event::Initialised{where, incarnation};
     if (name == "done") return event::Done{where, incarnation};
+    if (name == "described") return event::Described{where, incarnation, rest(words)};
     if (name == "exited") {
       std::string kind;
       words >> kind;

@@ -36,6 +36,8 @@ class Script : public GoldenScript<Job, JobState> {
           options.grace = value;
         } else if (name == "start") {
           options.start_timeout = value;
+        } else if (name == "init") {
+          options.init_timeout = value;
         } else if (name == "heartbeat") {
           options.heartbeat_timeout = value;
         } else if (name == "orphan") {

@@ -374,6 +374,14 @@ void SimulatedJob::perform(const action::KillWorkers& action) {
   });
 }
 
+void SimulatedJob::perform(const action::DescribeWorker& action) {
+  reach(action.host, [this, host = action.host, incarnation = action.incarnation] {
+    if (agents_[host].deaf) return;
+    const event::Described described{host, incarnation, "it runs"};
+    schedule(dice_.up_to(200), [this, host, described] { happen(host, described); });
+  });
+}
+
 void SimulatedJob::perform(const action::ShutDownAgent& action) {
   reach(action.host, [this, host = action.host] {
     if (dice_.one_in(weather_.agent_stays)) return;

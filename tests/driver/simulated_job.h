@@ -94,6 +94,7 @@ class SimulatedJob {
   void perform(const action::Launch& action);
   void perform(const action::StopWorkers& action);
   void perform(const action::KillWorkers& action);
+  void perform(const action::DescribeWorker& action);
   void perform(const action::ShutDownAgent& action);
   void perform(const action::DropAgent& action);
   void perform(const action::Say& action);

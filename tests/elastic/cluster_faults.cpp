@@ -59,6 +59,13 @@ void SimulatedCluster::plan_faults() {
       tell(workers_.host_of(one), event::LeaveRequested{workers_.host_of(one), one});
     });
   });
+  now_and_then(climate_.worker_leaves_early, [this] {
+    on_some_worker([this](Incarnation one) {
+      if (!workers_.leave_early(one)) return;
+      // At once, or when it is made to.
+      stop_worker(one, dice_.one_in(2) ? dice_.up_to(20) : dice_.up_to(5'000), 0);
+    });
+  });
   now_and_then(climate_.host_leaves, [this] {
     on_some_visit([this](HostIndex host) { tell(host, event::HostLeaves{host}); });
   });

@@ -418,6 +418,12 @@ void SimulatedCluster::perform(const action::KillWorkers& action) {
   }
 }
 
+void SimulatedCluster::perform(const action::DescribeWorker& action) {
+  schedule(dice_.up_to(10), [this, host = action.host, incarnation = action.incarnation] {
+    tell(host, event::Described{host, incarnation, "it runs"});
+  });
+}
+
 void SimulatedCluster::perform(const action::ShutDownAgent& action) {
   if (dice_.one_in(climate_.agent_stays)) return;
   schedule(dice_.up_to(10), [this, host = action.host] {

@@ -29,6 +29,7 @@ struct Climate {
   int worker_fails = 0;  // by itself
   int worker_stopped = 0;
   int worker_leaves = 0;
+  int worker_leaves_early = 0;  // it calls shutdown(), or ends with 0
   int host_leaves = 0;
   int agent_dies = 0;
   int agent_lies = 0;
@@ -135,6 +136,7 @@ class SimulatedCluster : private Surroundings {
   void perform(const driver::action::Launch& action);
   void perform(const driver::action::StopWorkers& action);
   void perform(const driver::action::KillWorkers& action);
+  void perform(const driver::action::DescribeWorker& action);
   void perform(const driver::action::ShutDownAgent& action);
   void perform(const driver::action::DropAgent& action);
   void perform(const driver::action::Say& /*action*/) {}

@@ -82,6 +82,20 @@ void SimulatedWorkers::check_heirs(Incarnation incarnation) {
       cat("the last worker with the committed state was asked to go: ", text(incarnation)));
 }
 
+bool SimulatedWorkers::leave_early(Incarnation incarnation) {
+  Process& process = of(incarnation);
+  const bool is_over = process.phase == Phase::shutting_down || process.phase == Phase::done;
+  if (!process.runs || !process.joined || process.leaving || process.stopped || is_over)
+    return false;
+  tell(process, "leaves early");
+  ++process.turn;
+  process.pending.clear();
+  process.stopped = true;
+  for (auto& [generation, group] : groups_) close(generation, incarnation, false);
+  surroundings_.tell(process.host, event::WorkerLeft{process.host, incarnation, ""});
+  return true;
+}
+
 void SimulatedWorkers::thawed(HostIndex host) {
   for (auto& process : processes_) {
     if (process->host != host || !process->runs || process->stopped) continue;

@@ -91,6 +91,9 @@ class SimulatedWorkers {
   void die(Incarnation incarnation, int exit_code, int signal, bool in_peace = false);
   // It is asked to end, and nobody else has failed: another has the committed state.
   void check_heirs(Incarnation incarnation);
+  // It calls shutdown() although the work is not done: it says so, and takes part in nothing any
+  // more. Its process lives until it is ended. False: it has nothing to leave.
+  bool leave_early(Incarnation incarnation);
   // It gets no processor any more.
   void stop(Incarnation incarnation) { of(incarnation).stopped = true; }
   void thawed(driver::HostIndex host);

@@ -55,6 +55,7 @@ Climate everything() {
   climate.worker_fails = 1'500;
   climate.worker_stopped = 2'000;
   climate.worker_leaves = 1'500;
+  climate.worker_leaves_early = 2'000;
   climate.host_leaves = 2'000;
   climate.agent_dies = 2'000;
   climate.agent_lies = 4'000;
@@ -93,7 +94,7 @@ Climate some_of_everything(std::uint64_t seed) {
   Dice dice(~seed);
   for (int* const mean :
        {&climate.worker_killed, &climate.worker_fails, &climate.worker_stopped,
-        &climate.worker_leaves, &climate.host_leaves, &climate.agent_dies, &climate.agent_lies,
+        &climate.worker_leaves, &climate.worker_leaves_early, &climate.host_leaves, &climate.agent_dies, &climate.agent_lies,
         &climate.host_cut_off, &climate.discovery_changes, &climate.everybody_is_replaced,
         &climate.driver_stalls, &climate.workers.dies_at_message,
         &climate.workers.answer_of_mark_is_lost, &climate.workers.slow_message}) {
@@ -132,6 +133,18 @@ TEST(ElasticSimulation, lets_workers_and_hosts_leave) {
     climate.host_leaves = 800;
     climate.workers.stays = 10;
     climate.agent_stays = 10;
+    climate.may_fail = true;  // if all leave
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return climate;
+  });
+}
+
+TEST(ElasticSimulation, lets_workers_leave_early) {
+  simulate(300, [](std::uint64_t seed) {
+    Climate climate;
+    climate.worker_leaves_early = 300;
+    climate.worker_killed = seed % 2 == 0 ? 1'000 : 0;
     climate.may_fail = true;  // if all leave
     Dice dice(~seed);
     choose_program(climate.workers, dice);

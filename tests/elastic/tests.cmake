@@ -10,6 +10,7 @@ hvd_test(hvd_elastic_test
   elastic/commit_test.cpp
   elastic/device_parts_test.cpp
   elastic/kept_states_test.cpp
+  elastic/membership_test.cpp
   elastic/progress_test.cpp
   elastic/set_table_test.cpp
   elastic/store_test.cpp

@@ -77,6 +77,24 @@ TEST_F(Stall, ThatLastsTooLongEndsTheWorldAndNamesTheRank) {
   EXPECT_TRUE(contains(world.failure(), "rank 3 on host host1")) << world.failure();
 }
 
+// One went another way than the five: it waits for them, and they for it.
+TEST_F(Stall, OfRanksThatWaitForEachOtherTheFewerAreBlamed) {
+  const ControlTree tree(test::hosts(6));
+  ResponseCache cache{4};
+  const ProcessSets sets(6);
+  MessageTable table(cache, sets, test::ranks({0, 1, 2, 3, 4, 5}));
+  StallInspector inspector(tree, seconds(60), seconds(60));
+  MessageTable::Touched touched;
+  const TimePoint begin{};
+  for (const int rank : {4, 0, 1, 2, 3, 5}) {
+    const auto request = test::tensor(rank == 4 ? "finish" : "sums");
+    const auto since = begin + (rank == 4 ? seconds(0) : seconds(1));
+    ASSERT_TRUE(table.add(test::asked(rank, request), since, touched).ok());
+  }
+  const auto findings = inspector.look(table, LastWords(), begin + seconds(100));
+  EXPECT_EQ(findings.failure.rank, 4) << findings.failure.status.message();
+}
+
 TEST_F(Stall, ALimitBelowTheWarningTimeIsKeptToo) {
   SimulatedWorld world(6, 2, 1, config_of(seconds(60), seconds(20)));
   stall(world);

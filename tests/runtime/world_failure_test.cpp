@@ -358,7 +358,7 @@ TEST(WorldStrangers, OnTheCoordinatorsPortHarmNothing) {
 TEST(WorldForming, SaysWhichRankIsMissing) {
   test::Hub hub(2);
   auto spec = test::spec_of(0, 2);
-  spec.config.connect_timeout = std::chrono::milliseconds(50);
+  spec.config.meet_timeout = std::chrono::milliseconds(50);
   test::HubExchange exchange(hub, 0);
   const auto world = World::create(spec, exchange);
   ASSERT_FALSE(world.ok());

@@ -54,7 +54,9 @@ Result<Membership*> Membership::begin(AgentChannel& agent) {
                 [membership] {
                   const std::lock_guard lock(membership->mutex_);
                   membership->changed_.notify_all();
-                }});
+                },
+                [membership] { return membership->late_at(); },
+                [membership] { return membership->late(); }});
   return membership;
 }
 
@@ -67,7 +69,10 @@ void Membership::hear(const worker_link::World& message) {
   }
   document->state = message.effective ? WorldState::effective : WorldState::proposed;
   const std::lock_guard lock(mutex_);
-  if (follower_.hear(*document)) end_current(*document, "has replaced");
+  if (follower_.hear(*document)) {
+    heard_ = Clock::now();
+    end_current(*document, "has replaced");
+  }
   changed_.notify_all();
 }
 
@@ -96,8 +101,11 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
     }
   }
   changed_.wait_until(lock, std::min(again_at, deadline), [this] {
-    return follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+    return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
   });
+  if (abandoned_) {
+    return Status(Code::failed_precondition, "this process has called hvd::shutdown()");
+  }
   if (const auto stopped = agent_.stop_reason()) {
     return Status(Code::aborted, cat("the job is being stopped: ", *stopped));
   }
@@ -109,10 +117,12 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   }
   if (const auto* document = follower_.next()) {
     current_.document = *document;
-    current_.round = 0;
+    current_.round = 1;
     follower_.entered(document->generation);
+  } else if (announced_) {
+    ++current_.round;
   }
-  ++current_.round;
+  announced_ = false;
   current_.interrupt = std::make_shared<runtime::Interrupt>();
   const auto& welcome = agent_.welcome();
   rendezvous::ClientOptions options;
@@ -123,10 +133,55 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   return current_;
 }
 
+void Membership::announced() {
+  const std::lock_guard lock(mutex_);
+  announced_ = true;
+}
+
+void Membership::end_if_late(std::chrono::milliseconds limit) {
+  const std::lock_guard lock(mutex_);
+  late_after_ = limit;
+}
+
+void Membership::set_running(bool running) {
+  const std::lock_guard lock(mutex_);
+  running_ = running;
+}
+
+TimePoint Membership::late_at() const {
+  const std::lock_guard lock(mutex_);
+  const bool can_be = running_ && !abandoned_ && late_after_.count() != 0 && heard_ != kNever &&
+                      follower_.next() != nullptr;
+  return can_be ? heard_ + late_after_ : kNever;
+}
+
+std::optional<std::string> Membership::late() const {
+  const std::lock_guard lock(mutex_);
+  const auto* const document = follower_.next();
+  if (document == nullptr || !running_ || abandoned_) return std::nullopt;
+  return cat(agent_.welcome().worker, " did not come to generation ", document->generation,
+             " within ", late_after_.count() / 1000, " s (--stall-check-shutdown-time-seconds), ",
+             "and is to be replaced");
+}
+
+void Membership::abandon() {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = true;
+  changed_.notify_all();
+  if (!current_.interrupt) return;
+  current_.interrupt->raise({Status(Code::aborted, "this process has called hvd::shutdown()")});
+  current_.client->cancel();
+}
+
+void Membership::resume() {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = false;
+}
+
 bool Membership::wait_for_newer(TimePoint deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline, [this] {
-    return follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+    return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
   });
 }
 

@@ -3,6 +3,7 @@
 // process, for the rest of its life. Safe from any thread.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -25,7 +26,8 @@ class Membership {
   // A world to be formed, or in force.
   struct Entry {
     WorldDocument document;
-    std::uint64_t round = 0;  // how often this process has tried to form this generation
+    // Which attempt of the members this is: one more after each that this process has announced.
+    std::uint64_t round = 0;
     std::shared_ptr<runtime::Interrupt> interrupt;
     std::shared_ptr<rendezvous::Client> client;  // cancelled with it
   };
@@ -40,6 +42,18 @@ class Membership {
   // that it is ready, and waits without end: the driver decides. failed_precondition: the newest
   // world does without this worker. aborted: the job is being stopped. deadline_exceeded.
   Result<Entry> next(TimePoint again_at, TimePoint deadline = kNever);
+  // The others may have read where this process is, in the round of the last entry: it cannot be
+  // used again. A process that fails before that comes back to the round in which they wait for it.
+  void announced();
+  // While the program is in elastic::run, a process that has not come to a newer world within
+  // `limit` of hearing of it ends: nothing else would get its threads out of where they hang, and
+  // the others wait. Zero: never.
+  void end_if_late(std::chrono::milliseconds limit);
+  void set_running(bool running);
+  // This process leaves although the work is not done: next() returns failed_precondition, and the
+  // attempt to form a world ends. Until resume().
+  void abandon();
+  void resume();
   bool wait_for_newer(TimePoint deadline);
 
   bool is_out() const;
@@ -55,6 +69,8 @@ class Membership {
  private:
   explicit Membership(AgentChannel& agent);
   void hear(const worker_link::World& message);
+  TimePoint late_at() const;
+  std::optional<std::string> late() const;
   void end_current(const WorldDocument& newer, const std::string& how);
 
   AgentChannel& agent_;
@@ -64,6 +80,11 @@ class Membership {
   Entry current_;
   bool ended_by_plan_ = false;
   bool ready_sent_ = false;
+  bool announced_ = false;
+  bool abandoned_ = false;
+  bool running_ = false;
+  std::chrono::milliseconds late_after_{0};
+  TimePoint heard_ = kNever;  // of the newest world that ended the one in force
 };
 
 }  // namespace hvd::worker

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <unistd.h>
 
 #include <hvd/elastic.h>
 #include <hvd/error.h>
@@ -30,8 +31,12 @@ class Running {
   explicit Running(StateImpl& state) : state_(state) {
     if (state.running) throw InvalidArgumentError("elastic::run() runs already with this state");
     state.running = true;
+    ProcessWorld::instance().begin_run();
   }
-  ~Running() { state_.running = false; }
+  ~Running() {
+    ProcessWorld::instance().end_run();
+    state_.running = false;
+  }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
@@ -45,7 +50,7 @@ Entered enter_next() {
   auto& process = ProcessWorld::instance();
   const Status entered = process.enter_next();
   if (entered.ok()) return Entered::yes;
-  if (process.membership()->is_out()) return Entered::left;
+  if (process.membership()->is_out() || process.is_leaving()) return Entered::left;
   throw InitError(cat("elastic::run(): ", entered.message()));
 }
 
@@ -54,6 +59,7 @@ Entered enter_next() {
 bool all_had_finished() {
   auto& process = ProcessWorld::instance();
   if (process.others_have_finished()) return true;
+  if (process.is_leaving()) return false;
   const bool goes_on = process.membership()->wait_for_newer(Clock::now() + kPatience);
   return !goes_on && process.others_have_finished();
 }
@@ -85,10 +91,17 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
     } catch (const HostsUpdated&) {
       rolls_back = !impl.is_at_commit();
     } catch (const CollectiveError& error) {
-      if (process.membership() == nullptr || process.stands()) throw;
+      const bool is_over =
+          process.membership() != nullptr && (process.is_leaving() || !process.stands());
+      if (!is_over) throw;
       HVD_LOG(info, "elastic::run(): " << error.what());
       rolls_back = true;
+    } catch (const Error& error) {
+      // The function, or another thread, has called shutdown(): nothing can be called any more.
+      if (process.membership() == nullptr || !process.is_leaving()) throw;
+      HVD_LOG(info, "elastic::run(): " << error.what());
     }
+    if (process.is_leaving()) break;
     if (finishing && all_had_finished()) {
       process.set_finished(true);
       return Ending::done;
@@ -98,6 +111,8 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
   HVD_LOG(info, "the job goes on without this worker");
   if (options.return_when_left) return Ending::left;
   leave_watch.reset();
+  // Another thread is in exit(), which must not be called twice.
+  while (process.program_ends()) ::pause();
   std::exit(0);
 }
 

@@ -40,6 +40,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -116,9 +117,28 @@ class Book {
   ::_exit(code);
 }
 
+// Keeps all descriptors that this process may have, also those that come free later.
+void take_all_descriptors() {
+  constexpr rlim_t kFew = 128;
+  struct rlimit limit {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min(limit.rlim_max, kFew);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  std::thread([] {
+    for (;;) {
+      if (::open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) ::usleep(1000);
+    }
+  }).detach();
+  while (::fcntl(kFew - 1, F_GETFD) < 0) ::usleep(1000);
+}
+
 // DIR/WORKER.POINT, or DIR/any.POINT for whoever comes first, holds what is to be done when this
-// worker is at that point: kill, exit CODE, freeze (SIGSTOP), stall (never to go on). It is done
-// once.
+// worker is at that point. It is done once:
+//   kill, exit CODE    at once, without a word to anybody
+//   freeze, stall      SIGSTOP; never to go on
+//   end                std::exit(0);  end-elsewhere: on another thread, while this one goes on
+//   shutdown           hvd::shutdown(), and goes on
+//   grab               takes all descriptors
 void obey(const Options& options, Book& book, const char* point) {
   if (options.orders.empty()) return;
   for (const auto& who : {worker_name(), std::string("any")}) {
@@ -131,6 +151,14 @@ void obey(const Options& options, Book& book, const char* point) {
       ::raise(SIGSTOP);
     } else if (action == "stall") {
       for (;;) ::pause();
+    } else if (action == "end") {
+      std::exit(0);  // NOLINT(concurrency-mt-unsafe)
+    } else if (action == "end-elsewhere") {
+      std::thread([] { std::exit(0); }).detach();  // NOLINT(concurrency-mt-unsafe)
+    } else if (action == "shutdown") {
+      hvd::shutdown();
+    } else if (action == "grab") {
+      take_all_descriptors();
     } else {
       end_by_order(action);
     }
