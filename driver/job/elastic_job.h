@@ -86,12 +86,12 @@ struct ElasticWorker : JobWorker {
   bool may_have_left = false;   // a world without it was proposed
   // It has the state for sure: it was there from the beginning, or at a commit that was told of.
   bool has_state = false;
-  bool killed = false;         // its agent was told to kill it
-  bool given_up = false;       // it lives, and no world has it any more; see give_up()
+  bool killed = false;                    // its agent was told to kill it
+  bool given_up = false;                  // it lives, and no world has it any more; see give_up()
   std::optional<std::string> left_early;  // it said so before its agent said that it runs
-  bool quiet = false;          // exited with 0 and never called hvd::init
-  TimePoint left_at = kNever;  // when it ended as it had been asked to
-  bool well = false;           // ended after it had declared that its work is done
+  bool quiet = false;                     // exited with 0 and never called hvd::init
+  TimePoint left_at = kNever;             // when it ended as it had been asked to
+  bool well = false;                      // ended after it had declared that its work is done
 };
 
 class ElasticJob final : public AnyJob {

@@ -94,9 +94,9 @@ Climate some_of_everything(std::uint64_t seed) {
   Dice dice(~seed);
   for (int* const mean :
        {&climate.worker_killed, &climate.worker_fails, &climate.worker_stopped,
-        &climate.worker_leaves, &climate.worker_leaves_early, &climate.host_leaves, &climate.agent_dies, &climate.agent_lies,
-        &climate.host_cut_off, &climate.discovery_changes, &climate.everybody_is_replaced,
-        &climate.driver_stalls, &climate.workers.dies_at_message,
+        &climate.worker_leaves, &climate.worker_leaves_early, &climate.host_leaves,
+        &climate.agent_dies, &climate.agent_lies, &climate.host_cut_off, &climate.discovery_changes,
+        &climate.everybody_is_replaced, &climate.driver_stalls, &climate.workers.dies_at_message,
         &climate.workers.answer_of_mark_is_lost, &climate.workers.slow_message}) {
     *mean = dice.one_in(2) ? 0 : *mean * (1 + dice.below(4));
   }
