@@ -226,7 +226,7 @@ class ElasticJob final : public AnyJob {
   Muster muster() const;
   // Of those who leave; the newcomers are those of the next world.
   std::vector<Incarnation> needed(const Muster& now, const std::vector<Newcomer>& come) const;
-  // A member that is there, and is one of these.
+  // A member that has the state and is there for sure, and is one of these.
   bool has_heir(const std::function<bool(const ElasticWorker&)>& among) const;
   std::vector<Incarnation> in_all_proposed() const;
   // Of a member that left.

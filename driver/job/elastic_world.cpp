@@ -286,7 +286,7 @@ bool ElasticJob::has_heir(const std::function<bool(const ElasticWorker&)>& among
                      [&](const WorldMember& member) {
                        const ElasticWorker& one = worker(member.incarnation);
                        return one.has_state && one.standing == Standing::member &&
-                              !has_ended(one.state) && among(one);
+                              !has_ended(one.state) && !one.may_have_left && among(one);
                      });
 }
 

@@ -36,6 +36,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/elastic_driver_test.cpp
   ${e2e}/elastic_faults_test.cpp
   ${e2e}/elastic_job.cpp
+  ${e2e}/elastic_replaced_test.cpp
   ${e2e}/failure_test.cpp
   ${e2e}/flood_test.cpp
   ${e2e}/job_test.cpp
