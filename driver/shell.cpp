@@ -115,6 +115,9 @@ Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
   meet_new_hosts();
   environment_.job_id = job_id_;
   environment_.elastic = spec_.elastic.has_value();
+  program_ = share(agent_link::Program{spec_.command, spec_.environment, spec_.working_directory,
+                                       spec_.host_variables}
+                       .encode());
 }
 
 void Shell::announce() {
@@ -176,14 +179,14 @@ std::map<std::uint64_t, ActivityRow> Shell::live_workers() const {
 ActivityReport::Callbacks Shell::activity_callbacks() {
   ActivityReport::Callbacks callbacks;
   callbacks.ask = [this](const agent_link::AskActivity& question) {
-    tell_agents(question.encode());
+    tell_agents(share(question.encode()));
   };
   callbacks.workers = [this] { return live_workers(); };
   callbacks.say = [this](std::string_view text) { observer_.on_notice(text); };
   return callbacks;
 }
 
-std::set<HostIndex> Shell::tell_agents(const std::string& frame) {
+std::set<HostIndex> Shell::tell_agents(const SharedBytes& frame) {
   std::set<HostIndex> told;
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
     if (!sessions_[host]) continue;
@@ -195,7 +198,7 @@ std::set<HostIndex> Shell::tell_agents(const std::string& frame) {
 
 JobPause::Callbacks Shell::pause_callbacks() {
   JobPause::Callbacks callbacks;
-  callbacks.tell = [this](bool on) { return tell_agents(agent_link::Pause{on}.encode()); };
+  callbacks.tell = [this](bool on) { return tell_agents(share(agent_link::Pause{on}.encode())); };
   callbacks.stopping = [this] {
     const bool others = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
       return session && session->pid() < 0;

@@ -77,7 +77,7 @@ class Shell {
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
   std::map<std::uint64_t, ActivityRow> live_workers() const;
-  std::set<HostIndex> tell_agents(const std::string& frame);
+  std::set<HostIndex> tell_agents(const SharedBytes& frame);
 
   // driver/shell_actions.cpp
   void perform(const action::PublishWorld& action);
@@ -95,7 +95,9 @@ class Shell {
   void perform(const action::Finish& action);
   // Once, when the first worker starts on another host.
   void tell_kept_secrets();
-  void tell_workers(const agent_link::World& world);
+  void tell_workers(std::uint64_t generation, bool effective, const SharedBytes& world);
+  // Its Launch frame, made when its turn comes.
+  std::string launch_of(HostIndex host, const WorldMember& member, bool world_follows) const;
   // What torch's own way to meet would need.
   void follow_leader(const WorldDocument& world);
   // Free there when it was looked for.
@@ -107,7 +109,7 @@ class Shell {
   void on_addresses(const AddressChoice& choice);
   template <typename Message>
   void send(HostIndex host, const Message& message) {
-    if (sessions_[host]) sessions_[host]->send(message.encode());
+    if (sessions_[host]) sessions_[host]->send(share(message.encode()));
   }
 
   boost::asio::io_context& io_;
@@ -144,7 +146,10 @@ class Shell {
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force
-  std::string world_;           // in force
+  // What each worker is started with; encoded once, whatever the number of hosts and workers.
+  SharedBytes program_;
+  SharedBytes world_;  // in force
+  std::uint64_t world_generation_ = 0;
   std::deque<Event> events_;
   bool feeding_ = false;
   bool kept_secrets_told_ = false;

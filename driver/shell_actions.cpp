@@ -26,11 +26,14 @@ bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
 void Shell::perform(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool effective = world.state == WorldState::effective;
-  std::string document = world.to_json();
-  if (spec_.elastic) tell_workers({world.generation, effective, document});
-  server_.put(kWorldScope, effective ? kCurrentWorldKey : kProposedWorldKey, document);
+  agent_link::World message{world.generation, effective, world.to_json()};
+  const SharedBytes frame = share(message.encode());
+  if (spec_.elastic) tell_workers(world.generation, effective, frame);
+  server_.put(kWorldScope, effective ? kCurrentWorldKey : kProposedWorldKey,
+              std::move(message.document));
   if (!effective) return;
-  world_ = std::move(document);
+  world_ = frame;
+  world_generation_ = world.generation;
   if (!spec_.elastic) return;
   server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
     return belongs_to_older(scope, generation);
@@ -39,10 +42,11 @@ void Shell::perform(const action::PublishWorld& action) {
   observer_.on_world(world, action.why);
 }
 
-void Shell::tell_workers(const agent_link::World& world) {
-  const std::string frame = world.encode();
+void Shell::tell_workers(std::uint64_t generation, bool effective, const SharedBytes& world) {
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
-    if (sessions_[host] && job_->host_at(host).live > 0) sessions_[host]->send(frame);
+    if (sessions_[host] && job_->host_at(host).live > 0) {
+      sessions_[host]->send_world(generation, effective, world);
+    }
   }
 }
 
@@ -128,32 +132,40 @@ void Shell::on_addresses(const AddressChoice& choice) {
 }
 
 void Shell::perform(const action::Launch& action) {
-  const WorldMember& member = action.member;
-  const SocketAddress& rendezvous = rendezvous_[action.host];
+  const auto& session = sessions_[action.host];
+  if (!session) return;
+  if (!visited_[action.host].local) tell_kept_secrets();
+  session->send_program(program_);
+  if (world_) session->send_world(world_generation_, true, world_);
+  session->send([this, host = action.host, member = action.member, follows = world_ != nullptr] {
+    return launch_of(host, member, follows);
+  });
+}
+
+std::string Shell::launch_of(HostIndex host, const WorldMember& member, bool world_follows) const {
+  const SocketAddress& rendezvous = rendezvous_[host];
   worker_link::Welcome welcome(job_id_, token_);
   welcome.worker = member.worker();
   welcome.incarnation = member.incarnation;
   welcome.rendezvous_host = rendezvous.host;
   welcome.rendezvous_port = rendezvous.port;
   welcome.advertise_address = member.address;
-  welcome.world = world_;
+  welcome.world_follows = world_follows;
   welcome.elastic = spec_.elastic.has_value();
+
   JobEnvironment environment = environment_;
   environment.rendezvous_address = rendezvous.host;
   environment.rendezvous_port = rendezvous.port;
   environment.network_interface =
-      interface_with(sessions_[action.host]->ready().interfaces, member.address);
+      interface_with(sessions_[host]->ready().interfaces, member.address);
+
   agent_link::Launch launch;
   launch.incarnation = member.incarnation;
   launch.worker = member.worker();
-  launch.command = spec_.command;
   launch.environment =
-      worker_environment(spec_.environment, environment, member, static_cast<int>(action.host));
-  launch.working_directory = spec_.working_directory;
+      worker_environment(spec_.environment, environment, member, static_cast<int>(host));
   launch.welcome = welcome.encode();
-  launch.host_variables = spec_.host_variables;
-  if (!visited_[action.host].local) tell_kept_secrets();
-  send(action.host, launch);
+  return launch.encode();
 }
 
 void Shell::tell_kept_secrets() {

@@ -63,25 +63,15 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,
                                             int host_index) {
-  const auto own = own_variables(job, member, host_index);
-  // Defaults only.
-  std::map<std::string, std::string, std::less<>> interfaces;
-  if (!job.network_interface.empty()) {
-    interfaces = {{"HOROVOD_GLOO_IFACE", job.network_interface},
-                  {"NCCL_SOCKET_IFNAME", job.network_interface}};
+  auto variables = own_variables(job, member, host_index);
+  for (const char* const name : {"HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"}) {
+    if (!job.network_interface.empty() && !find_value(base, name)) {
+      variables.emplace(name, job.network_interface);
+    }
   }
   std::vector<std::string> result;
-  result.reserve(base.size() + own.size() + interfaces.size());
-  for (const auto& entry : base) {
-    const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
-    if (own.find(name) != own.end()) continue;
-    if (const auto found = interfaces.find(name); found != interfaces.end()) {
-      interfaces.erase(found);
-    }
-    result.push_back(entry);
-  }
-  for (const auto& [name, value] : own) result.push_back(cat(name, "=", value));
-  for (const auto& [name, value] : interfaces) result.push_back(cat(name, "=", value));
+  result.reserve(variables.size());
+  for (const auto& [name, value] : variables) result.push_back(cat(name, "=", value));
   return result;
 }
 

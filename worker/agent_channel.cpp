@@ -26,6 +26,17 @@ Status refuse(const std::string& descriptor, const char* why) {
                                       ". hvdrun sets it; do not set or keep it by hand.")};
 }
 
+Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
+  auto frame = receive_frame(descriptor, decoder, Clock::now() + kWelcomeTimeout);
+  HVD_RETURN_IF_ERROR(frame.status());
+  if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::world)) {
+    return Status(Code::data_loss, cat("a frame of kind ", frame->kind));
+  }
+  auto world = worker_link::World::decode(frame->payload);
+  HVD_RETURN_IF_ERROR(world.status());
+  return std::move(world->document);
+}
+
 }  // namespace
 
 Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
@@ -50,14 +61,25 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   }
   auto welcome = worker_link::Welcome::decode(frame->payload);
   HVD_RETURN_IF_ERROR(welcome.status());
+  std::string first_world;
+  if (welcome->world_follows) {
+    auto world = receive_world(*number, decoder);
+    HVD_RETURN_IF_ERROR(world.status().with_context("the world that follows the agent's welcome"));
+    first_world = *std::move(world);
+  }
   // Programs that this one starts must not hold the link open.
   ::fcntl(*number, F_SETFD, FD_CLOEXEC);
   // Never deleted: its thread lives as long as the process.
-  return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome));
+  return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome),
+                          std::move(first_world));
 }
 
-AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome)
-    : fd_(std::move(fd)), decoder_(std::move(decoder)), welcome_(std::move(welcome)) {
+AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
+                           std::string first_world)
+    : fd_(std::move(fd)),
+      decoder_(std::move(decoder)),
+      welcome_(std::move(welcome)),
+      first_world_(std::move(first_world)) {
   runtime::start_thread("hvd-agent-link", [this] { watch(); }).detach();
 }
 

@@ -26,11 +26,14 @@ namespace hvd::worker {
 class AgentChannel {
  public:
   // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that
-  // lies there, and starts to watch. Fails if another process of this worker has read it before.
+  // lies there and the World that follows it, and starts to watch. Fails if another process of this
+  // worker has read it before.
   static Result<AgentChannel*> open(const std::string& descriptor);
 
   const worker_link::Welcome& welcome() const { return welcome_; }
-  // The newest effective world document that the agent has sent; empty if none.
+  // The world document that came with the Welcome; empty if none did.
+  const std::string& first_world() const { return first_world_; }
+  // The newest effective world document that the agent has sent since; empty if none.
   std::string world() const;
   // Why the job is being stopped; nothing while it is not.
   std::optional<std::string> stop_reason() const;
@@ -70,7 +73,8 @@ class AgentChannel {
   Status send_activity_wanted();
 
  private:
-  AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome);
+  AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
+               std::string first_world);
   void watch();
   void handle(const Frame& frame);
   TimePoint late_at() const;
@@ -79,7 +83,8 @@ class AgentChannel {
 
   UniqueFd fd_;
   FrameDecoder decoder_;  // of the watching thread
-  worker_link::Welcome welcome_;
+  const worker_link::Welcome welcome_;
+  const std::string first_world_;
   std::mutex send_mutex_;
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;

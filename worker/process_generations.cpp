@@ -246,7 +246,7 @@ Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Cli
   if (sets.empty()) {
     // The ranks that the program has named are those of the world that it was started in.
     auto first = document;
-    if (auto started = WorldDocument::from_json(agent_->welcome().world); started.ok()) {
+    if (auto started = WorldDocument::from_json(agent_->first_world()); started.ok()) {
       const auto is_self = [this](const WorldMember& member) {
         return member.incarnation == agent_->welcome().incarnation;
       };

@@ -179,7 +179,7 @@ Status ProcessWorld::init_alone() {
 
 Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
   std::string text = agent_->world();
-  if (text.empty()) text = agent_->welcome().world;
+  if (text.empty()) text = agent_->first_world();
   if (text.empty()) {
     auto found = client.wait(kWorldScope, kCurrentWorldKey, deadline);
     HVD_RETURN_IF_ERROR(found.status().with_context("wait for the world to be published"));

@@ -1,5 +1,7 @@
 #include "base/protocol/agent_link.h"
 
+#include <set>
+
 #include "base/capacity.h"
 #include "base/text.h"
 #include "base/wire.h"
@@ -50,6 +52,43 @@ Result<Hello> Hello::decode(std::string_view payload) {
   m.worker_silence_ms = r.u32();
   m.local = r.boolean();
   return checked(std::move(m), r, "hello");
+}
+
+std::string Program::encode() const {
+  return frame_of<Program>(WireWriter()
+                               .strings(command)
+                               .strings(environment)
+                               .str(working_directory)
+                               .strings(host_variables));
+}
+Result<Program> Program::decode(std::string_view payload) {
+  WireReader r(payload);
+  Program m;
+  m.command = r.strings();
+  m.environment = r.strings();
+  m.working_directory = r.str();
+  m.host_variables = r.strings();
+  return checked(std::move(m), r, "program");
+}
+
+Launch complete(const Program& program, Launch launch) {
+  if (launch.command.empty()) launch.command = program.command;
+  if (launch.working_directory.empty()) launch.working_directory = program.working_directory;
+
+  const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
+  std::set<std::string_view> set_by_launch;
+  for (const auto& entry : launch.environment) set_by_launch.insert(name_of(entry));
+  std::vector<std::string> environment;
+  environment.reserve(program.environment.size() + launch.environment.size());
+  for (const auto& entry : program.environment) {
+    if (set_by_launch.count(name_of(entry)) == 0) environment.push_back(entry);
+  }
+  for (auto& entry : launch.environment) environment.push_back(std::move(entry));
+  launch.environment = std::move(environment);
+
+  launch.host_variables.insert(launch.host_variables.end(), program.host_variables.begin(),
+                               program.host_variables.end());
+  return launch;
 }
 
 std::string Launch::encode() const {

@@ -62,6 +62,7 @@ enum class Kind : std::uint16_t {
   pause = 12,
   ask_activity = 13,
   describe = 14,
+  program = 15,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -111,12 +112,26 @@ struct Hello {
   static Result<Hello> decode(std::string_view payload);
 };
 
+// What all workers of a job have in common. Said once, before the first Launch; it completes every
+// Launch that follows (see complete()), so that a Launch carries only what belongs to one worker.
+struct Program {
+  static constexpr Kind kKind = Kind::program;
+  std::vector<std::string> command;
+  std::vector<std::string> environment;
+  std::string working_directory;
+  std::vector<std::string> host_variables;
+  std::string encode() const;
+  static Result<Program> decode(std::string_view payload);
+};
+
+// The worker gets its Welcome through its descriptor, and behind it the newest effective World that
+// the agent was sent, if it was sent one.
 struct Launch {
   static constexpr Kind kKind = Kind::launch;
   Incarnation incarnation = 0;
   std::string worker;                    // "host#slot"
   std::vector<std::string> command;      // program and arguments; searched in PATH of `environment`
-  std::vector<std::string> environment;  // NAME=VALUE, all that the worker gets
+  std::vector<std::string> environment;  // NAME=VALUE
   std::string working_directory;
   std::string welcome;  // worker_link::Welcome, encoded: handed on through the worker's descriptor
   // Names whose values are this host's own business (HOME, USER, ...): what the agent itself was
@@ -125,6 +140,11 @@ struct Launch {
   std::string encode() const;
   static Result<Launch> decode(std::string_view payload);
 };
+
+// The Launch with what the Program says wherever the Launch itself is silent: of `command` and
+// `working_directory` if they are empty, of `environment` the names that the Launch does not set,
+// and all `host_variables`.
+Launch complete(const Program& program, Launch launch);
 
 // Sends `signal_number` to the worker's process group.
 struct Signal {
@@ -164,7 +184,9 @@ struct Credit {
 };
 
 // A new world document (base/protocol/world_document.h), handed on to every worker, as
-// worker_link::World. Effective and proposed ones do not replace each other on the way.
+// worker_link::World. Effective and proposed ones do not replace each other on the way. Workers that
+// are launched later get the newest effective one. So each host gets a document once, however many
+// workers it has.
 struct World {
   static constexpr Kind kKind = Kind::world;
   std::uint64_t generation = 0;

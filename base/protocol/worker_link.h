@@ -48,9 +48,9 @@ struct Welcome {
   std::string rendezvous_host;  // an address, not a name
   std::uint16_t rendezvous_port = 0;
   std::string advertise_address;  // where this host's workers listen, and are reached by the others
-  // The newest effective world document that there is: with this worker in it, or, if it is to join
-  // later, without; empty if it is not known yet.
-  std::string world;
+  // A World follows at once: the newest effective one. This worker is a member of it, unless it is
+  // to join later. False if no world is known yet.
+  bool world_follows = false;
   bool elastic = false;  // the world may change while the job goes on
   std::string encode() const;
   static Result<Welcome> decode(std::string_view payload);

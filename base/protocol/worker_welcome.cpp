@@ -14,7 +14,7 @@ std::string Welcome::encode() const {
                                                              .str(rendezvous_host)
                                                              .u16(rendezvous_port)
                                                              .str(advertise_address)
-                                                             .str(world)
+                                                             .boolean(world_follows)
                                                              .boolean(elastic)
                                                              .bytes());
 }
@@ -29,7 +29,7 @@ Result<Welcome> Welcome::decode(std::string_view payload) {
   m.rendezvous_host = r.str();
   m.rendezvous_port = r.u16();
   m.advertise_address = r.str();
-  m.world = r.str();
+  m.world_follows = r.boolean();
   m.elastic = r.boolean();
   HVD_RETURN_IF_ERROR(r.finish("welcome"));
   return m;

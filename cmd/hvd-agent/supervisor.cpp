@@ -46,7 +46,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, Superv
       link_(std::move(options.link_in), std::move(options.link_out)),
       signals_(std::move(options.signals)),
       pump_(link_),
-      context_{*loop_, link_, pump_, options.open_files_of_workers, board_, out_of_memory_, {}},
+      context_{*loop_, link_, pump_, options.open_files_of_workers, board_, out_of_memory_},
       silence_(options.patient ? minutes(0) : kPatienceForHello, Clock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),

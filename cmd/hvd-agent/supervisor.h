@@ -66,12 +66,13 @@ class Supervisor {
 
   Status handle(const Frame& frame);
   Status on(const agent_link::Hello& hello);
+  Status on(agent_link::Program program);
   Status on(agent_link::Launch launch);
   Status on(const agent_link::Signal& signal);
   Status on(const agent_link::Stop& stop);
   Status on(const agent_link::Kill& kill);
   Status on(const agent_link::Credit& credit);
-  Status on(const agent_link::World& world);
+  Status on(agent_link::World world);
   Status on(const agent_link::Pause& pause);
   Status on(const agent_link::AskActivity& question);
   Status on(const agent_link::Heartbeat& heartbeat);
@@ -102,6 +103,7 @@ class Supervisor {
   OutputPump pump_;
   OutOfMemoryKills out_of_memory_;
   WorkerContext context_;
+  agent_link::Program program_;
   Lease lease_;
   Silence silence_;
   Checker checker_;

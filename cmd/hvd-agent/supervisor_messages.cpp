@@ -10,6 +10,7 @@
 #include "base/gpus.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_state.h"
 #include "cmd/hvd-agent/supervisor.h"
@@ -34,6 +35,8 @@ Status Supervisor::handle(const Frame& frame) {
   switch (kind) {
     case Kind::hello:
       return decode_and_handle<agent_link::Hello>(frame);
+    case Kind::program:
+      return decode_and_handle<agent_link::Program>(frame);
     case Kind::launch:
       return decode_and_handle<agent_link::Launch>(frame);
     case Kind::signal:
@@ -102,6 +105,11 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   return {};
 }
 
+Status Supervisor::on(agent_link::Program program) {
+  program_ = std::move(program);
+  return {};
+}
+
 Status Supervisor::on(agent_link::Launch launch) {
   const auto incarnation = launch.incarnation;
   if (incarnation == agent_link::kAllWorkers || workers_.count(incarnation) != 0) {
@@ -118,7 +126,7 @@ Status Supervisor::on(agent_link::Launch launch) {
   auto& worker = workers_[incarnation];
   worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
                                     [this, incarnation] { changed_.insert(incarnation); });
-  worker->start(std::move(launch));
+  worker->start(complete(program_, std::move(launch)));
   return {};
 }
 
@@ -158,8 +166,15 @@ Status Supervisor::on(const agent_link::Credit& credit) {
   return {};
 }
 
-Status Supervisor::on(const agent_link::World& world) {
-  for (auto& [incarnation, worker] : workers_) worker->world(world);
+// Encoded once, however many workers there are.
+Status Supervisor::on(agent_link::World world) {
+  const SharedBytes frame =
+      share(worker_link::World{world.generation, world.effective, std::move(world.document)}
+                .encode());
+  if (world.effective) context_.world = frame;
+  for (auto& [incarnation, worker] : workers_) {
+    worker->world(world.generation, world.effective, frame);
+  }
   return {};
 }
 

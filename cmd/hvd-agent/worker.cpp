@@ -120,7 +120,7 @@ Status Worker::try_start(agent_link::Launch launch) {
   start.standard_error = std::move(err->write_end);
   start.socket = std::move(sockets->second);
   HVD_RETURN_IF_ERROR(
-      channel_.open(context_.loop, std::move(sockets->first), std::move(launch.welcome)));
+      channel_.open(context_.loop, std::move(sockets->first), std::move(launch.welcome), context_.world));
 
   auto keeper = fork_keeper(start, context_.lease);
   HVD_RETURN_IF_ERROR(keeper.status());
@@ -289,8 +289,8 @@ void Worker::excuse(TimePoint now) {
   if (pulse_.deadline() != kNever) pulse_.excuse(now);
 }
 
-void Worker::world(const agent_link::World& world) {
-  channel_.send_world(world.generation, world.effective, world.document);
+void Worker::world(std::uint64_t generation, bool effective, SharedBytes frame) {
+  channel_.send_world(generation, effective, std::move(frame));
 }
 
 void Worker::credit(agent_link::Stream stream, std::uint64_t bytes) {

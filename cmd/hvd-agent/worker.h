@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/out_of_memory.h"
 #include "base/protocol/agent_link.h"
+#include "base/shared_bytes.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
@@ -51,6 +52,9 @@ struct WorkerContext {
   const LeaseBoard& lease;
   OutOfMemoryKills& out_of_memory;
   Duration silence{};  // of a worker before it is killed; zero: never
+  // The newest effective one, as a worker_link::World frame: the first thing that a new worker is
+  // told after its Welcome. Null before there is one.
+  SharedBytes world = {};
 };
 
 class Worker {
@@ -65,7 +69,8 @@ class Worker {
   // Announces, signals, and kills when `grace` is over.
   void stop(const std::string& reason, Duration grace, TimePoint now);
   void kill();
-  void world(const agent_link::World& world);
+  // `frame` is the worker_link::World of that generation.
+  void world(std::uint64_t generation, bool effective, SharedBytes frame);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
 
   // It was renewed after its keeper may have frozen it, or the job is paused.

@@ -11,9 +11,12 @@
 
 namespace hvd::agent {
 
-Status WorkerChannel::open(EventLoop& loop, UniqueFd socket, std::string welcome) {
+Status WorkerChannel::open(EventLoop& loop, UniqueFd socket, std::string welcome,
+                           SharedBytes world) {
   socket_ = std::move(socket);
-  writing_ = std::move(welcome);
+  writing_ = share(std::move(welcome));
+  written_ = 0;
+  waiting_first_world_ = std::move(world);
   loop_ = &loop;
   auto watch = loop.watch(socket_.get(), EPOLLIN, [this](std::uint32_t e) { on_events(e); });
   HVD_RETURN_IF_ERROR(watch.status());
@@ -35,7 +38,12 @@ void WorkerChannel::on_events(std::uint32_t events) {
 void WorkerChannel::close() {
   watch_.end();
   socket_.reset();
-  writing_.clear();
+  forget_what_waits();
+}
+
+void WorkerChannel::forget_what_waits() {
+  writing_.reset();
+  waiting_first_world_.reset();
   waiting_stop_.reset();
   waiting_effective_.reset();
   waiting_proposed_.reset();
@@ -46,53 +54,50 @@ void WorkerChannel::close() {
 void WorkerChannel::update_watch() {
   if (!socket_) return;
   const std::uint32_t in = listening_ ? std::uint32_t{EPOLLIN} : 0U;
-  const std::uint32_t out = writing_.empty() ? 0U : std::uint32_t{EPOLLOUT};
+  const std::uint32_t out = writing_ ? std::uint32_t{EPOLLOUT} : 0U;
   loop_->change(socket_.get(), in | out);
 }
 
+bool WorkerChannel::begin_next() {
+  written_ = 0;
+  if (waiting_first_world_) {
+    writing_ = std::move(waiting_first_world_);
+  } else if (waiting_stop_) {
+    writing_ = share(*std::move(waiting_stop_));
+    waiting_stop_.reset();
+  } else if (waiting_effective_) {
+    writing_ = std::move(waiting_effective_->frame);
+    waiting_effective_.reset();
+  } else if (waiting_proposed_) {
+    writing_ = std::move(waiting_proposed_->frame);
+    waiting_proposed_.reset();
+  } else if (std::exchange(waiting_ping_, false)) {
+    writing_ = share(worker_link::Ping{}.encode());
+  } else if (waiting_question_) {
+    writing_ = share(worker_link::AskActivity{*waiting_question_}.encode());
+    waiting_question_.reset();
+  }
+  return writing_ != nullptr;
+}
+
 void WorkerChannel::flush() {
-  while (socket_) {
-    if (writing_.empty()) {
-      if (waiting_stop_) {
-        writing_ = std::move(*waiting_stop_);
-        waiting_stop_.reset();
-      } else if (waiting_effective_) {
-        writing_ = std::move(waiting_effective_->frame);
-        waiting_effective_.reset();
-      } else if (waiting_proposed_) {
-        writing_ = std::move(waiting_proposed_->frame);
-        waiting_proposed_.reset();
-      } else if (std::exchange(waiting_ping_, false)) {
-        writing_ = worker_link::Ping{}.encode();
-      } else if (waiting_question_) {
-        writing_ = worker_link::AskActivity{*waiting_question_}.encode();
-        waiting_question_.reset();
-      } else {
-        break;
-      }
-    }
-    const ssize_t sent =
-        ::send(socket_.get(), writing_.data(), writing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (socket_ && (writing_ || begin_next())) {
+    const ssize_t sent = ::send(socket_.get(), writing_->data() + written_,
+                                writing_->size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
-      writing_.erase(0, static_cast<std::size_t>(sent));
+      written_ += static_cast<std::size_t>(sent);
+      if (written_ == writing_->size()) writing_.reset();
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
       // Nobody reads any more; what the worker said before may still wait to be received.
-      writing_.clear();
-      waiting_stop_.reset();
-      waiting_effective_.reset();
-      waiting_proposed_.reset();
-      waiting_ping_ = false;
-      waiting_question_.reset();
-      break;
+      forget_what_waits();
     }
   }
   update_watch();
 }
 
-void WorkerChannel::send_world(std::uint64_t generation, bool effective,
-                               std::string_view document) {
+void WorkerChannel::send_world(std::uint64_t generation, bool effective, SharedBytes frame) {
   if (!socket_) return;
   auto& waiting = effective ? waiting_effective_ : waiting_proposed_;
   if (waiting) {
@@ -103,8 +108,7 @@ void WorkerChannel::send_world(std::uint64_t generation, bool effective,
                             " was replaced by world ", generation, " before it was taken"));
     }
   }
-  waiting = WaitingWorld{generation,
-                         worker_link::World{generation, effective, std::string(document)}.encode()};
+  waiting = WaitingWorld{generation, std::move(frame)};
   flush();
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/frame.h"
 #include "base/protocol/worker_link.h"
+#include "base/shared_bytes.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
@@ -38,11 +39,13 @@ class WorkerChannel {
   WorkerChannel(const WorkerChannel&) = delete;
   WorkerChannel& operator=(const WorkerChannel&) = delete;
 
-  // Takes over our end and writes `welcome` (whole frames, handed on as they are) into it, as much
-  // as fits; the rest follows when the worker reads. Call it before the worker starts.
-  Status open(EventLoop& loop, UniqueFd socket, std::string welcome);
-  // A world that is not older than the one of its kind that waits takes its place.
-  void send_world(std::uint64_t generation, bool effective, std::string_view document);
+  // Takes over our end and writes `welcome` (whole frames, handed on as they are) into it and then
+  // `world` (a frame too, or null), as much as fits; the rest follows when the worker reads. Call it
+  // before the worker starts.
+  Status open(EventLoop& loop, UniqueFd socket, std::string welcome, SharedBytes world);
+  // `frame` is an encoded worker_link::World. One that is not older than the one of its kind that
+  // waits takes its place.
+  void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
   void send_stop(std::string_view reason);
   // One waits at most.
   void send_ping();
@@ -60,10 +63,13 @@ class WorkerChannel {
 
   struct WaitingWorld {
     std::uint64_t generation = 0;
-    std::string frame;
+    SharedBytes frame;
   };
 
   void on_events(std::uint32_t events);
+  // Takes the next frame that waits into writing_; false if none does.
+  bool begin_next();
+  void forget_what_waits();
   void flush();
   void stop_listening(std::string why);
   void handle(const Frame& frame);
@@ -78,7 +84,9 @@ class WorkerChannel {
   Watch watch_;
   FrameDecoder decoder_{kMaxFrameFromWorker};
   bool listening_ = true;
-  std::string writing_;  // begun: it goes out whole
+  SharedBytes writing_;  // begun: it goes out whole
+  std::size_t written_ = 0;
+  SharedBytes waiting_first_world_;  // behind the welcome, and before all else
   std::optional<std::string> waiting_stop_;
   bool waiting_ping_ = false;
   std::optional<std::uint32_t> waiting_question_;

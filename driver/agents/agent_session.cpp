@@ -1,7 +1,7 @@
 #include "driver/agents/agent_session.h"
 
+#include <array>
 #include <cerrno>
-#include <deque>
 #include <optional>
 #include <unistd.h>
 #include <utility>
@@ -30,13 +30,20 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Socket = asio::local::stream_protocol::socket;
 
-// Of many frames only so much leaves in one write: then whatever is urgent has its turn.
+// Only so much leaves in one write: then whatever is urgent has its turn.
 constexpr std::size_t kEnoughAtOnce = std::size_t{64} << 10;
-constexpr std::size_t kReadSize = std::size_t{256} << 10;
+// Only so much is taken in before the other agents have their turn.
+constexpr std::size_t kReadSize = std::size_t{64} << 10;
 // An output chunk and its header, with room for the texts of other messages.
 constexpr std::size_t kMaxFrameFromAgent = std::size_t{1} << 20;
 // Between the end of the link and the end of the process, which follows by itself if it crashed.
 constexpr std::chrono::seconds kEndTogether{1};
+
+// What has just been read is decoded before the next agent is read from: one buffer serves all.
+std::array<char, kReadSize>& read_buffer() {
+  static thread_local std::array<char, kReadSize> buffer;
+  return buffer;
+}
 
 }  // namespace
 
@@ -57,30 +64,44 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
         decoder_(kMaxFrameFromAgent) {}
 
   void begin() {
+    error_code ignored;
+    link_.non_blocking(true, ignored);
     agent_link::Hello hello = options_.hello;
     hello.protocol = agent_link::kProtocolVersion;
     hello.build_id = std::string(build_id());
     hello.local = pid_ > 0;
-    send(hello.encode());
-    send(options_.check.encode());
+    send(share(hello.encode()));
+    send(share(options_.check.encode()));
     spawn(read());
     spawn(watch_end());
   }
 
-  void send(std::string_view frame) {
+  // Of a frame, or of what makes one.
+  template <typename Frame>
+  void send(Frame frame) {
     if (!writable_) return;
-    unsent_.emplace_back(frame);
+    unsent_.push(std::move(frame));
     begin_to_write();
+  }
+
+  void send_world(std::uint64_t generation, bool effective, SharedBytes frame) {
+    if (!writable_ || (effective && generation <= newest_effective_)) return;
+    if (effective) newest_effective_ = generation;
+    unsent_.push_world(effective, std::move(frame));
+    begin_to_write();
+  }
+
+  void send_program(const SharedBytes& program) {
+    if (!std::exchange(program_sent_, true)) send(program);
   }
 
   void beat() {
     if (!is_ready() || bye_) return;
     if (std::exchange(spoke_, false)) report(event::Heard{options_.host});
     // What cannot be written now would be no news by the time it can.
-    if (!writable_ || beat_waits_) return;
-    beat_waits_ = true;
+    if (!writable_ || unsent_.urgent_waits()) return;
     // Ahead of all that waits: it is the host's lease.
-    unsent_.push_front(agent_link::Heartbeat{++beats_, acknowledged_}.encode());
+    unsent_.push_urgent(share(agent_link::Heartbeat{++beats_, acknowledged_}.encode()));
     begin_to_write();
   }
 
@@ -96,6 +117,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     ended_.close(ignored);
     link_patience_.cancel();
     hold_.reset();
+    writable_ = false;
   }
   pid_t pid() const { return pid_; }
   const agent_link::Ready& ready() const { return ready_; }
@@ -121,32 +143,30 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::awaitable<void> write() {
     error_code error;
-    while (!unsent_.empty()) {
-      const bool with_beat = beat_waits_;
-      sending_.clear();
-      while (!unsent_.empty() && sending_.size() < kEnoughAtOnce) {
-        sending_ += unsent_.front();
-        unsent_.pop_front();
+    while (writable_ && !unsent_.empty()) {
+      std::vector<asio::const_buffer> buffers;
+      for (const auto piece : unsent_.next(kEnoughAtOnce)) {
+        buffers.emplace_back(piece.data(), piece.size());
       }
-      co_await asio::async_write(link_, asio::buffer(sending_),
-                                 asio::redirect_error(asio::use_awaitable, error));
-      if (error) {
-        writable_ = false;  // why shows in read() and watch_process()
-        unsent_.clear();
-        break;
-      }
-      if (with_beat) beat_waits_ = false;
+      const std::size_t written = co_await asio::async_write(
+          link_, buffers, asio::redirect_error(asio::use_awaitable, error));
+      if (error) writable_ = false;  // why shows in read() and watch_end()
+      unsent_.advance(written);
     }
+    if (!writable_) unsent_.clear();
     writing_ = false;
   }
 
   asio::awaitable<void> read() {
-    std::vector<char> buffer(kReadSize);
+    auto& buffer = read_buffer();
     Status status;
     while (status.ok()) {
       error_code error;
-      const std::size_t size = co_await link_.async_read_some(
-          asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, error));
+      co_await link_.async_wait(Socket::wait_read,
+                                asio::redirect_error(asio::use_awaitable, error));
+      if (error) break;
+      const std::size_t size = link_.read_some(asio::buffer(buffer), error);
+      if (error == asio::error::would_block || error == asio::error::interrupted) continue;
       if (error) break;
       spoke_ = true;
       decoder_.feed({buffer.data(), size});
@@ -402,14 +422,14 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   asio::steady_timer link_patience_;
   FrameDecoder decoder_;
 
-  std::deque<std::string> unsent_;  // frames
-  std::string sending_;
+  OutgoingFrames unsent_;
+  std::uint64_t newest_effective_ = 0;  // world that was sent
+  bool program_sent_ = false;
   bool writing_ = false;
   bool writable_ = true;
 
   std::uint64_t beats_ = 0;         // heartbeats sent
   std::uint64_t acknowledged_ = 0;  // the newest that was answered
-  bool beat_waits_ = false;         // one is not written yet
   bool spoke_ = false;              // it sent something since that was last reported
 
   agent_link::Ready ready_;
@@ -432,7 +452,12 @@ AgentSession::AgentSession(asio::io_context& io, AgentSessionOptions options,
   impl_->begin();
 }
 AgentSession::~AgentSession() { impl_->detach(); }
-void AgentSession::send(std::string_view frame) { impl_->send(frame); }
+void AgentSession::send(SharedBytes frame) { impl_->send(std::move(frame)); }
+void AgentSession::send(OutgoingFrames::Make make) { impl_->send(std::move(make)); }
+void AgentSession::send_program(const SharedBytes& program) { impl_->send_program(program); }
+void AgentSession::send_world(std::uint64_t generation, bool effective, SharedBytes frame) {
+  impl_->send_world(generation, effective, std::move(frame));
+}
 void AgentSession::beat() { impl_->beat(); }
 void AgentSession::drop() { impl_->drop(); }
 pid_t AgentSession::pid() const { return impl_->pid(); }

@@ -18,8 +18,10 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/protocol/agent_link.h"
+#include "base/shared_bytes.h"
 #include "base/status.h"
 #include "driver/agent_hold.h"
+#include "driver/agents/outgoing_frames.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
@@ -61,8 +63,15 @@ class AgentSession {
   AgentSession(const AgentSession&) = delete;
   AgentSession& operator=(const AgentSession&) = delete;
 
-  // An encoded frame. Frames sent in one go leave in one write.
-  void send(std::string_view frame);
+  // An encoded frame, or a function that makes it when its turn comes; the session does not call it
+  // any more once it is destroyed.
+  void send(SharedBytes frame);
+  void send(OutgoingFrames::Make make);
+  // The job's Program: only the first call sends it.
+  void send_program(const SharedBytes& program);
+  // A World as an encoded frame. An effective one is sent only if it is newer than those before it;
+  // of those that wait the newest of each kind is sent.
+  void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
   // To be called at a steady pace: once the agent is ready it is sent a heartbeat, unless the last
   // one still waits to be written; and event::Heard is reported if it has said anything since.
   void beat();

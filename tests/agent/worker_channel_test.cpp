@@ -29,6 +29,24 @@ TEST(AgentChannel, HandsOnWelcomeAndWorlds) {
   ASSERT_TRUE(agent.until_over(1));
 }
 
+TEST(AgentChannel, WorkersThatAreLaunchedLaterGetTheNewestEffectiveWorldBehindTheirWelcome) {
+  AgentUnderTest agent;
+  agent.send(agent_link::World{1, true, "one"}.encode());
+  agent.send(agent_link::World{2, true, "number two"}.encode());
+  agent.send(agent_link::World{3, false, "number three is proposed"}.encode());
+  for (const agent_link::Incarnation worker : {1, 2}) {
+    auto launch = agent.launch_of(worker, {binary("hvd_agent_test_worker"), "read-channel"});
+    launch.welcome = encode_frame(1, "w");
+    agent.send(launch.encode());
+    const auto& out = agent.of(worker).out;
+    ASSERT_TRUE(agent.until([&] { return std::count(out.begin(), out.end(), '\n') == 2; })) << out;
+    EXPECT_EQ(out, "kind 1 of 1 bytes\nkind 2 of 23 bytes\n");
+  }
+  agent.send(agent_link::Kill{}.encode());
+  ASSERT_TRUE(agent.until_over(1));
+  ASSERT_TRUE(agent.until_over(2));
+}
+
 TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay"});

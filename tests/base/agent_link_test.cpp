@@ -16,6 +16,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(
       Launch{7, "a#1", {"./train", ""}, {"A=1", "B="}, "/home", std::string("\0w", 2), {"HOME"}});
   expect_sound(Launch{});
+  expect_sound(Program{{"./train", ""}, {"A=1", "B="}, "/home", {"HOME"}});
   expect_sound(Signal{1, -15});
   expect_sound(Stop{2, 5000, "because"});
   expect_sound(Kill{3});
@@ -51,6 +52,24 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Checked{Checked::Step::find_program, 2, "find train"});
   expect_sound(Probed{7, {"", "refused"}});
   expect_sound(Bye{});
+}
+
+TEST(AgentLinkMessages, AProgramCompletesALaunch) {
+  const Program program{{"./train", "-x"}, {"A=1", "B=2", "AA=3"}, "/home", {"HOME"}};
+  Launch launch;
+  launch.incarnation = 7;
+  launch.environment = {"A=9", "RANK=0"};
+  const Launch whole = complete(program, launch);
+  EXPECT_EQ(whole.incarnation, 7U);
+  EXPECT_EQ(whole.command, program.command);
+  EXPECT_EQ(whole.environment, (std::vector<std::string>{"B=2", "AA=3", "A=9", "RANK=0"}));
+  EXPECT_EQ(whole.working_directory, "/home");
+  EXPECT_EQ(whole.host_variables, (std::vector<std::string>{"HOME"}));
+
+  launch.command = {"other"};
+  launch.working_directory = "/tmp";
+  EXPECT_EQ(complete(program, launch).command, (std::vector<std::string>{"other"}));
+  EXPECT_EQ(complete(program, launch).working_directory, "/tmp");
 }
 
 TEST(AgentLinkMessages, KeepEveryField) {

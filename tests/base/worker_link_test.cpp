@@ -18,7 +18,7 @@ Welcome welcome() {
   m.rendezvous_host = "::1";
   m.rendezvous_port = 65'535;
   m.advertise_address = "10.0.0.1";
-  m.world = "{}";
+  m.world_follows = true;
   m.elastic = true;
   return m;
 }
@@ -50,7 +50,7 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(received->rendezvous_host, "::1");
   EXPECT_EQ(received->rendezvous_port, 65'535);
   EXPECT_EQ(received->advertise_address, "10.0.0.1");
-  EXPECT_EQ(received->world, "{}");
+  EXPECT_TRUE(received->world_follows);
   EXPECT_TRUE(received->elastic);
   EXPECT_EQ(Initialised::decode(payload_of(Initialised{42}))->pid, 42);
   EXPECT_EQ(Stop::decode(payload_of(Stop{"because"}))->reason, "because");

@@ -16,6 +16,7 @@ hvd_test(hvd_job_test COMPUTES
 
 hvd_test(hvd_driver_test
   driver/activity_report_test.cpp
+  driver/outgoing_frames_test.cpp
   driver/output_test.cpp
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)

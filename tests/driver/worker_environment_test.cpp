@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "base/protocol/agent_link.h"
 #include "driver/job/plan.h"
 
 namespace hvd::driver {
@@ -14,7 +15,12 @@ std::map<std::string, std::string> of_rank(std::size_t rank, int host,
                                            const std::vector<std::string>& base = {}) {
   const auto plan = plan_static({{"w0", 1}, {"w1", 2}}, 3, true);
   std::map<std::string, std::string> result;
-  for (const auto& entry : worker_environment(base, job(), plan->members[rank], host)) {
+  // As the agent puts it together.
+  agent_link::Program program;
+  program.environment = base;
+  agent_link::Launch launch;
+  launch.environment = worker_environment(base, job(), plan->members[rank], host);
+  for (const auto& entry : complete(program, launch).environment) {
     const auto equals = entry.find('=');
     EXPECT_TRUE(result.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second)
         << entry << " stands there twice";

@@ -46,9 +46,7 @@ class ElasticWorkers : public Workers {
   // The next worker, in this world or to join it later.
   void start_in(const WorldDocument& world, const std::string& scenario) {
     const auto self = world_of(1, {static_cast<int>(processes_.size())}).members.front();
-    auto welcome = welcome_of(self, world.to_json());
-    welcome.elastic = true;
-    start(welcome.encode(), scenario);
+    start(greeting_of(self, world.to_json(), true), scenario);
     decoders_.emplace_back();
   }
   void start_world(int size, const std::string& scenario) {

@@ -62,15 +62,20 @@ class Workers : public ::testing::Test {
     return document;
   }
 
-  worker_link::Welcome welcome_of(const WorldMember& member, const std::string& world) const {
+  // What the agent writes before a worker starts: its Welcome, and the world that follows it.
+  std::string greeting_of(const WorldMember& member, const std::string& world,
+                          bool elastic = false) const {
     worker_link::Welcome welcome("job", token_);
     welcome.worker = member.worker();
     welcome.incarnation = member.incarnation;
     welcome.rendezvous_host = "127.0.0.1";
     welcome.rendezvous_port = server_.address().port;
     welcome.advertise_address = member.address;
-    welcome.world = world;
-    return welcome;
+    welcome.world_follows = !world.empty();
+    welcome.elastic = elastic;
+    std::string frames = welcome.encode();
+    if (!world.empty()) frames += worker_link::World{1, true, world}.encode();
+    return frames;
   }
 
   void start(const std::string& welcome, const std::string& scenario) {
@@ -89,7 +94,7 @@ class Workers : public ::testing::Test {
   void start_all(int size, const std::string& scenario) {
     const auto document = document_of(size);
     for (const auto& member : document.members) {
-      start(welcome_of(member, document.to_json()).encode(), scenario);
+      start(greeting_of(member, document.to_json()), scenario);
     }
   }
 

@@ -1,0 +1,103 @@
+#include "driver/agents/outgoing_frames.h"
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+// What leaves when `most` bytes go out in each write, and all of them are taken.
+std::string written(OutgoingFrames& frames, std::size_t most = 1'000) {
+  std::string text;
+  for (const auto piece : frames.next(most)) text += piece;
+  EXPECT_LE(text.size(), most);
+  frames.advance(text.size());
+  return text;
+}
+
+TEST(OutgoingFrames, LeaveInOrderInPiecesOfAnySize) {
+  for (std::size_t most = 1; most < 12; ++most) {
+    OutgoingFrames frames;
+    frames.push(share("abc"));
+    frames.push([] { return std::string("defg"); });
+    frames.push(share("h"));
+    std::string all;
+    while (!frames.empty()) all += written(frames, most);
+    EXPECT_EQ(all, "abcdefgh") << most;
+  }
+}
+
+TEST(OutgoingFrames, WhatWasNotWrittenIsOfferedAgain) {
+  OutgoingFrames frames;
+  frames.push(share("abc"));
+  frames.push(share("def"));
+  EXPECT_EQ(frames.next(5).size(), 2U);
+  frames.advance(2);
+  EXPECT_EQ(written(frames, 3), "cde");
+  EXPECT_EQ(written(frames), "f");
+}
+
+TEST(OutgoingFrames, AnUrgentOneOvertakesAllThatHasNotBegun) {
+  OutgoingFrames frames;
+  frames.push(share("abc"));
+  frames.push(share("def"));
+  EXPECT_EQ(written(frames, 1), "a");
+  frames.push_urgent(share("!"));
+  EXPECT_TRUE(frames.urgent_waits());
+  EXPECT_EQ(written(frames, 3), "bc!");
+  EXPECT_FALSE(frames.urgent_waits());
+  EXPECT_EQ(written(frames), "def");
+}
+
+TEST(OutgoingFrames, AFrameIsMadeWhenItsTurnComes) {
+  OutgoingFrames frames;
+  int made = 0;
+  for (int i = 0; i < 100; ++i) {
+    frames.push([&made] {
+      ++made;
+      return std::string(100, 'x');
+    });
+  }
+  EXPECT_EQ(made, 0);
+  EXPECT_EQ(written(frames, 250).size(), 250U);
+  EXPECT_EQ(made, 3);
+}
+
+TEST(OutgoingFrames, OfWorldsThatWaitTheNewestOfEachKindIsKept) {
+  OutgoingFrames frames;
+  frames.push_world(true, share("E1 "));
+  EXPECT_EQ(written(frames, 1), "E");  // begun: it goes out whole
+  for (int generation = 2; generation < 1'000; ++generation) {
+    frames.push_world(generation % 2 == 0, share(cat("world ", generation, " ")));
+  }
+  frames.push(share("end"));
+  EXPECT_EQ(written(frames), "1 world 998 world 999 end");
+  frames.push_world(true, share("E1000"));
+  EXPECT_EQ(written(frames), "E1000");
+}
+
+TEST(OutgoingFrames, ADocumentForManyIsHeldOnce) {
+  const SharedBytes document = share(std::string(1'000'000, 'w'));
+  std::vector<OutgoingFrames> agents(1'000);
+  for (auto& frames : agents) {
+    frames.push_world(true, document);
+    const auto pieces = frames.next(64'000);
+    ASSERT_EQ(pieces.size(), 1U);
+    EXPECT_EQ(pieces.front().data(), document->data());  // no copy, on the way to the socket either
+  }
+}
+
+TEST(OutgoingFrames, AreGoneWhenCleared) {
+  OutgoingFrames frames;
+  frames.push_world(false, share("P1"));
+  frames.push_urgent(share("!"));
+  EXPECT_EQ(written(frames, 2), "!P");
+  frames.clear();
+  EXPECT_TRUE(frames.empty());
+  frames.push_world(false, share("P2"));
+  EXPECT_EQ(written(frames), "P2");
+}
+
+}  // namespace
+}  // namespace hvd::driver
