@@ -28,6 +28,9 @@ class AgentHold {
   // To be called once it has ended, once: "was killed by SIGKILL (signal 9)", "closed its link",
   // with what it said on stderr where that may help.
   virtual std::string reap() = 0;
+  // This process is behind with it: bytes have arrived that it has not handed on, or bytes for the
+  // agent wait although the way would take them. The agent's silence is not its own then.
+  virtual bool behind() const { return false; }
   // If it is a child of this process; else -1.
   virtual pid_t pid() const { return -1; }
 };

@@ -261,10 +261,19 @@ void Shell::beat(TimePoint now) {
   for (const auto& session : sessions_) {
     if (session) session->beat();
   }
+  listen(now);
   heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kBeatsPerTimeout);
   heartbeat_timer_.async_wait([this](error_code error) {
     if (!error) beat(Clock::now());
   });
+}
+
+void Shell::listen(TimePoint now) {
+  if (spec_.heartbeat_timeout.count() == 0) return;
+  const Duration pace = 2 * (spec_.heartbeat_timeout / kBeatsPerTimeout);
+  for (HostIndex host = 0; host < sessions_.size(); ++host) {
+    if (sessions_[host]) sessions_[host]->look(now, pace);
+  }
 }
 
 void Shell::remind() {
@@ -297,7 +306,7 @@ void Shell::feed(const Event& event) {
     }
   }
   feeding_ = false;
-  arm_timer();
+  arm_timer_soon();
 }
 
 void Shell::meet_new_hosts() {
@@ -307,6 +316,14 @@ void Shell::meet_new_hosts() {
     sessions_.emplace_back();
     rendezvous_.emplace_back();
   }
+}
+
+void Shell::arm_timer_soon() {
+  if (std::exchange(arming_, true)) return;
+  asio::post(io_, [this] {
+    arming_ = false;
+    arm_timer();
+  });
 }
 
 void Shell::arm_timer() {
@@ -319,6 +336,7 @@ void Shell::arm_timer() {
   timer_.async_wait([this](error_code error) {
     if (error) return;
     wake_at_ = kNever;
+    listen(Clock::now());
     feed(event::Tick{});
   });
 }

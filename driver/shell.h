@@ -61,11 +61,16 @@ class Shell {
   AgentSessionCallbacks session_callbacks(HostIndex host);
   // At a steady pace: what is late is not made up for.
   void beat(TimePoint now);
+  // Before time is held against anybody: which agents were heard, and which this process is behind
+  // with.
+  void listen(TimePoint now);
   void remind();
   // Events that come up while one is being handled wait for their turn.
   void feed(const Event& event);
   // Those of which the job has not spoken before.
   void meet_new_hosts();
+  // Once for all events of this turn of the loop: each asks every host.
+  void arm_timer_soon();
   void arm_timer();
   void greet(HostIndex host, AgentConnection connection);
   // The visit is over; others of the same host will follow. Not within the session's own call.
@@ -139,6 +144,7 @@ class Shell {
   WorkerNews news_;
   boost::asio::steady_timer timer_;
   TimePoint wake_at_ = kNever;
+  bool arming_ = false;
   boost::asio::steady_timer heartbeat_timer_;
   Notices notices_;
   JobPause pause_;

@@ -25,8 +25,8 @@ struct JobEnvironment {
   bool elastic = false;           // then programs written for Horovod look for HOROVOD_ELASTIC
 };
 
-// What one worker gets on top of `base`, the environment that all have (NAME=VALUE): it replaces what
-// `base` says of the names that are ours to give, except that the person's choice of network
+// What one worker gets on top of `base`, the environment that all have (NAME=VALUE): it replaces
+// what `base` says of the names that are ours to give, except that the person's choice of network
 // interfaces stands. `host_index` counts the job's hosts from 0.
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,

@@ -41,7 +41,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -184,9 +184,9 @@ struct Credit {
 };
 
 // A new world document (base/protocol/world_document.h), handed on to every worker, as
-// worker_link::World. Effective and proposed ones do not replace each other on the way. Workers that
-// are launched later get the newest effective one. So each host gets a document once, however many
-// workers it has.
+// worker_link::World. Effective and proposed ones do not replace each other on the way. Workers
+// that are launched later get the newest effective one. So each host gets a document once, however
+// many workers it has.
 struct World {
   static constexpr Kind kKind = Kind::world;
   std::uint64_t generation = 0;

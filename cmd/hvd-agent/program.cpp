@@ -1,6 +1,7 @@
 #include "cmd/hvd-agent/program.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -73,6 +74,19 @@ std::optional<std::string_view> variable(const std::vector<std::string>& environ
     }
   }
   return std::nullopt;
+}
+
+void add_host_variables(const std::vector<std::string>& names,
+                        std::vector<std::string>& environment) {
+  for (const auto& name : names) {
+    if (name.empty() || name.find_first_of(std::string_view("=\0", 2)) != std::string::npos)
+      continue;
+    if (variable(environment, name)) continue;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
+    if (const char* const value = std::getenv(name.c_str())) {
+      environment.push_back(cat(name, "=", value));
+    }
+  }
 }
 
 std::optional<LaunchTrouble> change_directory(const std::string& directory) {

@@ -23,6 +23,11 @@ LaunchTrouble parse_trouble(std::string_view bytes);
 std::optional<std::string_view> variable(const std::vector<std::string>& environment,
                                          std::string_view name);
 
+// Adds what this process was given under these names, unless `environment` has them. Only what is
+// asked for by name: the rest of the agent's environment is no business of workers.
+void add_host_variables(const std::vector<std::string>& names,
+                        std::vector<std::string>& environment);
+
 // Nothing if that went well; so it does for an empty one, where one stays.
 std::optional<LaunchTrouble> change_directory(const std::string& directory);
 

@@ -25,8 +25,15 @@ using std::chrono::seconds;
 
 constexpr seconds kGraceAfterSigterm{5};
 constexpr milliseconds kStrayPause{5};
+// A host gets its thousand Launches at once, and each takes a fork: so long the link and the
+// workers that run may wait.
+constexpr milliseconds kWorkAtOnce{10};
 // A driver that has brought an agent here says hello at once.
 constexpr minutes kPatienceForHello{5};
+
+bool is_heartbeat(const Frame& frame) {
+  return frame.kind == static_cast<std::uint16_t>(agent_link::Kind::heartbeat);
+}
 
 }  // namespace
 
@@ -94,6 +101,7 @@ int Supervisor::run() {
 
 // What follows from what the loop has just served.
 void Supervisor::turn() {
+  if (const Status worked = work_off(); !worked.ok()) fail_link(worked);
   const TimePoint now = Clock::now();
   put_off_limits(now);
   obey_lease();
@@ -144,7 +152,7 @@ void Supervisor::obey_lease() {
 }
 
 TimePoint Supervisor::deadline() const {
-  if (phase_ != Phase::lost && pump_.ready()) return Clock::now();
+  if (phase_ != Phase::lost && (pump_.ready() || !to_do_.empty())) return Clock::now();
   TimePoint first =
       std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(), prober_.deadline()});
   if (phase_ != Phase::lost) first = std::min(first, silence_.next_look());
@@ -167,11 +175,24 @@ void Supervisor::on_link_readable() {
       status = frame.status();
     } else if (!frame->has_value()) {
       return;
+    } else if (phase_ != Phase::greeting && is_heartbeat(**frame)) {
+      status = handle(**frame);  // the lease does not wait for what was asked before
     } else {
-      status = handle(**frame);
+      to_do_.push_back(std::move(**frame));
     }
   }
   if (!status.ok()) fail_link(status);
+}
+
+Status Supervisor::work_off() {
+  const TimePoint enough = Clock::now() + kWorkAtOnce;
+  while (!to_do_.empty() && phase_ != Phase::lost && phase_ != Phase::over) {
+    const Frame frame = std::move(to_do_.front());
+    to_do_.pop_front();
+    HVD_RETURN_IF_ERROR(handle(frame));
+    if (Clock::now() >= enough) break;
+  }
+  return {};
 }
 
 void Supervisor::problem(std::string message) {

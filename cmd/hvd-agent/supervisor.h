@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -64,6 +65,8 @@ class Supervisor {
   void on_signals();
   void on_child_ended();
 
+  // What the driver has said and was not done yet, in order, for so long as others can wait.
+  Status work_off();
   Status handle(const Frame& frame);
   Status on(const agent_link::Hello& hello);
   Status on(agent_link::Program program);
@@ -103,6 +106,7 @@ class Supervisor {
   OutputPump pump_;
   OutOfMemoryKills out_of_memory_;
   WorkerContext context_;
+  std::deque<Frame> to_do_;
   agent_link::Program program_;
   Lease lease_;
   Silence silence_;

@@ -107,6 +107,8 @@ Status Supervisor::on(const agent_link::Hello& hello) {
 
 Status Supervisor::on(agent_link::Program program) {
   program_ = std::move(program);
+  // Once for all workers.
+  add_host_variables(std::exchange(program_.host_variables, {}), program_.environment);
   return {};
 }
 
@@ -168,9 +170,8 @@ Status Supervisor::on(const agent_link::Credit& credit) {
 
 // Encoded once, however many workers there are.
 Status Supervisor::on(agent_link::World world) {
-  const SharedBytes frame =
-      share(worker_link::World{world.generation, world.effective, std::move(world.document)}
-                .encode());
+  const SharedBytes frame = share(
+      worker_link::World{world.generation, world.effective, std::move(world.document)}.encode());
   if (world.effective) context_.world = frame;
   for (auto& [incarnation, worker] : workers_) {
     worker->world(world.generation, world.effective, frame);

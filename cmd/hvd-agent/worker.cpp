@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -25,20 +24,6 @@ Result<Pipe> make_output_pipe() {
   auto pipe = make_pipe();
   if (pipe.ok()) HVD_RETURN_IF_ERROR(set_nonblocking(pipe->read_end.get(), true));
   return pipe;
-}
-
-// Only what is asked for by name: the rest of the agent's environment is no business of workers.
-void add_host_variables(const std::vector<std::string>& names,
-                        std::vector<std::string>& environment) {
-  for (const auto& name : names) {
-    if (name.empty() || name.find_first_of(std::string_view("=\0", 2)) != std::string::npos)
-      continue;
-    if (variable(environment, name)) continue;
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
-    if (const char* const value = std::getenv(name.c_str())) {
-      environment.push_back(cat(name, "=", value));
-    }
-  }
 }
 
 }  // namespace
@@ -119,8 +104,8 @@ Status Worker::try_start(agent_link::Launch launch) {
   start.standard_output = std::move(out->write_end);
   start.standard_error = std::move(err->write_end);
   start.socket = std::move(sockets->second);
-  HVD_RETURN_IF_ERROR(
-      channel_.open(context_.loop, std::move(sockets->first), std::move(launch.welcome), context_.world));
+  HVD_RETURN_IF_ERROR(channel_.open(context_.loop, std::move(sockets->first),
+                                    std::move(launch.welcome), context_.world));
 
   auto keeper = fork_keeper(start, context_.lease);
   HVD_RETURN_IF_ERROR(keeper.status());

@@ -40,8 +40,8 @@ class WorkerChannel {
   WorkerChannel& operator=(const WorkerChannel&) = delete;
 
   // Takes over our end and writes `welcome` (whole frames, handed on as they are) into it and then
-  // `world` (a frame too, or null), as much as fits; the rest follows when the worker reads. Call it
-  // before the worker starts.
+  // `world` (a frame too, or null), as much as fits; the rest follows when the worker reads. Call
+  // it before the worker starts.
   Status open(EventLoop& loop, UniqueFd socket, std::string welcome, SharedBytes world);
   // `frame` is an encoded worker_link::World. One that is not older than the one of its kind that
   // waits takes its place.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <poll.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -97,12 +98,20 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
   void beat() {
     if (!is_ready() || bye_) return;
-    if (std::exchange(spoke_, false)) report(event::Heard{options_.host});
     // What cannot be written now would be no news by the time it can.
     if (!writable_ || unsent_.urgent_waits()) return;
     // Ahead of all that waits: it is the host's lease.
     unsent_.push_urgent(share(agent_link::Heartbeat{++beats_, acknowledged_}.encode()));
     begin_to_write();
+  }
+
+  void look(TimePoint now, Duration pace) {
+    if (!is_ready() || bye_ || link_ended_) return;
+    if (std::exchange(spoke_, false)) {
+      report(event::Heard{options_.host});
+    } else if (now - spoke_at_ > pace && behind()) {
+      report(event::Unserved{options_.host});
+    }
   }
 
   void drop() {
@@ -126,6 +135,16 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   bool is_ready() const { return greeted_ && checked_ && !trouble_; }
+
+  bool behind() {
+    pollfd polled{link_.native_handle(), POLLIN | POLLOUT, 0};
+    if (::poll(&polled, 1, 0) > 0) {
+      const bool unread = (polled.revents & POLLIN) != 0;
+      const bool takes_more = (polled.revents & POLLOUT) != 0;
+      if (unread || (takes_more && writing_)) return true;
+    }
+    return hold_ && hold_->behind();
+  }
 
   void spawn(asio::awaitable<void> work) {
     asio::co_spawn(
@@ -169,6 +188,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       if (error == asio::error::would_block || error == asio::error::interrupted) continue;
       if (error) break;
       spoke_ = true;
+      spoke_at_ = Clock::now();
       decoder_.feed({buffer.data(), size});
       while (status.ok()) {
         auto frame = decoder_.next();
@@ -431,6 +451,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   std::uint64_t beats_ = 0;         // heartbeats sent
   std::uint64_t acknowledged_ = 0;  // the newest that was answered
   bool spoke_ = false;              // it sent something since that was last reported
+  TimePoint spoke_at_{};
 
   agent_link::Ready ready_;
   bool greeted_ = false;
@@ -459,6 +480,7 @@ void AgentSession::send_world(std::uint64_t generation, bool effective, SharedBy
   impl_->send_world(generation, effective, std::move(frame));
 }
 void AgentSession::beat() { impl_->beat(); }
+void AgentSession::look(TimePoint now, Duration pace) { impl_->look(now, pace); }
 void AgentSession::drop() { impl_->drop(); }
 pid_t AgentSession::pid() const { return impl_->pid(); }
 const agent_link::Ready& AgentSession::ready() const { return impl_->ready(); }

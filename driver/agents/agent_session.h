@@ -17,6 +17,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/clock.h"
 #include "base/protocol/agent_link.h"
 #include "base/shared_bytes.h"
 #include "base/status.h"
@@ -73,8 +74,11 @@ class AgentSession {
   // of those that wait the newest of each kind is sent.
   void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
   // To be called at a steady pace: once the agent is ready it is sent a heartbeat, unless the last
-  // one still waits to be written; and event::Heard is reported if it has said anything since.
+  // one still waits to be written.
   void beat();
+  // Reports event::Heard if the agent has said anything since that was last reported, and
+  // event::Unserved if it has not for `pace`, and this process is behind with it.
+  void look(TimePoint now, Duration pace);
   void drop();
   // Of a child of this process; else -1.
   pid_t pid() const;

@@ -1,7 +1,7 @@
 // Frames on their way to one agent. Bounded by what is new, not by how slowly the agent reads:
-// documents that go to many agents are shared and not copied, of the worlds that wait only the newest
-// of each kind is kept, and a frame that belongs to one worker alone may be made when its turn comes.
-// A value for one thread.
+// documents that go to many agents are shared and not copied, of the worlds that wait only the
+// newest of each kind is kept, and a frame that belongs to one worker alone may be made when its
+// turn comes. A value for one thread.
 #pragma once
 
 #include <cstddef>

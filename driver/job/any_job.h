@@ -77,8 +77,8 @@ class AnyJob {
  public:
   virtual ~AnyJob() = default;
 
-  // After Finish was returned, every event is answered with nothing. A Tick that comes late by more
-  // than a third of heartbeat_timeout is taken for a hold-up of this process.
+  // After Finish was returned, every event is answered with nothing. Ticks that are further apart
+  // than a third of heartbeat_timeout are taken for a hold-up of this process.
   virtual std::vector<Action> step(const Event& event, TimePoint now) = 0;
 
   // When a Tick is due; kNever if nothing has a deadline.

@@ -242,7 +242,15 @@ void ElasticJob::say_heard(HostIndex host) {
            seconds_text(options_.job.heartbeat_timeout)));
 }
 
+void ElasticJob::on(const event::Unserved& event) { heartbeats_.excuse(event.host, now_); }
+
 void ElasticJob::on_silence() {
+  if (const auto held_up = heartbeats_.look(now_)) {
+    say(cat("hvdrun was held up for ",
+            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
+            ": hosts that were not heard meanwhile get another ",
+            seconds_text(options_.job.heartbeat_timeout)));
+  }
   if (heartbeats_.next_look() > now_) return;
   const auto judgement = heartbeats_.judge(now_);
   if (judgement.delay_begins) {

@@ -32,12 +32,6 @@ std::vector<Action> ElasticJob::step(const Event& event, TimePoint now) {
   if (state_ == ElasticState::finished) return {};
   now_ = now;
   actions_.clear();
-  if (const auto held_up = heartbeats_.look(now)) {
-    say(cat("hvdrun was held up for ",
-            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
-            ": hosts that were not heard meanwhile get another ",
-            seconds_text(options_.job.heartbeat_timeout)));
-  }
   std::visit([this](const auto& value) { on(value); }, event);
   settle();
   return std::exchange(actions_, {});

@@ -136,6 +136,7 @@ class ElasticJob final : public AnyJob {
   void on(const event::AgentGone& event);
   void on(const event::AgentBroken& event);
   void on(const event::Heard& event);
+  void on(const event::Unserved& event);
   void visit_hosts();
   void end_visits();
   void host_failed(HostIndex host, Step step, const std::string& message, int exit_code);

@@ -19,7 +19,10 @@ Heartbeats::Heartbeats(Options options, std::vector<bool> local)
 bool Heartbeats::watch(std::size_t index, TimePoint now) {
   Host& host = hosts_[index];
   if (options_.timeout.count() == 0 || host.watched) return false;
-  if (watched_ == 0) next_judgement_ = now + options_.timeout / kLooksPerTimeout;
+  if (watched_ == 0) {
+    next_judgement_ = now + options_.timeout / kLooksPerTimeout;
+    last_look_ = now;
+  }
   host.watched = true;
   ++watched_;
   if (!host.local) ++watched_machines_;
@@ -84,7 +87,7 @@ Heartbeats::Delay Heartbeats::silent_together(TimePoint now) const {
 // However often a delay ends with a fresh timeout, here the patience does.
 TimePoint Heartbeats::limit(const Host& host) const {
   if (options_.orphan_timeout.count() == 0) return kNever;
-  return host.heard + std::max(options_.timeout, options_.orphan_timeout);
+  return std::max(host.heard, host.excused) + std::max(options_.timeout, options_.orphan_timeout);
 }
 
 Heartbeats::Judgement Heartbeats::judge(TimePoint now) {
@@ -97,7 +100,7 @@ Heartbeats::Judgement Heartbeats::judge(TimePoint now) {
   for (std::size_t index = 0; index < hosts_.size(); ++index) {
     const Host& host = hosts_[index];
     if (!host.watched) continue;
-    const TimePoint due = host.counted + options_.timeout;
+    const TimePoint due = std::max(host.counted, host.excused) + options_.timeout;
     const TimePoint last = limit(host);
     if (last <= now) {
       judgement.lost.push_back(index);

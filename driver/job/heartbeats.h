@@ -1,8 +1,9 @@
 // Who has been silent for too long, and whether that says something of him or of us. Pure: the job
 // (driver/job/job.h) tells what it heard and when, and carries the verdicts out.
 //
-// A host is lost when it was not heard for `timeout`. Two things speak against such a verdict, for
-// they look alike from here and are the driver's own trouble:
+// A host is lost when it was not heard for `timeout`, in which the driver was listening. Three
+// things speak against such a verdict, for they look alike from here and are the driver's own
+// trouble:
 //   - All hosts of two or more are silent at the same moment, which means for at least half the
 //     timeout when the first verdict is due. Machines seldom die together, a cable does that. The
 //     verdict waits until one is heard again, whereupon the others get a fresh timeout, or until
@@ -10,9 +11,13 @@
 //     An agent on this machine says nothing of the network: all *other* machines silent at once,
 //     of two or more, is enough, however well the local agents are heard. The reverse is not: a
 //     local agent that is silent while a machine out there is heard hangs by itself.
-//   - The driver was held up: more than a third of the timeout has passed since it last looked,
-//     although it had asked to be woken after a tenth. What arrived meanwhile lies unread, so all
-//     get a fresh timeout.
+//   - The driver was held up: more than a third of the timeout has passed since it last looked at
+//   all
+//     its links, although it had asked to be woken after a tenth. What arrived meanwhile lies
+//     unread, so all get a fresh timeout.
+//   - The driver is busy and has not come round to this host: what its agent sent lies unread, or
+//     what the agent is asked has not left yet. Such a host is excused: its silence counts from the
+//     last moment at which the driver was behind. It vouches for nobody else.
 //
 // A value for one thread.
 #pragma once
@@ -37,16 +42,19 @@ class Heartbeats {
   Heartbeats(Options options, std::vector<bool> local);
 
   // One more host, whose number is the next.
-  void add(bool local) { hosts_.push_back({local, false, {}, {}}); }
+  void add(bool local) { hosts_.push_back({.local = local}); }
 
   // From now on, which counts as the first word from it. True if that ended a delay.
   bool watch(std::size_t host, TimePoint now);
   void forget(std::size_t host);
 
-  // Both at the beginning of whatever happens. How long the driver was held up, if it was.
+  // To be called when the driver has looked at all links: every host of which something had arrived
+  // was heard or excused. How long the driver was held up, if it was.
   std::optional<Duration> look(TimePoint now);
   // True if this ended a delay.
   bool hear(std::size_t host, TimePoint now);
+  // The driver is behind with this host.
+  void excuse(std::size_t host, TimePoint now) { hosts_[host].excused = now; }
 
   struct Judgement {
     std::vector<std::size_t> lost;            // to be forgotten by the caller
@@ -72,6 +80,7 @@ class Heartbeats {
     bool watched = false;
     TimePoint heard{};    // last
     TimePoint counted{};  // from when its silence counts: later than `heard` after a delay
+    TimePoint excused{};  // last
   };
 
   Delay silent_together(TimePoint now) const;

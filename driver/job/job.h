@@ -79,6 +79,7 @@ class Job final : public AnyJob {
   void on(const event::HostFailed& event);
   void on(const event::AddressesChosen& event);
   void on(const event::Heard& event);
+  void on(const event::Unserved& event);
   void on(const event::AgentGone& event);
   void on(const event::AgentBroken& event);
   void exclude(HostIndex host, HostTrouble trouble);

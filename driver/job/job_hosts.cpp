@@ -224,7 +224,15 @@ void Job::say_heard(HostIndex host) {
            seconds_text(options_.heartbeat_timeout)));
 }
 
+void Job::on(const event::Unserved& event) { heartbeats_.excuse(event.host, now_); }
+
 void Job::on_silence() {
+  if (const auto held_up = heartbeats_.look(now_)) {
+    say(cat("hvdrun was held up for ",
+            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
+            ": hosts that were not heard meanwhile get another ",
+            seconds_text(options_.heartbeat_timeout)));
+  }
   if (heartbeats_.next_look() > now_) return;
   const auto judgement = heartbeats_.judge(now_);
   const std::string limit = seconds_text(options_.heartbeat_timeout);

@@ -52,6 +52,11 @@ struct AddressesChosen {
 struct Heard {
   HostIndex host = 0;
 };
+// This process is behind with the agent: what it said lies unread, or what it is asked has not
+// left. Its silence up to now says nothing of it.
+struct Unserved {
+  HostIndex host = 0;
+};
 // The agent has ended, wanted or not, and nothing that it had started is left.
 struct AgentGone {
   HostIndex host = 0;
@@ -148,18 +153,20 @@ struct Committed {
 struct StopRequested {
   int signal_number = 0;
 };
-// Time has passed; due at next_deadline() and harmless at any time.
+// Time has passed; due at next_deadline() and harmless at any time. All links were looked at
+// before: an agent of which neither Heard nor Unserved was told has nothing unread and was asked in
+// time.
 struct Tick {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
-                 event::AddressesChosen, event::Heard, event::AgentGone, event::AgentBroken,
-                 event::Launched, event::LaunchFailed, event::Initialised, event::Done,
-                 event::Exited, event::HostsFound, event::DiscoveryFailed, event::AddressFound,
-                 event::HostLeaves, event::WorkerReady, event::LeaveRequested, event::WorkerLeft,
-                 event::Described, event::Committed, event::StopRequested, event::Tick>;
+using Event = std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
+                           event::AddressesChosen, event::Heard, event::Unserved, event::AgentGone,
+                           event::AgentBroken, event::Launched, event::LaunchFailed,
+                           event::Initialised, event::Done, event::Exited, event::HostsFound,
+                           event::DiscoveryFailed, event::AddressFound, event::HostLeaves,
+                           event::WorkerReady, event::LeaveRequested, event::WorkerLeft,
+                           event::Described, event::Committed, event::StopRequested, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <utility>
 
@@ -34,6 +35,16 @@ class Passage : public std::enable_shared_from_this<Passage> {
     deliver();
     waits_for_wire_ = true;
     flush();
+  }
+
+  bool behind() {
+    std::array<pollfd, 2> polled{pollfd{socket_.native_handle(), POLLIN | POLLOUT, 0},
+                                 pollfd{local_.native_handle(), POLLIN, 0}};
+    if (over_ || ::poll(polled.data(), polled.size(), 0) <= 0) return false;
+    const bool arrived = (polled[0].revents & POLLIN) != 0;
+    const bool wire_takes_more = (polled[0].revents & POLLOUT) != 0;
+    const bool to_send = writing_ || (polled[1].revents & POLLIN) != 0;
+    return arrived || (wire_takes_more && to_send);
   }
 
   int ended_fd() const { return ended_.get(); }
@@ -151,6 +162,7 @@ class PassageHold : public AgentHold {
   int ended_fd() const override { return passage_->ended_fd(); }
   void kill() override { passage_->end("was given up"); }
   std::string reap() override { return passage_->how(); }
+  bool behind() const override { return passage_->behind(); }
 
  private:
   std::shared_ptr<Passage> passage_;

@@ -143,6 +143,31 @@ TEST(Heartbeats, ADriverThatWasHeldUpBlamesNobody) {
   EXPECT_EQ(pass(heartbeats, 20'001, 60'000, {1}, anything), 21'000);
 }
 
+TEST(Heartbeats, AHostThatTheDriverIsBehindWithIsExcused) {
+  Heartbeats heartbeats = watching({false, false, false});
+  int lost_at = 0;
+  for (int ms = 100; lost_at == 0 && ms < 10'000; ms += 100) {
+    if (ms <= 4'000) heartbeats.excuse(0, at(ms));
+    heartbeats.look(at(ms));
+    heartbeats.hear(1, at(ms));
+    heartbeats.hear(2, at(ms));
+    if (!heartbeats.judge(at(ms)).lost.empty()) lost_at = ms;
+  }
+  EXPECT_EQ(lost_at, 5'000);  // a timeout after the driver has come round
+}
+
+TEST(Heartbeats, AnExcusedHostVouchesForNobody) {
+  Heartbeats heartbeats = watching({false, false, false});
+  for (int ms = 100; ms < 5'000; ms += 100) {
+    heartbeats.excuse(0, at(ms));
+    heartbeats.look(at(ms));
+    EXPECT_TRUE(heartbeats.judge(at(ms)).lost.empty()) << ms;
+  }
+  EXPECT_TRUE(heartbeats.delaying_everybody());
+  heartbeats.look(at(5'000));
+  EXPECT_EQ(heartbeats.judge(at(5'000)).lost, (std::vector<std::size_t>{1, 2}));
+}
+
 TEST(Heartbeats, WithoutAnOrphanTimeoutADelayHasNoEnd) {
   Heartbeats heartbeats = watching({false, false}, milliseconds(0));
   EXPECT_EQ(pass(heartbeats, 1, 600'000, {}, somebody_is_lost), std::nullopt);

@@ -32,8 +32,9 @@ void JobRules::before(const Event& event, TimePoint now) {
     hosts_[host].before = job_.hosts()[host].state;
     watched = watched || was_watched(host);
   }
-  if (watched && now_ - last_step_ > options_.heartbeat_timeout / 3) held_up_ = now_;
-  last_step_ = now_;
+  const bool looks = std::holds_alternative<event::Tick>(event);
+  if (watched && looks && now_ - last_look_ > options_.heartbeat_timeout / 3) held_up_ = now_;
+  if (!watched || looks) last_look_ = now_;
   dropped_.clear();
   verdict_ = other_drop_ = false;
   std::visit([this](const auto& value) { note(value); }, event);
@@ -62,6 +63,8 @@ void JobRules::note(const event::Heard& event) {
   }
   hosts_[event.host].heard = now_;
 }
+
+void JobRules::note(const event::Unserved& event) { hosts_[event.host].unserved = now_; }
 
 void JobRules::note(const event::HostFailed& event) {
   note_host_failure(event.host, event.trouble.exit_code);
@@ -212,6 +215,11 @@ Duration JobRules::silence(HostIndex host) const {
   return now_ - std::max(hosts_[host].heard, held_up_);
 }
 
+// Nor while the driver was behind with it.
+Duration JobRules::silence_against(HostIndex host) const {
+  return std::min(silence(host), now_ - hosts_[host].unserved);
+}
+
 // Somebody was heard lately over the same way as the one who is silent, or there is no such way.
 bool JobRules::somebody_vouches_for_the_network(HostIndex against) const {
   int all = 0;
@@ -237,10 +245,11 @@ void JobRules::check_verdicts() {
   for (const HostIndex host : dropped_) {
     if (!was_watched(host)) continue;
     const std::string name = job_.hosts()[host].name;
-    if (silence(host) < options_.heartbeat_timeout) {
+    if (silence_against(host) < options_.heartbeat_timeout) {
       wrong(cat("a hasty verdict on ", name));
     } else if (!somebody_vouches_for_the_network(host) &&
-               (options_.orphan_timeout.count() == 0 || silence(host) < options_.orphan_timeout)) {
+               (options_.orphan_timeout.count() == 0 ||
+                silence_against(host) < options_.orphan_timeout)) {
       wrong(cat("a verdict on ", name, ", although all are silent"));
     }
     if (before_ >= JobState::starting && job_.hosts()[host].live != 0) {
@@ -257,7 +266,7 @@ void JobRules::check_patience() {
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
     const HostState state = job_.hosts()[host].state;
     if (!was_watched(host) || (state != HostState::ready && state != HostState::closing)) continue;
-    TimePoint fresh = std::max({hosts_[host].heard, held_up_, delay_end_});
+    TimePoint fresh = std::max({hosts_[host].heard, hosts_[host].unserved, held_up_, delay_end_});
     if (local_[host]) fresh = std::max(fresh, local_return_);
     const Duration since_delay = now_ - fresh;
     if (since_delay > options_.heartbeat_timeout + slack && now_ - parting_ > slack &&
@@ -265,7 +274,8 @@ void JobRules::check_patience() {
       wrong(cat("no verdict on ", job_.hosts()[host].name, ", which is silent"));
     }
     if (options_.orphan_timeout.count() != 0 &&
-        silence(host) > std::max(options_.heartbeat_timeout, options_.orphan_timeout) + slack) {
+        silence_against(host) >
+            std::max(options_.heartbeat_timeout, options_.orphan_timeout) + slack) {
       wrong(cat("no verdict on ", job_.hosts()[host].name, ", even after the orphan timeout"));
     }
   }

@@ -4,6 +4,7 @@
 // opinion: nothing here looks at how driver/job/job.h decides. A value for one thread.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,6 +25,11 @@ class JobRules {
   void after(const Event& event, TimePoint now, bool in_detail);
   void ended();
 
+  // Given up in this step because it was silent.
+  bool lost_by_silence(HostIndex host) const {
+    return verdict_ && !other_drop_ && was_watched(host) &&
+           std::find(dropped_.begin(), dropped_.end(), host) != dropped_.end();
+  }
   bool finished() const { return finish_.has_value(); }
   // The first thing that did not hold; "" if all did.
   const std::string& wrong() const { return wrong_; }
@@ -37,6 +43,7 @@ class JobRules {
     bool let_go = false;                    // nobody is to work there
     HostState before = HostState::planned;  // this step
     TimePoint heard{};
+    TimePoint unserved{};  // last
   };
   struct WorkerFacts {
     bool launched = false;
@@ -48,6 +55,7 @@ class JobRules {
   void note(const event::StopRequested& event);
   void note(const event::AgentReady& event) { hosts_[event.host].heard = now_; }
   void note(const event::Heard& event);
+  void note(const event::Unserved& event);
   void note(const event::HostFailed& event);
   void note(const event::AddressesChosen& event) { addresses_ = event.addresses; }
   void note(const event::AgentGone& event);
@@ -78,6 +86,7 @@ class JobRules {
 
   bool was_watched(HostIndex host) const;
   Duration silence(HostIndex host) const;
+  Duration silence_against(HostIndex host) const;
   bool somebody_vouches_for_the_network(HostIndex against) const;
   void check_verdicts();
   void check_patience();
@@ -89,7 +98,7 @@ class JobRules {
   std::vector<WorkerFacts> workers_;
 
   TimePoint now_{};
-  TimePoint last_step_{};
+  TimePoint last_look_{};     // at all links
   TimePoint held_up_{};       // last
   TimePoint delay_end_{};     // last
   TimePoint local_return_{};  // last: of an agent on this machine that had been silent

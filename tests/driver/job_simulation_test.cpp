@@ -82,6 +82,16 @@ TEST(JobSimulation, gives_verdicts_on_silence_that_are_neither_hasty_nor_late) {
   simulate(weather, 2'000, 6, 2);
 }
 
+TEST(JobSimulation, a_busy_driver_loses_no_healthy_host_and_still_finds_the_silent_ones) {
+  Weather weather;
+  weather.busy = 1;
+  weather.silence = 6;
+  weather.blackout = 6;
+  weather.stalls = 3;
+  weather.worker_hangs = 20;
+  simulate(weather, 2'000, 8, 2);
+}
+
 TEST(JobSimulation, ends_whatever_happens_at_once) {
   Weather weather;
   weather.host_fails = 100;
@@ -94,6 +104,7 @@ TEST(JobSimulation, ends_whatever_happens_at_once) {
   weather.silence = 15;
   weather.blackout = 10;
   weather.stalls = 5;
+  weather.busy = 5;
   weather.launch_fails = 200;
   weather.worker_fails = 50;
   weather.worker_forgets_done = 50;

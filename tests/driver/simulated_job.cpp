@@ -19,7 +19,9 @@ constexpr int kSteps = 1'000'000;
 constexpr int kDetail = 64;
 
 bool is_routine(const Event& event) {
-  return std::holds_alternative<event::Heard>(event) || std::holds_alternative<event::Tick>(event);
+  return std::holds_alternative<event::Heard>(event) ||
+         std::holds_alternative<event::Unserved>(event) ||
+         std::holds_alternative<event::Tick>(event);
 }
 
 }  // namespace
@@ -56,6 +58,7 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
   rules_ = std::make_unique<JobRules>(*job_, options_, local_);
   agents_.resize(job_->hosts().size());
   workers_.resize(job_->workers().size());
+  busy_ = dice_.one_in(weather_.busy);
   some_join_ = dice_.one_in(weather_.some_join);
   all_join_ = dice_.one_in(2);
 }
@@ -67,7 +70,7 @@ std::string SimulatedJob::run() {
   for (int steps = 0; rules_->wrong().empty() && !rules_->finished(); ++steps) {
     if (steps > kSteps) return "does not come to an end";
     const TimePoint deadline = job_->next_deadline();
-    if (!time_.advance(deadline, [this] { step(event::Tick{}); })) {
+    if (!time_.advance(deadline, [this] { tick(); })) {
       return cat("nothing will ever happen again; waits for ", job_->waiting_for(time_.now()));
     }
   }
@@ -141,6 +144,7 @@ void SimulatedJob::heal(HostIndex host) {
   Agent& agent = agents_[host];
   if (agent.cut_off_since == kNever || time_.now() < agent.cut_off_until) return;
   const Duration silent = time_.now() - std::exchange(agent.cut_off_since, kNever);
+  agent.well_since = time_.now();
   const auto outbox = std::exchange(agent.outbox, {});
   const auto inbox = std::exchange(agent.inbox, {});
   if (agent.ready && options_.orphan_timeout.count() != 0 && silent > options_.orphan_timeout) {
@@ -159,9 +163,39 @@ void SimulatedJob::beat(HostIndex host) {
   const int pace = static_cast<int>(options_.heartbeat_timeout.count() / 10);
   schedule(milliseconds(pace) + dice_.up_to(pace / 2), [this, host] {
     if (agents_[host].gone) return;
-    if (agents_[host].cut_off_since == kNever) step(event::Heard{host});
+    if (agents_[host].cut_off_since != kNever) return beat(host);
+    if (!busy_) {
+      step(event::Heard{host});
+      return beat(host);
+    }
+    // It has arrived, and is heard when the driver comes round to it.
+    ++agents_[host].unread;
+    schedule(dice_.up_to(4 * static_cast<int>(options_.heartbeat_timeout.count())), [this, host] {
+      --agents_[host].unread;
+      if (!agents_[host].gone) step(event::Heard{host});
+    });
     beat(host);
   });
+}
+
+void SimulatedJob::tick() {
+  for (HostIndex host = 0; host < agents_.size(); ++host) {
+    if (agents_[host].unread > 0 && !agents_[host].gone) step(event::Unserved{host});
+  }
+  step(event::Tick{});
+  check_that_no_healthy_host_is_lost();
+}
+
+// Whatever the driver was busy with: a host that has been well for long enough to have been heard
+// is never given up as silent.
+void SimulatedJob::check_that_no_healthy_host_is_lost() {
+  const Duration beat = options_.heartbeat_timeout / 4;
+  for (HostIndex host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    if (agent.gone || agent.cut_off_since != kNever || !rules_->lost_by_silence(host)) continue;
+    if (time_.now() - agent.well_since < options_.heartbeat_timeout + beat) continue;
+    rules_->wrong(cat("healthy host ", host, " was given up as silent"));
+  }
 }
 
 void SimulatedJob::plan_interrupts() {

@@ -1,6 +1,7 @@
 // A job (driver/job/job.h) against simulated hosts over virtual time: hosts that are slow to
 // connect, fail or never answer; agents that die, lie, do not kill and do not leave; links that are
-// silent for a while or for ever, one or all at once; a driver that is held up; workers that fail,
+// silent for a while or for ever, one or all at once; a driver that is held up, or that is so busy
+// that it hears late what arrived long ago; workers that fail,
 // hang, ignore signals; people who press Ctrl-C. A seed reproduces a run. What must hold is in
 // tests/driver/job_rules.h. Values for one thread.
 #pragma once
@@ -33,6 +34,7 @@ struct Weather {
   int silence = 0;         // a host
   int blackout = 0;        // one of so many runs: all other machines at once
   int stalls = 0;          // one of so many runs: the driver is held up once or more
+  int busy = 0;            // one of so many runs: the driver takes long to hear what has arrived
   int launch_fails = 0;
   int worker_fails = 0;
   int worker_forgets_done = 0;
@@ -60,6 +62,8 @@ class SimulatedJob {
     TimePoint busy_until{};            // what it reports, it reports in order
     TimePoint cut_off_since = kNever;  // kNever: it is not
     TimePoint cut_off_until{};
+    TimePoint well_since{};                    // its words reach this machine
+    int unread = 0;                            // words of it that the driver has not heard yet
     std::vector<Event> outbox;                 // while it is cut off
     std::vector<std::function<void()>> inbox;  // likewise
   };
@@ -79,6 +83,9 @@ class SimulatedJob {
   void report(HostIndex host, milliseconds after, Event event);  // in order with what was before
   void reach(HostIndex host, std::function<void()> work);        // an order of the driver
   void beat(HostIndex host);
+  // The driver looks at all links before it lets time count.
+  void tick();
+  void check_that_no_healthy_host_is_lost();
   bool is_possible(const Event& event);
   Worker& worker(Incarnation incarnation) { return workers_[job_->index_of(incarnation)]; }
 
@@ -110,6 +117,7 @@ class SimulatedJob {
   std::vector<int> slots_;  // by host, as an agent counts them
   std::vector<Agent> agents_;
   std::vector<Worker> workers_;
+  bool busy_ = false;
   bool some_join_ = false;
   bool all_join_ = false;
   std::string story_;
