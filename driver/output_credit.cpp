@@ -18,6 +18,7 @@ struct Account {
   std::uint64_t held = 0;  // by the observer
   std::uint64_t out = 0;   // taken from the agent's window and not returned to it
   std::uint64_t owed = 0;  // of that, what the observer has consumed
+  bool ended = false;
 };
 
 }  // namespace
@@ -36,6 +37,10 @@ struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
     if (!open) return;
     Account& account = accounts[key];
     account.held -= bytes;
+    if (account.ended) {
+      if (account.held == 0) accounts.erase(key);
+      return;
+    }
     if (forgiving) return;
     account.owed += bytes;
     if (account.owed < kWorthSending || posted) return;
@@ -88,6 +93,19 @@ Result<std::function<void()>> OutputCredit::take(agent_link::Incarnation worker,
   if (pay_at_once) shared_->send({worker, stream, bytes});
   if (!room) return std::function<void()>();
   return std::function<void()>([shared = shared_, key, bytes] { shared->consumed(key, bytes); });
+}
+
+void OutputCredit::end(agent_link::Incarnation worker, agent_link::Stream stream) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto account = shared_->accounts.find({worker, stream});
+  if (account == shared_->accounts.end()) return;
+  account->second.ended = true;
+  if (account->second.held == 0) shared_->accounts.erase(account);
+}
+
+std::size_t OutputCredit::accounts() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->accounts.size();
 }
 
 void OutputCredit::forgive() {

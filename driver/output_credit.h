@@ -32,9 +32,13 @@ class OutputCredit {
   // still holds a whole window of this stream: then these bytes are not for it.
   Result<std::function<void()>> take(agent_link::Incarnation worker, agent_link::Stream stream,
                                      std::size_t bytes);
+  // Nothing more will come of this stream; its account goes when the observer holds nothing of it.
+  void end(agent_link::Incarnation worker, agent_link::Stream stream);
   // From now on nobody waits for the observer: everything is paid at once, and what it has no room
   // for is lost. For a job that is being killed while its reader stands still.
   void forgive();
+  // How many streams there is an account of.
+  std::size_t accounts() const;
   // From now on nothing is sent any more.
   void close();
 

@@ -3,6 +3,17 @@
 #include <variant>
 
 namespace hvd::driver {
+namespace {
+
+// True for the first time.
+bool note(std::vector<bool>& workers, std::size_t worker) {
+  if (worker >= workers.size()) workers.resize(worker + 1);
+  if (workers[worker]) return false;
+  workers[worker] = true;
+  return true;
+}
+
+}  // namespace
 
 void WorkerNews::tell(const Event& event) {
   if (const auto* const launched = std::get_if<event::Launched>(&event)) {
@@ -20,7 +31,7 @@ void WorkerNews::on(const event::Launched& event) {
   const JobWorker& worker = job_.worker_at(index);
   // Only if the job took it for true, and not for the second time.
   if (worker.host == event.host && worker.pid == event.pid && worker.pid != 0 &&
-      started_.insert(index).second) {
+      note(started_, index)) {
     observer_.on_started(view_of(worker));
   }
 }
@@ -42,7 +53,7 @@ void WorkerNews::host_gone(HostIndex host) {
 }
 
 void WorkerNews::ended(std::size_t worker, std::string_view how) {
-  if (started_.count(worker) == 0 || !ended_.insert(worker).second) return;
+  if (worker >= started_.size() || !started_[worker] || !note(ended_, worker)) return;
   observer_.on_exited(view_of(job_.worker_at(worker)), how);
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
 #include <string_view>
+#include <vector>
 
 #include "driver/driver.h"
 #include "driver/job/any_job.h"
@@ -31,8 +31,9 @@ class WorkerNews {
   const AnyJob& job_;
   Observer& observer_;
   WorkerOutput& output_;
-  std::set<std::size_t> started_;  // workers that the observer was told of
-  std::set<std::size_t> ended_;
+  // By worker, as far as any was told of: two bits for each that the job ever had.
+  std::vector<bool> started_;
+  std::vector<bool> ended_;
 };
 
 }  // namespace hvd::driver

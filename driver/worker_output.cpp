@@ -1,5 +1,6 @@
 #include "driver/worker_output.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -10,6 +11,10 @@ namespace {
 Stream stream_of(agent_link::Stream stream) {
   return stream == agent_link::Stream::standard_error ? Stream::standard_error
                                                       : Stream::standard_output;
+}
+
+std::uint8_t bit_of(Stream stream) {
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(stream));
 }
 
 }  // namespace
@@ -23,9 +28,8 @@ WorkerOutput::WorkerOutput(const AnyJob& job, Observer& observer, OutputCredit::
                            OutputCredit::Post post)
     : job_(job), observer_(observer), credit_(std::move(send), std::move(post)) {}
 
-WorkerOutput::Streams& WorkerOutput::streams_of(std::size_t worker) {
-  if (worker >= streams_.size()) streams_.resize(worker + 1);
-  return streams_[worker];
+bool WorkerOutput::is_closed(std::size_t worker, Stream stream) const {
+  return worker < closed_.size() && (closed_[worker] & bit_of(stream)) != 0;
 }
 
 Result<std::size_t> WorkerOutput::find(HostIndex host, Incarnation incarnation,
@@ -36,7 +40,7 @@ Result<std::size_t> WorkerOutput::find(HostIndex host, Incarnation incarnation,
     return Status(Code::data_loss,
                   cat("it sent output of incarnation ", incarnation, ", which does not run there"));
   }
-  if (streams_of(index).closed[static_cast<std::size_t>(stream_of(stream))]) {
+  if (is_closed(index, stream_of(stream))) {
     return Status(Code::data_loss, cat("it sent output of incarnation ", incarnation,
                                        " after it had closed the stream"));
   }
@@ -52,7 +56,7 @@ Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
   auto receipt = credit_.take(output.incarnation, output.stream, output.bytes.size());
   if (!receipt) return receipt.status();
   const Stream stream = stream_of(output.stream);
-  if (stream == Stream::standard_error) streams_of(*index).tail.feed(output.bytes);
+  if (stream == Stream::standard_error) tails_[*index].feed(output.bytes);
   if (!*receipt) {
     if (!std::exchange(lost_some_, true)) {
       observer_.on_warning(
@@ -74,8 +78,28 @@ Status WorkerOutput::on_closed(HostIndex host, const agent_link::OutputClosed& c
 }
 
 void WorkerOutput::close(std::size_t worker, Stream stream) {
-  if (std::exchange(streams_of(worker).closed[static_cast<std::size_t>(stream)], true)) return;
-  observer_.on_output_closed(view_of(job_.worker_at(worker)), stream);
+  if (is_closed(worker, stream)) return;
+  if (worker >= closed_.size()) closed_.resize(worker + 1);
+  closed_[worker] |= bit_of(stream);
+  const JobWorker& one = job_.worker_at(worker);
+  credit_.end(one.member.incarnation, stream == Stream::standard_error
+                                          ? agent_link::Stream::standard_error
+                                          : agent_link::Stream::standard_output);
+  observer_.on_output_closed(view_of(one), stream);
+  if (stream == Stream::standard_error && tails_.count(worker) != 0) {
+    ended_.push_back(worker);
+    forget_old_tails();
+  }
+}
+
+void WorkerOutput::forget_old_tails() {
+  if (ended_.size() <= kTailsOfTheEnded) return;
+  const auto first_cause = job_.first_cause();
+  const auto oldest = std::find_if(ended_.begin(), ended_.end(), [&](std::size_t worker) {
+    return job_.worker_at(worker).member.incarnation != first_cause;
+  });
+  tails_.erase(*oldest);
+  ended_.erase(oldest);
 }
 
 void WorkerOutput::close_all(std::size_t worker) {
@@ -86,12 +110,13 @@ void WorkerOutput::close_all(std::size_t worker) {
 
 std::vector<std::string> WorkerOutput::stderr_tail(Incarnation worker) const {
   const std::size_t index = job_.index_of(worker);
-  return index < streams_.size() ? streams_[index].tail.lines() : std::vector<std::string>();
+  const auto tail = tails_.find(index);
+  return tail == tails_.end() ? std::vector<std::string>() : tail->second.lines();
 }
 
 std::string WorkerOutput::find_in_stderr(std::string_view words) const {
-  for (const auto& streams : streams_) {
-    for (const auto& line : streams.tail.lines()) {
+  for (const auto& [worker, tail] : tails_) {
+    for (const auto& line : tail.lines()) {
       const auto at = line.find(words);
       if (at != std::string::npos) return line.substr(at);
     }

@@ -6,8 +6,10 @@
 // any.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,21 +44,24 @@ class WorkerOutput {
   std::string find_in_stderr(std::string_view words) const;
 
  private:
-  struct Streams {
-    std::array<bool, 2> closed{};
-    StderrTail tail;
-  };
+  // Of workers that have ended so many tails are kept, the newest, and that of the first failure.
+  static constexpr std::size_t kTailsOfTheEnded = 256;
+
   // Index of the worker that the agent of `host` may speak of.
   Result<std::size_t> find(HostIndex host, Incarnation incarnation, agent_link::Stream stream);
-  Streams& streams_of(std::size_t worker);
+  bool is_closed(std::size_t worker, Stream stream) const;
   void close(std::size_t worker, Stream stream);
+  void forget_old_tails();
 
   const AnyJob& job_;
   Observer& observer_;
   OutputCredit credit_;
   bool lost_some_ = false;
-  std::vector<Streams>
-      streams_;  // as AnyJob::worker_at() counts them, as far as there was anything
+  // Workers as AnyJob::worker_at() counts them. An elastic job may start any number of them, so
+  // that all that is kept of one that is over is this byte: a bit for each stream.
+  std::vector<std::uint8_t> closed_;
+  std::map<std::size_t, StderrTail> tails_;  // of those that wrote anything
+  std::deque<std::size_t> ended_;            // of these, in the order of their ends
 };
 
 }  // namespace hvd::driver

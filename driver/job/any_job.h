@@ -101,6 +101,8 @@ class AnyJob {
   virtual const JobWorker& worker_at(std::size_t worker) const = 0;
   // worker_count() if there is no such worker.
   virtual std::size_t index_of(Incarnation incarnation) const = 0;
+  // The worker that the job would name if it failed now; 0 if there is none.
+  virtual Incarnation first_cause() const = 0;
 
  protected:
   AnyJob() = default;

@@ -113,6 +113,10 @@ class ElasticJob final : public AnyJob {
   std::size_t worker_count() const override { return workers_.size(); }
   const JobWorker& worker_at(std::size_t worker) const override { return workers_[worker]; }
   std::size_t index_of(Incarnation incarnation) const override;
+  Incarnation first_cause() const override {
+    if (failure_) return failure_->incarnation;
+    return cause_ ? cause_->incarnation : 0;
+  }
 
   ElasticState state() const { return state_; }
   const std::vector<ElasticHost>& hosts() const { return hosts_; }

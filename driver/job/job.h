@@ -55,6 +55,7 @@ class Job final : public AnyJob {
   std::size_t worker_count() const override { return workers_.size(); }
   const JobWorker& worker_at(std::size_t worker) const override { return workers_[worker]; }
   std::size_t index_of(Incarnation incarnation) const override;
+  Incarnation first_cause() const override { return failure_ ? failure_->incarnation : 0; }
 
   JobState state() const { return state_; }
   const std::vector<JobHost>& hosts() const { return hosts_; }

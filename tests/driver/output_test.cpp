@@ -97,6 +97,19 @@ TEST(OutputCredit, pays_everything_at_once_when_nobody_is_waited_for_any_more) {
   EXPECT_EQ(credits.sent.size(), 4U);  // nothing is paid twice
 }
 
+TEST(OutputCredit, forgets_streams_that_have_ended) {
+  Credits credits;
+  const auto held = credits.take(1, kOutputWindow);
+  for (std::uint64_t worker = 2; worker < 1'000; ++worker) {
+    credits.take(worker, kOutputWindow)();
+    credits.credit.end(worker, Stream::standard_output);
+  }
+  credits.credit.end(1, Stream::standard_output);
+  EXPECT_EQ(credits.credit.accounts(), 1U);  // of that which the observer still holds
+  held();
+  EXPECT_EQ(credits.credit.accounts(), 0U);
+}
+
 TEST(OutputCredit, takes_receipts_from_any_thread_also_after_its_end) {
   std::function<void()> late;
   std::vector<std::thread> threads;
