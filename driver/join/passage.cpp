@@ -21,7 +21,11 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::size_t kChunk = std::size_t{64} << 10;
+// What has been read is handed on before anything else is read: one buffer serves all passages.
+std::array<char, std::size_t{64} << 10>& read_buffer() {
+  static thread_local std::array<char, std::size_t{64} << 10> buffer;
+  return buffer;
+}
 
 class Passage : public std::enable_shared_from_this<Passage> {
  public:
@@ -32,6 +36,9 @@ class Passage : public std::enable_shared_from_this<Passage> {
         ended_(std::move(ended)) {}
 
   void start() {
+    error_code ignored;
+    socket_.non_blocking(true, ignored);
+    local_.non_blocking(true, ignored);
     deliver();
     waits_for_wire_ = true;
     flush();
@@ -65,14 +72,17 @@ class Passage : public std::enable_shared_from_this<Passage> {
  private:
   // From the agent to the driver.
   void read_wire() {
-    socket_.async_read_some(asio::buffer(from_wire_), [self = shared_from_this()](
-                                                          error_code error, std::size_t size) {
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       if (self->over_) return;
+      auto& buffer = read_buffer();
+      std::size_t size = 0;
+      if (!error) size = self->socket_.read_some(asio::buffer(buffer), error);
+      if (error == asio::error::would_block) return self->read_wire();
       if (error) {
         return self->end(error == asio::error::eof ? "closed its connection"
                                                    : cat("lost its connection: ", error.message()));
       }
-      const Status got = self->tls_.receive({self->from_wire_.data(), size});
+      const Status got = self->tls_.receive({buffer.data(), size});
       self->broken_ = !got.ok();
       self->flush();  // what TLS itself may have to answer
       self->deliver();
@@ -99,19 +109,23 @@ class Passage : public std::enable_shared_from_this<Passage> {
 
   // From the driver to the agent.
   void read_local() {
-    local_.async_read_some(asio::buffer(from_local_),
-                           [self = shared_from_this()](error_code error, std::size_t size) {
-                             if (self->over_) return;
-                             if (error) {
-                               self->local_closed_ = true;
-                               self->tls_.close();
-                               self->closing_ = true;
-                             } else if (!self->tls_.send({self->from_local_.data(), size}).ok()) {
-                               return self->end("could not be written to");
-                             }
-                             self->waits_for_wire_ = true;
-                             self->flush();
-                           });
+    local_.async_wait(asio::local::stream_protocol::socket::wait_read,
+                      [self = shared_from_this()](error_code error) {
+                        if (self->over_) return;
+                        auto& buffer = read_buffer();
+                        std::size_t size = 0;
+                        if (!error) size = self->local_.read_some(asio::buffer(buffer), error);
+                        if (error == asio::error::would_block) return self->read_local();
+                        if (error) {
+                          self->local_closed_ = true;
+                          self->tls_.close();
+                          self->closing_ = true;
+                        } else if (!self->tls_.send({buffer.data(), size}).ok()) {
+                          return self->end("could not be written to");
+                        }
+                        self->waits_for_wire_ = true;
+                        self->flush();
+                      });
   }
 
   void flush() {
@@ -142,8 +156,6 @@ class Passage : public std::enable_shared_from_this<Passage> {
   asio::local::stream_protocol::socket local_;
   TlsSession tls_;
   UniqueFd ended_;
-  std::array<char, kChunk> from_wire_{};
-  std::array<char, kChunk> from_local_{};
   std::string to_wire_;
   std::string to_local_;
   bool waits_for_wire_ = false;  // the link is read again when all was sent

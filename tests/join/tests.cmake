@@ -8,5 +8,7 @@ hvd_test(hvd_join_test
 hvd_test(hvd_join_process_test
   join/agent_relay_test.cpp
   join/joined_job_test.cpp
-  LIBRARIES hvd_join LABELS e2e)
+  join/many_agents_test.cpp
+  support/pretend_agents.cpp
+  LIBRARIES hvd_join hvd_tls hvd_rendezvous LABELS e2e)
 add_dependencies(hvd_join_process_test hvdrun hvd-agent allreduce_once)
