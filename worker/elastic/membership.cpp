@@ -47,7 +47,8 @@ Result<Membership*> Membership::begin(AgentChannel& agent) {
   auto* const membership = new Membership(agent);
   if (const auto& text = agent.first_world(); !text.empty()) {
     auto document = WorldDocument::from_json(text);
-    HVD_RETURN_IF_ERROR(document.status().with_context("the world that follows the agent's welcome"));
+    HVD_RETURN_IF_ERROR(
+        document.status().with_context("the world that follows the agent's welcome"));
     membership->follower_.hear(std::move(*document));
   }
   agent.listen({[membership](const worker_link::World& world) { membership->hear(world); },
