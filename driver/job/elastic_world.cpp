@@ -29,7 +29,11 @@ void ElasticJob::decide() {
   if (state_ == ElasticState::gathering) {
     form_first_world();
   } else if (state_ != ElasticState::ending && nobody_is_left()) {
-    a_member_joined_ ? all_are_gone() : begin_again();
+    // What it said may be heard only after it was told to end.
+    const bool one_of_these_joined =
+        std::any_of(effective_.members.begin(), effective_.members.end(),
+                    [&](const WorldMember& member) { return worker(member.incarnation).joined; });
+    a_member_joined_ || one_of_these_joined ? all_are_gone() : begin_again();
   } else {
     if (state_ != ElasticState::ending) staff_slots();
     reform();
