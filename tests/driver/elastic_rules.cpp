@@ -230,6 +230,10 @@ void ElasticRules::check(const action::Launch& action) {
   if (generation_ == 0) wrong("a worker was launched before the first world was published");
 }
 
+void ElasticRules::check(const action::KillWorkers& action) {
+  if (action.incarnation != kEveryWorker) workers_[action.incarnation].told_to_stop = true;
+}
+
 void ElasticRules::check(const action::ShutDownAgent& action) {
   visits_[action.host].told_to_go = true;
   for (const auto& [incarnation, worker] : workers_) {

@@ -40,9 +40,9 @@ class ElasticRules {
     bool ended = false;
     bool warm = false;  // or a member since its launch
     bool done = false;
-    bool has_state = false;  // for sure
-    bool told_to_stop = false;
-    bool is_ready = false;  // it said so
+    bool has_state = false;     // for sure
+    bool told_to_stop = false;  // or it has left by itself: it hands nothing over
+    bool is_ready = false;      // it said so
   };
   struct Visit {
     bool ready = false;
@@ -60,6 +60,7 @@ class ElasticRules {
   void note(const event::Exited& event) { end_worker(event.incarnation); }
   void note(const event::WorkerReady& event);
   void note(const event::Initialised& event);
+  void note(const event::WorkerLeft& event) { workers_[event.incarnation].told_to_stop = true; }
   void note(const event::Done& event);
   void note(const event::Committed& event);
   template <typename Other>
@@ -71,6 +72,7 @@ class ElasticRules {
   void check(const action::StartAgent& action);
   void check(const action::Launch& action);
   void check(const action::StopWorkers& action);
+  void check(const action::KillWorkers& action);
   void check(const action::ShutDownAgent& action);
   void check(const action::DropAgent& action);
   void check(const action::Finish& action) { finish_ = action; }
