@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace hvd::driver {
@@ -15,12 +16,9 @@ constexpr std::size_t kColumns = 5;
 constexpr std::size_t kWidestText = 200;
 using Line = std::array<std::string, kColumns>;
 
-std::string printable(std::string text) {
+std::string fitting(std::string text) {
   if (text.size() > kWidestText) text = cat(text.substr(0, kWidestText), "...");
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  }
-  return text;
+  return printable(text);
 }
 
 std::string_view process_text(char state) {
@@ -62,9 +60,8 @@ std::string activity_table(std::vector<ActivityRow> rows) {
   });
   std::vector<Line> lines{{"rank", "host", "pid", "in flight", "ended last"}};
   for (const auto& row : rows) {
-    lines.push_back({row.rank < 0 ? "-" : cat(row.rank), printable(cat(row.host, '#', row.slot)),
-                     row.pid == 0 ? "-" : cat(row.pid), printable(row.in_flight),
-                     printable(row.last)});
+    lines.push_back({row.rank < 0 ? "-" : cat(row.rank), fitting(cat(row.host, '#', row.slot)),
+                     row.pid == 0 ? "-" : cat(row.pid), fitting(row.in_flight), fitting(row.last)});
   }
 
   std::array<std::size_t, kColumns> widths{};

@@ -171,7 +171,7 @@ std::string Shell::launch_of(HostIndex host, const WorldMember& member, bool wor
 void Shell::tell_kept_secrets() {
   if (spec_.secrets.empty() || std::exchange(kept_secrets_told_, true)) return;
   observer_.on_notice(
-      cat("not sent to other hosts, since they look like secrets: ", join(spec_.secrets, " "),
+      cat("not sent to other hosts, since they look like secrets: ", hvd::join(spec_.secrets, " "),
           " (--env NAME sends one, --env-include PATTERN several)"));
 }
 

@@ -79,12 +79,12 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
 class TrustedFileOnDisk : public testing::Test {
  protected:
   std::string place(const std::string& name, mode_t mode = 0600) {
-    const auto path = directory_.file(name, "text").string();
+    auto path = directory_.file(name, "text").string();
     EXPECT_EQ(::chmod(path.c_str(), mode), 0);
     return path;
   }
   std::string link(const std::string& name, const std::string& target) {
-    const auto path = (directory_.path() / name).string();
+    auto path = (directory_.path() / name).string();
     EXPECT_EQ(::symlink(target.c_str(), path.c_str()), 0);
     return path;
   }

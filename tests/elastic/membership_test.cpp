@@ -35,8 +35,9 @@ class ElasticMembership : public ::testing::Test {
     welcome.rendezvous_host = "127.0.0.1";
     welcome.rendezvous_port = 1;
     welcome.elastic = true;
-    welcome.world = world_of_one(1).to_json();
+    welcome.world_follows = true;
     EXPECT_TRUE(send_all(agent_, welcome.encode(), Clock::now() + test::kGenerous).ok());
+    publish(world_of_one(1));
     auto channel = AgentChannel::open(cat(ends->second.release()));
     EXPECT_TRUE(channel.ok()) << channel.status().to_string();
     auto begun = Membership::begin(**channel);

@@ -40,8 +40,13 @@ class Follower {
     auto welcome = worker_link::Welcome::decode(frame->payload);
     if (!welcome.ok() || !welcome->elastic) return 8;
     incarnation_ = welcome->incarnation;
+    if (!welcome->world_follows) return 7;
+    frame = receive_frame(fd_, decoder_, Clock::now() + std::chrono::seconds(30));
+    if (!frame.ok()) return 7;
+    const auto first = worker_link::World::decode(frame->payload);
+    if (!first.ok()) return 7;
     tell(worker_link::Initialised{::getpid()}.encode());
-    const auto world = WorldDocument::from_json(welcome->world);
+    const auto world = WorldDocument::from_json(first->document);
     if (!world.ok()) return 7;
     if (find(*world)) {
       enter(*world);
