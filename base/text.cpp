@@ -70,7 +70,10 @@ std::optional<std::string> nearest(std::string_view word,
   std::optional<std::string> best;
   std::size_t best_distance = most_slips(letters.size()) + 1;
   for (const auto& candidate : candidates) {
-    const std::size_t distance = edit_distance(letters, letters_of(candidate));
+    // A long word that lacks only an ending, such as the unit, is near.
+    const bool lacks_an_ending = letters.size() >= 6 && letters_of(candidate).starts_with(letters);
+    const std::size_t distance =
+        lacks_an_ending ? 1 : edit_distance(letters, letters_of(candidate));
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -109,7 +109,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     if (!is_ready() || bye_ || link_ended_) return;
     if (std::exchange(spoke_, false)) {
       report(event::Heard{options_.host});
-    } else if (now - spoke_at_ > pace && behind()) {
+    } else if (now - spoke_at_ > pace && behind(now, pace)) {
       report(event::Unserved{options_.host});
     }
   }
@@ -136,12 +136,13 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
  private:
   bool is_ready() const { return greeted_ && checked_ && !trouble_; }
 
-  bool behind() {
+  // A write that has just begun ends in the next turn of the loop, also to a host that is gone.
+  bool behind(TimePoint now, Duration pace) {
     pollfd polled{link_.native_handle(), POLLIN | POLLOUT, 0};
     if (::poll(&polled, 1, 0) > 0) {
       const bool unread = (polled.revents & POLLIN) != 0;
       const bool takes_more = (polled.revents & POLLOUT) != 0;
-      if (unread || (takes_more && writing_)) return true;
+      if (unread || (takes_more && writing_ && now - write_began_ > pace)) return true;
     }
     return hold_ && hold_->behind();
   }
@@ -157,7 +158,9 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void begin_to_write() {
-    if (!std::exchange(writing_, true)) spawn(write());
+    if (std::exchange(writing_, true)) return;
+    write_began_ = Clock::now();
+    spawn(write());
   }
 
   asio::awaitable<void> write() {
@@ -446,6 +449,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   std::uint64_t newest_effective_ = 0;  // world that was sent
   bool program_sent_ = false;
   bool writing_ = false;
+  TimePoint write_began_{};
   bool writable_ = true;
 
   std::uint64_t beats_ = 0;         // heartbeats sent

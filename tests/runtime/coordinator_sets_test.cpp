@@ -251,25 +251,5 @@ TEST(CoordinatorDeterministic, LosesItsPatienceWithAnOrderThatCannotBeKept) {
   EXPECT_EQ(names_of(world.only()), Names{"first"});
 }
 
-// Rank 0 has asked for something in a set, the others have not, and the set goes: nobody waits for
-// its turn in the order.
-TEST(CoordinatorSets, InDeterministicModeARemovedSetHoldsNobodyUp) {
-  World world(3, {1024, milliseconds(5), true});
-  world.submit_everywhere(test::add_set("add", {0, 1}));
-  const int set = world.only().process_set;
-  ASSERT_TRUE(world.submit(0, in_set(tensor("stranded"), set)).ok());
-  EXPECT_TRUE(world.poll().empty());
-  auto removal = of_kind(Kind::remove_process_set, "remove", {0});
-  removal.process_set = set;
-  world.submit_everywhere(removal);
-  world.submit_everywhere(tensor("next"));
-  world.now += milliseconds(5);
-  std::vector<std::string> released;
-  for (const auto& response : world.poll()) {
-    for (const auto& name : names_of(response)) released.push_back(name);
-  }
-  EXPECT_EQ(released.empty() ? "" : released.back(), "next");
-}
-
 }  // namespace
 }  // namespace hvd::runtime

@@ -85,12 +85,13 @@ TEST_F(Stall, OfRanksThatWaitForEachOtherTheFewerAreBlamed) {
   MessageTable table(cache, sets, test::ranks({0, 1, 2, 3, 4, 5}));
   StallInspector inspector(tree, seconds(60), seconds(60));
   MessageTable::Touched touched;
-  const TimePoint begin{};
+  const TimePoint begin{seconds(1000)};
   for (const int rank : {4, 0, 1, 2, 3, 5}) {
     const auto request = test::tensor(rank == 4 ? "finish" : "sums");
     const auto since = begin + (rank == 4 ? seconds(0) : seconds(1));
     ASSERT_TRUE(table.add(test::asked(rank, request), since, touched).ok());
   }
+  inspector.next_look(table, begin + seconds(1));
   const auto findings = inspector.look(table, LastWords(), begin + seconds(100));
   EXPECT_EQ(findings.failure.rank, 4) << findings.failure.status.message();
 }
