@@ -21,6 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{5};
+constexpr std::chrono::seconds kPatienceWithOwnLimits{2};
 constexpr milliseconds kLongestPause{1'000};
 constexpr milliseconds kAnswerGrace{200};  // after the deadline, for an answer on its way
 constexpr std::size_t kMaxAnswerHead = std::size_t{16} << 10;
@@ -244,6 +245,7 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
 
 Result<Client::Connection::Answer> Client::Connection::ask(const Request& request,
                                                            TimePoint deadline, int* attempts) {
+  const TimePoint begun = Clock::now();
   milliseconds next_pause = kFirstPause;
   bool clock_set = false;
   for (;;) {
@@ -278,6 +280,10 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
     const Code code = trouble.code();
     if (code == Code::aborted || code == Code::invalid_argument || code == Code::unauthenticated ||
         code == Code::data_loss) {
+      return Status(code, describe(request, trouble.message()));
+    }
+    // No descriptor, no memory: what this process lacks does not come by asking for long.
+    if (code == Code::resource_exhausted && Clock::now() >= begun + kPatienceWithOwnLimits) {
       return Status(code, describe(request, trouble.message()));
     }
     if (Clock::now() >= deadline) {
