@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "base/text.h"
+
 namespace hvd {
 namespace {
 
@@ -75,6 +77,16 @@ std::string shown(std::string_view text, std::string_view kept) {
 std::string printable(std::string_view text) { return shown(text, {}); }
 
 std::string printable_lines(std::string_view text) { return shown(text, "\n\t"); }
+
+std::string printable_word(std::string_view word) {
+  if (printable(word) == word) return shell_quote(word);
+  std::string escaped;
+  for (const char c : word) {
+    if (c == '\'' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return "$'" + printable(escaped) + "'";
+}
 
 std::string quoted(std::string_view text, std::size_t most) {
   std::string result = "\"" + printable(text.substr(0, most));

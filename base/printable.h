@@ -15,6 +15,10 @@ std::string printable(std::string_view text);
 // The same, but ends of lines and tabs stay: for text of several lines.
 std::string printable_lines(std::string_view text);
 
+// One word as a person may type it in a shell: shell_quote(), or with control characters $'a\nb',
+// which bash and zsh read back as the same bytes.
+std::string printable_word(std::string_view word);
+
 // printable() in quotation marks, cut after so many bytes.
 std::string quoted(std::string_view text, std::size_t most = 80);
 

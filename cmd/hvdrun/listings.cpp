@@ -9,6 +9,7 @@
 
 #include "base/build_id.h"
 #include "base/gpus.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace hvd::cli {
@@ -40,8 +41,8 @@ std::string hosts_text(const std::vector<driver::HostSlots>& hosts) {
 }
 
 std::string command_text(const driver::JobSpec& spec) {
-  std::string text = cat("in ", shell_quote(spec.working_directory), ":");
-  for (const auto& word : spec.command) text += cat(" ", shell_quote(word));
+  std::string text = cat("in ", printable_word(spec.working_directory), ":");
+  for (const auto& word : spec.command) text += cat(" ", printable_word(word));
   return text + "\n";
 }
 
@@ -81,7 +82,7 @@ std::string check_build_text(const GpuSupport& gpu) {
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
   if (spec.elastic && spec.hosts.empty()) {
-    return cat("whoever ", shell_quote(spec.elastic->discovery_script), " names, at least ",
+    return cat("whoever ", printable_word(spec.elastic->discovery_script), " names, at least ",
                spec.elastic->limits.least, " of them",
                spec.elastic->limits.most == 0 ? "" : cat(", at most ", spec.elastic->limits.most),
                "\n", command_text(spec));
@@ -124,11 +125,12 @@ std::string environment_text(const std::vector<std::string>& environment,
   std::string text;
   for (const auto& entry : environment) {
     const auto equals = entry.find('=');
-    text += cat(entry.substr(0, equals + 1),
-                equals + 1 < entry.size() ? shell_quote(entry.substr(equals + 1)) : "", "\n");
+    text += cat(printable(entry.substr(0, equals + 1)),
+                equals + 1 < entry.size() ? printable_word(entry.substr(equals + 1)) : "", "\n");
   }
   if (!host_variables.empty()) {
-    text += cat("# from each host, where it has them: ", join(host_variables, " "), "\n");
+    text +=
+        cat("# from each host, where it has them: ", printable(join(host_variables, " ")), "\n");
   }
   return text;
 }

@@ -85,7 +85,7 @@ static std::string report_of(const driver::Outcome& outcome) {
   } else {
     text += cat("hvdrun: the last ", tail.size() == 1 ? "line" : cat(tail.size(), " lines"),
                 " of its stderr:\n");
-    for (const auto& line : tail) text += cat("    ", line, "\n");
+    for (const auto& line : tail) text += cat("    ", printable(line), "\n");
   }
   if (std::any_of(tail.begin(), tail.end(), is_elastic_horovod)) {
     text +=

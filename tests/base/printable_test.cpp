@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/socket.h"
+#include "tests/support/process.h"
 
 namespace hvd {
 namespace {
@@ -34,6 +35,17 @@ TEST(Printable, Utf8StaysAndWhatOnlyLooksLikeItDoesNot) {
 TEST(Printable, QuotedIsCut) {
   EXPECT_EQ(quoted("a\nb"), "\"a\\nb\"");
   EXPECT_EQ(quoted("abcdef", 3), "\"abc...\"");
+}
+
+TEST(Printable, AWordForAShellIsQuotedAndReadBackAsItWas) {
+  EXPECT_EQ(printable_word("plain"), "plain");
+  EXPECT_EQ(printable_word("two words"), "'two words'");
+  EXPECT_EQ(printable_word("a\nb"), "$'a\\nb'");
+  const std::string wild = "it's \x1b[2J\\n \xff\n\t\"$HOME\"";
+  const std::string word = printable_word(wild);
+  EXPECT_EQ(printable(word), word);
+  const auto read = test::run({"bash", "-c", "printf %s " + word});
+  EXPECT_EQ(read.out, wild);
 }
 
 TEST(Printable, AnAddressEndsNotAtItsFirstNul) {

@@ -26,6 +26,29 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
   }
 }
 
+TEST(Report, TheLastLinesOfAWorkerObeyNothingInTheTerminal) {
+  driver::Outcome outcome;
+  outcome.exit_code = 1;
+  outcome.failure = driver::Failure{
+      .worker = {.rank = 0, .host = "node-b", .slot = 0, .incarnation = 1, .pid = 1},
+      .cause = "exited with code 1",
+      .stderr_tail = {"\x1b[31mred", "a\rb"},
+      .hosts = {}};
+  const std::string report = failure_report(outcome);
+  EXPECT_NE(report.find("    \\x1b[31mred\n    a\\rb\n"), std::string::npos) << report;
+}
+
+TEST(Listings, ControlCharactersAreShownAndNotObeyed) {
+  driver::JobSpec spec;
+  spec.processes = 2;
+  spec.working_directory = "/a\x1b[2J";
+  spec.command = {"./train", "b\nc"};
+  const std::string plan = dry_run_text(spec, {});
+  EXPECT_NE(plan.find("in $'/a\\x1b[2J': ./train $'b\\nc'\n"), std::string::npos) << plan;
+  EXPECT_EQ(environment_text({"A=\x1b[31m", "B=plain", "C\x1b="}, {"D\x1b"}),
+            "A=$'\\x1b[31m'\nB=plain\nC\\x1b=\n# from each host, where it has them: D\\x1b\n");
+}
+
 driver::Outcome ended_with_127(const std::string& last_line) {
   driver::Outcome outcome;
   outcome.exit_code = 127;
