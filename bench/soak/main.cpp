@@ -30,8 +30,8 @@ constexpr const char* kUsage =
     "cuts, crashes, hosts that come and go, notices of preemption, the whole job stopped for a\n"
     "while (--stop, seconds). The seed says what happens when.\n"
     "--only FAULT,...: only these: kill, exit, freeze, cut, crash, add, remove, preempt,\n"
-    "preempt-host, stop; and those that are not in the schedule: replace-all (all hosts at once),\n"
-    "break-slot (for good), exit-0, descriptors (a worker that can open nothing more).\n"
+    "preempt-host, replace-all (all hosts at once), break-slot (for good), exit-0, descriptors (a\n"
+    "worker that can open nothing more), stop.\n"
     "Prints the share of time outside recovery; less than --bar is a failure.\n"
     "--diary FILE: what was done when, and what hvdrun said.\n";
 

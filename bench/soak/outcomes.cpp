@@ -44,12 +44,12 @@ bool TroubleMaker::steps_go_on() {
   return comes([&] { return job_.books().newest_step() >= wanted; });
 }
 
-bool TroubleMaker::peaceful() {
-  if (!away_.empty() || !later_.empty()) return false;
-  job_.books().read();
-  const auto members = job_.books().members();
+bool TroubleMaker::make_peace() {
+  make_whole();
   const std::size_t all = static_cast<std::size_t>(options_.hosts * options_.slots);
-  return members.size() + broken_.size() >= all;
+  const bool whole = comes([&] { return job_.books().members().size() + broken_.size() >= all; });
+  wants(whole, "every worker whose slot is not broken took part again once all hosts were whole");
+  return whole;
 }
 
 bool TroubleMaker::all_work_on(const std::set<int>& hosts) {
@@ -69,7 +69,7 @@ void TroubleMaker::name_only(const std::set<int>& hosts) {
 // The hosts of the next answer are others than those of the last, all of them: the workers that
 // hold the state are to leave in the same world in which the first newcomers enter.
 bool TroubleMaker::replace_all_hosts() {
-  if (!peaceful()) return false;
+  if (!make_peace()) return false;
   std::set<int> first;
   std::set<int> second;
   for (int host = 1; host <= options_.hosts; ++host) {
@@ -94,9 +94,8 @@ bool TroubleMaker::replace_all_hosts() {
 // job.
 bool TroubleMaker::break_slot() {
   // Half of all work on: nothing must look like a program that fails everywhere.
-  if (!peaceful() ||
-      broken_.size() * 4 >= static_cast<std::size_t>(options_.hosts * options_.slots))
-    return false;
+  if (broken_.size() * 4 >= static_cast<std::size_t>(options_.hosts * options_.slots)) return false;
+  if (!make_peace()) return false;
   const auto* const book = some_worker();
   if (book == nullptr) return false;
   const std::string worker = book->worker;
@@ -151,7 +150,7 @@ bool TroubleMaker::take_descriptors() {
 
 // As a laptop that sleeps, or a debugger: hvdrun, its agents and their workers all stand still.
 bool TroubleMaker::stop_job() {
-  if (!peaceful()) return false;
+  if (!make_peace()) return false;
   const auto before = job_.books().members();
   std::vector<pid_t> workers;
   for (const auto* const book : before) workers.push_back(job_.pid_of(*book));

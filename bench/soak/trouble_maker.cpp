@@ -194,10 +194,10 @@ const std::vector<TroubleMaker::Fault>& TroubleMaker::faults() {
                                           {"remove", &TroubleMaker::remove_host},
                                           {"preempt", &TroubleMaker::preempt_worker},
                                           {"preempt-host", &TroubleMaker::preempt_agent},
-                                          {"replace-all", &TroubleMaker::replace_all_hosts, false},
-                                          {"break-slot", &TroubleMaker::break_slot, false},
-                                          {"exit-0", &TroubleMaker::end_worker_well, false},
-                                          {"descriptors", &TroubleMaker::take_descriptors, false},
+                                          {"replace-all", &TroubleMaker::replace_all_hosts},
+                                          {"break-slot", &TroubleMaker::break_slot},
+                                          {"exit-0", &TroubleMaker::end_worker_well},
+                                          {"descriptors", &TroubleMaker::take_descriptors},
                                           {"stop", &TroubleMaker::stop_job}};
   return kFaults;
 }
@@ -211,9 +211,7 @@ std::vector<std::string> TroubleMaker::names() {
 const TroubleMaker::Fault& TroubleMaker::next_fault() {
   if (deck_.empty()) {
     for (const Fault& fault : faults()) {
-      const bool wanted =
-          options_.only.empty() ? fault.scheduled : options_.only.count(fault.name) != 0;
-      if (wanted) deck_.push_back(&fault);
+      if (options_.only.empty() || options_.only.count(fault.name) != 0) deck_.push_back(&fault);
     }
     for (int left = static_cast<int>(deck_.size()); left > 1; --left) {
       std::swap(deck_[static_cast<std::size_t>(left - 1)],
@@ -245,9 +243,10 @@ void TroubleMaker::run(double duration) {
 void TroubleMaker::make_whole() {
   for (auto& one : later_) one.what();
   later_.clear();
+  away_.clear();
   for (auto& [host, slots] : slots_) slots = options_.slots;
   discover();
-  note("the end");
+  note("all hosts are whole");
 }
 
 std::string TroubleMaker::account() const {

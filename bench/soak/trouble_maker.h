@@ -22,7 +22,7 @@ struct TroubleOptions {
   double least_pause = 2;  // seconds
   double most_pause = 5;
   double stop = 40;            // seconds for which the whole job stands still
-  std::set<std::string> only;  // names of faults; empty: those of the schedule
+  std::set<std::string> only;  // names of faults; empty: all
 };
 
 class TroubleMaker {
@@ -36,7 +36,7 @@ class TroubleMaker {
 
   // Until the time is up, or the job ends.
   void run(double seconds);
-  // Ends all that still is in force, so that the job can end in peace.
+  // Ends all that is in force: cuts, crashes, hosts that discovery does not name.
   void make_whole();
 
   // What did not come of a fault though it must, a line each; empty: nothing.
@@ -51,9 +51,6 @@ class TroubleMaker {
   struct Fault {
     const char* name;
     bool (TroubleMaker::*inject)();  // false: not now
-    // Part of the schedule; else only where TroubleOptions::only names it: jobs do not survive all
-    // of these yet.
-    bool scheduled = true;
   };
   struct Later {
     TimePoint when;
@@ -81,8 +78,8 @@ class TroubleMaker {
   // Waits until it holds; false at a limit, or when the job has ended.
   bool comes(const std::function<bool()>& condition);
   bool steps_go_on();
-  // Nothing is the matter, and everybody who can works.
-  bool peaceful();
+  // Ends all that is in force, and waits until every worker whose slot is not broken takes part.
+  bool make_peace();
   bool all_work_on(const std::set<int>& hosts);
   void name_only(const std::set<int>& hosts);
 
