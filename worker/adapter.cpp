@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <cxxabi.h>
 #include <functional>
 #include <new>
 #include <optional>
@@ -7,6 +6,7 @@
 #include <hvd/adapter.h>
 #include <hvd/error.h>
 
+#include "base/forced_unwind.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/negotiation/process_sets.h"
@@ -113,9 +113,8 @@ void guard(std::string_view what, const std::string& name, Call call) {
     HVD_LOG(error, "\"" << name << "\": " << what << " has run out of memory");
   } catch (const std::exception& error) {
     HVD_LOG(error, "\"" << name << "\": " << what << " has thrown: " << error.what());
-  } catch (const abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled, or ends by pthread_exit()
   } catch (...) {
+    if (thread_is_ending()) throw;
     HVD_LOG(error, "\"" << name << "\": " << what << " has thrown something that is no exception");
   }
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <cxxabi.h>
 #include <exception>
 #include <map>
 #include <memory>
@@ -18,6 +17,7 @@
 #include <hvd/tensor.h>
 #include <hvd/types.h>
 
+#include "base/forced_unwind.h"
 #include "base/text.h"
 
 namespace hvd::c_api {
@@ -32,9 +32,8 @@ template <typename Result = int, typename Call>
 Result guard(Call call) {
   try {
     return static_cast<Result>(call());
-  } catch (const abi::__forced_unwind&) {
-    throw;
   } catch (...) {
+    if (thread_is_ending()) throw;
     return static_cast<Result>(note(std::current_exception()));
   }
 }

@@ -1,11 +1,11 @@
 #include <cstring>
-#include <cxxabi.h>
 #include <mutex>
 #include <utility>
 
 #include <hvd/error.h>
 #include <hvd/gradient_reducer.h>
 
+#include "base/forced_unwind.h"
 #include "runtime/arithmetic.h"
 #include "worker/all_ready.h"
 #include "worker/gradient_list.h"
@@ -245,9 +245,8 @@ void GradientReducer::Impl::synchronize() {
   std::exception_ptr error;
   try {
     send_missing();
-  } catch (const abi::__forced_unwind&) {
-    throw;
   } catch (...) {
+    if (thread_is_ending()) throw;
     error = std::current_exception();
   }
   step_ = Step::synchronizing;
@@ -256,9 +255,8 @@ void GradientReducer::Impl::synchronize() {
   for (const auto& flight : flights) {
     try {
       flight->wait();
-    } catch (const abi::__forced_unwind&) {
-      throw;
     } catch (...) {
+      if (thread_is_ending()) throw;
       if (!error) error = std::current_exception();
     }
   }
@@ -266,9 +264,8 @@ void GradientReducer::Impl::synchronize() {
   if (!error) {
     try {
       collect_rows();
-    } catch (const abi::__forced_unwind&) {
-      throw;
     } catch (...) {  // no memory, say
+      if (thread_is_ending()) throw;
       error = std::current_exception();
     }
   }

@@ -1,9 +1,9 @@
-#include <cxxabi.h>
 #include <unordered_set>
 
 #include <hvd/error.h>
 #include <hvd/objects.h>
 
+#include "base/forced_unwind.h"
 #include "base/text.h"
 #include "worker/process_world.h"
 #include "worker/submissions.h"
@@ -105,9 +105,8 @@ void broadcast_parameters(std::span<const NamedTensor> tensors,
   const auto note = [&error](const auto& call) {
     try {
       call();
-    } catch (const abi::__forced_unwind&) {
-      throw;
     } catch (...) {
+      if (thread_is_ending()) throw;
       if (!error) error = std::current_exception();
     }
   };

@@ -1,11 +1,10 @@
 #include "worker/pending.h"
 
-#include <cxxabi.h>
-
 #include <hvd/collectives.h>
 #include <hvd/error.h>
 #include <hvd/handle.h>
 
+#include "base/forced_unwind.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/request.h"
@@ -25,9 +24,8 @@ void call(const std::function<void(std::exception_ptr)>& callback,
     callback(error);
   } catch (const std::exception& thrown) {
     HVD_LOG(error, "a callback of Handle::on_done() has thrown: " << thrown.what());
-  } catch (const abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled, or ends by pthread_exit()
   } catch (...) {
+    if (thread_is_ending()) throw;
     HVD_LOG(error, "a callback of Handle::on_done() has thrown something that is no exception");
   }
 }

@@ -1,12 +1,12 @@
 #include "runtime/ops/gloo_ops.h"
 
 #include <cstring>
-#include <cxxabi.h>
 #include <exception>
 #include <gloo/common/error.h>
 #include <new>
 #include <optional>
 
+#include "base/forced_unwind.h"
 #include "base/text.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/shm_mates.h"
@@ -19,8 +19,6 @@ namespace hvd::runtime {
 [[gnu::noinline]] Status status_of_current_exception(std::string_view what) {
   try {
     throw;
-  } catch (const abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled, or ends by pthread_exit()
   } catch (const TransportError& error) {
     return error.status.with_context(what);
   } catch (const gloo::IoException& error) {
@@ -31,6 +29,7 @@ namespace hvd::runtime {
   } catch (const std::exception& error) {
     return {Code::internal, cat(what, ": ", error.what())};
   } catch (...) {
+    if (thread_is_ending()) throw;
     return {Code::internal, cat(what, ": something was thrown that is no exception")};
   }
 }
