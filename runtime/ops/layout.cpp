@@ -118,8 +118,8 @@ std::int64_t split_for(std::span<const std::int64_t> words, int set_rank, std::i
 }
 
 Status root_has_joined(const Request& request) {
-  return {Code::unavailable, cat("broadcast \"", request.name, "\": its root, rank ", request.root,
-                                 ", has joined and gives nothing any more")};
+  return {Code::failed_precondition, cat("broadcast \"", request.name, "\": its root, rank ",
+                                         request.root, ", has joined and gives nothing any more")};
 }
 
 void await_inputs(const Entries& entries) {
