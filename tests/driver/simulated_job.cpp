@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 
 constexpr Incarnation kNobody = 1'000'000;  // that no worker has
 constexpr int kSteps = 1'000'000;
+constexpr int kStepsForEachHost = 10'000;  // ten heartbeats a second alone
 // Of what changes nothing, one step in so many is looked at in detail.
 constexpr int kDetail = 64;
 
@@ -68,8 +69,12 @@ std::string SimulatedJob::run() {
   plan_trouble_on_the_wire();
   step(event::Begin{});
   for (int steps = 0; rules_->wrong().empty() && !rules_->finished(); ++steps) {
-    if (steps > kSteps) return "does not come to an end";
     const TimePoint deadline = job_->next_deadline();
+    if (steps > kSteps + kStepsForEachHost * static_cast<int>(agents_.size())) {
+      return cat("does not come to an end; after ", time_.passed().count(), " ms it waits for ",
+                 job_->waiting_for(time_.now()), ", with its next deadline in ",
+                 std::chrono::duration_cast<milliseconds>(deadline - time_.now()).count(), " ms");
+    }
     if (!time_.advance(deadline, [this] { tick(); })) {
       return cat("nothing will ever happen again; waits for ", job_->waiting_for(time_.now()));
     }
