@@ -83,7 +83,7 @@ TEST_F(ScriptTest, that_ends_its_parent_ends_nobody) {
 TEST_F(ScriptTest, that_kills_or_stops_what_watches_over_it_is_a_failure_and_the_next_run_goes) {
   boost::asio::io_context io;
   ScriptOptions options;
-  options.timeout = milliseconds(300);
+  options.timeout = std::chrono::seconds(3);  // long enough for a run in which nothing is wrong
   options.kill_timeout = milliseconds(300);
   const auto path = file("#!/bin/sh\nkill -$(cat signal) $PPID\necho a:4\n");
   const auto before = std::filesystem::current_path();
