@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{5};
-constexpr std::chrono::seconds kPatienceWithOwnLimits{2};
+constexpr milliseconds kPatienceWithOwnLimits{500};
 constexpr milliseconds kLongestPause{1'000};
 constexpr milliseconds kAnswerGrace{200};  // after the deadline, for an answer on its way
 constexpr std::size_t kMaxAnswerHead = std::size_t{16} << 10;

@@ -249,6 +249,10 @@ void TroubleMaker::make_whole() {
   note("all hosts are whole");
 }
 
+std::string TroubleMaker::expected_error() const {
+  return account_.contains("descriptors") ? "Too many open files" : "";
+}
+
 std::string TroubleMaker::account() const {
   std::vector<std::string> parts;
   for (const auto& [name, count] : account_) parts.push_back(cat(name, " ", count));

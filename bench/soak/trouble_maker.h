@@ -41,6 +41,8 @@ class TroubleMaker {
 
   // What did not come of a fault though it must, a line each; empty: nothing.
   const std::string& trouble() const { return trouble_; }
+  // Words of the errors with which workers may end, given what was done to them; empty: none.
+  std::string expected_error() const;
   // "kill 7, freeze 3"
   std::string account() const;
   // Line by line what was done, and how many ms after begin().

@@ -60,6 +60,7 @@ struct StepsRules {
   bool ends_well = true;        // all members of the last world are done, at the same step
   bool may_go_back = false;     // to a checkpoint
   bool may_end_in_error = false;
+  std::string may_end_with = {};  // an error with these words is expected; empty: none is
 };
 
 class StepsBooks {
