@@ -32,7 +32,38 @@ TEST(Printable, Utf8StaysAndWhatOnlyLooksLikeItDoesNot) {
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair";
 }
 
+// The characters on both sides of each limit.
+TEST(Printable, WhatIsShownBeginsAndEndsAtTheLimits) {
+  for (const char* const plain :
+       {" ", "~", "\xc2\xa0", "\xdf\xbf", "\xe0\xa0\x80", "\xe2\x80\xa7", "\xe2\x80\xaf",
+        "\xe2\x81\xa5", "\xe2\x81\xaa", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
+        "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(printable(plain), plain);
+  }
+  const std::pair<const char*, const char*> escaped[] = {
+      {"\x1f", "\\x1f"},
+      {"\x7f", "\\x7f"},
+      {"\xc2\x80", "\\xc2\\x80"},
+      {"\xc2\x9f", "\\xc2\\x9f"},
+      {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},
+      {"\xe2\x80\xa9", "\\xe2\\x80\\xa9"},
+      {"\xe2\x80\xaa", "\\xe2\\x80\\xaa"},
+      {"\xe2\x81\xa6", "\\xe2\\x81\\xa6"},
+      {"\xe2\x81\xa9", "\\xe2\\x81\\xa9"},
+      {"\xc1\xbf", "\\xc1\\xbf"},                    // in more bytes than it needs
+      {"\xe0\x9f\xbf", "\\xe0\\x9f\\xbf"},           //
+      {"\xf0\x8f\xbf\xbf", "\\xf0\\x8f\\xbf\\xbf"},  //
+      {"\xed\xbf\xbf", "\\xed\\xbf\\xbf"},           // half of a pair
+      {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},  // above the last character
+      {"\xe2\x82", "\\xe2\\x82"},                    // cut short
+      {"\xc3(", "\\xc3("},                           // not continued
+      {"\xe2\x82(", "\\xe2\\x82("},                  //
+  };
+  for (const auto& [text, shown] : escaped) EXPECT_EQ(printable(text), shown);
+}
+
 TEST(Printable, QuotedIsCut) {
+  EXPECT_EQ(quoted("abc", 3), "\"abc\"");
   EXPECT_EQ(quoted("a\nb"), "\"a\\nb\"");
   EXPECT_EQ(quoted("abcdef", 3), "\"abc...\"");
 }

@@ -67,6 +67,34 @@ TEST(Text, SuggestsNothingThatIsFarAway) {
   }
 }
 
+TEST(Text, ASlipIsOneLetterAndShortWordsHaveRoomForFewer) {
+  struct Row {
+    const char* word;
+    const char* candidate;
+    bool near;
+  };
+  const Row rows[] = {
+      {"ab", "ax", false},               // two letters: no slip
+      {"abc", "abx", true},              // three: one
+      {"abcde", "abxdy", false},         // five: still one
+      {"abcdef", "abxdey", true},        // six: two
+      {"abcdef", "abcdefghijkl", true},  // as long as a beginning that counts as the word
+      {"abcde", "abcdefghijkl", false},
+      {"bacd", "abcd", true},   // swapped
+      {"bacx", "abcd", false},  // swapped, and one exchanged
+      {"xyabc", "abc", false},  // two too many in front
+      {"axbyc", "abc", false},  // two too many between
+      {"abc", "axbyc", false},  // two left out
+      {"xabc", "abc", true},    // one of each
+      {"abc", "abxc", true},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(nearest(row.word, {row.candidate}).has_value(), row.near)
+        << row.word << " for " << row.candidate;
+  }
+  EXPECT_EQ(nearest("abc", {"abx", "aby"}), "abx") << "the first of those that are as near";
+}
+
 TEST(Text, QuotesWordsSoThatAShellGivesThemBack) {
   EXPECT_EQ(shell_quote("plain-word_1.2/x=y"), "plain-word_1.2/x=y");
   EXPECT_EQ(shell_quote(""), "''");
