@@ -47,6 +47,7 @@ constexpr auto kSecretPatterns = std::to_array<const char*>({
     "*_TOKEN",
     "*_TOKENS",
     "*AUTHTOKEN",
+    "PAT",
     "*_PAT",
     "*_JWT",
     "*_COOKIE",
@@ -77,11 +78,20 @@ constexpr auto kSecretPatterns = std::to_array<const char*>({
     "*_DATABASE_URL",
     "*CONNECTION_STRING*",
     "*_DSN",
-    "*WEBHOOK_URL*",
+    "*WEBHOOK*",
 });
-// These say where a secret lies, not what it is.
+// Under these names a number is secret, too; a token or a key that is one is a setting of the
+// program, as in MAX_TOKENS=512.
+constexpr auto kSecretNumbers =
+    std::to_array<const char*>({"*PASS*", "*PWD*", "*SECRET*", "*_PIN"});
+constexpr auto kSwitches = std::to_array<const char*>({"true", "false", "yes", "no"});
+constexpr auto kWebSchemes = std::to_array<const char*>({"http", "https"});
 constexpr auto kNoSecretPatterns = std::to_array<const char*>(
-    {"*_FILE", "*_PATH", "*_DIR", "*_URI", "GOOGLE_APPLICATION_CREDENTIALS"});
+    {// These say where a secret lies, not what it is.
+     "*_FILE", "*_PATH", "*_DIR", "*_URI", "GOOGLE_APPLICATION_CREDENTIALS",
+     // The words that tokenizers put around a text, and columns of tables.
+     "*PAD_TOKEN", "*BOS_TOKEN", "*EOS_TOKEN", "*UNK_TOKEN", "*MASK_TOKEN", "*CLS_TOKEN",
+     "*SEP_TOKEN", "*SORT_KEY", "*PRIMARY_KEY", "*PARTITION_KEY"});
 
 bool is_hosts_own(const std::string& name) {
   const auto fits = [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; };
@@ -89,16 +99,32 @@ bool is_hosts_own(const std::string& name) {
          std::any_of(kHostsOwnPatterns.begin(), kHostsOwnPatterns.end(), fits);
 }
 
-// As in postgres://me:word@db/x.
+// In capital or small letters.
+template <std::size_t n>
+bool is_like(const std::string& text, const std::array<const char*, n>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const char* pattern) {
+    return ::fnmatch(pattern, text.c_str(), FNM_CASEFOLD) == 0;
+  });
+}
+
+// As in postgres://me:word@db/x, or https://token@index/x.
 bool is_url_with_password(std::string_view value) {
   const auto scheme = value.find("://");
   if (scheme == std::string_view::npos) return false;
   const std::string_view rest = value.substr(scheme + 3);
   const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
   const auto at = authority.rfind('@');
-  if (at == std::string_view::npos) return false;
+  if (at == std::string_view::npos || at == 0) return false;
+  if (is_like(std::string(value.substr(0, scheme)), kWebSchemes)) return true;
   const auto colon = authority.substr(0, at).find(':');
   return colon != std::string_view::npos && colon + 1 < at;
+}
+
+// 512, 1e-3, true.
+bool is_number_or_switch(std::string_view value) {
+  if (is_like(std::string(value), kSwitches)) return true;
+  constexpr std::size_t kLongestNumber = 9;
+  return value.size() <= kLongestNumber && parse_number<double>(value).has_value();
 }
 
 bool matches(const std::string& name, const std::vector<std::string>& patterns) {
@@ -120,11 +146,8 @@ bool passes(const std::string& name, const EnvironmentWords& words) {
 bool looks_like_secret(const std::string& name, std::string_view value) {
   if (value.empty()) return false;
   if (is_url_with_password(value)) return true;
-  const auto fits = [&](const char* pattern) {
-    return ::fnmatch(pattern, name.c_str(), FNM_CASEFOLD) == 0;
-  };
-  return std::any_of(kSecretPatterns.begin(), kSecretPatterns.end(), fits) &&
-         std::none_of(kNoSecretPatterns.begin(), kNoSecretPatterns.end(), fits);
+  if (is_number_or_switch(value) && !is_like(name, kSecretNumbers)) return false;
+  return is_like(name, kSecretPatterns) && !is_like(name, kNoSecretPatterns);
 }
 
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,

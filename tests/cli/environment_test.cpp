@@ -100,6 +100,12 @@ TEST(WorkerEnvironment, SecretsAreKeptFromOtherHosts) {
       {"npm_config__auth", "s"},
       {"MONGO_URI", "mongodb://me:word@db/x"},
       {"https_proxy", "http://me:word@proxy:3128"},
+      {"PIP_INDEX_URL", "https://token@index/simple"},
+      {"PAT", "s"},
+      {"SLACK_WEBHOOK", "https://hooks"},
+      {"API_TOKENS", "s,t"},
+      {"DB_PASSWORD", "12345"},
+      {"API_TOKEN", "1234567890"},
   });
   for (const auto& secret : kSecrets) {
     const std::string entry = std::string(secret.name) + "=" + secret.value;
@@ -133,6 +139,12 @@ TEST(WorkerEnvironment, WhatOnlySoundsLikeASecretIsSent) {
       {"AUTHOR", "me"},
       {"REPO", "git@host:me/x"},
       {"HF_TOKEN", ""},
+      {"MAX_TOKENS", "512"},
+      {"ADD_BOS_TOKEN", "True"},
+      {"PAD_TOKEN", "<pad>"},
+      {"LLAMA_EOS_TOKEN", "</s>"},
+      {"SORT_KEY", "length"},
+      {"GIT_REMOTE", "ssh://git@host/x"},
   });
   for (const auto& plain : kPlain) {
     const std::string entry = std::string(plain.name) + "=" + plain.value;
