@@ -174,8 +174,12 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     // pipes and is no business of ours.
     if (!over_) {
       end_.trouble += ", and is still there";
-      // Its keeper does not answer: the script may have stopped it. With it the script dies.
+      // Its keeper does not answer: the script may have stopped it. With it the script dies, or the
+      // next run would find it.
       ::kill(keeper_, SIGKILL);
+      timer_.expires_after(options_.kill_timeout);
+      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      if (error || !done_) co_return;
     }
     finish();
   }

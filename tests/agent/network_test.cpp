@@ -77,7 +77,9 @@ TEST(AgentNetwork, WorksWithIpv4Alone) {
 TEST(AgentNetwork, WorksWithIpv6Alone) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
   AgentUnderTest agent(
-      on_host("ip link set lo up; ip addr flush dev lo; ip -6 addr add fd00::7/64 dev lo nodad"));
+      on_host("ip link set lo up; ip addr flush dev lo; ip -6 addr add fd00::7/64 dev lo nodad; "
+              // The kernel adds the route a moment after the address.
+              "until ip -6 route show table local | grep -q fd00::7; do sleep 0.01; done"));
   EXPECT_EQ(addresses(*agent.ready), std::vector<std::string>{"fd00::7"});
   EXPECT_EQ(reach_itself(agent, "fd00::7"), "");
   EXPECT_NE(agent.ready->free_port, 0);

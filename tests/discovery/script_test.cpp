@@ -84,7 +84,7 @@ TEST_F(ScriptTest, that_kills_or_stops_what_watches_over_it_is_a_failure_and_the
   boost::asio::io_context io;
   ScriptOptions options;
   options.timeout = std::chrono::seconds(3);  // long enough for a run in which nothing is wrong
-  options.kill_timeout = milliseconds(300);
+  options.kill_timeout = std::chrono::seconds(2);  // and for a process to end
   const auto path = file("#!/bin/sh\nkill -$(cat signal) $PPID\necho a:4\n");
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(directory());
