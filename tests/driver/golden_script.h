@@ -120,7 +120,9 @@ class GoldenScript {
     const auto since = [&] {
       return cat("[+", std::chrono::duration_cast<milliseconds>(now_ - start).count(), "ms] ");
     };
-    TimePoint next_beat = heard.empty() ? kNever : start + heartbeat_;
+    const bool beats = !heard.empty() && heartbeat_.count() > 0;
+    EXPECT_TRUE(beats || heard.empty()) << "this job has no heartbeats";
+    TimePoint next_beat = beats ? start + heartbeat_ : kNever;
     while (std::min(next_beat, job_->next_deadline()) <= end) {
       now_ = std::min(next_beat, job_->next_deadline());
       if (now_ == next_beat) {

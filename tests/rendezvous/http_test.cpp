@@ -285,6 +285,18 @@ TEST_F(Http, WritesAndReadsManyKeysInOneRequest) {
   EXPECT_EQ((*waited)[2]->value, "4");
 }
 
+TEST_F(Http, AReadOfManyKeysWaitsAgainAfterEachOfThem) {
+  connection_.send(
+      signed_request(signer_, "POST", "/s?read&wait=60", encode_bulk_keys({"a", "b", "c", "d"})));
+  const auto other = server_.client();
+  for (const char* const key : {"a", "b", "c", "d"}) {
+    ASSERT_TRUE(other->put("s", key, key).ok()) << key;
+  }
+  const auto values = decode_bulk_values(connection_.receive().body);
+  ASSERT_TRUE(values.ok());
+  EXPECT_EQ((*values)[3]->value, "d");
+}
+
 TEST(HttpLimits, AnswersAsManyBytesAsTheLimitOfABulkRequestAndNotOneMore) {
   ServerOptions options = small_options();
   options.limits.max_total = 1'000'000;

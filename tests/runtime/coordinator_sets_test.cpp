@@ -251,5 +251,20 @@ TEST(CoordinatorDeterministic, LosesItsPatienceWithAnOrderThatCannotBeKept) {
   EXPECT_EQ(names_of(world.only()), Names{"first"});
 }
 
+TEST(CoordinatorDeterministic, WhatWaitsInASetThatIsRemovedHoldsNobodyUp) {
+  World world(3, {1024, milliseconds(5), true});
+  world.submit_everywhere(test::add_set("s", {0, 1}));
+  world.only();
+  ASSERT_TRUE(world.submit(0, in_set(tensor("t"), 1)).ok());  // and rank 1 never does
+  auto remove = of_kind(Kind::remove_process_set, "r", {0});
+  remove.process_set = 1;
+  world.submit_everywhere(remove);
+  world.poll();
+  world.now += std::chrono::minutes(1);  // what was held up by then is let go
+  world.poll();
+  world.submit_everywhere(tensor("after"));
+  EXPECT_EQ(names_of(world.only()), Names{"after"});
+}
+
 }  // namespace
 }  // namespace hvd::runtime
