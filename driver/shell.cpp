@@ -211,6 +211,9 @@ JobPause::Callbacks Shell::pause_callbacks() {
     observer_.on_notice(text);
   };
   callbacks.resumed = [this](Duration stopped) {
+    paused_ += stopped;
+    wake_at_ = kNever;  // all deadlines of the job are later by that
+    arm_timer_soon();
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(stopped).count();
     observer_.on_notice(cat("the job goes on after it was stopped for ", seconds, " s"));
     // The workers wait for their leases.
@@ -278,7 +281,7 @@ void Shell::listen(TimePoint now) {
 
 void Shell::remind() {
   if (job_->at_work()) return;
-  const std::string text = cat("waiting for ", job_->waiting_for(Clock::now()));
+  const std::string text = cat("waiting for ", job_->waiting_for(job_now()));
   if (job_->preparing()) {
     observer_.on_notice(text);
   } else {
@@ -296,7 +299,7 @@ void Shell::feed(const Event& event) {
       known_hosts_.clear();
       for (const auto& host : found->hosts) known_hosts_[host.host.name] = host;
     }
-    const auto actions = job_->step(next, Clock::now());
+    const auto actions = job_->step(next, job_now());
     meet_new_hosts();
     // What was seen is told before what follows from it.
     news_.tell(next);
@@ -332,7 +335,7 @@ void Shell::arm_timer() {
   wake_at_ = deadline;
   timer_.cancel();
   if (deadline == kNever) return;
-  timer_.expires_at(deadline);
+  timer_.expires_at(deadline + paused_);
   timer_.async_wait([this](error_code error) {
     if (error) return;
     wake_at_ = kNever;

@@ -70,6 +70,9 @@ class Shell {
   // Those of which the job has not spoken before.
   void meet_new_hosts();
   // Once for all events of this turn of the loop: each asks every host.
+  // The time that the job is handed. It stands still while Ctrl-Z holds the job, whose limits so
+  // count only the time in which it ran.
+  TimePoint job_now() const { return Clock::now() - paused_; }
   void arm_timer_soon();
   void arm_timer();
   void greet(HostIndex host, AgentConnection connection);
@@ -143,7 +146,8 @@ class Shell {
   WorkerOutput output_;
   WorkerNews news_;
   boost::asio::steady_timer timer_;
-  TimePoint wake_at_ = kNever;
+  TimePoint wake_at_ = kNever;  // as the job counts
+  Duration paused_{};           // so long Ctrl-Z has held the job
   bool arming_ = false;
   boost::asio::steady_timer heartbeat_timer_;
   Notices notices_;

@@ -4,6 +4,8 @@
 #include <array>
 #include <csignal>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -184,6 +186,24 @@ TEST_F(PauseTest, CtrlZGivesTheCoresBackAndFgGoesOn) {
   std::this_thread::sleep_for(kLongerThanAllLimits);
   terminal.type("fg; echo code=$?.\n");
   ASSERT_TRUE(terminal.wait_for("the job goes on after it was stopped for ")) << terminal.screen();
+  ASSERT_TRUE(terminal.wait_for("code=0.")) << terminal.screen();
+  terminal.type("exit\n");
+}
+
+TEST_F(PauseTest, CtrlZStopsTheTimeForWhichAJobWaitsForHosts) {
+  const auto script = directory() / "discover.sh";
+  std::ofstream(script) << "#!/bin/sh\ncat " << (directory() / "hosts").string() << " || true\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  Terminal terminal({{"HVD_E2E_MARK", mark()}});
+  terminal.type(cat(binary("hvdrun"),
+                    " --elastic-timeout 5 --min-np 1 --verbose --host-discovery-script ",
+                    script.string(), " /bin/true; echo code=$?.\n"));
+  ASSERT_TRUE(terminal.wait_for("waiting for")) << terminal.screen();
+  terminal.type("\x1a");
+  ASSERT_TRUE(terminal.wait_for("Stopped")) << terminal.screen();
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  std::ofstream(directory() / "hosts") << "localhost:1\n";
+  terminal.type("fg; echo code=$?.\n");
   ASSERT_TRUE(terminal.wait_for("code=0.")) << terminal.screen();
   terminal.type("exit\n");
 }
