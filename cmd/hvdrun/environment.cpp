@@ -93,18 +93,17 @@ constexpr auto kNoSecretPatterns = std::to_array<const char*>(
      "*PAD_TOKEN", "*BOS_TOKEN", "*EOS_TOKEN", "*UNK_TOKEN", "*MASK_TOKEN", "*CLS_TOKEN",
      "*SEP_TOKEN", "*SORT_KEY", "*PRIMARY_KEY", "*PARTITION_KEY"});
 
-bool is_hosts_own(const std::string& name) {
-  const auto fits = [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; };
-  return std::find(kHostsOwn.begin(), kHostsOwn.end(), name) != kHostsOwn.end() ||
-         std::any_of(kHostsOwnPatterns.begin(), kHostsOwnPatterns.end(), fits);
+// Patterns of the shell. With FNM_CASEFOLD capital and small letters are the same.
+template <typename Patterns>
+bool matches(const std::string& text, const Patterns& patterns, int flags = 0) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return ::fnmatch(pattern.c_str(), text.c_str(), flags) == 0;
+  });
 }
 
-// In capital or small letters.
-template <std::size_t n>
-bool is_like(const std::string& text, const std::array<const char*, n>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const char* pattern) {
-    return ::fnmatch(pattern, text.c_str(), FNM_CASEFOLD) == 0;
-  });
+bool is_hosts_own(const std::string& name) {
+  return std::find(kHostsOwn.begin(), kHostsOwn.end(), name) != kHostsOwn.end() ||
+         matches(name, kHostsOwnPatterns);
 }
 
 // As in postgres://me:word@db/x, or https://token@index/x.
@@ -115,30 +114,22 @@ bool is_url_with_password(std::string_view value) {
   const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
   const auto at = authority.rfind('@');
   if (at == std::string_view::npos || at == 0) return false;
-  if (is_like(std::string(value.substr(0, scheme)), kWebSchemes)) return true;
+  if (matches(std::string(value.substr(0, scheme)), kWebSchemes, FNM_CASEFOLD)) return true;
   const auto colon = authority.substr(0, at).find(':');
   return colon != std::string_view::npos && colon + 1 < at;
 }
 
 // 512, 1e-3, true.
 bool is_number_or_switch(std::string_view value) {
-  if (is_like(std::string(value), kSwitches)) return true;
+  if (matches(std::string(value), kSwitches, FNM_CASEFOLD)) return true;
   constexpr std::size_t kLongestNumber = 9;
   return value.size() <= kLongestNumber && parse_number<double>(value).has_value();
-}
-
-bool matches(const std::string& name, const std::vector<std::string>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-  });
 }
 
 bool passes(const std::string& name, const EnvironmentWords& words) {
   if (matches(name, words.included)) return true;
   if (matches(name, words.excluded)) return false;
-  return std::none_of(kAlwaysExcluded.begin(), kAlwaysExcluded.end(), [&](const char* pattern) {
-    return ::fnmatch(pattern, name.c_str(), 0) == 0;
-  });
+  return !matches(name, kAlwaysExcluded);
 }
 
 }  // namespace
@@ -146,8 +137,9 @@ bool passes(const std::string& name, const EnvironmentWords& words) {
 bool looks_like_secret(const std::string& name, std::string_view value) {
   if (value.empty()) return false;
   if (is_url_with_password(value)) return true;
-  if (is_number_or_switch(value) && !is_like(name, kSecretNumbers)) return false;
-  return is_like(name, kSecretPatterns) && !is_like(name, kNoSecretPatterns);
+  if (is_number_or_switch(value) && !matches(name, kSecretNumbers, FNM_CASEFOLD)) return false;
+  return matches(name, kSecretPatterns, FNM_CASEFOLD) &&
+         !matches(name, kNoSecretPatterns, FNM_CASEFOLD);
 }
 
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,

@@ -29,7 +29,7 @@ void ElasticJob::decide() {
   if (state_ == ElasticState::gathering) {
     form_first_world();
   } else if (state_ != ElasticState::ending && nobody_is_left()) {
-    // What it said may be heard only after it was told to end.
+    // A message of the worker may arrive after it was told to end.
     const bool one_of_these_joined =
         std::any_of(effective_.members.begin(), effective_.members.end(),
                     [&](const WorldMember& member) { return worker(member.incarnation).joined; });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "cmd/hvdrun/listings.h"
 
 namespace hvd::cli {
@@ -26,15 +27,19 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
   }
 }
 
-TEST(Report, TheLastLinesOfAWorkerObeyNothingInTheTerminal) {
+driver::Outcome ended_with(int code, const std::vector<std::string>& last_lines) {
   driver::Outcome outcome;
-  outcome.exit_code = 1;
+  outcome.exit_code = code;
   outcome.failure = driver::Failure{
-      .worker = {.rank = 0, .host = "node-b", .slot = 0, .incarnation = 1, .pid = 1},
-      .cause = "exited with code 1",
-      .stderr_tail = {"\x1b[31mred", "a\rb"},
+      .worker = {.rank = 0, .host = "node-b", .slot = 0, .incarnation = 1, .pid = 4711},
+      .cause = cat("exited with code ", code),
+      .stderr_tail = last_lines,
       .hosts = {}};
-  const std::string report = failure_report(outcome);
+  return outcome;
+}
+
+TEST(Report, TheLastLinesOfAWorkerObeyNothingInTheTerminal) {
+  const std::string report = failure_report(ended_with(1, {"\x1b[31mred", "a\rb"}));
   EXPECT_NE(report.find("    \\x1b[31mred\n    a\\rb\n"), std::string::npos) << report;
 }
 
@@ -49,17 +54,6 @@ TEST(Listings, ControlCharactersAreShownAndNotObeyed) {
             "A=$'\\x1b[31m'\nB=plain\nC\\x1b=\n# from each host, where it has them: D\\x1b\n");
 }
 
-driver::Outcome ended_with_127(const std::string& last_line) {
-  driver::Outcome outcome;
-  outcome.exit_code = 127;
-  outcome.failure = driver::Failure{
-      .worker = {.rank = 0, .host = "node-b", .slot = 0, .incarnation = 1, .pid = 4711},
-      .cause = "exited with code 127",
-      .stderr_tail = {last_line},
-      .hosts = {}};
-  return outcome;
-}
-
 TEST(Report, AMissingSharedLibraryIsNamedWithWhatToDo) {
   const std::string wanted =
       "hvdrun: the program needs the shared library libthere.so.2, which host node-b does not have "
@@ -68,14 +62,14 @@ TEST(Report, AMissingSharedLibraryIsNamedWithWhatToDo) {
        {"./train: error while loading shared libraries: libthere.so.2: cannot open shared object "
         "file: No such file or directory",
         "Error loading shared library libthere.so.2: No such file or directory (needed by ./t)"}) {
-    const std::string report = failure_report(ended_with_127(line));
+    const std::string report = failure_report(ended_with(127, {line}));
     EXPECT_NE(report.find(wanted), std::string::npos) << report;
     EXPECT_NE(report.find(line), std::string::npos) << report;
   }
 }
 
 TEST(Report, A127OfTheProgramItselfIsNotTheLoaders) {
-  const std::string report = failure_report(ended_with_127("sh: 1: nowhere: not found"));
+  const std::string report = failure_report(ended_with(127, {"sh: 1: nowhere: not found"}));
   EXPECT_EQ(report.find("shared library"), std::string::npos) << report;
 }
 
