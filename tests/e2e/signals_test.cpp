@@ -50,22 +50,27 @@ class SignalsTest : public JobTest {
   pid_t stalled_ = -1;
 };
 
-// Waits until the others' requests are in flight: they ask for them right after "first".
+// The others ask for "gradients" when they have heard of "first", each in its own time: tables are
+// asked for until all of them have, and have had the time to answer.
 TEST_F(SignalsTest, Usr1ToHvdrunShowsWhatAllWorkersDo) {
+  constexpr const char* kWaits = "\"gradients\" (400 bytes) waits for other ranks for ";
   Process& job = start_stalled(3);
   std::string table;
-  for (int tables = 1; row_of(table, "0").find("gradients") == std::string::npos; ++tables) {
-    ASSERT_LT(tables, 50) << table;
+  int tables = 0;
+  const auto whole = [&] {
     job.signal(SIGUSR1);
-    ASSERT_TRUE(wait_for_tables(job, tables)) << job.err();
+    if (!wait_for_tables(job, ++tables)) return true;
     table = job.err().substr(job.err().rfind("hvdrun: what the "));
-  }
+    return table.find("no answer") == std::string::npos &&
+           row_of(table, "0").find(kWaits) != std::string::npos &&
+           row_of(table, "1").find(kWaits) != std::string::npos;
+  };
+  ASSERT_TRUE(eventually(whole)) << table;
   EXPECT_TRUE(table.starts_with("hvdrun: what the 3 workers do:\n")) << table;
   for (const char* const rank : {"0", "1"}) {
     const std::string row = row_of(table, rank);
     EXPECT_NE(row.find("localhost#"), std::string::npos) << table;
-    EXPECT_NE(row.find("\"gradients\" (400 bytes) waits for other ranks for "), std::string::npos)
-        << table;
+    EXPECT_NE(row.find(kWaits), std::string::npos) << table;
     EXPECT_NE(row.find("allreduce \"first\" (400 bytes), done "), std::string::npos) << table;
   }
   EXPECT_NE(row_of(table, "2").find(cat(" ", stalled_, "  nothing ")), std::string::npos) << table;
@@ -141,9 +146,9 @@ INSTANTIATE_TEST_SUITE_P(Signals, HarmlessSignal,
                                          Harmless{false, SIGPIPE}, Harmless{true, SIGUSR1},
                                          Harmless{true, SIGUSR2}, Harmless{true, SIGPIPE},
                                          Harmless{true, SIGHUP}, Harmless{true, SIGTSTP}),
-                         [](const auto& info) {
-                           return cat(info.param.to_agent ? "agent_" : "hvdrun_",
-                                      ::sigabbrev_np(info.param.number));
+                         [](const auto& one) {
+                           return cat(one.param.to_agent ? "agent_" : "hvdrun_",
+                                      ::sigabbrev_np(one.param.number));
                          });
 
 TEST_F(SignalsTest, QuitKillsAtOnce) {
