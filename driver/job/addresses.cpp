@@ -1,6 +1,7 @@
 #include "driver/job/addresses.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <map>
 #include <optional>
 
@@ -11,11 +12,10 @@ namespace {
 
 using agent_link::Interface;
 
-bool is_link_local(std::string_view address) {
-  if (address.starts_with("169.254.")) return true;
-  // fe80::/10
-  return is_v6(address) && address.size() > 4 && address.starts_with("fe") && address[3] != ':' &&
-         std::string_view("89ab").find(address[2]) != std::string_view::npos;
+bool is_link_local(const std::string& address) {
+  in6_addr v6{};
+  return address.starts_with("169.254.") ||
+         (::inet_pton(AF_INET6, address.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6));
 }
 
 bool contains(const std::vector<std::string>& list, std::string_view item) {
@@ -129,18 +129,14 @@ std::ptrdiff_t times_reached(const Reached& reached, std::size_t door) {
 // one is asked for and all reach one of it.
 std::size_t most_reached(const std::vector<SocketAddress>& doors, const Reached& reached,
                          std::optional<bool> v6) {
-  std::size_t best = 0;
-  std::ptrdiff_t most = -1;
-  for (std::size_t door = 0; door < doors.size(); ++door) {
-    auto count = times_reached(reached, door);
+  std::vector<std::ptrdiff_t> marks;
+  for (const auto& door : doors) {
+    const auto count = times_reached(reached, marks.size());
     const bool by_all = count == static_cast<std::ptrdiff_t>(reached.size());
-    if (by_all && v6 && is_v6(doors[door].host) == *v6) ++count;
-    if (count > most) {
-      most = count;
-      best = door;
-    }
+    const bool fits = by_all && v6 && is_v6(door.host) == *v6;
+    marks.push_back(fits ? count + 1 : count);
   }
-  return best;
+  return static_cast<std::size_t>(std::max_element(marks.begin(), marks.end()) - marks.begin());
 }
 
 // Workers listen at one address each, so all of them must have one of the same family: is it IPv6?

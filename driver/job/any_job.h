@@ -59,7 +59,7 @@ struct JobHost {
   std::optional<Step> step;          // under way, while it is starting; none: it waits for its turn
   std::optional<HostTrouble> trouble;  // why it cannot take part, if it cannot
   int live = 0;                        // workers that have not ended
-  int unstarted = 0;                   // workers that neither run nor have ended
+  int unstarted = 0;  // workers that neither run nor have ended; counted in static jobs only
 };
 
 struct JobWorker {

@@ -81,12 +81,8 @@ void ElasticJob::note_presence(std::size_t index) {
 
 void ElasticJob::end(std::size_t index, WorkerState state) {
   ElasticWorker& worker = workers_[index];
-  ElasticHost& host = hosts_[worker.host];
-  if (worker.state == WorkerState::planned || worker.state == WorkerState::launching) {
-    --host.unstarted;
-  }
   move(index, state);
-  --host.live;
+  --hosts_[worker.host].live;
   live_.erase(index);
   set_deadline(index, kNever);
   common_cause_.lost(worker.member.incarnation);

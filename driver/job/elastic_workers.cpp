@@ -40,7 +40,6 @@ void ElasticJob::launch(const SlotPlace& place, HostIndex host, bool as_member) 
   live_.insert(index);
   hosts_[host].workers.push_back(index);
   ++hosts_[host].live;
-  ++hosts_[host].unstarted;
   common_cause_.launched(index + 1, {place.host, place.slot});
   move(index, WorkerState::launching);
   workers_[index].launch_by = now_ + options_.job.start_timeout;
@@ -60,7 +59,6 @@ void ElasticJob::on(const event::Launched& event) {
     return;
   }
   move(index, WorkerState::running);
-  --hosts_[event.host].unstarted;
   workers_[index].pid = event.pid;
   workers_[index].launch_by = kNever;
   if (worker->standing != Standing::out) renew_deadline(index);

@@ -117,6 +117,7 @@ TEST(Plan, refuses_what_cannot_be_placed_and_says_why) {
   EXPECT_EQ(message({{"a", 60'000}, {"b", 60'000}}, 0),
             "the hosts have 120,000 slots; a job may have 100,000 workers: say how many with -np");
   EXPECT_EQ(message({{"a", 60'000}, {"b", 60'000}}, 100'000), "no error");
+  EXPECT_EQ(message({{"a", 60'000}, {"b", 40'000}}, 0), "no error");
 }
 
 TEST(Plan, asks_only_hosts_that_may_get_a_worker) {

@@ -7,6 +7,7 @@ hvd_test(hvd_job_test COMPUTES
   driver/job_golden_test.cpp
   driver/job_rules.cpp
   driver/job_simulation_test.cpp
+  driver/job_text_test.cpp
   driver/plan_test.cpp
   driver/simulated_job.cpp
   driver/slot_budget_test.cpp

@@ -17,6 +17,7 @@ hvd_test(hvd_elastic_test
   elastic/workers_changes_test.cpp
   elastic/workers_losses_test.cpp
   elastic/workers_worlds_test.cpp
+  elastic/world_change_test.cpp
   elastic/world_follower_test.cpp
   LIBRARIES hvd_test_gpus hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS quick

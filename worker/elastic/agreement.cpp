@@ -9,9 +9,9 @@ namespace hvd::worker {
 namespace {
 
 std::string ranks_text(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += cat(i == 0 ? "" : ", ", ranks[i]);
-  return text;
+  std::vector<std::string> numbers;
+  for (const int rank : ranks) numbers.push_back(cat(rank));
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", join(numbers, ", "));
 }
 
 // Who said what, the most frequent word first.

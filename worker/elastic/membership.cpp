@@ -7,37 +7,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "worker/elastic/world_change.h"
 
 namespace hvd::worker {
-namespace {
-
-// Who of `before` is not in `after`.
-std::vector<const WorldMember*> missing(const WorldDocument& before, const WorldDocument& after) {
-  std::set<std::uint64_t> there;
-  for (const auto& member : after.members) there.insert(member.incarnation);
-  std::vector<const WorldMember*> gone;
-  for (const auto& member : before.members) {
-    if (!there.contains(member.incarnation)) gone.push_back(&member);
-  }
-  return gone;
-}
-
-std::string difference(const WorldDocument& before, const WorldDocument& after) {
-  constexpr std::size_t kNamed = 6;
-  const auto gone = missing(before, after);
-  std::string text;
-  for (std::size_t i = 0; i < gone.size() && i < kNamed; ++i) {
-    text += cat(i == 0 ? " without rank " : ", rank ", gone[i]->rank, " (", gone[i]->worker(),
-                ") on host ", gone[i]->host);
-  }
-  if (gone.size() > kNamed) text += cat(" and ", gone.size() - kNamed, " more");
-  if (const auto come = missing(after, before).size(); come > 0) {
-    text += cat(gone.empty() ? "" : ",", " with ", come, " new worker", come == 1 ? "" : "s");
-  }
-  return text.empty() ? std::string(" with the same members") : text;
-}
-
-}  // namespace
 
 Membership::Membership(AgentChannel& agent)
     : agent_(agent), follower_(agent.welcome().incarnation) {}
@@ -79,11 +51,11 @@ void Membership::hear(const worker_link::World& message) {
 
 void Membership::end_current(const WorldDocument& newer, const std::string& how) {
   if (!current_.interrupt) return;
-  const auto gone = missing(current_.document, newer);
+  const auto gone = members_lost(current_.document, newer);
   const bool one = gone.size() == 1;
   current_.interrupt->raise({Status(Code::aborted, cat("generation ", newer.generation, " ", how,
                                                        " generation ", current_.document.generation,
-                                                       ":", difference(current_.document, newer))),
+                                                       ":", change_text(current_.document, newer))),
                              one ? gone.front()->rank : -1, one ? gone.front()->host : ""});
   current_.client->cancel();
 }
