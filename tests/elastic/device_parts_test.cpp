@@ -10,6 +10,7 @@
 
 #include <hvd/error.h>
 
+#include "base/text.h"
 #include "runtime/gpu/digest.h"
 #include "tests/runtime/hidden_memory.h"
 #include "tests/runtime/host_copier.h"
@@ -125,6 +126,15 @@ TEST(DeviceParts, AProgramWithAStreamOfItsOwnIsFollowedThere) {
   EXPECT_EQ(found.get_future().get(), std::string(10, 'a'));
 }
 
+TEST(DeviceParts, RoomForACopyIsTakenBeforeTheFirstOne) {
+  OneGpu gpu;
+  Store store(CommitMode::copy, gpu.options());
+  ASSERT_TRUE(store.add("weights", gpu.tensor(kMegabyte)).ok());
+  const auto free = gpu.memory.free_bytes();
+  store.make_room();
+  EXPECT_EQ(gpu.memory.free_bytes(), free - 2 * kMegabyte);
+}
+
 TEST(DeviceParts, AFullDeviceKeepsItsCopiesOnTheHost) {
   OneGpu gpu(kMegabyte);
   DeviceParts parts(gpu.options(8 * kMegabyte));
@@ -152,6 +162,18 @@ TEST(DeviceParts, WhatIsLetGoIsGivenBack) {
     EXPECT_EQ(gpu.memory.free_bytes(), free - kMegabyte);
   }
   EXPECT_EQ(gpu.memory.free_bytes(), free);
+}
+
+TEST(DeviceParts, ADeviceThatCannotBeOpenedIsAnErrorAtTheFirstCopy) {
+  OneGpu gpu;
+  DeviceOptions options;
+  options.open = [](int device) -> Result<std::unique_ptr<runtime::gpu::Copier>> {
+    return Status(Code::unavailable, cat("CUDA device ", device, " has fallen off the bus"));
+  };
+  DeviceParts parts(std::move(options));
+  ASSERT_TRUE(parts.add("weights", gpu.tensor(8)).ok());
+  EXPECT_TRUE(mentions({parts.make_room(0)}, "CUDA device 0 has fallen off the bus"));
+  EXPECT_TRUE(mentions({parts.keep(0)}, "CUDA device 0 has fallen off the bus"));
 }
 
 TEST(DeviceParts, TensorsOfTwoDevicesOrOfNoMemoryAreRefused) {

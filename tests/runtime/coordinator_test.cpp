@@ -257,6 +257,15 @@ TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
   EXPECT_TRUE(world.coordinator.all_left());
 }
 
+TEST(CoordinatorLeave, AJoinFailsAtOnceAndSaysWhichCallItWas) {
+  World world(2);
+  ASSERT_TRUE(world.leave(1).ok());
+  ASSERT_TRUE(world.join(0).ok());
+  const auto response = world.only();
+  EXPECT_EQ(response.error.code(), Code::failed_precondition);
+  says(response, "join \"join\" can never be: rank 1 on host host1 has called shutdown()");
+}
+
 TEST(CoordinatorLeave, ProcessSetsWithoutTheRankThatLeftGoOn) {
   World world(3);
   world.sets.add(test::ranks({0, 2}));
@@ -276,6 +285,7 @@ TEST(Coordinator, RefusesARankThatDoesNotKeepToTheProtocol) {
   EXPECT_EQ(world.submit(1, in_set(tensor("b"), 1)).code(), Code::permission_denied);
   EXPECT_EQ(world.submit(1, in_set(tensor("b"), 2)).code(), Code::not_found);
   EXPECT_EQ(world.submit_known({1}, 7).code(), Code::data_loss);
+  EXPECT_EQ(world.submit_known({1}, world.cache.next_id()).code(), Code::data_loss);
   ASSERT_TRUE(world.join(0).ok());
   EXPECT_EQ(world.submit(0, tensor("c")).code(), Code::failed_precondition);
   ASSERT_TRUE(world.leave(2).ok());

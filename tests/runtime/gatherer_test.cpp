@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/negotiation/last_words.h"
 #include "tests/runtime/negotiation_tools.h"
 
 namespace hvd::runtime {
@@ -157,6 +158,16 @@ TEST_F(GathererTest, WaitsForMembersOfTheProcessSetOnly) {
   EXPECT_TRUE(collect().empty());
   whole(3, test::in_set(tensor("a"), 1));
   EXPECT_EQ(collect().asked.at(0).ranks, ranks({2, 3}));
+}
+
+TEST(LastWords, OfARankAreWhatItSaidLastAlsoOfTwoThingsAtOneTime) {
+  LastWords words;
+  const TimePoint now{};
+  words.heard(2, "first", now + milliseconds(5));
+  words.heard(2, "second", now + milliseconds(5));
+  words.heard(2, "older", now);
+  EXPECT_EQ(words.tell(now + milliseconds(7)),
+            (std::vector<LastWord>{{2, "second", milliseconds(2)}}));
 }
 
 }  // namespace

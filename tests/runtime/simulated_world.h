@@ -2,8 +2,8 @@
 // as long as a random number says, in their order between two neighbours. An executor is a counter.
 //
 // It watches what must always hold: every rank gets the responses of its process sets in one order;
-// every entry gets exactly one outcome; nothing runs that this rank has not asked for, unless it
-// has joined; no message breaks the protocol. Whatever breaks is kept in failure().
+// every entry gets exactly one outcome; nothing runs that this rank has not asked for just so,
+// unless it has joined; no message breaks the protocol. Whatever breaks is kept in failure().
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -232,6 +233,24 @@ class SimulatedWorld {
          }});
   }
 
+  // What runs is what this rank has asked for, in everything that it said.
+  void check_answer(int rank, runtime::Request asked, const runtime::ResponseTensor& answer) {
+    const auto world = static_cast<std::size_t>(size());
+    if (runtime::is_ragged(asked)) {
+      const auto own = std::exchange(asked.shape.front(), 0);
+      const auto& extents = answer.first_extents;
+      if (extents.size() == world && extents[static_cast<std::size_t>(rank)] != own) {
+        fail(rank, cat("asked for \"", asked.name, "\" with ", own, " rows, and is to run ",
+                       extents[static_cast<std::size_t>(rank)]));
+      }
+    }
+    if (asked.kind != runtime::Kind::join && asked != answer.request) {
+      fail(rank, cat("asked for \"", asked.name, "\" of shape ", runtime::shape_text(asked.shape),
+                     ", and is to run something else, of shape ",
+                     runtime::shape_text(answer.request.shape)));
+    }
+  }
+
   void finish(int rank, const runtime::Response& response) {
     auto& self = at(rank);
     const std::string text = text_of(response);
@@ -244,6 +263,7 @@ class SimulatedWorld {
       auto node = self.in_flight.extract(runtime::key_of(tensor->request));
       if (!node.empty()) {
         if (joined) fail(rank, cat("has an entry, and counts as joined: ", text));
+        if (response.error.ok()) check_answer(rank, node.mapped(), *tensor);
         answered.push_back(std::move(node.mapped()));
       } else if (response.error.ok() && !joined) {
         fail(rank, cat("never asked for it: ", text));

@@ -81,7 +81,6 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
     try {
       if ((again || process.needs_next()) && enter_next() == Entered::left) break;
       impl.begin(rolls_back);
-      rolls_back = true;
       if (again) impl.call_back();
       body();
       finishing = true;
