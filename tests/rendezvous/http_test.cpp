@@ -297,6 +297,13 @@ TEST_F(Http, AReadOfManyKeysWaitsAgainAfterEachOfThem) {
   EXPECT_EQ((*values)[3]->value, "d");
 }
 
+TEST_F(Http, BodiesCountOnlyWhileTheyAreOnTheirWay) {
+  const std::size_t times = 3 * small_options().limits.max_total / 1'000;
+  for (std::size_t i = 0; i < times; ++i) {
+    ASSERT_EQ(ask("PUT", "/s/k", std::string(1'000, 'x')).status, 200) << i;
+  }
+}
+
 TEST(HttpLimits, AnswersAsManyBytesAsTheLimitOfABulkRequestAndNotOneMore) {
   ServerOptions options = small_options();
   options.limits.max_total = 1'000'000;

@@ -137,8 +137,10 @@ TEST(Store, LetsAWaiterGoAndOneThatIsWokenChangeTheStore) {
   int woken = 0;
   const auto id = store.wait("s", "k", 0, [&](const Entry&) { ++woken; });
   store.wait("s", "k", 0, [&](const Entry&) { store.erase("s", "k"); });
+  EXPECT_EQ(store.waiter_count(), 2U);
   store.cancel_wait("s", "k", id);
   store.cancel_wait("s", "k", id);
+  EXPECT_EQ(store.waiter_count(), 1U);
   ASSERT_TRUE(store.put("s", "k", make_value("v")).ok());
   EXPECT_EQ(woken, 0);
   EXPECT_EQ(store.key_count(), 0u);

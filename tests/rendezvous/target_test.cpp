@@ -33,6 +33,11 @@ TEST(Target, GetsBackWhatWasEncoded) {
   EXPECT_EQ(target.key, every);
 }
 
+TEST(Target, LeavesWhatNeedsNoEncodingAsItIs) {
+  EXPECT_EQ(percent_encode("azAZ09-._~:"), "azAZ09-._~:");
+  EXPECT_EQ(percent_encode("/@[`{%"), "%2F%40%5B%60%7B%25");
+}
+
 TEST(Target, ReadsOptionsAndForgetsThoseOfTheLastRequest) {
   Target target;
   ASSERT_TRUE(parse_target("/s/k?wait=1.5&newer=7", target).ok());
