@@ -1,8 +1,9 @@
 #include "base/build_id.h"
 
+#include <hvd/version.h>
+
 namespace hvd {
 
-std::string_view version() { return HVD_VERSION; }
-std::string_view build_id() { return HVD_VERSION "-" HVD_SOURCE_DIGEST; }
+std::string_view build_id() { return HVD_VERSION_STRING "-" HVD_SOURCE_DIGEST; }
 
 }  // namespace hvd

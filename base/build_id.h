@@ -5,7 +5,7 @@
 
 namespace hvd {
 
-std::string_view version();   // "0.1.0"
-std::string_view build_id();  // the same, with a digest of the sources it was built from
+// The version (hvd/version.h), with a digest of the sources that it was built from.
+std::string_view build_id();
 
 }  // namespace hvd

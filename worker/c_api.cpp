@@ -191,6 +191,8 @@ int hvd_init_options_init(hvd_init_options* options, size_t size) {
                         "hvd_init_options_init");
 }
 
+const char* hvd_version(void) { return hvd::version(); }
+
 int hvd_init(const hvd_init_options* given) {
   return guard([&] {
     const auto read = read_options<hvd_init_options>(given, HVD_INIT_OPTIONS_INIT,

@@ -1,5 +1,7 @@
 #include "worker/c_api_work.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace hvd::c_api {
@@ -136,6 +138,15 @@ int hvd_wait(hvd_handle handle) {
   return guard([&] {
     works().find(handle)->handle().wait();
     return HVD_OK;
+  });
+}
+
+int hvd_wait_for(hvd_handle handle, int64_t timeout_ms) {
+  return guard([&] {
+    const std::chrono::milliseconds timeout(std::max<std::int64_t>(timeout_ms, 0));
+    if (works().find(handle)->handle().wait_for(timeout)) return static_cast<int>(HVD_OK);
+    return note(HVD_ERROR_NOT_READY,
+                hvd::cat("hvd_wait_for(): the work is not done after ", timeout.count(), " ms"));
   });
 }
 

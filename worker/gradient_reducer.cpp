@@ -355,7 +355,8 @@ void GradientReducer::Impl::reset() {
   for (const auto& flight : flights) {
     try {
       flight->wait();
-    } catch (const Error&) {  // whoever resets knows of it
+    } catch (const Error&) {  // the caller of reset() knows of it
+    } catch (const HostsUpdated&) {
     }
   }
   lock.lock();

@@ -21,6 +21,8 @@ constexpr std::chrono::seconds kPatienceWithReports{15};
 
 }  // namespace
 
+const char* version() noexcept { return HVD_VERSION_STRING; }
+
 void init(const InitOptions& options) {
   if (const Status status = worker::ProcessWorld::instance().init(options); !status.ok()) {
     throw InitError(cat("hvd::init(): ", status.message()));

@@ -1,5 +1,7 @@
 #include "worker/pending.h"
 
+#include <algorithm>
+
 #include <hvd/collectives.h>
 #include <hvd/error.h>
 #include <hvd/handle.h>
@@ -106,8 +108,21 @@ void Pending::wait() const {
   {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [this] { return left_ == 0; });
-    if (!error_) return;
   }
+  throw_error();
+}
+
+bool Pending::wait_until(TimePoint deadline) const {
+  {
+    std::unique_lock lock(mutex_);
+    if (!finished_.wait_until(lock, deadline, [this] { return left_ == 0; })) return false;
+  }
+  throw_error();
+  return true;
+}
+
+void Pending::throw_error() const {
+  if (!error_) return;
   try {
     std::rethrow_exception(error_);
   } catch (const CollectiveError&) {
@@ -147,6 +162,11 @@ Handle::Handle(std::shared_ptr<detail::Pending> pending) : pending_(std::move(pe
 bool Handle::ready() const { return !pending_ || pending_->ready(); }
 void Handle::wait() const {
   if (pending_) pending_->wait();
+}
+bool Handle::wait_for(std::chrono::milliseconds timeout) const {
+  constexpr std::chrono::hours kLongest{24 * 365};  // the clock cannot count for ever
+  if (!pending_) return true;
+  return pending_->wait_until(Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest));
 }
 void Handle::on_done(std::function<void(std::exception_ptr)> done) const {
   if (!done) throw InvalidArgumentError("Handle::on_done(): there is no function to call");

@@ -13,6 +13,8 @@
 #include <hvd/adapter.h>
 #include <hvd/tensor.h>
 
+#include "base/clock.h"
+
 namespace hvd::runtime {
 class World;
 }
@@ -43,11 +45,15 @@ class Pending : public std::enable_shared_from_this<Pending> {
   bool ready() const;
   // Blocks until all are done; throws the first error.
   void wait() const;
+  // False if they are not at this time.
+  bool wait_until(TimePoint deadline) const;
   void on_done(std::function<void(std::exception_ptr)> callback);
   // Waits. Throws InvalidArgumentError if it has been called before.
   std::vector<Part> take();
 
  private:
+  // Throws the error of the work, which is done, if it has one.
+  void throw_error() const;
   void finish(std::size_t part, const adapter::Completion& completion);
   void call_back();
 

@@ -131,7 +131,12 @@ std::string ProcessWorld::next_name(std::string_view call) {
 
 Status ProcessWorld::init(const InitOptions& options) {
   const std::lock_guard lock(lifecycle_mutex_);
-  if (is_initialized()) return {};
+  if (is_initialized()) {
+    if (options == options_ || options == InitOptions()) return {};
+    throw InvalidArgumentError(
+        "hvd::init(): the world was made with other options; hvd::shutdown() comes before a new "
+        "one");
+  }
   if (followed() != nullptr) {
     return {Code::failed_precondition,
             "hvd_follow() was called: this process has collectives of its own"};

@@ -52,6 +52,7 @@ class ProcessWorld {
  public:
   static ProcessWorld& instance();
 
+  // Throws InvalidArgumentError if there is a world that was made with other options.
   Status init(const InitOptions& options);
   // Leaves the world, if there is one. Throws InvalidArgumentError on a thread of hvd.
   void shutdown();

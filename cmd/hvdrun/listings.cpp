@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string_view>
 
+#include <hvd/version.h>
+
 #include "base/build_id.h"
 #include "base/gpus.h"
 #include "base/printable.h"
@@ -48,7 +50,7 @@ std::string command_text(const driver::JobSpec& spec) {
 
 }  // namespace
 
-std::string version_text() { return cat("hvdrun ", version(), " (build ", build_id(), ")\n"); }
+std::string version_text() { return cat("hvdrun " HVD_VERSION_STRING " (build ", build_id(), ")\n"); }
 
 GpuSupport gpu_support() {
   GpuSupport gpu;
@@ -75,7 +77,7 @@ std::string check_build_text(const GpuSupport& gpu) {
                                                 : cat("libhvd_nccl.so: ", gpu.module);
   const std::string gpus = cat("NVIDIA GPUs: ", gpu.devices);
   const std::array here{Feature{module, !gpu.module.empty()}, Feature{gpus, gpu.devices > 0}};
-  return cat("hvd v", version(), ":\n", section("Available Frameworks", kFrameworks),
+  return cat("hvd v" HVD_VERSION_STRING ":\n", section("Available Frameworks", kFrameworks),
              section("Available Controllers", kControllers),
              section("Available Tensor Operations", operations), section("On This Machine", here));
 }

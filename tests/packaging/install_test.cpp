@@ -131,6 +131,34 @@ TEST_F(InstallTest, ACCompilerLinksWhatPkgConfigSays) {
   expect_it_needs_no_library_of_ours(path("consumer_static"));
 }
 
+// Programs that are linked with it depend on what they see of it.
+TEST_F(InstallTest, TheLibraryShowsItsCallsAndNothingElse) {
+  const std::string library = library_folder() + "/libhvd.so";
+  const auto symbols =
+      expect_success({"nm", "--dynamic", "--defined-only", "--demangle", "--format=posix", library});
+  int calls = 0;
+  for (const auto& line : split(symbols.out, '\n')) {
+    if (line.empty() || line.starts_with("HVD_")) continue;  // the version itself
+    std::string name = line.substr(0, line.find("@@"));
+    for (const char* const kind : {"vtable for ", "typeinfo name for ", "typeinfo for "}) {
+      if (name.starts_with(kind)) name = name.substr(std::string(kind).size());
+    }
+    EXPECT_TRUE(name.starts_with("hvd::") || name.starts_with("hvd_")) << line;
+    for (const char* const inner : {"runtime::", "worker::", "rendezvous::", "Impl::"}) {
+      EXPECT_EQ(name.find(inner), std::string::npos) << line;
+    }
+    ++calls;
+  }
+  EXPECT_GT(calls, 100);
+}
+
+TEST_F(InstallTest, TheSonameChangesWithEachVersionThatMayBreakPrograms) {
+  const auto dynamic = expect_success({"readelf", "--dynamic", library_folder() + "/libhvd.so"});
+  const std::string major_minor(HVD_PROJECT_VERSION, std::string(HVD_PROJECT_VERSION).rfind('.'));
+  EXPECT_NE(dynamic.out.find("Library soname: [libhvd.so." + major_minor + "]"), std::string::npos)
+      << dynamic.out;
+}
+
 TEST_F(InstallTest, TheVersionIsTheSameEverywhere) {
   const std::string version = expect_success({"pkg-config", "--modversion", "hvd"},
                                              {{"PKG_CONFIG_PATH", library_folder() + "/pkgconfig"}})

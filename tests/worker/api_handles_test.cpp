@@ -1,5 +1,6 @@
 // Handles, futures and callbacks, in a world of one, against libhvd.so.
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <gtest/gtest.h>
@@ -8,7 +9,9 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <hvd/adapter.h>
@@ -59,6 +62,35 @@ TEST_F(ApiHandles, ResultsAreHandedOutOnce) {
   EXPECT_THROW(future.get(), hvd::InvalidArgumentError);
   EXPECT_THROW(hvd::Future<hvd::Tensor>().get(), hvd::InvalidArgumentError);
   EXPECT_EQ(hvd::join_async().get(), 0);
+}
+
+// Two owners of one result would each take it from the other.
+static_assert(!std::is_copy_constructible_v<hvd::Future<hvd::Tensor>>);
+static_assert(!std::is_copy_assignable_v<hvd::Future<hvd::Tensor>>);
+
+TEST_F(ApiHandles, AFutureIsMovedAndAHandleOfItWaitsForTheSame) {
+  const std::vector<int> data{1, 2};
+  auto future = hvd::allgather_async(data);
+  const hvd::Handle handle = future;
+  auto other = std::move(future);
+  handle.wait();
+  EXPECT_EQ(other.get().elements(), 2);
+  EXPECT_THROW(future.get(), hvd::InvalidArgumentError);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST_F(ApiHandles, AWaitWithALimitEndsWithTheWorkOrWithTheTime) {
+  using std::chrono::milliseconds;
+  std::vector<float> data(2);
+  const auto gate = hold_back(data);
+  std::vector<float> other(2);
+  const auto handle = hvd::allreduce_async(other, {.name = "other"});
+  EXPECT_FALSE(handle.wait_for(milliseconds(20)));
+  EXPECT_FALSE(handle.wait_for(milliseconds(0)));
+  EXPECT_FALSE(handle.wait_for(milliseconds(-5)));
+  gate->open();
+  EXPECT_TRUE(handle.wait_for(milliseconds::max()));
+  EXPECT_TRUE(handle.wait_for(milliseconds(0)));
+  EXPECT_TRUE(hvd::Handle().wait_for(milliseconds(0)));
 }
 
 TEST_F(ApiHandles, CallbacksAreCalledInTheirOrderAlsoThoseThatCallbacksAdd) {

@@ -1,7 +1,9 @@
 // The public calls, in a world of one, as a program sees them: against libhvd.so.
 #include <array>
+#include <exception>
 #include <gtest/gtest.h>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <hvd/hvd.h>
@@ -118,6 +120,34 @@ TEST(ApiLifecycle, CallsOutsideOfAWorldSaySo) {
   hvd::shutdown();
   EXPECT_THROW(hvd::size(), hvd::Error);
 }
+
+TEST(ApiLifecycle, ASecondInitMayAskForTheSameOrNothingButNotForSomethingElse) {
+  hvd::init({.dynamic_process_sets = true});
+  hvd::init({.dynamic_process_sets = true});
+  hvd::init();
+  try {
+    hvd::init({.lost_member = hvd::LostMember::shrink});
+    ADD_FAILURE() << "no error";
+  } catch (const hvd::InvalidArgumentError& error) {
+    EXPECT_STREQ(error.what(),
+                 "hvd::init(): the world was made with other options; hvd::shutdown() comes before "
+                 "a new one");
+  }
+  EXPECT_EQ(hvd::size(), 1) << "the world goes on";
+  hvd::shutdown();
+  hvd::init({.lost_member = hvd::LostMember::shrink});
+  hvd::shutdown();
+}
+
+TEST(ApiVersion, IsThatOfTheHeaders) {
+  EXPECT_STREQ(hvd::version(), HVD_VERSION_STRING);
+  EXPECT_EQ(HVD_VERSION,
+            HVD_VERSION_MAJOR * 10000 + HVD_VERSION_MINOR * 100 + HVD_VERSION_PATCH);
+}
+
+// A program that logs errors and goes on must not go on in a world that is over.
+static_assert(!std::is_base_of_v<hvd::Error, hvd::HostsUpdated>);
+static_assert(std::is_base_of_v<std::exception, hvd::HostsUpdated>);
 
 TEST(ApiErrors, CanBeCaughtAsWhatTheyAre) {
   try {

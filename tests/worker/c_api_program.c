@@ -199,6 +199,7 @@ static void allreduces(void) {
   options.op = HVD_SUM;
   options.name = "async";
   CHECK(hvd_allreduce_async(&in, NULL, &options, &handle) == HVD_OK && handle != 0);
+  CHECK(hvd_wait_for(handle, INT64_MAX) == HVD_OK && hvd_wait_for(handle, -1) == HVD_OK);
   CHECK(hvd_wait(handle) == HVD_OK && hvd_wait(handle) == HVD_OK && hvd_ready(handle) == 1);
   CHECK(data[0] == (float)size);
   hvd_tensor result;
@@ -215,6 +216,7 @@ static void allreduces(void) {
   CHECK(hvd_release(handle) == HVD_OK);
   INVALID(hvd_release(handle), "does not exist, or is released");
   INVALID(hvd_wait(handle), "does not exist");
+  INVALID(hvd_wait_for(handle, 0), "does not exist");
   INVALID(hvd_ready(handle), "does not exist");
   INVALID(hvd_result_count(handle), "does not exist");
   CHECK(hvd_release(0) == HVD_OK);
@@ -423,6 +425,7 @@ static void seams(void) {
   CHECK(hvd_on_done(handle, note_done, &done) == HVD_OK);
   INVALID(hvd_on_done(handle, NULL, NULL), "done is null");
   CHECK(hvd_ready(handle) == 0);
+  REFUSED(hvd_wait_for(handle, 10), HVD_ERROR_NOT_READY, "not done after 10 ms");
   REFUSED(hvd_result(handle, 0, &result), HVD_ERROR_NOT_READY, "hvd_wait()");
   REFUSED(hvd_result_count(handle), HVD_ERROR_NOT_READY, "not done");
   REFUSED(hvd_last_joined(handle), HVD_ERROR_NOT_READY, "not done");
@@ -735,7 +738,11 @@ static int work(void) {
   before_init();
   hvd_init_options options = HVD_INIT_OPTIONS_INIT;
   options.dynamic_process_sets = 1;
+  CHECK(strcmp(hvd_version(), HVD_VERSION_STRING) == 0);
   CHECK(hvd_init(&options) == HVD_OK && hvd_init(NULL) == HVD_OK && hvd_is_initialized() == 1);
+  hvd_init_options others = HVD_INIT_OPTIONS_INIT;
+  others.process_sets_shrink = 1;
+  INVALID(hvd_init(&others), "other options");
   rank = hvd_rank();
   size = hvd_size();
   CHECK(rank >= 0 && rank < size && hvd_local_size() == size && hvd_local_rank() == rank);

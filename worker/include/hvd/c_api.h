@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include <hvd/export.h>
+#include <hvd/version.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,7 +90,11 @@ typedef struct hvd_init_options {
   { sizeof(hvd_init_options), 0, 0, NULL, NULL, 0 }
 HVD_API int hvd_init_options_init(hvd_init_options* options, size_t size);
 
-/* Returns HVD_OK, HVD_ERROR_INIT, HVD_ERROR_INVALID_ARGUMENT (the options). */
+/* "0.1.0": of the library that this program runs with; HVD_VERSION_STRING is that of this header. */
+HVD_API const char* hvd_version(void);
+
+/* Returns HVD_OK, HVD_ERROR_INIT, HVD_ERROR_INVALID_ARGUMENT (the options: wrong, or others than
+ * those of the world that there is). A second call with the same options, or null, does nothing. */
 HVD_API int hvd_init(const hvd_init_options* options);
 /* Returns HVD_OK, also if there is no world; HVD_ERROR_INTERNAL. */
 HVD_API int hvd_shutdown(void);
@@ -222,6 +227,9 @@ typedef int64_t hvd_handle;
 /* Blocks until the work is done. Returns [wait] as often as it is asked; HVD_OK: it is done and
  * well; HVD_ERROR_INVALID_ARGUMENT also if there is no such handle. */
 HVD_API int hvd_wait(hvd_handle handle);
+/* The same, for at most so many milliseconds: HVD_ERROR_NOT_READY if the work is not done by then;
+ * it goes on. A negative time is none. */
+HVD_API int hvd_wait_for(hvd_handle handle, int64_t timeout_ms);
 /* 1: hvd_wait() will not block; 0: it would. Negative: HVD_ERROR_INVALID_ARGUMENT (no such one). */
 HVD_API int hvd_ready(hvd_handle handle);
 /* Calls `done` once, with what hvd_wait() would return: when the work ends, from a thread of hvd,

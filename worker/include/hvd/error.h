@@ -1,5 +1,6 @@
-// What the calls of hvd throw. Every exception derives from hvd::Error, and its text says what was
-// tried, on whom, what happened and what can be done.
+// What the calls of hvd throw. Every error derives from hvd::Error, and its text says what was
+// tried, on whom, what happened and what can be done. HostsUpdated is no error and does not derive
+// from it, so that a program's `catch (const hvd::Error&)` lets it through to elastic::run.
 //
 //     Error
 //      +- InitError             the world could not be formed
@@ -9,10 +10,10 @@
 //      |   +- ProcessSetError   it concerns a process set: one that is not there, say
 //      +- OutOfMemoryError      a rank has no room for the result; the world goes on
 //      +- CollectiveError       the world is broken: a member is gone, or was stopped
-//      +- HostsUpdated          all went over to another world, as planned; elastic::run goes on
 //      +- CommittedStateLostError  every worker that held what was committed is gone
 //      +- StateDivergedError    the ranks do not hold the same state
 //      +- InternalError         a bug in hvd, or in something below it
+//     HostsUpdated              all went over to another world, as planned; elastic::run goes on
 #pragma once
 
 #include <stdexcept>
@@ -93,10 +94,10 @@ class HVD_API CollectiveError : public Error {
   std::string cause_;
 };
 
-// No failure: at a commit all members left this world for another one. elastic::run catches it.
-class HVD_API HostsUpdated : public Error {
+// Not an error: at a commit all members left this world for another one. elastic::run catches it.
+class HVD_API HostsUpdated : public std::runtime_error {
  public:
-  using Error::Error;
+  using std::runtime_error::runtime_error;
   ~HostsUpdated() override;
 };
 

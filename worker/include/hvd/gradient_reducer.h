@@ -123,7 +123,7 @@ class HVD_API GradientReducer {
   void reset();
 
  private:
-  class Impl;
+  class HVD_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,6 +1,7 @@
 // What an asynchronous call returns.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -22,6 +23,8 @@ class HVD_API Handle {
 
   bool ready() const;  // the result, or the error, is there: wait() will not block
   void wait() const;   // blocks until then; throws the error, each time it is called
+  // The same, for at most so long. True: the work is done. False: it is not, and goes on.
+  bool wait_for(std::chrono::milliseconds timeout) const;
 
   // Calls `done` once, with the error or with null: when the work ends, from a thread of hvd, or at
   // once from this one if it has ended. It must not block; asynchronous calls it may make. What it
@@ -32,11 +35,19 @@ class HVD_API Handle {
   std::shared_ptr<detail::Pending> pending_;
 };
 
-// Work that has a result: Tensor, std::vector<Tensor>, Rows, SparseTensor or int.
+// Work that has a result: Tensor, std::vector<Tensor>, Rows, SparseTensor or int. The result has
+// one owner: a future is moved, never copied. A Handle that is made from it waits for the same work.
 template <typename Result>
 class Future : public Handle {
  public:
   using Handle::Handle;
+  Future() = default;
+  Future(Future&&) noexcept = default;
+  Future& operator=(Future&&) noexcept = default;
+  Future(const Future&) = delete;
+  Future& operator=(const Future&) = delete;
+  ~Future() = default;
+
   // Waits, and hands the result out: once; a second call throws InvalidArgumentError.
   Result get();
 };

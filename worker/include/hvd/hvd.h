@@ -16,7 +16,9 @@
 #include <string>
 #include <vector>
 
+#include <hvd/adapter.h>
 #include <hvd/collectives.h>
+#include <hvd/cuda.h>
 #include <hvd/elastic.h>
 #include <hvd/error.h>
 #include <hvd/export.h>
@@ -24,11 +26,16 @@
 #include <hvd/handle.h>
 #include <hvd/objects.h>
 #include <hvd/process_set.h>
+#include <hvd/sampler.h>
 #include <hvd/sparse.h>
 #include <hvd/tensor.h>
 #include <hvd/types.h>
+#include <hvd/version.h>
 
 namespace hvd {
+
+// "0.1.0": of the library that this program runs with. HVD_VERSION_STRING is that of the headers.
+HVD_API const char* version() noexcept;
 
 struct InitOptions {
   // The ranks of each process set that exists from the start, the same on all ranks; the first one
@@ -37,11 +44,14 @@ struct InitOptions {
   // add_process_set() and remove_process_set() may be called. Also by HVD_DYNAMIC_PROCESS_SETS=1.
   bool dynamic_process_sets = false;
   LostMember lost_member = LostMember::fail;  // of the sets that exist from the start
+
+  friend bool operator==(const InitOptions&, const InitOptions&) = default;
 };
 
 // Joins the world. Blocks until all members are connected; throws InitError if that cannot be. A
-// second call without shutdown() in between does nothing. A worker that joins an elastic job later
-// returns at once: the first call that needs the world, elastic::run say, waits for it.
+// second call without shutdown() in between does nothing, with the same options or with none; with
+// others it throws InvalidArgumentError. A worker that joins an elastic job later returns at once:
+// the first call that needs the world, elastic::run say, waits for it.
 HVD_API void init(const InitOptions& options = {});
 
 // Says that this worker is done, waits for what is in flight and leaves the world. After it init()
