@@ -3,17 +3,19 @@ find_package(Threads REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 find_package(Boost 1.81 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(yaml-cpp REQUIRED)
 find_package(Gloo REQUIRED)
 
-# Its own CMake file names a target, but not where the headers are, in the versions that distributions have.
-find_path(HVD_LIBSSH_INCLUDE_DIR libssh/libssh.h REQUIRED)
-find_library(HVD_LIBSSH_LIBRARY ssh REQUIRED)
-mark_as_advanced(HVD_LIBSSH_INCLUDE_DIR HVD_LIBSSH_LIBRARY)
-add_library(hvd_libssh INTERFACE)
-target_include_directories(hvd_libssh SYSTEM INTERFACE ${HVD_LIBSSH_INCLUDE_DIR})
-target_link_libraries(hvd_libssh INTERFACE ${HVD_LIBSSH_LIBRARY})
+if(HVD_BUILD_LAUNCHER)
+  find_package(CLI11 REQUIRED)
+  find_package(yaml-cpp REQUIRED)
+  # Its own CMake file names a target, but not where the headers are, in the versions that distributions have.
+  find_path(HVD_LIBSSH_INCLUDE_DIR libssh/libssh.h REQUIRED)
+  find_library(HVD_LIBSSH_LIBRARY ssh REQUIRED)
+  mark_as_advanced(HVD_LIBSSH_INCLUDE_DIR HVD_LIBSSH_LIBRARY)
+  add_library(hvd_libssh INTERFACE)
+  target_include_directories(hvd_libssh SYSTEM INTERFACE ${HVD_LIBSSH_INCLUDE_DIR})
+  target_link_libraries(hvd_libssh INTERFACE ${HVD_LIBSSH_LIBRARY})
+endif()
 
 # Asio and Beast are compiled once, in base/asio.cpp and rendezvous/beast.cpp, not in every file that uses them.
 add_library(hvd_boost INTERFACE)

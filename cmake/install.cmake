@@ -7,12 +7,14 @@ set(HVD_LIBEXECDIR ${CMAKE_INSTALL_LIBEXECDIR}/hvd)
 install(TARGETS hvd hvd_static EXPORT hvd-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS hvdrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(HVD_BUILD_LAUNCHER)
+  install(TARGETS hvdrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # Nobody types its name: hvdrun finds it beside itself, in ../libexec/hvd.
+  install(TARGETS hvd-agent RUNTIME DESTINATION ${HVD_LIBEXECDIR})
+endif()
 if(HVD_HAS_CUDA)
   install(TARGETS hvd_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-# Nobody types its name: hvdrun finds it beside itself, in ../libexec/hvd.
-install(TARGETS hvd-agent RUNTIME DESTINATION ${HVD_LIBEXECDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/worker/include/hvd ${PROJECT_SOURCE_DIR}/base/include/hvd
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -87,12 +87,12 @@ int hvd_sparse_allreduce_async(const hvd_tensor* indices, const hvd_tensor* valu
     const CallOptions options(given, kCall, 1);
     options.need_no_memory();
     not_null(handle, kCall, "handle");
-    const auto future = std::make_shared<hvd::Future<hvd::SparseTensor>>(
-        hvd::sparse_allreduce_async(tensor_of(indices, kCall, "the indices"),
-                                    tensor_of(values, kCall, "the values"),
-                                    {.name = options.name(),
-                                     .op = op_of(options.c().op, kCall),
-                                     .process_set = options.process_set()}));
+    const auto future =
+        std::make_shared<hvd::Future<hvd::SparseTensor>>(hvd::sparse_allreduce_async(
+            tensor_of(indices, kCall, "the indices"), tensor_of(values, kCall, "the values"),
+            {.name = options.name(),
+             .op = op_of(options.c().op, kCall),
+             .process_set = options.process_set()}));
     return give(handle, std::make_shared<Work>(*future, [future] {
                   const auto sum = std::make_shared<hvd::SparseTensor>(future->get());
                   Results results;

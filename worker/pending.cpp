@@ -166,7 +166,8 @@ void Handle::wait() const {
 bool Handle::wait_for(std::chrono::milliseconds timeout) const {
   constexpr std::chrono::hours kLongest{24 * 365};  // the clock cannot count for ever
   if (!pending_) return true;
-  return pending_->wait_until(Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest));
+  return pending_->wait_until(Clock::now() +
+                              std::min<std::chrono::milliseconds>(timeout, kLongest));
 }
 void Handle::on_done(std::function<void(std::exception_ptr)> done) const {
   if (!done) throw InvalidArgumentError("Handle::on_done(): there is no function to call");

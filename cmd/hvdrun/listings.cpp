@@ -50,7 +50,9 @@ std::string command_text(const driver::JobSpec& spec) {
 
 }  // namespace
 
-std::string version_text() { return cat("hvdrun " HVD_VERSION_STRING " (build ", build_id(), ")\n"); }
+std::string version_text() {
+  return cat("hvdrun " HVD_VERSION_STRING " (build ", build_id(), ")\n");
+}
 
 GpuSupport gpu_support() {
   GpuSupport gpu;

@@ -105,6 +105,27 @@ TEST_F(InstallTest, EachHeaderCompilesByItself) {
   EXPECT_GE(headers, 10);
 }
 
+// Only what is to be built is looked at: all of libhvd takes minutes.
+TEST(BuildTest, WithoutTheLauncherItsPackagesAreNotNeeded) {
+  const TemporaryDirectory directory;
+  const auto expect_success = [](const std::vector<std::string>& command) {
+    const ExitStatus end = run(command, {}, std::chrono::minutes(2));
+    EXPECT_EQ(end.code, 0) << join(command, " ") << "\n" << end.out << end.err;
+    return end.out;
+  };
+  const std::string build = directory.path() / "build";
+  expect_success({HVD_CMAKE, "-G", "Ninja", "-S", HVD_SOURCE_DIR, "-B", build,
+                  "-DHVD_BUILD_LAUNCHER=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
+                  "-DCMAKE_DISABLE_FIND_PACKAGE_yaml-cpp=ON",
+                  std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX});
+  const std::string commands = expect_success({"ninja", "-C", build, "-t", "commands", "all"});
+  EXPECT_NE(commands.find("libhvd.so"), std::string::npos);
+  EXPECT_NE(commands.find("libhvd_static.a"), std::string::npos);
+  for (const char* const part : {"hvdrun", "hvd-agent", "/driver/", "/discovery/", "libssh"}) {
+    EXPECT_EQ(commands.find(part), std::string::npos) << part;
+  }
+}
+
 TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
   expect_success({HVD_CMAKE, "-G", HVD_GENERATOR, "-S", kConsumer, "-B", path("built"),
                   "-DCMAKE_PREFIX_PATH=" + prefix(), std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX,
@@ -134,8 +155,8 @@ TEST_F(InstallTest, ACCompilerLinksWhatPkgConfigSays) {
 // Programs that are linked with it depend on what they see of it.
 TEST_F(InstallTest, TheLibraryShowsItsCallsAndNothingElse) {
   const std::string library = library_folder() + "/libhvd.so";
-  const auto symbols =
-      expect_success({"nm", "--dynamic", "--defined-only", "--demangle", "--format=posix", library});
+  const auto symbols = expect_success(
+      {"nm", "--dynamic", "--defined-only", "--demangle", "--format=posix", library});
   int calls = 0;
   for (const auto& line : split(symbols.out, '\n')) {
     if (line.empty() || line.starts_with("HVD_")) continue;  // the version itself

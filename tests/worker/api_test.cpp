@@ -141,8 +141,7 @@ TEST(ApiLifecycle, ASecondInitMayAskForTheSameOrNothingButNotForSomethingElse) {
 
 TEST(ApiVersion, IsThatOfTheHeaders) {
   EXPECT_STREQ(hvd::version(), HVD_VERSION_STRING);
-  EXPECT_EQ(HVD_VERSION,
-            HVD_VERSION_MAJOR * 10000 + HVD_VERSION_MINOR * 100 + HVD_VERSION_PATCH);
+  EXPECT_EQ(HVD_VERSION, HVD_VERSION_MAJOR * 10000 + HVD_VERSION_MINOR * 100 + HVD_VERSION_PATCH);
 }
 
 // A program that logs errors and goes on must not go on in a world that is over.

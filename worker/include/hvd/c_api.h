@@ -90,7 +90,7 @@ typedef struct hvd_init_options {
   { sizeof(hvd_init_options), 0, 0, NULL, NULL, 0 }
 HVD_API int hvd_init_options_init(hvd_init_options* options, size_t size);
 
-/* "0.1.0": of the library that this program runs with; HVD_VERSION_STRING is that of this header. */
+/* "0.1.0": of the library that this program runs with. HVD_VERSION_STRING is of this header. */
 HVD_API const char* hvd_version(void);
 
 /* Returns HVD_OK, HVD_ERROR_INIT, HVD_ERROR_INVALID_ARGUMENT (the options: wrong, or others than

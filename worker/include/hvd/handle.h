@@ -36,7 +36,7 @@ class HVD_API Handle {
 };
 
 // Work that has a result: Tensor, std::vector<Tensor>, Rows, SparseTensor or int. The result has
-// one owner: a future is moved, never copied. A Handle that is made from it waits for the same work.
+// one owner: a future is moved, never copied. A Handle made from it waits for the same work.
 template <typename Result>
 class Future : public Handle {
  public:
