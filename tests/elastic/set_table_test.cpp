@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/wire.h"
-#include "runtime/negotiation/process_sets.h"
 
 namespace hvd::worker {
 namespace {
@@ -58,9 +57,6 @@ TEST(ElasticSets, ThatCannotBeAreErrors) {
     EXPECT_FALSE(SetTable::decode(good.substr(0, length)).ok()) << length;
   }
   EXPECT_FALSE(SetTable::decode(WireWriter().i32(1).u32(0).str("no world").take()).ok());
-  EXPECT_FALSE(runtime::ProcessSets::restored({{3, {0}}}, 3, 2).ok()) << "of a number to come";
-  EXPECT_FALSE(runtime::ProcessSets::restored({{1, {5}}}, 3, 2).ok()) << "of no such rank";
-  EXPECT_FALSE(runtime::ProcessSets::restored({{0, {0}}}, 3, 2).ok()) << "of the global set";
 }
 
 }  // namespace

@@ -266,5 +266,15 @@ TEST(CoordinatorDeterministic, WhatWaitsInASetThatIsRemovedHoldsNobodyUp) {
   EXPECT_EQ(names_of(world.only()), Names{"after"});
 }
 
+TEST(ProcessSets, OfALaterWorldKeepTheirNumbersAndOthersAreRefused) {
+  const auto sets = ProcessSets::restored({{1, {0}}, {2, {0, 1}}}, 3, 3);
+  ASSERT_TRUE(sets.ok()) << sets.status().to_string();
+  EXPECT_EQ(sets->next(), 3);
+  EXPECT_EQ(sets->members(2), test::ranks({0, 1}));
+  EXPECT_FALSE(ProcessSets::restored({{3, {0}}}, 3, 2).ok()) << "of a number to come";
+  EXPECT_FALSE(ProcessSets::restored({{1, {5}}}, 3, 2).ok()) << "of no such rank";
+  EXPECT_FALSE(ProcessSets::restored({{kGlobalSet, {0}}}, 3, 2).ok()) << "of the global set";
+}
+
 }  // namespace
 }  // namespace hvd::runtime
