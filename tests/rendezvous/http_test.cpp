@@ -304,6 +304,17 @@ TEST_F(Http, BodiesCountOnlyWhileTheyAreOnTheirWay) {
   }
 }
 
+// The server takes it in, and the store, which counts more than the value, has no room for it.
+TEST(HttpLimits, ABodyOfAllThatTheStoreMayHoldIsReadAndRefusedByTheStore) {
+  ServerOptions options = small_options();
+  options.limits.max_total = options.limits.max_value;
+  RunningServer server(options);
+  Signer signer{server.token(), 1};
+  RawConnection connection{server.address()};
+  connection.send(signed_request(signer, "PUT", "/s/k", std::string(1'000, 'x')));
+  EXPECT_EQ(connection.receive().status, 507);
+}
+
 TEST(HttpLimits, AnswersAsManyBytesAsTheLimitOfABulkRequestAndNotOneMore) {
   ServerOptions options = small_options();
   options.limits.max_total = 1'000'000;

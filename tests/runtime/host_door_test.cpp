@@ -113,6 +113,42 @@ TEST(HostDoor, StrangersAtEveryDoorHarmNobody) {
       }));
 }
 
+// What rank 1 gets from form() if rank 0 proves who it is and then does this with its connection.
+HostDoor::Shared shared_with(const std::function<void(UniqueFd& connection)>& then,
+                             TimePoint deadline) {
+  HostDoor first(test_token, 0, 7, kLong);
+  HostDoor second(test_token, 1, 7, kLong);
+  EXPECT_TRUE(first.open().ok());
+  EXPECT_TRUE(second.open().ok());
+  const std::vector<HostRank> ranks{{0, first.name()}, {1, second.name()}};
+  auto formed =
+      std::async(std::launch::async, [&] { return second.form(ranks, kLittleMemory, deadline); });
+  auto connection = stranger_at(second.name());
+  EXPECT_TRUE(runtime::prove_membership(connection.get(), test_token, "shared memory",
+                                        {"rank 0", 7}, {"rank 1", 7}, Clock::now() + kLong)
+                  .ok());
+  then(connection);
+  auto shared = formed.get();
+  EXPECT_TRUE(shared.ok()) << shared.status().to_string();
+  return shared.ok() ? std::move(*shared) : HostDoor::Shared();
+}
+
+TEST(HostDoor, AFirstRankThatSaysNothingIsGivenUpAtTheDeadline) {
+  const auto shared =
+      shared_with([](UniqueFd&) {}, Clock::now() + std::chrono::milliseconds(1'000));
+  EXPECT_FALSE(shared.memory.has_value());
+  EXPECT_EQ(shared.why_not.code(), Code::deadline_exceeded) << shared.why_not.to_string();
+}
+
+TEST(HostDoor, AFirstRankThatIsGoneIsGivenUpAtOnce) {
+  const auto shared =
+      shared_with([](UniqueFd& connection) { connection.reset(); }, Clock::now() + kLong);
+  EXPECT_FALSE(shared.memory.has_value());
+  EXPECT_NE(shared.why_not.message().find("the other side closed the connection"),
+            std::string::npos)
+      << shared.why_not.to_string();
+}
+
 // Whoever knows no token, serves another generation, or is another rank gets no memory.
 TEST(HostDoor, OnlyTheFirstRankOfThisGenerationIsLetIn) {
   HostDoor first(test_token, 0, 7, kLong);

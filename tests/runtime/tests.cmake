@@ -74,6 +74,7 @@ hvd_test(hvd_transport_test
 hvd_test(hvd_shm_test
   runtime/host_door_test.cpp
   runtime/host_mail_test.cpp
+  runtime/host_ranks_test.cpp
   runtime/letter_box_test.cpp
   runtime/shm_mates_test.cpp
   runtime/shm_meeting_test.cpp
