@@ -164,11 +164,12 @@ void Handle::wait() const {
   if (pending_) pending_->wait();
 }
 bool Handle::wait_for(std::chrono::milliseconds timeout) const {
-  constexpr std::chrono::hours kLongest{24 * 365};  // the clock cannot count for ever
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLongest = std::chrono::hours(24 * 365);  // the clock has an end
   if (!pending_) return true;
-  return pending_->wait_until(Clock::now() +
-                              std::min<std::chrono::milliseconds>(timeout, kLongest));
+  return pending_->wait_until(Clock::now() + std::clamp(timeout, milliseconds(0), kLongest));
 }
+
 void Handle::on_done(std::function<void(std::exception_ptr)> done) const {
   if (!done) throw InvalidArgumentError("Handle::on_done(): there is no function to call");
   // One without work is done already.

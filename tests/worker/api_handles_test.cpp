@@ -87,6 +87,7 @@ TEST_F(ApiHandles, AWaitWithALimitEndsWithTheWorkOrWithTheTime) {
   EXPECT_FALSE(handle.wait_for(milliseconds(20)));
   EXPECT_FALSE(handle.wait_for(milliseconds(0)));
   EXPECT_FALSE(handle.wait_for(milliseconds(-5)));
+  EXPECT_FALSE(handle.wait_for(milliseconds::min()));
   gate->open();
   EXPECT_TRUE(handle.wait_for(milliseconds::max()));
   EXPECT_TRUE(handle.wait_for(milliseconds(0)));
