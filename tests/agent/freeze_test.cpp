@@ -107,6 +107,7 @@ TEST(AgentLease, RunsOutAlsoWhileHeartbeatsComeThatNameNoNewAnswer) {
   AgentUnderTest agent(with_lease(300));
   agent.launch_mode(1, {"tick"});
   ASSERT_TRUE(beats_until_ready(agent, 1));
+  ASSERT_TRUE(agent.until_beating([&] { return !agent.acks.empty(); }));
   const std::uint64_t named = agent.acks.back();
   std::uint64_t sequence = 1'000'000;
   const bool frozen = eventually([&] {
