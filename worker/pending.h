@@ -45,14 +45,14 @@ class Pending : public std::enable_shared_from_this<Pending> {
   bool ready() const;
   // Blocks until all are done; throws the first error.
   void wait() const;
-  // False if they are not at this time.
+  // The same, until the deadline at most; false: some are not done by then.
   bool wait_until(TimePoint deadline) const;
   void on_done(std::function<void(std::exception_ptr)> callback);
   // Waits. Throws InvalidArgumentError if it has been called before.
   std::vector<Part> take();
 
  private:
-  // Throws the error of the work, which is done, if it has one.
+  // Throws the error of the finished work, if there is one.
   void throw_error() const;
   void finish(std::size_t part, const adapter::Completion& completion);
   void call_back();

@@ -50,8 +50,8 @@ class SignalsTest : public JobTest {
   pid_t stalled_ = -1;
 };
 
-// The others ask for "gradients" when they have heard of "first", each in its own time: tables are
-// asked for until all of them have, and have had the time to answer.
+// The other ranks ask for "gradients" at different times after "first". The test asks for tables
+// until both have asked and every worker has answered.
 TEST_F(SignalsTest, Usr1ToHvdrunShowsWhatAllWorkersDo) {
   constexpr const char* kWaits = "\"gradients\" (400 bytes) waits for other ranks for ";
   Process& job = start_stalled(3);

@@ -10,6 +10,13 @@ namespace {
 
 constexpr const char* kConsumer = HVD_SOURCE_DIR "/tests/packaging/consumer";
 
+ExitStatus expect_success(const std::vector<std::string>& command,
+                          const ProcessOptions& options = {}) {
+  ExitStatus end = run(command, options, std::chrono::minutes(4));
+  EXPECT_EQ(end.code, 0) << join(command, " ") << "\n" << end.out << end.err;
+  return end;
+}
+
 // HVD_CMAKE, HVD_BUILD_DIR, HVD_GENERATOR, HVD_C, HVD_CXX, HVD_CXX_FLAGS: from tests.cmake.
 class InstallTest : public testing::Test {
  protected:
@@ -25,9 +32,7 @@ class InstallTest : public testing::Test {
     ProcessOptions options;
     options.environment = environment;
     options.working_directory = directory_.path();
-    ExitStatus end = run(command, options, std::chrono::minutes(4));
-    EXPECT_EQ(end.code, 0) << join(command, " ") << "\n" << end.out << end.err;
-    return end;
+    return test::expect_success(command, options);
   }
 
   std::string library_folder() const { return prefix() + "/" HVD_INSTALL_LIBDIR; }
@@ -105,20 +110,15 @@ TEST_F(InstallTest, EachHeaderCompilesByItself) {
   EXPECT_GE(headers, 10);
 }
 
-// Only what is to be built is looked at: all of libhvd takes minutes.
+// The test reads the commands of the build and does not run them: building libhvd takes minutes.
 TEST(BuildTest, WithoutTheLauncherItsPackagesAreNotNeeded) {
   const TemporaryDirectory directory;
-  const auto expect_success = [](const std::vector<std::string>& command) {
-    const ExitStatus end = run(command, {}, std::chrono::minutes(2));
-    EXPECT_EQ(end.code, 0) << join(command, " ") << "\n" << end.out << end.err;
-    return end.out;
-  };
   const std::string build = directory.path() / "build";
   expect_success({HVD_CMAKE, "-G", "Ninja", "-S", HVD_SOURCE_DIR, "-B", build,
                   "-DHVD_BUILD_LAUNCHER=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
                   "-DCMAKE_DISABLE_FIND_PACKAGE_yaml-cpp=ON",
                   std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX});
-  const std::string commands = expect_success({"ninja", "-C", build, "-t", "commands", "all"});
+  const std::string commands = expect_success({"ninja", "-C", build, "-t", "commands", "all"}).out;
   EXPECT_NE(commands.find("libhvd.so"), std::string::npos);
   EXPECT_NE(commands.find("libhvd_static.a"), std::string::npos);
   for (const char* const part : {"hvdrun", "hvd-agent", "/driver/", "/discovery/", "libssh"}) {
@@ -152,7 +152,7 @@ TEST_F(InstallTest, ACCompilerLinksWhatPkgConfigSays) {
   expect_it_needs_no_library_of_ours(path("consumer_static"));
 }
 
-// Programs that are linked with it depend on what they see of it.
+// A program that uses another symbol breaks when hvd changes inside.
 TEST_F(InstallTest, TheLibraryShowsItsCallsAndNothingElse) {
   const std::string library = library_folder() + "/libhvd.so";
   const auto symbols = expect_success(

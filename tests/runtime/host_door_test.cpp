@@ -113,7 +113,8 @@ TEST(HostDoor, StrangersAtEveryDoorHarmNobody) {
       }));
 }
 
-// What rank 1 gets from form() if rank 0 proves who it is and then does this with its connection.
+// The result of form() on rank 1 when rank 0 proves its identity and then calls `then` with its
+// connection.
 HostDoor::Shared shared_with(const std::function<void(UniqueFd& connection)>& then,
                              TimePoint deadline) {
   HostDoor first(test_token, 0, 7, kLong);

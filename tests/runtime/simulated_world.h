@@ -233,7 +233,7 @@ class SimulatedWorld {
          }});
   }
 
-  // What runs is what this rank has asked for, in everything that it said.
+  // The response must equal the request of this rank in every field.
   void check_answer(int rank, runtime::Request asked, const runtime::ResponseTensor& answer) {
     const auto world = static_cast<std::size_t>(size());
     if (runtime::is_ragged(asked)) {

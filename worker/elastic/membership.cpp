@@ -1,9 +1,7 @@
 #include "worker/elastic/membership.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "base/log.h"
 #include "base/text.h"

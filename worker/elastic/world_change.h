@@ -1,4 +1,4 @@
-// What differs between a world and the one after it. Pure.
+// The difference between a world and the next one. Pure.
 #pragma once
 
 #include <string>

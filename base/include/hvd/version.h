@@ -1,6 +1,6 @@
-/* The version of hvd that these headers are of; hvd::version() and hvd_version() say which one the
- * library is that the program runs with. For C and C++. Before 1.0 a new minor version may break
- * what was built with the one before, and has another SONAME. */
+/* The version of these headers, for C and C++. hvd::version() and hvd_version() return the version
+ * of the library that the program runs with. Before 1.0 a new minor version may break programs that
+ * were built with the one before, and has another SONAME. */
 #pragma once
 
 #define HVD_VERSION_MAJOR 0

@@ -2,5 +2,5 @@
 #pragma once
 
 #define HVD_API __attribute__((visibility("default")))
-// A class inside one that is shown.
+// For a class nested in an exported one, which would otherwise be exported with it.
 #define HVD_HIDDEN __attribute__((visibility("hidden")))
