@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/capacity.h"
+#include "base/machine/capacity.h"
 #include "base/printable.h"
 #include "base/socket.h"
 #include "base/text.h"

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/capacity.h"
+#include "base/machine/capacity.h"
 #include "base/text.h"
 #include "discovery/host_words.h"
 

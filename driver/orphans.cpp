@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/proc.h"
+#include "base/machine/proc.h"
 
 namespace hvd::driver {
 namespace {

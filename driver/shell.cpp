@@ -10,8 +10,8 @@
 
 #include <boost/asio/post.hpp>
 
-#include "base/gpus.h"
 #include "base/log.h"
+#include "base/machine/gpus.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "driver/job/elastic_job.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/driver.h"
+#include "driver/core/observer.h"
 #include "driver/job/any_job.h"
 #include "driver/worker_output.h"
 

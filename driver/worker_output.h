@@ -15,10 +15,10 @@
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
-#include "driver/driver.h"
+#include "driver/core/observer.h"
+#include "driver/core/stderr_tail.h"
 #include "driver/job/any_job.h"
 #include "driver/output_credit.h"
-#include "driver/stderr_tail.h"
 
 namespace hvd::driver {
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 
 namespace hvd::rendezvous {

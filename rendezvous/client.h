@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 
 namespace hvd::rendezvous {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "rendezvous/auth.h"

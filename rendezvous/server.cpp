@@ -12,7 +12,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/log.h"
-#include "base/pending_handshakes.h"
+#include "base/security/pending_handshakes.h"
 #include "base/text.h"
 #include "rendezvous/session.h"
 

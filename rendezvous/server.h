@@ -12,7 +12,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "rendezvous/limits.h"

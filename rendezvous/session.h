@@ -19,7 +19,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "base/clock.h"
-#include "base/pending_handshakes.h"
+#include "base/security/pending_handshakes.h"
 #include "rendezvous/service.h"
 
 namespace hvd::rendezvous {
@@ -93,7 +93,7 @@ class Session {
   std::list<Session*>::iterator place_;
   TimePoint deadline_ = kNever;  // of what it waits for now, unless that is a key
   bool expired_ = false;
-  std::string origin_;  // the client's address (base/pending_handshakes.h)
+  std::string origin_;  // the client's address (base/security/pending_handshakes.h)
 
   Bytes in_;  // bytes [begin_, end_) came and were not used yet
   std::size_t begin_ = 0;

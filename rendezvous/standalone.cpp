@@ -11,10 +11,10 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/printable.h"
+#include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/trusted_file.h"
 #include "base/unique_fd.h"
 #include "rendezvous/server.h"
 

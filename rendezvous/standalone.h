@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "rendezvous/limits.h"

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 #include "rendezvous/limits.h"
 

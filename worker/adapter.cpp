@@ -12,8 +12,8 @@
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/ops/layout.h"
 #include "worker/enqueue.h"
-#include "worker/exception_of.h"
-#include "worker/process_world.h"
+#include "worker/process/exception_of.h"
+#include "worker/process/process_world.h"
 
 namespace hvd::adapter {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <hvd/adapter.h>
 
-#include "runtime/world.h"
+#include "runtime/control/world.h"
 
 namespace hvd::worker {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "runtime/request.h"
+#include "runtime/core/request.h"
 
 namespace hvd::worker {
 

@@ -6,7 +6,7 @@
 #include <hvd/gradient_reducer.h>
 
 #include "base/forced_unwind.h"
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 #include "worker/all_ready.h"
 #include "worker/gradient_list.h"
 #include "worker/sparse_rows.h"

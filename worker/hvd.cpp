@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "worker/process_world.h"
+#include "worker/process/process_world.h"
 
 namespace hvd {
 namespace {

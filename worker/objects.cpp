@@ -5,7 +5,7 @@
 
 #include "base/forced_unwind.h"
 #include "base/text.h"
-#include "worker/process_world.h"
+#include "worker/process/process_world.h"
 #include "worker/submissions.h"
 
 namespace hvd {

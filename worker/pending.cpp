@@ -9,11 +9,11 @@
 #include "base/forced_unwind.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/request.h"
-#include "runtime/threads.h"
-#include "runtime/world.h"
+#include "runtime/control/world.h"
+#include "runtime/core/request.h"
+#include "runtime/core/threads.h"
 #include "worker/enqueue.h"
-#include "worker/process_world.h"
+#include "worker/process/process_world.h"
 
 namespace hvd {
 namespace detail {

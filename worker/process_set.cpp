@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "runtime/negotiation/process_sets.h"
-#include "worker/exception_of.h"
-#include "worker/process_world.h"
+#include "worker/process/exception_of.h"
+#include "worker/process/process_world.h"
 #include "worker/submissions.h"
 
 namespace hvd {

@@ -2,8 +2,8 @@
 #include <hvd/sparse.h>
 
 #include "base/text.h"
-#include "runtime/arithmetic.h"
-#include "worker/process_world.h"
+#include "runtime/core/arithmetic.h"
+#include "worker/process/process_world.h"
 #include "worker/submissions.h"
 
 namespace hvd {

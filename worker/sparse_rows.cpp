@@ -5,9 +5,9 @@
 #include <hvd/error.h>
 
 #include "base/text.h"
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
+#include "runtime/core/request.h"
 #include "runtime/ops/layout.h"
-#include "runtime/request.h"
 
 namespace hvd::worker {
 namespace {

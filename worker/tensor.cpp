@@ -5,8 +5,8 @@
 #include <hvd/tensor.h>
 
 #include "base/text.h"
+#include "runtime/core/request.h"
 #include "runtime/gpu/module.h"
-#include "runtime/request.h"
 
 namespace hvd {
 namespace {

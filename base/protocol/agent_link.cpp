@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "base/capacity.h"
+#include "base/machine/capacity.h"
 #include "base/text.h"
 #include "base/wire.h"
 

@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "base/frame.h"
+#include "base/machine/machine.h"
 #include "base/status.h"
 
 namespace hvd::agent_link {
@@ -261,12 +262,6 @@ struct Describe {
   Incarnation incarnation = 0;
   std::string encode() const;
   static Result<Describe> decode(std::string_view payload);
-};
-
-struct Interface {
-  std::string name;     // "eth0"
-  std::string address;  // one of its addresses, without a scope
-  friend bool operator==(const Interface&, const Interface&) = default;
 };
 
 struct Ready {

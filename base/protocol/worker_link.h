@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/crypto.h"
 #include "base/frame.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 
 namespace hvd::worker_link {

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/resnet50.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::bench {
 namespace {

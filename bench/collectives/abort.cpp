@@ -18,7 +18,7 @@
 #include "base/wire.h"
 #include "bench/arguments.h"
 #include "bench/collectives/worlds.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::bench {
 namespace {

@@ -20,7 +20,7 @@
 #include "bench/arguments.h"
 #include "bench/collectives/worlds.h"
 #include "bench/times.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::bench {
 namespace {

@@ -17,7 +17,7 @@
 #include "bench/collectives/stock_gloo.h"
 #include "bench/collectives/tensors.h"
 #include "bench/times.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 #include "runtime/transport/tcp_mesh.h"
 
 namespace hvd::bench {

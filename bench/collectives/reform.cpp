@@ -12,9 +12,9 @@
 #include "base/text.h"
 #include "bench/arguments.h"
 #include "bench/collectives/worlds.h"
+#include "runtime/core/threads.h"
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/gloo_mesh.h"
-#include "runtime/threads.h"
 #include "runtime/transport/tcp_mesh.h"
 
 namespace hvd::bench {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/world.h"
+#include "runtime/control/world.h"
 
 namespace hvd::bench {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "runtime/world.h"
+#include "runtime/control/world.h"
 
 namespace hvd::bench {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/collectives/ranks.h"
-#include "runtime/world.h"
+#include "runtime/control/world.h"
 
 namespace hvd::bench {
 

@@ -1,5 +1,5 @@
 // What each fault costs: who notices it and when, and when those who are left have committed their
-// next step. Real hvdrun, real workers, pretend hosts (tests/hosts); needs root.
+// next step. Real hvdrun, real workers, pretend hosts (tests/testbed); needs root.
 //
 //   hvd_faults_bench [--rounds 20] [--state 100000000] [--step 10000] [--only WORDS]
 #include <algorithm>

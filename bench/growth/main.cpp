@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "rendezvous/standalone.h"
 #include "tests/support/pretend_agents.h"

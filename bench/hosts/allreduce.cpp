@@ -20,7 +20,7 @@
 #include "bench/collectives/stock_gloo.h"
 #include "bench/collectives/tensors.h"
 #include "bench/times.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::bench {
 namespace {

@@ -17,8 +17,8 @@
 #include "bench/collectives/resnet50.h"
 #include "bench/collectives/tensors.h"
 #include "bench/times.h"
-#include "runtime/threads.h"
-#include "runtime/world.h"
+#include "runtime/control/world.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::bench {
 namespace {

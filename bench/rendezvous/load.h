@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
 

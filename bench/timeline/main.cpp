@@ -15,7 +15,7 @@
 #include "bench/collectives/resnet50.h"
 #include "bench/collectives/tensors.h"
 #include "bench/times.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::bench {
 namespace {

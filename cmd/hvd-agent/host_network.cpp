@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "base/ports.h"
-#include "base/random.h"
+#include "base/machine/ports.h"
+#include "base/security/random.h"
 #include "base/socket.h"
 
 namespace hvd::agent {

@@ -15,7 +15,7 @@
 namespace hvd::agent {
 
 // A TCP port on which nobody listens, on no address, outside of the ephemeral ones if there is such
-// a port (base/ports.h); 0 if there is none at all.
+// a port (base/machine/ports.h); 0 if there is none at all.
 std::uint16_t find_free_port();
 
 // Listens on all addresses and says a random greeting to everybody who connects, and nothing else.

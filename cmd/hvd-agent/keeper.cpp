@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "cmd/hvd-agent/process_tree.h"
 #include "cmd/hvd-agent/silence.h"
 

@@ -15,7 +15,7 @@
 #include "base/build_id.h"
 #include "base/descriptors.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/socket.h"
 #include "cmd/hvd-agent/supervisor.h"
 

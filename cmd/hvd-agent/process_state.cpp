@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unistd.h>
 
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_tree.h"
 

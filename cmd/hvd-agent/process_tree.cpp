@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 

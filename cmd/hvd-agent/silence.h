@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/own_time.h"
+#include "base/machine/own_time.h"
 
 namespace hvd::agent {
 

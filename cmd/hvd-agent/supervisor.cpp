@@ -11,8 +11,8 @@
 
 #include "base/build_id.h"
 #include "base/log.h"
-#include "base/machine.h"
-#include "base/proc.h"
+#include "base/machine/machine.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_tree.h"
 

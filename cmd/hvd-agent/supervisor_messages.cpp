@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/build_id.h"
-#include "base/capacity.h"
-#include "base/gpus.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/machine/capacity.h"
+#include "base/machine/gpus.h"
+#include "base/machine/machine.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_state.h"

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/machine/proc.h"
 #include "base/pipe.h"
-#include "base/proc.h"
 #include "base/socket.h"
 #include "base/text.h"
 

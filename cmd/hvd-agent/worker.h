@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
-#include "base/out_of_memory.h"
+#include "base/machine/out_of_memory.h"
 #include "base/protocol/agent_link.h"
 #include "base/shared_bytes.h"
 #include "base/unique_fd.h"

@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/settings.h"
+#include "driver/core/job_spec.h"
 #include "driver/job/plan.h"
-#include "driver/job_spec.h"
 
 namespace hvd::cli {
 

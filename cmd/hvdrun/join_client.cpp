@@ -17,8 +17,8 @@
 #include <variant>
 
 #include "base/build_id.h"
-#include "base/capacity.h"
-#include "base/machine.h"
+#include "base/machine/capacity.h"
+#include "base/machine/machine.h"
 #include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/security/tls_psk.h"
 #include "base/status.h"
-#include "base/tls_psk.h"
 #include "base/unique_fd.h"
 #include "cmd/hvdrun/options.h"
 

@@ -1,7 +1,7 @@
 // The table of hvdrun's own settings (cmd/hvdrun/settings.h).
 #include <array>
 
-#include "base/capacity.h"
+#include "base/machine/capacity.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {

@@ -10,7 +10,7 @@
 #include <hvd/version.h>
 
 #include "base/build_id.h"
-#include "base/gpus.h"
+#include "base/machine/gpus.h"
 #include "base/printable.h"
 #include "base/text.h"
 

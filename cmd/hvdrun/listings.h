@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/core/job_spec.h"
 #include "driver/job/plan.h"
-#include "driver/job_spec.h"
 
 namespace hvd::cli {
 

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/capacity.h"
+#include "base/machine/capacity.h"
 #include "base/text.h"
 #include "cmd/hvdrun/settings.h"
 #include "cmd/hvdrun/words.h"

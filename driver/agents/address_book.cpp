@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/text.h"
 
 namespace hvd::driver {

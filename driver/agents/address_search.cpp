@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/text.h"
 
 namespace hvd::driver {

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "driver/agent_hold.h"
+#include "driver/core/agent_hold.h"
 
 namespace hvd::driver {
 

@@ -21,7 +21,7 @@
 
 #include "base/build_id.h"
 #include "base/frame.h"
-#include "base/gpus.h"
+#include "base/machine/gpus.h"
 #include "base/text.h"
 
 namespace hvd::driver {

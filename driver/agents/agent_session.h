@@ -21,8 +21,8 @@
 #include "base/protocol/agent_link.h"
 #include "base/shared_bytes.h"
 #include "base/status.h"
-#include "driver/agent_hold.h"
 #include "driver/agents/outgoing_frames.h"
+#include "driver/core/agent_hold.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {

@@ -10,9 +10,9 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/text.h"
+#include "driver/core/notices.h"
 #include "driver/job/job_io.h"
 #include "driver/join/join_server.h"
-#include "driver/notices.h"
 
 namespace hvd::driver {
 namespace {

@@ -10,10 +10,10 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
-#include "driver/agent_hold.h"
-#include "driver/driver.h"
-#include "driver/job_spec.h"
-#include "driver/signals.h"
+#include "driver/core/agent_hold.h"
+#include "driver/core/job_spec.h"
+#include "driver/core/observer.h"
+#include "driver/core/signals.h"
 
 namespace hvd::driver {
 

@@ -14,8 +14,8 @@
 #include <boost/asio/io_context.hpp>
 
 #include "discovery/hosts.h"
+#include "driver/core/job_spec.h"
 #include "driver/job/job_io.h"
-#include "driver/job_spec.h"
 
 namespace hvd::driver {
 

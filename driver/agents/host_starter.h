@@ -11,10 +11,10 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "driver/agent_hold.h"
+#include "driver/core/agent_hold.h"
+#include "driver/core/job_spec.h"
 #include "driver/job/job_io.h"
 #include "driver/job/preflight.h"
-#include "driver/job_spec.h"
 
 namespace hvd::driver {
 

@@ -13,7 +13,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "driver/this_machine.h"
+#include "driver/core/this_machine.h"
 
 namespace hvd::driver {
 namespace {

@@ -13,8 +13,8 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "driver/job_spec.h"
-#include "driver/signals.h"
+#include "driver/core/job_spec.h"
+#include "driver/core/signals.h"
 
 namespace hvd::driver {
 

@@ -10,11 +10,11 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
-#include "driver/agent_hold.h"
-#include "driver/driver.h"
+#include "driver/core/agent_hold.h"
+#include "driver/core/job_spec.h"
+#include "driver/core/observer.h"
+#include "driver/core/signals.h"
 #include "driver/job/plan.h"
-#include "driver/job_spec.h"
-#include "driver/signals.h"
 
 namespace hvd::driver {
 

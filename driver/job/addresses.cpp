@@ -10,8 +10,6 @@
 namespace hvd::driver {
 namespace {
 
-using agent_link::Interface;
-
 bool is_link_local(const std::string& address) {
   in6_addr v6{};
   return address.starts_with("169.254.") ||

@@ -30,7 +30,7 @@ struct HostNetwork {
   std::string name;
   bool local = false;             // it is this machine; only name and advertise_address count then
   std::string advertise_address;  // the person's word; empty: none
-  std::vector<agent_link::Interface> interfaces;
+  std::vector<Interface> interfaces;
   std::string peer_address;   // where it was reached; may be empty
   std::string local_address;  // what it sees this machine as; may be empty
   std::uint16_t probe_port = 0;
@@ -43,7 +43,7 @@ Result<std::vector<std::string>> candidates_of(const HostNetwork& host,
                                                const std::vector<std::string>& wanted);
 // Those of this machine, which must be its own addresses. `advertise` is the person's word.
 Result<std::vector<std::string>> candidates_of_this_machine(
-    const std::vector<agent_link::Interface>& interfaces, const std::string& advertise,
+    const std::vector<Interface>& interfaces, const std::string& advertise,
     const std::vector<HostNetwork>& hosts, const std::vector<std::string>& wanted);
 
 struct AddressProblem {
@@ -77,7 +77,6 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
                                const std::vector<ProbeAnswer>& answers);
 
 // The interface that has this address, or nothing.
-std::string interface_with(const std::vector<agent_link::Interface>& interfaces,
-                           std::string_view address);
+std::string interface_with(const std::vector<Interface>& interfaces, std::string_view address);
 
 }  // namespace hvd::driver

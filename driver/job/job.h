@@ -1,6 +1,6 @@
 // The driver's decisions, as a pure state machine: an event and the time go in, actions come out.
 // No clock, socket, thread or random number inside, so that the same code runs in hvdrun and, with
-// thousands of hosts over virtual time, in tests/driver/job_simulation_test.cpp.
+// thousands of hosts over virtual time, in tests/driver/job/job_simulation_test.cpp.
 //
 // The policy here is that of a static job. First agents are brought to all hosts, each step of each
 // host with a deadline of its own; only when every host has answered and addresses are known by
@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "base/capacity.h"
 #include "base/clock.h"
+#include "base/machine/capacity.h"
 #include "base/protocol/world_document.h"
 #include "driver/job/any_job.h"
 #include "driver/job/heartbeats.h"

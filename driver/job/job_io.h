@@ -12,8 +12,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/capacity.h"
 #include "base/clock.h"
+#include "base/machine/capacity.h"
 #include "base/protocol/world_document.h"
 #include "driver/job/host_slots.h"
 #include "driver/job/preflight.h"

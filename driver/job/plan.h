@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/capacity.h"
+#include "base/machine/capacity.h"
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "driver/job/host_slots.h"

@@ -13,13 +13,13 @@
 #include <boost/asio/write.hpp>
 
 #include "base/build_id.h"
-#include "base/capacity.h"
 #include "base/clock.h"
-#include "base/pending_handshakes.h"
+#include "base/machine/capacity.h"
 #include "base/printable.h"
 #include "base/protocol/join_link.h"
+#include "base/security/pending_handshakes.h"
+#include "base/security/tls_psk.h"
 #include "base/text.h"
-#include "base/tls_psk.h"
 #include "driver/join/passage.h"
 
 namespace hvd::driver::join {
@@ -238,7 +238,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     TlsSession tls_;
     asio::steady_timer deadline_;
     std::string peer_;
-    std::string origin_;  // base/pending_handshakes.h
+    std::string origin_;  // base/security/pending_handshakes.h
     std::array<char, 4096> buffer_{};
     std::size_t taken_ = 0;
     FrameDecoder frames_{kMaxJoinFrame};

@@ -13,10 +13,10 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "driver/agent_hold.h"
+#include "driver/core/agent_hold.h"
 
 namespace hvd::driver::join {
 

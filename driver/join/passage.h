@@ -7,9 +7,9 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
+#include "base/security/tls_psk.h"
 #include "base/status.h"
-#include "base/tls_psk.h"
-#include "driver/agent_hold.h"
+#include "driver/core/agent_hold.h"
 
 namespace hvd::driver::join {
 

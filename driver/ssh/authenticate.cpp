@@ -5,8 +5,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/trusted_file.h"
 #include "driver/ssh/small_thread.h"
 #include "driver/ssh/steps.h"
 

@@ -18,9 +18,9 @@
 #include "base/clock.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "driver/core/stderr_tail.h"
 #include "driver/job/job_io.h"
 #include "driver/ssh/patience.h"
-#include "driver/stderr_tail.h"
 
 namespace hvd::driver::ssh {
 namespace {

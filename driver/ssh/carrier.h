@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "driver/agent_hold.h"
+#include "driver/core/agent_hold.h"
 #include "driver/ssh/dial.h"
 #include "driver/ssh/session.h"
 

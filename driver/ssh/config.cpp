@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/trusted_file.h"
 #include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {

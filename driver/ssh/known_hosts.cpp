@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/trusted_file.h"
 #include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {

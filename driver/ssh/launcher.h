@@ -15,9 +15,9 @@
 #include <variant>
 #include <vector>
 
-#include "driver/agent_hold.h"
+#include "driver/core/agent_hold.h"
+#include "driver/core/ssh_options.h"
 #include "driver/job/preflight.h"
-#include "driver/ssh/options.h"
 
 namespace hvd::driver::ssh {
 

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "base/build_id.h"
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/text.h"
+#include "driver/core/stderr_tail.h"
 #include "driver/ssh/remote_script.h"
 #include "driver/ssh/steps.h"
-#include "driver/stderr_tail.h"
 
 namespace hvd::driver::ssh {
 namespace {

@@ -95,12 +95,11 @@ __global__ void adam_step(float* value, float* gradient, float* mean, float* squ
   if (at >= count) return;
   const float g = gradient[at];
   const float m = __fadd_rn(__fmul_rn(kMeanDecay, mean[at]), __fmul_rn(1 - kMeanDecay, g));
-  const float s = __fadd_rn(__fmul_rn(kSquareDecay, square[at]),
-                            __fmul_rn(__fmul_rn(1 - kSquareDecay, g), g));
+  const float s =
+      __fadd_rn(__fmul_rn(kSquareDecay, square[at]), __fmul_rn(__fmul_rn(1 - kSquareDecay, g), g));
   mean[at] = m;
   square[at] = s;
-  value[at] = __fsub_rn(
-      value[at], __fdiv_rn(__fmul_rn(rate, m), __fadd_rn(__fsqrt_rn(s), kLeast)));
+  value[at] = __fsub_rn(value[at], __fdiv_rn(__fmul_rn(rate, m), __fadd_rn(__fsqrt_rn(s), kLeast)));
   gradient[at] = 0;
 }
 

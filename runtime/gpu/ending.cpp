@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::runtime::gpu {
 namespace {

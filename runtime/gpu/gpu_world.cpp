@@ -5,9 +5,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/core/threads.h"
 #include "runtime/gpu/acquaintance.h"
 #include "runtime/gpu/plan.h"
-#include "runtime/threads.h"
 
 namespace hvd::runtime::gpu {
 namespace {

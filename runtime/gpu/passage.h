@@ -16,7 +16,7 @@
 #include <cuda_fp8.h>
 #define HVD_HOST_AND_DEVICE __host__ __device__
 #else
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 #define HVD_HOST_AND_DEVICE
 #endif
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 
 namespace hvd::runtime::gpu {
 namespace {

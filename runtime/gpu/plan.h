@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/core/request.h"
 #include "runtime/gpu/gpu.h"
 #include "runtime/ops/hierarchy.h"
-#include "runtime/request.h"
 
 namespace hvd::runtime::gpu {
 

@@ -7,7 +7,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocksPerProcessor = 8;
 
-__global__ void __launch_bounds__(kThreads) digest(const unsigned char* memory, std::uint64_t bytes, std::uint64_t* sum) {
+__global__ void __launch_bounds__(kThreads)
+    digest(const unsigned char* memory, std::uint64_t bytes, std::uint64_t* sum) {
   const auto* const words = reinterpret_cast<const std::uint64_t*>(memory);
   const std::uint64_t whole = bytes / sizeof(std::uint64_t);
   const std::uint64_t stride = std::uint64_t{gridDim.x} * kThreads;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "runtime/fusion.h"
-#include "runtime/request.h"
+#include "runtime/core/request.h"
+#include "runtime/negotiation/fusion.h"
 
 namespace hvd::runtime {
 

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/config.h"
-#include "runtime/coordinator.h"
-#include "runtime/failure.h"
+#include "runtime/core/config.h"
+#include "runtime/core/failure.h"
 #include "runtime/negotiation/control_tree.h"
+#include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/gatherer.h"
 #include "runtime/negotiation/stall_inspector.h"
 #include "runtime/negotiation/traffic.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/core/request.h"
 #include "runtime/negotiation/interval_set.h"
-#include "runtime/request.h"
 
 namespace hvd::runtime {
 

@@ -21,8 +21,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/core/request.h"
 #include "runtime/negotiation/process_sets.h"
-#include "runtime/request.h"
 
 namespace hvd::runtime {
 

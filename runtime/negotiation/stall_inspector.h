@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/failure.h"
+#include "runtime/core/failure.h"
 #include "runtime/negotiation/control_tree.h"
 #include "runtime/negotiation/last_words.h"
 #include "runtime/negotiation/message_table.h"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 
 namespace hvd::runtime {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "base/bulk_copy.h"
+#include "base/machine/bulk_copy.h"
 
 namespace hvd::runtime {
 namespace {

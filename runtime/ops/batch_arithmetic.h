@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "runtime/arithmetic.h"
-#include "runtime/request.h"
+#include "runtime/core/arithmetic.h"
+#include "runtime/core/request.h"
 
 namespace hvd::runtime {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <new>
 
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
 
 namespace hvd::runtime {
 

@@ -22,7 +22,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "runtime/ops/mesh.h"
+#include "runtime/transport/mesh.h"
 
 namespace hvd::runtime {
 

@@ -1,7 +1,7 @@
 // allgather, alltoall, broadcast and barrier: nothing is computed.
 #include <cstring>
 
-#include "base/bulk_copy.h"
+#include "base/machine/bulk_copy.h"
 #include "base/text.h"
 #include "runtime/ops/algorithms.h"
 #include "runtime/ops/fusion_buffer.h"

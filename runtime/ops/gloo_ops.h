@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/ops/mesh.h"
 #include "runtime/ops/operation.h"
 #include "runtime/shm/meeting.h"
+#include "runtime/transport/mesh.h"
 
 namespace hvd::runtime {
 

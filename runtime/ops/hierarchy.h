@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/mates.h"
 #include "runtime/ops/peers.h"

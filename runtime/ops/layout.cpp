@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/text.h"
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
 
 namespace hvd::runtime {
 namespace {

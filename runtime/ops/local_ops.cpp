@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "base/text.h"
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 #include "runtime/ops/layout.h"
 
 namespace hvd::runtime {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/peers.h"
 #include "runtime/ops/ring.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "runtime/request.h"
+#include "runtime/core/request.h"
 
 namespace hvd::runtime {
 

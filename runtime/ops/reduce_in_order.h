@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 
 namespace hvd::runtime {
 

@@ -18,7 +18,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/arithmetic.h"
+#include "runtime/core/arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/peers.h"
 

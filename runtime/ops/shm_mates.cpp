@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/bulk_copy.h"
+#include "base/machine/bulk_copy.h"
 #include "runtime/ops/reduce_in_order.h"
 #include "runtime/transport/gloo_context.h"
 

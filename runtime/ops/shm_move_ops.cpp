@@ -2,7 +2,7 @@
 #include <cstring>
 #include <functional>
 
-#include "base/bulk_copy.h"
+#include "base/machine/bulk_copy.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/shm_operation.h"
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <functional>
 
-#include "base/bulk_copy.h"
+#include "base/machine/bulk_copy.h"
 #include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/reduce_in_order.h"

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/prefetch.h"
+#include "runtime/core/prefetch.h"
 
 namespace hvd::runtime {
 

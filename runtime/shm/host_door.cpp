@@ -10,7 +10,7 @@
 
 #include "base/socket.h"
 #include "base/text.h"
-#include "runtime/member_link.h"
+#include "runtime/net/member_link.h"
 
 namespace hvd::runtime {
 namespace {

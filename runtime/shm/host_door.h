@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "runtime/lobby.h"
-#include "runtime/poller.h"
+#include "runtime/net/lobby.h"
+#include "runtime/net/poller.h"
 #include "runtime/shm/host_memory.h"
 
 namespace hvd::runtime {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
 
 namespace hvd::runtime {
 

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/affinity.h"
-#include "runtime/world.h"
+#include "runtime/core/affinity.h"
+#include "runtime/core/world_spec.h"
 
 namespace hvd::runtime {
 HostRanks::HostRanks(const WorldSpec& spec) : spec_(spec), cores_(usable_cores()) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/own_time.h"
+#include "base/machine/own_time.h"
 #include "base/text.h"
-#include "runtime/brief_wait.h"
-#include "runtime/threads.h"
+#include "runtime/core/brief_wait.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::runtime {
 namespace {

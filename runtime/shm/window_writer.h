@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <limits>
 
-#include "base/bulk_copy.h"
 #include "base/clock.h"
+#include "base/machine/bulk_copy.h"
 
 namespace hvd::runtime {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/wire.h"
+#include "runtime/core/activity.h"
+#include "runtime/core/request.h"
 #include "runtime/negotiation/interval_set.h"
-#include "runtime/request.h"
-#include "runtime/trace/activity.h"
 
 namespace hvd::runtime::trace {
 

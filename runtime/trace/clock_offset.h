@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
 #include "runtime/trace/frames.h"
 
 namespace hvd::runtime::trace {

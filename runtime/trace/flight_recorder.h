@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/core/world_spec.h"
 #include "runtime/trace/recorder.h"
-#include "runtime/world.h"
 
 namespace hvd::runtime::trace {
 

@@ -4,7 +4,7 @@
 
 #include "base/frame.h"
 #include "base/wire.h"
-#include "runtime/messages.h"
+#include "runtime/negotiation/messages.h"
 
 namespace hvd::runtime::trace {
 namespace {

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
 
 namespace hvd::runtime::trace {
 

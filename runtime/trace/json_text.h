@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
 
 namespace hvd::runtime::trace {
 

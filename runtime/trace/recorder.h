@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/request.h"
-#include "runtime/trace/activity.h"
+#include "runtime/core/activity.h"
+#include "runtime/core/request.h"
 #include "runtime/trace/batch.h"
 
 namespace hvd::runtime::trace {

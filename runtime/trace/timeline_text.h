@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/core/world_spec.h"
 #include "runtime/trace/batch.h"
 #include "runtime/trace/frames.h"
-#include "runtime/world.h"
 
 namespace hvd::runtime::trace {
 

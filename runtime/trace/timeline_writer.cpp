@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "base/log.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::runtime::trace {
 Result<std::unique_ptr<TimelineWriter>> TimelineWriter::open(const std::string& path,

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/handshake.h"
+#include "base/security/handshake.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "base/unique_fd.h"

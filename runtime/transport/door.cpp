@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::runtime {
 namespace {

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
-#include "runtime/lobby.h"
-#include "runtime/poller.h"
+#include "runtime/net/lobby.h"
+#include "runtime/net/poller.h"
 #include "runtime/transport/dial.h"
 #include "runtime/transport/route.h"
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "base/bulk_copy.h"
+#include "base/machine/bulk_copy.h"
 #include "base/text.h"
 
 namespace hvd::runtime {

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <utility>
 
-#include "base/own_time.h"
+#include "base/machine/own_time.h"
 #include "base/text.h"
 
 namespace hvd::runtime {

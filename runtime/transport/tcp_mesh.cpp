@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "base/wire.h"
-#include "runtime/silence.h"
+#include "runtime/net/silence.h"
 #include "runtime/transport/distance.h"
 #include "runtime/transport/gloo_context.h"
 

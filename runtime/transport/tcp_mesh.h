@@ -6,8 +6,8 @@
 #include <atomic>
 #include <memory>
 
-#include "runtime/ops/mesh.h"
 #include "runtime/transport/door.h"
+#include "runtime/transport/mesh.h"
 #include "runtime/transport/messenger.h"
 
 namespace hvd::runtime {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/parameters.h"
 #include "runtime/tuning/candidates.h"
-#include "runtime/tuning/parameters.h"
 #include "runtime/tuning/race.h"
 #include "runtime/tuning/step_meter.h"
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/tuning/parameters.h"
+#include "runtime/core/parameters.h"
 #include "runtime/tuning/step_meter.h"
 
 namespace hvd::runtime {

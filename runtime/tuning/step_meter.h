@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "runtime/core/request.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/request.h"
 
 namespace hvd::runtime {
 

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/crypto.h"
 #include "base/pipe.h"
-#include "base/random.h"
+#include "base/security/crypto.h"
+#include "base/security/random.h"
 #include "tests/support/missing_calls.h"
 #include "tests/support/process.h"
 

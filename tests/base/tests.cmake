@@ -1,27 +1,27 @@
 hvd_test(hvd_base_test
-  base/agent_link_test.cpp
-  base/bulk_copy_test.cpp
+  base/protocol/agent_link_test.cpp
+  base/machine/bulk_copy_test.cpp
   base/checksum_test.cpp
-  base/cores_test.cpp
-  base/crypto_test.cpp
+  base/machine/cores_test.cpp
+  base/security/crypto_test.cpp
   base/descriptors_test.cpp
   base/frame_test.cpp
-  base/gpus_test.cpp
-  base/handshake_test.cpp
-  base/join_link_test.cpp
+  base/machine/gpus_test.cpp
+  base/security/handshake_test.cpp
+  base/protocol/join_link_test.cpp
   base/log_test.cpp
-  base/out_of_memory_test.cpp
-  base/own_time_test.cpp
-  base/ports_test.cpp
-  base/pending_handshakes_test.cpp
+  base/machine/out_of_memory_test.cpp
+  base/machine/own_time_test.cpp
+  base/machine/ports_test.cpp
+  base/security/pending_handshakes_test.cpp
   base/printable_test.cpp
   base/socket_test.cpp
   base/status_test.cpp
   base/text_test.cpp
-  base/watchdog_test.cpp
-  base/trusted_file_test.cpp
+  support/watchdog_test.cpp
+  base/security/trusted_file_test.cpp
   base/wire_test.cpp
-  base/worker_link_test.cpp
-  base/world_document_test.cpp
+  base/protocol/worker_link_test.cpp
+  base/protocol/world_document_test.cpp
   support/watchdog.cpp
   LIBRARIES hvd_base LABELS quick)

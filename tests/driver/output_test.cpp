@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "base/text.h"
+#include "driver/core/stderr_tail.h"
 #include "driver/output_credit.h"
-#include "driver/stderr_tail.h"
 
 namespace hvd::driver {
 namespace {

@@ -5,10 +5,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "base/crypto.h"
-#include "base/proc.h"
+#include "base/machine/proc.h"
+#include "base/security/crypto.h"
 #include "base/text.h"
-#include "driver/job_spec.h"
+#include "driver/core/job_spec.h"
 #include "tests/driver/run_job_test.h"
 
 namespace hvd::driver {

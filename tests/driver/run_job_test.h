@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/crypto.h"
 #include "base/protocol/world_document.h"
+#include "base/security/crypto.h"
 #include "base/text.h"
+#include "driver/core/job_spec.h"
 #include "driver/driver.h"
-#include "driver/job_spec.h"
 #include "tests/support/process.h"
 
 namespace hvd::driver {

@@ -1,5 +1,5 @@
 // Programs written for Horovod or for torch find what they expect.
-#include "base/ports.h"
+#include "base/machine/ports.h"
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
 

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <unistd.h>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/text.h"
 
 namespace hvd::test {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "tests/e2e/elastic_job.h"
 

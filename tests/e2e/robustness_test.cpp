@@ -6,7 +6,7 @@
 #include <sstream>
 #include <unistd.h>
 
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "tests/e2e/job_test.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
 

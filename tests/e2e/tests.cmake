@@ -50,7 +50,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/training_test.cpp
   ${e2e}/tuning_test.cpp
   ${e2e}/waiting_test.cpp
-  runtime/trace_check.cpp
+  runtime/trace/trace_check.cpp
   LIBRARIES hvd_test_steps nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300

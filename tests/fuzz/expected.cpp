@@ -20,7 +20,7 @@ using test::Values;
 constexpr std::size_t kAtOnce = 4'096;
 
 // Small numbers without a pattern whose sums and products every type holds exactly, or, of 8-bit
-// integers, lets wrap in the same way (tests/runtime/reference.h).
+// integers, lets wrap in the same way (tests/runtime/ops/reference.h).
 double value_of(DataType type, ReduceOp op, std::uint64_t key, std::size_t i) {
   const auto number = static_cast<std::int64_t>(mixed(key + i) >> 32);
   if (type == DataType::boolean) return number % 3 != 0 ? 1 : 0;

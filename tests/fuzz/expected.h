@@ -1,5 +1,5 @@
 // What the ranks of a plan put into a collective, and what must come out of it: computed plainly,
-// element for element, with tests/runtime/reference.h. Pure; safe from any thread.
+// element for element, with tests/runtime/ops/reference.h. Pure; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/fuzz/plan.h"
-#include "tests/runtime/reference.h"
+#include "tests/runtime/ops/reference.h"
 
 namespace hvd::fuzz {
 

@@ -4,14 +4,14 @@
 #include <numeric>
 
 #include "base/text.h"
-#include "runtime/executor.h"
+#include "runtime/control/executor.h"
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/peers.h"
 #include "runtime/ops/reduce_in_order.h"
 #include "runtime/ops/shm_ops.h"
 #include "runtime/transport/messenger.h"
 #include "tests/fuzz/random.h"
-#include "tests/runtime/reference.h"
+#include "tests/runtime/ops/reference.h"
 
 namespace hvd::fuzz {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <hvd/types.h>
 
-#include "runtime/config.h"
-#include "runtime/request.h"
+#include "runtime/core/config.h"
+#include "runtime/core/request.h"
 
 namespace hvd::fuzz {
 

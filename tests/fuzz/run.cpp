@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "tests/fuzz/expected.h"
 #include "tests/fuzz/random.h"
-#include "tests/runtime/worlds.h"
+#include "tests/runtime/control/worlds.h"
 
 namespace hvd::fuzz {
 namespace {

@@ -6,8 +6,8 @@
 #include <sched.h>
 
 #include "base/text.h"
-#include "tests/hosts/hosts.h"
 #include "tests/support/process.h"
+#include "tests/testbed/hosts.h"
 
 namespace hvd::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/e2e/job_test.h"
-#include "tests/hosts/hosts.h"
+#include "tests/testbed/hosts.h"
 
 namespace hvd::test {
 

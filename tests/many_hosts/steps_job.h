@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/e2e/steps_books.h"
-#include "tests/hosts/hosts.h"
+#include "tests/testbed/hosts.h"
 
 namespace hvd::test {
 

@@ -17,7 +17,7 @@ target_compile_definitions(hvd_test_steps_job PRIVATE HVD_SOURCE_DIR="${PROJECT_
 target_link_libraries(hvd_test_steps_job PUBLIC hvd_test_hosts hvd_test_steps)
 add_dependencies(hvd_test_steps_job hvdrun hvd-agent elastic_steps train)
 
-add_executable(conforms ${many_hosts}/programs/conforms.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/conformance.cpp)
+add_executable(conforms ${many_hosts}/programs/conforms.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/ops/conformance.cpp)
 hvd_compile_options(conforms)
 target_link_libraries(conforms PRIVATE hvd_worker GTest::gtest)
 

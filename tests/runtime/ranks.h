@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "runtime/world.h"
-#include "tests/runtime/hub.h"
+#include "runtime/control/world.h"
+#include "tests/runtime/negotiation/hub.h"
 
 namespace hvd::test {
 

@@ -14,8 +14,8 @@
 #include "base/frame.h"
 #include "base/protocol/agent_link.h"
 #include "base/protocol/join_link.h"
+#include "base/security/tls_psk.h"
 #include "base/text.h"
-#include "base/tls_psk.h"
 #include "base/unique_fd.h"
 
 namespace hvd::test {

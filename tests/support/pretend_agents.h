@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/crypto.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
 

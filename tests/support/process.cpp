@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <sys/wait.h>
 
-#include "base/proc.h"
+#include "base/machine/proc.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tests/support/exec_words.h"

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <vector>
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/unique_fd.h"
 #include "tests/support/process.h"
 

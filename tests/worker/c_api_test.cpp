@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
-#include "tests/runtime/trace_check.h"
+#include "tests/runtime/trace/trace_check.h"
 
 namespace hvd::test {
 namespace {

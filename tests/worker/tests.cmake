@@ -5,7 +5,7 @@ target_compile_options(hvd_worker_program PRIVATE -Wall -Wextra -Wshadow)
 target_link_libraries(hvd_worker_program PRIVATE hvd)
 
 hvd_test(hvd_worker_test
-  runtime/trace_check.cpp
+  runtime/trace/trace_check.cpp
   worker/worker_test.cpp
   LIBRARIES hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS quick
@@ -39,11 +39,11 @@ target_link_libraries(hvd_c_api_program PRIVATE hvd)
 
 hvd_test(hvd_seam_test
   e2e/job_test.cpp
-  runtime/trace_check.cpp
+  runtime/trace/trace_check.cpp
   worker/c_api_test.cpp
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
-  worker/other_launcher_test.cpp
+  worker/process/other_launcher_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)

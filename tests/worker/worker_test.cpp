@@ -9,7 +9,7 @@
 #include "base/protocol/worker_link.h"
 #include "base/protocol/world_document.h"
 #include "base/text.h"
-#include "tests/runtime/trace_check.h"
+#include "tests/runtime/trace/trace_check.h"
 #include "tests/support/process.h"
 #include "tests/worker/workers.h"
 

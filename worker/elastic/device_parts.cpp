@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/core/request.h"
 #include "runtime/gpu/module.h"
-#include "runtime/request.h"
 
 namespace hvd::worker {
 

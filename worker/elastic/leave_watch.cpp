@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "runtime/threads.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::worker {
 namespace {

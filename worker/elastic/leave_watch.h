@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
-#include "worker/agent_channel.h"
+#include "worker/process/agent_channel.h"
 
 namespace hvd::worker {
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "worker/elastic/agreement.h"
-#include "worker/elastic/high_water.h"
 #include "worker/elastic/store.h"
 #include "worker/elastic/talk.h"
+#include "worker/process/high_water.h"
 
 namespace hvd::worker {
 

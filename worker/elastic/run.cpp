@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "worker/elastic/leave_watch.h"
 #include "worker/elastic/state_impl.h"
-#include "worker/process_world.h"
+#include "worker/process/process_world.h"
 
 namespace hvd::elastic {
 

@@ -3,11 +3,11 @@
 #include <hvd/elastic.h>
 #include <hvd/error.h>
 
-#include "base/bulk_copy.h"
 #include "base/log.h"
+#include "base/machine/bulk_copy.h"
 #include "base/text.h"
 #include "worker/elastic/state_impl.h"
-#include "worker/settings.h"
+#include "worker/process/settings.h"
 
 namespace hvd::elastic {
 namespace detail {

@@ -8,7 +8,7 @@
 #include <hvd/elastic.h>
 
 #include "worker/elastic/progress.h"
-#include "worker/process_world.h"
+#include "worker/process/process_world.h"
 
 namespace hvd::elastic::detail {
 

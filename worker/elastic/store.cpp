@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/wire.h"
-#include "worker/exception_of.h"
+#include "worker/process/exception_of.h"
 
 namespace hvd::worker {
 

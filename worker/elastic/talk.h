@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/world.h"
+#include "runtime/control/world.h"
 
 namespace hvd::worker {
 

@@ -49,7 +49,7 @@
 #include <hvd/hvd.h>
 #include <hvd/sampler.h>
 
-#include "tests/runtime/host_gpu_program.h"
+#include "tests/runtime/gpu/host_gpu_program.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <hvd/sparse.h>
 
 #include "tests/e2e/programs/check.h"
-#include "tests/runtime/host_gpu_program.h"
+#include "tests/runtime/gpu/host_gpu_program.h"
 
 namespace {
 

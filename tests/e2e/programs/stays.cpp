@@ -20,8 +20,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "base/crypto.h"
 #include "base/protocol/worker_link.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 
 namespace {

@@ -1,9 +1,9 @@
-// A worker that runs a brief form of the conformance tables (tests/runtime/conformance.h) through
-// the public API: every collective, some types and sizes (--brief: only float), in place and not,
-// with factors and compression; in the world, in a set that spans hosts and has gaps, and in one of
-// neighbours. Says "ok RANK, memory M, bits B" at its end: whether it has memory that it shares,
-// and a digest of a sum whose rounding tells the order of its additions. What is wrong is told on
-// stderr.
+// A worker that runs a brief form of the conformance tables (tests/runtime/ops/conformance.h)
+// through the public API: every collective, some types and sizes (--brief: only float), in place
+// and not, with factors and compression; in the world, in a set that spans hosts and has gaps, and
+// in one of neighbours. Says "ok RANK, memory M, bits B" at its end: whether it has memory that it
+// shares, and a digest of a sum whose rounding tells the order of its additions. What is wrong is
+// told on stderr.
 #include <cstdio>
 #include <fstream>
 #include <future>
@@ -14,7 +14,7 @@
 #include <hvd/adapter.h>
 #include <hvd/hvd.h>
 
-#include "tests/runtime/conformance.h"
+#include "tests/runtime/ops/conformance.h"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/crypto.h"
 #include "base/frame.h"
 #include "base/protocol/worker_link.h"
+#include "base/security/crypto.h"
 
 namespace {
 

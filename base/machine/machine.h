@@ -1,0 +1,29 @@
+// What a process asks of the machine that it runs on. The system is asked each time; any thread may
+// call.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <sys/resource.h>
+#include <vector>
+
+namespace hvd {
+
+// What the machine calls itself; nothing if it does not say.
+std::string machine_name();
+
+struct Interface {
+  std::string name;     // "eth0"
+  std::string address;  // one of its addresses, without a scope
+  friend bool operator==(const Interface&, const Interface&) = default;
+};
+
+// Every address of every interface that is up, loopback and link-local ones too.
+std::vector<Interface> machine_interfaces();
+
+// Lets this process open as many files as it may at all; what people's shells allow by default is
+// for less. Returns the limit as it was; nothing if that is not known, and nothing has changed
+// then.
+std::optional<rlimit> raise_open_files();
+
+}  // namespace hvd

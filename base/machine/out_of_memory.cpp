@@ -1,0 +1,79 @@
+#include "base/machine/out_of_memory.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/machine/proc.h"
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+// Version 1 says "no limit" by the largest number of whole pages that it knows.
+constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
+
+struct Files {
+  const char* events;
+  const char* limit;
+};
+constexpr Files kVersion1{"/memory.oom_control", "/memory.limit_in_bytes"};
+constexpr Files kVersion2{"/memory.events", "/memory.max"};
+
+// The number in the line "oom_kill N".
+std::optional<std::uint64_t> kills_in(const std::string& text) {
+  constexpr std::string_view kName = "oom_kill ";
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with(kName)) {
+      return parse_number<std::uint64_t>(trim(std::string_view(line).substr(kName.size())));
+    }
+  }
+  return std::nullopt;
+}
+
+// A kill is counted where the process was, a limit holds for all below. Inside a container the path
+// may be that of the machine outside: then the root is the container's own.
+std::optional<MemoryEvents> look(const std::string& root, std::string path, const Files& files) {
+  if (path.find("..") != std::string::npos) path.clear();
+  std::optional<std::uint64_t> kills;
+  std::uint64_t limit = kNoLimit;
+  for (;;) {
+    while (path.ends_with('/')) path.pop_back();
+    const std::string group = root + path;
+    if (!kills) kills = kills_in(read_proc_file(group + files.events));
+    const auto here = parse_number<std::uint64_t>(trim(read_proc_file(group + files.limit)));
+    limit = std::min(limit, here.value_or(kNoLimit));
+    if (path.empty()) break;
+    const auto slash = path.rfind('/');
+    path.erase(slash == std::string::npos ? 0 : slash);
+  }
+  if (!kills) return std::nullopt;
+  return MemoryEvents{*kills, limit == kNoLimit ? 0 : limit};
+}
+
+}  // namespace
+
+std::optional<MemoryEvents> memory_events(std::string_view membership,
+                                          const std::filesystem::path& root) {
+  // Memory is accounted in one hierarchy: that of version 2, unless version 1 has a group for it.
+  std::optional<MemoryEvents> found;
+  for (const auto& line : split(membership, '\n')) {
+    const auto first = line.find(':');
+    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    const auto names = split(controllers, ',');
+    if (std::find(names.begin(), names.end(), "memory") != names.end()) {
+      return look((root / controllers).string(), path, kVersion1);
+    }
+    if (controllers.empty()) found = look(root.string(), path, kVersion2);
+  }
+  return found;
+}
+
+std::optional<MemoryEvents> own_memory_events() {
+  return memory_events(read_proc_file("/proc/self/cgroup"), "/sys/fs/cgroup");
+}
+
+}  // namespace hvd

@@ -1,0 +1,62 @@
+#include "base/machine/proc.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd {
+
+std::string read_proc_file(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  if (!fd) return text;
+  std::array<char, 4096> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+std::vector<pid_t> numbers_in(const std::string& directory) {
+  std::vector<pid_t> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(directory.c_str()), ::closedir);
+  if (!opened) return numbers;
+  while (const dirent* const entry = ::readdir(opened.get())) {
+    if (const auto number = parse_number<pid_t>(entry->d_name)) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::optional<pid_t> parent_of(pid_t pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  if (close == std::string::npos || stat.size() < close + 5) return std::nullopt;
+  pid_t parent = 0;
+  const char* const first = stat.data() + close + 4;  // ") S 123 ..."
+  if (std::from_chars(first, stat.data() + stat.size(), parent).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return parent;
+}
+
+char state_of(pid_t pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  return close == std::string::npos || stat.size() < close + 3 ? '\0' : stat[close + 2];
+}
+
+bool is_stopped(pid_t pid) {
+  const char state = state_of(pid);
+  return state == 'T' || state == 't';
+}
+
+}  // namespace hvd

@@ -1,0 +1,168 @@
+#include "base/security/crypto.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
+
+#include "base/security/random.h"
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+Token Token::random() {
+  Token token;
+  fill_random(token.bytes_.data(), kSize);
+  return token;
+}
+
+Result<Token> Token::from_bytes(std::string_view bytes) {
+  if (bytes.size() != kSize) {
+    return Status(Code::invalid_argument, cat("a token has ", kSize, " bytes, not ", bytes.size()));
+  }
+  Token token;
+  std::copy(bytes.begin(), bytes.end(), token.bytes_.begin());
+  return token;
+}
+
+Result<Token> Token::from_hex(std::string_view digits) {
+  auto bytes = hvd::from_hex(digits);
+  if (!bytes.ok() || bytes->size() != kSize) {
+    return Status(Code::invalid_argument, cat("a token is ", 2 * kSize, " hexadecimal digits"));
+  }
+  auto token = from_bytes(*bytes);
+  OPENSSL_cleanse(bytes->data(), bytes->size());
+  return token;
+}
+
+Token::~Token() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+
+std::string random_bytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  fill_random(bytes.data(), count);
+  return bytes;
+}
+
+std::string to_hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string digits;
+  digits.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    digits += kDigits[static_cast<unsigned char>(c) >> 4];
+    digits += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return digits;
+}
+
+Result<std::string> from_hex(std::string_view digits) {
+  const Status wrong(Code::invalid_argument, "not hexadecimal");
+  if (digits.size() % 2 != 0) return wrong;
+  std::string bytes;
+  bytes.reserve(digits.size() / 2);
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    const int high = hex_value(digits[i]);
+    const int low = hex_value(digits[i + 1]);
+    if (high < 0 || low < 0) return wrong;
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  return bytes;
+}
+
+std::string to_base64(std::string_view bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
+  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                     reinterpret_cast<const unsigned char*>(bytes.data()),
+                                     static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(length));
+  return text;
+}
+
+Result<std::string> from_base64(std::string_view text) {
+  const Status wrong(Code::invalid_argument, "not base64");
+  if (text.empty()) return std::string();
+  if (text.size() % 4 != 0 || text.front() == '=') return wrong;
+  const auto padding = text.size() - (text.find_last_not_of('=') + 1);
+  if (padding > 2 ||
+      text.substr(0, text.size() - padding)
+              .find_first_not_of(
+                  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") !=
+          std::string_view::npos) {
+    return wrong;
+  }
+  std::string bytes(text.size() / 4 * 3, '\0');
+  const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                     reinterpret_cast<const unsigned char*>(text.data()),
+                                     static_cast<int>(text.size()));
+  if (length < 0) return wrong;
+  bytes.resize(static_cast<std::size_t>(length) - padding);
+  return bytes;
+}
+
+Digest sha256(std::string_view bytes) {
+  Digest digest{};
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
+    std::abort();
+  return digest;
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+struct Mac::State {
+  EVP_MAC_CTX* context = nullptr;
+  ~State() { EVP_MAC_CTX_free(context); }
+};
+
+Mac::Mac(const Token& key) : state_(std::make_unique<State>()) {
+  EVP_MAC* const hmac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
+  state_->context = EVP_MAC_CTX_new(hmac);
+  EVP_MAC_free(hmac);
+  std::string digest_name = "SHA256";
+  const OSSL_PARAM parameters[] = {
+      OSSL_PARAM_construct_utf8_string("digest", digest_name.data(), 0),
+      OSSL_PARAM_construct_end()};
+  const auto bytes = key.bytes();
+  // Without HMAC-SHA256 nothing could be authenticated; there is no way to go on.
+  if (state_->context == nullptr ||
+      EVP_MAC_init(state_->context, reinterpret_cast<const unsigned char*>(bytes.data()),
+                   bytes.size(), parameters) != 1) {
+    std::abort();
+  }
+}
+
+Mac::Mac(Mac&&) noexcept = default;
+Mac& Mac::operator=(Mac&&) noexcept = default;
+Mac::~Mac() = default;
+
+Digest Mac::operator()(std::initializer_list<std::string_view> parts) const {
+  Digest digest{};
+  std::size_t length = 0;
+  bool fine = EVP_MAC_init(state_->context, nullptr, 0, nullptr) == 1;  // again, with the same key
+  for (const auto part : parts) {
+    std::array<unsigned char, 8> size{};
+    for (std::size_t i = 0; i < size.size(); ++i) {
+      size[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(part.size()) >> (8 * i));
+    }
+    fine = fine && EVP_MAC_update(state_->context, size.data(), size.size()) == 1 &&
+           EVP_MAC_update(state_->context, reinterpret_cast<const unsigned char*>(part.data()),
+                          part.size()) == 1;
+  }
+  fine = fine && EVP_MAC_final(state_->context, digest.data(), &length, digest.size()) == 1;
+  if (!fine) std::abort();
+  return digest;
+}
+
+}  // namespace hvd

@@ -1,0 +1,77 @@
+// How two processes of one job prove to each other that they hold its token, before anything else
+// is said on a connection. Pure: bytes in, bytes out; the caller owns the socket. Used for agents
+// that come by themselves, for the coordinator and for data pairs; `purpose` keeps a proof made for
+// one from serving another.
+//
+//     acceptor                                   connector
+//        | -- challenge: acceptor's nonce -----------> |
+//        | <- proof: nonce, identity, generation, MAC- |
+//        | -- welcome: MAC ------------------------->  |   or  refusal: reason
+//
+// Both MACs cover the purpose, both nonces, both identities and the generation (SIGMA-style mutual
+// authentication with a shared key; compare ISO/IEC 9798-4, three-pass). A stranger learns nothing
+// but a nonce, and is refused before anything is allocated for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/frame.h"
+#include "base/security/crypto.h"
+#include "base/status.h"
+
+namespace hvd {
+
+inline constexpr std::size_t kMaxHandshakeFrame = 4096;
+
+// Frame kinds of the handshake; a protocol that starts with it uses kinds from 16 on.
+enum class HandshakeFrame : std::uint16_t { challenge = 1, proof = 2, welcome = 3, refusal = 4 };
+
+// Who one side says that it is: "rank 3", "a#1". Free text of at most 1,000 bytes.
+struct HandshakeIdentity {
+  std::string name;
+  std::uint64_t generation = 0;
+};
+
+class HandshakeAcceptor {
+ public:
+  // `self` is who we are, and the generation that we serve.
+  HandshakeAcceptor(const Token& token, std::string_view purpose, HandshakeIdentity self);
+
+  // What to send as soon as somebody connected.
+  std::string challenge() const;
+  // The connector's answer. On success `reply` is to be sent and the peer's identity is returned;
+  // on failure `reply` is a refusal to be sent before closing. A right token with another
+  // generation is failed_precondition (a stale or an early peer), anything else unauthenticated.
+  Result<HandshakeIdentity> accept(const Frame& proof, std::string& reply) const;
+
+ private:
+  Mac mac_;
+  std::string purpose_;
+  HandshakeIdentity self_;
+  std::string nonce_;
+};
+
+class HandshakeConnector {
+ public:
+  // `peer` is whom we expect to find: a stranger at its address will be refused by us, too.
+  HandshakeConnector(const Token& token, std::string_view purpose, HandshakeIdentity self,
+                     HandshakeIdentity peer);
+
+  // The acceptor's challenge; returns what to send back.
+  Result<std::string> prove(const Frame& challenge);
+  // The acceptor's verdict on it: ok, or why it refused.
+  Status check(const Frame& verdict) const;
+
+ private:
+  Mac mac_;
+  std::string purpose_;
+  HandshakeIdentity self_;
+  HandshakeIdentity peer_;
+  std::string own_nonce_;
+  std::string peer_nonce_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,187 @@
+#include "base/security/trusted_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <deque>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kMostLinks = 40;  // as the kernel
+constexpr mode_t kOfOthers = S_IRWXG | S_IRWXO;
+
+bool is_ours(uid_t owner, uid_t user) { return owner == user || owner == 0; }
+
+Status refuse(std::string_view what, const std::string& path, std::string_view why) {
+  return {Code::failed_precondition, cat(what, " ", path, " ", why)};
+}
+
+// What the mode allows to others that `trust` does not.
+Status check_mode(const struct stat& about, const FileUser& user, const std::string& path,
+                  std::string_view what, FileTrust trust) {
+  const auto fix = [&](std::string_view mode) {
+    return cat("chmod ", mode, " ", shell_quote(path));
+  };
+  const mode_t others = about.st_mode & kOfOthers;
+  switch (trust) {
+    case FileTrust::secret: {
+      const bool shared_with_us =
+          about.st_uid == 0 && about.st_gid != 0 && others == S_IRGRP &&
+          std::find(user.groups.begin(), user.groups.end(), about.st_gid) != user.groups.end();
+      if (others == 0 || shared_with_us) return {};
+      return refuse(what, path, cat("can be used by others than its owner; run: ", fix("600")));
+    }
+    case FileTrust::private_key:
+      if (others == 0 || (about.st_uid == 0 && user.uid != 0 && (others & 022) == 0)) return {};
+      return refuse(what, path, cat("can be used by others than its owner; run: ", fix("600")));
+    case FileTrust::known_hosts:
+      if ((others & S_IWOTH) == 0) return {};
+      return refuse(what, path, cat("can be written by everybody; run: ", fix("o-w")));
+    case FileTrust::configuration:
+      if ((others & (S_IWGRP | S_IWOTH)) == 0) return {};
+      return refuse(what, path, cat("can be written by others than its owner; run: ", fix("go-w")));
+  }
+  return {};
+}
+
+// A path, followed from directory to directory. Nothing is opened by a name that was looked at
+// before: every step goes through the descriptor of the one before it.
+class Walk {
+ public:
+  Walk(const std::string& path, std::string_view what, uid_t user)
+      : path_(path), what_(what), user_(user) {}
+
+  Result<UniqueFd> open(FileKind kind) {
+    HVD_RETURN_IF_ERROR(take(path_));
+    const int waiting = kind == FileKind::regular ? O_NONBLOCK : 0;
+    while (!rest_.empty()) {
+      const std::string name = std::move(rest_.front());
+      rest_.pop_front();
+      UniqueFd step(::openat(directory_.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+      struct stat about {};
+      if (!step || ::fstat(step.get(), &about) != 0) return failed();
+      if (S_ISLNK(about.st_mode)) {
+        // Those of the kernel: /proc/self, and our own descriptors, which have no path.
+        const bool kernels = is_in_proc();
+        if (kernels && rest_.empty()) return reopen(name, waiting);
+        if (kernels) {
+          directory_.reset(::openat(directory_.get(), name.c_str(), O_PATH | O_CLOEXEC));
+          continue;
+        }
+        HVD_RETURN_IF_ERROR(follow(step.get(), about, name));
+      } else if (rest_.empty()) {
+        return reopen(name, waiting | O_NOFOLLOW);
+      } else {
+        directory_ = std::move(step);
+      }
+    }
+    return reopen(".", waiting);
+  }
+
+ private:
+  Status failed() const { return Status::from_errno(cat("open ", what_, " ", path_), errno); }
+
+  Result<UniqueFd> reopen(const std::string& name, int flags) const {
+    UniqueFd fd(::openat(directory_.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | flags));
+    if (!fd) return failed();
+    return fd;
+  }
+
+  // Puts what this path names before what is left.
+  Status take(const std::string& path) {
+    const bool absolute = path.starts_with('/');
+    if (absolute || !directory_) {
+      directory_.reset(::open(absolute ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+      if (!directory_) return failed();
+    }
+    auto names = split(path, '/');
+    std::erase(names, std::string());
+    rest_.insert(rest_.begin(), names.begin(), names.end());
+    return {};
+  }
+
+  bool is_in_proc() const {
+    struct statfs system {};
+    return ::fstatfs(directory_.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+  }
+
+  Status follow(int link, const struct stat& about, const std::string& name) {
+    if (++links_ > kMostLinks) {
+      errno = ELOOP;
+      return failed();
+    }
+    struct stat around {};
+    if (::fstat(directory_.get(), &around) != 0) return failed();
+    const bool open_to_all = (around.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH;
+    if (!is_ours(about.st_uid, user_) || !is_ours(around.st_uid, user_) || open_to_all) {
+      return refuse(what_, path_,
+                    cat("is reached through the link \"", name, "\", which ",
+                        is_ours(about.st_uid, user_) ? "lies in a directory that others may change"
+                                                     : cat("belongs to user ", about.st_uid),
+                        "; name the file itself"));
+    }
+    std::array<char, PATH_MAX> target{};
+    const ssize_t size = ::readlinkat(link, "", target.data(), target.size());
+    if (size < 0) return failed();
+    return take({target.data(), static_cast<std::size_t>(size)});
+  }
+
+  const std::string& path_;
+  std::string_view what_;
+  uid_t user_;
+  UniqueFd directory_;
+  std::deque<std::string> rest_;
+  int links_ = 0;
+};
+
+}  // namespace
+
+FileUser this_user() {
+  FileUser user{::geteuid(), {::getegid()}};
+  const int count = ::getgroups(0, nullptr);
+  if (count <= 0) return user;
+  std::vector<gid_t> more(static_cast<std::size_t>(count));
+  if (::getgroups(count, more.data()) > 0) {
+    user.groups.insert(user.groups.end(), more.begin(), more.end());
+  }
+  return user;
+}
+
+Status check_trusted_file(const struct stat& about, const FileUser& user, const std::string& path,
+                          std::string_view what, FileTrust trust, FileKind kind) {
+  if (kind == FileKind::regular && !S_ISREG(about.st_mode)) {
+    return {Code::invalid_argument, cat(what, " ", path, " is not a regular file")};
+  }
+  if (!is_ours(about.st_uid, user.uid)) {
+    return refuse(what, path,
+                  cat("belongs to user ", about.st_uid, ", neither to this user (", user.uid,
+                      ") nor to root: whoever made it may have meant it to be found here"));
+  }
+  return S_ISREG(about.st_mode) ? check_mode(about, user, path, what, trust) : Status();
+}
+
+Status check_trusted_file(int fd, const std::string& path, std::string_view what, FileTrust trust,
+                          FileKind kind) {
+  struct stat about {};
+  if (::fstat(fd, &about) != 0) return Status::from_errno(cat("look at ", what, " ", path), errno);
+  return check_trusted_file(about, this_user(), path, what, trust, kind);
+}
+
+Result<UniqueFd> open_trusted_file(const std::string& path, std::string_view what, FileTrust trust,
+                                   FileKind kind) {
+  auto fd = Walk(path, what, ::geteuid()).open(kind);
+  HVD_RETURN_IF_ERROR(fd.status());
+  HVD_RETURN_IF_ERROR(check_trusted_file(fd->get(), path, what, trust, kind));
+  return fd;
+}
+
+}  // namespace hvd

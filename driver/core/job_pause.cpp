@@ -1,0 +1,44 @@
+#include "driver/core/job_pause.h"
+
+#include <csignal>
+#include <utility>
+
+namespace hvd::driver {
+
+void stop_as_by_terminal() {
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  struct sigaction ours {};
+  ::sigaction(SIGTSTP, &by_default, &ours);
+  ::raise(SIGTSTP);
+  ::sigaction(SIGTSTP, &ours, nullptr);
+}
+
+void JobPause::begin() {
+  if (std::exchange(under_way_, true)) return;
+  callbacks_.stopping();
+  unanswered_ = callbacks_.tell(true);
+  if (unanswered_.empty()) return stop_this_process();
+
+  patience_.expires_after(kPatience);
+  patience_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && under_way_) stop_this_process();
+  });
+}
+
+void JobPause::answered(HostIndex host) {
+  if (unanswered_.erase(host) == 0 || !unanswered_.empty()) return;
+  if (under_way_) stop_this_process();
+}
+
+void JobPause::stop_this_process() {
+  patience_.cancel();
+  unanswered_.clear();
+  const TimePoint begin = Clock::now();
+  stop_as_by_terminal();
+  under_way_ = false;
+  callbacks_.tell(false);
+  callbacks_.resumed(Clock::now() - begin);
+}
+
+}  // namespace hvd::driver

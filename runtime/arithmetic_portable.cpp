@@ -1,7 +1,0 @@
-#include "runtime/arithmetic_kernels.h"
-
-namespace hvd::runtime {
-
-constinit const Kernels kPortableKernels = all_kernels();
-
-}  // namespace hvd::runtime

@@ -1,0 +1,372 @@
+#include "runtime/control/controller.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/machine/own_time.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
+  std::vector<std::string> hosts;
+  hosts.reserve(spec.members.size());
+  for (const auto& member : spec.members) hosts.push_back(member.host);
+  return std::make_shared<const ControlTree>(std::move(hosts));
+}
+
+// With what cannot matter here, or must not be a matter of timing, frozen.
+TuningOptions tuning_options_of(const WorldSpec& spec) {
+  TuningOptions options = spec.config.tuning;
+  const bool flat = !spec.has_hosts_of_several();
+  const bool deterministic = spec.config.deterministic;
+  Frozen& frozen = options.frozen;
+  frozen.fusion_threshold = frozen.fusion_threshold || deterministic;
+  frozen.hierarchical_allreduce = frozen.hierarchical_allreduce || deterministic || flat;
+  frozen.hierarchical_allgather = frozen.hierarchical_allgather || flat;
+  frozen.cache = frozen.cache || spec.config.cache_capacity == 0;
+  return options;
+}
+
+}  // namespace
+
+Controller::Controller(const WorldSpec& spec, const ProcessSets& sets, Poller& poller,
+                       TensorQueue& queue, Verdict& verdict, Executor& executor,
+                       trace::Recorder& recorder, trace::Tracing& tracing, Hooks hooks)
+    : spec_(spec),
+      poller_(poller),
+      queue_(queue),
+      verdict_(verdict),
+      executor_(executor),
+      recorder_(recorder),
+      tracing_(tracing),
+      hooks_(std::move(hooks)),
+      tree_(tree_of(spec)),
+      links_(spec, *tree_, poller_),
+      negotiator_(tree_, spec.rank, spec.config, sets) {
+  const Config& config = spec.config;
+  if (spec.rank != 0 || !config.tuning.enabled) return;
+  tuning_.emplace(tuning_options_of(spec),
+                  Parameters{config.fusion_threshold, config.cycle_time, true,
+                             config.hierarchical_allreduce.value_or(false),
+                             config.hierarchical_allgather.value_or(false)});
+}
+
+Status Controller::open() {
+  if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open());
+  if (spec_.config.dump_requests >= 0) poller_.watch(spec_.config.dump_requests);
+  if (spec_.interrupt) poller_.watch(spec_.interrupt->descriptor());
+  return links_.open();
+}
+
+void Controller::connect(const std::vector<std::string>& addresses, TimePoint deadline) {
+  forming_until_ = deadline;
+  if (!links_.has_parent()) return;
+  const int parent = links_.parent();
+  const Status joined = links_.join_parent(addresses[static_cast<std::size_t>(parent)], deadline);
+  if (joined.ok()) return;
+  enter_failure({joined.with_context(cat("connect to ", who(parent))), parent, host(parent)});
+}
+
+Failure Controller::wait_formed() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return formed_ || verdict_.known(); });
+  return verdict_.get();
+}
+
+Failure Controller::wait_left(TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  const auto decided = [this] { return left_ || verdict_.known(); };
+  if (!changed_.wait_until(lock, deadline, decided)) {
+    return Status(Code::deadline_exceeded, "the other ranks did not call shutdown() in time");
+  }
+  return left_ ? Failure() : verdict_.get();
+}
+
+void Controller::set_formed() {
+  const std::lock_guard lock(mutex_);
+  formed_ = true;
+  changed_.notify_all();
+}
+
+void Controller::set_left() {
+  const std::lock_guard lock(mutex_);
+  left_ = true;
+  changed_.notify_all();
+}
+
+// Rank 0 must not say anything before all are there to hear it; the others need their neighbours.
+void Controller::check_forming() {
+  if (subtree_formed_ || verdict_.known() || !links_.complete()) return;
+  if (links_.has_parent() && !formed_) set_formed();
+  if (formed_children_.size() < links_.children().size()) return;
+  subtree_formed_ = true;
+  forming_until_ = kNever;
+  if (links_.has_parent()) {
+    links_.send(links_.parent(), encode_formed());
+  } else {
+    set_formed();
+  }
+}
+
+std::string Controller::missing_text() const {
+  std::vector<std::string> missing;
+  if (links_.has_parent() && !links_.has(links_.parent())) missing.push_back(who(links_.parent()));
+  for (const int rank : links_.children()) {
+    if (!links_.has(rank)) {
+      missing.push_back(who(rank));
+    } else if (!formed_children_.contains(rank)) {
+      missing.push_back(cat("somebody below ", who(rank)));
+    }
+  }
+  return join(missing, ", ");
+}
+
+TimePoint Controller::look_at_clock() {
+  const auto now = Clock::now();
+  if (looked_ != TimePoint{}) stopped_ += stopped_since(looked_);
+  return looked_ = now;
+}
+
+TimePoint Controller::work(const Commands& commands, bool is_helped) {
+  is_helped_ = is_helped;
+  const auto now = look_at_clock();
+  check_forming();
+  obey(commands, now);
+  if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
+  drain_queue(now);
+  negotiate(now);
+  if (formed_) tracing_.work(links_, now);
+  const auto next = check_timers(now);
+  is_helped_ = false;
+  return next;
+}
+
+void Controller::obey(const Commands& commands, TimePoint now) {
+  if (commands.mail) links_.write_letters(commands.mail);
+  for (const auto& failure : commands.failures) enter_failure(failure);
+  for (const auto& why : commands.suspicions) {
+    suspect_now({why.with_context(cat("the data connections of ", who(spec_.rank))), -1, {}}, now);
+  }
+  if (commands.leaving && !leave_sent_ && !verdict_.known()) {
+    leave_sent_ = true;
+    tracing_.leaving(links_, now);
+    if (const Status left = negotiator_.leave(own(now)); !left.ok()) enter_failure(left);
+    negotiate(now);
+  }
+  stops_ = commands.stopping;
+  if (!commands.stopping || left_) return;
+  // Who said that it leaves may just go, unless others still speak through it.
+  if (leave_sent_ && links_.has_parent() && negotiator_.subtree_left(spec_.rank)) return;
+  const auto why = leave_sent_ ? " has called shutdown(), and waits for the others no longer"
+                               : " has left the world without shutdown()";
+  enter_failure({Status(Code::aborted, cat(who(spec_.rank), why)), spec_.rank, host(spec_.rank)});
+}
+
+void Controller::drain_queue(TimePoint now) {
+  if (!formed_ || verdict_.known()) return;
+  const auto requests = queue_.drain();
+  if (requests.empty()) return;
+  if (const Status taken = negotiator_.submit(requests, own(now)); !taken.ok()) {
+    enter_failure(taken.with_context(who(spec_.rank)));
+  }
+  asked_in_full_.store(negotiator_.asked().in_full, std::memory_order_relaxed);
+  asked_by_id_.store(negotiator_.asked().by_id, std::memory_order_relaxed);
+}
+
+void Controller::negotiate(TimePoint now) {
+  if (!formed_ || verdict_.known() || left_) return;
+  const int under_way = executor_.under_way();
+  auto output = negotiator_.work(own(now), under_way);
+  if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up), is_helped_);
+  if (!links_.has_parent()) {
+    tracing_.decided(negotiator_.applied(), output.down.decisions.size(), now);
+  }
+  if (!output.down.empty() && !links_.children().empty()) {
+    links_.send_to_children(encode_downward(output.down), is_helped_);
+  }
+  if (tuning_) tune(output.run);
+  const int more = executor_.submit(std::move(output.run), is_helped_);
+  wants_ends_ = negotiator_.waits_for_ends();
+  // One that ended before that could not know.
+  if (wants_ends_ && executor_.under_way() < under_way + more) poller_.wake();
+  if (output.goodbye) set_left();
+  report(output.stalls);
+}
+
+// New parameters hold for what is decided from now on; what is decided already keeps what it has,
+// and memory that it uses is never touched.
+void Controller::tune(const std::vector<Response>& responses) {
+  if (responses.empty()) return;
+  const Duration pending = queue_.busy_time(Clock::now());
+  for (const auto& response : responses) {
+    if (const auto parameters = tuning_->note(response, pending)) negotiator_.tune(*parameters);
+  }
+}
+
+void Controller::report(const StallInspector::Findings& stalls) {
+  for (const auto& text : stalls.warnings) HVD_LOG(warning, text);
+  for (const auto& text : stalls.recoveries) HVD_LOG(warning, text);
+  if (!stalls.warnings.empty()) tracing_.stalled(links_);
+  if (!stalls.failure.ok()) enter_failure(stalls.failure);
+}
+
+TimePoint Controller::check_timers(TimePoint now) {
+  if (verdict_.known()) return kNever;
+  TimePoint next = links_.expire(now);
+  if (formed_) {
+    const TimePoint work = negotiator_.next_work(own(now), executor_.under_way());
+    if (work != kNever) next = std::min(next, work + stopped_);
+  }
+  if (forming_until_ <= own(now)) {
+    enter_failure(Status(Code::deadline_exceeded,
+                         cat("forming the world: no connection in time from ", missing_text())));
+    return kNever;
+  }
+  if (suspicion_until_ <= now) {
+    enter_failure(suspicion_);
+    return kNever;
+  }
+  const TimePoint forming = forming_until_ == kNever ? kNever : forming_until_ + stopped_;
+  return std::min({next, forming, suspicion_until_, tracing_.next_work()});
+}
+
+void Controller::take_in(const std::vector<Poller::Event>& events) {
+  const auto now = look_at_clock();
+  for (const auto& event : events) {
+    if (event.fd == spec_.config.dump_requests) take_dump_request();
+    if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
+    if (auto received = links_.handle(event, now)) handle(*received, now);
+  }
+  if (links_.has_letters()) {
+    for (const auto& received : links_.read_letters()) handle(received, now);
+  }
+}
+
+void Controller::take_dump_request() {
+  std::uint64_t times = 0;
+  if (::read(spec_.config.dump_requests, &times, sizeof(times)) == sizeof(times)) {
+    tracing_.request_dump("asked for by a signal");
+    if (spec_.on_dump_signal) callbacks_.emplace_back(spec_.on_dump_signal);
+  }
+}
+
+void Controller::take_interrupt() {
+  poller_.forget(spec_.interrupt->descriptor());
+  enter_failure(spec_.interrupt->why());
+}
+
+void Controller::handle(const TreeLinks::Received& received, TimePoint now) {
+  const int rank = received.rank;
+  Status status;
+  for (const auto& frame : received.frames) {
+    status = handle_frame(rank, frame, now);
+    if (!status.ok()) break;
+  }
+  if (status.ok() && received.lies) status = received.lost;
+  if (!status.ok()) {
+    enter_failure(
+        {status.with_context(cat(who(rank), " does not keep to the protocol")), rank, host(rank)});
+  } else {
+    if (received.lost.ok()) return;
+    // The last that it said may have been that all have left.
+    negotiate(now);
+    const bool may_go = left_ || (rank != links_.parent() && negotiator_.subtree_left(rank));
+    if (!may_go) enter_failure(lost(rank, received.lost));
+  }
+  links_.drop(rank);
+}
+
+Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
+  if (trace::Tracing::is_ours(frame)) return tracing_.handle(rank, frame, links_);
+  if (verdict_.known()) return {};  // what was under way no longer matters
+  const auto kind = static_cast<Message>(frame.kind);
+  const bool from_parent = rank == links_.parent();
+  if (kind == Message::abort) {
+    auto failure = decode_failure(frame.payload);
+    HVD_RETURN_IF_ERROR(failure.status());
+    enter_failure(*failure);
+    return {};
+  }
+  if (kind == Message::downward && from_parent) {
+    auto message = decode_downward(frame.payload, spec_.size(), negotiator_.cache().size());
+    HVD_RETURN_IF_ERROR(message.status());
+    return negotiator_.from_parent(std::move(*message), own(now));
+  }
+  if (kind == Message::upward && !from_parent) {
+    auto message = decode_upward(frame.payload, spec_.size());
+    HVD_RETURN_IF_ERROR(message.status());
+    return negotiator_.from_child(rank, std::move(*message), own(now));
+  }
+  if (kind == Message::suspicion && !from_parent) {
+    auto suspicion = decode_failure(frame.payload);
+    HVD_RETURN_IF_ERROR(suspicion.status());
+    suspect_now(*suspicion, now);
+    return {};
+  }
+  if (kind == Message::formed && !from_parent) {
+    formed_children_.insert(rank);
+    return {};
+  }
+  return {Code::data_loss, cat("a message of kind ", frame.kind)};
+}
+
+std::string Controller::who(int rank) const {
+  const auto& member = spec_.members[static_cast<std::size_t>(rank)];
+  return cat("rank ", rank, " (", member.worker, ") on host ", member.host);
+}
+
+const std::string& Controller::host(int rank) const {
+  return spec_.members[static_cast<std::size_t>(rank)].host;
+}
+
+Failure Controller::lost(int rank, const Status& how) const {
+  return {Status(Code::unavailable, cat(who(rank), " is gone: ", how.message())), rank, host(rank)};
+}
+
+// The neighbours of a rank that died hear of it by the end of their connections, as a rule sooner
+// than a report of broken data travels: so a report waits a little for the name. Rank 0 waits once,
+// the others twice as long, since they wait for rank 0.
+void Controller::suspect_now(const Failure& why, TimePoint now) {
+  if (verdict_.known() || !suspicion_.ok()) return;
+  suspicion_ = why;
+  suspicion_until_ = now + spec_.config.verdict_timeout;
+  if (!links_.has_parent()) return;
+  links_.send(links_.parent(), encode_failure(Message::suspicion, why));
+  suspicion_until_ += spec_.config.verdict_timeout;
+}
+
+void Controller::enter_failure(const Failure& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_ || !verdict_.set(why)) return;
+    changed_.notify_all();
+  }
+  hooks_.on_failure();
+  tracing_.failed(why, links_);
+  links_.send_to_all(encode_failure(Message::abort, why));
+  links_.close_lobby();
+  const Failure verdict = verdict_.get();
+  auto stranded = queue_.close(verdict);
+  recorder_.fail(stranded, verdict.status);
+  // The reason of a stall names one rank. Others that waited for nothing did not call it either.
+  const bool stalled = verdict.status.code() == Code::deadline_exceeded && verdict.rank >= 0;
+  const bool by_us = verdict.rank == spec_.rank || stranded.empty();
+  callbacks_.emplace_back([this, stranded = std::move(stranded), verdict] {
+    for (const auto& entry : stranded) {
+      entry.done(verdict);
+      hooks_.tell_helper();
+    }
+  });
+  if (!stalled || !by_us || !spec_.on_own_stall) return;
+  // Before it is formed nobody has called anything: the way to the rank that all meet at is cut,
+  // and that for longer than all else of which the agents would know.
+  auto charge =
+      cat(formed_ ? "did not call what the others wait for (" : "cannot take part in the world (",
+          verdict.status.message(), ")");
+  callbacks_.emplace_back([this, charge = std::move(charge)] { spec_.on_own_stall(charge); });
+}
+
+}  // namespace hvd::runtime

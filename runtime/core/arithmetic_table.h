@@ -1,0 +1,48 @@
+// The loops of arithmetic_kernels.h by element type, as one kind of processor runs them. Between
+// arithmetic*.cpp only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/core/arithmetic.h"
+
+#ifdef __x86_64__
+#define HVD_AVX2_KERNELS
+#endif
+
+namespace hvd::runtime {
+
+inline constexpr std::size_t kOps = 6;
+
+using FillFunction = void (*)(void* data, std::size_t count);
+using ConvertFunction = void (*)(const void* in, void* out, std::size_t count, double factor);
+
+struct TypeKernels {
+  ReduceFunction reduce[kOps] = {};
+  FillFunction fill[kOps] = {};
+  void (*scale)(void* out, const void* in, std::size_t count, double factor) = nullptr;
+  void (*divide)(void* data, std::size_t count, int ranks) = nullptr;
+  // Null of integers.
+  void (*dot_products)(const void* a, const void* b, std::size_t count, double* sums) = nullptr;
+  void (*combine)(void* out, const void* a, double factor_a, const void* b, double factor_b,
+                  std::size_t count) = nullptr;
+  // To and from float32; null of all but float8.
+  ConvertFunction widen = nullptr;
+  ConvertFunction narrow = nullptr;
+};
+
+struct Kernels {
+  TypeKernels types[kDataTypes];
+  // [float64][bfloat16]
+  ConvertFunction compress[2][2];
+  ConvertFunction expand[2][2];
+};
+
+extern const Kernels kPortableKernels;
+#ifdef HVD_AVX2_KERNELS
+bool avx2_is_there();  // and F16C
+extern const Kernels kAvx2Kernels;
+#endif
+
+}  // namespace hvd::runtime

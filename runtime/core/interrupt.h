@@ -1,0 +1,46 @@
+// The wish to end a world, from outside, whether it is still being formed or in force: a newer one
+// is known. World::create() returns then, and everything in flight fails, for the reason given.
+//
+// Made before the world, and shared with it (WorldSpec::interrupt). Safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/unique_fd.h"
+#include "runtime/core/failure.h"
+
+namespace hvd::runtime {
+
+class Interrupt {
+ public:
+  Interrupt() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  // Only the first counts.
+  void raise(const Failure& why) {
+    const std::lock_guard lock(mutex_);
+    if (raised_) return;
+    why_ = why;
+    raised_ = true;
+    const std::uint64_t once = 1;
+    [[maybe_unused]] const auto put = ::write(descriptor_.get(), &once, sizeof(once));
+  }
+  bool raised() const { return raised_; }
+  Failure why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  // Readable from then on.
+  int descriptor() const { return descriptor_.get(); }
+
+ private:
+  UniqueFd descriptor_;
+  mutable std::mutex mutex_;
+  std::atomic<bool> raised_ = false;
+  Failure why_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,216 @@
+#include "runtime/core/request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+
+std::string_view kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::allreduce:
+      return "allreduce";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::barrier:
+      return "barrier";
+    case Kind::allgather:
+      return "allgather";
+    case Kind::alltoall:
+      return "alltoall";
+    case Kind::reducescatter:
+      return "reducescatter";
+    case Kind::join:
+      return "join";
+    case Kind::add_process_set:
+      return "add_process_set";
+    case Kind::remove_process_set:
+      return "remove_process_set";
+  }
+  return "unknown";
+}
+
+std::string_view type_name(DataType type) {
+  switch (type) {
+    case DataType::boolean:
+      return "bool";
+    case DataType::uint8:
+      return "uint8";
+    case DataType::int8:
+      return "int8";
+    case DataType::uint16:
+      return "uint16";
+    case DataType::int16:
+      return "int16";
+    case DataType::int32:
+      return "int32";
+    case DataType::int64:
+      return "int64";
+    case DataType::float16:
+      return "float16";
+    case DataType::bfloat16:
+      return "bfloat16";
+    case DataType::float32:
+      return "float32";
+    case DataType::float64:
+      return "float64";
+    case DataType::float8_e4m3:
+      return "float8_e4m3";
+    case DataType::float8_e5m2:
+      return "float8_e5m2";
+  }
+  return "unknown";
+}
+
+std::string_view op_name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::average:
+      return "average";
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::adasum:
+      return "adasum";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::product:
+      return "product";
+  }
+  return "unknown";
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> extents;
+  extents.reserve(shape.size());
+  for (const auto extent : shape) extents.push_back(std::to_string(extent));
+  return cat("[", join(extents, ", "), "]");
+}
+
+std::int64_t Request::elements() const {
+  std::int64_t count = 1;
+  for (const auto extent : shape) count *= extent;
+  return count;
+}
+
+bool asks_for_the_same(const Request& one, const Request& another) {
+  const auto all_but_the_name = [](const Request& request) {
+    return std::tie(request.kind, request.type, request.op, request.root, request.prescale,
+                    request.postscale, request.shape, request.on_host, request.compression,
+                    request.process_set, request.group, request.group_size, request.ranks);
+  };
+  return all_but_the_name(one) == all_but_the_name(another);
+}
+
+// What has no elements has extents that can be added and multiplied all the same.
+Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times) {
+  auto bytes = static_cast<std::int64_t>(size_of(type)) * times;
+  for (const auto extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes)) {
+      return {Code::invalid_argument,
+              cat("no memory has the shape ", shape_text(shape), " of ", type_name(type))};
+    }
+  }
+  return {};
+}
+
+Status check_request(const Request& request, int world_size) {
+  const auto refuse = [&](const auto&... why) {
+    return Status(Code::invalid_argument,
+                  cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
+  };
+  constexpr std::size_t kMaxName = 4096;
+  constexpr std::size_t kMaxDimensions = 256;
+  if (request.name.empty()) return refuse("a tensor needs a name");
+  if (request.name.size() > kMaxName) {
+    return refuse("the name has ", request.name.size(), " bytes; ", kMaxName, " are allowed");
+  }
+  if (request.kind > Kind::remove_process_set) return refuse("no such operation");
+  if (static_cast<int>(request.type) >= kDataTypes) return refuse("no such element type");
+  if (request.op > ReduceOp::product) return refuse("no such reduce operation");
+  const bool reduces = request.kind == Kind::allreduce || request.kind == Kind::reducescatter;
+  if (reduces && request.op == ReduceOp::adasum) {
+    if (request.kind != Kind::allreduce) return refuse("adasum is there for allreduce only");
+    if (!is_floating_point(request.type)) {
+      return refuse("adasum is there for floating point, not for ", type_name(request.type));
+    }
+  }
+  if (request.compression > Compression::bfloat16) return refuse("no such compression");
+  if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
+    return refuse("a factor that is no number");
+  }
+  if (request.process_set < 0) {
+    return {Code::not_found, cat(kind_name(request.kind), " \"", request.name,
+                                 "\": no process set has the number ", request.process_set)};
+  }
+  if (request.group.size() > kMaxName) {
+    return refuse("the name of the group has ", request.group.size(), " bytes; ", kMaxName,
+                  " are allowed");
+  }
+  if (request.group.empty() ? request.group_size != 0 : request.group_size < 1) {
+    return refuse("a group of ", request.group_size, " tensors with the name \"", request.group,
+                  "\"");
+  }
+  if (request.shape.size() > kMaxDimensions) {
+    return refuse("the shape has ", request.shape.size(), " dimensions; ", kMaxDimensions,
+                  " are allowed");
+  }
+  // Of all ranks together: no sum of their rows can overflow.
+  if (const Status fits = check_shape(request.shape, request.type, world_size); !fits.ok()) {
+    return refuse(fits.message());
+  }
+  switch (request.kind) {
+    case Kind::broadcast:
+      if (request.root < 0 || request.root >= world_size) {
+        return refuse("there is no root rank ", request.root, " in a world of ", world_size);
+      }
+      break;
+    case Kind::allgather:
+    case Kind::alltoall:
+    case Kind::reducescatter:
+      if (request.shape.empty()) return refuse("a scalar has no rows; it needs one dimension");
+      break;
+    case Kind::join:
+      if (request.process_set != kGlobalSet) return refuse("one joins in all process sets at once");
+      break;
+    case Kind::add_process_set: {
+      if (request.process_set != kGlobalSet) return refuse("process sets are parts of the world");
+      if (request.ranks.empty()) return refuse("a process set needs at least one rank");
+      int before = -1;
+      for (const int rank : request.ranks) {
+        if (rank < 0 || rank >= world_size) {
+          return refuse("there is no rank ", rank, " in a world of ", world_size);
+        }
+        if (rank <= before) return refuse("its ranks must ascend, and stand there once");
+        before = rank;
+      }
+      break;
+    }
+    case Kind::remove_process_set:
+      if (request.process_set == kGlobalSet) return refuse("the global one cannot be removed");
+      break;
+    default:
+      break;
+  }
+  const bool grouped = request.kind == Kind::allreduce || request.kind == Kind::allgather ||
+                       request.kind == Kind::reducescatter || request.kind == Kind::broadcast ||
+                       request.kind == Kind::alltoall;
+  if (!request.group.empty() && !grouped) return refuse("it cannot be part of a group");
+  return {};
+}
+
+std::size_t bytes_of(const ResponseTensor& tensor) {
+  const Request& request = tensor.request;
+  if (tensor.first_extents.empty() || request.shape.empty()) return request.bytes();
+  std::size_t row = size_of(request.type);
+  for (std::size_t i = 1; i < request.shape.size(); ++i) {
+    row *= static_cast<std::size_t>(request.shape[i]);
+  }
+  std::size_t rows = 0;
+  for (const auto extent : tensor.first_extents) rows += static_cast<std::size_t>(extent);
+  return row * rows;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,415 @@
+#include "runtime/negotiation/coordinator.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// The groups that the ranks of a row speak of: one, none, or several if they disagree.
+std::vector<GroupKey> groups_of(const MessageTable::Row& row, const ResponseTensor* cached) {
+  std::vector<GroupKey> keys;
+  const auto note = [&keys](const Request& request) {
+    if (request.group.empty()) return;
+    GroupKey key{request.process_set, request.group, request.group_size};
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
+  };
+  if (row.id && cached != nullptr) note(cached->request);
+  for (const auto& variant : row.whole) note(variant.request);
+  return keys;
+}
+
+// What some rank of a row has asked for.
+const Request& request_of(const MessageTable::Row& row, const ResponseTensor* cached) {
+  return row.whole.empty() ? cached->request : row.whole.front().request;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(const ControlTree& tree, const ResponseCache& cache,
+                         const ProcessSets& sets, const CoordinatorOptions& options)
+    : tree_(tree),
+      cache_(cache),
+      sets_(sets),
+      options_(options),
+      table_(cache, sets, tree.subtree(0)) {}
+
+Status Coordinator::take(int from, const Upward& message, TimePoint now) {
+  last_words_.heard(from, message, cache_, now);
+  for (const auto& word : message.last_words) last_words_.heard(word, now);
+  const auto refuse_the_left = [this](const RankSet& ranks) -> Status {
+    if (!ranks.intersects(left_)) return {};
+    const auto rank = static_cast<int>(ranks.intersection(left_).front());
+    return {Code::failed_precondition, cat(who(rank), " asked for something after it had left")};
+  };
+  for (const auto& known : message.known) {
+    HVD_RETURN_IF_ERROR(refuse_the_left(known.ranks));
+    MessageTable::Touched touched;
+    HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
+    decide_touched(touched, now);
+  }
+  for (const auto& asked : message.asked) {
+    HVD_RETURN_IF_ERROR(refuse_the_left(asked.ranks));
+    HVD_RETURN_IF_ERROR(check_request(asked.request, tree_.size()));
+    MessageTable::Touched touched;
+    HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
+    decide_touched(touched, now);
+  }
+  if (!message.joined.empty()) {
+    HVD_RETURN_IF_ERROR(refuse_the_left(message.joined));
+    if (left_.empty()) HVD_RETURN_IF_ERROR(table_.join(message.joined));
+    join(message.joined, now);
+  }
+  if (!message.left.empty()) leave(message.left, now);
+  if (!table_.empty()) next_group_look_ = std::min(next_group_look_, now + kGroupPatience);
+  return {};
+}
+
+// One part of a message after the other: once somebody has left, a rank may have had an error for
+// what the first part asks, and the next one asks for it again.
+void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint now) {
+  for (const auto& known : touched.complete) {
+    decided_ids_.unite(known.ids);
+    known.ids.for_each([&](CacheId id) { decide_known(id, now); });
+  }
+  for (const auto& key : touched.rows) {
+    if (table_.complete(key, *table_.find(key))) {
+      decide(key, now);
+    } else if (left_.intersects(sets_.members(key.process_set))) {
+      fail_for_left(key, now);
+    }
+  }
+}
+
+void Coordinator::note_order(const Request& request) {
+  if (!options_.deterministic) return;
+  if (order_of_.try_emplace(key_of(request), next_order_).second) unreleased_.insert(next_order_++);
+}
+
+// All say what was agreed before.
+void Coordinator::decide_known(CacheId id, TimePoint now) {
+  Ready ready{cache_.get(id), {}, now, {}, -1};
+  const Request& request = ready.request();
+  if (request.group.empty()) {
+    enqueue(std::move(ready));
+  } else {
+    const GroupKey group{request.process_set, request.group, request.group_size};
+    enqueue(groups_.decided({group}, std::move(ready)));
+  }
+}
+
+void Coordinator::decide(const TensorKey& key, TimePoint now) {
+  auto row = table_.take(key);
+  const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+  const auto groups = groups_of(row, cached.get());
+  auto agreement =
+      agreement_of(std::move(row), cached.get(), sets_.members(key.process_set), tree_);
+  decided(groups, {std::move(agreement.tensor), std::move(agreement.error), now,
+                   std::move(agreement.joined), -1});
+}
+
+void Coordinator::decided(const std::vector<GroupKey>& groups, Ready tensor) {
+  decided_.insert(view_of(tensor.request()));
+  if (groups.empty()) {
+    enqueue(std::move(tensor));
+  } else {
+    enqueue(groups_.decided(groups, std::move(tensor)));
+  }
+}
+
+Status Coordinator::cannot_be(const Request& request, int left) const {
+  return {Code::failed_precondition,
+          cat(kind_name(request.kind), " \"", request.name, "\" can never be: ", who(left),
+              " has called shutdown(). All ranks must make the same calls.")};
+}
+
+void Coordinator::fail_for_left(const TensorKey& key, TimePoint now) {
+  const auto left = left_.intersection(sets_.members(key.process_set)).front();
+  const auto& row = *table_.find(key);
+  const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+  fail(key, cannot_be(request_of(row, cached.get()), static_cast<int>(left)), now);
+}
+
+// What waits of one group name in one process set.
+struct Coordinator::TornGroup {
+  struct Part {
+    int tensors = 0;  // that wait, of one rank
+    GroupKey key;     // in which group it has them
+  };
+  std::vector<TensorKey> tensors;
+  std::map<int, Part> parts;  // by rank
+  TimePoint newest{};
+
+  void note(const RankSet& ranks, const Request& request) {
+    ranks.for_each([&](RankSet::Value rank) {
+      auto& part = parts[static_cast<int>(rank)];
+      ++part.tensors;
+      part.key = {request.process_set, request.group, request.group_size};
+    });
+  }
+};
+
+void Coordinator::look_for_torn_groups(TimePoint now) {
+  next_group_look_ = kNever;
+  if (table_.empty() || !left_.empty()) return;
+  if (const auto ripe = table_.oldest() + kGroupPatience; ripe > now) {
+    next_group_look_ = ripe;
+    return;
+  }
+  std::map<std::pair<int, std::string>, TornGroup> groups;
+  for (const auto& [key, row] : table_.rows()) {
+    const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+    const Request& request = request_of(row, cached.get());
+    if (request.group.empty()) continue;
+    auto& group = groups[{request.process_set, request.group}];
+    group.tensors.push_back(key);
+    group.newest = std::max(group.newest, row.since);
+    if (cached != nullptr) group.note(row.by_id, cached->request);
+    for (const auto& variant : row.whole) group.note(variant.ranks, variant.request);
+  }
+  for (const auto& [name, group] : groups) {
+    if (group.newest + kGroupPatience > now) continue;
+    const Status error = torn(group);
+    if (error.ok()) continue;
+    for (const auto& key : group.tensors) fail(key, error, now);
+    for (const auto& [rank, part] : group.parts) enqueue(groups_.fail(part.key, error));
+  }
+  if (!table_.empty()) next_group_look_ = now + kGroupPatience;
+}
+
+// Ok as long as some rank may still ask for its part.
+Status Coordinator::torn(const TornGroup& group) const {
+  const auto& one = *group.parts.begin();
+  bool disputed = false;
+  for (const auto& [rank, part] : group.parts) {
+    const auto progress = groups_.progress(part.key);
+    if (part.tensors + progress.decided < part.key.size) return {};
+    disputed = disputed || progress.disputed;
+  }
+  // Who is for another part, and has not asked for the first tensor of this one.
+  const auto& first = table_.rows().at(group.tensors.front());
+  const int asked = static_cast<int>(first.asked.front());
+  int other = -1;
+  auto ranks = sets_.members(one.second.key.process_set);
+  ranks.subtract(table_.joined());
+  bool all = true;
+  ranks.for_each([&](RankSet::Value value) {
+    const int rank = static_cast<int>(value);
+    all = all && (disputed || group.parts.contains(rank));
+    if (other < 0 && !first.asked.contains(value)) other = rank;
+  });
+  if (!all || other < 0) return {};
+  const auto& mine = group.parts.at(asked).key;
+  const auto theirs = group.parts.find(other);
+  return {
+      Code::invalid_argument,
+      cat("Mismatched groups: One rank had group \"", mine.name, "\" of ", mine.size,
+          " with the tensor \"", group.tensors.front().name, "\", but another rank had group \"",
+          mine.name, "\"", theirs == group.parts.end() ? "" : cat(" of ", theirs->second.key.size),
+          " without it. (", who(asked), " and ", who(other), ")")};
+}
+
+void Coordinator::fail(const TensorKey& key, Status error, TimePoint now) {
+  const auto row = table_.take(key);
+  const auto cached = row.id ? cache_.get(*row.id) : nullptr;
+  auto tensor = std::make_shared<ResponseTensor>();
+  tensor->request = request_of(row, cached.get());
+  decided({}, {std::move(tensor), std::move(error), now, {}, -1});
+}
+
+void Coordinator::leave(const RankSet& ranks, TimePoint now) {
+  left_.unite(ranks);
+  table_.only_rows();
+  for (const auto& [id, members] : sets_.all()) {
+    if (!members.intersects(left_)) continue;
+    std::vector<TensorKey> stranded;
+    for (const auto& [key, row] : table_.rows()) {
+      if (key.process_set == id) stranded.push_back(key);
+    }
+    for (const auto& key : stranded) fail_for_left(key, now);
+    const auto left = static_cast<int>(members.intersection(left_).front());
+    enqueue(
+        groups_.fail(id, {Code::failed_precondition,
+                          cat("it can never be complete: ", who(left), " has called shutdown()")}));
+  }
+  if (!table_.joined().empty()) join({}, now);
+}
+
+void Coordinator::join(const RankSet& ranks, TimePoint now) {
+  Request request;
+  request.kind = Kind::join;
+  request.name = kJoinName;
+  if (!left_.empty()) {
+    end_join(cannot_be(request, static_cast<int>(left_.front())), now);
+    return;
+  }
+  last_joined_ = static_cast<int>(ranks.back());
+  std::vector<TensorKey> complete;
+  for (const auto& [key, row] : table_.rows()) {
+    if (table_.complete(key, row)) complete.push_back(key);
+  }
+  for (const auto& key : complete) decide(key, now);
+  if (table_.joined() == tree_.subtree(0)) end_join({}, now);
+}
+
+void Coordinator::end_join(Status error, TimePoint now) {
+  auto join = std::make_shared<ResponseTensor>();
+  join->request.kind = Kind::join;
+  join->request.name = kJoinName;
+  Ready ready;
+  ready.tensor = std::move(join);
+  ready.error = std::move(error);
+  ready.since = now;
+  ready.last_joined = last_joined_;
+  // All have joined, so everything that was asked for is decided.
+  for (auto& [order, tensors] : ordered_) {
+    std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
+  }
+  ordered_.clear();
+  unreleased_.clear();
+  ready_.push_back(std::move(ready));
+}
+
+void Coordinator::enqueue(Ready tensor) {
+  if (options_.deterministic) {
+    std::vector<Ready> one;
+    one.push_back(std::move(tensor));
+    enqueue(std::move(one));
+  } else {
+    ready_.push_back(std::move(tensor));
+  }
+}
+
+void Coordinator::enqueue(std::vector<Ready> tensors) {
+  std::optional<Order> first;
+  for (const auto& ready : tensors) {
+    const auto node = order_of_.extract(key_of(ready.request()));
+    if (node.empty()) continue;
+    if (!first || node.mapped() < *first) {
+      if (first) unreleased_.erase(*first);
+      first = node.mapped();
+    } else {
+      unreleased_.erase(node.mapped());
+    }
+  }
+  if (first && left_.empty() && unreleased_.contains(*first)) {
+    ordered_.emplace(*first, std::move(tensors));
+  } else {
+    std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
+  }
+}
+
+void Coordinator::release_ordered(TimePoint now) {
+  while (!ordered_.empty()) {
+    const auto first = ordered_.begin();
+    const bool is_its_turn = first->first == *unreleased_.begin();
+    if (!is_its_turn && left_.empty() && first->second.front().since + kOrderPatience > now) return;
+    unreleased_.erase(first->first);
+    std::move(first->second.begin(), first->second.end(), std::back_inserter(ready_));
+    ordered_.erase(first);
+  }
+}
+
+void Coordinator::tune(const Parameters& parameters) {
+  options_.fusion_threshold = parameters.fusion_threshold;
+  options_.cycle_time = parameters.cycle_time;
+  options_.hierarchical_allreduce = parameters.hierarchical_allreduce;
+  options_.hierarchical_allgather = parameters.hierarchical_allgather;
+}
+
+Response Coordinator::response_of(std::vector<Ready> batch) {
+  Response response;
+  Ready& first = batch.front();
+  const Request& request = first.request();
+  response.kind = request.kind;
+  response.process_set = request.process_set;
+  response.error = std::move(first.error);
+  response.joined = std::move(first.joined);
+  response.last_joined = first.last_joined;
+  response.hierarchical = (request.kind == Kind::allreduce && options_.hierarchical_allreduce) ||
+                          (request.kind == Kind::allgather && options_.hierarchical_allgather);
+  if (response.error.ok() && request.kind == Kind::add_process_set) {
+    response.error = sets_.check_add(request);
+    if (response.error.ok()) response.new_set = sets_.next();
+  } else if (response.error.ok() && request.kind == Kind::remove_process_set) {
+    response.error = sets_.check_remove(request);
+  }
+  response.tensors.reserve(batch.size());
+  std::vector<CacheId> ids;
+  for (auto& ready : batch) {
+    if (decided_ids_.contains(ready.tensor->cache_id)) {
+      ids.push_back(ready.tensor->cache_id);
+    } else {
+      forget_decided(ready.request());
+    }
+    response.tensors.push_back(std::move(ready.tensor));
+  }
+  decided_ids_.subtract(IntervalSet::of_values(std::move(ids)));
+  return response;
+}
+
+// After an error a name may be decided again while its first response is still in line: what goes
+// is the one that lies here.
+void Coordinator::forget_decided(const Request& request) {
+  const char* const name = request.name.data();
+  const auto [begin, end] = decided_.equal_range(view_of(request));
+  const auto own = std::find_if(
+      begin, end, [name](const TensorKeyView& key) { return key.name.data() == name; });
+  if (own != end) decided_.erase(own);
+}
+
+std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
+  if (next_group_look_ <= now) look_for_torn_groups(now);
+  release_ordered(now);
+  if (ready_.empty()) return std::nullopt;
+  const bool waited = now - ready_.front().since >= options_.cycle_time;
+  if (under_way >= (waited ? kMaxAhead : kEnoughAhead)) return std::nullopt;
+  return response_of(take_batch(ready_, options_.fusion_threshold,
+                                options_.deterministic ? Fusion::groups_only : Fusion::look_ahead));
+}
+
+TimePoint Coordinator::next_at(int under_way) const {
+  TimePoint next = table_.empty() ? kNever : next_group_look_;
+  if (!ordered_.empty()) {
+    next = std::min(next, ordered_.begin()->second.front().since + kOrderPatience);
+  }
+  if (ready_.empty() || under_way >= kMaxAhead) return next;
+  return std::min(next, ready_.front().since + options_.cycle_time);
+}
+
+void Coordinator::applied(const Response& response, const std::vector<Departed>& died) {
+  table_.died(died);
+  for (const auto& [id, tensor] : died) {
+    if (!decided_ids_.contains(id)) continue;
+    decided_ids_.subtract(IntervalSet::of(id));
+    decided_.insert(view_of(tensor->request));
+  }
+  if (response.kind == Kind::join) table_.join_ended();
+  if (response.kind == Kind::remove_process_set && response.error.ok()) {
+    forget_set(response.process_set);
+  }
+}
+
+void Coordinator::forget_set(int process_set) {
+  const auto of_the_set = [process_set](const Ready& ready) {
+    return negotiated_in(ready.request()) == process_set;
+  };
+  table_.set_removed(process_set);
+  std::erase_if(decided_, [&](const TensorKeyView& key) { return key.process_set == process_set; });
+  groups_.set_removed(process_set);
+  std::erase_if(ready_, of_the_set);
+  for (auto& [order, tensors] : ordered_) std::erase_if(tensors, of_the_set);
+  std::erase_if(ordered_, [this](const auto& item) {
+    if (item.second.empty()) unreleased_.erase(item.first);
+    return item.second.empty();
+  });
+  std::erase_if(order_of_, [&](const auto& item) {
+    if (item.first.process_set != process_set) return false;
+    unreleased_.erase(item.second);
+    return true;
+  });
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,293 @@
+#include "runtime/negotiation/tensor_queue.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "runtime/core/activity.h"
+#include "runtime/core/prefetch.h"
+
+namespace hvd::runtime {
+
+Status TensorQueue::check(const Request& request, const Slot* slot) const {
+  const auto refuse = [&](Code code, const auto&... why) {
+    return Status(code, cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
+  };
+  if (joined_ && request.kind == Kind::join) {
+    return refuse(Code::invalid_argument, "this rank has joined already, and waits for the others");
+  }
+  if (joined_) {
+    return refuse(Code::invalid_argument,
+                  "this rank has joined: it cannot ask for anything before all have");
+  }
+  const int set = negotiated_in(request);
+  if (const Status member = sets_.check_member(set, rank_); !member.ok()) {
+    return refuse(member.code(), member.message());
+  }
+  if (request.kind == Kind::broadcast &&
+      !sets_.members(set).contains(static_cast<RankSet::Value>(request.root))) {
+    return refuse(Code::invalid_argument, "the root rank ", request.root, " is not in process set ",
+                  set);
+  }
+  if (slot != nullptr && slot->busy) {
+    return refuse(Code::invalid_argument,
+                  "a tensor of this name is already in flight on this rank. Wait for it, or use "
+                  "another name.");
+  }
+  return {};
+}
+
+// Who has two groups of one name in flight cannot be told from who disagrees about one.
+Status TensorQueue::check_groups(std::span<const Entry> entries) const {
+  if (groups_.empty()) return {};
+  for (const auto& entry : entries) {
+    const Request& request = entry.request;
+    if (request.group.empty()) continue;
+    if (!groups_.contains(TensorKeyView(negotiated_in(request), request.group))) continue;
+    return {Code::invalid_argument,
+            cat(kind_name(request.kind), " \"", request.name, "\": group \"", request.group,
+                "\" is already in flight on this rank. Wait for it, or use another name.")};
+  }
+  return {};
+}
+
+TensorQueue::Slot* TensorQueue::find(const TensorKeyView& key) {
+  const auto found = slots_.find(key);
+  return found == slots_.end() ? nullptr : &found->second;
+}
+
+TensorQueue::Slot* TensorQueue::find_idle_first(const TensorKeyView& key) {
+  if (next_idle_ == idle_.end()) return find(key);
+  fetch_after(next_idle_, idle_);
+  Slot* const guess = *next_idle_;
+  return TensorKeyEqual()(*guess->key, key) ? guess : find(key);
+}
+
+// Of thousands of slots hardly any is in a cache by the time of the next step.
+void TensorQueue::fetch_after(std::list<Slot*>::iterator place, const std::list<Slot*>& of) {
+  if (++place != of.end()) prefetch(*place, sizeof(Slot));
+}
+
+TensorQueue::Slot* TensorQueue::slot_of(const ResponseTensor& tensor) {
+  if (const auto found = by_id_.find(tensor.cache_id); found != by_id_.end()) return found->second;
+  return find(view_of(tensor.request));
+}
+
+TensorQueue::Slot& TensorQueue::add_slot(const Request& request) {
+  if (idle_.size() > kMaxIdle) drop(*idle_.front());
+  const auto added = slots_.try_emplace(key_of(request)).first;
+  Slot& slot = added->second;
+  slot.key = &added->first;
+  slot.place = idle_.insert(idle_.end(), &slot);
+  return slot;
+}
+
+void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
+  const Request& request = entry.request;
+  if (request.kind == Kind::join) joined_ = true;
+  if (!request.group.empty()) ++groups_[{slot.key->process_set, request.group}];
+  slot.is_agreed = slot.is_agreed && asks_for_the_same(slot.entry.request, request);
+  slot.busy = true;
+  slot.taken = false;
+  slot.entry = std::move(entry);
+  slot.entry.course = {pushed_++, now};
+  next_idle_ = std::next(slot.place);
+  busy_.splice(busy_.end(), idle_, slot.place);
+  undrained_.push_back(&slot);
+}
+
+void TensorQueue::release(Slot& slot) {
+  const Request& request = slot.entry.request;
+  if (request.kind == Kind::join) joined_ = false;
+  if (!request.group.empty()) {
+    const auto group = groups_.find(TensorKeyView(slot.key->process_set, request.group));
+    if (--group->second == 0) groups_.erase(group);
+  }
+  slot.busy = false;
+  idle_.splice(idle_.end(), busy_, slot.place);
+}
+
+void TensorQueue::remember(Slot& slot, const SharedTensor& agreed) {
+  if (agreed->cache_id == ResponseTensor::kNotCached) return;
+  if (slot.agreed != agreed) {
+    if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+    slot.agreed = agreed;
+    slot.is_agreed = false;
+    by_id_[agreed->cache_id] = &slot;
+  }
+  // Of a ragged one the extents of this rank are not in the request that was agreed about.
+  slot.is_agreed = slot.is_agreed || (!is_ragged(agreed->request) &&
+                                      asks_for_the_same(agreed->request, slot.entry.request));
+}
+
+void TensorQueue::drop(Slot& slot) {
+  if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+  if (next_idle_ == slot.place) ++next_idle_;
+  idle_.erase(slot.place);
+  slots_.erase(slots_.find(*slot.key));
+}
+
+Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
+  const auto now = trace::nanoseconds_now();
+  const std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return closed_;
+  if (Status refused = check_groups(entries); !refused.ok()) return refused;
+  const bool none_waited = undrained_.empty();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Request& request = entries[i].request;
+    Slot* slot = find_idle_first(view_of(request));
+    if (Status refused = check(request, slot); !refused.ok()) {
+      // Back to where they came from: the caller keeps what was refused.
+      while (i-- > 0) {
+        Slot& last = *undrained_.back();
+        undrained_.pop_back();
+        release(last);
+        entries[i] = std::move(last.entry);
+        last.is_agreed = false;
+        --pushed_;
+      }
+      return refused;
+    }
+    put(slot != nullptr ? *slot : add_slot(request), std::move(entries[i]), now);
+  }
+  first = none_waited && !entries.empty();
+  if (busy_since_ == kNever && !busy_.empty()) busy_since_ = Clock::now();
+  return {};
+}
+
+std::vector<Wanted> TensorQueue::drain() {
+  std::vector<Wanted> all;
+  const std::lock_guard lock(mutex_);
+  drained_ = pushed_;
+  if (undrained_.empty()) return all;
+  all.reserve(undrained_.size());
+  const auto now = trace::nanoseconds_now();
+  for (Slot* const slot : undrained_) {
+    slot->entry.course.asked = now;
+    if (slot->is_agreed) {
+      all.push_back({slot->agreed, nullptr});
+    } else {
+      all.push_back({nullptr, std::make_unique<Request>(slot->entry.request)});
+    }
+  }
+  undrained_.clear();
+  return all;
+}
+
+bool TensorQueue::all_plain(const std::vector<SharedTensor>& tensors) {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(tensors.begin(), tensors.end(), [this](const SharedTensor& tensor) {
+    const Slot* const slot = slot_of(*tensor);
+    return slot == nullptr || !slot->busy || slot->entry.is_plain();
+  });
+}
+
+void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t decided,
+                       std::int64_t begun, Slots& slots) {
+  slots.reserve(slots.size() + tensors.size());
+  const std::lock_guard lock(mutex_);
+  auto guess = busy_.end();
+  for (const auto& tensor : tensors) {
+    const bool is_next = guess != busy_.end() && (*guess)->agreed == tensor;
+    Slot* const slot = is_next ? *guess : slot_of(*tensor);
+    if (slot == nullptr || !slot->busy || slot->taken || slot->entry.course.order >= drained_) {
+      continue;
+    }
+    guess = std::next(slot->place);
+    if (guess != busy_.end()) fetch_after(guess, busy_);
+    remember(*slot, tensor);
+    slot->taken = true;
+    slot->entry.course.decided = decided;
+    slot->entry.course.begun = begun;
+    slots.push_back(slot);
+  }
+}
+
+void TensorQueue::finish(const Slots& slots) {
+  const std::lock_guard lock(mutex_);
+  for (Slot* const slot : slots) release(*slot);
+  note_end();
+}
+
+std::vector<Entry> TensorQueue::close(const Failure& why) {
+  std::vector<Entry> entries;
+  const std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return entries;
+  closed_ = why;
+  undrained_.clear();
+  for (auto next = busy_.begin(); next != busy_.end();) {
+    Slot& slot = **next++;
+    if (slot.taken) continue;
+    release(slot);
+    entries.push_back(std::move(slot.entry));
+  }
+  note_end();
+  return entries;
+}
+
+void TensorQueue::note_end() {
+  if (!busy_.empty()) return;
+  if (busy_since_ != kNever) busy_time_ += Clock::now() - busy_since_;
+  busy_since_ = kNever;
+  emptied_.notify_all();
+}
+
+Duration TensorQueue::busy_time(TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  return busy_since_ == kNever || now < busy_since_ ? busy_time_ : busy_time_ + (now - busy_since_);
+}
+
+bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  if (!emptied_.wait_until(lock, deadline, [this] { return busy_.empty(); })) return false;
+  if (closed_.ok()) closed_ = why;
+  return true;
+}
+
+bool TensorQueue::wait_empty(TimePoint deadline) const {
+  std::unique_lock lock(mutex_);
+  return emptied_.wait_until(lock, deadline, [this] { return busy_.empty(); });
+}
+
+std::size_t TensorQueue::size() const {
+  const std::lock_guard lock(mutex_);
+  return busy_.size();
+}
+
+void TensorQueue::visit(const std::function<void(const Entry&)>& visitor) const {
+  const std::lock_guard lock(mutex_);
+  for (const Slot* const slot : busy_) visitor(slot->entry);
+}
+
+Result<RankSet> TensorQueue::members(int process_set) const {
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(sets_.check_exists(process_set));
+  return sets_.members(process_set);
+}
+
+std::vector<int> TensorQueue::process_sets() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ids;
+  for (const auto& [id, members] : sets_.all()) ids.push_back(id);
+  return ids;
+}
+
+void TensorQueue::open_set(const RankSet& members) {
+  const std::lock_guard lock(mutex_);
+  sets_.add(members);
+}
+
+void TensorQueue::close_set(int process_set, Slots& slots) {
+  const auto is_of_it = [process_set](const Slot* slot) {
+    return slot->key->process_set == process_set;
+  };
+  const std::lock_guard lock(mutex_);
+  sets_.remove(process_set);
+  std::erase_if(undrained_, is_of_it);
+  for (Slot* const slot : busy_) {
+    if (slot->taken || !is_of_it(slot)) continue;
+    slot->taken = true;
+    slots.push_back(slot);
+  }
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,73 @@
+#include "runtime/net/member_link.h"
+
+#include <cerrno>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/wire.h"
+
+namespace hvd::runtime {
+namespace {
+
+Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint deadline,
+                       int interrupt) {
+  std::string part(bytes, '\0');
+  std::size_t done = 0;
+  while (done < bytes) {
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline, interrupt));
+    const ssize_t got = ::recv(fd, part.data() + done, bytes - done, MSG_DONTWAIT);
+    if (got == 0) return {Code::unavailable, "the other side closed the connection"};
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Status::from_errno("receive", errno);
+    }
+  }
+  into += part;
+  return {};
+}
+
+// One frame of the handshake and not a byte of what follows it: the coordinator may speak as soon
+// as it has welcomed us.
+Result<Frame> receive_handshake_frame(int fd, TimePoint deadline, int interrupt) {
+  std::string bytes;
+  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, sizeof(std::uint32_t), deadline, interrupt));
+  const std::size_t length = WireReader(bytes).u32();
+  if (length > kMaxHandshakeFrame) {
+    return Status(Code::data_loss, "what answers there does not speak our handshake");
+  }
+  HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, length, deadline, interrupt));
+  FrameDecoder decoder(kMaxHandshakeFrame);
+  decoder.feed(bytes);
+  auto frame = decoder.next();
+  HVD_RETURN_IF_ERROR(frame.status());
+  return std::move(**frame);
+}
+
+}  // namespace
+
+Status prove_membership(int fd, const Token& token, std::string_view purpose,
+                        const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                        TimePoint deadline, int interrupt) {
+  HandshakeConnector handshake(token, purpose, self, peer);
+  auto challenge = receive_handshake_frame(fd, deadline, interrupt);
+  HVD_RETURN_IF_ERROR(challenge.status());
+  auto proof = handshake.prove(*challenge);
+  HVD_RETURN_IF_ERROR(proof.status());
+  HVD_RETURN_IF_ERROR(send_all(fd, *proof, deadline));
+  auto verdict = receive_handshake_frame(fd, deadline, interrupt);
+  HVD_RETURN_IF_ERROR(verdict.status());
+  return handshake.check(*verdict);
+}
+
+Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
+                                   const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                                   TimePoint deadline, int interrupt) {
+  auto fd = connect_tcp(where, deadline, interrupt);
+  HVD_RETURN_IF_ERROR(fd.status());
+  HVD_RETURN_IF_ERROR(
+      prove_membership(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt));
+  return fd;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,79 @@
+#include "base/protocol/worker_link.h"
+
+#include <gtest/gtest.h>
+
+#include "base/wire.h"
+#include "tests/base/protocol/message_checks.h"
+
+namespace hvd::worker_link {
+namespace {
+
+using test::expect_sound;
+using test::payload_of;
+
+Welcome welcome() {
+  Welcome m("job", Token::random());
+  m.worker = "a#1";
+  m.incarnation = 77;
+  m.rendezvous_host = "::1";
+  m.rendezvous_port = 65'535;
+  m.advertise_address = "10.0.0.1";
+  m.world_follows = true;
+  m.elastic = true;
+  return m;
+}
+
+TEST(WorkerLinkMessages, AreSound) {
+  expect_sound(welcome());
+  expect_sound(World{5, false, "{}"});
+  expect_sound(Stop{"because"});
+  expect_sound(Initialised{-1});
+  expect_sound(Done{});
+  expect_sound(Ready{});
+  expect_sound(Leave{});
+  expect_sound(Committed{3});
+  expect_sound(Ping{});
+  expect_sound(AskActivity{9});
+  expect_sound(Activity{9, "nothing", "a"});
+  expect_sound(ActivityWanted{});
+  expect_sound(Alive{});
+}
+
+TEST(WorkerLinkMessages, KeepEveryField) {
+  const auto sent = welcome();
+  const auto received = Welcome::decode(payload_of(sent));
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(received->job_id, "job");
+  EXPECT_EQ(received->token.bytes(), sent.token.bytes());
+  EXPECT_EQ(received->worker, "a#1");
+  EXPECT_EQ(received->incarnation, 77U);
+  EXPECT_EQ(received->rendezvous_host, "::1");
+  EXPECT_EQ(received->rendezvous_port, 65'535);
+  EXPECT_EQ(received->advertise_address, "10.0.0.1");
+  EXPECT_TRUE(received->world_follows);
+  EXPECT_TRUE(received->elastic);
+  EXPECT_EQ(Initialised::decode(payload_of(Initialised{42}))->pid, 42);
+  EXPECT_EQ(Stop::decode(payload_of(Stop{"because"}))->reason, "because");
+  EXPECT_EQ(Committed::decode(payload_of(Committed{43}))->generation, 43U);
+  EXPECT_EQ(AskActivity::decode(payload_of(AskActivity{9}))->id, 9U);
+  const auto activity = Activity::decode(payload_of(Activity{9, "a", "b"}));
+  EXPECT_EQ(activity->id, 9U);
+  EXPECT_EQ(activity->in_flight, "a");
+  EXPECT_EQ(activity->last, "b");
+  const auto world = World::decode(payload_of(World{5, true, "document"}));
+  EXPECT_EQ(world->generation, 5U);
+  EXPECT_TRUE(world->effective);
+  EXPECT_EQ(world->document, "document");
+}
+
+TEST(WorkerLinkMessages, AWelcomeWithoutAProperTokenIsRefused) {
+  for (const std::size_t size : {0U, 31U, 33U}) {
+    const auto payload = WireWriter().str("job").str(std::string(size, 't')).take();
+    const auto refused = Welcome::decode(payload);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.status().message().find("token"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace hvd::worker_link

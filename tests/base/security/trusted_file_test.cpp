@@ -1,0 +1,176 @@
+#include "base/security/trusted_file.h"
+
+#include <array>
+#include <fcntl.h>
+#include <filesystem>
+#include <functional>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd {
+namespace {
+
+constexpr uid_t kStranger = 65534;
+constexpr gid_t kGroup = 2000;  // such as fsGroup
+
+struct Row {
+  FileTrust trust;
+  uid_t user;
+  uid_t owner;
+  mode_t mode;
+  bool in_group;
+  bool fine;
+};
+
+// Of every kind of file: its own user, root, somebody else; what others may do with it.
+TEST(TrustedFile, OwnerModeAndGroupDecide) {
+  using enum FileTrust;
+  constexpr auto kRows = std::to_array<Row>({
+      {secret, 1000, 1000, 0600, false, true},
+      {secret, 1000, 1000, 0400, false, true},
+      {secret, 1000, 1000, 0640, true, false},
+      {secret, 1000, 1000, 0604, false, false},
+      {secret, 1000, 1000, 0602, false, false},
+      {secret, 1000, 1001, 0600, false, false},
+      {secret, 1000, 0, 0600, false, true},
+      {secret, 0, 0, 0600, false, true},
+      {secret, 0, 1000, 0600, false, false},
+      // A Secret mounted with fsGroup.
+      {secret, 1000, 0, 0440, true, true},
+      {secret, 0, 0, 0440, true, true},
+      {secret, 1000, 0, 0440, false, false},
+      {secret, 1000, 0, 0444, true, false},
+      {secret, 1000, 0, 0460, true, false},
+      {private_key, 1000, 1000, 0600, false, true},
+      {private_key, 1000, 1000, 0640, false, false},
+      {private_key, 1000, 0, 0440, true, true},
+      {private_key, 1000, 0, 0464, true, false},
+      {private_key, 0, 0, 0644, false, false},
+      {private_key, 0, 1000, 0600, false, false},
+      {known_hosts, 1000, 1000, 0664, false, true},
+      {known_hosts, 1000, 1000, 0666, false, false},
+      {known_hosts, 1000, 0, 0644, false, true},
+      {known_hosts, 1000, 1001, 0644, false, false},
+      {configuration, 1000, 1000, 0644, false, true},
+      {configuration, 1000, 1000, 0664, false, false},
+      {configuration, 1000, 0, 0644, false, true},
+      {configuration, 0, 1000, 0600, false, false},
+  });
+  for (const Row& row : kRows) {
+    struct stat about {};
+    about.st_mode = S_IFREG | row.mode;
+    about.st_uid = row.owner;
+    about.st_gid = kGroup;
+    const FileUser user{row.user, row.in_group ? std::vector<gid_t>{kGroup} : std::vector<gid_t>{}};
+    const Status status =
+        check_trusted_file(about, user, "/x", "token file", row.trust, FileKind::regular);
+    EXPECT_EQ(status.ok(), row.fine)
+        << "trust " << static_cast<int>(row.trust) << ", user " << row.user << ", owner "
+        << row.owner << ", mode " << std::oct << row.mode << ": " << status.message();
+    if (!row.fine) EXPECT_EQ(status.code(), Code::failed_precondition);
+  }
+}
+
+class TrustedFileOnDisk : public testing::Test {
+ protected:
+  std::string place(const std::string& name, mode_t mode = 0600) {
+    auto path = directory_.file(name, "text").string();
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
+  }
+  std::string link(const std::string& name, const std::string& target) {
+    auto path = (directory_.path() / name).string();
+    EXPECT_EQ(::symlink(target.c_str(), path.c_str()), 0);
+    return path;
+  }
+  static Code open(const std::string& path) {
+    return open_trusted_file(path, "token file", FileTrust::secret).status().code();
+  }
+  // What `check` says in a process of another user.
+  static bool as_stranger(const std::vector<gid_t>& groups, const std::function<bool()>& check) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool changed = ::setgroups(groups.size(), groups.data()) == 0 &&
+                           ::setgid(kStranger) == 0 && ::setuid(kStranger) == 0;
+      ::_exit(changed && check() ? 0 : 1);
+    }
+    int status = 1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status == 0;
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(TrustedFileOnDisk, LinksOfOursAreFollowed) {
+  const auto file = place("file");
+  EXPECT_EQ(open(file), Code::ok);
+  EXPECT_EQ(open(link("absolute", file)), Code::ok);
+  EXPECT_EQ(open(link("relative", "./file")), Code::ok);
+  std::filesystem::create_directory(directory_.path() / "below");
+  EXPECT_EQ(open(link("below/up", "../relative")), Code::ok);
+  EXPECT_EQ(open(directory_.path() / "below/../below/up"), Code::ok);
+  EXPECT_EQ(open(link("gone", "nothing")), Code::not_found);
+  EXPECT_NE(open(link("loop", "loop")), Code::ok);
+  EXPECT_EQ(open(directory_.path()), Code::invalid_argument);
+  // As a shell gives with <(...).
+  const UniqueFd held(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(open(cat("/proc/self/fd/", held.get())), Code::ok);
+  const auto fifo = (directory_.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(open(fifo), Code::invalid_argument) << "and nobody waits for a writer";
+}
+
+TEST_F(TrustedFileOnDisk, ALinkInADirectoryThatEverybodyMayWriteHasToLieInASticky) {
+  const auto file = place("file");
+  const auto path = link("link", file);
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0777), 0);
+  EXPECT_EQ(open(path), Code::failed_precondition);
+  EXPECT_EQ(open(file), Code::ok) << "the file itself is ours, wherever it lies";
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 01777), 0);
+  EXPECT_EQ(open(path), Code::ok);
+}
+
+TEST_F(TrustedFileOnDisk, WhatAStrangerMadeIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
+  const auto file = place("file");
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 01777), 0);
+  const auto own = place("own");
+  std::filesystem::path theirs = directory_.path() / "theirs";
+  const bool made = as_stranger({}, [&] {
+    const UniqueFd planted(
+        ::open((directory_.path() / "planted").c_str(), O_WRONLY | O_CREAT, 0600));
+    return planted && ::symlink(own.c_str(), (directory_.path() / "link").c_str()) == 0 &&
+           ::mkdir(theirs.c_str(), 0755) == 0;
+  });
+  ASSERT_TRUE(made);
+  EXPECT_EQ(open(directory_.path() / "planted"), Code::failed_precondition);
+  EXPECT_EQ(open(directory_.path() / "link"), Code::failed_precondition);
+  // A link of ours in their directory may be gone in a moment.
+  EXPECT_EQ(open(link("theirs/ours", own)), Code::failed_precondition);
+  EXPECT_EQ(open(own), Code::ok);
+}
+
+// /var/run/secrets/token -> ..data/token, ..data -> ..2026_01_01, all root's, and its group reads.
+TEST_F(TrustedFileOnDisk, ASecretThatKubernetesHasMountedIsTaken) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can share a file with a group";
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  const auto mount = directory_.path() / "mount";
+  std::filesystem::create_directories(mount / "..2026_01_01");
+  place("mount/..2026_01_01/token", 0440);
+  ASSERT_EQ(::chown((mount / "..2026_01_01/token").c_str(), 0, kGroup), 0);
+  ASSERT_EQ(::chown(mount.c_str(), 0, kGroup), 0);
+  ASSERT_EQ(::chmod(mount.c_str(), 03777), 0);
+  link("mount/..data", "..2026_01_01");
+  const auto token = link("mount/token", "..data/token");
+  EXPECT_TRUE(as_stranger({kGroup}, [&] { return open(token) == Code::ok; }));
+  EXPECT_TRUE(as_stranger({}, [&] { return open(token) == Code::permission_denied; }));
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,273 @@
+#include "tests/driver/job/elastic_rules.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr std::size_t kMaxWords = 1'500;
+
+}  // namespace
+
+void ElasticRules::before(const Event& event) {
+  if (finish_) wrong("an event after the end");
+  before_ = job_.state();
+  if (std::holds_alternative<event::Heard>(event)) return;
+  in_force_ = job_.world();
+  committed_ = {};
+  std::visit([this](const auto& value) { note(value); }, event);
+}
+
+// ---- what happens ----
+
+void ElasticRules::note(const event::HostsFound& event) {
+  found_.clear();
+  for (const auto& found : event.hosts) found_.insert(found.host.name);
+}
+
+void ElasticRules::note(const event::WorkerReady& event) {
+  workers_[event.incarnation].warm = workers_[event.incarnation].is_ready = true;
+}
+
+// What a host says that was given up does not count.
+void ElasticRules::note(const event::Initialised& event) {
+  const bool is_member = std::any_of(
+      in_force_.members.begin(), in_force_.members.end(),
+      [&](const WorldMember& member) { return member.incarnation == event.incarnation; });
+  if (is_member && !visits_[event.host].told_to_go) a_member_joined_ = true;
+}
+
+void ElasticRules::note(const event::Done& event) {
+  workers_[event.incarnation].done = true;
+  somebody_is_done_ = true;
+}
+
+void ElasticRules::note(const event::Committed& event) {
+  const auto published = published_.find(event.generation);
+  if (published == published_.end()) return;
+  committed_ = published->second;
+  // All who were in the world that ended with this commit.
+  if (committed_.state != WorldState::proposed || committed_.generation <= in_force_.generation) {
+    return;
+  }
+  for (const auto& member : in_force_.members) workers_[member.incarnation].has_state = true;
+}
+
+void ElasticRules::end_visit(HostIndex host) {
+  visits_[host].over = true;
+  for (auto& [incarnation, worker] : workers_) {
+    if (worker.host == host) worker.ended = true;
+  }
+}
+
+void ElasticRules::end_worker(Incarnation incarnation) {
+  if (const auto worker = workers_.find(incarnation); worker != workers_.end()) {
+    worker->second.ended = true;
+  }
+}
+
+// ---- what is decided ----
+
+void ElasticRules::answered(const Action& action) {
+  if (finish_) wrong("something follows after finish");
+  std::visit([this](const auto& value) { check(value); }, action);
+}
+
+void ElasticRules::check_soundness(const WorldDocument& world) {
+  std::string host;
+  std::set<std::string> hosts;
+  std::set<std::string> places;
+  std::set<Incarnation> incarnations;
+  for (std::size_t rank = 0; rank < world.members.size(); ++rank) {
+    const auto& member = world.members[rank];
+    if (member.rank != static_cast<int>(rank)) wrong("ranks are not dense");
+    if (!places.insert(member.worker()).second) wrong("two workers in one slot");
+    if (!incarnations.insert(member.incarnation).second) wrong("one worker twice in a world");
+    if (member.host != host && !hosts.insert(member.host).second) {
+      wrong("ranks are not host by host");
+    }
+    if (member.address.empty()) wrong("a member without an address");
+    host = member.host;
+    const auto known = workers_.find(member.incarnation);
+    // They are launched behind it, at the beginning and if all ended before a member had joined.
+    if (generation_ == 1 || (!a_member_joined_ && known == workers_.end())) continue;
+    const bool takes_force = world.state == WorldState::effective;
+    if (takes_force && known != workers_.end() && known->second.is_ready) a_member_joined_ = true;
+    if (known == workers_.end()) {
+      wrong("a member that was never started");
+    } else if (known->second.ended) {
+      wrong(cat(member.worker(), " has ended and is in generation ", world.generation));
+    } else if (!known->second.warm) {
+      wrong(cat(member.worker(), " is in a world and was never ready"));
+    }
+  }
+  const int size = static_cast<int>(world.members.size());
+  if (size == 0) wrong("a world of nobody");
+  if (size < options_.limits.least && !somebody_is_done_) wrong("a world below the least");
+  const auto before = static_cast<int>(in_force_.members.size());
+  if (options_.limits.most == 0 || size <= std::max(options_.limits.most, before)) return;
+  // One more may be there for a moment: to hand the state over.
+  const bool hands_over =
+      std::any_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
+        return !job_.workers()[job_.index_of(member.incarnation)].leaves.empty();
+      });
+  if (!hands_over) wrong("a world above the most");
+}
+
+// Who is new in a world gets the state from members of the one before.
+void ElasticRules::check_state_goes_on(const WorldDocument& world) {
+  if (world.generation == 1 || somebody_is_done_) return;
+  const auto has_state = [&](const WorldMember& member) {
+    const Worker& one = workers_[member.incarnation];
+    return !one.ended && one.has_state && !one.told_to_stop;
+  };
+  // At a commit all members of the world that it ends have the state.
+  const bool planned = world.state == WorldState::proposed;
+  const WorldDocument& before = committed_.members.empty() ? in_force_ : committed_;
+  const auto& members = world.members;
+  if (planned) {
+    const bool goes_on = std::any_of(members.begin(), members.end(), [&](const WorldMember& one) {
+      return std::any_of(
+          before.members.begin(), before.members.end(),
+          [&](const WorldMember& other) { return other.incarnation == one.incarnation; });
+    });
+    if (!goes_on) wrong(cat("nobody hands the state over to generation ", world.generation));
+    return;
+  }
+  const bool is_left = std::any_of(before.members.begin(), before.members.end(), has_state);
+  if (is_left && !std::any_of(members.begin(), members.end(), has_state)) {
+    wrong(cat("nobody in generation ", world.generation, " may have the state"));
+  }
+}
+
+void ElasticRules::check(const action::StopWorkers& action) {
+  if (action.incarnation != kEveryWorker) workers_[action.incarnation].told_to_stop = true;
+}
+
+std::string ElasticRules::disorder(const WorldDocument& before, const WorldDocument& after) {
+  const auto shared = [](const WorldDocument& of, const WorldDocument& with) {
+    std::set<Incarnation> others;
+    for (const auto& member : with.members) others.insert(member.incarnation);
+    std::vector<Incarnation> result;
+    for (const auto& member : of.members) {
+      if (others.count(member.incarnation) != 0) result.push_back(member.incarnation);
+    }
+    return result;
+  };
+  const auto survivors = shared(before, after);
+  if (survivors != shared(after, before)) return "survivors changed their order";
+  if (!survivors.empty() && after.members.front().incarnation != survivors.front()) {
+    return "rank 0 is no survivor";
+  }
+  return "";
+}
+
+void ElasticRules::check(const action::PublishWorld& action) {
+  const WorldDocument& world = action.world;
+  const auto known = published_.find(world.generation);
+  if (known != published_.end() && known->second.state == WorldState::proposed) {
+    check_took_force(world, known->second);
+    return;
+  }
+  if (world.generation != ++generation_)
+    wrong(cat("generation ", world.generation, " follows ", generation_ - 1));
+  check_soundness(world);
+  check_state_goes_on(world);
+  published_[world.generation] = world;
+  // Planned against the world in force, which this very step may have changed.
+  if (generation_ > 1) {
+    const std::string wrong_order = disorder(in_force_, world);
+    if (!wrong_order.empty() &&
+        (committed_.members.empty() || !disorder(committed_, world).empty())) {
+      wrong(wrong_order);
+    }
+  }
+  if (world.state == WorldState::effective) in_force_ = world;
+  if (world.state == WorldState::proposed && somebody_is_done_ && before_ == ElasticState::ending) {
+    wrong("a world is proposed while the job ends");
+  }
+}
+
+// A commit took it into force: as it was proposed, and once.
+void ElasticRules::check_took_force(const WorldDocument& world, WorldDocument& proposed) {
+  if (committed_.generation != world.generation) wrong("nobody has committed what takes force");
+  if (world.state != WorldState::effective) wrong("a world was proposed twice");
+  proposed.state = WorldState::effective;
+  if (!(world == proposed)) wrong("another world takes force than was proposed");
+  if (world.generation <= in_force_.generation) wrong("an older world takes force");
+}
+
+void ElasticRules::check(const action::StartAgent& action) {
+  if (!visits_.emplace(action.host, Visit()).second) wrong("an agent was started twice");
+  const std::string& name = job_.hosts()[action.host].name;
+  if (found_.count(name) == 0) wrong(cat("host ", name, " was visited and is not found"));
+  for (const auto& [host, visit] : visits_) {
+    if (host != action.host && job_.hosts()[host].name == name && !visit.over) {
+      wrong(cat("host ", name, " is visited twice at once"));
+    }
+  }
+}
+
+void ElasticRules::check(const action::Launch& action) {
+  const WorldMember& member = action.member;
+  const Visit& visit = visits_[action.host];
+  if (!visit.ready || visit.over || visit.told_to_go || visit.address.empty()) {
+    wrong(cat(member.worker(), " was launched on a host that is not ready"));
+  }
+  if (visit.address != member.address) wrong("a worker was launched with another address");
+  if (found_.count(member.host) == 0) wrong("a worker was launched on a host that is not found");
+  if (before_ >= ElasticState::ending) wrong("a worker was launched while the job ends");
+  for (const auto& [incarnation, other] : workers_) {
+    if (!other.ended && other.place == member.worker()) {
+      wrong(cat("two workers in ", member.worker(), " at once"));
+    }
+  }
+  Worker worker{action.host, member.worker(), false, member.rank >= 0};
+  worker.has_state = member.rank >= 0;  // it begins with what the first members make
+  if (!workers_.emplace(member.incarnation, worker).second) wrong("an incarnation twice");
+  if (generation_ == 0) wrong("a worker was launched before the first world was published");
+}
+
+void ElasticRules::check(const action::KillWorkers& action) {
+  if (action.incarnation != kEveryWorker) workers_[action.incarnation].told_to_stop = true;
+}
+
+void ElasticRules::check(const action::ShutDownAgent& action) {
+  visits_[action.host].told_to_go = true;
+  for (const auto& [incarnation, worker] : workers_) {
+    if (worker.host == action.host && !worker.ended) {
+      wrong("an agent was shut down before its workers had ended");
+    }
+  }
+}
+
+void ElasticRules::check(const action::DropAgent& action) {
+  visits_[action.host].told_to_go = true;
+  for (auto& [incarnation, worker] : workers_) {
+    if (worker.host == action.host) worker.ended = true;
+  }
+}
+
+// ---- always ----
+
+void ElasticRules::after(const Event& event, TimePoint now, bool in_detail) {
+  const ElasticState state = job_.state();
+  if (finished() != (state == ElasticState::finished)) wrong("finished and not finished");
+  if (finished()) return;
+  if (std::holds_alternative<event::Tick>(event) && job_.next_deadline() <= now) {
+    wrong("a deadline is over and nothing was done");
+  }
+  if (!in_detail) return;
+  const std::string waits = job_.waiting_for(now);
+  if (waits.empty()) wrong(cat("waits for nothing while ", name_of(state)));
+  if (waits.size() > kMaxWords) wrong("says too much of what it waits for");
+  // Only a running program may take for ever.
+  const bool may_wait = state == ElasticState::training || state == ElasticState::ending;
+  if (job_.next_deadline() == kNever && !may_wait) {
+    wrong(cat("no deadline while ", name_of(state)));
+  }
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,335 @@
+#include "driver/join/join_server.h"
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <optional>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+
+#include "base/build_id.h"
+#include "base/protocol/join_link.h"
+#include "base/security/tls_psk.h"
+#include "base/text.h"
+#include "cmd/hvdrun/join_client.h"
+#include "tests/driver/join/door.h"
+#include "tests/support/process.h"
+
+namespace hvd::driver::join {
+namespace {
+
+using test::kGenerous;
+
+// The client of `hvdrun agent`, with its token in a file.
+class Client {
+ public:
+  explicit Client(const Door& door, char digit = 'a') {
+    const auto file = directory_.file("token", std::string(64, digit) + "\n");
+    std::filesystem::permissions(file, std::filesystem::perms{0600});
+    words.join = {door.address().host, door.address().port};
+    words.token_file = file;
+    words.host = "h1";
+    words.slots = 3;
+    words.join_timeout = kGenerous;
+  }
+  Result<cli::Joined> join() {
+    return cli::join_job(words, [this](std::string_view line) { said.emplace_back(line); });
+  }
+  cli::AgentWords words;
+  std::vector<std::string> said;
+
+ private:
+  test::TemporaryDirectory directory_;
+};
+
+// By hand, so that it can say what it likes.
+struct Stranger {
+  explicit Stranger(const Door& door) : fd(*connect_tcp(door.address(), soon())) {}
+  void send(std::string_view bytes) const { EXPECT_TRUE(send_all(fd.get(), bytes, soon()).ok()); }
+  // Whether it was sent away, whatever it was told before.
+  bool sees_the_end() const {
+    std::array<char, 4096> buffer{};
+    for (;;) {
+      if (!wait_for(fd.get(), POLLIN, soon()).ok()) return false;
+      if (::recv(fd.get(), buffer.data(), buffer.size(), 0) <= 0) return true;
+    }
+  }
+  UniqueFd fd;
+};
+
+// Holds the token, but is no client of ours.
+struct Insider : Stranger {
+  explicit Insider(const Door& door)
+      : Stranger(door), tls(*TlsPsk::create(TlsPsk::Side::client, Door::token())->session()) {
+    EXPECT_TRUE(tls.receive({}).ok());
+    send(tls.take_outgoing());
+    while (!tls.established() && hear()) {
+    }
+    EXPECT_TRUE(tls.established());
+  }
+  bool hear() {
+    std::array<char, 4096> buffer{};
+    if (!wait_for(fd.get(), POLLIN, soon()).ok()) return false;
+    const ssize_t got = ::recv(fd.get(), buffer.data(), buffer.size(), 0);
+    if (got <= 0 || !tls.receive({buffer.data(), static_cast<std::size_t>(got)}).ok()) return false;
+    send(tls.take_outgoing());
+    return true;
+  }
+  void say(std::string_view text) {
+    EXPECT_TRUE(tls.send(text).ok());
+    send(tls.take_outgoing());
+  }
+  join_link::Refused wait_for_refusal() {
+    FrameDecoder frames;
+    for (;;) {
+      frames.feed(tls.take_received());
+      const auto frame = frames.next();
+      if (frame.ok() && frame->has_value()) return *join_link::Refused::decode((*frame)->payload);
+      if (!hear()) return {"nothing was said", false};
+    }
+  }
+  TlsSession tls;
+};
+
+std::string read_some(int fd) {
+  std::array<char, 65536> buffer{};
+  if (!wait_for(fd, POLLIN, soon()).ok()) return "nothing in time";
+  const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
+  return got <= 0 ? "the end" : std::string(buffer.data(), static_cast<std::size_t>(got));
+}
+
+TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
+  Door door;
+  Client client(door);
+  auto joined = client.join();
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  ASSERT_TRUE(door.wait_for_joined(1));
+  auto& agent = door.joined(0);
+  EXPECT_EQ(agent.host, "h1");
+  EXPECT_EQ(agent.slots, 3);
+  EXPECT_EQ(agent.connection.peer_address, "127.0.0.1");
+  EXPECT_EQ(agent.connection.local_address, "127.0.0.1");
+  const int link = agent.connection.link.get();
+
+  ASSERT_TRUE(send_all(link, "to the agent", soon()).ok());
+  std::string heard = joined->received;
+  while (heard.size() < 12) {
+    ASSERT_TRUE(joined->tls.receive(read_some(joined->socket.get())).ok());
+    heard += joined->tls.take_received();
+  }
+  EXPECT_EQ(heard, "to the agent");
+
+  // Far more than fits in any buffer on the way, read late.
+  const std::string much(std::size_t{8} << 20, 'y');
+  ASSERT_TRUE(joined->tls.send(much).ok());
+  std::thread sender([&] {
+    EXPECT_TRUE(send_all(joined->socket.get(), joined->tls.take_outgoing(), soon()).ok());
+  });
+  std::string got;
+  while (got.size() < much.size()) {
+    const std::string piece = read_some(link);
+    if (piece == "the end" || piece == "nothing in time") break;
+    got += piece;
+  }
+  sender.join();
+  EXPECT_EQ(got, much);
+}
+
+TEST(JoinServer, TheEndOfOneSideIsTheEndOfTheOther) {
+  Door door;
+  Client client(door);
+  auto first = client.join();
+  ASSERT_TRUE(first.ok() && door.wait_for_joined(1));
+  client.words.host = "h2";
+  auto second = client.join();
+  ASSERT_TRUE(second.ok() && door.wait_for_joined(2));
+
+  // The agent's side goes away.
+  first->socket.reset();
+  auto& gone = door.joined(0).connection;
+  EXPECT_EQ(read_some(gone.link.get()), "the end");
+  ASSERT_TRUE(wait_for(gone.hold->ended_fd(), POLLIN, soon()).ok());
+  door.on_thread([&] { EXPECT_NE(gone.hold->reap().find("connection"), std::string::npos); });
+
+  // The driver's side lets it go; the door being closed changes nothing of that.
+  door.close();
+  auto& held = door.joined(1).connection;
+  EXPECT_FALSE(wait_for(held.hold->ended_fd(), POLLIN, Clock::now()).ok());
+  held.link.reset();
+  ASSERT_TRUE(second->tls.receive(read_some(second->socket.get())).ok());
+  EXPECT_TRUE(second->tls.is_closed());
+  EXPECT_EQ(read_some(second->socket.get()), "the end");
+  door.on_thread([&] { held.hold->kill(); });
+  EXPECT_TRUE(wait_for(held.hold->ended_fd(), POLLIN, soon()).ok());
+}
+
+TEST(JoinServer, AnotherTokenIsRefusedAndBothSidesSaySo) {
+  Door door;
+  Client client(door, 'b');
+  const auto joined = client.join();
+  ASSERT_FALSE(joined.ok());
+  EXPECT_NE(joined.status().message().find("does not hold the same token"), std::string::npos)
+      << joined.status().message();
+  EXPECT_TRUE(door.wait_for_refusal("127.0.0.1: it does not hold the same token"));
+}
+
+TEST(JoinServer, StrangersAreSentAwayAndHarmNobody) {
+  Door door({.handshake = std::chrono::milliseconds(100), .report_every = {}});
+  const Stranger web(door);
+  web.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(web.sees_the_end());
+  EXPECT_TRUE(door.wait_for_refusal("it does not speak TLS"));
+  const Stranger slow(door);
+  slow.send("\x16");
+  EXPECT_TRUE(slow.sees_the_end());
+  EXPECT_TRUE(door.wait_for_refusal("it did not say in time who it is"));
+  { const Stranger short_of_breath(door); }
+  EXPECT_TRUE(door.wait_for_refusal("it went away before"));
+  const Insider silent(door);
+  EXPECT_TRUE(silent.sees_the_end());
+  Insider rude(door);
+  rude.say(encode_frame(1, std::string(5000, 'x')));
+  EXPECT_TRUE(rude.sees_the_end());
+
+  Client client(door);
+  EXPECT_TRUE(client.join().ok());
+}
+
+TEST(JoinServer, OfMoreStrangersThanAreBorneTheOneThatWaitsLongestGoes) {
+  Door door({.strangers = 3, .report_every = {}});
+  const Stranger first(door);
+  const Stranger second(door);
+  const Stranger third(door);
+  const Stranger fourth(door);
+  EXPECT_TRUE(first.sees_the_end());
+  Client client(door);
+  EXPECT_TRUE(client.join().ok());
+  EXPECT_TRUE(second.sees_the_end());
+  EXPECT_FALSE(wait_for(fourth.fd.get(), POLLIN, Clock::now()).ok()) << "it was sent away";
+}
+
+TEST(JoinServer, ManyStrangersAreReportedInOneLine) {
+  Door door;
+  for (int i = 0; i < 20; ++i) {
+    const Stranger stranger(door);
+    stranger.send("nonsense, of which there is enough\n");
+    EXPECT_TRUE(stranger.sees_the_end());
+  }
+  EXPECT_EQ(door.refused().size(), 1U);
+}
+
+TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
+  const struct {
+    join_link::Join join;
+    const char* reason;
+  } rows[] = {
+      {{"another build", "h1", 1}, "its build is \"another build\""},
+      {{std::string(build_id()), "", 1}, "is no host's name"},
+      {{std::string(build_id()), "a\nb", 1}, "is no host's name"},
+      {{std::string(build_id()), std::string(301, 'a'), 1}, "is no host's name"},
+      {{std::string(build_id()), "h1", 0}, "it has 0 slots"},
+      {{std::string(build_id()), "h1", -1}, "it has -1 slots"},
+  };
+  Door door;
+  for (const auto& row : rows) {
+    Insider insider(door);
+    insider.say(row.join.encode());
+    const auto refused = insider.wait_for_refusal();
+    EXPECT_NE(refused.reason.find(row.reason), std::string::npos) << refused.reason;
+    EXPECT_TRUE(refused.final);
+    EXPECT_TRUE(insider.sees_the_end());
+    EXPECT_TRUE(door.wait_for_refusal(row.reason));
+  }
+  Insider impatient(door);
+  impatient.say(join_link::Join{std::string(build_id()), "h1", 1}.encode() + "more");
+  EXPECT_EQ(impatient.wait_for_refusal().reason, "it said something else than Join");
+}
+
+TEST(JoinServer, WhoIsRefusedForNowComesAgainAndIsToldOnce) {
+  Door door;
+  std::atomic<int> asked = 0;
+  door.admit = [&](const std::string& host, int slots) {
+    EXPECT_EQ(slots, 3);
+    return ++asked < 4 ? Status(Code::already_exists, cat("a host ", host, " is there already"))
+                       : Status();
+  };
+  Client client(door);
+  const auto joined = client.join();
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  ASSERT_EQ(client.said.size(), 1U);
+  EXPECT_NE(client.said[0].find("a host h1 is there already; trying again"), std::string::npos)
+      << client.said[0];
+  EXPECT_EQ(door.refused().size(), 1U);
+}
+
+TEST(JoinServer, WhoIsRefusedForGoodGivesUp) {
+  Door door;
+  door.admit = [](const std::string& host, int) {
+    return Status(Code::not_found, cat("this job has no host ", host));
+  };
+  Client client(door);
+  const auto joined = client.join();
+  ASSERT_FALSE(joined.ok());
+  EXPECT_NE(joined.status().message().find("does not let this machine in as h1: this job has no "
+                                           "host h1"),
+            std::string::npos)
+      << joined.status().message();
+}
+
+TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
+  test::TemporaryDirectory directory;
+  cli::AgentWords words;
+  words.token_file = directory.path() / "token";
+  words.host = "h1";
+  words.join_timeout = kGenerous;
+  // A port that nobody listens on, until somebody does.
+  auto listener = *listen_tcp({"127.0.0.1", 0});
+  words.join = {"localhost", local_address(listener.get())->port};
+  listener.reset();
+  std::optional<Door> door;
+  std::vector<std::string> said;
+  const auto joined = cli::join_job(words, [&](std::string_view line) {
+    said.emplace_back(line);
+    if (said.size() == 1) {
+      std::filesystem::permissions(directory.file("token", std::string(64, 'a')),
+                                   std::filesystem::perms{0600});
+    } else if (!door) {
+      door.emplace();
+      words.join.port = door->address().port;
+    }
+  });
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  ASSERT_GE(said.size(), 2U);
+  EXPECT_NE(said[0].find("No such file"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("Connection refused"), std::string::npos) << said[1];
+}
+
+TEST(JoinClient, GivesUpInTimeAndSaysWhatItWaitedFor) {
+  Door door;
+  Client client(door);
+  door.close();
+  client.words.join_timeout = std::chrono::milliseconds(300);
+  const auto refused = client.join();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("could not join in time (--join-timeout): connect to "
+                                            "127.0.0.1:"),
+            std::string::npos)
+      << refused.status().message();
+  client.words.join.host = "no-such-host.invalid";
+  const auto unknown = client.join();
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.status().message().find("resolve no-such-host.invalid"), std::string::npos);
+}
+
+TEST(JoinServer, AnAddressThatCannotBeListenedOnIsNamed) {
+  boost::asio::io_context io;
+  JoinServer server(io, Door::token(), {"192.0.2.1", 0}, {});
+  const Status started = server.start();
+  ASSERT_FALSE(started.ok());
+  EXPECT_NE(started.message().find("192.0.2.1"), std::string::npos) << started.message();
+}
+
+}  // namespace
+}  // namespace hvd::driver::join

@@ -1,0 +1,168 @@
+// Which keys are tried, and what a person is told when none helps.
+#include "tests/driver/ssh/ssh_test.h"
+
+namespace hvd::test {
+namespace {
+
+class SshAuthentication : public BedTest {
+ protected:
+  // A key in the head's /root that h1 does not know.
+  static void make_key(HostBed& bed, const std::string& name, const std::string& type = "ed25519",
+                       const std::string& passphrase = {}) {
+    bash(bed.head(), cat("ssh-keygen -q -t ", type, " -N '", passphrase, "' -f ", name));
+  }
+  static void allow(HostBed& bed, const std::string& name) {
+    const std::string key = read_file(bed.head().files() / "root" / (name + ".pub"));
+    bash(bed.host(1), "echo " + shell_quote(trim(key)) + " >>/root/.ssh/authorized_keys");
+  }
+};
+
+TEST_F(SshAuthentication, EveryKindOfKeyLetsIn) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  for (const std::string type : {"ed25519", "ecdsa", "rsa"}) {
+    const std::string name = ".ssh/id_" + type;
+    make_key(bed, name, type);
+    allow(bed, name);
+    const auto status = launch(bed, {"h1"});
+    EXPECT_EQ(status.code, 0) << type << ": " << status.out;
+    bash(bed.head(), "rm .ssh/id_*");
+  }
+}
+
+TEST_F(SshAuthentication, AnIdentityFileThatIsNamedIsTriedFirst) {
+  HostBed bed({.hosts = 1, .sshd_settings = {"MaxAuthTries 1"}, .head_may_log_in = false});
+  make_key(bed, ".ssh/id_ed25519");
+  make_key(bed, "good");
+  allow(bed, "good");
+  EXPECT_EQ(launch(bed, {"-i", "/root/good", "h1"}).code, 0);
+}
+
+TEST_F(SshAuthentication, AWrongKeyIsNamedAndWhatTheHostWants) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  make_key(bed, ".ssh/id_rsa", "rsa");
+  make_key(bed, "bad");
+  const auto trouble = trouble_of(launch(bed, {"-i", "/root/bad", "h1"}), "h1");
+  EXPECT_EQ(trouble,
+            "authenticate: not let in as user root with /root/bad, /root/.ssh/id_rsa; the host "
+            "accepts public keys");
+}
+
+TEST_F(SshAuthentication, WithoutAnyKeyThatIsSaid) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  EXPECT_EQ(trouble_of(launch(bed, {"h1"}), "h1"),
+            "authenticate: no key could be offered for user root; the host accepts public keys");
+}
+
+TEST_F(SshAuthentication, AKeyWithAPassphraseIsPassedOverAndNamed) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  make_key(bed, ".ssh/id_ed25519", "ed25519", "secret");
+  allow(bed, ".ssh/id_ed25519");
+  const auto status = launch(bed, {"h1"});
+  EXPECT_EQ(trouble_of(status, "h1"),
+            "authenticate: no key could be offered for user root; /root/.ssh/id_ed25519 is "
+            "protected by a passphrase: ssh-add it; the host accepts public keys");
+  make_key(bed, ".ssh/id_rsa", "rsa");
+  allow(bed, ".ssh/id_rsa");
+  EXPECT_EQ(launch(bed, {"h1"}).code, 0);
+}
+
+TEST_F(SshAuthentication, AnOldEncryptedKeyAsksNobodyEither) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  bash(bed.head(), "ssh-keygen -q -t rsa -m PEM -N secret -f old");
+  const auto status = launch(bed, {"-i", "/root/old", "h1"});
+  EXPECT_TRUE(holds(trouble_of(status, "h1"), "/root/old is protected by a passphrase"))
+      << status.out;
+}
+
+TEST_F(SshAuthentication, TheSshAgentHasTheKey) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  make_key(bed, "locked", "ed25519", "secret");
+  allow(bed, "locked");
+  bash(bed.head(), "printf '#!/bin/sh\\necho secret\\n' >ask && chmod +x ask");
+  const auto agent = bed.head().start({"ssh-agent", "-D", "-a", "/root/socket"});
+  ASSERT_TRUE(agent->wait_for_output("SSH_AUTH_SOCK"));
+  const ProcessOptions with_agent{.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}};
+  auto command = launcher({"--quit", "h1"});
+  const auto empty = bed.head().run(command, with_agent);
+  EXPECT_TRUE(holds(trouble_of(empty, "h1"), "not let in")) << empty.out;
+  bash(bed.head(),
+       "SSH_AUTH_SOCK=/root/socket SSH_ASKPASS=/root/ask SSH_ASKPASS_REQUIRE=force "
+       "ssh-add locked </dev/null");
+  const auto status = bed.head().run(command, with_agent);
+  EXPECT_EQ(status.code, 0) << status.out;
+  // Also where the configuration names it, and the file that is locked.
+  bash(bed.head(),
+       "printf 'Host h1\\n  IdentityAgent ~/socket\\n  IdentitiesOnly yes\\n"
+       "  IdentityFile ~/locked\\n' >.ssh/config");
+  EXPECT_EQ(bed.head().run(command).code, 0);
+}
+
+TEST_F(SshAuthentication, AnSshAgentThatNeverAnswersIsLeftAtTheDeadline) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  const auto agent = bed.head().start(
+      {"python3", "-uc",
+       "import socket\ns=socket.socket(socket.AF_UNIX)\ns.bind('/root/socket')\ns.listen()\n"
+       "print('up')\nc=s.accept()\nwhile 1: s.accept()"});
+  ASSERT_TRUE(agent->wait_for_output("up"));
+  auto command = launcher({"--quit", "--step-timeout", "700", "h1"});
+  const auto status = bed.head().run(command, {.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}});
+  EXPECT_EQ(trouble_of(status, "h1"),
+            "authenticate: authentication as user root did not end in time");
+}
+
+TEST_F(SshAuthentication, AnIdentityFileThatCannotBeUsedIsAnErrorThatNamesIt) {
+  HostBed bed({.hosts = 1});
+  bash(bed.head(), "echo rubbish >rubbish && chmod 600 rubbish");
+  EXPECT_EQ(
+      trouble_of(launch(bed, {"-i", "/root/none", "h1"}), "h1"),
+      "authenticate: the identity file cannot be used: open key file /root/none: No such file or "
+      "directory");
+  EXPECT_TRUE(trouble_of(launch(bed, {"-i", "/root/rubbish", "h1"}), "h1")
+                  .starts_with("authenticate: the identity file cannot be used: /root/rubbish: not "
+                               "a private key"));
+  bash(bed.head(), "mv .ssh/id_ed25519 theirs && chown 5077 theirs");
+  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
+                    "key file /root/theirs belongs to user"));
+  bash(bed.head(), "chown root theirs && chmod 640 theirs");
+  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
+                    "run: chmod 600 /root/theirs"));
+  bash(bed.head(), "chmod 600 theirs");
+  EXPECT_EQ(launch(bed, {"-i", "/root/theirs", "h1"}).code, 0);
+}
+
+TEST_F(SshAuthentication, ACertificateBesideItsKeyIsUsed) {
+  HostBed bed({.hosts = 1,
+               .sshd_settings = {"TrustedUserCAKeys /etc/ssh/ca.pub"},
+               .head_may_log_in = false});
+  make_key(bed, "ca");
+  make_key(bed, ".ssh/id_ed25519");
+  EXPECT_NE(launch(bed, {"h1"}).code, 0);
+  bash(bed.head(), "ssh-keygen -q -s ca -I me -n root .ssh/id_ed25519.pub");
+  const std::string ca = read_file(bed.head().files() / "root/ca.pub");
+  bash(bed.host(1), "echo " + shell_quote(trim(ca)) + " >/etc/ssh/ca.pub");
+  const auto status = launch(bed, {"h1"});
+  EXPECT_EQ(status.code, 0) << status.out;
+}
+
+TEST_F(SshAuthentication, AUserWhoIsNotThereIsNotLetIn) {
+  HostBed bed({.hosts = 1});
+  const auto status = launch(bed, {"nobody-at-all@h1"});
+  EXPECT_TRUE(holds(trouble_of(status, "nobody-at-all@h1"),
+                    "authenticate: not let in as user nobody-at-all"))
+      << status.out;
+}
+
+TEST_F(SshAuthentication, TooManyKeysEndWithTheHostsWords) {
+  HostBed bed({.hosts = 1, .sshd_settings = {"MaxAuthTries 2"}, .head_may_log_in = false});
+  std::vector<std::string> words{"h1"};
+  for (const char* const name : {"one", "two", "three"}) {
+    make_key(bed, name);
+    words.insert(words.begin(), {"-i", cat("/root/", name)});
+  }
+  const auto trouble = trouble_of(launch(bed, words), "h1");
+  EXPECT_TRUE(trouble.starts_with("authenticate: not let in as user root with ")) << trouble;
+  EXPECT_TRUE(holds(trouble, "Too many authentication failures")) << trouble;
+}
+
+}  // namespace
+}  // namespace hvd::test

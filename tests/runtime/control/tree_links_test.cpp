@@ -1,0 +1,257 @@
+// What neighbours in the control tree send each other, over their connection and as letters in the
+// memory of their host: that it comes in one order, and what is no frame.
+#include "runtime/control/tree_links.h"
+
+#include <future>
+#include <gtest/gtest.h>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "base/wire.h"
+#include "runtime/negotiation/messages.h"
+#include "tests/runtime/control/worlds.h"
+#include "tests/runtime/ops/gloo_ranks.h"
+
+namespace hvd::test {
+namespace {
+
+using runtime::ControlTree;
+using runtime::HostMail;
+using runtime::HostMemory;
+using runtime::LetterBox;
+using runtime::Poller;
+using runtime::TreeLinks;
+
+constexpr std::uint16_t kKind = 1000;
+
+// A rank on the one host of all, with what a control loop has.
+struct Member {
+  explicit Member(int rank) : spec(spec_of(rank, 2)), tree({"h0", "h0"}) {
+    EXPECT_TRUE(poller.open().ok());
+    links.emplace(spec, tree, poller);
+    EXPECT_TRUE(links->open().ok());
+  }
+
+  void take_in(const TreeLinks::Received& more) {
+    for (const auto& frame : more.frames) frames.push_back(frame);
+    if (lost.ok()) lost = more.lost;
+    lies = lies || more.lies;
+  }
+  void look() {
+    std::vector<Poller::Event> events;
+    poller.look(events);
+    for (const auto& event : events) {
+      if (const auto more = links->handle(event, Clock::now())) take_in(*more);
+    }
+    if (!links->has_letters()) return;
+    for (const auto& more : links->read_letters()) take_in(more);
+  }
+
+  runtime::WorldSpec spec;
+  ControlTree tree;
+  Poller poller;
+  std::shared_ptr<HostMail> mail;
+  std::optional<TreeLinks> links;
+  std::vector<Frame> frames;
+  Status lost;
+  bool lies = false;
+};
+
+class TreeLinksOfTwo : public testing::Test {
+ protected:
+  TreeLinksOfTwo() {
+    auto joined = std::async(std::launch::async, [this] {
+      return child_.links->join_parent(parent_.links->address(), Clock::now() + kLong);
+    });
+    until([this] { return parent_.links->complete(); });
+    const Status status = joined.get();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+
+  void share_memory() {
+    const auto memory = HostMemory::create(2, 4096);
+    ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+    for (auto* const one : {&parent_, &child_}) {
+      one->mail = std::make_shared<HostMail>(adopted(*memory, 2), std::vector<int>{0, 1},
+                                             static_cast<std::size_t>(one->spec.rank));
+      one->links->write_letters(one->mail);
+    }
+  }
+
+  template <typename Done>
+  void until(Done done) {
+    const auto deadline = Clock::now() + kLong;
+    while (!done()) {
+      ASSERT_LT(Clock::now(), deadline) << "the test waited in vain";
+      parent_.look();
+      child_.look();
+    }
+  }
+
+  // The parent leaves one that may wait, while the child has ceased to look a moment ago.
+  void leave_unseen(const std::string& payload) {
+    const auto deadline = Clock::now() + kLong;
+    for (;;) {
+      ASSERT_LT(Clock::now(), deadline);
+      child_.mail->attend();
+      child_.mail->cease(true);
+      parent_.links->send(1, encode_frame(kKind, payload), true);
+      if (child_.mail->has_news()) return;
+      // The moment was over: it went over the connection.
+      const auto before = child_.frames.size();
+      until([&] { return child_.frames.size() > before; });
+      child_.frames.clear();
+    }
+  }
+  bool hears_something() {
+    std::vector<Poller::Event> events;
+    return child_.poller.look(events);
+  }
+
+  Member parent_{0};
+  Member child_{1};
+};
+
+// Numbered, of sizes from none to more than a socket holds, most of them short.
+std::string numbered(std::uint64_t number, std::mt19937& random) {
+  std::size_t size = random() % 100;
+  if (random() % 8 == 0) size = random() % (2 * LetterBox::kMostBytes);
+  if (random() % 200 == 0) size = random() % (std::size_t{8} << 20);
+  return encode_frame(kKind, WireWriter().u64(number).take() + std::string(size, 'x'));
+}
+
+TEST_F(TreeLinksOfTwo, LettersAndBytesComeInTheOrderInWhichTheyWereSent) {
+  share_memory();
+  constexpr std::uint64_t kFrames = 3000;
+  std::mt19937 random(1);
+  std::uint64_t sent = 0;
+  std::size_t letters = 0;
+  while (sent < kFrames) {
+    for (auto* const one : {&parent_, &child_}) {
+      if (random() % 2 == 0) {
+        one->mail->attend();
+      } else {
+        one->mail->cease(random() % 2 == 0);
+      }
+    }
+    for (auto burst = random() % 20; burst > 0; --burst, ++sent) {
+      const bool may_wait = random() % 2 == 0;
+      parent_.links->send(1, numbered(sent, random), may_wait);
+      child_.links->send(0, numbered(sent, random), may_wait);
+    }
+    letters += static_cast<std::size_t>(child_.links->has_letters());
+    if (random() % 2 == 0) parent_.look();
+    if (random() % 2 == 0) child_.look();
+  }
+  EXPECT_GT(letters, 0U);
+  until([&] { return parent_.frames.size() >= sent && child_.frames.size() >= sent; });
+  for (const auto* const one : {&parent_, &child_}) {
+    EXPECT_TRUE(one->lost.ok()) << one->lost.to_string();
+    ASSERT_EQ(one->frames.size(), sent);
+    for (std::uint64_t i = 0; i < sent; ++i) {
+      const Frame& frame = one->frames[i];
+      ASSERT_EQ(frame.kind, kKind);
+      ASSERT_EQ(WireReader(std::string_view(frame.payload).substr(0, 8)).u64(), i);
+    }
+  }
+}
+
+TEST_F(TreeLinksOfTwo, OfLettersThatMayWaitNobodyHearsBeforeTheyAreAnnounced) {
+  share_memory();
+  leave_unseen("may wait");
+  while (hears_something()) {
+  }
+  parent_.links->announce_letters(std::chrono::hours(1));
+  EXPECT_FALSE(hears_something()) << "it is not that old";
+  parent_.links->announce_letters();
+  EXPECT_TRUE(child_.poller.wait(Clock::now() + kLong).size() == 1);
+  parent_.links->announce_letters();
+  EXPECT_FALSE(hears_something()) << "once is enough";
+  for (const auto& received : child_.links->read_letters()) child_.take_in(received);
+  ASSERT_EQ(child_.frames.size(), 1U);
+  EXPECT_EQ(child_.frames.front().payload, "may wait");
+}
+
+TEST_F(TreeLinksOfTwo, TheAnnouncementIsNoFrameForWhoSharesTheMemory) {
+  share_memory();
+  leave_unseen("may wait");
+  parent_.links->announce_letters();
+  parent_.links->send(1, encode_frame(kKind, std::string(LetterBox::kMostBytes, 'x')));
+  until([this] { return child_.frames.size() >= 2; });
+  EXPECT_EQ(child_.frames.size(), 2U);
+  EXPECT_EQ(child_.frames.front().payload, "may wait");
+  EXPECT_EQ(child_.frames.back().payload.size(), LetterBox::kMostBytes);
+}
+
+TEST_F(TreeLinksOfTwo, OfLettersThatWereReadOrWillBeNobodyHears) {
+  share_memory();
+  leave_unseen("is read");
+  while (hears_something()) {
+  }
+  for (const auto& received : child_.links->read_letters()) child_.take_in(received);
+  parent_.links->announce_letters();
+  EXPECT_FALSE(hears_something());
+  leave_unseen("will be read");
+  while (hears_something()) {
+  }
+  child_.mail->attend();
+  parent_.links->announce_letters();
+  EXPECT_FALSE(hears_something());
+  EXPECT_TRUE(child_.mail->cease(false)) << "who ceases to look sees to it";
+}
+
+TEST_F(TreeLinksOfTwo, WhereNoMemoryIsSharedAnAnnouncementIsAFrameLikeAnyOther) {
+  parent_.links->send(1, runtime::encode_letters());
+  until([this] { return !child_.frames.empty(); });
+  EXPECT_EQ(child_.frames.front().kind, static_cast<std::uint16_t>(runtime::Message::letters));
+}
+
+TEST_F(TreeLinksOfTwo, WhatWhoIsGoneHasWrittenIsReadFirst) {
+  share_memory();
+  child_.mail->attend();
+  const std::string large(std::size_t{1} << 16, 'x');
+  for (const auto& payload : {std::string("first"), large, std::string("last")}) {
+    parent_.links->send(1, encode_frame(kKind, payload));
+  }
+  parent_.links.reset();
+  std::vector<Poller::Event> events;
+  // The end of the connection comes before anybody has looked for letters.
+  while (child_.lost.ok()) {
+    events = child_.poller.wait(Clock::now() + kLong);
+    ASSERT_FALSE(events.empty());
+    for (const auto& event : events) {
+      if (const auto more = child_.links->handle(event, Clock::now())) child_.take_in(*more);
+    }
+  }
+  EXPECT_FALSE(child_.lies);
+  ASSERT_EQ(child_.frames.size(), 3U);
+  EXPECT_EQ(child_.frames[0].payload, "first");
+  EXPECT_EQ(child_.frames[1].payload, large);
+  EXPECT_EQ(child_.frames[2].payload, "last");
+  child_.links->drop(0);
+  EXPECT_TRUE(child_.links->read_letters().empty());
+}
+
+TEST_F(TreeLinksOfTwo, ALetterIsOneFrameOrTheEndOfTheConnection) {
+  const std::string frame = encode_frame(kKind, "good");
+  const std::string cut = frame.substr(0, frame.size() - 1);
+  const std::string endless = WireWriter().u32(1U << 31).u16(kKind).take();
+  for (const auto& bytes : {std::string(), std::string("x"), cut, frame + frame, frame + "x",
+                            endless, std::string(LetterBox::kMostBytes, '\xff')}) {
+    share_memory();
+    child_.mail->attend();
+    parent_.links->send(1, frame);
+    ASSERT_EQ(parent_.mail->leave(1, 0, bytes, false), HostMail::Left::seen);
+    const auto received = child_.links->read_letters();
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_TRUE(received.front().lies);
+    EXPECT_EQ(received.front().lost.code(), Code::data_loss) << received.front().lost.to_string();
+    EXPECT_EQ(received.front().frames.size(), 1U) << "what came before it";
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test

@@ -1,0 +1,227 @@
+#include "runtime/negotiation/messages.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <memory>
+#include <random>
+
+#include "base/frame.h"
+#include "runtime/negotiation/negotiator.h"
+#include "tests/runtime/negotiation/negotiation_tools.h"
+
+namespace hvd::runtime {
+namespace {
+
+std::string payload_of(const std::string& frame) { return frame.substr(kFrameHeaderSize); }
+
+std::vector<Request> some_requests() {
+  Request a;
+  a.name = "gradients/weights";
+  a.type = DataType::bfloat16;
+  a.op = ReduceOp::average;
+  a.prescale = 0.125;
+  a.postscale = -3;
+  a.shape = {3, 0, 1LL << 40};
+  Request b;
+  b.name = "b";
+  b.kind = Kind::broadcast;
+  b.root = 7;
+  b.on_host = false;
+  b.compression = Compression::bfloat16;
+  b.process_set = 5;
+  b.group = "g";
+  b.group_size = 2;
+  b.ranks = {1, 2};
+  return {a, b};
+}
+
+Upward some_upward() {
+  Upward message;
+  message.known = {{test::ranks({0, 1, 5}), IntervalSet::range(7, 107)}};
+  for (const auto& request : some_requests()) {
+    message.asked.push_back({test::ranks({2, 3}), request, {1, 1LL << 33}});
+  }
+  message.joined = test::ranks({4});
+  message.left = test::ranks({6, 7});
+  message.last_words = {{3, "x", std::chrono::milliseconds(61'000)}};
+  return message;
+}
+
+Downward some_downward() {
+  Decision fused;
+  fused.process_set = 2;
+  fused.tensors = {{5, nullptr}, {6, nullptr}, {9, nullptr}};
+  fused.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(ResponseTensor{
+                                             some_requests()[0], {1, 0, 1LL << 33}})});
+  fused.tensors.push_back({10, nullptr});
+  fused.joined = {1, 3};
+  fused.settled = IntervalSet::of(4);
+  fused.hierarchical = true;
+  fused.caching = false;
+  Decision refused;
+  refused.kind = Kind::join;
+  refused.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(
+                                               ResponseTensor{some_requests()[1], {}})});
+  refused.last_joined = 3;
+  refused.new_set = 7;
+  refused.error = Status(Code::invalid_argument, "they differ");
+  Downward message;
+  message.decisions = {fused, refused};
+  message.pass_at_once = true;
+  return message;
+}
+
+constexpr int kRanks = 8;
+constexpr std::size_t kCached = 1024;  // tensors that the reader knows by an id
+
+TEST(Messages, WhatIsEncodedIsDecoded) {
+  EXPECT_EQ(decode_upward(payload_of(encode_upward(some_upward())), kRanks).value(), some_upward());
+  EXPECT_EQ(decode_upward(payload_of(encode_upward({})), kRanks).value(), Upward());
+  const auto sent = some_downward();
+  const auto read = decode_downward(payload_of(encode_downward(sent)), kRanks, kCached).value();
+  ASSERT_EQ(read.decisions.size(), sent.decisions.size());
+  for (std::size_t i = 0; i < sent.decisions.size(); ++i) {
+    const auto& a = sent.decisions[i];
+    const auto& b = read.decisions[i];
+    ASSERT_EQ(b.tensors.size(), a.tensors.size());
+    for (std::size_t t = 0; t < a.tensors.size(); ++t) {
+      EXPECT_EQ(b.tensors[t].id, a.tensors[t].id);
+      ASSERT_EQ(b.tensors[t].whole == nullptr, a.tensors[t].whole == nullptr);
+      if (a.tensors[t].whole != nullptr) {
+        EXPECT_EQ(*b.tensors[t].whole, *a.tensors[t].whole);
+      }
+    }
+    EXPECT_EQ(b.kind, a.kind);
+    EXPECT_EQ(b.process_set, a.process_set);
+    EXPECT_EQ(b.joined, a.joined);
+    EXPECT_EQ(b.last_joined, a.last_joined);
+    EXPECT_EQ(b.new_set, a.new_set);
+    EXPECT_EQ(b.error, a.error);
+    EXPECT_EQ(b.settled, a.settled);
+    EXPECT_EQ(b.hierarchical, a.hierarchical);
+    EXPECT_EQ(b.caching, a.caching);
+  }
+  EXPECT_TRUE(read.pass_at_once);
+  EXPECT_FALSE(read.goodbye);
+  const Failure failure(Status(Code::unavailable, "gone"), 3, "b");
+  const auto decoded = decode_failure(payload_of(encode_failure(Message::abort, failure)));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->status, failure.status);
+  EXPECT_EQ(decoded->rank, 3);
+  EXPECT_EQ(decoded->host, "b");
+}
+
+TEST(Messages, AHundredCachedTensorsAreAFewBytesBothWays) {
+  Upward up;
+  up.known = {{RankSet::range(0, 10'000), IntervalSet::range(500, 600)}};
+  EXPECT_LT(encode_upward(up).size(), 100U);
+  Downward down;
+  down.decisions.emplace_back();
+  for (CacheId id = 500; id < 600; ++id) down.decisions[0].tensors.push_back({id, nullptr});
+  EXPECT_LT(encode_downward(down).size(), 100U);
+}
+
+TEST(Messages, RanksThatTheWorldDoesNotHaveAreRefused) {
+  EXPECT_TRUE(decode_upward(payload_of(encode_upward(some_upward())), 8).ok());
+  EXPECT_FALSE(decode_upward(payload_of(encode_upward(some_upward())), 7).ok());
+  EXPECT_FALSE(decode_downward(payload_of(encode_downward(some_downward())), 3, kCached).ok());
+}
+
+TEST(Messages, ALieAboutManyTensorsIsRefusedBeforeItCostsMemory) {
+  const auto payload = payload_of(encode_downward(some_downward()));
+  auto lie = payload;
+  // The count of the first stretch of ids: after the number of decisions, kind, set and stretches.
+  lie.replace(4 + 1 + 4 + 4, 4, "\xFF\xFF\xFF\xFF");
+  EXPECT_FALSE(decode_downward(lie, kRanks, kCached).ok());
+}
+
+// Ids are written as stretches: a few bytes could name any number of them.
+TEST(Messages, NoMoreIdsAreReadThanThereAreCachedTensors) {
+  Downward down;
+  down.decisions.emplace_back();
+  for (CacheId id = 0; id < 100'000; ++id) down.decisions[0].tensors.push_back({id, nullptr});
+  const auto payload = payload_of(encode_downward(down));
+  EXPECT_LT(payload.size(), 60U);
+  EXPECT_FALSE(decode_downward(payload, kRanks, kCached).ok());
+  EXPECT_FALSE(decode_downward(payload, kRanks, 99'999).ok());
+  EXPECT_TRUE(decode_downward(payload, kRanks, 100'000).ok());
+
+  // A tensor that stands there in full may be meant by its id in what follows.
+  Downward first = some_downward();
+  first.decisions.resize(1);
+  EXPECT_TRUE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
+  EXPECT_FALSE(decode_downward(payload_of(encode_downward(first)), kRanks, 3).ok());
+  first.decisions.emplace_back();
+  for (CacheId id = 1; id <= 5; ++id) first.decisions[1].tensors.push_back({id, nullptr});
+  EXPECT_TRUE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
+  first.decisions[1].tensors.push_back({6, nullptr});
+  EXPECT_FALSE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
+}
+
+TEST(Messages, EveryCutIsAnError) {
+  const auto up = payload_of(encode_upward(some_upward()));
+  for (std::size_t length = 0; length < up.size(); ++length) {
+    EXPECT_FALSE(decode_upward(up.substr(0, length), kRanks).ok()) << length;
+  }
+  const auto down = payload_of(encode_downward(some_downward()));
+  for (std::size_t length = 0; length < down.size(); ++length) {
+    EXPECT_FALSE(decode_downward(down.substr(0, length), kRanks, kCached).ok()) << length;
+  }
+}
+
+TEST(Messages, RubbishIsRefusedOrReadButNeverHarms) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> byte(0, 255);
+  const std::vector<std::string> seeds{payload_of(encode_upward(some_upward())),
+                                       payload_of(encode_downward(some_downward()))};
+  const auto tree = std::make_shared<const ControlTree>(test::hosts(kRanks, 2));
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes = seeds[static_cast<std::size_t>(round % 2)];
+    for (int change = 0; change < 3; ++change) {
+      bytes[random() % bytes.size()] = static_cast<char>(byte(random));
+    }
+    if (auto up = decode_upward(bytes, kRanks); up.ok()) {
+      Negotiator root(tree, 0, {});
+      (void)root.from_child(tree->children(0).front(), std::move(*up), {});
+      (void)root.work({}, 0);
+    }
+    if (auto down = decode_downward(bytes, kRanks, kCached); down.ok()) {
+      Negotiator member(tree, 1, {});
+      (void)member.from_parent(std::move(*down), {});
+      (void)member.work({}, 0);
+    }
+    (void)decode_failure(bytes);
+  }
+}
+
+TEST(Messages, RequestsThatCanNeverBeAreNamed) {
+  Request request = some_requests()[1];
+  request.process_set = kGlobalSet;
+  EXPECT_FALSE(check_request(request, 4).ok());  // root 7 of 4
+  EXPECT_TRUE(check_request(request, 8).ok());
+  request.shape = {1LL << 40, 1LL << 40};
+  EXPECT_NE(check_request(request, 8).message().find("\"b\""), std::string::npos);
+  request.shape = {-1};
+  EXPECT_FALSE(check_request(request, 8).ok());
+  request.shape = {};
+  request.type = static_cast<DataType>(99);
+  EXPECT_FALSE(check_request(request, 8).ok());
+  request.type = DataType::int8;
+  EXPECT_TRUE(check_request(request, 8).ok());
+  request.prescale = std::nan("");
+  EXPECT_FALSE(check_request(request, 8).ok());
+  for (const auto kind : {Kind::allgather, Kind::alltoall, Kind::reducescatter}) {
+    EXPECT_FALSE(check_request(test::of_kind(kind, "scalar", {}), 8).ok());
+  }
+  EXPECT_TRUE(check_request(test::add_set("s", {0, 7}), 8).ok());
+  for (const auto& ranks : std::vector<std::vector<int>>{{}, {1, 0}, {1, 1}, {8}, {-1}}) {
+    EXPECT_FALSE(check_request(test::add_set("s", ranks), 8).ok());
+  }
+  EXPECT_FALSE(check_request(test::of_kind(Kind::remove_process_set, "r"), 8).ok());
+  EXPECT_FALSE(check_request(test::in_set(test::of_kind(Kind::join, "j"), 1), 8).ok());
+  EXPECT_FALSE(check_request(test::in_group(test::tensor("g"), "g", 0), 8).ok());
+  EXPECT_FALSE(check_request(test::in_group(test::of_kind(Kind::barrier, "b"), "g", 1), 8).ok());
+}
+
+}  // namespace
+}  // namespace hvd::runtime

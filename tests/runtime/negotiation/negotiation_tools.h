@@ -1,0 +1,75 @@
+// What tests of the negotiation have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/core/request.h"
+#include "runtime/negotiation/coordinator.h"
+
+namespace hvd::test {
+
+inline runtime::Request tensor(const std::string& name, std::int64_t elements = 4) {
+  runtime::Request request;
+  request.name = name;
+  request.type = DataType::float32;
+  request.shape = {elements};
+  return request;
+}
+
+inline runtime::Request of_kind(runtime::Kind kind, const std::string& name,
+                                std::vector<std::int64_t> shape = {4}) {
+  runtime::Request request = tensor(name);
+  request.kind = kind;
+  request.shape = std::move(shape);
+  return request;
+}
+
+inline runtime::Request in_group(runtime::Request request, const std::string& group, int size) {
+  request.group = group;
+  request.group_size = size;
+  return request;
+}
+
+inline runtime::Request in_set(runtime::Request request, int process_set) {
+  request.process_set = process_set;
+  return request;
+}
+
+inline runtime::Request add_set(const std::string& name, std::vector<int> ranks) {
+  runtime::Request request = of_kind(runtime::Kind::add_process_set, name, {0});
+  request.ranks = std::move(ranks);
+  return request;
+}
+
+// "host0" has the first `per_host` ranks, and so on.
+inline std::vector<std::string> hosts(int size, int per_host = 1) {
+  std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) names.push_back(cat("host", rank / per_host));
+  return names;
+}
+
+inline runtime::RankSet ranks(const std::vector<int>& all) {
+  return runtime::RankSet::of_ranks(all);
+}
+
+// As it travels from one rank.
+inline runtime::Asked asked(int rank, runtime::Request request) {
+  runtime::Asked asked{ranks({rank}), std::move(request), {}};
+  if (runtime::is_ragged(asked.request)) {
+    asked.first_extents.push_back(asked.request.shape.front());
+    asked.request.shape.front() = 0;
+  }
+  return asked;
+}
+
+inline std::vector<std::string> names_of(const runtime::Response& response) {
+  std::vector<std::string> names;
+  names.reserve(response.tensors.size());
+  for (const auto& tensor : response.tensors) names.push_back(tensor->request.name);
+  return names;
+}
+
+}  // namespace hvd::test

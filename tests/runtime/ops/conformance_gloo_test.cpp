@@ -1,0 +1,86 @@
+// The conformance tables over the data connections, of both transports.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/runtime/ops/conformance.h"
+#include "tests/runtime/ops/gloo_ranks.h"
+
+namespace hvd::test {
+namespace {
+
+Backend mesh_backend(runtime::Transport transport) {
+  return {transport_name(transport), false,
+          [transport](RanksAs how, int size, const Backend::Body& body) {
+            on_gloo_ranks(transport, size, body,
+                          {kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8}, how);
+          }};
+}
+
+// The same inside hosts and between them: `hosts[r]` is where rank r is. With so little memory that
+// the sizes of the tables need many windows; hosts in `without` have none.
+Backend hierarchical_backend(const std::string& name, const std::vector<int>& hosts,
+                             const std::set<int>& without = {}, int sockets = 1) {
+  return {
+      name, false, [=](RanksAs how, int size, const Backend::Body& body) {
+        const MeshSockets several(sockets, 1'000);
+        runtime::GlooOperationOptions options{kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8};
+        options.hosts.assign(hosts.begin(), hosts.begin() + size);
+        on_gloo_hosts(runtime::Transport::hvd, body, options, 4096, without, how);
+      }};
+}
+
+// Of eight ranks 4 and 4, of four 3 and 1; four pairs, and two; of eight ranks hosts of 1, 4 and 3,
+// and not one after the other.
+Backend two_hosts_backend() { return hierarchical_backend("two", {0, 0, 0, 1, 0, 1, 1, 1}); }
+Backend pairs_backend(const std::set<int>& without = {}, int sockets = 1) {
+  return hierarchical_backend("pairs", {0, 0, 1, 1, 2, 2, 3, 3}, without, sockets);
+}
+Backend uneven_backend(const std::set<int>& without) {
+  return hierarchical_backend("uneven", {0, 1, 1, 2, 2, 1, 1, 2}, without);
+}
+
+// Several sockets for each pair of ranks: with so little cut into parts that nearly everything is,
+// or as it is by default, so that of what is passed on in pieces the last one travels whole.
+Backend sockets_backend(int sockets, std::size_t striped_from, std::size_t little_bytes) {
+  return {cat(sockets, " sockets"), false, [=](RanksAs how, int size, const Backend::Body& body) {
+            const MeshSockets several(sockets, striped_from);
+            on_gloo_ranks(runtime::Transport::hvd, size, body,
+                          {kLong, little_bytes, little_bytes, little_bytes / 8}, how);
+          }};
+}
+Backend many_parts_backend(int sockets) { return sockets_backend(sockets, 16, kLittleBytes / 16); }
+Backend large_parts_backend(int sockets) {
+  return sockets_backend(sockets, runtime::Messenger::Options().striped_from, kLittleBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Transport::hvd)),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdInProcesses, Conformance,
+                         every_table(mesh_backend(runtime::Transport::hvd), RanksAs::processes),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(GlooTcp, Conformance,
+                         every_table(mesh_backend(runtime::Transport::gloo_tcp)), table_name);
+// Stock Gloo, which is there to be compared with, takes ten times as long: a part of the table.
+INSTANTIATE_TEST_SUITE_P(GlooTcpInProcesses, Conformance,
+                         values_of_four(mesh_backend(runtime::Transport::gloo_tcp),
+                                        RanksAs::processes),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoSockets, Conformance,
+                         values_of_four(many_parts_backend(2), RanksAs::threads), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnFourSockets, Conformance,
+                         values_of_several(large_parts_backend(4), RanksAs::threads), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance, tables_by_hosts(two_hosts_backend()),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnTwoHostsInProcesses, Conformance,
+                         tables_by_hosts(two_hosts_backend(), RanksAs::processes), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance, tables_by_hosts(pairs_backend()),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHostsSomeWithoutMemory, Conformance,
+                         tables_by_hosts(uneven_backend({1})), table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsWithoutMemoryOnThreeSockets, Conformance,
+                         tables_by_hosts(pairs_backend({0, 1, 2, 3}, 3)), table_name);
+
+}  // namespace
+}  // namespace hvd::test

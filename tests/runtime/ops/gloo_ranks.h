@@ -1,0 +1,125 @@
+// Ranks that each have connections and operations of their own, and no world around them: to run
+// operations over Gloo directly.
+#pragma once
+
+#include <algorithm>
+#include <fcntl.h>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/local_ops.h"
+#include "tests/runtime/ops/conformance.h"
+#include "tests/runtime/ops/meshes.h"
+#include "tests/runtime/ranks.h"
+
+namespace hvd::test {
+
+class GlooRank final : public RankUnderTest {
+ public:
+  GlooRank(runtime::Transport transport, int rank, int size, runtime::Exchange& meeting,
+           const runtime::GlooOperationOptions& options)
+      : has_hosts_(!options.hosts.empty()), mesh_(make_mesh(transport, rank, size)) {
+    connect_through(meeting, *mesh_);
+    // An abort must not meet those who still connect.
+    if (!meeting.exchange("", Clock::now() + kLong).ok()) {
+      throw std::runtime_error("not all ranks are connected");
+    }
+    operations_.push_back(std::make_unique<runtime::LocalOperation>());
+    for (auto& operation : runtime::make_gloo_operations(mesh_, options)) {
+      operations_.push_back(std::move(operation));
+    }
+  }
+
+  Status run(const runtime::Response& response, const runtime::Group& group,
+             std::vector<runtime::Entry>& entries,
+             std::vector<runtime::Outcome>& outcomes) override {
+    auto by_hosts = response;
+    by_hosts.hierarchical = has_hosts_;
+    for (auto& operation : operations_) {
+      if (operation->enabled(by_hosts, group)) {
+        return operation->execute(by_hosts, group, entries, outcomes);
+      }
+    }
+    return {Code::internal, "no operation is enabled"};
+  }
+
+  void abort() {
+    for (auto& operation : operations_) operation->abort();
+  }
+
+ private:
+  bool has_hosts_;  // then it goes by them
+  std::shared_ptr<runtime::Mesh> mesh_;
+  std::vector<std::unique_ptr<runtime::Operation>> operations_;
+};
+
+using GlooBody = std::function<void(int rank, GlooRank& self)>;
+
+// Runs `body` on as many ranks, each with options of its own, and waits for all.
+inline void on_various_gloo_ranks(
+    runtime::Transport transport, int size, const GlooBody& body,
+    const std::function<runtime::GlooOperationOptions(int rank)>& options, RanksAs how) {
+  on_ranks(how, size, [&](int rank, runtime::Exchange& meeting) {
+    const runtime::BrokenPipeShield shield;  // as the threads of a world have it
+    GlooRank self(transport, rank, size, meeting, options(rank));
+    body(rank, self);
+    // Nobody leaves while another may still be receiving, unless all is lost anyway.
+    if (::testing::Test::HasFatalFailure()) return;
+    EXPECT_TRUE(meeting.exchange("", Clock::now() + kLong).ok());
+  });
+}
+
+inline void on_gloo_ranks(runtime::Transport transport, int size, const GlooBody& body,
+                          const runtime::GlooOperationOptions& options = {kLong},
+                          RanksAs how = RanksAs::threads) {
+  on_various_gloo_ranks(
+      transport, size, body, [&options](int /*rank*/) { return options; }, how);
+}
+
+// What the test has made, for a rank that may be another process: such a one maps it anew.
+inline runtime::HostMemory adopted(const runtime::HostMemory& memory, int ranks) {
+  auto mapped = runtime::HostMemory::adopt(UniqueFd(::fcntl(memory.fd(), F_DUPFD_CLOEXEC, 0)),
+                                           ranks, memory.window_bytes());
+  if (!mapped.ok()) throw std::runtime_error(mapped.status().to_string());
+  return *std::move(mapped);
+}
+
+// The same on hosts, options.hosts[r] of rank r, whose ranks share memory with windows of so many
+// bytes. The ranks of those in `without` do not, and send messages.
+inline void on_gloo_hosts(runtime::Transport transport, const GlooBody& body,
+                          const runtime::GlooOperationOptions& options, std::size_t window_bytes,
+                          const std::set<int>& without = {}, RanksAs how = RanksAs::threads) {
+  std::map<int, std::vector<int>> ranks;  // of each host
+  const auto size = static_cast<int>(options.hosts.size());
+  for (int rank = 0; rank < size; ++rank) {
+    ranks[options.hosts[static_cast<std::size_t>(rank)]].push_back(rank);
+  }
+  std::map<int, runtime::HostMemory> memories;
+  for (const auto& [host, mates] : ranks) {
+    if (mates.size() == 1 || without.contains(host)) continue;
+    auto memory = runtime::HostMemory::create(static_cast<int>(mates.size()), window_bytes);
+    ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+    memories.emplace(host, *memory);
+  }
+  const auto options_of = [&](int rank) {
+    auto own = options;
+    const int host = options.hosts[static_cast<std::size_t>(rank)];
+    const auto memory = memories.find(host);
+    if (memory != memories.end()) {
+      const auto& mates = ranks.at(host);
+      const auto local = std::find(mates.begin(), mates.end(), rank) - mates.begin();
+      own.host = std::make_shared<runtime::Host>(
+          adopted(memory->second, static_cast<int>(mates.size())), mates, static_cast<int>(local),
+          runtime::Host::Options{kLong, false});
+    }
+    return own;
+  };
+  on_various_gloo_ranks(transport, size, body, options_of, how);
+}
+
+}  // namespace hvd::test

@@ -1,0 +1,58 @@
+// One tensor of float32 through a backend, for what the conformance tables do not say.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/ops/conformance.h"
+
+namespace hvd::test {
+
+inline runtime::Group world_of(int size, int rank) {
+  runtime::Group group;
+  group.rank = rank;
+  group.ranks.resize(static_cast<std::size_t>(size));
+  std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  return group;
+}
+
+struct OneTensor {
+  OneTensor(runtime::Kind kind, std::vector<float> values)
+      : input(std::move(values)), output(input.size()) {
+    entry.request.name = "gradients";
+    entry.request.kind = response.kind = kind;
+    entry.request.type = DataType::float32;
+    entry.request.shape = {static_cast<std::int64_t>(input.size())};
+    entry.input = input.data();
+    entry.output = output.data();
+  }
+  runtime::Outcome run(RankUnderTest& self, const runtime::Group& group) {
+    response.tensors = {std::make_shared<const runtime::ResponseTensor>(
+        runtime::ResponseTensor{entry.request, extents})};
+    std::vector<runtime::Entry> entries{entry};
+    std::vector<runtime::Outcome> outcomes(1);
+    const Status ran = self.run(response, group, entries, outcomes);
+    return ran.ok() ? outcomes.front() : runtime::Outcome(ran);
+  }
+
+  std::vector<float> input;
+  std::vector<float> output;
+  std::vector<std::int64_t> extents;
+  runtime::Response response;
+  runtime::Entry entry;
+};
+
+// That whatever carries the bytes is as good as before.
+inline void expect_sum_works(RankUnderTest& self, int size, int rank) {
+  OneTensor sum(runtime::Kind::allreduce, {static_cast<float>(rank), 1});
+  const runtime::Outcome outcome = sum.run(self, world_of(size, rank));
+  EXPECT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+  float ranks = 0;
+  for (int other = 0; other < size; ++other) ranks += static_cast<float>(other);
+  EXPECT_EQ(sum.output, (std::vector<float>{ranks, static_cast<float>(size)}));
+}
+
+}  // namespace hvd::test

@@ -1,0 +1,96 @@
+// Ranks that share memory as those of one host do, and have no world around them: to run the
+// operations in shared memory directly. What those leave to others goes over Gloo.
+#pragma once
+
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/ops/shm_ops.h"
+#include "runtime/shm/host_memory.h"
+#include "runtime/shm/meeting.h"
+#include "tests/runtime/ops/gloo_ranks.h"
+
+namespace hvd::test {
+
+// Of this process.
+inline std::size_t segments_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:hvd") != line.npos;
+  return count;
+}
+
+struct ShmRankOptions {
+  std::size_t window_bytes = std::size_t{256} << 10;
+  runtime::ShmOperationOptions operations;
+  runtime::Host::Options host{kLong, false};
+  bool gloo = false;
+};
+
+// So little memory that the sizes of the conformance tables need many windows.
+inline ShmRankOptions little_memory() {
+  ShmRankOptions options;
+  options.window_bytes = 4096;
+  options.operations.direct_bytes = 256;
+  options.gloo = true;
+  return options;
+}
+
+inline std::shared_ptr<runtime::Host> host_of(const runtime::HostMemory& memory, int size, int rank,
+                                              const runtime::Host::Options& options) {
+  std::vector<int> ranks;
+  for (int other = 0; other < size; ++other) ranks.push_back(other);
+  return std::make_shared<runtime::Host>(memory, std::move(ranks), rank, options);
+}
+
+class ShmRank final : public RankUnderTest {
+ public:
+  ShmRank(std::shared_ptr<runtime::Host> host, const ShmRankOptions& options, GlooRank* gloo)
+      : host_(std::move(host)),
+        operations_(runtime::make_shm_operations(host_, options.operations)),
+        gloo_(gloo) {}
+
+  Status run(const runtime::Response& response, const runtime::Group& group,
+             std::vector<runtime::Entry>& entries,
+             std::vector<runtime::Outcome>& outcomes) override {
+    for (auto& operation : operations_) {
+      if (operation->enabled(response, group)) {
+        return operation->execute(response, group, entries, outcomes);
+      }
+    }
+    if (gloo_ != nullptr) return gloo_->run(response, group, entries, outcomes);
+    return {Code::internal, "no operation is enabled"};
+  }
+
+  runtime::Host& host() { return *host_; }
+  void abort() { host_->abort(); }
+
+ private:
+  std::shared_ptr<runtime::Host> host_;
+  std::vector<std::unique_ptr<runtime::Operation>> operations_;
+  GlooRank* gloo_;
+};
+
+// Runs `body` on as many ranks, and waits for all. Threads have one mapping, processes one each.
+inline void on_shm_ranks(int size, const std::function<void(int rank, ShmRank& self)>& body,
+                         const ShmRankOptions& options = {}, RanksAs how = RanksAs::threads) {
+  const auto memory = runtime::HostMemory::create(size, options.window_bytes);
+  ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+  const auto run = [&](int rank, GlooRank* gloo) {
+    ShmRank self(host_of(adopted(*memory, size), size, rank, options.host), options, gloo);
+    body(rank, self);
+  };
+  if (options.gloo) {
+    on_gloo_ranks(
+        runtime::Transport::hvd, size, [&](int rank, GlooRank& gloo) { run(rank, &gloo); }, {kLong},
+        how);
+  } else {
+    on_ranks(how, size, [&](int rank, runtime::Exchange&) { run(rank, nullptr); });
+  }
+}
+
+}  // namespace hvd::test

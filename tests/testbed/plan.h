@@ -1,0 +1,41 @@
+// What a bed is made from, and how everything in it is called. The program hvd-hosts, which keeps
+// the bed, gets it as words of its command line. Plain values.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/testbed/hosts.h"
+
+namespace hvd::test::bed {
+
+inline constexpr int kHead = 0;  // hosts have the numbers from 1 on
+inline constexpr int kMostHosts = 250;
+inline constexpr int kUser = 5077;  // uid and gid of hvduser
+
+struct Plan {
+  BedOptions options;
+  std::filesystem::path directory;  // of this bed, on this machine
+  std::filesystem::path source;     // the repository and the build, which hosts do not see
+  std::filesystem::path build;
+
+  int last() const { return options.hosts; }
+  std::filesystem::path directory_of(int number) const;
+  // The private key that is let in on every host.
+  std::filesystem::path key() const { return directory / "id_ed25519"; }
+};
+
+std::string name_of(int number);  // "h1", "head"
+std::string ipv4_of(int number);
+std::string ipv6_of(int number);
+std::string mac_of(int number);
+// The address that IPv6 makes from it by itself.
+std::string link_local_of(int number);
+
+// As words of a command line, and back; parse_options() takes what it knows from the front of
+// `words`. Throws std::runtime_error on a value that cannot be.
+std::vector<std::string> words_of(const BedOptions& options);
+BedOptions parse_options(std::vector<std::string>& words);
+
+}  // namespace hvd::test::bed

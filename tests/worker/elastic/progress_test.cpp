@@ -1,0 +1,215 @@
+// Which state the ranks of a new world begin with, and how it gets there.
+#include <array>
+
+#include "tests/worker/elastic/progress_worlds.h"
+
+namespace hvd::worker {
+namespace {
+
+TEST_F(ElasticProgress, AtTheBeginningAllGetWhatRank0sProgramMade) {
+  add(3);
+  generation(all(), [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_EQ(worker.weights, "weights of 0");
+    EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 0}));
+  });
+  EXPECT_TRUE(mark().none());
+}
+
+TEST_F(ElasticProgress, AfterALossTheNewestPreparedStateWinsAndTheOthersReceiveIt) {
+  add(3);
+  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    worker.weights = "committed";
+    EXPECT_TRUE(commit(worker, rounds).ok());
+    worker.weights = "prepared";
+    if (rank == 2) worker.progress.store().keep({1, 2});  // the others died before they could
+    if (rank != 2) worker.weights = "half done";
+  });
+  EXPECT_EQ(mark(), (CommitId{1, 1}));
+  Worker& joiner = add("of a newcomer");
+  generation({workers_[1].get(), workers_[2].get(), &joiner},
+             [](int, Worker& worker, Rounds& rounds) {
+               begin(worker, rounds);
+               EXPECT_EQ(worker.weights, "prepared");
+               EXPECT_TRUE(commit(worker, rounds).ok());
+             });
+  EXPECT_EQ(mark(), (CommitId{2, 1}));
+}
+
+TEST_F(ElasticProgress, WhoHoldsTheStateReceivesNothingAndRollsBackOnlyIfAsked) {
+  add(2);
+  generation(all(), [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    worker.weights = "kept";
+    EXPECT_TRUE(commit(worker, rounds).ok());
+    worker.weights = "half done";
+  });
+  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds, rank == 0);
+    EXPECT_EQ(worker.weights, rank == 0 ? "kept" : "half done");
+  });
+}
+
+TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
+  add(2);
+  const auto commit_twice = [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, rounds).ok());
+  };
+  generation(all(), commit_twice);
+  EXPECT_EQ(mark(), (CommitId{1, 2}));
+  number_ = 0;  // the same generation: a connection broke, and nobody was lost
+  generation(all(), commit_twice);
+  EXPECT_EQ(mark(), (CommitId{1, 4}));
+}
+
+// Every way to cut it: one and several holders and lackers, with windows that fit and do not.
+TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
+  for (const int holders : {1, 2, 3}) {
+    for (const int lackers : {1, 2, 3}) {
+      for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{7},
+                                     std::size_t{1000}, std::size_t{100'003}}) {
+        workers_.clear();
+        EXPECT_TRUE(mark_.write({}).ok());
+        window_ = size == 1000 ? 64 : 40'000;
+        std::string weights;
+        for (std::size_t i = 0; i < size; ++i) weights += static_cast<char>(i * 31 % 251);
+        for (int i = 0; i < holders; ++i) {
+          add(weights).progress.store().keep({number_ + 1, 5});
+        }
+        for (int i = 0; i < lackers; ++i) add("nothing");
+        auto members = all();
+        std::swap(members.front(), members.back());  // rank 0 need not be a holder
+        generation(members, [&](int, Worker& worker, Rounds& rounds) {
+          begin(worker, rounds);
+          EXPECT_EQ(worker.weights, weights) << holders << " " << lackers << " " << size;
+          EXPECT_EQ(worker.progress.store().holds(), (CommitId{number_, 5}));
+        });
+      }
+    }
+  }
+}
+
+TEST_F(ElasticProgress, WhoDidNotKnowHowLargeTheStateIsHasRoomForACommitWhenItIsThere) {
+  const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
+  add(weights).progress.store().keep({1, 1});
+  Worker& joiner = add("");
+  joiner.progress.store().make_room();
+  generation(all(), [&](int rank, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_EQ(worker.weights, weights);
+    if (rank == 0) return;
+    Buffer* const spare = worker.progress.store().idle(false);
+    EXPECT_GE(spare->capacity(), weights.size());
+    EXPECT_TRUE(test::is_in_memory(*spare));
+  });
+}
+
+TEST_F(ElasticProgress, AStateWithoutPartsTravelsToo) {
+  std::array<Progress, 2> progress{Progress({}), Progress({})};
+  progress[0].store().keep({1, 1});
+  test::run_world(2, [&](int rank, runtime::World& world) {
+    Rounds rounds(world, 1, mark_);
+    const auto begun = progress[static_cast<std::size_t>(rank)].begin(rounds, true);
+    EXPECT_TRUE(begun.ok()) << begun.status.to_string();
+    (void)rounds.talk().barrier("end of test");
+  });
+  EXPECT_EQ(progress[1].store().holds(), (CommitId{1, 1}));
+}
+
+TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {
+  add(2);
+  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    worker.weights = "committed";
+    EXPECT_TRUE(commit(worker, rounds).ok());
+    worker.weights = rank == 0 ? "prepared" : "half done";
+    if (rank == 0) worker.progress.store().keep({1, 2});
+  });
+  // Another holder, which has something else under the same name; and two who lack it.
+  Worker& other = add("damaged!");
+  other.progress.store().keep({1, 2});
+  Worker& joiner = add("of a newcomer");
+  joiner.progress.store().make_room();
+  generation({workers_[0].get(), workers_[1].get(), &other, &joiner},
+             [](int rank, Worker& worker, Rounds& rounds) {
+               EXPECT_EQ(worker.progress.begin(rounds, true).ok(), rank == 0 || rank == 2);
+               if (rank != 1) return;
+               EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1}));
+               worker.progress.store().load();
+               EXPECT_EQ(worker.weights, "committed");
+             });
+  generation({workers_[0].get(), workers_[1].get(), &joiner},
+             [](int, Worker& worker, Rounds& rounds) {
+               begin(worker, rounds);
+               EXPECT_EQ(worker.weights, "prepared");
+             });
+}
+
+TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
+  add(3);
+  generation(all(), [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    worker.weights = "committed";
+    EXPECT_TRUE(commit(worker, rounds).ok());
+  });
+  // The second holder's memory has changed: what it sends does not fit the first one's checksum.
+  workers_[1]->weights = "damaged!!";
+  workers_[1]->progress.store().keep({1, 1});
+  Worker& joiner = add("of a newcomer");
+  generation({workers_[0].get(), workers_[1].get(), &joiner},
+             [](int rank, Worker& worker, Rounds& rounds) {
+               const auto begun = worker.progress.begin(rounds, true);
+               EXPECT_EQ(begun.ok(), rank != 2);
+               if (rank != 2) return;
+               EXPECT_TRUE(mentions(begun, "did not arrive whole")) << begun.status.to_string();
+               EXPECT_EQ(worker.weights, "of a newcomer");
+               EXPECT_TRUE(worker.progress.store().holds().none());
+             });
+}
+
+TEST_F(ElasticProgress, CommittedStateThatIsLostIsAnErrorOnAllRanks) {
+  add(2);
+  generation({workers_[0].get()}, [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_TRUE(commit(worker, rounds).ok());
+  });
+  add("of a newcomer");
+  generation({workers_[1].get(), workers_[2].get()}, [](int, Worker& worker, Rounds& rounds) {
+    const auto begun = worker.progress.begin(rounds, true);
+    EXPECT_TRUE(mentions(begun, "committed state lost: commit 1.1 was reached"))
+        << begun.status.to_string();
+    EXPECT_TRUE(worker.progress.is_lost());
+    EXPECT_FALSE(begun.world_failed);
+  });
+}
+
+TEST_F(ElasticProgress, ALoaderOfRank0StandsInForWhatWasLost) {
+  add(1);
+  generation(all(), [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_TRUE(commit(worker, rounds).ok());
+  });
+  std::vector<Worker*> fresh;
+  int loaded = 0;
+  for (int i = 0; i < 2; ++i) {
+    StateOptions options;
+    options.loader = [&, i] {
+      ++loaded;
+      fresh[static_cast<std::size_t>(i)]->weights = cat("checkpoint of ", i);
+    };
+    fresh.push_back(&add("fresh", options));
+  }
+  generation(fresh, [](int, Worker& worker, Rounds& rounds) {
+    begin(worker, rounds);
+    EXPECT_EQ(worker.weights, "checkpoint of 0");
+    EXPECT_TRUE(commit(worker, rounds).ok());
+  });
+  EXPECT_EQ(loaded, 1);
+  EXPECT_EQ(mark(), (CommitId{2, 1}));
+}
+
+}  // namespace
+}  // namespace hvd::worker

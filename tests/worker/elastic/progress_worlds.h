@@ -1,0 +1,114 @@
+// Workers whose ranks are threads of the test, and that live through worlds of one generation after
+// another.
+#pragma once
+
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/control/worlds.h"
+#include "tests/worker/elastic/in_memory.h"
+#include "worker/elastic/progress.h"
+
+namespace hvd::worker {
+
+using elastic::CommitMode;
+using elastic::StateOptions;
+using runtime::Failure;
+using test::mentions;
+
+// A mark that all ranks see, as they do in the rendezvous.
+class SharedMark final : public HighWater {
+ public:
+  Result<CommitId> read() override {
+    const std::lock_guard lock(mutex_);
+    return id_;
+  }
+  Status write(const CommitId& id) override {
+    const std::lock_guard lock(mutex_);
+    if (!refusal_.ok()) return refusal_;
+    id_ = id;
+    return {};
+  }
+  Status clear() override { return write({}); }
+  void refuse(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    refusal_ = why;
+  }
+
+ private:
+  std::mutex mutex_;
+  CommitId id_;
+  Status refusal_;
+};
+
+inline elastic::Handler handler_of(std::string& text) {
+  return {[&text] { return text.size(); },
+          [&text](std::span<std::byte> into) { elastic::detail::copy_bytes(into, text.data()); },
+          [&text](std::span<const std::byte> from) {
+            text.assign(reinterpret_cast<const char*>(from.data()), from.size());
+          }};
+}
+
+// A worker: what it has outlives worlds.
+struct Worker {
+  explicit Worker(const std::string& weights_now = "", const StateOptions& options = {})
+      : weights(weights_now), progress(options) {
+    EXPECT_TRUE(progress.store().add("weights", handler_of(weights)).ok());
+    EXPECT_TRUE(progress.store().add("step", handler_of(step)).ok());
+  }
+  std::string weights;
+  std::string step = "0";
+  Progress progress;
+};
+
+inline std::string no_proposal() { return {}; }
+
+class ElasticProgress : public ::testing::Test {
+ protected:
+  using Body = std::function<void(int rank, Worker& worker, Rounds& rounds)>;
+
+  Worker& add(const std::string& weights, const StateOptions& options = {}) {
+    workers_.push_back(std::make_unique<Worker>(weights, options));
+    return *workers_.back();
+  }
+  void add(int count, const StateOptions& options = {}) {
+    for (int i = 0; i < count; ++i) add(cat("weights of ", i), options);
+  }
+  // The next generation: these workers are its ranks.
+  void generation(const std::vector<Worker*>& members, const Body& body) {
+    ++number_;
+    test::run_world(
+        static_cast<int>(members.size()),
+        [&](int rank, runtime::World& world) {
+          Rounds rounds(world, number_, mark_, window_);
+          body(rank, *members[static_cast<std::size_t>(rank)], rounds);
+          (void)rounds.talk().barrier("end of test");  // nobody leaves before all are here
+        },
+        [&](runtime::WorldSpec& spec) { spec.generation = number_; });
+  }
+  std::vector<Worker*> all() {
+    std::vector<Worker*> members;
+    for (auto& worker : workers_) members.push_back(worker.get());
+    return members;
+  }
+  static void begin(Worker& worker, Rounds& rounds, bool rolls_back = true) {
+    const auto begun = worker.progress.begin(rounds, rolls_back);
+    ASSERT_TRUE(begun.ok()) << begun.status.to_string();
+  }
+  static Failure commit(Worker& worker, Rounds& rounds) {
+    std::string next;
+    return worker.progress.commit(rounds, no_proposal, next);
+  }
+  CommitId mark() { return *mark_.read(); }
+
+  SharedMark mark_;
+  std::uint64_t number_ = 0;
+  std::uint64_t window_ = kTransferWindow;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,178 @@
+// An elastic job (driver/job/elastic_job.h) and its workers (simulated_workers.h) in a simulated
+// cluster over virtual time: hosts that come and go, fail, are slow, are cut off and come back, or
+// not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
+// lies; everybody is replaced; agents that die and lie; workers that crash, are killed or stopped,
+// start slowly, are told to go, do not leave; a driver that is held up. For a while anything
+// happens; then nothing does any more, and the world must become whole again, train on, and end
+// well when its work is done.
+//
+// What must hold on the way is in tests/driver/job/elastic_rules.h for the driver, and in
+// training_history.h for the workers. A seed reproduces a run. A value for one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/job/elastic_job.h"
+#include "tests/driver/job/elastic_rules.h"
+#include "tests/worker/elastic/simulated_workers.h"
+
+namespace hvd {
+
+// How bad the world is: of each kind, one fault in so many milliseconds on average; 0 for never.
+struct Climate {
+  int worker_killed = 0;
+  int worker_fails = 0;  // by itself
+  int worker_stopped = 0;
+  int worker_leaves = 0;
+  int worker_leaves_early = 0;  // it calls shutdown(), or ends with 0
+  int host_leaves = 0;
+  int agent_dies = 0;
+  int agent_lies = 0;
+  int host_cut_off = 0;
+  int discovery_changes = 0;
+  int everybody_is_replaced =
+      0;  // half of the machines by the others, or all workers are told to go
+  int driver_stalls = 0;
+  // Of things that are done, one in so many goes wrong.
+  int host_fails = 0;
+  int launch_fails = 0;
+  int launch_hangs = 0;
+  int slow_start = 0;
+  int agent_stays = 0;
+  int killed_at_the_end = 0;
+  int killed_while_replaced = 0;
+  int leave_grace = 600;
+  // A slot, or all of a machine, in which every worker fails.
+  enum class Broken { nothing, slot, machine } broken = Broken::nothing;
+  bool breaks_late = false;  // when it has been in the world for a while; else before it joins
+  WorkerClimate workers;
+  // May the job fail? Else it must succeed.
+  bool may_fail = false;
+};
+
+class SimulatedCluster : private Surroundings {
+ public:
+  SimulatedCluster(std::uint64_t seed, const Climate& climate, int max_hosts, int max_slots,
+                   Flaw flaw = Flaw::none);
+
+  // Keeps what happens as text, which takes time.
+  void tell_story() { history_.tell_story(); }
+  std::string run();  // "" if all held
+  const std::string& story() const { return history_.story(); }
+  int generations() const { return static_cast<int>(job_->generation()); }
+  int commits() const { return history_.commits(); }
+  bool succeeded() const { return rules_->finished() && rules_->finish().exit_code == 0; }
+
+ private:
+  using milliseconds = std::chrono::milliseconds;
+  using HostIndex = driver::HostIndex;
+  using Incarnation = driver::Incarnation;
+  struct Machine {
+    std::string name;
+    int slots = 1;
+    bool open = false;  // nobody but its agent says how many they are
+    bool found = true;
+    bool local = false;
+    std::vector<bool> broken = {};  // by slot
+    TimePoint cut_off_until{};
+    bool cut_off_from_all = false;  // else only from the driver
+    TimePoint lease_ends = kNever;
+  };
+  struct Visit {
+    std::size_t machine = 0;
+    bool ready = false;
+    bool gone = false;
+    std::vector<driver::Event> outbox;  // while it is cut off
+  };
+  // Of a worker, as its agent knows it.
+  struct Started {
+    HostIndex host = 0;
+    bool launched = false;
+    bool stopping = false;
+  };
+
+  void tell(HostIndex host, const driver::Event& event) override;
+  bool frozen(HostIndex host) const override;
+  bool given_up(Incarnation incarnation) const override;
+  TimePoint reaches_driver(HostIndex host) const override;
+  TimePoint reaches_others(HostIndex host) const override;
+
+  void schedule(milliseconds after, std::function<void()> work) {
+    time_.after(after, std::move(work));
+  }
+  bool is_over() const { return rules_->finished() || !wrong().empty(); }
+  const std::string& wrong() const {
+    return rules_->wrong().empty() ? history_.wrong() : rules_->wrong();
+  }
+  std::string verdict();
+
+  // simulated_cluster.cpp: the driver, its hosts and its words
+  void to_driver(const driver::Event& event);
+  void step(const driver::Event& event);
+  void find();
+  void beat(HostIndex host);
+  bool is_cut_off(HostIndex host) const { return reaches_driver(host) > time_.now(); }
+  Machine& machine_of(HostIndex host) { return machines_[visits_[host].machine]; }
+  void kill_all_on(HostIndex host, milliseconds within);
+  void stop_worker(Incarnation incarnation, milliseconds after, int signal, bool in_peace = false);
+  void choose_limits();
+  void break_something();
+  static int good_slots(const Machine& machine);
+  void settle_down();
+  void look_whether_whole();
+  bool is_whole() const;
+  void finish_work();
+
+  void perform(const driver::action::PublishWorld& action);
+  void perform(const driver::action::StartAgent& action);
+  void perform(const driver::action::FindAddress& action);
+  void perform(const driver::action::PlanStands& action);
+  void perform(const driver::action::ChooseAddresses& action);
+  void perform(const driver::action::Launch& action);
+  void perform(const driver::action::StopWorkers& action);
+  void perform(const driver::action::KillWorkers& action);
+  void perform(const driver::action::DescribeWorker& action);
+  void perform(const driver::action::ShutDownAgent& action);
+  void perform(const driver::action::DropAgent& action);
+  void perform(const driver::action::Say& /*action*/) {}
+  void perform(const driver::action::Finish& /*action*/) {}
+
+  // cluster_faults.cpp
+  void plan_faults();
+  void now_and_then(int mean, const std::function<void()>& work);
+  void on_some_worker(const std::function<void(Incarnation)>& work);
+  void on_some_visit(const std::function<void(HostIndex)>& work);
+  void cut_off_machine();
+  void heal(std::size_t machine);
+  void stall();
+  void change_discovery();
+  void replace_everybody();
+  void swap_machines();
+
+  Dice dice_;
+  VirtualTime time_;
+  Climate climate_;
+  TrainingHistory history_;
+  SimulatedWorkers workers_;
+  driver::ElasticOptions options_;
+  std::unique_ptr<driver::ElasticJob> job_;
+  std::unique_ptr<driver::ElasticRules> rules_;
+  std::uint64_t in_force_ = 0;
+  bool calm_ = false;       // no more faults
+  bool finishing_ = false;  // workers end soon
+  TimePoint whole_by_ = kNever;
+  int commits_before_calm_ = 0;
+  TimePoint held_up_until_{};
+  std::vector<driver::Event> waiting_;  // for the driver, while it is held up
+
+  std::vector<Machine> machines_;
+  std::vector<Visit> visits_;     // by HostIndex
+  std::vector<Started> started_;  // by incarnation
+};
+
+}  // namespace hvd

@@ -1,0 +1,362 @@
+#include "tests/worker/elastic/simulated_workers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd {
+
+using driver::HostIndex;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+namespace event = driver::event;
+
+namespace {
+
+constexpr microseconds kWire{1'500};
+constexpr microseconds kSlowWire{40'000};
+constexpr milliseconds kStart{60};
+constexpr milliseconds kSlowStart{1'500};
+constexpr milliseconds kPatienceWithRendezvous{100};
+
+}  // namespace
+
+// ---- processes ----
+
+void SimulatedWorkers::start(Incarnation incarnation, HostIndex host, bool is_member) {
+  while (processes_.size() < incarnation) processes_.push_back(std::make_unique<Process>());
+  Process& process = of(incarnation);
+  process.incarnation = incarnation;
+  process.host = host;
+  process.member = is_member;
+  process.runs = true;
+  process.stays = dice_.one_in(climate_.stays);
+  process.follower.emplace(incarnation);
+  if (proposed_) hear(process, *proposed_);
+  if (effective_) hear(process, *effective_);
+  const milliseconds start = dice_.one_in(climate_.slow_start) ? kSlowStart : kStart;
+  then(process, dice_.up_to(static_cast<int>(start.count())), &SimulatedWorkers::begin);
+}
+
+void SimulatedWorkers::begin(Process& process) {
+  process.joined = true;
+  surroundings_.tell(process.host, event::Initialised{process.host, process.incarnation});
+  if (!process.member) {
+    surroundings_.tell(process.host, event::WorkerReady{process.host, process.incarnation});
+  }
+  if (!process.runs) return;
+  process.phase = Phase::between;
+  go_on(process);
+}
+
+void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal, bool in_peace) {
+  Process& process = of(incarnation);
+  if (!std::exchange(process.runs, false)) return;
+  process.fell = !in_peace;
+  tell(process, signal != 0 ? "dies" : "exits");
+  process.ended = true;
+  ++process.turn;
+  process.pending.clear();
+  const bool in_order = process.phase == Phase::done;
+  for (auto& [generation, group] : groups_) close(generation, incarnation, in_order);
+  surroundings_.tell(process.host, event::Exited{process.host, incarnation,
+                                                 signal == 0 ? exit_code : 0, signal, false});
+}
+
+// Whoever fell with the state would have been an heir.
+void SimulatedWorkers::check_heirs(Incarnation incarnation) {
+  if (incarnation > processes_.size()) return;
+  const Process& process = of(incarnation);
+  const auto newest = history_.newest();
+  if (newest.none() || process.ever_whole < newest || surroundings_.given_up(incarnation)) return;
+  const bool has_heirs = std::any_of(processes_.begin(), processes_.end(), [&](const auto& other) {
+    const Process& one = *other;
+    if (one.incarnation == incarnation || one.incarnation == 0) return false;
+    const bool goes_on = one.runs && !one.leaving && !one.follower->is_out();
+    const bool trains = one.group >= process.group && one.phase > Phase::receiving;
+    return one.finished != 0 || ((goes_on || one.fell) && (one.ever_whole >= newest || trains));
+  });
+  if (has_heirs) return;
+  history_.wrong(
+      cat("the last worker with the committed state was asked to go: ", text(incarnation)));
+}
+
+bool SimulatedWorkers::leave_early(Incarnation incarnation) {
+  Process& process = of(incarnation);
+  const bool is_over = process.phase == Phase::shutting_down || process.phase == Phase::done;
+  if (!process.runs || !process.joined || process.leaving || process.stopped || is_over)
+    return false;
+  tell(process, "leaves early");
+  ++process.turn;
+  process.pending.clear();
+  process.stopped = true;
+  for (auto& [generation, group] : groups_) close(generation, incarnation, false);
+  surroundings_.tell(process.host, event::WorkerLeft{process.host, incarnation, ""});
+  return true;
+}
+
+void SimulatedWorkers::thawed(HostIndex host) {
+  for (auto& process : processes_) {
+    if (process->host != host || !process->runs || process->stopped) continue;
+    for (auto& work : std::exchange(process->pending, {})) {
+      if (process->runs) work();
+    }
+  }
+}
+
+void SimulatedWorkers::hear(const WorldDocument& world) {
+  (world.state == WorldState::effective ? effective_ : proposed_) = world;
+  const auto told = std::make_shared<const WorldDocument>(world);
+  for (const auto& process : processes_) {
+    if (!process->runs) continue;
+    const Duration reached = surroundings_.reaches_driver(process->host) - time_.now();
+    deliver(process->incarnation, reached + wire_time(),
+            [this, told](Process& one) { hear(one, *told); });
+  }
+}
+
+void SimulatedWorkers::hear(Process& process, const WorldDocument& world) {
+  const bool ends = process.follower->hear(world);
+  switch (process.phase) {
+    case Phase::between:
+      go_on(process);
+      break;
+    case Phase::starting:
+    case Phase::done:
+      break;
+    case Phase::shutting_down:
+      if (ends) lost_a_peer(process);
+      break;
+    case Phase::mutating:
+      if (!ends) break;
+      if (dice_.one_in(climate_.mutate_is_interrupted)) {
+        leave_group(process);
+        go_on(process);
+        break;
+      }
+      [[fallthrough]];
+    case Phase::computing:
+    case Phase::copying:
+      process.broken = process.broken || ends;  // the next call of ours tells
+      break;
+    default:
+      if (!ends) break;
+      leave_group(process);
+      go_on(process);
+  }
+}
+
+void SimulatedWorkers::calm() {
+  climate_.dies_at_message = 0;
+  climate_.answer_of_mark_is_lost = 0;
+  climate_.mutate_is_interrupted = 0;
+  climate_.slow_start = 0;
+}
+
+void SimulatedWorkers::finish() {
+  if (climate_.steps != 0) return;  // it will end by itself
+  int furthest = 0;
+  for (const auto& process : processes_) {
+    if (process->runs && process->live != TrainingHistory::kNothing) {
+      furthest = std::max(furthest, history_.steps(process->live));
+    }
+  }
+  climate_.steps = furthest + 3;
+}
+
+bool SimulatedWorkers::runs(Incarnation incarnation) const {
+  return incarnation <= processes_.size() && of(incarnation).runs;
+}
+
+bool SimulatedWorkers::trains_in(Incarnation incarnation, std::uint64_t generation) const {
+  return runs(incarnation) && of(incarnation).group == generation &&
+         of(incarnation).phase > Phase::receiving;
+}
+
+std::vector<SimulatedWorkers::Incarnation> SimulatedWorkers::running() const {
+  std::vector<Incarnation> running;
+  for (const auto& process : processes_) {
+    if (process->runs) running.push_back(process->incarnation);
+  }
+  return running;
+}
+
+std::string SimulatedWorkers::text(Incarnation incarnation) const {
+  if (incarnation > processes_.size()) return cat("worker ", incarnation, " was never started");
+  const Process& one = of(incarnation);
+  return cat("worker ", incarnation, one.runs ? "" : " does not run", " in phase ",
+             static_cast<int>(one.phase), " of generation ", one.group, " at op ", one.op,
+             ", holds ", to_text(one.states.newest()), one.broken ? ", broken" : "");
+}
+
+void SimulatedWorkers::tell(const Process& process, const char* what) const {
+  if (!history_.tells()) return;
+  history_.tell(cat(time_.passed().count(), " ms: ", text(process.incarnation), ": ", what));
+}
+
+// ---- wires ----
+
+Duration SimulatedWorkers::wire_time() {
+  return some(static_cast<int>((dice_.one_in(climate_.slow_message) ? kSlowWire : kWire).count()));
+}
+
+void SimulatedWorkers::deliver(Incarnation to, Duration after, std::function<void(Process&)> work) {
+  time_.after(after, [this, to, work = std::move(work)] {
+    Process& process = of(to);
+    if (!process.runs) return;
+    if (process.stopped || surroundings_.frozen(process.host)) {
+      process.pending.push_back([this, to, work] { work(of(to)); });
+    } else {
+      work(process);
+    }
+  });
+}
+
+void SimulatedWorkers::then(Process& process, Duration after, Work work) {
+  deliver(process.incarnation, after, [this, turn = process.turn, work](Process& one) {
+    if (one.turn == turn) (this->*work)(one);
+  });
+}
+
+bool SimulatedWorkers::message(Process& process) {
+  ++messages_;
+  const bool now =
+      messages_ == climate_.dies_at ||
+      (climate_.dies_again_after != 0 && messages_ == climate_.dies_at + climate_.dies_again_after);
+  if (now || dice_.one_in(climate_.dies_at_message)) die(process.incarnation, 0, 9);
+  return process.runs;
+}
+
+void SimulatedWorkers::say_in_collective(Process& process, Phase phase, Said said) {
+  process.phase = phase;
+  if (process.broken) {
+    lost_a_peer(process);
+    return;
+  }
+  if (!message(process)) return;
+  const std::uint64_t generation = process.group;
+  Group& group = groups_[generation];
+  while (group.first_op + group.ops.size() <= process.op) {
+    group.ops.emplace_back();
+    group.ops.back().said.resize(group.members.size());
+  }
+  Op& op = group.ops[process.op - group.first_op];
+  said.said = true;
+  op.said[static_cast<std::size_t>(process.rank)] = said;
+  if (++op.count == group.members.size()) {
+    TimePoint heard = time_.now();
+    for (const Incarnation member : group.members) {
+      heard = std::max(heard, surroundings_.reaches_others(of(member).host));
+    }
+    for (const Incarnation member : group.members) {
+      deliver(member, heard - time_.now() + wire_time(),
+              [this, generation, number = process.op](Process& one) {
+                complete(one.incarnation, generation, number);
+              });
+    }
+  }
+  message(process);
+}
+
+void SimulatedWorkers::complete(Incarnation incarnation, std::uint64_t generation,
+                                std::size_t number) {
+  Process& process = of(incarnation);
+  if (process.group != generation || process.op != number) return;
+  ++process.op;
+  Group& group = groups_[generation];
+  // All have said it, and nobody is further than one behind.
+  while (group.first_op + 2 < number) {
+    group.ops.pop_front();
+    ++group.first_op;
+  }
+  const Op op = group.ops[number - group.first_op];
+  if (message(process)) completed(process, op);
+}
+
+void SimulatedWorkers::leave_group(Process& process) {
+  tell(process, "leaves its world");
+  const std::uint64_t generation = std::exchange(process.group, 0);
+  ++process.turn;
+  process.phase = Phase::between;
+  process.broken = false;
+  process.chunks = 0;
+  process.answer.reset();
+  process.mark.reset();
+  process.mark_version.reset();
+  if (generation != 0) close(generation, process.incarnation, false);
+}
+
+// Its peers in this world see their sockets to it close, after what it had sent.
+void SimulatedWorkers::close(std::uint64_t generation, Incarnation incarnation, bool in_order) {
+  Group& group = groups_[generation];
+  const auto place = std::find(group.members.begin(), group.members.end(), incarnation);
+  if (place == group.members.end()) return;
+  const auto rank = static_cast<std::size_t>(place - group.members.begin());
+  if (group.gone[rank]) return;
+  group.gone[rank] = true;
+  if (in_order) return;
+  const TimePoint here = surroundings_.reaches_others(of(incarnation).host);
+  for (const Incarnation member : group.members) {
+    if (member == incarnation || !of(member).runs) continue;
+    const TimePoint seen = std::max(here, surroundings_.reaches_others(of(member).host));
+    deliver(member, seen - time_.now() + kWire + wire_time(), [this, generation](Process& one) {
+      if (one.group == generation) lost_a_peer(one);
+    });
+  }
+}
+
+bool SimulatedWorkers::has_finished(std::uint64_t generation) {
+  const auto& members = groups_[generation].members;
+  return std::any_of(members.begin(), members.end(),
+                     [&](Incarnation member) { return of(member).finished == generation; });
+}
+
+void SimulatedWorkers::lost_a_peer(Process& process) {
+  switch (process.phase) {
+    case Phase::computing:
+    case Phase::mutating:
+    case Phase::copying:
+      process.broken = true;
+      break;
+    case Phase::starting:
+    case Phase::between:
+    case Phase::done:
+      break;
+    case Phase::shutting_down:
+      // Who is through shows that all had come to the end.
+      if (has_finished(process.group)) {
+        end_well(process);
+        break;
+      }
+      [[fallthrough]];
+    default:
+      leave_group(process);
+      go_on(process);
+  }
+}
+
+// A request is done or not if the process dies meanwhile, and its answer may be lost.
+void SimulatedWorkers::ask_mark(Process& process, std::function<void(Process&)> back,
+                                std::function<void(Process&)> lost,
+                                std::function<void()> at_server) {
+  if (!message(process)) return;
+  const Incarnation incarnation = process.incarnation;
+  const std::uint64_t turn = process.turn;
+  const TimePoint there = surroundings_.reaches_driver(process.host) + wire_time();
+  const bool is_lost = dice_.one_in(climate_.answer_of_mark_is_lost);
+  const bool arrives = !is_lost || dice_.one_in(2);
+  time_.at(there, [this, incarnation, turn, is_lost, arrives, back = std::move(back),
+                   lost = std::move(lost), at_server = std::move(at_server)] {
+    if (arrives) at_server();
+    const Duration way = surroundings_.reaches_driver(of(incarnation).host) - time_.now();
+    deliver(incarnation, way + (is_lost ? Duration(kPatienceWithRendezvous) : wire_time()),
+            [this, turn, is_lost, back, lost](Process& one) {
+              if (one.turn != turn || !message(one)) return;
+              (is_lost ? lost : back)(one);
+            });
+  });
+  message(process);
+}
+
+}  // namespace hvd

@@ -1,0 +1,255 @@
+// The workers of a simulated cluster. What they decide, they decide with what real workers have:
+// WorldFollower, KeptStates, MarkWriter, agree, decide_resume; what is made up is the wires between
+// them, on which anything may happen: a collective completes on some ranks and fails on others when
+// a member goes, an answer is missed, a transfer is cut, and a process dies at any message. What
+// must hold is in training_history.h. A value for one thread.
+//
+// A program trains with a sampler, commits every few steps, and ends after so many. It keeps copies
+// or changes its state only inside mutate().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/job/job_io.h"
+#include "tests/support/simulation.h"
+#include "tests/worker/elastic/training_history.h"
+#include "worker/elastic/kept_states.h"
+#include "worker/process/mark_writer.h"
+#include "worker/process/world_follower.h"
+
+namespace hvd {
+
+// What goes wrong in workers and between them, one time in so many; 0 for never. And what kind of
+// program it is.
+struct WorkerClimate {
+  int dies_at_message = 0;
+  int dies_at = 0;           // this very message of the run
+  int dies_again_after = 0;  // so many messages later
+  int answer_of_mark_is_lost = 0;
+  int slow_message = 0;
+  int mutate_is_interrupted = 0;
+  int stays = 0;  // a worker that should leave
+  int slow_start = 0;
+  bool copies = true;
+  bool can_load = false;
+  int commit_every = 1;  // steps
+  int steps = 0;         // after which it is done; 0: when it is told to be
+};
+
+// A protocol that is wrong on purpose, to see that the simulation finds it.
+enum class Flaw {
+  none,
+  answers_before_the_mark,
+  resumes_from_the_lowest,
+  ignores_the_mark,
+  writes_the_mark_blindly,
+  takes_doubt_for_success,
+  receives_over_the_only_copy,
+  commits_without_agreement,
+  takes_half_a_transfer,
+};
+
+// Where workers run, and whom they talk to.
+class Surroundings {
+ public:
+  virtual ~Surroundings() = default;
+  // Through the agent, as soon as its link carries it.
+  virtual void tell(driver::HostIndex host, const driver::Event& event) = 0;
+  // No process runs there.
+  virtual bool frozen(driver::HostIndex host) const = 0;
+  // The driver has given up its host, or it had as long to leave as it gets.
+  virtual bool given_up(driver::Incarnation worker) const = 0;
+  // When the driver, or all others, can be reached from there: now, if nothing is cut.
+  virtual TimePoint reaches_driver(driver::HostIndex host) const = 0;
+  virtual TimePoint reaches_others(driver::HostIndex host) const = 0;
+};
+
+class SimulatedWorkers {
+ public:
+  using Incarnation = driver::Incarnation;
+
+  SimulatedWorkers(Surroundings& surroundings, VirtualTime& time, Dice& dice,
+                   const WorkerClimate& climate, TrainingHistory& history, Flaw flaw)
+      : surroundings_(surroundings),
+        time_(time),
+        dice_(dice),
+        climate_(climate),
+        history_(history),
+        flaw_(flaw) {}
+
+  // An agent starts one; `is_member`: of the first world. An incarnation may end before it runs.
+  void start(Incarnation incarnation, driver::HostIndex host, bool is_member);
+  // The process ends now; its agent says so if it can. `in_peace`: as it was asked to.
+  void die(Incarnation incarnation, int exit_code, int signal, bool in_peace = false);
+  // It is asked to end, and nobody else has failed: another has the committed state.
+  void check_heirs(Incarnation incarnation);
+  // It calls shutdown() although the work is not done: it says so, and takes part in nothing any
+  // more. Its process lives until it is ended. False: it has nothing to leave.
+  bool leave_early(Incarnation incarnation);
+  // It gets no processor any more.
+  void stop(Incarnation incarnation) { of(incarnation).stopped = true; }
+  void thawed(driver::HostIndex host);
+  void hear(const WorldDocument& world);
+  // Nothing goes wrong any more.
+  void calm();
+  // All are done a few steps from now.
+  void finish();
+
+  bool runs(Incarnation incarnation) const;
+  bool joined(Incarnation incarnation) const { return runs(incarnation) && of(incarnation).joined; }
+  bool trains_in(Incarnation incarnation, std::uint64_t generation) const;
+  // It ends by itself as soon as it can.
+  bool is_leaving(Incarnation incarnation) const { return of(incarnation).leaving; }
+  bool stays(Incarnation incarnation) const { return of(incarnation).stays; }
+  std::vector<Incarnation> running() const;
+  driver::HostIndex host_of(Incarnation incarnation) const { return of(incarnation).host; }
+  std::string text(Incarnation incarnation) const;
+
+ private:
+  // What it does, or waits for.
+  enum class Phase {
+    starting,
+    between,  // for a world
+    connecting,
+    voting,
+    receiving,
+    computing,
+    reducing,
+    mutating,
+    copying,
+    preparing,
+    marking,
+    awaiting,  // the answer
+    shutting_down,
+    done,
+  };
+  struct Answer {
+    worker::CommitId id;
+    std::optional<WorldDocument> next;
+  };
+  struct Process {
+    Incarnation incarnation = 0;
+    driver::HostIndex host = 0;
+    bool runs = false;
+    bool ended = false;
+    bool fell = false;    // it ended, and nobody had asked it to
+    bool member = false;  // of the first world
+    bool joined = false;
+    bool leaving = false;
+    bool stays = false;
+    bool stopped = false;
+    std::vector<std::function<void()>> pending;  // while it is frozen
+
+    Phase phase = Phase::starting;
+    std::uint64_t turn = 0;  // what was planned in an earlier one is void
+    std::optional<worker::WorldFollower> follower;
+    worker::KeptStates states;
+    std::array<int, 2> kept{TrainingHistory::kNothing, TrainingHistory::kNothing};
+    int live = TrainingHistory::kNothing;
+    worker::CommitId ever_whole;  // and not spoiled since by itself
+
+    std::uint64_t finished = 0;  // the world in which all had come to the end
+    std::uint64_t group = 0;     // the generation that it is connected with; 0: none
+    int rank = 0;
+    std::size_t op = 0;
+    bool broken = false;  // a peer is gone; it notices when it next looks
+    worker::Resume resume;
+    int chunks = 0;  // of the state that it receives
+    int received = TrainingHistory::kNothing;
+    int next_state = TrainingHistory::kNothing;
+    std::optional<Answer> answer;
+    std::optional<worker::MarkWriter> mark;
+    std::optional<std::uint64_t> mark_version;
+  };
+  // What a rank says in a collective.
+  struct Said {
+    bool said = false;
+    worker::Vote vote;
+    worker::CommitId mark;
+    worker::Prepared prepared;
+    int state = TrainingHistory::kNothing;
+  };
+  struct Op {
+    std::vector<Said> said;
+    std::size_t count = 0;
+  };
+  // The members of a world, connected.
+  struct Group {
+    std::vector<Incarnation> members;
+    std::vector<bool> gone;
+    std::deque<Op> ops;
+    std::size_t first_op = 0;
+  };
+
+  Process& of(Incarnation incarnation) { return *processes_[incarnation - 1]; }
+  const Process& of(Incarnation incarnation) const { return *processes_[incarnation - 1]; }
+
+  // simulated_workers.cpp: processes and wires
+  using Work = void (SimulatedWorkers::*)(Process&);
+  void deliver(Incarnation to, Duration after, std::function<void(Process&)> work);
+  void then(Process& process, Duration after, Work work);  // if it is still in this turn
+  void begin(Process& process);
+  void hear(Process& process, const WorldDocument& world);
+  void tell(const Process& process, const char* what) const;
+  bool message(Process& process);  // false: it died there
+  Duration wire_time();
+  Duration some(int microseconds) { return std::chrono::microseconds(dice_.below(microseconds)); }
+  void say_in_collective(Process& process, Phase phase, Said said);
+  void complete(Incarnation incarnation, std::uint64_t generation, std::size_t op);
+  void leave_group(Process& process);
+  void close(std::uint64_t generation, Incarnation incarnation, bool in_order);
+  bool has_finished(std::uint64_t generation);
+  void lost_a_peer(Process& process);
+  void ask_mark(Process& process, std::function<void(Process&)> back,
+                std::function<void(Process&)> lost, std::function<void()> at_server);
+
+  // training_worker.cpp: the program
+  void go_on(Process& process);
+  void enter(Process& process, const WorldDocument& world);
+  void leave(Process& process);
+  void completed(Process& process, const Op& op);
+  void vote(Process& process);
+  void voted(Process& process, const Op& op);
+  void take_state(Process& process);
+  void restore(Process& process);
+  void train(Process& process);
+  void reduce(Process& process);
+  void mutate(Process& process);
+  void mutated(Process& process);
+  void copied(Process& process);
+  void prepare(Process& process);
+  void prepared(Process& process, const Op& op);
+  void write_mark(Process& process);
+  void decide(Process& process);
+  void act_on_answer(Process& process);
+  void shut_down(Process& process);
+  void end_well(Process& process);
+  int whole_state(const Process& process) const;
+  void check_loss(const Process& process);
+
+  Surroundings& surroundings_;
+  VirtualTime& time_;
+  Dice& dice_;
+  WorkerClimate climate_;
+  TrainingHistory& history_;
+  const Flaw flaw_;
+
+  std::deque<std::unique_ptr<Process>> processes_;  // by incarnation
+  std::map<std::uint64_t, Group> groups_;           // by generation
+  std::optional<WorldDocument> effective_;          // the newest, for those that start
+  std::optional<WorldDocument> proposed_;
+  int messages_ = 0;
+  // In the rendezvous.
+  worker::CommitId mark_;
+  std::uint64_t mark_version_ = 0;
+};
+
+}  // namespace hvd

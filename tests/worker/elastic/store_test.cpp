@@ -1,0 +1,95 @@
+// What a State holds, and in which memory.
+#include "worker/elastic/store.h"
+
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include <hvd/error.h>
+
+#include "tests/worker/elastic/in_memory.h"
+
+namespace hvd::worker {
+namespace {
+
+using elastic::CommitMode;
+using elastic::Handler;
+using elastic::detail::handler_of;
+using test::is_in_memory;
+
+TEST(ElasticStore, TheShapeTellsNamesOrderAndModeApart) {
+  std::string a;
+  const auto shape_of = [&](CommitMode mode, const std::vector<std::string>& names) {
+    Store store(mode);
+    for (const auto& name : names) EXPECT_TRUE(store.add(name, handler_of(a)).ok());
+    return store.shape();
+  };
+  const auto shape = shape_of(CommitMode::copy, {"x", "y"});
+  EXPECT_EQ(shape, shape_of(CommitMode::copy, {"x", "y"}));
+  EXPECT_NE(shape, shape_of(CommitMode::mark, {"x", "y"}));
+  EXPECT_NE(shape, shape_of(CommitMode::copy, {"y", "x"}));
+  EXPECT_NE(shape, shape_of(CommitMode::copy, {"x"}));
+}
+
+TEST(ElasticStore, ARoomIsThereBeforeTheStateComesAndWhatIsKeptStays) {
+  const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
+  std::string now = weights;
+  Store store(CommitMode::copy);
+  ASSERT_TRUE(store.add("weights", handler_of(now)).ok());
+  Buffer fresh;
+  fresh.resize(weights.size());
+  EXPECT_FALSE(is_in_memory(fresh)) << "or this test says nothing";
+  store.make_room();
+  EXPECT_TRUE(store.holds().none());
+  Copy& room = store.to_receive();
+  Buffer* const idle = store.idle(true);
+  ASSERT_NE(idle, nullptr);
+  ASSERT_NE(idle, &room.bytes);
+  EXPECT_EQ(room.bytes.size(), weights.size());
+  EXPECT_TRUE(is_in_memory(room.bytes));
+  EXPECT_EQ(idle->size(), weights.size());
+  EXPECT_TRUE(is_in_memory(*idle));
+  const auto* const before = room.bytes.bytes().data();
+  store.keep({1, 1});
+  EXPECT_EQ(store.to_send().bytes.bytes().data(), before);
+
+  EXPECT_EQ(store.idle(true), nullptr) << "one is kept, and the other is received into";
+  EXPECT_NE(store.idle(false)->bytes().data(), store.to_send().bytes.bytes().data());
+  store.make_room();
+  EXPECT_EQ(store.holds(), (CommitId{1, 1}));
+  now.clear();
+  store.load();
+  EXPECT_EQ(now, weights);
+}
+
+TEST(ElasticStore, WhereCommitsAreMarkedThereIsRoomToReceiveOnlyUntilItIsLetGo) {
+  std::string weights(3'000'000, 'w');
+  Store store(CommitMode::mark);
+  ASSERT_TRUE(store.add("weights", handler_of(weights)).ok());
+  store.make_room();
+  EXPECT_EQ(store.idle(true), nullptr);
+  EXPECT_EQ(store.to_receive().bytes.size(), weights.size());
+  EXPECT_TRUE(is_in_memory(store.to_receive().bytes));
+  store.let_go();
+  EXPECT_EQ(store.to_receive().bytes.size(), 0U);
+}
+
+TEST(ElasticState, RefusesNamesTwiceAndHandlersThatLackSomething) {
+  elastic::State state;
+  int step = 0;
+  state.add("step", step);
+  EXPECT_THROW(state.add("step", step), InvalidArgumentError);
+  EXPECT_THROW(state.add("", step), InvalidArgumentError);
+  EXPECT_THROW(state.add("own", Handler{}), InvalidArgumentError);
+  EXPECT_THROW(state.commit(), InvalidArgumentError);
+  EXPECT_THROW(state.check_host_updates(), InvalidArgumentError);
+  EXPECT_THROW(state.on_reset({}), InvalidArgumentError);
+  EXPECT_THROW(state.mutate({}), InvalidArgumentError);
+  elastic::StateOptions options;
+  options.compare_every = -1;
+  EXPECT_THROW(elastic::State{options}, InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace hvd::worker

@@ -1,0 +1,41 @@
+# A worker as users write them, built against libhvd.so.
+add_executable(hvd_elastic_program worker/elastic/program.cpp runtime/tsan_options.cpp)
+target_compile_definitions(hvd_elastic_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_compile_options(hvd_elastic_program PRIVATE -Wall -Wextra -Wshadow)
+target_link_libraries(hvd_elastic_program PRIVATE hvd)
+
+hvd_test(hvd_elastic_test
+  runtime/trace/trace_check.cpp
+  worker/elastic/agreement_test.cpp
+  worker/elastic/commit_test.cpp
+  worker/elastic/device_parts_test.cpp
+  worker/elastic/kept_states_test.cpp
+  worker/process/membership_test.cpp
+  worker/elastic/progress_test.cpp
+  worker/process/set_table_test.cpp
+  worker/elastic/store_test.cpp
+  worker/elastic/workers_changes_test.cpp
+  worker/elastic/workers_losses_test.cpp
+  worker/elastic/workers_worlds_test.cpp
+  worker/process/world_change_test.cpp
+  worker/process/world_follower_test.cpp
+  LIBRARIES hvd_test_gpus hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
+  LABELS quick
+  TIMEOUT 300)
+add_dependencies(hvd_elastic_test hvd_elastic_program)
+
+# Driver and workers together in virtual time.
+hvd_test(hvd_simulation_test COMPUTES
+  driver/job/elastic_rules.cpp
+  worker/elastic/cluster_faults.cpp
+  worker/elastic/simulated_cluster.cpp
+  worker/elastic/simulated_workers.cpp
+  worker/elastic/simulation_test.cpp
+  worker/elastic/training_history.cpp
+  worker/elastic/training_worker.cpp
+  LIBRARIES hvd_job hvd_worker
+  LABELS quick)
+add_test(NAME ElasticSimulation/100000_seeds
+  COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)
+set_tests_properties(ElasticSimulation/100000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2
+  ENVIRONMENT HVD_SIMULATION_RUNS=100000)

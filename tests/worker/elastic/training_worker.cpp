@@ -1,0 +1,435 @@
+// What a simulated worker's program does in a world, and from one world to the next.
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "tests/worker/elastic/simulated_workers.h"
+
+namespace hvd {
+
+using std::chrono::milliseconds;
+using worker::CommitId;
+using worker::MarkWriter;
+using worker::Resume;
+namespace event = driver::event;
+
+namespace {
+
+constexpr int kStepTime = 12'000;  // of computing, in microseconds; others are of this order
+constexpr int kMutateTime = 2'000;
+constexpr int kCopyTime = 2'000;
+constexpr int kChunkTime = 4'000;
+constexpr milliseconds kExitTime{20};
+
+}  // namespace
+
+// ---- from world to world ----
+
+void SimulatedWorkers::go_on(Process& process) {
+  if (process.follower->is_out()) {
+    leave(process);
+  } else if (const WorldDocument* const next = process.follower->next()) {
+    enter(process, WorldDocument(*next));
+  }
+}
+
+void SimulatedWorkers::enter(Process& process, const WorldDocument& world) {
+  const std::uint64_t generation = world.generation;
+  process.follower->entered(generation);
+  process.states.entered(generation);
+  process.group = generation;
+  process.op = 0;
+  ++process.turn;
+  Group& group = groups_[generation];
+  if (group.members.empty()) {
+    for (const auto& member : world.members) {
+      group.members.push_back(member.incarnation);
+      while (processes_.size() < member.incarnation) {
+        processes_.push_back(std::make_unique<Process>());
+      }
+      group.gone.push_back(of(member.incarnation).ended);
+    }
+  }
+  for (std::size_t rank = 0; rank < group.members.size(); ++rank) {
+    if (group.members[rank] == process.incarnation) process.rank = static_cast<int>(rank);
+  }
+  if (std::find(group.gone.begin(), group.gone.end(), true) != group.gone.end()) {
+    then(process, wire_time(), &SimulatedWorkers::lost_a_peer);
+  }
+  tell(process, "enters");
+  say_in_collective(process, Phase::connecting, {});
+}
+
+// It is in no world any more, and ends well.
+void SimulatedWorkers::leave(Process& process) {
+  if (std::exchange(process.leaving, true)) return;
+  check_heirs(process.incarnation);
+  process.phase = Phase::done;
+  ++process.turn;
+  if (process.stays) return;
+  if (dice_.one_in(2)) {
+    surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
+  }
+  deliver(process.incarnation, dice_.up_to(static_cast<int>(kExitTime.count())),
+          [this](Process& one) { die(one.incarnation, 0, 0, true); });
+}
+
+void SimulatedWorkers::completed(Process& process, const Op& op) {
+  switch (process.phase) {
+    case Phase::connecting:
+      vote(process);
+      break;
+    case Phase::voting:
+      voted(process, op);
+      break;
+    case Phase::reducing:
+      for (const auto& said : op.said) {
+        if (said.state != op.said.front().state) history_.wrong("ranks train on different states");
+      }
+      process.phase = Phase::mutating;
+      mutate(process);
+      break;
+    case Phase::preparing:
+      prepared(process, op);
+      break;
+    case Phase::shutting_down:
+      end_well(process);
+      break;
+    default:
+      history_.wrong(cat(text(process.incarnation), " takes part in no collective"));
+  }
+}
+
+// ---- the vote ----
+
+void SimulatedWorkers::vote(Process& process) {
+  Said said;
+  said.vote = {process.states.newest(), 1, climate_.can_load};
+  if (process.rank != 0) {
+    say_in_collective(process, Phase::voting, said);
+    return;
+  }
+  process.phase = Phase::voting;
+  const auto mark = std::make_shared<CommitId>();
+  ask_mark(
+      process,
+      [this, mark, said](Process& one) {
+        if (mark->generation > one.group) {
+          lost_a_peer(one);
+          return;
+        }
+        Said with_mark = said;
+        with_mark.mark = *mark;
+        say_in_collective(one, Phase::voting, with_mark);
+      },
+      [this](Process& one) { vote(one); }, [this, mark] { *mark = mark_; });
+}
+
+void SimulatedWorkers::voted(Process& process, const Op& op) {
+  std::vector<worker::Vote> votes;
+  for (const auto& said : op.said) votes.push_back(said.vote);
+  if (flaw_ == Flaw::resumes_from_the_lowest) {
+    const auto lowest = [](const auto& a, const auto& b) { return a.holds < b.holds; };
+    const CommitId id = std::min_element(votes.begin(), votes.end(), lowest)->holds;
+    for (auto& one : votes) one.holds = one.holds == id ? id : CommitId();
+  }
+  const CommitId mark = flaw_ == Flaw::ignores_the_mark ? CommitId() : op.said.front().mark;
+  auto resume = worker::decide_resume(votes, mark, process.group);
+  if (!resume.ok()) {
+    check_loss(process);
+    die(process.incarnation, 1, 0);
+    return;
+  }
+  process.resume = *resume;
+  const auto& holders = process.resume.holders;
+  if (std::find(holders.begin(), holders.end(), process.rank) == holders.end()) {
+    process.phase = Phase::receiving;
+    if (flaw_ == Flaw::receives_over_the_only_copy) {
+      process.states = worker::KeptStates();
+      process.states.entered(process.group);
+    }
+    process.states.begin_to_keep();
+    take_state(process);
+    return;
+  }
+  if (process.resume.from != Resume::From::state) {
+    check_loss(process);
+    // A checkpoint is as new as the newest commit, if the program is lucky.
+    process.live = process.resume.from == Resume::From::loader && dice_.one_in(2)
+                       ? history_.committed()
+                       : history_.beginning();
+    const std::size_t buffer = process.states.begin_to_keep();
+    process.kept[buffer] = process.live;
+    process.states.kept(process.resume.id);
+    process.ever_whole = process.resume.id;
+    if (process.resume.from == Resume::From::loader) {
+      history_.loaded(process.group, process.live);
+    }
+  }
+  const int state = whole_state(process);
+  for (const int lacker : process.resume.lackers) {
+    if (!message(process)) return;
+    const Incarnation to = groups_[process.group].members[static_cast<std::size_t>(lacker)];
+    const TimePoint there = std::max(surroundings_.reaches_others(process.host),
+                                     surroundings_.reaches_others(of(to).host));
+    deliver(to, there - time_.now() + some(kChunkTime) + wire_time(),
+            [this, generation = process.group, state](Process& one) {
+              if (one.group != generation || !message(one)) return;
+              ++one.chunks;
+              one.received = state;
+              if (one.phase == Phase::receiving) take_state(one);
+            });
+  }
+  restore(process);
+}
+
+// Each holder sends its part; it is whole when all have.
+void SimulatedWorkers::take_state(Process& process) {
+  const auto parts = static_cast<int>(process.resume.holders.size());
+  const bool half = flaw_ == Flaw::takes_half_a_transfer && parts > 1 && process.chunks == 1;
+  if (process.chunks < parts && !half) return;
+  const std::size_t buffer = process.states.begin_to_keep();
+  process.kept[buffer] = half ? TrainingHistory::kNothing : process.received;
+  process.states.kept(process.resume.id);
+  process.ever_whole = process.resume.id;
+  if (!climate_.copies) process.live = process.kept[buffer];
+  restore(process);
+}
+
+void SimulatedWorkers::restore(Process& process) {
+  const int state = whole_state(process);
+  if (state == TrainingHistory::kNothing) {
+    history_.wrong(cat(text(process.incarnation), " resumes from a state that is not whole"));
+    return;
+  }
+  process.live = state;
+  tell(process, "resumes");
+  history_.resumed(process.group, process.resume.id, state);
+  train(process);
+}
+
+int SimulatedWorkers::whole_state(const Process& process) const {
+  if (!climate_.copies) return process.live;
+  const auto buffer = process.states.buffer();
+  return buffer ? process.kept[*buffer] : TrainingHistory::kNothing;
+}
+
+// What was committed may be called lost, or never have been, only if nobody has it any more.
+void SimulatedWorkers::check_loss(const Process& process) {
+  if (history_.newest().none()) return;
+  for (const Incarnation member : groups_[process.group].members) {
+    if (of(member).runs && of(member).ever_whole >= history_.newest()) {
+      history_.wrong(cat("committed state lost, and ", text(member), " once had ",
+                         to_text(of(member).ever_whole)));
+    }
+  }
+}
+
+// ---- a step ----
+
+void SimulatedWorkers::train(Process& process) {
+  if (climate_.steps != 0 && history_.steps(process.live) >= climate_.steps) {
+    shut_down(process);
+    return;
+  }
+  process.phase = Phase::computing;
+  then(process, some(kStepTime), &SimulatedWorkers::reduce);
+}
+
+void SimulatedWorkers::reduce(Process& process) {
+  const auto size = static_cast<int>(groups_[process.group].members.size());
+  Said said;
+  said.state = process.next_state = history_.train(process.live, process.rank, size);
+  say_in_collective(process, Phase::reducing, said);
+}
+
+void SimulatedWorkers::mutate(Process& process) {
+  if (!climate_.copies) {
+    process.states.mutate_begins();
+    process.ever_whole = {};
+    process.live = TrainingHistory::kNothing;
+  }
+  then(process, some(kMutateTime), &SimulatedWorkers::mutated);
+}
+
+void SimulatedWorkers::mutated(Process& process) {
+  process.live = process.next_state;
+  const int steps = history_.steps(process.live);
+  const bool commits =
+      steps % climate_.commit_every == 0 || (climate_.steps != 0 && steps >= climate_.steps);
+  if (!climate_.copies) {
+    process.states.mutate_ends();
+    process.ever_whole = process.states.newest();
+    commits ? prepare(process) : train(process);
+  } else if (commits) {
+    process.phase = Phase::copying;
+    process.kept[process.states.begin_to_keep()] = TrainingHistory::kNothing;
+    then(process, some(kCopyTime), &SimulatedWorkers::copied);
+  } else {
+    train(process);
+  }
+}
+
+void SimulatedWorkers::copied(Process& process) {
+  const CommitId id = process.states.next();
+  process.states.kept(id);
+  process.kept[*process.states.buffer()] = process.live;
+  process.ever_whole = id;
+  prepare(process);
+}
+
+// ---- a commit ----
+
+void SimulatedWorkers::prepare(Process& process) {
+  Said said;
+  said.prepared = {process.states.newest(), static_cast<std::uint64_t>(process.live)};
+  if (flaw_ == Flaw::commits_without_agreement && process.rank == 0) {
+    process.mark.emplace(said.prepared.id, process.mark_version);
+    process.mark->wrote(0);
+    history_.mark_written(mark_, said.prepared.id);
+    mark_ = std::max(mark_, said.prepared.id);
+    history_.decided(said.prepared.id, process.live, mark_);
+  }
+  say_in_collective(process, Phase::preparing, said);
+}
+
+void SimulatedWorkers::prepared(Process& process, const Op& op) {
+  std::vector<worker::Prepared> prepared;
+  for (const auto& said : op.said) prepared.push_back(said.prepared);
+  const Status agreed = worker::agree(prepared);
+  if (!agreed.ok()) {
+    history_.wrong(agreed.message());
+    return;
+  }
+  if (process.rank == 0) {
+    process.phase = Phase::marking;
+    process.mark.emplace(prepared.front().id, process.mark_version);
+    write_mark(process);
+    return;
+  }
+  process.phase = Phase::awaiting;
+  if (process.answer) act_on_answer(process);
+}
+
+void SimulatedWorkers::write_mark(Process& process) {
+  MarkWriter& mark = *process.mark;
+  const auto doubt = [this](Process& one) {
+    one.mark->in_doubt();
+    if (flaw_ == Flaw::takes_doubt_for_success) one.mark->wrote(0);
+    write_mark(one);
+  };
+  if (flaw_ == Flaw::answers_before_the_mark && mark.next() != MarkWriter::Next::written) {
+    decide(process);
+    return;
+  }
+  switch (mark.next()) {
+    case MarkWriter::Next::read: {
+      const auto found = std::make_shared<std::pair<CommitId, std::uint64_t>>();
+      ask_mark(
+          process,
+          [this, found](Process& one) {
+            one.mark->found(found->first, found->second);
+            write_mark(one);
+          },
+          doubt,
+          [this, found] {
+            *found = {mark_, mark_version_};
+          });
+      break;
+    }
+    case MarkWriter::Next::write: {
+      const auto done = std::make_shared<std::uint64_t>(0);
+      ask_mark(
+          process,
+          [this, done](Process& one) {
+            if (*done != 0) {
+              one.mark->wrote(*done);
+            } else {
+              one.mark->refused();
+            }
+            write_mark(one);
+          },
+          doubt,
+          [this, done, id = mark.id(), version = mark.version()] {
+            if (version != mark_version_ && flaw_ != Flaw::writes_the_mark_blindly) return;
+            history_.mark_written(mark_, id);
+            mark_ = id;
+            *done = ++mark_version_;
+          });
+      break;
+    }
+    case MarkWriter::Next::written:
+      process.mark_version = mark.version();
+      decide(process);
+      break;
+    case MarkWriter::Next::superseded:
+      lost_a_peer(process);
+      break;
+  }
+}
+
+void SimulatedWorkers::decide(Process& process) {
+  Answer answer{process.mark->id(), {}};
+  tell(process, "decides");
+  history_.decided(answer.id, process.live, mark_);
+  if (const WorldDocument* const next = process.follower->proposed()) answer.next = *next;
+  process.answer = answer;
+  process.phase = Phase::awaiting;
+  const auto told = std::make_shared<const Answer>(std::move(answer));
+  for (const Incarnation member : groups_[process.group].members) {
+    if (member == process.incarnation) continue;
+    if (!message(process)) return;
+    const TimePoint there = std::max(surroundings_.reaches_others(process.host),
+                                     surroundings_.reaches_others(of(member).host));
+    // Before it can see that this rank is gone.
+    const Duration time = std::min<Duration>(wire_time(), std::chrono::microseconds(1'500));
+    deliver(member, there - time_.now() + time,
+            [this, generation = process.group, told](Process& one) {
+              if (one.group != generation || !message(one)) return;
+              one.answer = *told;
+              if (one.phase == Phase::awaiting) act_on_answer(one);
+            });
+  }
+  if (message(process)) act_on_answer(process);
+}
+
+void SimulatedWorkers::act_on_answer(Process& process) {
+  const Answer answer = std::move(*process.answer);
+  process.answer.reset();
+  if (answer.id != process.states.newest()) {
+    history_.wrong(cat(text(process.incarnation), " is told of commit ", to_text(answer.id)));
+  }
+  tell(process, answer.next ? "is told of a commit and of a new world" : "is told of a commit");
+  history_.answered(answer.id, process.live);
+  if (!answer.next) {
+    train(process);
+    return;
+  }
+  process.follower->committed(*answer.next);
+  surroundings_.tell(process.host,
+                     event::Committed{process.host, process.incarnation, answer.next->generation});
+  if (!process.runs) return;
+  leave_group(process);
+  go_on(process);
+}
+
+// ---- the end ----
+
+// All say that they are through before anybody goes, so that nobody takes another's end for a loss.
+void SimulatedWorkers::shut_down(Process& process) {
+  say_in_collective(process, Phase::shutting_down, {});
+}
+
+void SimulatedWorkers::end_well(Process& process) {
+  tell(process, "is done");
+  process.finished = process.group;
+  process.phase = Phase::done;
+  process.leaving = true;
+  process.group = 0;
+  ++process.turn;
+  surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
+  deliver(process.incarnation, dice_.up_to(static_cast<int>(kExitTime.count())),
+          [this](Process& one) { die(one.incarnation, 0, 0, true); });
+}
+
+}  // namespace hvd

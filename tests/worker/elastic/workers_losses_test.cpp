@@ -1,0 +1,161 @@
+// Elastic workers who lose others, at any point of their work or of a change, or a connection.
+#include <csignal>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+#include "tests/worker/elastic/elastic_workers.h"
+
+namespace hvd::test {
+namespace {
+
+class InEachMode : public ElasticWorkers, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(InEachMode, WorkersGoOnFromTheNewestCommitWhenOneOfThemIsKilled) {
+  environment_ = {{"UNTIL", "2"}, {"MODE", GetParam()}};
+  start_world(4, "train");
+  for (std::size_t i = 0; i < 4; ++i) ASSERT_TRUE(worker(i).wait_for_output("commit 5\n"));
+  worker(2).signal(SIGKILL);
+  publish(world_of(2, {0, 1, 3}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 3});
+  for (const std::size_t i : {0U, 1U, 3U}) {
+    EXPECT_GE(step_at_entry(ended[i], 2), commit_before(ended[i], 2)) << ended[i].out;
+    EXPECT_EQ(step_at_entry(ended[i], 2), step_at_entry(ended[0], 2));
+    EXPECT_NE(ended[i].out.find("resets 1"), std::string::npos);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Elastic, InEachMode, ::testing::Values("copy", "mark"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
+TEST_F(ElasticWorkers, AreOutAtOnceWhenALossMakesAWorldWithoutThem) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(3, "train");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(2).signal(SIGKILL);
+  publish(world_of(2, {0}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(ended[1].code, 0) << ended[1].err;
+}
+
+TEST_F(ElasticWorkers, FormTheNextWorldWhenAMemberDiesBeforeItHasJoined) {
+  start_in(world_of(1, {0, 1, 2}), "train");
+  start_in(world_of(1, {0, 1, 2}), "train");
+  ASSERT_TRUE(hears(0, Kind::initialised));
+  ASSERT_TRUE(hears(1, Kind::initialised));
+  publish(world_of(2, {0, 1}));
+  expect_all_done(wait_all(), {0, 1});
+}
+
+// A member dies while the world changes: one more generation.
+class InEachPlace : public ElasticWorkers, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(InEachPlace, AFailureWhileTheWorldChangesIsOneMoreGeneration) {
+  const std::string place = GetParam();
+  const bool of_joiner = place == "joining" || place == "load";
+  environment_ = {{"UNTIL", "3"}};
+  start_in(world_of(1, {0, 1}), "train");
+  if (!of_joiner) environment_["DIE"] = place;
+  start_in(world_of(1, {0, 1}), "train");
+  environment_.erase("DIE");
+  const bool changes = place != "save";
+  if (changes) {
+    ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+    if (of_joiner) environment_["DIE"] = place;
+    start_in(world_of(1, {0, 1}), "train");
+    if (place == "joining") {
+      publish(world_of(2, {0, 1, 2}));  // as if the driver believed that it was there
+    } else {
+      ASSERT_TRUE(hears(2, Kind::ready));
+      change_to(2, {0, 1, 2}, {0, 1});
+    }
+  }
+  const std::size_t dead = of_joiner ? 2 : 1;
+  ASSERT_TRUE(worker(dead).wait_for_output("dies at"));
+  EXPECT_EQ(worker(dead).wait().signal, SIGKILL);
+  std::vector<int> members{0};
+  if (changes) members.push_back(of_joiner ? 1 : 2);
+  publish(world_of(3, members));
+  const auto ended = wait_all();
+  expect_all_done(ended, {members.begin(), members.end()});
+  EXPECT_GE(step_at_entry(ended[0], 3), commit_before(ended[0], 3)) << ended[0].out;
+}
+INSTANTIATE_TEST_SUITE_P(Elastic, InEachPlace,
+                         ::testing::Values("joining", "load", "reset", "save"),
+                         [](const auto& place) { return std::string(place.param); });
+
+TEST_F(ElasticWorkers, RunAgainWhenOneDiesBeforeAllHaveComeToTheEnd) {
+  start_in(world_of(1, {0, 1}), "train");
+  environment_["DIE"] = "end";
+  start_in(world_of(1, {0, 1}), "train");
+  ASSERT_TRUE(worker(1).wait_for_output("dies at end"));
+  EXPECT_EQ(worker(1).wait().signal, SIGKILL);
+  publish(world_of(2, {0}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(step_at_entry(ended[0], 2), 5) << "all that was committed is there";
+  EXPECT_EQ(rest_of_words(0), (std::vector{Kind::initialised, Kind::done}));
+}
+
+TEST_F(ElasticWorkers, AreDoneWhenOneDiesAfterAllHaveComeToTheEnd) {
+  start_in(world_of(1, {0, 1}), "train");
+  environment_["DIE"] = "after";
+  start_in(world_of(1, {0, 1}), "train");
+  ASSERT_TRUE(worker(1).wait_for_output("dies at after"));
+  EXPECT_EQ(worker(1).wait().signal, SIGKILL);
+  // As the driver does that has not heard yet that the work is done.
+  publish(world_of(2, {0}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(step_at_entry(ended[0], 2), -1) << "nobody runs again";
+  EXPECT_EQ(rest_of_words(0), (std::vector{Kind::initialised, Kind::done}));
+}
+
+class WithAllHoldersLost : public ElasticWorkers {
+ protected:
+  std::vector<ExitStatus> lose_all_holders(const std::string& scenario) {
+    environment_ = {{"UNTIL", "2"}};
+    start_world(2, scenario);
+    EXPECT_TRUE(worker(0).wait_for_output("commit 3\n"));
+    start_in(world_of(1, {0, 1}), scenario);
+    start_in(world_of(1, {0, 1}), scenario);
+    EXPECT_TRUE(hears(2, Kind::ready));
+    EXPECT_TRUE(hears(3, Kind::ready));
+    worker(0).signal(SIGKILL);
+    worker(1).signal(SIGKILL);
+    publish(world_of(2, {2, 3}));
+    return wait_all();
+  }
+};
+
+TEST_F(WithAllHoldersLost, JoinersSayThatCommittedStateIsLost) {
+  const auto ended = lose_all_holders("train");
+  for (const std::size_t i : {2U, 3U}) {
+    EXPECT_EQ(ended[i].code, 1);
+    EXPECT_NE(ended[i].err.find("CommittedStateLostError: committed state lost: commit 1."),
+              std::string::npos)
+        << ended[i].err;
+  }
+}
+
+TEST_F(WithAllHoldersLost, JoinersGoOnFromTheLoader) {
+  const auto ended = lose_all_holders("load");
+  expect_all_done(ended, {2, 3});
+  EXPECT_NE(ended[2].out.find("loads\n"), std::string::npos);
+  EXPECT_EQ(ended[3].out.find("loads\n"), std::string::npos);
+  EXPECT_EQ(step_at_entry(ended[3], 2), 1000);
+}
+
+TEST_F(ElasticWorkers, FormTheSameWorldAgainWhenOnlyAConnectionWasLost) {
+  start_world(3, "cut");
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 2});
+  for (const auto& status : ended) {
+    EXPECT_NE(status.out.find("after 2 entries"), std::string::npos) << status.out << status.err;
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test

@@ -1,0 +1,200 @@
+// GradientReducer for C.
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include <hvd/gradient_reducer.h>
+
+#include "worker/c_api/c_api.h"
+
+using namespace hvd::c_api;  // NOLINT(google-build-using-namespace): the calls below are of C
+
+namespace {
+
+struct Reducer {
+  explicit Reducer(hvd::GradientReducerOptions options) : gradients(std::move(options)) {}
+  hvd::GradientReducer gradients;
+  // The shapes that callers were given pointers to.
+  std::mutex mutex;
+  std::map<std::size_t, hvd::SparseGradient> shown;
+};
+
+Registry<Reducer>& reducers() {
+  static auto& only = *new Registry<Reducer>("reducer");  // callers may use it at the very end
+  return only;
+}
+
+std::string text(const char* given, const char* call, const char* what) {
+  return &not_null(given, call, what);
+}
+
+std::vector<std::vector<std::string>> read_groups(const hvd_reducer_options& options) {
+  constexpr const char* kCall = "hvd_reducer_create";
+  std::vector<std::vector<std::string>> groups;
+  if (options.group_count == 0) return groups;
+  not_null(options.groups, kCall, "options.groups");
+  not_null(options.group_sizes, kCall, "options.group_sizes");
+  for (std::size_t g = 0; g < options.group_count; ++g) {
+    auto& group = groups.emplace_back();
+    if (options.group_sizes[g] == 0) continue;
+    not_null(options.groups[g], kCall, "one of options.groups");
+    for (std::size_t i = 0; i < options.group_sizes[g]; ++i) {
+      group.push_back(text(options.groups[g][i], kCall, "a name in options.groups"));
+    }
+  }
+  return groups;
+}
+
+hvd::GradientReducerOptions read_reducer_options(const hvd_reducer_options* given) {
+  constexpr const char* kCall = "hvd_reducer_create";
+  const auto read = read_options<hvd_reducer_options>(given, HVD_REDUCER_OPTIONS_INIT,
+                                                      sizeof(hvd_reducer_options), kCall);
+  hvd::GradientReducerOptions options;
+  if (read.name != nullptr) options.name = read.name;
+  options.op = op_of(read.op, kCall);
+  options.compression = compression_of(read.compression, kCall);
+  options.gradient_predivide_factor = read.gradient_predivide_factor;
+  options.process_set = hvd::ProcessSet(read.process_set);
+  options.backward_passes_per_step = read.backward_passes_per_step;
+  options.average_over_passes = read.average_over_passes != 0;
+  options.sparse_as_dense = read.sparse_as_dense != 0;
+  options.number_of_groups = read.number_of_groups;
+  options.groups = read_groups(read);
+  if (read.fill_zeros != nullptr) {
+    options.fill_zeros = [fill = read.fill_zeros,
+                          data = read.fill_zeros_data](const hvd::TensorView& gradient) {
+      const auto tensor =
+          c_tensor_of(gradient.data, gradient.shape, gradient.type, gradient.device);
+      fill(data, &tensor);
+    };
+  }
+  return options;
+}
+
+// `call` with the reducer of this number; HVD_OK if it returns.
+template <typename Call>
+int with(hvd_reducer reducer, Call call) {
+  return guard([&] {
+    call(*reducers().find(reducer));
+    return HVD_OK;
+  });
+}
+
+template <typename Call>
+int64_t number_of(hvd_reducer reducer, Call call) {
+  return guard<int64_t>(
+      [&] { return static_cast<int64_t>(call(reducers().find(reducer)->gradients)); });
+}
+
+}  // namespace
+
+int hvd_reducer_options_init(hvd_reducer_options* options, size_t size) {
+  return write_defaults<hvd_reducer_options>(options, size, HVD_REDUCER_OPTIONS_INIT,
+                                             sizeof(hvd_reducer_options),
+                                             "hvd_reducer_options_init");
+}
+
+int hvd_reducer_create(const hvd_reducer_options* options, hvd_reducer* reducer) {
+  if (reducer != nullptr) *reducer = 0;
+  return guard([&] {
+    not_null(reducer, "hvd_reducer_create", "reducer");
+    *reducer = reducers().add(std::make_shared<Reducer>(read_reducer_options(options)));
+    return HVD_OK;
+  });
+}
+
+int hvd_reducer_release(hvd_reducer reducer) {
+  if (reducer == 0) return HVD_OK;
+  return guard([&] {
+    reducers().remove(reducer);
+    return HVD_OK;
+  });
+}
+
+int64_t hvd_reducer_add(hvd_reducer reducer, const char* name, const hvd_tensor* gradient) {
+  return number_of(reducer, [&](auto& gradients) {
+    return gradients.add(text(name, "hvd_reducer_add", "name"),
+                         tensor_of(gradient, "hvd_reducer_add", "the gradient"));
+  });
+}
+
+int64_t hvd_reducer_add_sparse(hvd_reducer reducer, const char* name, const hvd_tensor* gradient) {
+  return number_of(reducer, [&](auto& gradients) {
+    return gradients.add_sparse(text(name, "hvd_reducer_add_sparse", "name"),
+                                tensor_of(gradient, "hvd_reducer_add_sparse", "the gradient"));
+  });
+}
+
+int64_t hvd_reducer_index_of(hvd_reducer reducer, const char* name) {
+  return number_of(reducer, [&](auto& gradients) {
+    return gradients.index_of(text(name, "hvd_reducer_index_of", "name"));
+  });
+}
+
+int64_t hvd_reducer_size(hvd_reducer reducer) {
+  return number_of(reducer, [](auto& gradients) { return gradients.size(); });
+}
+
+int hvd_reducer_ready(hvd_reducer reducer, size_t index, const hvd_ready_event* ready) {
+  return guard([&] {
+    const auto event = ready == nullptr ? nullptr : event_of(*ready);
+    if (event) check_event(*ready, "hvd_reducer_ready");
+    reducers().find(reducer)->gradients.ready(index, event);
+    return HVD_OK;
+  });
+}
+
+int hvd_reducer_ready_sparse(hvd_reducer reducer, size_t index, const hvd_tensor* indices,
+                             const hvd_tensor* values) {
+  return with(reducer, [&](Reducer& held) {
+    constexpr const char* kCall = "hvd_reducer_ready_sparse";
+    held.gradients.ready(index, hvd::SparseGradient{tensor_of(indices, kCall, "the indices"),
+                                                    tensor_of(values, kCall, "the values")});
+  });
+}
+
+int hvd_reducer_synchronize(hvd_reducer reducer) {
+  return with(reducer, [](Reducer& held) { held.gradients.synchronize(); });
+}
+
+int hvd_reducer_synchronized(hvd_reducer reducer) {
+  return static_cast<int>(
+      number_of(reducer, [](auto& gradients) { return gradients.synchronized(); }));
+}
+
+int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,
+                        hvd_tensor* values) {
+  return with(reducer, [&](Reducer& held) {
+    not_null(indices, "hvd_reducer_reduced", "indices");
+    not_null(values, "hvd_reducer_reduced", "values");
+    auto rows = held.gradients.reduced(index);
+    const std::lock_guard lock(held.mutex);
+    auto& shown = held.shown[index];
+    // Of the same step they stay where they are.
+    if (shown.values.data != rows.values.data || shown.values.shape != rows.values.shape) {
+      shown = std::move(rows);
+    }
+    *indices = c_tensor_of(shown.indices.data, shown.indices.shape, shown.indices.type);
+    *values = c_tensor_of(shown.values.data, shown.values.shape, shown.values.type);
+  });
+}
+
+int hvd_reducer_next_step(hvd_reducer reducer) {
+  return with(reducer, [](Reducer& held) { held.gradients.next_step(); });
+}
+
+int hvd_reducer_zero_gradients(hvd_reducer reducer) {
+  return with(reducer, [](Reducer& held) { held.gradients.zero_gradients(); });
+}
+
+int hvd_reducer_rebind(hvd_reducer reducer, size_t index, void* data) {
+  return with(reducer, [&](Reducer& held) { held.gradients.rebind(index, data); });
+}
+
+int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes) {
+  return with(reducer, [&](Reducer& held) { held.gradients.set_backward_passes_per_step(passes); });
+}
+
+int hvd_reducer_reset(hvd_reducer reducer) {
+  return with(reducer, [](Reducer& held) { held.gradients.reset(); });
+}

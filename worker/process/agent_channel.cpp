@@ -1,0 +1,222 @@
+#include "worker/process/agent_channel.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/machine/own_time.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "runtime/core/threads.h"
+
+namespace hvd::worker {
+namespace {
+
+constexpr int kExitWithoutAgent = 1;
+constexpr std::chrono::seconds kSendTimeout{10};
+constexpr std::chrono::seconds kWelcomeTimeout{10};
+
+Status refuse(const std::string& descriptor, const char* why) {
+  return {Code::invalid_argument, cat(worker_link::kDescriptorVariable, "=", descriptor, ": ", why,
+                                      ". hvdrun sets it; do not set or keep it by hand.")};
+}
+
+Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
+  auto frame = receive_frame(descriptor, decoder, Clock::now() + kWelcomeTimeout);
+  HVD_RETURN_IF_ERROR(frame.status());
+  if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::world)) {
+    return Status(Code::data_loss, cat("a frame of kind ", frame->kind));
+  }
+  auto world = worker_link::World::decode(frame->payload);
+  HVD_RETURN_IF_ERROR(world.status());
+  return std::move(world->document);
+}
+
+}  // namespace
+
+Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
+  const auto number = parse_number<int>(descriptor);
+  if (!number || *number < 0) return refuse(descriptor, "that is no descriptor");
+  struct stat info {};
+  if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    return refuse(descriptor, "there is no socket behind this descriptor");
+  }
+  // The Welcome's beginning lies there since before this program started: if nothing does, somebody
+  // took it. The rest of a large one follows as it is read.
+  if (!wait_for(*number, POLLIN, Clock::now()).ok()) {
+    return Status(Code::failed_precondition,
+                  "another process of this worker has called hvd::init() already; of the processes "
+                  "that one slot of hvdrun starts, only one can be the worker");
+  }
+  FrameDecoder decoder;
+  auto frame = receive_frame(*number, decoder, Clock::now() + kWelcomeTimeout);
+  HVD_RETURN_IF_ERROR(frame.status().with_context("the agent's welcome"));
+  if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::welcome)) {
+    return Status(Code::data_loss, cat("the agent's welcome: a frame of kind ", frame->kind));
+  }
+  auto welcome = worker_link::Welcome::decode(frame->payload);
+  HVD_RETURN_IF_ERROR(welcome.status());
+  std::string first_world;
+  if (welcome->world_follows) {
+    auto world = receive_world(*number, decoder);
+    HVD_RETURN_IF_ERROR(world.status().with_context("the world that follows the agent's welcome"));
+    first_world = *std::move(world);
+  }
+  // Programs that this one starts must not hold the link open.
+  ::fcntl(*number, F_SETFD, FD_CLOEXEC);
+  // Never deleted: its thread lives as long as the process.
+  return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome),
+                          std::move(first_world));
+}
+
+AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
+                           std::string first_world)
+    : fd_(std::move(fd)),
+      decoder_(std::move(decoder)),
+      welcome_(std::move(welcome)),
+      first_world_(std::move(first_world)) {
+  runtime::start_thread("hvd-agent-link", [this] { watch(); }).detach();
+}
+
+void AgentChannel::end_process(const std::string& why) {
+  const std::string line = cat("hvd: ", why, "; this worker ends\n");
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(kExitWithoutAgent);
+}
+
+void AgentChannel::watch() {
+  for (;;) {
+    const TimePoint now = Clock::now();
+    look_at_own_time(now);
+    auto frame = receive_frame(fd_.get(), decoder_, std::min(now + kOwnTimePace, late_at()));
+    if (frame.status().code() == Code::deadline_exceeded) {
+      if (late_at() <= Clock::now()) end_if_late();
+      continue;
+    }
+    if (!frame.ok()) {
+      end_process(
+          frame.status().code() == Code::unavailable
+              ? "the agent of this host is gone, and with it the job"
+              : cat("the link to the agent of this host broke: ", frame.status().to_string()));
+    }
+    handle(*frame);
+  }
+}
+
+TimePoint AgentChannel::late_at() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!listener_.late_at) return kNever;
+  }
+  return listener_.late_at();  // which stays as it is once it is there
+}
+
+void AgentChannel::end_if_late() {
+  if (const auto why = listener_.late()) end_process(*why);
+}
+
+void AgentChannel::handle(const Frame& frame) {
+  switch (static_cast<worker_link::Kind>(frame.kind)) {
+    case worker_link::Kind::world: {
+      auto message = worker_link::World::decode(frame.payload);
+      if (!message.ok()) break;
+      std::unique_lock lock(mutex_);
+      if (message->effective) world_ = message->document;
+      if (!listener_.world) {
+        unheard_.push_back(std::move(*message));
+        return;
+      }
+      lock.unlock();
+      listener_.world(*message);
+      return;
+    }
+    case worker_link::Kind::ping:
+      // If it cannot be told, the next read says why.
+      (void)send(worker_link::Alive{}.encode());
+      return;
+    case worker_link::Kind::ask_activity: {
+      const auto question = worker_link::AskActivity::decode(frame.payload);
+      if (!question.ok()) break;
+      std::unique_lock lock(mutex_);
+      const auto ask = activity_;
+      lock.unlock();
+      auto activity = ask ? ask() : Activity{"is in no world yet", "nothing"};
+      (void)send(worker_link::Activity{question->id, std::move(activity.in_flight),
+                                       std::move(activity.last)}
+                     .encode());
+      return;
+    }
+    case worker_link::Kind::stop: {
+      auto message = worker_link::Stop::decode(frame.payload);
+      if (!message.ok()) break;
+      std::unique_lock lock(mutex_);
+      stop_reason_ = std::move(message->reason);
+      stopped_.notify_all();
+      if (!listener_.stop) return;
+      lock.unlock();
+      listener_.stop();
+      return;
+    }
+    default:
+      break;
+  }
+  HVD_LOG(warning, "the agent sent something that cannot be read, of kind " << frame.kind);
+}
+
+void AgentChannel::listen(Listener listener) {
+  std::unique_lock lock(mutex_);
+  while (!unheard_.empty()) {
+    const auto worlds = std::exchange(unheard_, {});
+    lock.unlock();
+    for (const auto& world : worlds) listener.world(world);
+    lock.lock();
+  }
+  listener_ = std::move(listener);
+}
+
+void AgentChannel::answer_by(std::function<Activity()> activity) {
+  const std::lock_guard lock(mutex_);
+  activity_ = std::move(activity);
+}
+
+std::string AgentChannel::world() const {
+  const std::lock_guard lock(mutex_);
+  return world_;
+}
+
+std::optional<std::string> AgentChannel::stop_reason() const {
+  const std::lock_guard lock(mutex_);
+  return stop_reason_;
+}
+
+bool AgentChannel::wait_for_stop(TimePoint deadline) const {
+  std::unique_lock lock(mutex_);
+  return stopped_.wait_until(lock, deadline, [this] { return stop_reason_.has_value(); });
+}
+
+Status AgentChannel::send(const std::string& frame) {
+  const std::lock_guard lock(send_mutex_);
+  return send_all(fd_.get(), frame, Clock::now() + kSendTimeout).with_context("tell the agent");
+}
+
+Status AgentChannel::send_initialised() {
+  return send(worker_link::Initialised{static_cast<std::int32_t>(::getpid())}.encode());
+}
+
+Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
+Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
+Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
+Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
+Status AgentChannel::send_left(const std::string& reason) {
+  return send(worker_link::Left{reason}.encode());
+}
+Status AgentChannel::send_committed(std::uint64_t generation) {
+  return send(worker_link::Committed{generation}.encode());
+}
+
+}  // namespace hvd::worker

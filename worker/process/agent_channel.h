@@ -1,0 +1,98 @@
+// The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
+// rest of its life: the agent is the one who notices when this process ends.
+//
+// A thread watches the descriptor, and the time in which this process runs
+// (base/machine/own_time.h). When the agent goes, the job is over, and the process ends at once
+// with one line on stderr. All calls are safe from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/protocol/worker_link.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::worker {
+
+class AgentChannel {
+ public:
+  // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that
+  // lies there and the World that follows it, and starts to watch. Fails if another process of this
+  // worker has read it before.
+  static Result<AgentChannel*> open(const std::string& descriptor);
+
+  const worker_link::Welcome& welcome() const { return welcome_; }
+  // The world document that came with the Welcome; empty if none did.
+  const std::string& first_world() const { return first_world_; }
+  // The newest effective world document that the agent has sent since; empty if none.
+  std::string world() const;
+  // Why the job is being stopped; nothing while it is not.
+  std::optional<std::string> stop_reason() const;
+  // Blocks until the job is being stopped; false if it is not at the deadline.
+  bool wait_for_stop(TimePoint deadline) const;
+
+  // Called on the channel's thread, of worlds also for those that came before this call, on this
+  // one. Once.
+  struct Listener {
+    std::function<void(const worker_link::World&)> world;
+    std::function<void()> stop;
+    // When `late` is to be asked, if the agent has said nothing until then; it returns why this
+    // process has to end, or nothing.
+    std::function<TimePoint()> late_at;
+    std::function<std::optional<std::string>()> late;
+  };
+  void listen(Listener listener);
+
+  // What this process does, when the agent asks; on the channel's thread, so it must not wait.
+  // Before this was called the answer is that the worker is in no world yet.
+  struct Activity {
+    std::string in_flight;
+    std::string last;
+  };
+  void answer_by(std::function<Activity()> activity);
+
+  // One line on stderr, and the end: at once, whatever other threads do.
+  [[noreturn]] static void end_process(const std::string& why);
+
+  Status send_initialised();
+  Status send_done();
+  Status send_ready();
+  Status send_leave();
+  // worker_link::Left.
+  Status send_left(const std::string& reason);
+  Status send_committed(std::uint64_t generation);
+  Status send_activity_wanted();
+
+ private:
+  AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
+               std::string first_world);
+  void watch();
+  void handle(const Frame& frame);
+  TimePoint late_at() const;
+  void end_if_late();
+  Status send(const std::string& frame);
+
+  UniqueFd fd_;
+  FrameDecoder decoder_;  // of the watching thread
+  const worker_link::Welcome welcome_;
+  const std::string first_world_;
+  std::mutex send_mutex_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable stopped_;
+  std::string world_;
+  std::vector<worker_link::World> unheard_;  // until somebody listens
+  Listener listener_;
+  std::function<Activity()> activity_;
+  std::optional<std::string> stop_reason_;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,51 @@
+#include "worker/process/high_water.h"
+
+#include "base/text.h"
+#include "worker/process/mark_writer.h"
+
+namespace hvd::worker {
+
+Result<CommitId> RendezvousHighWater::read() {
+  auto found = client_->get(kCommitScope, kHighWaterKey);
+  if (found.status().code() == Code::not_found) {
+    version_ = 0;
+    return CommitId{};
+  }
+  HVD_RETURN_IF_ERROR(found.status().with_context("read the newest commit"));
+  version_ = found->version;
+  return commit_id_from_text(found->value);
+}
+
+Status RendezvousHighWater::write(const CommitId& id) {
+  const auto text = to_text(id);
+  MarkWriter mark(id, version_);
+  for (;;) {
+    if (mark.next() == MarkWriter::Next::read) {
+      auto found = read();
+      HVD_RETURN_IF_ERROR(found.status());
+      mark.found(*found, *version_);
+    } else if (mark.next() == MarkWriter::Next::write) {
+      // The client asks again until it has an answer; one that was lost shows as a refusal.
+      auto written = client_->compare_and_set(kCommitScope, kHighWaterKey, text, mark.version());
+      if (written.ok()) {
+        mark.wrote(*written);
+      } else if (written.status().code() == Code::already_exists) {
+        mark.refused();
+      } else {
+        return written.status().with_context(cat("write down commit ", text));
+      }
+    } else {
+      break;
+    }
+  }
+  version_ = mark.version();
+  if (mark.next() == MarkWriter::Next::written) return {};
+  return {Code::aborted, cat("commit ", text, " is none: a newer world has committed already")};
+}
+
+Status RendezvousHighWater::clear() {
+  version_.reset();
+  return client_->erase(kCommitScope, kHighWaterKey);
+}
+
+}  // namespace hvd::worker

@@ -1,0 +1,55 @@
+// The newest commit that anybody may have seen, where it outlives all workers. For rank 0 of a
+// world, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "rendezvous/client.h"
+#include "worker/process/commit_id.h"
+
+namespace hvd::worker {
+
+class HighWater {
+ public:
+  virtual ~HighWater() = default;
+  // None: nothing was ever committed.
+  virtual Result<CommitId> read() = 0;
+  // aborted: a newer world has committed meanwhile, and this commit is none.
+  virtual Status write(const CommitId& id) = 0;
+  // There is none any more.
+  virtual Status clear() = 0;
+};
+
+// In the rendezvous service, as mark_writer.h says.
+class RendezvousHighWater final : public HighWater {
+ public:
+  explicit RendezvousHighWater(std::shared_ptr<rendezvous::Client> client)
+      : client_(std::move(client)) {}
+  Result<CommitId> read() override;
+  Status write(const CommitId& id) override;
+  Status clear() override;
+
+ private:
+  std::shared_ptr<rendezvous::Client> client_;
+  std::optional<std::uint64_t> version_;  // of the key, as far as is known
+};
+
+// Of a program that runs by itself: nothing survives it anyway.
+class OwnHighWater final : public HighWater {
+ public:
+  Result<CommitId> read() override { return id_; }
+  Status write(const CommitId& id) override {
+    id_ = id;
+    return {};
+  }
+  Status clear() override { return write({}); }
+
+ private:
+  CommitId id_;
+};
+
+}  // namespace hvd::worker

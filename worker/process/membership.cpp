@@ -1,0 +1,195 @@
+#include "worker/process/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "worker/process/world_change.h"
+
+namespace hvd::worker {
+
+Membership::Membership(AgentChannel& agent)
+    : agent_(agent), follower_(agent.welcome().incarnation) {}
+
+Result<Membership*> Membership::begin(AgentChannel& agent) {
+  // Never deleted: the channel's thread uses it as long as the process lives.
+  auto* const membership = new Membership(agent);
+  if (const auto& text = agent.first_world(); !text.empty()) {
+    auto document = WorldDocument::from_json(text);
+    HVD_RETURN_IF_ERROR(
+        document.status().with_context("the world that follows the agent's welcome"));
+    membership->follower_.hear(std::move(*document));
+  }
+  agent.listen({[membership](const worker_link::World& world) { membership->hear(world); },
+                [membership] {
+                  const std::lock_guard lock(membership->mutex_);
+                  membership->changed_.notify_all();
+                },
+                [membership] { return membership->late_at(); },
+                [membership] { return membership->late(); }});
+  return membership;
+}
+
+void Membership::hear(const worker_link::World& message) {
+  auto document = WorldDocument::from_json(message.document);
+  if (!document.ok()) {
+    HVD_LOG(error, "the agent sent a world that cannot be read, of generation "
+                       << message.generation << ": " << document.status().message());
+    return;
+  }
+  document->state = message.effective ? WorldState::effective : WorldState::proposed;
+  const std::lock_guard lock(mutex_);
+  if (follower_.hear(*document)) {
+    heard_ = Clock::now();
+    end_current(*document, "has replaced");
+  }
+  changed_.notify_all();
+}
+
+void Membership::end_current(const WorldDocument& newer, const std::string& how) {
+  if (!current_.interrupt) return;
+  const auto gone = members_lost(current_.document, newer);
+  const bool one = gone.size() == 1;
+  current_.interrupt->raise({Status(Code::aborted, cat("generation ", newer.generation, " ", how,
+                                                       " generation ", current_.document.generation,
+                                                       ":", change_text(current_.document, newer))),
+                             one ? gone.front()->rank : -1, one ? gone.front()->host : ""});
+  current_.client->cancel();
+}
+
+bool Membership::has_next() const {
+  const std::lock_guard lock(mutex_);
+  return follower_.next() != nullptr;
+}
+
+Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  if (follower_.entered() == 0) {
+    again_at = kNever;
+    if (follower_.next() == nullptr && !std::exchange(ready_sent_, true)) {
+      HVD_RETURN_IF_ERROR(agent_.send_ready());
+    }
+  }
+  changed_.wait_until(lock, std::min(again_at, deadline), [this] {
+    return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+  });
+  if (abandoned_) {
+    return Status(Code::failed_precondition, "this process has called hvd::shutdown()");
+  }
+  if (const auto stopped = agent_.stop_reason()) {
+    return Status(Code::aborted, cat("the job is being stopped: ", *stopped));
+  }
+  if (follower_.is_out()) {
+    return Status(Code::failed_precondition, "the job goes on without this worker");
+  }
+  if (follower_.next() == nullptr && deadline <= again_at) {
+    return Status(Code::deadline_exceeded, "there is no newer world yet");
+  }
+  if (const auto* document = follower_.next()) {
+    current_.document = *document;
+    current_.round = 1;
+    follower_.entered(document->generation);
+  } else if (announced_) {
+    ++current_.round;
+  }
+  announced_ = false;
+  current_.interrupt = std::make_shared<runtime::Interrupt>();
+  const auto& welcome = agent_.welcome();
+  rendezvous::ClientOptions options;
+  options.host = welcome.rendezvous_host;
+  options.port = welcome.rendezvous_port;
+  current_.client = std::make_shared<rendezvous::Client>(options, welcome.token);
+  ended_by_plan_ = false;
+  return current_;
+}
+
+void Membership::announced() {
+  const std::lock_guard lock(mutex_);
+  announced_ = true;
+}
+
+void Membership::end_if_late(std::chrono::milliseconds limit) {
+  const std::lock_guard lock(mutex_);
+  late_after_ = limit;
+}
+
+void Membership::set_running(bool running) {
+  const std::lock_guard lock(mutex_);
+  running_ = running;
+}
+
+TimePoint Membership::late_at() const {
+  const std::lock_guard lock(mutex_);
+  const bool can_be = running_ && !abandoned_ && late_after_.count() != 0 && heard_ != kNever &&
+                      follower_.next() != nullptr;
+  return can_be ? heard_ + late_after_ : kNever;
+}
+
+std::optional<std::string> Membership::late() const {
+  const std::lock_guard lock(mutex_);
+  const auto* const document = follower_.next();
+  if (document == nullptr || !running_ || abandoned_) return std::nullopt;
+  return cat(agent_.welcome().worker, " did not come to generation ", document->generation,
+             " within ", late_after_.count() / 1000, " s (--stall-check-shutdown-time-seconds), ",
+             "and is to be replaced");
+}
+
+void Membership::abandon() {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = true;
+  changed_.notify_all();
+  if (!current_.interrupt) return;
+  current_.interrupt->raise({Status(Code::aborted, "this process has called hvd::shutdown()")});
+  current_.client->cancel();
+}
+
+void Membership::resume() {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = false;
+}
+
+bool Membership::wait_for_newer(TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [this] {
+    return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+  });
+}
+
+bool Membership::is_out() const {
+  const std::lock_guard lock(mutex_);
+  return follower_.is_out();
+}
+
+std::string Membership::proposal() const {
+  const std::lock_guard lock(mutex_);
+  const auto* const proposed = follower_.proposed();
+  return proposed == nullptr ? std::string() : proposed->to_json();
+}
+
+std::optional<std::uint64_t> Membership::proposed_generation() const {
+  const std::lock_guard lock(mutex_);
+  const auto* const proposed = follower_.proposed();
+  return proposed == nullptr ? std::nullopt : std::optional(proposed->generation);
+}
+
+Status Membership::committed(const std::string& text) {
+  auto document = WorldDocument::from_json(text);
+  HVD_RETURN_IF_ERROR(document.status().with_context("the world that rank 0 goes over to"));
+  const auto generation = document->generation;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_by_plan_ = true;
+    end_current(*document, "follows, as all have agreed at a commit,");
+    follower_.committed(std::move(*document));
+    changed_.notify_all();
+  }
+  return agent_.send_committed(generation);
+}
+
+bool Membership::ended_by_plan() const {
+  const std::lock_guard lock(mutex_);
+  return ended_by_plan_;
+}
+
+}  // namespace hvd::worker

@@ -1,0 +1,145 @@
+#include "worker/process/other_launcher.h"
+
+#include <array>
+#include <cstdint>
+
+#include "base/text.h"
+
+namespace hvd::worker {
+namespace {
+
+// What hvdrun gives to each worker; programs that a worker starts have it, too.
+constexpr std::string_view kHvdrunVariable = "HVD_JOB_ID";
+// Of the command line only so much is repeated.
+constexpr std::size_t kMostOfCommand = 300;
+
+struct Launcher {
+  std::string_view name;
+  std::string_view command;
+  std::string_view rank;
+  std::string_view size;
+  std::string_view on_host;  // empty: the launcher does not say it
+  std::string_view needed;   // the others count only together with this one; empty: with none
+};
+
+// The order matters: one launcher may start another one, and the inner one is the one that counts.
+// Open MPI's mpirun starts its daemons by srun, whose variables the processes then have, too.
+constexpr std::array kLaunchers{
+    Launcher{"Open MPI", "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
+    Launcher{"MVAPICH2", "mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE",
+             "MV2_COMM_WORLD_LOCAL_SIZE", ""},
+    Launcher{"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+             "TORCHELASTIC_RUN_ID"},
+    Launcher{"Horovod", "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", ""},
+    Launcher{"jsrun", "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
+             "JSM_NAMESPACE_LOCAL_SIZE", ""},
+    Launcher{"Flux", "flux run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "", ""},
+    Launcher{"MPICH (PMI)", "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ""},
+};
+
+std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view name) {
+  if (name.empty()) return std::nullopt;
+  const auto text = lookup(name);
+  const auto number = text ? parse_number<int>(*text) : std::nullopt;
+  return number && *number >= 0 ? number : std::nullopt;
+}
+
+// Under sbatch and salloc a program has SLURM_NTASKS=8 and is one process: only a step that srun
+// has started says how many it has started. The batch script itself, and an interactive shell, are
+// steps with numbers from 0xfffffff0 on.
+std::optional<OtherLaunch> slurm_step(const EnvironmentLookup& lookup) {
+  constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
+  const auto rank = count_of(lookup, "SLURM_PROCID");
+  const auto size = count_of(lookup, "SLURM_STEP_NUM_TASKS");
+  const auto text = lookup("SLURM_STEP_ID");
+  const auto step = text ? parse_number<std::int64_t>(*text) : std::nullopt;
+  if (!rank || !size || !step || *step < 0 || *step >= kFirstSpecialStep) return std::nullopt;
+  return OtherLaunch{
+      "Slurm",
+      "srun",
+      cat("SLURM_STEP_ID=", *step, ", SLURM_PROCID=", *rank, ", SLURM_STEP_NUM_TASKS=", *size),
+      *rank,
+      size,
+      0};
+}
+
+// PMIx gives its processes no size. One that is not the first is not the only one; the first one
+// cannot be told from one that is alone.
+std::optional<OtherLaunch> pmix_process(const EnvironmentLookup& lookup) {
+  const auto rank = count_of(lookup, "PMIX_RANK");
+  if (!rank || *rank == 0) return std::nullopt;
+  return OtherLaunch{"PMIx", "prun", cat("PMIX_RANK=", *rank), *rank, std::nullopt, 0};
+}
+
+std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launcher& launcher) {
+  if (!launcher.needed.empty() && !lookup(launcher.needed)) return std::nullopt;
+  const auto rank = count_of(lookup, launcher.rank);
+  const auto size = count_of(lookup, launcher.size);
+  if (!rank || !size) return std::nullopt;
+  return OtherLaunch{std::string(launcher.name),
+                     std::string(launcher.command),
+                     cat(launcher.rank, "=", *rank, ", ", launcher.size, "=", *size),
+                     *rank,
+                     size,
+                     count_of(lookup, launcher.on_host).value_or(0)};
+}
+
+// The innermost launcher that says how many it has started decides.
+std::optional<OtherLaunch> innermost_launch(const EnvironmentLookup& lookup) {
+  for (const auto& launcher : kLaunchers) {
+    if (auto found = launched(lookup, launcher)) return found;
+  }
+  if (auto found = slurm_step(lookup)) return found;
+  return pmix_process(lookup);
+}
+
+std::string command_text(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const auto& word : command) {
+    if (!word.empty() || &word != &command.back()) words.push_back(shell_quote(word));
+  }
+  std::string text = words.empty() ? "PROGRAM" : join(words, " ");
+  if (text.size() > kMostOfCommand) text = cat(words.front(), " ...");
+  return text;
+}
+
+std::string hvdrun_line(const OtherLaunch& launch, const std::vector<std::string>& command) {
+  std::string line = cat("hvdrun -np ", launch.size ? cat(*launch.size) : "N");
+  const bool many_hosts =
+      launch.size && launch.processes_on_host > 0 && launch.processes_on_host < *launch.size;
+  if (many_hosts) line += cat(" -H HOST:", launch.processes_on_host, ",HOST:...");
+  return cat(line, ' ', command_text(command));
+}
+
+}  // namespace
+
+std::optional<OtherLaunch> find_other_launch(const EnvironmentLookup& lookup) {
+  if (lookup(kHvdrunVariable)) return std::nullopt;
+  auto launch = innermost_launch(lookup);
+  if (launch && launch->size && *launch->size <= 1) return std::nullopt;
+  return launch;
+}
+
+Status check_that_it_may_be_alone(const EnvironmentLookup& lookup,
+                                  const std::vector<std::string>& command) {
+  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
+  if (!allowed.empty() && allowed != "0" && allowed != "1") {
+    return {Code::invalid_argument,
+            cat("environment variable ", kAllowSingleVariable, "=", allowed, ": must be 1 or 0")};
+  }
+  if (allowed == "1") return {};
+
+  const auto launch = find_other_launch(lookup);
+  if (!launch) return {};
+  return {Code::failed_precondition,
+          cat("this process is rank ", launch->rank,
+              launch->size ? cat(" of ", *launch->size) : std::string(" of several"),
+              " processes that ", launch->launcher, " has started (", launch->evidence,
+              "), and hvdrun has not started it: each of them would train alone, in a world of "
+              "one. Start the program with hvdrun instead of ",
+              launch->command, ": ", hvdrun_line(*launch, command), " ; or set ",
+              kAllowSingleVariable, "=1 if each process is meant to be a world of its own")};
+}
+
+}  // namespace hvd::worker

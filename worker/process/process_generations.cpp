@@ -1,0 +1,368 @@
+// The part of ProcessWorld that an elastic job needs: one world after the other.
+#include <algorithm>
+#include <utility>
+
+#include <hvd/error.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "worker/process/exception_of.h"
+#include "worker/process/process_world.h"
+
+namespace hvd::worker {
+namespace {
+
+// A world may fail though all its members live: a connection broke. Nobody but they know, and after
+// so long without a newer one they form the same one again.
+constexpr std::chrono::milliseconds kPatienceWithTheDriver{1'000};
+// Attempts to form one generation that fail though no newer one has come meanwhile.
+constexpr int kAttempts = 5;
+// The same, if it may be others that are late: they are more patient with each other than with what
+// they lack themselves, so that it is the process at fault that goes.
+constexpr int kAttemptsWithOthers = 3 * kAttempts;
+
+// Counts them: nobody tries for ever, and everybody says what happened.
+class FailedAttempts {
+ public:
+  // True: that was the last.
+  bool count(const Status& why, std::uint64_t generation) {
+    if (std::exchange(generation_, generation) != generation) of_others_ = 0;
+    const bool is_own = why.code() != Code::deadline_exceeded && why.code() != Code::aborted &&
+                        why.code() != Code::unavailable;
+    ++(is_own ? own_ : of_others_);
+    return own_ >= kAttempts || of_others_ >= kAttemptsWithOthers;
+  }
+  std::string text() const {
+    return cat("attempt ", own_ + of_others_, " to form generation ", generation_, " has failed");
+  }
+
+ private:
+  std::uint64_t generation_ = 0;
+  int own_ = 0;  // of whatever generation: what this process lacks, it lacks in all
+  int of_others_ = 0;
+};
+
+constexpr const char* kFinishedKey = "finished";
+
+}  // namespace
+
+Membership* ProcessWorld::membership() const {
+  const std::lock_guard lock(mutex_);
+  return membership_;
+}
+
+Membership* ProcessWorld::followed() const {
+  const std::lock_guard lock(mutex_);
+  return follows_ ? membership_ : nullptr;
+}
+
+Status ProcessWorld::follow() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  if (followed() != nullptr) return {};
+  if (is_initialized() || membership_ != nullptr) {
+    return {Code::failed_precondition, "hvd_init() was called before it"};
+  }
+  const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
+  if (agent_ == nullptr && !descriptor) {
+    return {Code::failed_precondition, "hvdrun has not started this process: there is no world"};
+  }
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
+  HVD_RETURN_IF_ERROR(open_agent(descriptor.value_or("")));
+  auto membership = Membership::begin(*agent_);
+  HVD_RETURN_IF_ERROR(membership.status());
+  const std::lock_guard inner(mutex_);
+  membership_ = *membership;
+  follows_ = true;
+  return {};
+}
+
+std::exception_ptr ProcessWorld::exception_of(const runtime::Failure& failure,
+                                              runtime::Kind kind) const {
+  if (failure.world_failed) {
+    const auto* const elastic = membership();
+    if (elastic != nullptr && elastic->ended_by_plan()) {
+      return std::make_exception_ptr(HostsUpdated(failure.status.message()));
+    }
+  } else if (breaks_for_departure(failure)) {
+    const auto& message = failure.status.message();
+    return std::make_exception_ptr(CollectiveError(message, failure.rank, failure.host, message));
+  }
+  return worker::exception_of(failure, kind);
+}
+
+// A rank has called shutdown(), or ended with exit code 0, while the others are in elastic::run.
+bool ProcessWorld::breaks_for_departure(const runtime::Failure& failure) const {
+  if (failure.status.code() != Code::failed_precondition) return false;
+  const auto current = world();
+  {
+    const std::lock_guard lock(mutex_);
+    if (membership_ == nullptr || runs_ == 0 || !current || world_ != current) return false;
+    deserted_ = current.get();
+  }
+  current->abort(Status(Code::aborted, failure.status.message()));
+  return true;
+}
+
+void ProcessWorld::begin_run() {
+  const std::lock_guard lock(mutex_);
+  if (++runs_ == 1 && membership_ != nullptr) membership_->set_running(true);
+}
+
+void ProcessWorld::end_run() {
+  const std::lock_guard lock(mutex_);
+  if (--runs_ == 0 && membership_ != nullptr) membership_->set_running(false);
+}
+
+int ProcessWorld::local_rank() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (joining_) {
+      const auto& worker = agent_->welcome().worker;
+      const auto slot = parse_number<int>(worker.substr(worker.rfind('#') + 1));
+      if (slot) return *slot;
+    }
+  }
+  return place_for("local_rank").local_rank;
+}
+
+Status ProcessWorld::init_elastic() {
+  if (membership_ == nullptr) {
+    auto membership = Membership::begin(*agent_);
+    HVD_RETURN_IF_ERROR(membership.status());
+    const std::lock_guard lock(mutex_);
+    membership_ = *membership;
+    membership_->end_if_late(settings_.config.stall_shutdown);
+    joining_ = !membership_->has_next();
+    owner_ = ::getpid();
+    if (joining_) return {};
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    sets_ = {};
+  }
+  return enter(Clock::now());
+}
+
+Status ProcessWorld::enter(TimePoint again_at) {
+  FailedAttempts failed;
+  for (;;) {
+    auto entry = membership_->next(again_at);
+    if (!entry.ok()) {
+      // SIGTERM comes next. Who leaves that to the system shall end by it, not by what we throw.
+      if (agent_->stop_reason()) std::this_thread::sleep_for(kPatienceWithTheSignal);
+      return entry.status();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      high_water_ = std::make_shared<RendezvousHighWater>(entry->client);
+      client_ = entry->client;
+      if (formed_ != entry->document.generation) finished_runs_ = 0;
+      formed_ = entry->document.generation;
+    }
+    Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
+    if (formed.ok() || formed.code() == Code::invalid_argument) return formed;
+    if (!entry->interrupt->raised()) {
+      const bool is_last = failed.count(formed, entry->document.generation);
+      HVD_LOG(warning, failed.text()
+                           << ": " << formed.message()
+                           << (is_last ? "" : "; waiting for a newer world, or trying again"));
+      if (is_last) return give_up(formed.with_context(failed.text()));
+    }
+    again_at = Clock::now() + kPatienceWithTheDriver;
+  }
+}
+
+// hvdrun hears why, and gives the others a world without this process.
+Status ProcessWorld::give_up(const Status& why) {
+  if (const Status told = agent_->send_left(why.message()); !told.ok()) {
+    HVD_LOG(warning, told.to_string());
+  }
+  return why;
+}
+
+Status ProcessWorld::enter_first() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  if (world()) return {};
+  return enter(kNever);
+}
+
+bool ProcessWorld::stands() const {
+  const auto current = world();
+  if (!current || !current->failure().ok()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (deserted_ == current.get()) return false;
+  }
+  const auto* const elastic = membership();
+  return elastic == nullptr || (!elastic->has_next() && !elastic->is_out());
+}
+
+bool ProcessWorld::is_joining() const {
+  const std::lock_guard lock(mutex_);
+  return joining_;
+}
+
+bool ProcessWorld::needs_next() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (membership_ == nullptr || joining_) return false;
+  }
+  return !stands();
+}
+
+Status ProcessWorld::enter_next() {
+  const std::lock_guard lock(lifecycle_mutex_);
+  leave_ended_world();
+  return enter(Clock::now() + kPatienceWithTheDriver);
+}
+
+void ProcessWorld::leave_ended_world() {
+  auto leaving = world();
+  if (!leaving) return;
+  leaving->settle(Clock::now() + kPatienceWithMemory);
+  {
+    const std::lock_guard lock(mutex_);
+    between_ = leaving->failure();
+    if (between_.ok()) {
+      between_ = Status(Code::aborted, "this world was left for a newer one");
+    }
+    between_.world_failed = true;
+    world_.reset();
+  }
+  bury(std::move(leaving));
+}
+
+// In the first world all ranks have said which sets there are, and hear of it if they differ. Later
+// ones are joined by workers that know nothing of them, and survivors may have been interrupted in
+// the midst of adding one: so what rank 0 has counts.
+Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Client& client,
+                                  const std::string& scope, runtime::WorldSpec& spec) {
+  constexpr const char* kSetsKey = "sets";
+  SetTable sets;
+  {
+    const std::lock_guard lock(mutex_);
+    sets = sets_;
+  }
+  if (sets.empty()) {
+    // The ranks that the program has named are those of the world that it was started in.
+    auto first = document;
+    if (auto started = WorldDocument::from_json(agent_->first_world()); started.ok()) {
+      const auto is_self = [this](const WorldMember& member) {
+        return member.incarnation == agent_->welcome().incarnation;
+      };
+      if (std::any_of(started->members.begin(), started->members.end(), is_self)) first = *started;
+    }
+    auto own =
+        SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink, first);
+    // Whose sets do not count need not have any that can be.
+    if (!own.ok() && (spec.rank == 0 || document.generation == kFirstGeneration)) {
+      return own.status();
+    }
+    if (own.ok()) sets = std::move(*own);
+  }
+  if (document.generation != kFirstGeneration) {
+    if (spec.rank == 0) {
+      HVD_RETURN_IF_ERROR(client.put(scope, kSetsKey, sets.encode()).status());
+    } else {
+      // It comes, or a newer world does.
+      auto found = client.wait(scope, kSetsKey, kNever);
+      HVD_RETURN_IF_ERROR(found.status().with_context("ask rank 0 which process sets there are"));
+      auto read = SetTable::decode(found->value);
+      HVD_RETURN_IF_ERROR(read.status());
+      sets = std::move(*read);
+    }
+  }
+  sets.enter(document);
+  if (document.generation != kFirstGeneration) {
+    spec.process_sets.clear();
+    spec.restored_sets = sets.ranks();
+    spec.next_process_set = sets.next();
+  }
+  const std::lock_guard lock(mutex_);
+  sets_ = std::move(sets);
+  return {};
+}
+
+void ProcessWorld::check_set(std::string_view call, int id) const {
+  const std::lock_guard lock(mutex_);
+  if (membership_ == nullptr) return;
+  if (const auto lost = sets_.lost(id)) {
+    throw ProcessSetError(ProcessSetErrorCode::lost_member,
+                          cat(call, ": process set ", id, " has lost ", *lost,
+                              ". Remove it and add another one, or let it shrink (LostMember)."));
+  }
+}
+
+std::optional<int> ProcessWorld::take_up_set(const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex_);
+  return membership_ == nullptr ? std::nullopt : sets_.take_up(ranks);
+}
+
+void ProcessWorld::let_set_shrink(int id) {
+  const std::lock_guard lock(mutex_);
+  sets_.let_shrink(id);
+}
+
+bool ProcessWorld::forget_lost_set(int id) {
+  const std::lock_guard lock(mutex_);
+  if (membership_ == nullptr || !sets_.lost(id)) return false;
+  sets_.removed(id);
+  return true;
+}
+
+void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex_);
+  if (membership_ == nullptr) return;
+  if (kind == runtime::Kind::add_process_set) {
+    sets_.added(id, ranks);
+  } else {
+    sets_.removed(id);
+  }
+}
+
+// To end, a world waits a moment for the others to hear of it; the next one need not.
+void ProcessWorld::bury(std::shared_ptr<runtime::World> world) {
+  if (undertaker_.joinable()) undertaker_.join();
+  undertaker_ = std::thread([gone = std::move(world)]() mutable {
+    gone->leave_at_once();
+    gone.reset();
+  });
+}
+
+ProcessWorld::Generation ProcessWorld::generation_for(std::string_view call) {
+  auto current = world_for(call);
+  const std::lock_guard lock(mutex_);
+  return {formed_, std::move(current), high_water_};
+}
+
+void ProcessWorld::set_finished(bool finished) {
+  std::shared_ptr<rendezvous::Client> client;
+  std::string value;
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = finished;
+    if (!finished || membership_ == nullptr) return;
+    client = client_;
+    value = cat(formed_, ".", ++finished_runs_);
+  }
+  if (const auto told = client->put(kCommitScope, kFinishedKey, value); !told.ok()) {
+    HVD_LOG(warning, "tell the others that all are done: " << told.status().message());
+  }
+}
+
+bool ProcessWorld::others_have_finished() {
+  std::string value;
+  {
+    const std::lock_guard lock(mutex_);
+    value = cat(formed_, ".", finished_runs_ + 1);
+  }
+  const auto& welcome = agent_->welcome();
+  rendezvous::ClientOptions options;
+  options.host = welcome.rendezvous_host;
+  options.port = welcome.rendezvous_port;
+  rendezvous::Client client(options, welcome.token);
+  const auto found = client.get(kCommitScope, kFinishedKey);
+  return found.ok() && found->value == value;
+}
+
+}  // namespace hvd::worker

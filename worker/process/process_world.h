@@ -1,0 +1,193 @@
+// The one world of this process: what init() makes and shutdown() ends; in an elastic job one after
+// the other (process_generations.cpp). All calls are safe from any thread. It is never destroyed,
+// since threads may still use it while the process ends.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <thread>
+#include <vector>
+
+#include <hvd/hvd.h>
+
+#include "base/protocol/world_document.h"
+#include "base/status.h"
+#include "rendezvous/client.h"
+#include "runtime/control/world.h"
+#include "worker/process/agent_channel.h"
+#include "worker/process/high_water.h"
+#include "worker/process/membership.h"
+#include "worker/process/set_table.h"
+#include "worker/process/settings.h"
+
+namespace hvd::worker {
+
+// From the word of a stop to its signal, usually milliseconds.
+inline constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
+// For what is in flight in a world that has failed: milliseconds, unless an event never comes.
+inline constexpr std::chrono::seconds kPatienceWithMemory{10};
+
+inline constexpr std::uint64_t kFirstGeneration = 1;
+
+// Where this process stands among the others.
+struct Place {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  bool homogeneous = true;
+};
+
+class ProcessWorld {
+ public:
+  static ProcessWorld& instance();
+
+  // Throws InvalidArgumentError if there is a world that was made with other options.
+  Status init(const InitOptions& options);
+  // Leaves the world, if there is one. Throws InvalidArgumentError on a thread of hvd.
+  void shutdown();
+  bool is_initialized() const;
+  // To be called before the failure of a world is thrown on. In a static job it gives hvdrun a
+  // moment to stop the job because of what happened to another rank: if this rank ended first, it
+  // would be taken for the cause. In an elastic one the program goes on, and perhaps frees memory
+  // that is still in flight: nothing is when this returns.
+  void before_failure_is_thrown();
+  // What a call throws for this failure; HostsUpdated if the world ended as planned. While
+  // elastic::run runs, a call that a rank which has left early would have to take part in ends this
+  // world: the others need one without it.
+  std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind kind) const;
+  // Nothing before init() and after shutdown().
+  std::shared_ptr<runtime::World> world() const;
+  // The same; throws instead of returning nothing: NotInitializedError, which names the call;
+  // between two worlds why the last one ended. Who joins an elastic job waits here for its first.
+  std::shared_ptr<runtime::World> world_for(std::string_view call);
+  bool has_dynamic_sets() const;
+  Place place_for(std::string_view call);
+  // Of a worker that has no world yet, its slot on this host.
+  int local_rank();
+  // "allreduce.noname.0", then 1, ...: counted anew by each init(), for each call.
+  std::string next_name(std::string_view call);
+  // From 0 again: all have joined, after however many calls each.
+  void restart_names();
+
+  // ---- process sets of elastic jobs; of others these do nothing ----
+
+  // Throws ProcessSetError, which names the call, if the set has lost a member.
+  void check_set(std::string_view call, int id) const;
+  std::optional<int> take_up_set(const std::vector<int>& ranks);
+  void let_set_shrink(int id);
+  bool forget_lost_set(int id);
+  // One was added or removed, as all ranks agreed.
+  void note_set(runtime::Kind kind, int id, const std::vector<int>& ranks);
+
+  // ---- elastic jobs ----
+
+  // A world, and where its commits are written down.
+  struct Generation {
+    std::uint64_t number = 0;
+    std::shared_ptr<runtime::World> world;
+    std::shared_ptr<HighWater> high_water;
+  };
+  // Throws as world_for().
+  Generation generation_for(std::string_view call);
+  // Null in a static job, and before init().
+  Membership* membership() const;
+  // Instead of init(): no world is formed, membership() says which there are.
+  Status follow();
+  Membership* followed() const;  // null before that
+  // Leaves the world that has ended, and enters the next one. failed_precondition: there is none
+  // with this worker in it.
+  Status enter_next();
+  // There is a world, and nothing has ended it.
+  bool stands() const;
+  // init() was called, and this worker was in no world yet.
+  bool is_joining() const;
+  // This worker was in a world, which has ended.
+  bool needs_next() const;
+  // elastic::run begins and ends.
+  void begin_run();
+  void end_run();
+  // shutdown() was called, perhaps by the end of the program, and init() not since.
+  bool is_leaving() const;
+  // The program ends: a thread that does not end it has nothing more to do.
+  bool program_ends() const { return program_ends_; }
+  // All ranks' functions have returned: shutdown() says that the work is done, whatever happens to
+  // the world until then. False: they run again.
+  void set_finished(bool finished);
+  // The same told by others of this generation, after the world has failed.
+  bool others_have_finished();
+
+ private:
+  ProcessWorld() = default;
+  void end_of_program(int exit_code);
+  // For the agent, which a person has asked.
+  AgentChannel::Activity activity() const;
+  void begin_to_leave();
+  runtime::Failure leave(runtime::World& world);
+  void tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome);
+  bool breaks_for_departure(const runtime::Failure& failure) const;
+  Status init_alone();
+  Status init_as_worker(const std::string& descriptor);
+  Status open_agent(const std::string& descriptor);
+  Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
+  // Forms the world of this document.
+  Status form(const WorldDocument& document, rendezvous::Client& client, std::uint64_t round,
+              std::shared_ptr<runtime::Interrupt> interrupt);
+  Status init_elastic();
+  Status enter(TimePoint again_at);
+  Status give_up(const Status& why);
+  Status enter_first();
+  // The process sets of this world.
+  Status restore_sets(const WorldDocument& document, rendezvous::Client& client,
+                      const std::string& scope, runtime::WorldSpec& spec);
+  void leave_ended_world();
+  void bury(std::shared_ptr<runtime::World> world);
+  Status join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange);
+
+  std::mutex lifecycle_mutex_;       // held through init() and shutdown()
+  AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_ and mutex_; set once
+  pid_t agents_worker_ = -1;         // under both, too: who opened agent_
+  std::uint64_t generation_ = 0;     // under lifecycle_mutex_: of round_
+  std::uint64_t round_ = 0;          // under lifecycle_mutex_: how often this generation was joined
+  bool at_exit_registered_ = false;  // under lifecycle_mutex_
+  InitOptions options_;              // under lifecycle_mutex_: of the last init()
+  Settings settings_;                // likewise
+  std::thread undertaker_;           // under lifecycle_mutex_: takes the last world down
+  std::shared_ptr<rendezvous::Client> client_;  // under both: of the generation
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<runtime::World> world_;
+  std::chrono::milliseconds shutdown_timeout_{};
+  Place place_;
+  TimePoint patience_until_ = kNever;  // of before_failure_is_thrown(), in this world
+  pid_t owner_ = -1;                   // a forked child has the memory, but not the threads
+  bool dynamic_sets_ = false;
+  Membership* membership_ = nullptr;  // set once
+  SetTable sets_;                     // of world_, or the last one
+  bool follows_ = false;              // follow() instead of init()
+  int runs_ = 0;                      // of elastic::run, under way
+  bool leaving_ = false;              // shutdown() was called, and init() not since
+  bool joining_ = false;              // initialised, and no world yet
+  runtime::Failure between_;          // not ok: why the last world ended, until the next one
+  bool finished_ = false;
+  std::uint64_t finished_runs_ = 0;        // of this generation
+  std::uint64_t formed_ = 0;               // the generation of world_
+  std::shared_ptr<HighWater> high_water_;  // of world_
+  std::string last_failure_;               // of the world that was left last; empty: it had none
+  std::map<std::string, std::uint64_t, std::less<>> unnamed_;
+  // The world that a rank has left early, if it is over because of that.
+  mutable const runtime::World* deserted_ = nullptr;
+  std::atomic<bool> program_ends_ = false;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,44 @@
+// runtime::Exchange over the rendezvous service: each rank puts its blob into the scope of the
+// generation, and reads everybody's in one request, which waits until all are there.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/client.h"
+#include "runtime/control/world.h"
+
+namespace hvd::worker {
+
+class RendezvousExchange final : public runtime::Exchange {
+ public:
+  // `members`: what they are called in messages, by rank. `first_report`: how long a wait lasts
+  // before the lowest rank that is there says who is missing; later lines come more rarely. Of zero
+  // it says nothing.
+  RendezvousExchange(rendezvous::Client& client, std::string scope, int rank,
+                     std::vector<std::string> members, std::chrono::milliseconds first_report)
+      : client_(client),
+        scope_(std::move(scope)),
+        rank_(rank),
+        members_(std::move(members)),
+        first_report_(first_report) {}
+
+  Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override;
+  // Others may have read this rank's blob, so that this scope cannot be used for another attempt.
+  bool announced() const { return announced_; }
+
+ private:
+  std::string names_of(const std::vector<std::string>& missing) const;
+  bool is_lowest_but(const std::vector<std::string>& missing) const;
+
+  rendezvous::Client& client_;
+  std::string scope_;
+  int rank_;
+  std::vector<std::string> members_;
+  std::chrono::milliseconds first_report_;
+  bool announced_ = false;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,189 @@
+#include "worker/process/settings.h"
+
+#include <filesystem>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::worker {
+namespace {
+
+// The text of a knob that is set; nothing if it is not, or if there is no such knob.
+Result<std::optional<std::string>> text_of(std::string_view variable,
+                                           const EnvironmentLookup& lookup) {
+  const Knob* const knob = find_knob_by_variable(variable);
+  if (knob == nullptr) return std::optional<std::string>();
+  return knob_from_environment(*knob, lookup);
+}
+
+// Hands the number that `variable` is set to on to `apply`. The table has checked its range.
+template <typename Apply>
+Status read_number(std::string_view variable, const EnvironmentLookup& lookup, Apply apply) {
+  auto text = text_of(variable, lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  if (!text->has_value()) return {};
+  const auto number = parse_number<double>(**text);
+  if (!number) return {Code::invalid_argument, cat(variable, "=", **text, " is no number")};
+  apply(*number);
+  return {};
+}
+
+// The timeline and the flight recorder. A directory is made if it is not there: better an error now
+// than nothing to read after a crash.
+Status read_trace_settings(const EnvironmentLookup& lookup, runtime::Config& config) {
+  auto timeline = text_of("HVD_TIMELINE", lookup);
+  HVD_RETURN_IF_ERROR(timeline.status());
+  // Horovod's word for "only when the program asks", which it always may here.
+  if (timeline->has_value() && **timeline != "DYNAMIC") config.timeline = **timeline;
+  HVD_RETURN_IF_ERROR(read_number("HVD_TIMELINE_MARK_CYCLES", lookup,
+                                  [&](double mark) { config.timeline_mark_cycles = mark != 0; }));
+  auto recorder = text_of("HVD_FLIGHT_RECORDER", lookup);
+  HVD_RETURN_IF_ERROR(recorder.status());
+  config.flight_recorder = recorder->value_or("");
+  if (config.flight_recorder.empty() || config.flight_recorder == "stderr") return {};
+  std::error_code error;
+  std::filesystem::create_directories(config.flight_recorder, error);
+  if (!error && ::access(config.flight_recorder.c_str(), W_OK | X_OK) == 0 &&
+      std::filesystem::is_directory(config.flight_recorder, error)) {
+    return {};
+  }
+  return {Code::invalid_argument,
+          cat("HVD_FLIGHT_RECORDER=", config.flight_recorder,
+              ": it must be a directory that can be written to, or \"stderr\"",
+              error ? cat(" (", error.message(), ")") : "")};
+}
+
+std::chrono::milliseconds seconds(double count) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(count * 1e3));
+}
+
+Status read_tuning(const EnvironmentLookup& lookup, runtime::TuningOptions& tuning) {
+  HVD_RETURN_IF_ERROR(
+      read_number("HVD_AUTOTUNE", lookup, [&](double on) { tuning.enabled = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_WARMUP_SAMPLES", lookup, [&](double count) {
+    tuning.warmup_samples = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_STEPS_PER_SAMPLE", lookup, [&](double count) {
+    tuning.steps_per_sample = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", lookup, [&](double count) {
+    tuning.max_samples = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", lookup,
+                                  [&](double noise) { tuning.noise = noise; }));
+  auto log = text_of("HVD_AUTOTUNE_LOG", lookup);
+  HVD_RETURN_IF_ERROR(log.status());
+  tuning.log_path = log->value_or("");
+  // What somebody has set is meant to stay.
+  const auto freeze = [&](std::string_view variable, bool& frozen) -> Status {
+    auto text = text_of(variable, lookup);
+    HVD_RETURN_IF_ERROR(text.status());
+    frozen = frozen || text->has_value();
+    return {};
+  };
+  auto& frozen = tuning.frozen;
+  HVD_RETURN_IF_ERROR(freeze("HVD_FUSION_THRESHOLD", frozen.fusion_threshold));
+  HVD_RETURN_IF_ERROR(freeze("HVD_CYCLE_TIME", frozen.cycle_time));
+  HVD_RETURN_IF_ERROR(freeze("HVD_CACHE_CAPACITY", frozen.cache));
+  HVD_RETURN_IF_ERROR(freeze("HVD_HIERARCHICAL_ALLREDUCE", frozen.hierarchical_allreduce));
+  HVD_RETURN_IF_ERROR(freeze("HVD_TORUS_ALLREDUCE", frozen.hierarchical_allreduce));
+  return freeze("HVD_HIERARCHICAL_ALLGATHER", frozen.hierarchical_allgather);
+}
+
+}  // namespace
+
+Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
+  Settings settings;
+  runtime::Config& config = settings.config;
+  HVD_RETURN_IF_ERROR(read_number("HVD_FUSION_THRESHOLD", lookup, [&](double bytes) {
+    config.fusion_threshold = static_cast<std::size_t>(bytes);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_CYCLE_TIME", lookup, [&](double milliseconds) {
+    config.cycle_time = std::chrono::microseconds(static_cast<std::int64_t>(milliseconds * 1e3));
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_CACHE_CAPACITY", lookup, [&](double count) {
+    config.cache_capacity = static_cast<std::size_t>(count);
+  }));
+  HVD_RETURN_IF_ERROR(
+      read_number("HVD_DETERMINISTIC", lookup, [&](double on) { config.deterministic = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_DYNAMIC_PROCESS_SETS", lookup,
+                                  [&](double on) { settings.dynamic_process_sets = on != 0; }));
+  // Of processors the two are the same (runtime/ops/hierarchy.h).
+  for (const auto* const name : {"HVD_HIERARCHICAL_ALLREDUCE", "HVD_TORUS_ALLREDUCE"}) {
+    HVD_RETURN_IF_ERROR(read_number(name, lookup, [&](double on) {
+      config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(false) || on != 0;
+    }));
+  }
+  HVD_RETURN_IF_ERROR(read_number("HVD_HIERARCHICAL_ALLGATHER", lookup,
+                                  [&](double on) { config.hierarchical_allgather = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_tuning(lookup, config.tuning));
+  HVD_RETURN_IF_ERROR(
+      read_number("HVD_SHARED_MEMORY", lookup, [&](double on) { config.shared_memory = on != 0; }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_NUM_NCCL_STREAMS", lookup, [&](double count) {
+    config.gpu_lanes = static_cast<int>(count);
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_TIME_SECONDS", lookup,
+                                  [&](double count) { config.stall_warning = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_STALL_SHUTDOWN_TIME_SECONDS", lookup,
+                                  [&](double count) { config.stall_shutdown = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_DISABLE", lookup, [&](double disable) {
+    if (disable != 0) config.stall_warning = {};
+  }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
+    config.collective_timeout = seconds(count);
+  }));
+  auto transport = text_of("HVD_TRANSPORT", lookup);
+  HVD_RETURN_IF_ERROR(transport.status());
+  if (transport->value_or("hvd") == "gloo-tcp") config.transport = runtime::Transport::gloo_tcp;
+  HVD_RETURN_IF_ERROR(read_number("HVD_SOCKETS_PER_PAIR", lookup, [&](double count) {
+    config.sockets_per_pair = static_cast<int>(count);
+  }));
+  if (config.transport == runtime::Transport::gloo_tcp && config.sockets_per_pair > 1) {
+    return Status(Code::invalid_argument,
+                  cat("HVD_SOCKETS_PER_PAIR=", config.sockets_per_pair,
+                      " is for HVD_TRANSPORT=hvd: gloo-tcp has one connection for each pair"));
+  }
+  HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
+                                  [&](double count) { config.connect_timeout = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_INIT_TIMEOUT", lookup,
+                                  [&](double count) { config.meet_timeout = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_trace_settings(lookup, config));
+  return settings;
+}
+
+Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& lookup) {
+  std::optional<std::size_t> limit;
+  HVD_RETURN_IF_ERROR(read_number("HVD_STATE_ON_DEVICE_LIMIT", lookup,
+                                  [&](double bytes) { limit = static_cast<std::size_t>(bytes); }));
+  return limit;
+}
+
+Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size) {
+  auto text = text_of("HVD_THREAD_AFFINITY", lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  if (!text->has_value()) return -1;
+  const auto cores = split(**text, ',');
+  if (cores.size() == 1) return parse_number<int>(cores.front()).value_or(-1);
+  if (cores.size() < static_cast<std::size_t>(local_size)) {
+    return Status(
+        Code::invalid_argument,
+        cat("HVD_THREAD_AFFINITY=", **text, " names ", cores.size(), " cores for ", local_size,
+            " workers on this host. Name one core for all, or one for each."));
+  }
+  return parse_number<int>(cores[static_cast<std::size_t>(local_rank)]).value_or(-1);
+}
+
+Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who) {
+  LogOptions options;
+  options.who = who;
+  auto level = text_of("HVD_LOG_LEVEL", lookup);
+  HVD_RETURN_IF_ERROR(level.status());
+  if (level->has_value()) options.level = parse_log_level(**level).value_or(options.level);
+  HVD_RETURN_IF_ERROR(read_number("HVD_LOG_HIDE_TIME", lookup,
+                                  [&](double hide) { options.show_time = hide == 0; }));
+  set_log_options(options);
+  return {};
+}
+
+}  // namespace hvd::worker

@@ -1,0 +1,28 @@
+// What the environment says of the runtime's tunables (base/knobs.h), read once per init().
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/knobs.h"
+#include "base/status.h"
+#include "runtime/core/config.h"
+
+namespace hvd::worker {
+
+struct Settings {
+  runtime::Config config;
+  bool dynamic_process_sets = false;  // also if InitOptions does not say so
+};
+
+// An error names the variable, its value and what is allowed.
+Result<Settings> settings_from_environment(const EnvironmentLookup& lookup);
+// HVD_STATE_ON_DEVICE_LIMIT, in bytes; nothing: it is not set.
+Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& lookup);
+// The core that HVD_THREAD_AFFINITY gives to this local rank: of a list the one at its place, of
+// one core that one; -1: it is not set. A list that is too short is an error.
+Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size);
+// HVD_LOG_LEVEL and HVD_LOG_HIDE_TIME; lines are signed with `who`.
+Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who);
+
+}  // namespace hvd::worker

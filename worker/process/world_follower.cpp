@@ -1,0 +1,49 @@
+#include "worker/process/world_follower.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace hvd::worker {
+namespace {
+
+std::set<std::uint64_t> incarnations(const WorldDocument& document) {
+  std::set<std::uint64_t> found;
+  for (const auto& member : document.members) found.insert(member.incarnation);
+  return found;
+}
+
+}  // namespace
+
+bool WorldFollower::hear(WorldDocument document) {
+  auto& known = document.state == WorldState::effective ? effective_ : proposed_;
+  if (known && known->generation >= document.generation) return false;
+  known = std::move(document);
+  return known->state == WorldState::effective && entered_ != 0 && known->generation > entered_;
+}
+
+void WorldFollower::committed(WorldDocument document) {
+  document.state = WorldState::effective;
+  hear(std::move(document));
+}
+
+bool WorldFollower::contains(const WorldDocument& document) const {
+  return std::any_of(document.members.begin(), document.members.end(),
+                     [&](const WorldMember& one) { return one.incarnation == incarnation_; });
+}
+
+const WorldDocument* WorldFollower::next() const {
+  const bool is_newer = effective_ && effective_->generation > entered_;
+  return is_newer && contains(*effective_) ? &*effective_ : nullptr;
+}
+
+bool WorldFollower::is_out() const {
+  return entered_ != 0 && effective_ && effective_->generation > entered_ && !contains(*effective_);
+}
+
+const WorldDocument* WorldFollower::proposed() const {
+  if (!proposed_ || !effective_ || proposed_->generation <= effective_->generation) return nullptr;
+  return incarnations(*proposed_) == incarnations(*effective_) ? nullptr : &*proposed_;
+}
+
+}  // namespace hvd::worker
