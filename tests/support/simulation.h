@@ -75,11 +75,15 @@ class VirtualTime {
   std::uint64_t order_ = 0;
 };
 
-// HVD_SIMULATION_SEED=n: that one alone; HVD_SIMULATION_RUNS=n: how many there are.
+// HVD_SIMULATION_SEED=n: that one alone; HVD_SIMULATION_RUNS=n: how many there are;
+// HVD_SIMULATION_AT_MOST=n: no more than so many of those that a test asks for.
 struct Seeds {
   explicit Seeds(long runs) : end(runs) {
     // NOLINTBEGIN(concurrency-mt-unsafe)
     if (const char* const text = std::getenv("HVD_SIMULATION_RUNS")) end = std::atol(text);
+    if (const char* const text = std::getenv("HVD_SIMULATION_AT_MOST")) {
+      end = std::min(end, std::atol(text));
+    }
     if (const char* const text = std::getenv("HVD_SIMULATION_SEED")) {
       begin = std::atol(text);
       end = begin + 1;
