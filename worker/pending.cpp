@@ -72,11 +72,11 @@ void Pending::finish(std::size_t part, const adapter::Completion& completion) {
   lock.unlock();
   // Whoever helps may hold locks that they want. Without callbacks there may be no world_ yet.
   const auto world = world_.lock();
-  if (world && runtime::HelpingThread::is_this()) {
+  if (world && runtime::CallerProgressScope::is_this()) {
     world->post([self = shared_from_this()] { self->call_back(); });
     return;
   }
-  if (world) world->tell_helper();
+  if (world) world->notify_caller();
   call_back();
 }
 
@@ -102,7 +102,7 @@ void Pending::wait() const {
   if (const auto world = ready() ? nullptr : world_.lock()) {
     // Not one that has been left, nor that of the process that this one was forked from.
     if (world == worker::ProcessWorld::instance().world()) {
-      world->help_until([this] { return ready(); });
+      world->progress_until([this] { return ready(); });
     }
   }
   {

@@ -33,7 +33,7 @@ class Latch {
     if (--open_ == 0) changed_.notify_one();
   }
   void wait(runtime::World& world) {
-    world.help_until([this] {
+    world.progress_until([this] {
       const std::lock_guard lock(mutex_);
       return open_ == 0;
     });

@@ -26,13 +26,13 @@ ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQ
                          trace::Tracing& tracing, bool own_core, std::function<void()> on_failure)
     : spec_(spec),
       executor_(executor),
-      duty_(poller_, own_core),
+      engine_(poller_, own_core),
       controller_(spec, sets, poller_, queue, verdict, executor, recorder, tracing,
-                  {std::move(on_failure), [this] { tell_helper(); }}) {}
+                  {std::move(on_failure), [this] { notify_caller(); }}) {}
 
 Status ControlLoop::open() {
   HVD_RETURN_IF_ERROR(poller_.open());
-  HVD_RETURN_IF_ERROR(duty_.open());
+  HVD_RETURN_IF_ERROR(engine_.open());
   return controller_.open();
 }
 
@@ -77,66 +77,71 @@ void ControlLoop::stop() {
     commands_.stopping = true;
   }
   wake();
-  duty_.wake_keeper();
+  engine_.wake_thread();
   if (thread_.joinable()) thread_.join();
 }
 
 void ControlLoop::loop() {
-  auto turn = duty_.take_turn();
+  auto lock = engine_.lock();
   for (;;) {
-    const auto until = look_around(false);
-    call_back(turn);
+    const auto until = run_once(false);
+    run_callbacks(lock);
     if (controller_.stops()) break;
-    controller_.take_in(duty_.keep(turn, until));
+    controller_.handle_events(engine_.wait_in_thread(lock, until));
   }
   controller_.end();
 }
 
-void ControlLoop::help_until(const std::function<bool()>& done) noexcept {
-  // Half of the others' work cannot be left undone: a thread that is cancelled ends after it.
+void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
+  // Work for the other ranks cannot be left half done: a thread that is cancelled ends after it.
   const NoCancellation whole;
-  // A callback waits for what can only come when it has returned.
-  if (is_own_thread || !duty_.come()) return;
+  // A thread of the runtime would wait for a callback that can only come after this one returns.
+  if (is_runtime_thread || !engine_.claim()) return;
+
   TimePoint until = kNever;
-  const HelpingThread meanwhile([this, &until] {
-    auto turn = duty_.take_turn();
-    controller_.announce_letters();
-    duty_.step_aside(turn, until);
+  const CallerProgressScope scope([this, &until] {
+    auto lock = engine_.lock();
+    controller_.notify_unseen();
+    engine_.suspend(lock, until);
   });
   const BrokenPipeShield shield;
-  auto turn = duty_.take_turn();
+  auto lock = engine_.lock();
   for (;;) {
-    duty_.step_in(turn);
-    until = look_around(true);
-    controller_.announce_letters(HostMail::kMoment);
-    call_back(turn);
-    const bool over = done() || helpers_dismissed_;
+    engine_.begin(lock);
+    until = run_once(true);
+    controller_.notify_unseen(HostMail::kMoment);
+    run_callbacks(lock);
+
+    // Messages that have arrived are handled first: once this caller has left, no wake-up follows
+    // for them.
+    const bool over = done() || caller_progress_stopped_;
     std::vector<Poller::Event> events;
-    if (over && !controller_.has_letters()) break;
-    if (!over && executor_.has_little()) {
-      turn.unlock();
-      executor_.run_here();
-      turn.lock();
-      events = duty_.glance(turn);
-    } else if (!over && !duty_.look_briefly(turn, events)) {
-      controller_.announce_letters();
-      events = duty_.help(turn, until);
+    if (over && !controller_.has_shm_messages()) break;
+
+    if (!over && executor_.has_inline_work()) {
+      lock.unlock();
+      executor_.run_inline();
+      lock.lock();
+      events = engine_.poll_sometimes(lock);
+    } else if (!over && !engine_.poll_briefly(lock, events)) {
+      controller_.notify_unseen();
+      events = engine_.wait_in_caller(lock, until);
     }
-    controller_.take_in(events);
+    controller_.handle_events(events);
   }
-  controller_.announce_letters();
-  duty_.leave(turn, until);
-  turn.unlock();
-  executor_.hand_over();
+  controller_.notify_unseen();
+  engine_.release(lock, until);
+  lock.unlock();
+  executor_.end_inline();
 }
 
-TimePoint ControlLoop::look_around(bool is_helped) {
+TimePoint ControlLoop::run_once(bool caller_driven) {
   const auto commands = take_commands();
-  if (commands.mail) duty_.watch_letters(commands.mail);
-  return controller_.work(commands, is_helped);
+  if (commands.mail) engine_.use_mailbox(commands.mail);
+  return controller_.work(commands, caller_driven);
 }
 
-// To leave and to stop hold for good.
+// The commands to leave and to stop stay in force once given.
 Controller::Commands ControlLoop::take_commands() {
   const std::lock_guard lock(mutex_);
   Controller::Commands taken = std::exchange(commands_, {});
@@ -145,18 +150,19 @@ Controller::Commands ControlLoop::take_commands() {
   return taken;
 }
 
-// What they call may wait for other threads of the program, which may want the turn, or for locks
-// that one that helps holds.
-void ControlLoop::call_back(Duty::Turn& turn) {
+// Callbacks run without the lock: they may wait for other threads of the program, which may need
+// the lock themselves. On a caller's thread they are posted to the executor, because they might
+// wait for locks that this caller holds.
+void ControlLoop::run_callbacks(ProgressEngine::Lock& lock) {
   auto callbacks = controller_.take_callbacks();
   if (callbacks.empty()) return;
-  if (HelpingThread::is_this()) {
+  if (CallerProgressScope::is_this()) {
     for (auto& callback : callbacks) executor_.post(std::move(callback));
     return;
   }
-  turn.unlock();
+  lock.unlock();
   for (const auto& callback : callbacks) callback();
-  turn.lock();
+  lock.lock();
 }
 
 }  // namespace hvd::runtime

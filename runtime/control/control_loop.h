@@ -1,11 +1,11 @@
-// Whose thread the control plane of this rank runs on. Its Controller (controller.h) knows what is
-// to be done; this calls it whenever something has happened, and sleeps until then: a request was
-// enqueued, a frame arrived, a batch has ended, somebody is gone. An idle world sends nothing.
+// The progress loop of this rank's control plane. The Controller (controller.h) knows what is to be
+// done; this class calls it whenever something has happened, and sleeps until then: a request was
+// enqueued, a frame arrived, a batch has ended, a peer is gone. An idle world sends nothing.
 //
-// It has a thread, and a thread of the program that waits for this world does the same work instead
-// while it waits (duty.h), and runs what is little itself: what a request, its response and its
-// result have to wait for is then one thread of each rank, not three. What other threads want of
-// it waits, as Controller::Commands, for the next who looks around.
+// The loop has a thread of its own. An application thread that waits for a result of this world
+// runs the loop instead while it waits (progress_engine.h), and executes small operations itself:
+// request, response and result then pass through one thread of each rank, not three. What other
+// threads ask for is kept as Controller::Commands until the loop runs next.
 //
 // open() and start() once, in this order; stop() ends the thread. The other calls are safe from any
 // thread.
@@ -23,8 +23,8 @@
 
 #include "base/clock.h"
 #include "runtime/control/controller.h"
-#include "runtime/control/duty.h"
 #include "runtime/control/executor.h"
+#include "runtime/control/progress_engine.h"
 #include "runtime/control/tracing.h"
 #include "runtime/core/verdict.h"
 #include "runtime/core/world_spec.h"
@@ -35,10 +35,10 @@ namespace hvd::runtime {
 
 class ControlLoop {
  public:
-  // Requests wait for others to come along; what nobody waits for may be asked about now and then.
+  // Upper bound of the time for which new requests are gathered before the loop looks at them.
   static constexpr std::chrono::microseconds kMostGathered{1'000};
 
-  // `sets`: those that there are from the start; `own_core`: Duty.
+  // `sets`: the process sets that exist from the start; `own_core`: see ProgressEngine.
   ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue, Verdict& verdict,
               Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing, bool own_core,
               std::function<void()> on_failure);
@@ -46,59 +46,61 @@ class ControlLoop {
   ControlLoop(const ControlLoop&) = delete;
   ControlLoop& operator=(const ControlLoop&) = delete;
 
-  // Whoever has children in the tree listens; its address, as they need it, is address().
+  // A rank with children in the control tree listens from now on, at address().
   Status open();
   const std::string& address() const { return controller_.address(); }
   // Starts the thread; `addresses` are those of all ranks. Forming must end by `deadline`.
   Status start(std::vector<std::string> addresses, TimePoint deadline);
-  // Neighbours on this host may write letters from now on.
+  // Neighbours on this host may send messages through this mailbox from now on.
   void share(std::shared_ptr<HostMail> mail);
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed() { return controller_.wait_formed(); }
 
   void wake() { poller_.wake(); }
-  // Requests have been enqueued: they are looked at within a cycle, so that those that follow come
-  // along, or as soon as anything happens.
+  // Requests have been enqueued: the loop looks at them within a cycle, so that the ones that
+  // follow are sent together with them, or as soon as anything else happens.
   void gather() { poller_.wake_within(std::min(spec_.config.cycle_time, kMostGathered)); }
-  // A batch has ended, on another thread than one that helps.
+  // A batch has ended on a thread that does not drive the loop.
   void batch_ended() {
-    if (controller_.wants_ends()) wake();
+    if (controller_.waits_for_batch()) wake();
   }
-  // For a thread of the program that waits for what callbacks of this world make true: returns when
-  // done(), or at once if it is of no help here. Neither may throw.
-  void help_until(const std::function<bool()>& done) noexcept;
-  // Nobody helps from now on: a world that others want to end is not kept alive by those who wait.
-  void dismiss_helpers() {
-    helpers_dismissed_ = true;
-    duty_.tell_helper();
+  // For an application thread that waits for something that a callback of this world makes true:
+  // runs the loop until done() returns true. Returns at once if the thread cannot be of use here.
+  // Neither this function nor done() may throw.
+  void progress_until(const std::function<bool()>& done) noexcept;
+  // Callers stop driving from now on: a world that is being shut down is not kept alive by threads
+  // that wait for it.
+  void stop_caller_progress() {
+    caller_progress_stopped_ = true;
+    engine_.notify_caller();
   }
-  // What a helper waits for may have come, by another thread.
-  void tell_helper() { duty_.tell_helper(); }
-  AskedCounts asked() const { return controller_.asked(); }
-  // A data connection broke; if nobody turns out to be gone, this is what everybody is told.
+  // The result that a caller waits for may have come by way of another thread.
+  void notify_caller() { engine_.notify_caller(); }
+  CacheStats cache_stats() const { return controller_.cache_stats(); }
+  // A data connection broke; if no rank turns out to be gone, this becomes the world's failure.
   void suspect(const Status& why);
   // The world has failed.
   void fail(const Failure& why);
-  // This rank wants no more; blocks until all do.
+  // This rank makes no more calls; blocks until the same is true of all ranks.
   Failure leave(TimePoint deadline);
-  // Leaves at once if leave() has not ended well; joins the thread.
+  // Leaves at once if leave() has not succeeded; joins the thread.
   void stop();
 
  private:
   void loop();
-  TimePoint look_around(bool is_helped);
+  TimePoint run_once(bool caller_driven);
   Controller::Commands take_commands();
-  void call_back(Duty::Turn& turn);
+  void run_callbacks(ProgressEngine::Lock& lock);
 
   const WorldSpec& spec_;
   Executor& executor_;
   Poller poller_;
-  Duty duty_;
-  Controller controller_;  // of whoever has the turn
+  ProgressEngine engine_;
+  Controller controller_;  // under the engine's lock
   std::thread thread_;
 
   // Between threads.
-  std::atomic<bool> helpers_dismissed_ = false;
+  std::atomic<bool> caller_progress_stopped_ = false;
   std::mutex mutex_;
   Controller::Commands commands_;
 };

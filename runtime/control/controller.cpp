@@ -17,10 +17,11 @@ std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
   return std::make_shared<const ControlTree>(std::move(hosts));
 }
 
-// With what cannot matter here, or must not be a matter of timing, frozen.
+// Freezes the parameters that cannot matter in this world, or whose timing-dependent changes would
+// break determinism.
 TuningOptions tuning_options_of(const WorldSpec& spec) {
   TuningOptions options = spec.config.tuning;
-  const bool flat = !spec.has_hosts_of_several();
+  const bool flat = !spec.has_multi_rank_hosts();
   const bool deterministic = spec.config.deterministic;
   Frozen& frozen = options.frozen;
   frozen.fusion_threshold = frozen.fusion_threshold || deterministic;
@@ -67,7 +68,7 @@ void Controller::connect(const std::vector<std::string>& addresses, TimePoint de
   const int parent = links_.parent();
   const Status joined = links_.join_parent(addresses[static_cast<std::size_t>(parent)], deadline);
   if (joined.ok()) return;
-  enter_failure({joined.with_context(cat("connect to ", who(parent))), parent, host(parent)});
+  enter_failure({joined.with_context(cat("connect to ", describe(parent))), parent, host(parent)});
 }
 
 Failure Controller::wait_formed() {
@@ -97,7 +98,8 @@ void Controller::set_left() {
   changed_.notify_all();
 }
 
-// Rank 0 must not say anything before all are there to hear it; the others need their neighbours.
+// Rank 0 must not send anything before all ranks are connected; the others only need their
+// neighbours.
 void Controller::check_forming() {
   if (subtree_formed_ || verdict_.known() || !links_.complete()) return;
   if (links_.has_parent() && !formed_) set_formed();
@@ -113,91 +115,108 @@ void Controller::check_forming() {
 
 std::string Controller::missing_text() const {
   std::vector<std::string> missing;
-  if (links_.has_parent() && !links_.has(links_.parent())) missing.push_back(who(links_.parent()));
+  if (links_.has_parent() && !links_.has(links_.parent())) {
+    missing.push_back(describe(links_.parent()));
+  }
   for (const int rank : links_.children()) {
     if (!links_.has(rank)) {
-      missing.push_back(who(rank));
+      missing.push_back(describe(rank));
     } else if (!formed_children_.contains(rank)) {
-      missing.push_back(cat("somebody below ", who(rank)));
+      missing.push_back(cat("some rank below ", describe(rank)));
     }
   }
   return join(missing, ", ");
 }
 
-TimePoint Controller::look_at_clock() {
+TimePoint Controller::read_clock() {
   const auto now = Clock::now();
   if (looked_ != TimePoint{}) stopped_ += stopped_since(looked_);
   return looked_ = now;
 }
 
-TimePoint Controller::work(const Commands& commands, bool is_helped) {
-  is_helped_ = is_helped;
-  const auto now = look_at_clock();
+TimePoint Controller::work(const Commands& commands, bool caller_driven) {
+  caller_driven_ = caller_driven;
+  const auto now = read_clock();
   check_forming();
-  obey(commands, now);
+  run_commands(commands, now);
   if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
   drain_queue(now);
   negotiate(now);
   if (formed_) tracing_.work(links_, now);
   const auto next = check_timers(now);
-  is_helped_ = false;
+  caller_driven_ = false;
   return next;
 }
 
-void Controller::obey(const Commands& commands, TimePoint now) {
-  if (commands.mail) links_.write_letters(commands.mail);
+void Controller::run_commands(const Commands& commands, TimePoint now) {
+  if (commands.mail) links_.use_mailbox(commands.mail);
+
   for (const auto& failure : commands.failures) enter_failure(failure);
   for (const auto& why : commands.suspicions) {
-    suspect_now({why.with_context(cat("the data connections of ", who(spec_.rank))), -1, {}}, now);
+    suspect_now({why.with_context(cat("the data connections of ", describe(spec_.rank))), -1, {}},
+                now);
   }
+
   if (commands.leaving && !leave_sent_ && !verdict_.known()) {
     leave_sent_ = true;
     tracing_.leaving(links_, now);
-    if (const Status left = negotiator_.leave(own(now)); !left.ok()) enter_failure(left);
+    if (const Status left = negotiator_.leave(negotiation_time(now)); !left.ok()) {
+      enter_failure(left);
+    }
     negotiate(now);
   }
+
   stops_ = commands.stopping;
   if (!commands.stopping || left_) return;
-  // Who said that it leaves may just go, unless others still speak through it.
+
+  // A rank that has announced its leaving may close its connections, unless ranks below it still
+  // communicate through it.
   if (leave_sent_ && links_.has_parent() && negotiator_.subtree_left(spec_.rank)) return;
-  const auto why = leave_sent_ ? " has called shutdown(), and waits for the others no longer"
+  const auto why = leave_sent_ ? " has called shutdown(), and no longer waits for the others"
                                : " has left the world without shutdown()";
-  enter_failure({Status(Code::aborted, cat(who(spec_.rank), why)), spec_.rank, host(spec_.rank)});
+  enter_failure(
+      {Status(Code::aborted, cat(describe(spec_.rank), why)), spec_.rank, host(spec_.rank)});
 }
 
 void Controller::drain_queue(TimePoint now) {
   if (!formed_ || verdict_.known()) return;
   const auto requests = queue_.drain();
   if (requests.empty()) return;
-  if (const Status taken = negotiator_.submit(requests, own(now)); !taken.ok()) {
-    enter_failure(taken.with_context(who(spec_.rank)));
+  if (const Status taken = negotiator_.submit(requests, negotiation_time(now)); !taken.ok()) {
+    enter_failure(taken.with_context(describe(spec_.rank)));
   }
-  asked_in_full_.store(negotiator_.asked().in_full, std::memory_order_relaxed);
-  asked_by_id_.store(negotiator_.asked().by_id, std::memory_order_relaxed);
+  cache_misses_.store(negotiator_.cache_stats().misses, std::memory_order_relaxed);
+  cache_hits_.store(negotiator_.cache_stats().hits, std::memory_order_relaxed);
 }
 
 void Controller::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
   const int under_way = executor_.under_way();
-  auto output = negotiator_.work(own(now), under_way);
-  if (!output.up.empty()) links_.send(links_.parent(), encode_upward(output.up), is_helped_);
+  auto output = negotiator_.work(negotiation_time(now), under_way);
+
+  if (!output.up.empty()) {
+    links_.send(links_.parent(), encode_request_list(output.up), caller_driven_);
+  }
   if (!links_.has_parent()) {
-    tracing_.decided(negotiator_.applied(), output.down.decisions.size(), now);
+    tracing_.decided(negotiator_.applied(), output.down.responses.size(), now);
   }
   if (!output.down.empty() && !links_.children().empty()) {
-    links_.send_to_children(encode_downward(output.down), is_helped_);
+    links_.send_to_children(encode_response_list(output.down), caller_driven_);
   }
+
   if (tuning_) tune(output.run);
-  const int more = executor_.submit(std::move(output.run), is_helped_);
-  wants_ends_ = negotiator_.waits_for_ends();
-  // One that ended before that could not know.
-  if (wants_ends_ && executor_.under_way() < under_way + more) poller_.wake();
+  const int more = executor_.submit(std::move(output.run), caller_driven_);
+  waits_for_batch_ = negotiator_.waits_for_ends();
+
+  // A batch that ended just before did not see the flag.
+  if (waits_for_batch_ && executor_.under_way() < under_way + more) poller_.wake();
+
   if (output.goodbye) set_left();
   report(output.stalls);
 }
 
-// New parameters hold for what is decided from now on; what is decided already keeps what it has,
-// and memory that it uses is never touched.
+// New parameters apply to what is decided from now on; what has been decided keeps its parameters,
+// and memory in use is never touched.
 void Controller::tune(const std::vector<Response>& responses) {
   if (responses.empty()) return;
   const Duration pending = queue_.busy_time(Clock::now());
@@ -217,31 +236,34 @@ TimePoint Controller::check_timers(TimePoint now) {
   if (verdict_.known()) return kNever;
   TimePoint next = links_.expire(now);
   if (formed_) {
-    const TimePoint work = negotiator_.next_work(own(now), executor_.under_way());
+    const TimePoint work = negotiator_.next_work(negotiation_time(now), executor_.under_way());
     if (work != kNever) next = std::min(next, work + stopped_);
   }
-  if (forming_until_ <= own(now)) {
+
+  if (forming_until_ <= negotiation_time(now)) {
     enter_failure(Status(Code::deadline_exceeded,
                          cat("forming the world: no connection in time from ", missing_text())));
     return kNever;
   }
+
   if (suspicion_until_ <= now) {
     enter_failure(suspicion_);
     return kNever;
   }
+
   const TimePoint forming = forming_until_ == kNever ? kNever : forming_until_ + stopped_;
   return std::min({next, forming, suspicion_until_, tracing_.next_work()});
 }
 
-void Controller::take_in(const std::vector<Poller::Event>& events) {
-  const auto now = look_at_clock();
+void Controller::handle_events(const std::vector<Poller::Event>& events) {
+  const auto now = read_clock();
   for (const auto& event : events) {
     if (event.fd == spec_.config.dump_requests) take_dump_request();
     if (spec_.interrupt && event.fd == spec_.interrupt->descriptor()) take_interrupt();
     if (auto received = links_.handle(event, now)) handle(*received, now);
   }
-  if (links_.has_letters()) {
-    for (const auto& received : links_.read_letters()) handle(received, now);
+  if (links_.has_shm_messages()) {
+    for (const auto& received : links_.read_shm_messages()) handle(received, now);
   }
 }
 
@@ -265,13 +287,15 @@ void Controller::handle(const TreeLinks::Received& received, TimePoint now) {
     status = handle_frame(rank, frame, now);
     if (!status.ok()) break;
   }
-  if (status.ok() && received.lies) status = received.lost;
+
+  if (status.ok() && received.is_malformed) status = received.lost;
+
   if (!status.ok()) {
-    enter_failure(
-        {status.with_context(cat(who(rank), " does not keep to the protocol")), rank, host(rank)});
+    enter_failure({status.with_context(cat(describe(rank), " does not keep to the protocol")), rank,
+                   host(rank)});
   } else {
     if (received.lost.ok()) return;
-    // The last that it said may have been that all have left.
+    // Its last message may have been that all ranks have left.
     negotiate(now);
     const bool may_go = left_ || (rank != links_.parent() && negotiator_.subtree_left(rank));
     if (!may_go) enter_failure(lost(rank, received.lost));
@@ -281,39 +305,46 @@ void Controller::handle(const TreeLinks::Received& received, TimePoint now) {
 
 Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   if (trace::Tracing::is_ours(frame)) return tracing_.handle(rank, frame, links_);
-  if (verdict_.known()) return {};  // what was under way no longer matters
+  if (verdict_.known()) return {};  // messages that were under way no longer matter
+
   const auto kind = static_cast<Message>(frame.kind);
   const bool from_parent = rank == links_.parent();
+
   if (kind == Message::abort) {
     auto failure = decode_failure(frame.payload);
     HVD_RETURN_IF_ERROR(failure.status());
     enter_failure(*failure);
     return {};
   }
-  if (kind == Message::downward && from_parent) {
-    auto message = decode_downward(frame.payload, spec_.size(), negotiator_.cache().size());
+
+  if (kind == Message::response_list && from_parent) {
+    auto message = decode_response_list(frame.payload, spec_.size(), negotiator_.cache().size());
     HVD_RETURN_IF_ERROR(message.status());
-    return negotiator_.from_parent(std::move(*message), own(now));
+    return negotiator_.from_parent(std::move(*message), negotiation_time(now));
   }
-  if (kind == Message::upward && !from_parent) {
-    auto message = decode_upward(frame.payload, spec_.size());
+
+  if (kind == Message::request_list && !from_parent) {
+    auto message = decode_request_list(frame.payload, spec_.size());
     HVD_RETURN_IF_ERROR(message.status());
-    return negotiator_.from_child(rank, std::move(*message), own(now));
+    return negotiator_.from_child(rank, std::move(*message), negotiation_time(now));
   }
+
   if (kind == Message::suspicion && !from_parent) {
     auto suspicion = decode_failure(frame.payload);
     HVD_RETURN_IF_ERROR(suspicion.status());
     suspect_now(*suspicion, now);
     return {};
   }
+
   if (kind == Message::formed && !from_parent) {
     formed_children_.insert(rank);
     return {};
   }
-  return {Code::data_loss, cat("a message of kind ", frame.kind)};
+
+  return {Code::data_loss, cat("unexpected message of kind ", frame.kind)};
 }
 
-std::string Controller::who(int rank) const {
+std::string Controller::describe(int rank) const {
   const auto& member = spec_.members[static_cast<std::size_t>(rank)];
   return cat("rank ", rank, " (", member.worker, ") on host ", member.host);
 }
@@ -323,12 +354,13 @@ const std::string& Controller::host(int rank) const {
 }
 
 Failure Controller::lost(int rank, const Status& how) const {
-  return {Status(Code::unavailable, cat(who(rank), " is gone: ", how.message())), rank, host(rank)};
+  return {Status(Code::unavailable, cat(describe(rank), " is gone: ", how.message())), rank,
+          host(rank)};
 }
 
-// The neighbours of a rank that died hear of it by the end of their connections, as a rule sooner
-// than a report of broken data travels: so a report waits a little for the name. Rank 0 waits once,
-// the others twice as long, since they wait for rank 0.
+// The neighbours of a dead rank learn of its death from the end of their connections, usually
+// sooner than a report about a broken data connection arrives: so a report waits for a while for
+// the rank's name. Rank 0 waits once, the others twice as long, since they wait for rank 0.
 void Controller::suspect_now(const Failure& why, TimePoint now) {
   if (verdict_.known() || !suspicion_.ok()) return;
   suspicion_ = why;
@@ -344,25 +376,30 @@ void Controller::enter_failure(const Failure& why) {
     if (left_ || !verdict_.set(why)) return;
     changed_.notify_all();
   }
+
   hooks_.on_failure();
   tracing_.failed(why, links_);
   links_.send_to_all(encode_failure(Message::abort, why));
-  links_.close_lobby();
+  links_.close_acceptor();
+
   const Failure verdict = verdict_.get();
   auto stranded = queue_.close(verdict);
   recorder_.fail(stranded, verdict.status);
-  // The reason of a stall names one rank. Others that waited for nothing did not call it either.
+  // The failure of a stall names one rank, but other ranks with nothing in flight have not made the
+  // call either.
   const bool stalled = verdict.status.code() == Code::deadline_exceeded && verdict.rank >= 0;
   const bool by_us = verdict.rank == spec_.rank || stranded.empty();
+
   callbacks_.emplace_back([this, stranded = std::move(stranded), verdict] {
     for (const auto& entry : stranded) {
       entry.done(verdict);
-      hooks_.tell_helper();
+      hooks_.notify_caller();
     }
   });
+
   if (!stalled || !by_us || !spec_.on_own_stall) return;
-  // Before it is formed nobody has called anything: the way to the rank that all meet at is cut,
-  // and that for longer than all else of which the agents would know.
+  // Before the world is formed no rank has called anything: then the network to the rank that all
+  // others connect to is broken, and has been for longer than anything that an agent would notice.
   auto charge =
       cat(formed_ ? "did not call what the others wait for (" : "cannot take part in the world (",
           verdict.status.message(), ")");

@@ -1,16 +1,16 @@
-// One rank's part in the control plane: it tells its neighbours in the control tree what this rank
-// asks for, hands what was decided to the executor, and so forms the world, works in it, leaves it,
-// or ends it. The Negotiator (negotiation/negotiator.h) says what to agree on; the links
-// (tree_links.h) carry it.
+// One rank's part in the control plane: it sends this rank's requests to its neighbours in the
+// control tree, hands the responses to the executor, and forms, leaves or fails the world. The
+// Negotiator (negotiation/negotiator.h) decides what to run; the links (tree_links.h) carry the
+// messages.
 //
-// It alone decides that the world has failed: it sets the verdict, tells its neighbours, who tell
-// theirs, closes the queue, and calls on_failure, which aborts the operations. Whose connection
-// ends unexpectedly is gone, whether that is the parent or a child: so both parts of a tree whose
-// inner node died hear of it, with its name.
+// Only this class decides that the world has failed: it sets the verdict, tells its neighbours,
+// which tell theirs, closes the queue, and calls on_failure, which aborts the operations. A
+// neighbour whose connection ends unexpectedly counts as lost, parent and child alike: so both
+// parts of a tree whose inner node died learn of it, with its name.
 //
-// Has no thread: the control loop owns it (control_loop.h). open() and connect() once, in this
-// order, then the second part, for whoever has the loop's turn; the last part is safe from any
-// thread.
+// It has no thread: the control loop owns it (control_loop.h). open() and connect() once, in this
+// order, then the second part, under the lock of the progress engine; the last part is safe from
+// any thread.
 #pragma once
 
 #include <atomic>
@@ -42,45 +42,47 @@ class Controller {
  public:
   struct Hooks {
     std::function<void()> on_failure;
-    std::function<void()> tell_helper;  // what a helper waits for has come
+    // The result that a driving caller waits for may have come.
+    std::function<void()> notify_caller;
   };
-  // What other threads want.
+  // What other threads have asked for.
   struct Commands {
     std::vector<Failure> failures;   // the world has failed
     std::vector<Status> suspicions;  // a data connection broke
-    std::shared_ptr<HostMail> mail;  // neighbours on this host may write letters from now on
-    bool leaving = false;            // this rank wants no more
+    std::shared_ptr<HostMail> mail;  // neighbours on this host may use it from now on
+    bool leaving = false;  // this rank makes no more calls
     bool stopping = false;           // leaves at once, unless all have left
   };
 
-  // `sets`: those that there are from the start.
+  // `sets`: the process sets that exist from the start.
   Controller(const WorldSpec& spec, const ProcessSets& sets, Poller& poller, TensorQueue& queue,
              Verdict& verdict, Executor& executor, trace::Recorder& recorder,
              trace::Tracing& tracing, Hooks hooks);
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  // Whoever has children in the tree listens; its address, as they need it, is address().
+  // A rank with children in the control tree listens from now on, at address().
   Status open();
   const std::string& address() const { return links_.address(); }
   // Connects to the parent; blocks. `addresses` are those of all ranks. Forming must end by
-  // `deadline`. That it cannot be is a failure of the world.
+  // `deadline`. If the parent cannot be reached, the world fails.
   void connect(const std::vector<std::string>& addresses, TimePoint deadline);
 
-  // --- whoever has the turn ---
+  // --- under the lock of the progress engine ---
 
-  // All that there is to do now; returns when to look again. `is_helped`: the turn is a helper's.
-  TimePoint work(const Commands& commands, bool is_helped);
-  // What has happened, and the letters that there are; work() comes next.
-  void take_in(const std::vector<Poller::Event>& events);
-  // To be called when the turn is over.
+  // Does everything that is to be done now; returns when to call again even if nothing happens.
+  // `caller_driven`: an application thread drives the loop.
+  TimePoint work(const Commands& commands, bool caller_driven);
+  // Handles these events, and the messages in shared memory; work() comes next.
+  void handle_events(const std::vector<Poller::Event>& events);
+  // To be called by the loop without the lock.
   std::vector<std::function<void()>> take_callbacks() { return std::exchange(callbacks_, {}); }
-  // The command to stop has been obeyed; then the last call is end().
+  // The command to stop has been executed; only end() may follow.
   bool stops() const { return stops_; }
   void end() { links_.linger(left_); }
-  // As those of TreeLinks.
-  bool has_letters() const { return links_.has_letters(); }
-  void announce_letters(Duration ago = Duration::zero()) { links_.announce_letters(ago); }
+  // See TreeLinks.
+  bool has_shm_messages() const { return links_.has_shm_messages(); }
+  void notify_unseen(Duration ago = Duration::zero()) { links_.notify_unseen(ago); }
 
   // --- any thread ---
 
@@ -88,22 +90,22 @@ class Controller {
   Failure wait_formed();
   // Blocks until all have left, or the world has failed.
   Failure wait_left(TimePoint deadline);
-  // What is ready waits for a batch to end.
-  bool wants_ends() const { return wants_ends_; }
-  AskedCounts asked() const { return {asked_in_full_, asked_by_id_}; }
+  // Tensors that are ready wait for a batch to end.
+  bool waits_for_batch() const { return waits_for_batch_; }
+  CacheStats cache_stats() const { return {cache_misses_, cache_hits_}; }
 
  private:
-  std::string who(int rank) const;
+  std::string describe(int rank) const;
   const std::string& host(int rank) const;
   Failure lost(int rank, const Status& how) const;
 
-  TimePoint look_at_clock();
-  // What the negotiator knows of time: it stands still while this process is stopped, so that
-  // nobody is late who was stopped with it.
-  TimePoint own(TimePoint now) const { return now - stopped_; }
+  TimePoint read_clock();
+  // The negotiator's clock, which stands still while this process is stopped: a rank that was
+  // stopped together with this one must not be reported as late.
+  TimePoint negotiation_time(TimePoint now) const { return now - stopped_; }
   void check_forming();
   std::string missing_text() const;
-  void obey(const Commands& commands, TimePoint now);
+  void run_commands(const Commands& commands, TimePoint now);
   void drain_queue(TimePoint now);
   void negotiate(TimePoint now);
   void tune(const std::vector<Response>& responses);
@@ -128,27 +130,27 @@ class Controller {
   Hooks hooks_;
   const std::shared_ptr<const ControlTree> tree_;
 
-  // Of whoever has the turn.
+  // Under the lock of the progress engine.
   TreeLinks links_;
   Negotiator negotiator_;
-  std::optional<Tuning> tuning_;   // on rank 0, if it is wanted
-  std::set<int> formed_children_;  // whose whole subtree is connected
+  std::optional<Tuning> tuning_;  // on rank 0, if autotuning is enabled
+  std::set<int> formed_children_;  // children whose whole subtree is connected
   bool subtree_formed_ = false;
   TimePoint forming_until_ = kNever;
   TimePoint suspicion_until_ = kNever;
   Failure suspicion_;
   bool leave_sent_ = false;
   bool stops_ = false;
-  bool is_helped_ = false;  // within work()
+  bool caller_driven_ = false;  // within work()
   TimePoint looked_{};
-  Duration stopped_{};  // this process, up to looked_
+  Duration stopped_{};  // for how long this process was stopped, up to looked_
   std::vector<std::function<void()>> callbacks_;
 
   // Between threads.
-  std::atomic<bool> wants_ends_ = false;
-  std::atomic<std::uint64_t> asked_in_full_ = 0;
-  std::atomic<std::uint64_t> asked_by_id_ = 0;
-  std::mutex mutex_;  // of those who wait for these; they change within a turn
+  std::atomic<bool> waits_for_batch_ = false;
+  std::atomic<std::uint64_t> cache_misses_ = 0;
+  std::atomic<std::uint64_t> cache_hits_ = 0;
+  std::mutex mutex_;  // guards the flags below
   std::condition_variable changed_;
   bool formed_ = false;
   bool left_ = false;

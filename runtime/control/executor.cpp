@@ -14,63 +14,66 @@ void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const P
   thread_ = start_thread("hvd-executor", [this] { loop(); });
 }
 
-int Executor::submit(std::vector<Response> responses, bool is_helped) {
+int Executor::submit(std::vector<Response> responses, bool caller_driven) {
   if (responses.empty()) return 0;
   if (hooks_.recorder != nullptr) {
     const auto now = trace::nanoseconds_now();
     for (auto& response : responses) response.decided = now;
     hooks_.recorder->submitted(responses.size());
   }
+
   int more = 0;
-  bool all_little = is_helped;
+  bool all_inline = caller_driven;
   const std::lock_guard lock(mutex_);
   for (auto& response : responses) {
     if (response.error.ok()) ++more;
-    all_little = all_little && is_little(response);
+    all_inline = all_inline && may_run_inline(response);
     responses_.push_back(std::move(response));
   }
+
   under_way_ += more;
-  if (!all_little) arrived_.notify_one();
+  if (!all_inline) arrived_.notify_one();
   return more;
 }
 
-// Whether a thread that waits may run it: it is not kept from its own business for long, and calls
-// nothing of the program that could wait for it.
-bool Executor::is_little(const Response& response) const {
+// Whether an application thread that waits may execute it: it does not take long, and calls nothing
+// of the program that could wait for that thread.
+bool Executor::may_run_inline(const Response& response) const {
   const Kind kind = response.kind;
   if (kind != Kind::allreduce && kind != Kind::broadcast && kind != Kind::barrier) return false;
   std::size_t bytes = 0;
   for (const auto& tensor : response.tensors) {
     if (!tensor->request.on_host) return false;
     bytes += tensor->request.bytes();
-    if (bytes > kLittle) return false;
+    if (bytes > kInlineBytes) return false;
   }
   return queue_.all_plain(response.tensors);
 }
 
-bool Executor::can_run_here() const {
-  return !busy_ && on_devices_ == 0 && !responses_.empty() && is_little(responses_.front());
+bool Executor::can_run_inline() const {
+  return !busy_ && device_batches_ == 0 && !responses_.empty() &&
+         may_run_inline(responses_.front());
 }
 
-bool Executor::has_little() {
+bool Executor::has_inline_work() {
   const std::lock_guard lock(mutex_);
-  return can_run_here();
+  return can_run_inline();
 }
 
-void Executor::run_here() {
+void Executor::run_inline() {
   std::unique_lock lock(mutex_);
-  if (!can_run_here()) return;
+  if (!can_run_inline()) return;
   take_and_serve(lock, true);
-  if (!responses_.empty() && !can_run_here()) arrived_.notify_one();
+  if (!responses_.empty() && !can_run_inline()) arrived_.notify_one();
 }
 
-void Executor::post(std::function<void()> errand) {
+void Executor::post(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  errands_.push_back(std::move(errand));
+  tasks_.push_back(std::move(task));
   arrived_.notify_one();
 }
 
-void Executor::hand_over() {
+void Executor::end_inline() {
   const std::lock_guard lock(mutex_);
   if (!responses_.empty()) arrived_.notify_one();
 }
@@ -83,20 +86,19 @@ void Executor::stop() {
   }
   if (thread_.joinable()) thread_.join();
   std::unique_lock lock(mutex_);
-  landed_.wait(lock, [this] { return on_devices_ == 0; });
+  device_batch_ended_.wait(lock, [this] { return device_batches_ == 0; });
 }
 
 void Executor::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    arrived_.wait(lock, [this] {
-      return !errands_.empty() || (!busy_ && (stopping_ || !responses_.empty()));
-    });
-    if (!errands_.empty()) {
-      const auto errand = std::move(errands_.front());
-      errands_.pop_front();
+    arrived_.wait(
+        lock, [this] { return !tasks_.empty() || (!busy_ && (stopping_ || !responses_.empty())); });
+    if (!tasks_.empty()) {
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
       lock.unlock();
-      errand();
+      task();
       lock.lock();
     } else if (responses_.empty()) {
       return;
@@ -121,25 +123,29 @@ void Executor::serve(Response arrived, bool here) {
   Batch& batch = *batch_;
   batch.clear();
   batch.response = std::move(arrived);
-  batch.is_here = here;
+  batch.is_inline = here;
+
   const Response& response = batch.response;
   batch.set_size = set_size(response);
   queue_.take(response.tensors, response.decided, begun, batch.slots);
   for (auto* const slot : batch.slots) batch.entries.add(slot->entry);
-  batch.made_up = response.error.ok() &&
-                  std::binary_search(response.joined.begin(), response.joined.end(), rank_);
-  if (batch.made_up) {
-    batch.phantoms.resize(response.tensors.size());
-    for (std::size_t i = 0; i < batch.phantoms.size(); ++i) {
-      batch.phantoms[i].request = response.tensors[i]->request;
-      batch.entries.add(batch.phantoms[i]);
+
+  batch.has_joined = response.error.ok() &&
+                     std::binary_search(response.joined.begin(), response.joined.end(), rank_);
+  if (batch.has_joined) {
+    batch.placeholders.resize(response.tensors.size());
+    for (std::size_t i = 0; i < batch.placeholders.size(); ++i) {
+      batch.placeholders[i].request = response.tensors[i]->request;
+      batch.entries.add(batch.placeholders[i]);
     }
   }
+
   batch.outcomes.resize(batch.entries.size());
   for (auto& outcome : batch.outcomes) outcome.clear();
   batch.traced.emplace(hooks_.recorder, begun);
+
   const Failure failure = run();
-  if (batch_->goes_on) {
+  if (batch_->is_asynchronous) {
     batch_ = std::make_shared<Batch>();
   } else {
     end(batch, failure);
@@ -151,17 +157,18 @@ void Executor::end(Batch& batch, const Failure& failure) {
   if (!failure.ok()) batch.outcomes.assign(batch.entries.size(), Outcome(failure));
   if (batch.response.error.ok()) {
     --under_way_;
-    if (!batch.is_here) hooks_.on_done();
+    if (!batch.is_inline) hooks_.on_done();
   }
-  // Whoever hears of the end finds it in the records.
+  // A thread that learns of the end finds it in the records.
   batch.traced->finish(batch.response, batch.set_size, batch.entries, batch.outcomes);
-  if (!batch.made_up) deliver(batch);
+  if (!batch.has_joined) deliver(batch);
 }
 
-// The names are free before the callbacks run: a caller that wakes up may use them again, and what
-// was an entry may then be the next one.
+// The names are free before the callbacks run, because a caller that wakes up may use them again;
+// its new entry may then take the place of the one that has just ended.
 void Executor::deliver(Batch& batch) {
-  // A callback of the program may wait for a lock of whoever waits for one before it.
+  // A callback of the program may wait for a lock that is held by a thread which waits for an
+  // earlier callback: that thread is notified after each one.
   bool all_only_wake = true;
   for (auto& entry : batch.entries) {
     all_only_wake = all_only_wake && entry.done_wakes_only;
@@ -170,20 +177,22 @@ void Executor::deliver(Batch& batch) {
     if (entry.allocate) entry.allocate = nullptr;
     entry.ready.reset();
   }
+
   queue_.finish(batch.slots);
   for (std::size_t i = 0; i < batch.callbacks.size(); ++i) {
     batch.callbacks[i](batch.outcomes[i]);
-    // What it holds goes before the next one is called.
+    // Its captured state is destroyed before the next callback is called.
     batch.callbacks[i] = nullptr;
     if (!all_only_wake) hooks_.on_delivered();
   }
-  if (!batch.is_here) hooks_.on_delivered();
+
+  if (!batch.is_inline) hooks_.on_delivered();
 }
 
 void Executor::Batch::clear() {
-  made_up = goes_on = is_here = false;
+  has_joined = is_asynchronous = is_inline = false;
   slots.clear();
-  phantoms.clear();
+  placeholders.clear();
   entries.clear();
   callbacks.clear();
 }
@@ -197,15 +206,17 @@ Failure Executor::run() {
   const Response& response = batch_->response;
   if (verdict_.known()) return verdict_.get();
   if (!response.error.ok()) return response.error;
+
   if (batch_->entries.size() != response.tensors.size()) {
-    // The queue gives entries to nobody else, except when a verdict has closed it.
+    // The entries are all there unless a verdict has closed the queue.
     if (!verdict_.known()) {
       hooks_.on_broken(
           {Code::internal, cat("the coordinator wants to run ", kind_name(response.kind), " \"",
-                               response.request().name, "\", which this rank never asked for")});
+                               response.request().name, "\", which this rank never requested")});
     }
     return await_verdict();
   }
+
   switch (response.kind) {
     case Kind::join:
       batch_->outcomes.front().last_joined = response.last_joined;
@@ -222,7 +233,7 @@ Failure Executor::run() {
 }
 
 Failure Executor::await_verdict() {
-  HelpingThread::about_to_sleep();
+  CallerProgressScope::about_to_sleep();
   return verdict_.wait();
 }
 
@@ -238,48 +249,54 @@ Failure Executor::operate() {
   if (found == groups_.end()) {
     return broken({Code::internal, cat("this rank is not in process set ", response.process_set)});
   }
+
   const Group& group = found->second;
   const int ranks = group.size() - static_cast<int>(response.joined.size());
   for (auto& outcome : batch.outcomes) outcome.contributors = ranks;
+
   for (auto& operation : operations_) {
     if (!operation->enabled(response, group)) continue;
     batch.traced->by(operation->name());
-    if (!operation->gives_notice()) HelpingThread::about_to_sleep();
+    if (!operation->gives_notice()) CallerProgressScope::about_to_sleep();
     const Status status = operation->goes_on()
                               ? begin(*operation, group)
                               : operation->execute(response, group, batch.entries, batch.outcomes);
     return status.ok() ? Failure() : broken(status);
   }
-  // All ranks have the same operations, so none of them begins it.
+
+  // All ranks have the same operations, so no rank begins this one.
   return Status(Code::invalid_argument,
                 cat(kind_name(response.kind), " \"", response.request().name,
-                    "\": no operation of this build works on the memory of ",
+                    "\": this build has no operation for memory of ",
                     response.request().on_host ? "the host" : "a GPU"));
 }
 
-// It is delivered where it ends; that may be here, too, before the operation returns.
+// The batch is delivered by the thread on which it ends; that may be this one, before the operation
+// returns.
 Status Executor::begin(Operation& operation, const Group& group) {
   const auto batch = batch_;
-  const auto land = [this] {
+  const auto device_batch_ended = [this] {
     const std::lock_guard lock(mutex_);
-    --on_devices_;
-    landed_.notify_all();
+    --device_batches_;
+    device_batch_ended_.notify_all();
   };
-  const auto over = [this, batch, land](const Status& status) {
-    // After an error only the verdict counts, which is the reason for it or soon there.
+
+  const auto over = [this, batch, device_batch_ended](const Status& status) {
+    // After an error the verdict counts, which is its cause or will be set soon.
     end(*batch, status.ok() ? Failure() : broken(status));
-    land();
+    device_batch_ended();
   };
   {
     const std::lock_guard lock(mutex_);
-    ++on_devices_;
+    ++device_batches_;
   }
-  batch->goes_on = true;
+
+  batch->is_asynchronous = true;
   batch->traced->leave_thread();
   Status begun = operation.begin(batch->response, group, batch->entries, batch->outcomes, over);
   if (begun.ok()) return {};
-  batch->goes_on = false;
-  land();
+  batch->is_asynchronous = false;
+  device_batch_ended();
   return begun;
 }
 
@@ -295,7 +312,7 @@ void Executor::add_set(const Response& response) {
   batch_->outcomes.front().process_set = response.new_set;
 }
 
-// What is in flight in it can never be run: the others may not have asked for it yet.
+// Entries in flight in this set cannot complete: other ranks may not have made the same call yet.
 void Executor::remove_set(int process_set) {
   groups_.erase(process_set);
   for (auto& operation : operations_) operation->forget(process_set);

@@ -1,17 +1,18 @@
-// Runs responses in their order, each by the first operation that is enabled for it, and delivers
-// what came of it to the entries' callbacks. One at a time: on its thread, or, if it is little, on
-// one of the program that waits for it anyway and so has nobody to wake.
+// Executes responses in their order, each by the first operation that is enabled for it, and
+// delivers the results to the entries' callbacks. One at a time: on its own thread, or, if the
+// response is small, inline on an application thread that waits anyway, so that no thread has to be
+// woken.
 //
-// Where this rank has joined it has no entries: they are made up, without memory, so that the
+// A rank that has joined has no entries: placeholders without memory stand in for them, so that the
 // operation takes this rank's part all the same. Joins and process sets need no operation: they are
-// done once all have agreed.
+// done once all ranks have agreed.
 //
-// When an operation fails because a connection broke, nobody knows yet whose fault it was: the
-// executor says so once (on_broken) and waits for the world's verdict, which is then what the
-// callbacks get. After a verdict nothing is run any more; entries get the verdict.
+// When an operation fails because a connection broke, the cause is not known yet: the executor
+// reports it once (on_broken) and waits for the world's verdict, which the callbacks then get.
+// After a verdict nothing is executed any more; all entries get the verdict.
 //
-// Operations of a device only begin here: the executor goes on to the next response, and the batch
-// ends on the thread that sees it end, which delivers it, too.
+// Operations on a device are only begun here: the executor goes on to the next response, and the
+// batch is delivered by the thread that notices its end.
 #pragma once
 
 #include <atomic>
@@ -35,15 +36,15 @@ namespace hvd::runtime {
 
 class Executor {
  public:
-  // Bytes of one response. Of what is more, waking a thread is little, and it may have a core of
-  // its own.
-  static constexpr std::size_t kLittle = std::size_t{64} << 10;
+  // Bytes of a response that may run inline. For a larger one the cost of waking a thread is
+  // negligible, and that thread may have a core of its own.
+  static constexpr std::size_t kInlineBytes = std::size_t{64} << 10;
 
   struct Hooks {
     std::function<void(const Status&)> on_broken;  // an operation failed
-    std::function<void()> on_done;                 // under_way() has become less, not by run_here()
-    std::function<void()> on_delivered;            // callbacks have returned
-    trace::Recorder* recorder = nullptr;           // hears of all that is run
+    std::function<void()> on_done;  // a batch has ended that did not run inline
+    std::function<void()> on_delivered;   // callbacks have returned
+    trace::Recorder* recorder = nullptr;  // records all batches
   };
 
   Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)
@@ -52,46 +53,49 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Once, before the first response is run; until then responses wait. `sets`: those that there
-  // are from the start.
+  // Once, before the first response is run; until then responses wait. `sets`: the process sets
+  // that exist from the start.
   void start(std::vector<std::unique_ptr<Operation>> operations, const ProcessSets& sets, int rank);
-  // Responses to this rank, in their order; how many more are under way now. `is_helped`: the
-  // caller is going to look for has_little(), and need not wake anybody for that.
-  int submit(std::vector<Response> responses, bool is_helped);
-  // There is something that run_here() would run.
-  bool has_little();
-  // Runs it, in this thread, which may be a HelpingThread.
-  void run_here();
-  // To be called on the executor's thread. Must not throw.
-  void post(std::function<void()> errand);
-  // The caller looks no longer.
-  void hand_over();
-  // Batches submitted and not done yet; errors do not count.
+  // Responses to this rank, in their order; returns how many batches this adds to under_way().
+  // `caller_driven`: the calling thread is going to look for has_inline_work(), so no thread needs
+  // to be woken for small responses.
+  int submit(std::vector<Response> responses, bool caller_driven);
+  // The next response may run inline.
+  bool has_inline_work();
+  // Executes it on the calling thread, which may be within a CallerProgressScope.
+  void run_inline();
+  // Runs `task` on the executor's thread. It must not throw.
+  void post(std::function<void()> task);
+  // The calling thread will not call run_inline() again: what is left goes to the executor's
+  // thread.
+  void end_inline();
+  // Batches submitted and not done yet; responses that are errors do not count.
   int under_way() const { return under_way_; }
-  // Ends after what is running, on devices, too; the verdict must be there, or nothing be under
-  // way.
+  // Ends after the running batches, including those on devices. Either the verdict is set, or no
+  // batch is under way.
   void stop();
 
  private:
-  // What is being run. Its memory is used again for the next one, unless it goes on elsewhere.
+  // The batch that is being executed. Its memory is reused for the next one, unless a device still
+  // works on it.
   struct Batch {
     Response response;
     int set_size = 0;
-    bool made_up = false;  // this rank has joined
-    bool is_here = false;  // in run_here()
-    bool goes_on = false;  // on a device
+    bool has_joined = false;       // this rank has joined
+    bool is_inline = false;  // executed by run_inline()
+    bool is_asynchronous = false;  // a device's thread ends it
     TensorQueue::Slots slots;
-    std::vector<Entry> phantoms;  // if this rank has joined: instead of the slots
-    Entries entries;              // they lie in either
+    std::vector<Entry> placeholders;  // used instead of the slots if this rank has joined
+    Entries entries;  // pointers into either of them
     std::vector<Outcome> outcomes;
     std::vector<Callback> callbacks;
-    std::optional<trace::Run> traced;
+    std::optional<trace::TracedBatch> traced;
     void clear();
   };
 
   void loop();
-  bool is_little(const Response& response) const;
-  bool can_run_here() const;
+  bool may_run_inline(const Response& response) const;
+  bool can_run_inline() const;
   void take_and_serve(std::unique_lock<std::mutex>& lock, bool here);
   void serve(Response response, bool here);
   Failure run();
@@ -111,16 +115,16 @@ class Executor {
   Hooks hooks_;
   int rank_ = 0;
   std::vector<std::unique_ptr<Operation>> operations_;
-  std::map<int, Group> groups_;  // process sets that this rank is in
+  std::map<int, Group> groups_;  // the process sets that this rank is in
   std::shared_ptr<Batch> batch_ = std::make_shared<Batch>();
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<Response> responses_;             // guarded by mutex_
-  std::deque<std::function<void()>> errands_;  // guarded by mutex_
-  bool busy_ = false;                          // guarded by mutex_: somebody serves
-  bool stopping_ = false;                      // guarded by mutex_
-  std::condition_variable landed_;
-  int on_devices_ = 0;  // guarded by mutex_
+  std::deque<Response> responses_;           // guarded by mutex_
+  std::deque<std::function<void()>> tasks_;  // guarded by mutex_
+  bool busy_ = false;  // guarded by mutex_: a batch is being executed
+  bool stopping_ = false;                    // guarded by mutex_
+  std::condition_variable device_batch_ended_;
+  int device_batches_ = 0;  // guarded by mutex_
   std::atomic<int> under_way_ = 0;
   std::thread thread_;
 };

@@ -15,9 +15,9 @@ namespace hvd::runtime::trace {
 Status Tracing::start_timeline(const std::string& path, bool mark_cycles) {
   const std::lock_guard lock(mutex_);
   if (writer_) {
-    return {Code::failed_precondition, cat("start_timeline: one is being recorded already")};
+    return {Code::failed_precondition, "start_timeline: a timeline is already being recorded"};
   }
-  if (was_left_) return {Code::failed_precondition, "start_timeline: the world is over"};
+  if (was_left_) return {Code::failed_precondition, "start_timeline: the world has ended"};
   auto writer = TimelineWriter::open(path, spec_);
   HVD_RETURN_IF_ERROR(writer.status());
   writer_ = std::move(*writer);
@@ -34,20 +34,23 @@ Status Tracing::stop_timeline(TimePoint deadline) {
   {
     std::unique_lock lock(mutex_);
     if (!writer_ || stop_wanted_) {
-      return {Code::failed_precondition, "stop_timeline: none is being recorded"};
+      return {Code::failed_precondition, "stop_timeline: no timeline is being recorded"};
     }
     stop_wanted_ = true;
     wake_();
     complete = changed_.wait_until(lock, deadline, [this] { return ended_ || was_left_; });
     writer = writer_;
   }
+
   const Status written = writer->finish();
   const std::lock_guard lock(mutex_);
   if (writer_ == writer) writer_.reset();
   HVD_RETURN_IF_ERROR(written);
+
   if (complete) return {};
   return {Code::deadline_exceeded,
-          "stop_timeline: not all ranks have said in time what they ran; the file holds the rest"};
+          "stop_timeline: some ranks did not report in time; their last operations are missing in "
+          "the file"};
 }
 
 void Tracing::close() {
@@ -58,7 +61,7 @@ void Tracing::close() {
     writer = std::move(writer_);
     changed_.notify_all();
   }
-  if (writer) (void)writer->finish();  // what goes wrong there has been logged
+  if (writer) (void)writer->finish();  // errors have been logged
 }
 
 void Tracing::request_dump(std::string reason) {
@@ -79,8 +82,9 @@ Status Tracing::handle(int from, const Frame& frame, TreeLinks& links) {
   const auto kind = static_cast<Message>(frame.kind);
   const bool for_children = kind != Message::trace_events && kind != Message::clock_ask;
   if (for_children != from_parent) {
-    return {Code::data_loss, cat("a message of kind ", frame.kind, " from the wrong side")};
+    return {Code::data_loss, cat("a message of kind ", frame.kind, " from the wrong neighbour")};
   }
+
   switch (kind) {
     case Message::trace_start: {
       const auto mark = decode_mark(frame.payload);
@@ -134,13 +138,13 @@ void Tracing::begin(const Mark& mark, TreeLinks& links) {
     const auto& parent = spec_.members[static_cast<std::size_t>(links.parent())];
     if (self.host == parent.host || self.address == parent.address) clock_.share();
   }
-  if (is_leaving_) last_word(links);
+  if (is_leaving_) send_final_events(links);
 }
 
 void Tracing::call_end(const Mark& mark, TreeLinks& links, TimePoint now) {
   if (state_ != State::on || mark.session != session_) return;
   state_ = State::stopping;
-  stop_at_ = now + kPatience;
+  stop_at_ = now + kReportTimeout;
   recorder_.stop_after(mark.number);
   links.send_to_children(encode_stop(mark));
 }
@@ -155,26 +159,30 @@ void Tracing::take_commands(std::uint64_t applied, TreeLinks& links, TimePoint n
     stop = stop_wanted_;
     dumps.swap(dumps_wanted_);
   }
+
   for (const auto& reason : dumps) dump(reason, false);
   if (start && !over_) {
-    for (int rank = 0; rank < spec_.size(); ++rank) silent_.insert(rank);
+    for (int rank = 0; rank < spec_.size(); ++rank) unreported_.insert(rank);
     begin({session_ + 1, applied}, links);
   }
+
   if (stop) call_end({session_, applied}, links, now);
 }
 
 void Tracing::work(TreeLinks& links, TimePoint now) {
   next_work_ = kNever;
   if (state_ == State::off && held_.empty()) return;
+
   if (links.has_parent()) {
     if (const auto time = nanoseconds_of(now); clock_.ask(time)) {
       links.send(links.parent(), encode_clock_ask(nanoseconds_now()));
     }
   }
+
   if (state_ == State::stopping && (recorder_.idle() || stop_at_ <= now)) {
-    last_word(links);
+    send_final_events(links);
   } else if (state_ != State::off) {
-    // What ended a moment ago is sent together with what ends in the next.
+    // Batches that ended just now are sent together with those that end in the next moment.
     if (send_at_ == kNever && recorder_.has_pending()) send_at_ = now + kSendEvery;
     if (send_at_ <= now) {
       collect(links, false);
@@ -182,6 +190,7 @@ void Tracing::work(TreeLinks& links, TimePoint now) {
     }
     next_work_ = std::min(send_at_, stop_at_);
   }
+
   send_held(links, is_leaving_ || over_);
   if (!held_.empty()) next_work_ = std::min(next_work_, now + kRetry);
 }
@@ -205,6 +214,7 @@ void Tracing::collect(TreeLinks& links, bool final) {
     events.dropped = std::exchange(dropped_, 0);
     take_events(std::move(events), links);
   }
+
   if (!final) return;
   Events events;
   events.session = session_;
@@ -214,23 +224,25 @@ void Tracing::collect(TreeLinks& links, bool final) {
   take_events(std::move(events), links);
 }
 
-// Of this rank, or from below: into the file, or towards it.
+// Events of this rank, or from below: into the file, or towards it.
 void Tracing::take_events(Events events, TreeLinks& links) {
   const int rank = events.rank;
   const bool final = events.final;
   if (!is_root()) {
     hold(std::move(events));
-    // The word that its rank leaves may come right behind it, and must not overtake it here: when
-    // rank 0 has heard that all have left, it has all of the timeline.
+    // The message that this rank leaves may follow directly, and must not overtake these events:
+    // when rank 0 knows that all ranks have left, it has the whole timeline.
     if (final) send_held(links, true);
     return;
   }
+
   const std::lock_guard lock(mutex_);
   if (!writer_ || events.session != session_) return;
   writer_->add(std::move(events));
+
   if (!final) return;
-  silent_.erase(rank);
-  if (!silent_.empty()) return;
+  unreported_.erase(rank);
+  if (!unreported_.empty()) return;
   ended_ = true;
   changed_.notify_all();
 }
@@ -249,7 +261,7 @@ void Tracing::send_held(TreeLinks& links, bool in_any_case) {
     if (!in_any_case && (!clock_.known() || links.unsent(links.parent()) > kBusy)) return;
     Events& events = held_.front();
     held_bytes_ -= events.batches.size();
-    // Over before the clocks were compared: where these belong nobody can tell.
+    // The recording ended before the clocks were compared: these events cannot be placed.
     if (!clock_.known()) {
       events.dropped += std::exchange(events.tensors, 0);
       events.batches.clear();
@@ -260,8 +272,8 @@ void Tracing::send_held(TreeLinks& links, bool in_any_case) {
   }
 }
 
-void Tracing::last_word(TreeLinks& links) {
-  recorder_.flush_open();
+void Tracing::send_final_events(TreeLinks& links) {
+  recorder_.flush_in_flight();
   collect(links, true);
   recorder_.stop();
   state_ = State::off;
@@ -272,12 +284,12 @@ void Tracing::last_word(TreeLinks& links) {
 void Tracing::leaving(TreeLinks& links, TimePoint now) {
   is_leaving_ = true;
   work(links, now);
-  if (state_ != State::off) last_word(links);
+  if (state_ != State::off) send_final_events(links);
   send_held(links, true);
 }
 
 void Tracing::stalled(TreeLinks& links) {
-  const std::string reason = "tensors wait for ranks that have not asked for them";
+  const std::string reason = "tensors wait for ranks that have not requested them";
   links.send_to_children(encode_dump(reason));
   dump(reason, false);
 }
@@ -285,7 +297,7 @@ void Tracing::stalled(TreeLinks& links) {
 void Tracing::failed(const Failure& why, TreeLinks& links) {
   over_ = true;
   dump(why.status.message(), true);
-  if (state_ != State::off) last_word(links);
+  if (state_ != State::off) send_final_events(links);
   send_held(links, true);
   const std::lock_guard lock(mutex_);
   was_left_ = true;
@@ -295,23 +307,27 @@ void Tracing::failed(const Failure& why, TreeLinks& links) {
 void Tracing::dump(const std::string& reason, bool failed) {
   const auto now = nanoseconds_now();
   const auto operations = recorder_.operations();
-  if (failed && operations.empty()) return;  // there was nothing yet
+  if (failed && operations.empty()) return;  // nothing has been run so far
+
   const std::string& where = spec_.config.flight_recorder;
   const std::string summary = cat("flight recorder: ", flight_summary(operations, now));
   if (where == "stderr") {
     HVD_LOG(warning, summary << '\n' << flight_report(spec_, operations, reason, now));
     return;
   }
-  // The error that the program gets says more than a line of each rank; of a job that hangs there
-  // is nothing else.
+
+  // The program's error says more than a log line of each rank does; for a job that hangs this line
+  // is all there is.
   if (failed && where.empty()) {
     HVD_LOG(info, summary);
     return;
   }
+
   if (where.empty()) {
     HVD_LOG(warning, summary);
     return;
   }
+
   const Status written =
       write_flight_report(where, spec_, flight_report(spec_, operations, reason, now));
   if (written.ok()) {

@@ -1,13 +1,14 @@
-// A rank's part in the timeline and the flight recorder. World owns it; its first half is safe from
-// any thread, the second belongs to the control loop's, which calls work() whenever it has looked
-// around, and passes on the frames that are none of its business.
+// A rank's part in the timeline and the flight recorder. World owns it. Its first half is safe from
+// any thread; the second belongs to the control loop, which calls work() each time it runs, and
+// passes on the frames for which is_ours() holds.
 //
-// Timeline: rank 0 opens the file, and the word to start goes down the control tree between the
-// responses; so all ranks record the same batches. Each sends what has ended, a few times a second,
-// with its offset to the clock of its parent (clock_offset.h), to which each rank on the way up
-// adds its own. These frames wait while the link is busy; what does not fit into kMaxHeld is left
-// out, whole tensors of it, and counted. To stop, the word goes down with the number of the last
-// batch; each rank waits until it has run that, at most kPatience, and says its last word.
+// Timeline: rank 0 opens the file, and the command to start is sent down the control tree between
+// the responses, so that all ranks record the same batches. A few times a second each rank sends
+// the batches that have ended, with its clock offset to its parent (clock_offset.h), to which each
+// rank on the way up adds its own. These frames wait while the link is busy; whole tensors beyond
+// kMaxHeld are dropped and counted. The command to stop carries the number of the last batch; each
+// rank waits until it has run that one, for at most kReportTimeout, and then sends its final
+// events.
 #pragma once
 
 #include <condition_variable>
@@ -33,8 +34,9 @@ namespace hvd::runtime::trace {
 class Tracing {
  public:
   static constexpr std::chrono::milliseconds kSendEvery{200};
-  static constexpr std::chrono::milliseconds kRetry{20};  // while a link is busy
-  static constexpr std::chrono::seconds kPatience{5};     // for what runs when the end is called
+  static constexpr std::chrono::milliseconds kRetry{20};    // while a link is busy
+  // For batches that run when recording stops.
+  static constexpr std::chrono::seconds kReportTimeout{5};
   static constexpr std::size_t kBusy = std::size_t{256} << 10;    // unsent bytes of a link
   static constexpr std::size_t kMaxHeld = std::size_t{32} << 20;  // of frames that wait
 
@@ -44,34 +46,34 @@ class Tracing {
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
 
-  // Rank 0 only: failed_precondition if one is being recorded, or none is.
+  // Rank 0 only. failed_precondition if a timeline is already being recorded, or if none is.
   Status start_timeline(const std::string& path, bool mark_cycles);
-  // Blocks until all that the ranks have run is in the file; deadline_exceeded: some did not
-  // report.
+  // Blocks until everything that the ranks have run is in the file; deadline_exceeded: some ranks
+  // did not report.
   Status stop_timeline(TimePoint deadline);
-  // The world is over or has been left: the timeline ends, if one is recorded.
+  // The world has failed or has been left: a timeline that is being recorded ends.
   void close();
-  // This rank's flight recorder is to be written.
+  // Writes this rank's flight recorder.
   void request_dump(std::string reason);
 
   // --- the control loop's thread ---
 
-  // True if the frame was for us.
+  // Whether the frame belongs to the timeline or the flight recorder.
   static bool is_ours(const Frame& frame);
   Status handle(int from, const Frame& frame, TreeLinks& links);
-  // Does what other threads have asked for; before the next responses are decided. `applied`: the
-  // number of the last one.
+  // Executes what other threads have asked for; before the next responses are decided. `applied`:
+  // the number of the last response.
   void take_commands(std::uint64_t applied, TreeLinks& links, TimePoint now);
-  // Sends what there is; after responses have been handed to the executor.
+  // Sends the events that are due; after responses have been handed to the executor.
   void work(TreeLinks& links, TimePoint now);
   TimePoint next_work() const { return next_work_; }
-  // Rank 0 has decided `count` batches up to the number `applied`.
+  // Rank 0 has decided `count` batches, the last of them with the number `applied`.
   void decided(std::uint64_t applied, std::size_t count, TimePoint now);
-  // This rank asks for nothing more: its last word.
+  // This rank makes no more calls: sends its final events.
   void leaving(TreeLinks& links, TimePoint now);
-  // Some tensor waits too long: all ranks are to write.
+  // Some tensor has waited too long: all ranks write their flight recorders.
   void stalled(TreeLinks& links);
-  // The world is over, before and after the others are told; and whether it ended well.
+  // The world has failed: writes the flight recorder and sends the final events.
   void failed(const Failure& why, TreeLinks& links);
 
  private:
@@ -81,7 +83,7 @@ class Tracing {
   void collect(TreeLinks& links, bool final);
   void hold(Events events);
   void send_held(TreeLinks& links, bool in_any_case);
-  void last_word(TreeLinks& links);
+  void send_final_events(TreeLinks& links);
   void take_events(Events events, TreeLinks& links);
   void dump(const std::string& reason, bool failed);
   bool is_root() const { return spec_.rank == 0; }
@@ -90,17 +92,17 @@ class Tracing {
   Recorder& recorder_;
   std::function<void()> wake_;
 
-  // Of the control loop's thread.
+  // Of the control loop.
   State state_ = State::off;
   std::uint64_t session_ = 0;
   ClockOffset clock_;
   std::deque<Events> held_;
   std::size_t held_bytes_ = 0;
-  std::uint32_t dropped_ = 0;  // tensors of this rank, to be said with its next events
+  std::uint32_t dropped_ = 0;  // tensors of this rank, to be reported with its next events
   TimePoint send_at_ = kNever;
   TimePoint stop_at_ = kNever;
   TimePoint next_work_ = kNever;
-  std::set<int> silent_;  // rank 0: who has not said its last word
+  std::set<int> unreported_;  // rank 0: ranks that have not sent their final events
   bool is_leaving_ = false;
   bool over_ = false;  // the world has failed
 
@@ -111,7 +113,7 @@ class Tracing {
   bool mark_cycles_ = false;
   bool start_wanted_ = false;
   bool stop_wanted_ = false;
-  bool ended_ = false;  // nothing more will come from any rank
+  bool ended_ = false;  // all ranks have sent their final events
   bool was_left_ = false;
   std::vector<std::string> dumps_wanted_;
 };

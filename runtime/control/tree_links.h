@@ -1,10 +1,10 @@
-// The connections of one member to those next to it in the control tree: its parent, which it
-// connects to, and its children, which come to it. Frames in, frames out; what they mean is the
-// business of the controller, which owns it. For one thread at a time, who has the turn.
+// The connections of one member to its neighbours in the control tree: its parent, to which it
+// connects, and its children, which connect to it. It sends and receives frames; the controller,
+// which owns it, interprets them. For one thread at a time, under the lock of the progress engine.
 //
-// A neighbour on the same host may have letters instead (shm/host_mail.h), with short frames. Each
-// says after how many bytes of the connection it is to be read, so that all that is sent arrives in
-// its order, whichever way it takes.
+// Short frames to a neighbour on the same host may go through shared memory instead
+// (shm/host_mail.h). Each such message carries the number of connection bytes that must be read
+// before it, so that everything arrives in the order in which it was sent, whichever way it takes.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@
 #include "runtime/core/world_spec.h"
 #include "runtime/negotiation/control_tree.h"
 #include "runtime/net/connection.h"
-#include "runtime/net/lobby.h"
+#include "runtime/net/member_acceptor.h"
 #include "runtime/net/poller.h"
 #include "runtime/shm/host_mail.h"
 
@@ -32,7 +32,8 @@ class TreeLinks {
   TreeLinks(const TreeLinks&) = delete;
   TreeLinks& operator=(const TreeLinks&) = delete;
 
-  // Whoever has children listens; its address, as they need it, is address(): else empty.
+  // A rank with children listens; its address, as the children need it, is address(), which is
+  // empty otherwise.
   Status open();
   const std::string& address() const { return address_; }
   // Blocks; `address` is the parent's address().
@@ -44,55 +45,57 @@ class TreeLinks {
   // The parent, if there is one, and all children are connected.
   bool complete() const;
 
-  // What has come from a neighbour.
+  // What has arrived from a neighbour.
   struct Received {
     int rank = 0;
     std::vector<Frame> frames;  // whole ones
-    Status lost;                // not ok: nothing more will come, and why
-    bool lies = false;          // because what came can be no frames
+    Status lost;                // nothing more will arrive, and why
+    bool is_malformed = false;  // because the bytes were not valid frames
   };
   std::optional<Received> handle(const Poller::Event& event, TimePoint now);
-  // The same for letters, from now on; of all neighbours from whom there are some.
-  void write_letters(std::shared_ptr<HostMail> mail) { mail_ = std::move(mail); }
-  bool has_letters() const { return mail_ && mail_->has_news(); }
-  std::vector<Received> read_letters();
-  // Shows out strangers whose time is up; returns when to do so next.
-  TimePoint expire(TimePoint now) { return lobby_ ? lobby_->expire(now) : kNever; }
-  void close_lobby() { lobby_.reset(); }
+  // From now on messages go through shared memory, too. read_shm_messages() returns those of all
+  // neighbours that have sent any.
+  void use_mailbox(std::shared_ptr<HostMail> mail) { mail_ = std::move(mail); }
+  bool has_shm_messages() const { return mail_ && mail_->has_news(); }
+  std::vector<Received> read_shm_messages();
+  // Closes connections whose handshake took too long; returns when to call again.
+  TimePoint expire(TimePoint now) { return acceptor_ ? acceptor_->expire(now) : kNever; }
+  void close_acceptor() { acceptor_.reset(); }
 
-  // Whole frames, to nobody, if there is no such connection any more. `may_wait`: until
-  // announce_letters(), for somebody who may look for himself by then.
+  // Sends whole frames; no effect if the connection has ended. `may_wait`: a frame in shared memory
+  // is announced by notify_unseen() only, because the receiver may have polled it by then.
   void send(int rank, const std::string& bytes, bool may_wait = false);
   void send_to_children(const std::string& bytes, bool may_wait = false);
-  // Of letters that were left so long ago and nobody has seen yet those hear for whom they are.
-  void announce_letters(Duration ago = Duration::zero());
+  // Notifies the neighbours that have not read a message which was written at least `ago` before
+  // now.
+  void notify_unseen(Duration ago = Duration::zero());
   void send_to_all(const std::string& bytes);
-  // Bytes that wait for room on the way to it.
+  // Bytes that wait for room in the socket.
   std::size_t unsent(int rank) const;
   void drop(int rank);
-  // Before the end: gives what is unsent a moment, and, unless all `part_in_peace`, the others time
-  // to read it: closing a connection on which something lies unread would take back what was sent
-  // last.
-  void linger(bool part_in_peace);
+  // Before the end: gives unsent bytes a moment to be sent, and, unless `all_left`, the neighbours
+  // time to read them: closing a connection with unread input would discard what was sent last.
+  void linger(bool all_left);
 
  private:
-  struct Link {
+  struct Peer {
     std::unique_ptr<Connection> connection;
-    std::uint64_t sent = 0;           // bytes of the connection, since it is one
-    std::uint64_t taken = 0;          // of those that came, in whole frames
-    std::optional<TimePoint> unseen;  // when the oldest letter was left that may wait
+    std::uint64_t sent = 0;   // bytes sent over the connection
+    std::uint64_t taken = 0;  // bytes received over it, in whole frames
+    // When the oldest message was written that waits for its notification.
+    std::optional<TimePoint> unseen;
   };
   void add(int rank, std::unique_ptr<Connection> connection);
-  void welcome(Lobby::Arrival arrival);
-  void take_frames(int rank, Link& link, Received& received);
-  void send_bytes(Link& link, std::string_view bytes);
+  void add_child(MemberAcceptor::Arrival arrival);
+  void take_frames(int rank, Peer& neighbour, Received& received);
+  void send_bytes(Peer& neighbour, std::string_view bytes);
 
   const WorldSpec& spec_;
   const ControlTree& tree_;
   Poller& poller_;
   std::string address_;
-  std::optional<Lobby> lobby_;  // until all children are there
-  std::map<int, Link> peers_;   // by rank
+  std::optional<MemberAcceptor> acceptor_;  // until all children are connected
+  std::map<int, Peer> peers_;               // by rank
   std::map<int, int> rank_of_fd_;
   std::shared_ptr<HostMail> mail_;
 };

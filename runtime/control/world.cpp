@@ -25,12 +25,12 @@ namespace {
 
 constexpr std::uint32_t kIntroductionVersion = 4;
 
-// What a member tells the others before they are connected.
+// What each member publishes before the members are connected.
 struct Introduction {
-  std::string control;  // where those below it in the control tree reach it; empty: nobody is
-  std::string data;     // where its data connections are accepted
-  std::string sets;     // which process sets it wants, in words
-  std::string host;     // where ranks of its host find it; HostDoor::name()
+  std::string control;  // port for its children in the control tree; empty: it has none
+  std::string data;     // address of its data connections
+  std::string sets;     // its process sets, as text
+  std::string host;     // address for ranks of its host; HostDoor::name()
 
   std::string encode() const {
     return WireWriter().u32(kIntroductionVersion).str(control).str(data).str(sets).str(host).take();
@@ -47,9 +47,9 @@ struct Introduction {
   }
 };
 
-// The same on all ranks that want the same.
-std::string words_for_sets(const WorldSpec& spec, const Status& possible) {
-  if (!possible.ok()) return cat("process sets that cannot be (", possible.message(), ")");
+// Equal texts mean that two ranks were configured with equal process sets.
+std::string describe_sets(const WorldSpec& spec, const Status& possible) {
+  if (!possible.ok()) return cat("invalid process sets (", possible.message(), ")");
   std::vector<std::string> sets;
   sets.reserve(spec.process_sets.size());
   for (const auto& ranks : spec.process_sets) {
@@ -62,13 +62,14 @@ std::string words_for_sets(const WorldSpec& spec, const Status& possible) {
              spec.dynamic_process_sets ? ", and dynamic ones" : ", and no dynamic ones");
 }
 
-// Groups are enqueued as a whole: that is what makes waiting for all of one safe.
+// A group is enqueued as a whole: only then is it safe to wait for all of its tensors.
 Status check_groups(std::span<const Entry> entries) {
   std::map<std::pair<int, std::string>, std::vector<const Request*>> groups;
   for (const auto& entry : entries) {
     const Request& request = entry.request;
     if (!request.group.empty()) groups[{request.process_set, request.group}].push_back(&request);
   }
+
   for (const auto& [key, requests] : groups) {
     for (const auto* request : requests) {
       if (request->group_size == static_cast<int>(requests.size())) continue;
@@ -81,7 +82,7 @@ Status check_groups(std::span<const Entry> entries) {
   return {};
 }
 
-// For each rank a number of its host.
+// For each rank the number of its host.
 std::vector<int> hosts_of(const WorldSpec& spec) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
@@ -92,11 +93,11 @@ std::vector<int> hosts_of(const WorldSpec& spec) {
   return hosts;
 }
 
-// With what goes by hosts chosen, where nobody has said.
+// Chooses between hierarchical and flat operations where the configuration leaves it open.
 WorldSpec chosen(WorldSpec spec) {
   Config& config = spec.config;
   config.gpu_by_hosts = config.hierarchical_allreduce.value_or(false);
-  const bool by_hosts = config.shared_memory && spec.has_hosts_of_several();
+  const bool by_hosts = config.shared_memory && spec.has_multi_rank_hosts();
   config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(by_hosts);
   config.hierarchical_allgather = config.hierarchical_allgather.value_or(by_hosts);
   return spec;
@@ -108,25 +109,25 @@ class World::Impl {
  public:
   explicit Impl(const WorldSpec& spec)
       : spec_(chosen(spec)),
-        wanted_sets_(
+        requested_sets_(
             spec.next_process_set == 0
                 ? ProcessSets::of(spec.process_sets, spec.size())
                 : ProcessSets::restored(spec.restored_sets, spec.next_process_set, spec.size())),
-        queue_(spec.rank, first_sets()),
+        queue_(spec.rank, initial_sets()),
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),
         host_(spec_),
         executor_(
             queue_, verdict_,
             {[this](const Status& why) { control_.suspect(why); },
-             [this] { control_.batch_ended(); }, [this] { control_.tell_helper(); }, &recorder_}),
+             [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); }, &recorder_}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
-        control_(spec_, first_sets(), queue_, verdict_, executor_, recorder_, tracing_,
+        control_(spec_, initial_sets(), queue_, verdict_, executor_, recorder_, tracing_,
                  host_.own_cores(), [this] { abort_operations(); }) {}
 
   ~Impl() {
-    control_.stop();  // sets a verdict unless all have left in peace
-    // The loop that would have closed it is gone, or had nothing to say.
+    control_.stop();  // sets a verdict unless all ranks have left
+    // The loop closes the queue when the world fails; in a world that has been left it did not.
     const Failure over(Status(Code::failed_precondition, "this world has been left"));
     const auto stranded = queue_.close(over);
     recorder_.fail(stranded, over.status);
@@ -150,60 +151,62 @@ class World::Impl {
     bool first = false;
     Failure refused = queue_.push(entries, first);
     if (first) control_.gather();
-    // A program that leaves a world that has failed shall hear of the failure, not of its leaving.
+    // A program that leaves a failed world is told why the world failed, not that it was left.
     return !refused.ok() && verdict_.known() ? verdict_.get() : refused;
   }
 
-  void help_until(const std::function<bool()>& done) {
-    // Stock Gloo was measured as it is used elsewhere: with operations in a thread of their own.
-    if (spec_.config.transport != Transport::gloo_tcp) control_.help_until(done);
+  void progress_until(const std::function<bool()>& done) {
+    // Stock Gloo runs its operations in a thread of their own, as its other users do, so that
+    // comparisons are fair.
+    if (spec_.config.transport != Transport::gloo_tcp) control_.progress_until(done);
   }
-  void tell_helper() { control_.tell_helper(); }
-  void post(std::function<void()> errand) { executor_.post(std::move(errand)); }
-  void leave_at_once() {
-    control_.dismiss_helpers();
+  void notify_caller() { control_.notify_caller(); }
+  void post(std::function<void()> task) { executor_.post(std::move(task)); }
+  void abandon() {
+    control_.stop_caller_progress();
     control_.stop();
   }
   void abort(const Failure& why) { control_.fail(why); }
   trace::Tracing& tracing() { return tracing_; }
-  Doing doing() const {
-    auto words = trace::flight_words(recorder_.operations(), trace::nanoseconds_now());
+  Activity activity() const {
+    auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
     return {std::move(words.in_flight), std::move(words.last)};
   }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {
     if (left_) return {};
-    control_.dismiss_helpers();
+    control_.stop_caller_progress();
     const Failure closed(
         Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
     if (!queue_.close_when_empty(closed, deadline)) {
       return Status(Code::deadline_exceeded,
                     cat("shutdown: ", queue_.size(), " tensors are still in flight"));
     }
+
     if (verdict_.known()) return verdict_.get();
     Failure outcome = control_.leave(deadline);
     left_ = outcome.ok();
-    const AskedCounts asked = control_.asked();
-    HVD_LOG(debug, "asked for " << asked.in_full << " tensors in full, and " << asked.by_id
-                                << " times for what had been agreed before");
+
+    const CacheStats stats = control_.cache_stats();
+    HVD_LOG(debug, "response cache: " << stats.hits << " hits, " << stats.misses << " misses");
     tracing_.close();
     return outcome;
   }
 
   const WorldSpec& spec() const { return spec_; }
   const TensorQueue& queue() const { return queue_; }
-  bool settle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
-  AskedCounts asked() const { return control_.asked(); }
+  bool wait_idle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
+  CacheStats cache_stats() const { return control_.cache_stats(); }
 
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
   Status connect(Exchange& exchange);
-  // Sets that cannot be are an error when the world forms, and until then there are none.
-  ProcessSets first_sets() const {
-    return wanted_sets_.ok() ? *wanted_sets_ : ProcessSets(spec_.size());
+  // Invalid sets are reported when the world forms; until then there are none.
+  ProcessSets initial_sets() const {
+    return requested_sets_.ok() ? *requested_sets_ : ProcessSets(spec_.size());
   }
-  // All tensors of a rank are on one GPU, the one of the first.
+  // All tensors of a rank must be on one GPU, that of the first tensor.
   Status check_device(std::span<const Entry> entries) {
     for (const auto& entry : entries) {
       if (entry.request.on_host) continue;
@@ -229,7 +232,7 @@ class World::Impl {
   }
 
   WorldSpec spec_;
-  Result<ProcessSets> wanted_sets_;
+  Result<ProcessSets> requested_sets_;
   TensorQueue queue_;
   trace::Recorder recorder_;
   Verdict verdict_;
@@ -245,17 +248,19 @@ class World::Impl {
 };
 
 Status World::Impl::form(Exchange& exchange) {
-  // What cannot be written is better known before the others wait for us.
+  // A file that cannot be written is reported before other ranks start to wait for this one.
   if (const auto& config = spec_.config; spec_.rank == 0 && !config.timeline.empty()) {
     HVD_RETURN_IF_ERROR(tracing_.start_timeline(config.timeline, config.timeline_mark_cycles));
   }
-  PinnedThread pinned;  // all threads of the world are started in here
+
+  PinnedThread pinned;  // all threads of the world are started within its lifetime
   const int core = host_.core().value_or(spec_.config.core);
   if (core >= 0) HVD_RETURN_IF_ERROR(pinned.pin(core));
   HVD_RETURN_IF_ERROR(control_.open());
+
   std::vector<std::unique_ptr<Operation>> operations;
   if (spec_.size() == 1) {
-    HVD_RETURN_IF_ERROR(wanted_sets_.status());
+    HVD_RETURN_IF_ERROR(requested_sets_.status());
     HVD_RETURN_IF_ERROR(control_.start({}, Clock::now() + spec_.config.connect_timeout));
     operations.push_back(std::make_unique<LocalOperation>());
   } else {
@@ -268,15 +273,17 @@ Status World::Impl::form(Exchange& exchange) {
       operations.push_back(std::move(operation));
     }
   }
+
   for (auto& operation : make_gpu_operations(make_gpu_world(), {})) {
     operations.push_back(std::move(operation));
   }
+
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
-  executor_.start(std::move(operations), *wanted_sets_, spec_.rank);
+  executor_.start(std::move(operations), *requested_sets_, spec_.rank);
   return {};
 }
 
-// Nothing happens before there is a tensor of a GPU.
+// The GPU itself is opened with the first tensor on one.
 std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
   gpu::GpuWorldOptions options;
   options.lanes = spec_.config.gpu_lanes;
@@ -286,6 +293,7 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
         cat("rank ", rank, " (", spec_.members[static_cast<std::size_t>(rank)].worker, ")"));
   }
   options.hosts = hosts_of(spec_);
+
   options.by_hosts = spec_.config.gpu_by_hosts;
   options.open = spec_.config.open_gpu;
   if (!options.open) {
@@ -295,12 +303,14 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
       return (*module)->open(device, lanes);
     };
   }
+
   options.tell = [mesh = mesh_, timeout = spec_.config.collective_timeout](
                      const Group& group, const Active& active, std::string own) {
     return tell_over(*mesh, timeout, group, active, std::move(own));
   };
   options.adasum = adasum_over(mesh_, spec_.config.collective_timeout);
   options.on_broken = [this](const Status& why) { control_.suspect(why); };
+
   auto world = std::make_shared<gpu::GpuWorld>(std::move(options));
   const std::lock_guard lock(mutex_);
   gpu_ = world;
@@ -310,12 +320,14 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
 Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   const auto& address = spec_.members[static_cast<std::size_t>(spec_.rank)].address;
   const Config& config = spec_.config;
+
   if (config.transport == Transport::gloo_tcp) {
     const SignalShield shield;  // Gloo's thread inherits it
     auto mesh = GlooMesh::create({spec_.rank, spec_.size(), address, config.connect_timeout});
     HVD_RETURN_IF_ERROR(mesh.status());
     return std::unique_ptr<Mesh>(std::move(*mesh));
   }
+
   Door::Options door(spec_.rank, spec_.size(), address, spec_.generation, spec_.token);
   door.connect_timeout = config.connect_timeout;
   door.handshake_timeout = config.handshake_timeout;
@@ -333,40 +345,44 @@ Status World::Impl::connect(Exchange& exchange) {
     const std::lock_guard lock(mutex_);
     mesh_ = std::move(*mesh);
   }
-  const std::string sets = words_for_sets(spec_, wanted_sets_.status());
-  const auto meet_timeout = spec_.config.meet_timeout;
+
+  const std::string sets = describe_sets(spec_, requested_sets_.status());
+  const auto rendezvous_timeout = spec_.config.rendezvous_timeout;
   auto blobs = exchange.exchange(
       Introduction{control_.address(), mesh_->address(), sets, host_.open()}.encode(),
-      meet_timeout.count() == 0 ? kNever : Clock::now() + meet_timeout);
+      rendezvous_timeout.count() == 0 ? kNever : Clock::now() + rendezvous_timeout);
   HVD_RETURN_IF_ERROR(blobs.status());
-  // Nobody is waited for to come any more.
+
+  // All members are there: from now on only the connections take time.
   const auto deadline = Clock::now() + spec_.config.connect_timeout;
   if (blobs->size() != spec_.members.size()) {
     return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
                                 spec_.size(), " members")};
   }
+
   std::vector<std::string> controls;
   std::vector<std::string> addresses;
-  std::string first_sets;
+  std::string initial_sets;
   std::vector<std::string> doors;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
     HVD_RETURN_IF_ERROR(introduction.status());
-    if (rank == 0) first_sets = introduction->sets;
-    // All ranks see the same, and come to the same end.
-    if (introduction->sets != first_sets) {
-      return {
-          Code::invalid_argument,
-          cat("Mismatched process sets: rank 0 (", spec_.members[0].worker, ") wants ", first_sets,
-              ", but rank ", rank, " (", spec_.members[static_cast<std::size_t>(rank)].worker,
-              ") wants ", introduction->sets)};
+    if (rank == 0) initial_sets = introduction->sets;
+    // All ranks compare the same texts, so all of them fail or none does.
+    if (introduction->sets != initial_sets) {
+      return {Code::invalid_argument,
+              cat("Mismatched process sets: rank 0 (", spec_.members[0].worker, ") wants ",
+                  initial_sets, ", but rank ", rank, " (",
+                  spec_.members[static_cast<std::size_t>(rank)].worker, ") wants ",
+                  introduction->sets)};
     }
     controls.push_back(std::move(introduction->control));
     addresses.push_back(std::move(introduction->data));
     doors.push_back(std::move(introduction->host));
   }
-  HVD_RETURN_IF_ERROR(wanted_sets_.status());
-  // Both at the same time: the control plane in its thread, the data plane here.
+
+  HVD_RETURN_IF_ERROR(requested_sets_.status());
+  // Both planes connect at the same time: the control plane in its thread, the data plane here.
   HVD_RETURN_IF_ERROR(control_.start(std::move(controls), deadline));
   Status connected = mesh_->connect(addresses);
   if (connected.ok()) connected = host_.form(doors, deadline);
@@ -374,7 +390,8 @@ Status World::Impl::connect(Exchange& exchange) {
     if (host_.mail()) control_.share(host_.mail());
     return {};
   }
-  // Whoever is missing is better named by the control plane.
+
+  // The control plane can name the rank that is missing.
   control_.suspect(connected);
   return verdict_.wait().status;
 }
@@ -398,20 +415,20 @@ Status World::start_timeline(const std::string& path, bool mark_cycles) {
 }
 Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
 const Config& World::config() const { return impl_->spec().config; }
-World::Doing World::doing() const { return impl_->doing(); }
+World::Activity World::activity() const { return impl_->activity(); }
 void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
-void World::help_until(const std::function<bool()>& done) { impl_->help_until(done); }
-void World::tell_helper() { impl_->tell_helper(); }
-void World::post(std::function<void()> errand) { impl_->post(std::move(errand)); }
-void World::leave_at_once() { impl_->leave_at_once(); }
+void World::progress_until(const std::function<bool()>& done) { impl_->progress_until(done); }
+void World::notify_caller() { impl_->notify_caller(); }
+void World::post(std::function<void()> task) { impl_->post(std::move(task)); }
+void World::abandon() { impl_->abandon(); }
 void World::abort(const Failure& why) { impl_->abort(why); }
-AskedCounts World::asked() const { return impl_->asked(); }
+CacheStats World::cache_stats() const { return impl_->cache_stats(); }
 Failure World::failure() const { return impl_->failure(); }
-bool World::settle(TimePoint deadline) const { return impl_->settle(deadline); }
+bool World::wait_idle(TimePoint deadline) const { return impl_->wait_idle(deadline); }
 Result<RankSet> World::process_set(int id) const { return impl_->queue().members(id); }
 std::vector<int> World::process_sets() const { return impl_->queue().process_sets(); }
 Failure World::shutdown(TimePoint deadline) { return impl_->shutdown(deadline); }

@@ -2,7 +2,7 @@
 //
 //     enqueue() -> tensor queue -> negotiation -> fusion -> executor -> callback
 //
-// (docs/runtime.md) with three threads: the control loop, the executor, and the door of the data
+// (docs/runtime.md) with three threads: the control loop, the executor, and the acceptor of data
 // connections, which sleeps once they are made. A world of one makes no socket. Many worlds may
 // live in one process.
 //
@@ -26,21 +26,22 @@
 
 namespace hvd::runtime {
 
-// How members tell each other their addresses before they are connected.
+// The means by which members exchange their addresses before they are connected.
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Publishes `blob` as this member's, and returns everybody's, by rank, as soon as all are there.
-  // At the deadline the error names the ranks that are missing.
+  // Publishes `blob` as this member's, and returns the blobs of all members, by rank, as soon as
+  // all are there. At the deadline the error names the ranks that are missing.
   virtual Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) = 0;
 };
 
 class World {
  public:
-  // Blocks until all members are there (at most config.meet_timeout) and this rank is connected to
-  // those that it needs (at most config.connect_timeout). A world of one does not use the exchange.
+  // Blocks until all members are there (at most config.rendezvous_timeout) and this rank is
+  // connected to its neighbours (at most config.connect_timeout). A world of one does not use the
+  // exchange.
   static Result<std::unique_ptr<World>> create(const WorldSpec& spec, Exchange& exchange);
-  // Without shutdown() before it, the others learn that this rank is gone.
+  // Without a shutdown() before it, the other members see this rank as lost.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -48,52 +49,53 @@ class World {
   int rank() const;
   int size() const;
 
-  // Takes a request on. If it returns an error, `entry.done` is never called; else exactly once.
+  // Enqueues a request. If it returns an error, `entry.done` is never called; else it is called
+  // exactly once.
   Failure enqueue(Entry entry);
-  // All of them or none; all tensors of a group must come together.
+  // All of them or none; all tensors of a group must be in one call.
   Failure enqueue(std::vector<Entry> entries);
-  // For a thread of the program that is about to wait for a callback of this world: it does what
-  // this rank has to do for the others and for itself, which so need not wake any thread, until
-  // done(). May return before that, if it is of no help: then it is to wait as if it had not asked.
-  // Callbacks that only wake are called on this thread, too. Done() must not throw.
-  void help_until(const std::function<bool()>& done);
-  // What a thread in help_until() waits for has come, and more is to be done before a callback of
-  // this world returns.
-  void tell_helper();
-  // To be called on a thread of this world that runs operations. Must not throw.
-  void post(std::function<void()> errand);
-  // Whoever helps stops to, and this rank leaves without shutdown() unless that was before: as if
-  // it was destroyed, which it is not as long as somebody holds it.
-  void leave_at_once();
+  // For an application thread that is about to wait for a callback of this world: the thread drives
+  // the world's progress itself until done() returns true, so that no other thread has to be woken.
+  // May return earlier, if this thread cannot be of use: then the caller has to wait in the
+  // ordinary way. Callbacks that only wake a thread are called on this thread, too. done() must not
+  // throw.
+  void progress_until(const std::function<bool()>& done);
+  // The result that a thread in progress_until() waits for has come, from within a callback of this
+  // world that goes on for a while.
+  void notify_caller();
+  // Runs `task` on the thread that executes operations. It must not throw.
+  void post(std::function<void()> task);
+  // Ends all progress_until() calls, and leaves without shutdown(), unless that was called before:
+  // the others see this rank as lost, although the object lives on as long as it is referenced.
+  void abandon();
   // The members of a process set, or not_found.
   Result<RankSet> process_set(int id) const;
-  std::vector<int> process_sets() const;  // all that there are, ascending
-  // What this rank has asked for so far: how well the response cache does.
-  AskedCounts asked() const;
-  // Ends everything in flight on all members, for the reason given.
+  std::vector<int> process_sets() const;  // all that exist, ascending
+  // How well the response cache has served this rank's requests so far.
+  CacheStats cache_stats() const;
+  // Fails everything in flight on all members, for the reason given.
   void abort(const Failure& why);
-  // Why the world failed; ok while it has not.
+  // The cause of the world's failure; ok while it has not failed.
   Failure failure() const;
-  // Of a world that has failed: blocks until nothing touches the memory of its entries any more;
-  // false if that is not so at the deadline.
-  bool settle(TimePoint deadline) const;
-  // Records all ranks into this file on rank 0's host (docs/timeline.md). Rank 0 only, one at a
-  // time. The second blocks until the file is complete; deadline_exceeded: some ranks did not
-  // report.
+  // After a failure: blocks until nothing accesses the memory of entries any more; false at the
+  // deadline.
+  bool wait_idle(TimePoint deadline) const;
+  // Records all ranks into this file on rank 0's host (docs/timeline.md). Rank 0 only, one timeline
+  // at a time. stop_timeline() blocks until the file is complete; deadline_exceeded: some ranks did
+  // not report.
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline(TimePoint deadline);
-  // What is in flight on this rank, and what ended last, in words for a person.
-  struct Doing {
+  // The operations in flight on this rank, and the one that ended last, as text for a person.
+  struct Activity {
     std::string in_flight;
     std::string last;
   };
-  Doing doing() const;
+  Activity activity() const;
   const Config& config() const;
-  // This rank's flight recorder is to be written, for this reason.
+  // Writes this rank's flight recorder, with this reason.
   void dump(std::string reason);
-  // Waits for what this rank has in flight, then until all members want to leave. An error says why
-  // this could not be; deadline_exceeded: somebody did not come. Afterwards nothing can be
-  // enqueued.
+  // Waits for this rank's operations in flight, then until all members call shutdown().
+  // deadline_exceeded: some member did not. Afterwards nothing can be enqueued.
   Failure shutdown(TimePoint deadline);
 
  private:

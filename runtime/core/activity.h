@@ -1,5 +1,5 @@
-// What an operation does with a batch, step by step: the memory is packed, say. An operation that
-// wants its steps in the timeline opens an ActivityScope around each; they do not nest. While no
+// The steps of an operation on a batch: packing its memory, for example. An operation that wants
+// its steps in the timeline opens an ActivityScope around each; scopes do not nest. While no
 // timeline is recorded, or on a thread that runs no batch, a scope costs one branch.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace hvd::runtime::trace {
 
-// Nanoseconds of Clock, which is what all records hold; 0: not yet.
+// Nanoseconds of Clock, the unit of all records; 0: not yet.
 using Nanoseconds = std::int64_t;
 inline Nanoseconds nanoseconds_of(TimePoint time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
@@ -30,21 +30,21 @@ std::string_view activity_name(Activity activity);  // "MEMCPY_IN_FUSION_BUFFER"
 
 struct Step {
   Activity activity = Activity::wait_for_data;
-  std::int32_t tensor = -1;  // its place in the batch; -1: all of them
+  std::int32_t tensor = -1;  // its index in the batch; -1: all tensors
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
 };
 
-// Where the scopes of this thread leave their steps; null: nobody wants them.
-inline thread_local std::vector<Step>* steps_of_this_thread = nullptr;
+// The scopes of this thread append their steps here; null: steps are not recorded.
+inline thread_local std::vector<Step>* current_steps = nullptr;
 
 class ActivityScope {
  public:
   explicit ActivityScope(Activity activity, std::int32_t tensor = -1)
       : ActivityScope(activity, true, tensor) {}
-  // `real`: false if this time there is nothing to it.
+  // `real`: false if there is nothing to record this time.
   ActivityScope(Activity activity, bool real, std::int32_t tensor = -1)
-      : steps_(real ? steps_of_this_thread : nullptr) {
+      : steps_(real ? current_steps : nullptr) {
     if (steps_ != nullptr) step_ = {activity, tensor, nanoseconds_now(), 0};
   }
   ~ActivityScope() { end(); }

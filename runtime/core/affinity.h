@@ -1,5 +1,5 @@
-// Which core threads run on. Threads inherit that from who starts them, also those that a library
-// starts.
+// Binds threads to a core. Threads inherit the binding from the thread that starts them, and so do
+// the threads that a library starts.
 #pragma once
 
 #include <sched.h>
@@ -9,11 +9,12 @@
 
 namespace hvd::runtime {
 
-// Those that the calling thread may run on, in ascending order; none if the system does not say.
+// The cores that the calling thread may run on, in ascending order; empty if the system does not
+// tell.
 std::vector<int> usable_cores();
 
-// While it lives, the calling thread runs on one core only, and so does, for good, what it starts.
-// Made and destroyed by the same thread.
+// While it lives, the calling thread runs on one core only; threads that it starts meanwhile keep
+// that binding. Made and destroyed by the same thread.
 class PinnedThread {
  public:
   PinnedThread() = default;
@@ -21,7 +22,7 @@ class PinnedThread {
   PinnedThread(const PinnedThread&) = delete;
   PinnedThread& operator=(const PinnedThread&) = delete;
 
-  // Once. The error names the core, and those that there are.
+  // At most once. The error names the core, and the usable cores.
   Status pin(int core);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 const Kernels& choose_kernels() {
 #ifdef HVD_AVX2_KERNELS
-  if (avx2_is_there()) return kAvx2Kernels;
+  if (has_avx2()) return kAvx2Kernels;
 #endif
   return kPortableKernels;
 }
@@ -33,8 +33,8 @@ std::size_t index(ReduceOp op) { return static_cast<std::size_t>(op); }
 }  // namespace
 
 #ifdef HVD_AVX2_KERNELS
-bool avx2_is_there() {
-  // Not every compiler knows F16C by its name.
+bool has_avx2() {
+  // __builtin_cpu_supports() of some compilers does not know F16C.
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
@@ -126,7 +126,7 @@ std::uint16_t float_to_half(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return sign | 0x7E00U;   // not a number stays one
+  if (magnitude > 0x7F800000U) return sign | 0x7E00U;   // NaN stays NaN
   if (magnitude >= 0x477FF000U) return sign | 0x7C00U;  // rounds to 65536 or more: infinity
   if (magnitude < 0x38800000U) {                        // subnormal or zero
     const float rounded = std::bit_cast<float>(magnitude) + 0.5F;

@@ -1,17 +1,17 @@
-// Element-wise arithmetic on memory of any DataType: what collectives on CPUs compute. Pure; safe
-// from any thread; counts are 64-bit. float16, bfloat16 and float8 are computed in float32 and
-// rounded to nearest even; float8 saturates (hvd/float8.h).
+// Element-wise arithmetic on memory of any DataType, for collectives on CPUs. Pure; safe from any
+// thread; counts are 64-bit. float16, bfloat16 and float8 are computed in float32 and rounded to
+// nearest even; float8 saturates (hvd/float8.h).
 //
-// What is not a number stays one, and stays visible through Min and Max. Of booleans Sum and Max
-// are "any", Product, Min and Average are "all". Integers wrap around as unsigned numbers do; what
-// they are multiplied by or divided by is truncated toward zero.
+// NaN propagates, through Min and Max as well. Of booleans Sum and Max are "any", Product, Min and
+// Average are "all". Integers wrap around as unsigned numbers do; scaled and divided integers are
+// truncated toward zero.
 //
-// Costs: every function passes once over its memory, without memory of its own. The loops are
-// vectorised by the compiler, once for the oldest processor and once for AVX2 with F16C, which is
-// asked for when the program runs; both give the same bits. Measured on one core, in its cache,
-// GB/s of one operand: float32, float64 and integers 40 to 55, float16 12 (without F16C 0.6),
-// bfloat16 8 (4); memory that fits into no cache gives 10. Compression to 16 bits 20 to 35,
-// back 45. Integers are scaled by way of double, at 1 to 9, and 64-bit ones divided at 4.
+// Costs: every function passes once over its memory, and allocates none. The loops are vectorised
+// by the compiler, once for the oldest processor and once for AVX2 with F16C, which is chosen at
+// run time; both give the same bits. Measured on one core, in its cache, GB/s of one operand:
+// float32, float64 and integers 40 to 55, float16 12 (without F16C 0.6), bfloat16 8 (4); memory
+// that fits into no cache gives 10. Compression to 16 bits 20 to 35, back 45. Integers are scaled
+// in double, at 1 to 9, and 64-bit ones divided at 4.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +20,23 @@
 
 namespace hvd::runtime {
 
-// Elements that are not separated where ranks share a reduction out among them: for the vector
-// units, and so that no two ranks write one line.
-inline constexpr std::size_t kTogether = 64;
+// Ranks share a reduction out in multiples of this many elements: for the vector units, and so that
+// no two ranks write to one cache line.
+inline constexpr std::size_t kReduceGrain = 64;
 
-// out[i] = a[i] (op) b[i]; out may be a or b. Null for an operation that is none of a pair of
-// elements (adasum). Average sums: divide() does the rest.
+// out[i] = a[i] (op) b[i]; out may be a or b. Null for adasum, which does not work on pairs of
+// elements. Average sums: divide() does the rest.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 ReduceFunction reduce_function(DataType type, ReduceOp op);
 
-// What changes nothing when it is reduced with anything, for those who have nothing to give: 0, for
-// Product 1, for Min and Max the largest and smallest value, of floating point the infinities.
-// (Average is a sum that is divided by the number of those who gave something.) Of booleans: false
-// where the operation is "any", true where it is "all".
+// Fills memory with the neutral element, for ranks that contribute nothing: 0, for Product 1, for
+// Min and Max the largest and smallest value, of floating point the infinities. (Average is a sum
+// that is divided by the number of contributing ranks.) Of booleans: false where the operation is
+// "any", true where it is "all".
 void fill_neutral(DataType type, ReduceOp op, void* data, std::size_t count);
 
-// data[i] *= factor. Integers are kept within their range and what is not a number becomes 0; a
-// boolean becomes false if the factor is 0. The factor is taken as a double, so that 64-bit
-// integers beyond 2^53 lose their last bits unless it is 1.
+// data[i] *= factor. Integers saturate, and NaN becomes 0; a boolean becomes false if the factor is
+// 0. The factor is a double, so 64-bit integers beyond 2^53 lose their last bits unless it is 1.
 void scale(DataType type, void* data, std::size_t count, double factor);
 // out[i] = in[i] * factor, the same way; out may be in.
 void copy_scaled(DataType type, void* out, const void* in, std::size_t count, double factor);
@@ -45,14 +44,14 @@ void copy_scaled(DataType type, void* out, const void* in, std::size_t count, do
 // data[i] /= ranks, the second half of Average. Integers exactly; booleans stay as they are.
 void divide(DataType type, void* data, std::size_t count, int ranks);
 
-// The type that elements of a reduction travel in and are added up in: `type` itself, unless they
-// are compressed, or are float8 whose average or adasum is wanted: a sum would be cut off at the
-// largest number where the result is none of the large ones.
+// The type in which elements of a reduction are sent and added up: `type` itself, unless they are
+// compressed, or are float8 to be averaged or combined by adasum: a float8 sum would saturate
+// although the result is in range.
 DataType wire_type(DataType type, ReduceOp op, Compression compression);
-// Elements to and from the type that they travel in, on the way multiplied by `factor`, in `from`'s
-// precision or float32, whichever is more. Of float32 and float64 to float16 and bfloat16 and back,
-// and of float8 to float32 and back; out and in do not overlap. float64 goes by way of float32,
-// rounded to odd there, so that the result is rounded once.
+// Converts elements to and from their wire type and multiplies them by `factor`, in the precision
+// of `from` or float32, whichever is more. From float32 and float64 to float16 and bfloat16 and
+// back, and from float8 to float32 and back; out and in do not overlap. float64 is first rounded to
+// odd in float32, so that the result is rounded once.
 void convert(DataType from, const void* in, DataType to, void* out, std::size_t count,
              double factor = 1.0);
 

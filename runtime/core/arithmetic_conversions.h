@@ -1,8 +1,8 @@
-// What an element is in memory, what it is computed in, and every way from one to the other: one
-// element, a block of 16-bit ones, and, of those types that travel as another one (wire_type() in
-// arithmetic.h), whole arrays. What is computed is the business of arithmetic_kernels.h, which
-// alone includes this and whose rules hold here: it is compiled once for each kind of processor, so
-// internal linkage, and no function of the standard library. Pure; safe from any thread.
+// Element types: how each lies in memory, in which type it is computed, and all conversions between
+// the two: of one element, of a block of 16-bit ones, and of whole arrays for the types that have
+// another wire type (wire_type() in arithmetic.h). Only arithmetic_kernels.h includes this file,
+// and its rules apply here: it is compiled once for each kind of processor, so internal linkage,
+// and no function of the standard library. Pure; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 namespace hvd::runtime {
 namespace {
 
-// Elements that are converted at a time, on the stack.
+// Elements that are converted at a time, in a buffer on the stack.
 constexpr std::size_t kBlock = 512;
 
-// Arrays are the same or apart, so that no turn of a loop depends on another one.
+// Arrays are identical or do not overlap, so no iteration depends on another one.
 #ifdef __clang__
 #define HVD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -33,7 +33,7 @@ constexpr std::size_t kBlock = 512;
 [[maybe_unused]] inline float from_half(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
   const std::uint32_t magnitude = half & 0x7FFFU;
-  // The exponent is put right by a multiplication, which the processor does for subnormals too.
+  // A multiplication corrects the exponent, for subnormals as well.
   const float scaled =
       __builtin_bit_cast(float, magnitude << 13) * __builtin_bit_cast(float, 0x77800000U);
   const std::uint32_t finite = __builtin_bit_cast(std::uint32_t, scaled);
@@ -46,15 +46,16 @@ constexpr std::size_t kBlock = 512;
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  // Adding 0.5 puts the last bit of a half's subnormal at the last bit of the sum: the processor
-  // rounds. Only small values need it; others must not get near what the sum could raise.
+  // Adding 0.5 aligns the last bit of a half's subnormal with the last bit of the sum, so the
+  // processor rounds. Only small values need it; larger ones are masked out, because the sum could
+  // raise floating-point exceptions.
   const std::uint32_t small = magnitude < 0x38800000U ? magnitude : 0U;
   const float rounded = __builtin_bit_cast(float, small) + 0.5F;
   const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, rounded) - 0x3F000000U;
   const std::uint32_t normal = (magnitude + 0xFFFU + ((magnitude >> 13) & 1U) - 0x38000000U) >> 13;
   std::uint32_t half = magnitude < 0x38800000U ? subnormal : normal;
   half = magnitude >= 0x477FF000U ? 0x7C00U : half;  // rounds to 65536 or more: infinity
-  // What is no number stays one, with the upper bits that it had.
+  // NaN stays NaN, with its upper mantissa bits.
   half = magnitude > 0x7F800000U ? 0x7E00U | ((magnitude >> 13) & 0x3FFU) : half;
   return static_cast<std::uint16_t>(sign | half);
 }
@@ -94,7 +95,7 @@ void store_halves(std::uint16_t* to, const float* from, std::size_t count) {
 
 // --- element types ------------------------------------------------------------------------------
 
-// How an element lies in memory and what it is computed in.
+// How an element lies in memory (Stored) and in which type it is computed (Computed).
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -123,15 +124,15 @@ struct Float8 {
 };
 using E4m3 = Float8<hvd::detail::kE4m3>;
 using E5m2 = Float8<hvd::detail::kE5m2>;
-struct Half {  // only in blocks
+struct Half {  // converted in blocks only
   using Stored = std::uint16_t;
   using Computed = float;
 };
 
 // --- arrays -------------------------------------------------------------------------------------
 
-// Rounded so that rounding once more, to 16 bits, gives what rounding at once would have given: the
-// last bit says whether something was lost.
+// Rounds to odd, so that rounding once more, to 16 bits, gives the same as rounding at once would
+// have given: the last bit records whether something was lost.
 inline float to_float_odd(double value) {
   const auto nearest = static_cast<float>(value);
   const auto bits = __builtin_bit_cast(std::uint32_t, nearest);

@@ -1,9 +1,9 @@
 // The loops of arithmetic.h over elements of any type, reductions, scaling, averages and Adasum,
 // and the table of them all: compiled once for each kind of processor, included by
-// arithmetic_portable.cpp and arithmetic_avx2.cpp and by nothing else. Everything in here and in
+// arithmetic_portable.cpp and arithmetic_avx2.cpp only. Everything in here and in
 // arithmetic_conversions.h has internal linkage or is always inlined, and no function of the
-// standard library is called: an inline one that was compiled for a new processor could be the copy
-// that the linker keeps for all. Pure; safe from any thread.
+// standard library is called: of an inline function that was compiled for a new processor the
+// linker might keep that copy for all callers. Pure; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ struct ProductOf {
   template <typename T>
   static constexpr T kNeutral = T(1);
 };
-// What is no number stays visible, whichever side it stands on.
+// NaN propagates from either operand.
 struct MinOf {
   template <typename T>
   static T apply(T a, T b) {
@@ -147,7 +147,6 @@ void reduce(void* out, const void* a, const void* b, std::size_t count) {
 template <typename Type, typename Op>
 void fill(void* data, std::size_t count) {
   using Computed = typename Type::Computed;
-  // Of what lies there, nothing is kept.
   map_each<Type>(data, data, count, [](Computed) { return Op::template kNeutral<Computed>; });
 }
 
@@ -186,8 +185,8 @@ void divide_all(void* data, std::size_t count, int ranks) {
     const auto by = static_cast<Computed>(ranks);
     map_each<Type>(data, data, count, [=](Computed x) { return x / by; });
   } else if constexpr (sizeof(Computed) < 8) {
-    // Exact in double: a quotient of such numbers is never closer to the next integer than a
-    // double can tell.
+    // Exact in double: the quotient of two such numbers is never so close to the next integer that
+    // a double could not tell them apart.
     const double by = ranks;
     map_each<Type>(data, data, count, [=](Computed x) {
       return static_cast<Computed>(static_cast<std::int32_t>(static_cast<double>(x) / by));
@@ -205,7 +204,7 @@ void dot_products(const void* a, const void* b, std::size_t count, double* sums)
   using Computed = typename Type::Computed;
   const auto* const x = static_cast<const Stored*>(a);
   const auto* const y = static_cast<const Stored*>(b);
-  // Several sums side by side: the order of additions is fixed, and they need not wait for each
+  // Several partial sums: the order of additions is fixed, and the sums do not depend on each
   // other.
   constexpr std::size_t kLanes = 8;
   double ab[kLanes] = {};
@@ -274,7 +273,7 @@ constexpr TypeKernels kernels_of() {
     set(ReduceOp::max, &reduce<Type, MaxOf>, &fill<Type, MaxOf>);
     set(ReduceOp::product, &reduce<Type, ProductOf>, &fill<Type, ProductOf>);
   }
-  // Adasum with 0 is what it was.
+  // The Adasum of x and 0 is x.
   set(ReduceOp::adasum, nullptr, kernels.fill[static_cast<std::size_t>(ReduceOp::sum)]);
   kernels.scale = &scale_all<Type>;
   kernels.divide = &divide_all<Type>;

@@ -1,5 +1,5 @@
-// The loops of arithmetic_kernels.h by element type, as one kind of processor runs them. Between
-// arithmetic*.cpp only.
+// The kernels of arithmetic_kernels.h by element type, for one kind of processor. Internal to
+// arithmetic*.cpp.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ struct TypeKernels {
   FillFunction fill[kOps] = {};
   void (*scale)(void* out, const void* in, std::size_t count, double factor) = nullptr;
   void (*divide)(void* data, std::size_t count, int ranks) = nullptr;
-  // Null of integers.
+  // Null for integers.
   void (*dot_products)(const void* a, const void* b, std::size_t count, double* sums) = nullptr;
   void (*combine)(void* out, const void* a, double factor_a, const void* b, double factor_b,
                   std::size_t count) = nullptr;
-  // To and from float32; null of all but float8.
+  // To and from float32; null for all types but float8.
   ConvertFunction widen = nullptr;
   ConvertFunction narrow = nullptr;
 };
@@ -41,7 +41,7 @@ struct Kernels {
 
 extern const Kernels kPortableKernels;
 #ifdef HVD_AVX2_KERNELS
-bool avx2_is_there();  // and F16C
+bool has_avx2();  // and F16C
 extern const Kernels kAvx2Kernels;
 #endif
 

@@ -1,5 +1,5 @@
-// Waiting for what other ranks of this host are about to do, without going to sleep at once: waking
-// a sleeper takes longer than most of it.
+// Waits for other ranks of this host without going to sleep at once: waking a sleeping thread takes
+// longer than most of these waits.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@ inline void pause_core() {
 #endif
 }
 
-// Returns what is_over() said last. Where each rank can have a core of its own (`own_core`) it
-// spins; else those who are waited for may only need this one, and get it, until the time is up or
-// another program has kept it for as long.
+// Returns the last result of is_over(). Where each rank can have a core of its own (`own_core`) it
+// spins; otherwise it yields, because the rank that it waits for may need this core, until the time
+// is up or another program has kept the core for as long.
 template <typename IsOver>
 bool wait_briefly(bool own_core, IsOver is_over) {
   constexpr std::chrono::microseconds kSpin{50};

@@ -1,4 +1,4 @@
-// Why a collective or a whole world failed, and through whom. A value.
+// Why a collective or a whole world failed, and because of which rank. A value.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace hvd::runtime {
 
 struct Failure {
-  Status status;              // ok: no failure
-  int rank = -1;              // the member whose loss or act it was; -1: not known, or nobody's
-  std::string host;           // where that member ran
-  bool world_failed = false;  // not only this call: the world is over
+  Status status;     // ok: no failure
+  int rank = -1;     // the member that was lost or caused it; -1: not known, or no member did
+  std::string host;  // where that member ran
+  bool world_failed = false;  // the whole world failed, not only this call
 
   Failure() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): a Status is a failure of nobody's
+  // NOLINTNEXTLINE(google-explicit-constructor): no member caused a Status
   Failure(Status why, int whose = -1, std::string where = {})
       : status(std::move(why)), rank(whose), host(std::move(where)) {}
   bool ok() const { return status.ok(); }

@@ -1,5 +1,5 @@
-// The wish to end a world, from outside, whether it is still being formed or in force: a newer one
-// is known. World::create() returns then, and everything in flight fails, for the reason given.
+// A request from outside to end a world, while it is being formed or later: a newer world is known,
+// for example. World::create() returns then, and everything in flight fails, for the reason given.
 //
 // Made before the world, and shared with it (WorldSpec::interrupt). Safe from any thread.
 #pragma once
@@ -19,7 +19,7 @@ class Interrupt {
  public:
   Interrupt() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-  // Only the first counts.
+  // Only the first call counts.
   void raise(const Failure& why) {
     const std::lock_guard lock(mutex_);
     if (raised_) return;
@@ -33,7 +33,7 @@ class Interrupt {
     const std::lock_guard lock(mutex_);
     return why_;
   }
-  // Readable from then on.
+  // Readable once raised.
   int descriptor() const { return descriptor_.get(); }
 
  private:

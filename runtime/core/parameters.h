@@ -1,5 +1,5 @@
-// What can be changed while a world runs. Rank 0 decides; what the others must know travels with
-// each decision. Values.
+// The parameters that can change while a world runs. Rank 0 decides; whatever the others must know
+// is sent with each response. Values.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,14 @@ namespace hvd::runtime {
 struct Parameters {
   std::size_t fusion_threshold = std::size_t{128} << 20;
   Duration cycle_time = std::chrono::milliseconds(1);
-  bool cache = true;  // whether ids stand for what was agreed before
+  bool cache = true;  // whether the response cache is used
   bool hierarchical_allreduce = false;
   bool hierarchical_allgather = false;
   friend bool operator==(const Parameters&, const Parameters&) = default;
 };
 
-// What must stay as it is: what a person has set, and what would change results.
+// The parameters that must not change: those that a person has set, and those that would change
+// results.
 struct Frozen {
   bool fusion_threshold = false;
   bool cycle_time = false;
@@ -29,11 +30,11 @@ struct Frozen {
 
 struct TuningOptions {
   bool enabled = false;
-  std::string log_path = {};  // CSV; empty: none
-  int warmup_samples = 3;     // that are thrown away at first
+  std::string log_path = {};  // CSV; empty: no log
+  int warmup_samples = 3;     // samples discarded at the start
   int steps_per_sample = 10;
-  int max_samples = 20;  // of others than the parameters in force, in one search
-  double noise = 0.8;    // 0 to 1: how much a sample is expected to be off; race.h
+  int max_samples = 20;  // samples of candidates in one search
+  double noise = 0.8;    // expected noise of a sample, 0 to 1; race.h
   Frozen frozen = {};
 };
 

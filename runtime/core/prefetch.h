@@ -1,4 +1,4 @@
-// Reading ahead of what a processor cannot foresee: memory that is used soon, and lies anywhere.
+// Prefetching of memory whose address the processor cannot predict.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace hvd::runtime {
 
-// The first `bytes` of it; to be written, unless it is const.
+// Prefetches the first `bytes`; for writing, unless it is const.
 template <typename T>
 void prefetch(T* memory, std::size_t bytes) {
   constexpr std::size_t kLine = 64;

@@ -95,7 +95,7 @@ std::int64_t Request::elements() const {
   return count;
 }
 
-bool asks_for_the_same(const Request& one, const Request& another) {
+bool equal_except_name(const Request& one, const Request& another) {
   const auto all_but_the_name = [](const Request& request) {
     return std::tie(request.kind, request.type, request.op, request.root, request.prescale,
                     request.postscale, request.shape, request.on_host, request.compression,
@@ -104,13 +104,16 @@ bool asks_for_the_same(const Request& one, const Request& another) {
   return all_but_the_name(one) == all_but_the_name(another);
 }
 
-// What has no elements has extents that can be added and multiplied all the same.
+// Empty shapes are checked as if their extents were 1: their extents must be safe to add and
+// multiply, too.
 Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times) {
   auto bytes = static_cast<std::int64_t>(size_of(type)) * times;
   for (const auto extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes)) {
       return {Code::invalid_argument,
-              cat("no memory has the shape ", shape_text(shape), " of ", type_name(type))};
+              cat("invalid shape ", shape_text(shape),
+                  extent < 0 ? ": negative extent"
+                             : cat(": its size in ", type_name(type), " overflows"))};
     }
   }
   return {};
@@ -121,30 +124,37 @@ Status check_request(const Request& request, int world_size) {
     return Status(Code::invalid_argument,
                   cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
   };
+
   constexpr std::size_t kMaxName = 4096;
   constexpr std::size_t kMaxDimensions = 256;
-  if (request.name.empty()) return refuse("a tensor needs a name");
+
+  if (request.name.empty()) return refuse("the name is empty");
   if (request.name.size() > kMaxName) {
     return refuse("the name has ", request.name.size(), " bytes; ", kMaxName, " are allowed");
   }
+
   if (request.kind > Kind::remove_process_set) return refuse("no such operation");
   if (static_cast<int>(request.type) >= kDataTypes) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
+
   const bool reduces = request.kind == Kind::allreduce || request.kind == Kind::reducescatter;
   if (reduces && request.op == ReduceOp::adasum) {
-    if (request.kind != Kind::allreduce) return refuse("adasum is there for allreduce only");
+    if (request.kind != Kind::allreduce) return refuse("adasum is supported for allreduce only");
     if (!is_floating_point(request.type)) {
-      return refuse("adasum is there for floating point, not for ", type_name(request.type));
+      return refuse("adasum needs floating point, not ", type_name(request.type));
     }
   }
+
   if (request.compression > Compression::bfloat16) return refuse("no such compression");
   if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
-    return refuse("a factor that is no number");
+    return refuse("prescale/postscale is NaN");
   }
+
   if (request.process_set < 0) {
     return {Code::not_found, cat(kind_name(request.kind), " \"", request.name,
-                                 "\": no process set has the number ", request.process_set)};
+                                 "\": invalid process set ", request.process_set)};
   }
+
   if (request.group.size() > kMaxName) {
     return refuse("the name of the group has ", request.group.size(), " bytes; ", kMaxName,
                   " are allowed");
@@ -153,14 +163,16 @@ Status check_request(const Request& request, int world_size) {
     return refuse("a group of ", request.group_size, " tensors with the name \"", request.group,
                   "\"");
   }
+
   if (request.shape.size() > kMaxDimensions) {
     return refuse("the shape has ", request.shape.size(), " dimensions; ", kMaxDimensions,
                   " are allowed");
   }
-  // Of all ranks together: no sum of their rows can overflow.
+  // Checked for all ranks together, so that no sum of their rows can overflow.
   if (const Status fits = check_shape(request.shape, request.type, world_size); !fits.ok()) {
     return refuse(fits.message());
   }
+
   switch (request.kind) {
     case Kind::broadcast:
       if (request.root < 0 || request.root >= world_size) {
@@ -170,20 +182,28 @@ Status check_request(const Request& request, int world_size) {
     case Kind::allgather:
     case Kind::alltoall:
     case Kind::reducescatter:
-      if (request.shape.empty()) return refuse("a scalar has no rows; it needs one dimension");
+      if (request.shape.empty()) {
+        return refuse("a scalar has no rows; at least one dimension is needed");
+      }
       break;
     case Kind::join:
-      if (request.process_set != kGlobalSet) return refuse("one joins in all process sets at once");
+      if (request.process_set != kGlobalSet) {
+        return refuse("join applies to all process sets at once");
+      }
       break;
     case Kind::add_process_set: {
-      if (request.process_set != kGlobalSet) return refuse("process sets are parts of the world");
+      if (request.process_set != kGlobalSet) {
+        return refuse("a process set is created from ranks of the world, not of another set");
+      }
       if (request.ranks.empty()) return refuse("a process set needs at least one rank");
       int before = -1;
       for (const int rank : request.ranks) {
         if (rank < 0 || rank >= world_size) {
           return refuse("there is no rank ", rank, " in a world of ", world_size);
         }
-        if (rank <= before) return refuse("its ranks must ascend, and stand there once");
+        if (rank <= before) {
+          return refuse("its ranks must be in ascending order, without duplicates");
+        }
         before = rank;
       }
       break;
@@ -194,6 +214,7 @@ Status check_request(const Request& request, int world_size) {
     default:
       break;
   }
+
   const bool grouped = request.kind == Kind::allreduce || request.kind == Kind::allgather ||
                        request.kind == Kind::reducescatter || request.kind == Kind::broadcast ||
                        request.kind == Kind::alltoall;

@@ -1,5 +1,5 @@
-// What travels through the pipeline: a rank's Request, the coordinator's Response to what all ranks
-// requested, and the Entry that stays with the rank and knows the memory. Values.
+// The values that pass through the pipeline: a rank's Request, the coordinator's Response to the
+// requests of all ranks, and the Entry that stays with the rank and holds the memory.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ std::string shape_text(const std::vector<std::int64_t>& shape);  // "[2, 3]"
 // The process set of all ranks; it always exists.
 inline constexpr int kGlobalSet = 0;
 
-// Joins of all ranks meet, whatever they are called: World gives them this name.
+// Joins match each other whatever the program calls them: World gives them this name.
 inline constexpr std::string_view kJoinName = "join";
 
-// Everything that ranks must agree about before they may run it, and the little about which they
-// may differ: the first extent of allgather and alltoall.
+// Everything that the ranks must agree on before they may run an operation, and the one thing in
+// which they may differ: the first extent of allgather and alltoall.
 struct Request {
   std::string name;
   Kind kind = Kind::allreduce;
@@ -40,10 +40,10 @@ struct Request {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<std::int64_t> shape;
-  bool on_host = true;  // else on a CUDA device, whichever
+  bool on_host = true;  // else on any CUDA device
   Compression compression = Compression::none;
-  int process_set = kGlobalSet;  // names of different sets do not meet
-  // Tensors of one group are run together or not at all: none before all are ready. Empty: alone.
+  int process_set = kGlobalSet;  // names are local to a set
+  // Tensors of one group run together or not at all: none before all are ready. Empty: no group.
   std::string group = {};
   int group_size = 0;
   std::vector<int> ranks = {};  // add_process_set: its members, ascending
@@ -53,60 +53,61 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-// Whether they are equal, but for their names.
-bool asks_for_the_same(const Request& one, const Request& another);
+// Whether two requests are equal in all but their names.
+bool equal_except_name(const Request& one, const Request& another);
 
-// ok, or what of it can never be right, on any rank of a world of this size.
-// Whether there can be memory of this shape, `times` over.
+// Refuses shapes with a negative extent, and shapes whose size, `times` over, overflows.
 Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int times = 1);
+// Refuses a request that is invalid on every rank of a world of this size.
 Status check_request(const Request& request, int world_size);
 
-// How often a rank has asked for a tensor: in full, or by the id under which all know it.
-struct AskedCounts {
-  std::uint64_t in_full = 0;
-  std::uint64_t by_id = 0;
+// Requests that a rank has sent by cache id, and in full.
+struct CacheStats {
+  std::uint64_t misses = 0;
+  std::uint64_t hits = 0;
 };
 
-// One tensor of a Response: what the ranks agreed about.
+// One tensor of a Response: what the ranks agreed on.
 struct ResponseTensor {
   static constexpr std::uint64_t kNotCached = UINT64_MAX;
   Request request;
-  // allgather, alltoall: the first extent of each rank of the set, in the set's order (0 of those
-  // who have joined); else empty.
+  // allgather, alltoall: the first extent of each rank of the set, in the set's order (0 for ranks
+  // that have joined); else empty.
   std::vector<std::int64_t> first_extents = {};
-  // The id under which this rank's cache keeps it, or kept it (negotiation/response_cache.h).
+  // The id under which this rank's cache keeps or kept it (negotiation/response_cache.h).
   std::uint64_t cache_id = kNotCached;
   friend bool operator==(const ResponseTensor&, const ResponseTensor&) = default;
 };
-// One that the cache keeps is the same object in every response that runs it.
+// A cached tensor is the same object in every response that runs it.
 using SharedTensor = std::shared_ptr<const ResponseTensor>;
 
-// What it moves: of allgather and alltoall the rows of all ranks.
+// The bytes that the operation moves: for allgather and alltoall the rows of all ranks.
 std::size_t bytes_of(const ResponseTensor& tensor);
 
-// What the ranks of a process set run next: these tensors in one go, or nothing but the delivery of
-// `error`. One total order of responses for all ranks of the world, whatever their sets.
+// The next batch of a process set: these tensors in one operation, or only the delivery of `error`.
+// There is one total order of responses for all ranks of the world, whatever their sets.
 struct Response {
   Kind kind = Kind::allreduce;
   int process_set = kGlobalSet;
   std::vector<SharedTensor> tensors;
-  std::vector<int> joined = {};  // ranks of the set that have no entries, and give neutral elements
-  int last_joined = -1;          // join: the rank that came last
-  int new_set = -1;              // add_process_set: its number
+  // Ranks of the set that have joined, and contribute neutral elements.
+  std::vector<int> joined = {};
+  int last_joined = -1;  // join: the rank that came last
+  int new_set = -1;      // add_process_set: its number
   Status error;
-  // Inside hosts and between them, not in one ring of all; where there are several ranks on several
-  // hosts. Of allreduce and allgather.
+  // Allreduce and allgather: inside hosts and between them, not in one ring of all ranks; in worlds
+  // with several ranks on several hosts.
   bool hierarchical = false;
-  std::uint64_t number = 0;  // the place in the total order, from 1; given by the negotiator
-  std::int64_t decided = 0;  // for the trace, when this rank heard of it; given by the executor
+  std::uint64_t number = 0;  // position in the total order, from 1; set by the negotiator
+  std::int64_t decided = 0;  // for the trace, when this rank received it; set by the executor
   const Request& request() const { return tensors.front()->request; }  // of the first tensor
 };
 
-// What came of an entry.
+// The result of an entry.
 struct Outcome {
   Failure failure;
-  void* output = nullptr;                // where it lies: Entry::output, or what was allocated
-  std::vector<std::int64_t> shape = {};  // of the output
+  void* output = nullptr;                          // Entry::output, or the allocated memory
+  std::vector<std::int64_t> shape = {};            // of the output
   std::vector<std::int64_t> received_splits = {};  // alltoall: rows from each rank of the set
   int contributors = 0;                            // ranks of the set that had not joined
   int last_joined = -1;                            // join
@@ -118,7 +119,7 @@ struct Outcome {
   // NOLINTNEXTLINE(google-explicit-constructor)
   Outcome(Status why) : failure(std::move(why)) {}
   bool ok() const { return failure.ok(); }
-  // As if it were a new one, but it keeps its memory.
+  // Resets it to a new outcome, but keeps its memory.
   void clear() {
     if (!failure.ok()) failure = {};
     output = nullptr;
@@ -129,20 +130,20 @@ struct Outcome {
   }
 };
 
-// Called exactly once, from a thread of the world or one that helps it. It must not block.
+// Called exactly once, from a thread of the world or one that drives its progress. It must not
+// block.
 using Callback = std::function<void(const Outcome&)>;
-// Makes room for an output whose shape only the ranks together know; null: there is none. Called
+// Allocates an output whose shape depends on the requests of all ranks; null: out of memory. Called
 // where the operation runs, at most once.
 using Allocate = std::function<void*(const std::vector<std::int64_t>& shape)>;
 
-// What the trace wants to know of an entry; kept by the tensor queue. Nanoseconds of Clock; 0: not
-// yet.
-struct Course {
-  std::uint64_t order = 0;  // of all entries of this rank
+// The times of an entry, for the trace; kept by the tensor queue. Nanoseconds of Clock; 0: not yet.
+struct EntryTimes {
+  std::uint64_t order = 0;  // position among all entries of this rank
   std::int64_t enqueued = 0;
-  std::int64_t asked = 0;    // the negotiation heard of it
-  std::int64_t decided = 0;  // all ranks are ready
-  std::int64_t begun = 0;    // its batch is run
+  std::int64_t asked = 0;    // passed to the negotiation
+  std::int64_t decided = 0;  // its response was received
+  std::int64_t begun = 0;    // its batch began to run
 };
 
 struct Entry {
@@ -152,18 +153,18 @@ struct Entry {
   Callback done;
   Allocate allocate = {};                  // allgather, alltoall, reducescatter
   std::vector<std::int64_t> splits = {};   // alltoall: rows for each rank of the set; empty: even
-  std::shared_ptr<ReadyEvent> ready = {};  // null: it is ready
-  // `done` does no more than to wake who waits: a thread that waits for something else, and holds
-  // locks of the program, may call it.
+  std::shared_ptr<ReadyEvent> ready = {};  // null: the input is ready
+  // `done` only wakes a waiting thread: a thread that waits for something else, and holds locks of
+  // the program, may call it.
   bool done_wakes_only = false;
   Device device = {};
-  Course course = {};
+  EntryTimes times = {};
 
-  // Nothing of the program is called but `done`, and that only wakes.
+  // No function of the program is called except `done`, which only wakes a thread.
   bool is_plain() const { return done_wakes_only && !allocate && !ready; }
 };
 
-// The entries of a batch, in the order of its tensors; they lie elsewhere.
+// The entries of a batch, in the order of its tensors, as pointers.
 class Entries {
  public:
   class Iterator {
@@ -181,7 +182,7 @@ class Entries {
   };
 
   Entries() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): of those that lie side by side
+  // NOLINTNEXTLINE(google-explicit-constructor): the entries of a vector
   Entries(std::vector<Entry>& all) {
     for (auto& entry : all) add(entry);
   }

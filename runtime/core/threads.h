@@ -1,5 +1,5 @@
-// Threads of the runtime take no signals: handlers run in the program's own threads, and a socket
-// whose other end has gone is an error, not a SIGPIPE.
+// Threads of the runtime. They take no signals: handlers run in the program's own threads, and
+// writing to a socket whose other end has gone is an error, not a SIGPIPE.
 #pragma once
 
 #include <csignal>
@@ -11,8 +11,8 @@
 
 namespace hvd::runtime {
 
-// Blocks, in the calling thread and those that it starts, every signal but those that say that the
-// program itself is broken.
+// Blocks, in the calling thread and the threads that it starts, every signal except those that
+// report a fault of the program itself.
 class SignalShield {
  public:
   SignalShield() {
@@ -31,8 +31,8 @@ class SignalShield {
   sigset_t before_{};
 };
 
-// For the program's own thread while it writes to sockets: a peer that has gone is an error there,
-// too. All other signals reach it, so that Ctrl-C ends a program that waits for the others.
+// For an application thread while it writes to sockets: a lost peer is an error there, too. All
+// other signals reach it, so that Ctrl-C ends a program that waits for other ranks.
 class BrokenPipeShield {
  public:
   BrokenPipeShield() {
@@ -41,7 +41,7 @@ class BrokenPipeShield {
     pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
   }
   ~BrokenPipeShield() {
-    // What came in the meantime was ours.
+    // A SIGPIPE that came in the meantime was caused by us.
     const timespec at_once{};
     while (sigismember(&before_, SIGPIPE) == 0 &&
            sigtimedwait(&broken_pipe_, nullptr, &at_once) == SIGPIPE) {
@@ -56,45 +56,44 @@ class BrokenPipeShield {
   sigset_t before_{};
 };
 
-// This is a thread of a world: it must not wait for what only threads of a world do, nor for their
-// end.
-inline thread_local bool is_own_thread = false;
+// True on threads of a world: they must not wait for work that only threads of a world do, nor for
+// the end of such threads.
+inline thread_local bool is_runtime_thread = false;
 
-// A thread of the program that does the work of one of these meanwhile. It may hold locks of the
-// program, which callbacks of the program must not meet.
-class HelpingThread {
+// While it lives, the calling application thread drives the progress of a world in the place of a
+// runtime thread. It may hold locks of the program, so callbacks of the program must not run on it.
+class CallerProgressScope {
  public:
-  // `step_aside`: lets somebody else do that work. Called before the thread sleeps for anything but
-  // that work.
-  explicit HelpingThread(std::function<void()> step_aside) : step_aside_(std::move(step_aside)) {
-    is_own_thread = true;
+  // `yield`: lets another thread drive. Called before this thread sleeps for any other reason.
+  explicit CallerProgressScope(std::function<void()> yield) : yield_(std::move(yield)) {
+    is_runtime_thread = true;
     current = this;
   }
-  ~HelpingThread() {
-    is_own_thread = false;
+  ~CallerProgressScope() {
+    is_runtime_thread = false;
     current = nullptr;
   }
-  HelpingThread(const HelpingThread&) = delete;
-  HelpingThread& operator=(const HelpingThread&) = delete;
+  CallerProgressScope(const CallerProgressScope&) = delete;
+  CallerProgressScope& operator=(const CallerProgressScope&) = delete;
 
-  // Whether the calling thread is one.
+  // Whether the calling thread is within such a scope.
   static bool is_this() { return current != nullptr; }
-  // Of any thread: it is about to sleep until others have done something.
+  // May be called on any thread that is about to sleep until other threads have done something.
   static void about_to_sleep() {
-    if (current != nullptr) current->step_aside_();
+    if (current != nullptr) current->yield_();
   }
 
  private:
-  inline static thread_local HelpingThread* current = nullptr;
-  std::function<void()> step_aside_;
+  inline static thread_local CallerProgressScope* current = nullptr;
+  std::function<void()> yield_;
 };
 
-// A thread with a name of at most 15 characters, as top and gdb show it.
+// Starts a thread with a name of at most 15 characters, as top and gdb show it.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {
   const SignalShield shield;
   std::thread thread([body = std::move(body)]() mutable {
-    is_own_thread = true;
+    is_runtime_thread = true;
     body();
   });
   pthread_setname_np(thread.native_handle(), name);

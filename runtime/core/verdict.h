@@ -1,5 +1,5 @@
-// The one reason why a world has failed, from the first who knows it to all who wait for it. Safe
-// from any thread.
+// The one reason why a world has failed: the first failure that is known, for all that wait for it.
+// Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace hvd::runtime {
 
 class Verdict {
  public:
-  // Only the first counts; false if there was one already.
+  // Only the first failure counts; false if one was set already.
   bool set(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return false;

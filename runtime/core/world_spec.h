@@ -1,5 +1,5 @@
-// What a world is made of: its members and what they were told. Plain values; all members have the
-// same but for `rank` and the callbacks.
+// The specification of a world: its members and their settings. Plain values; equal on all members
+// except for `rank` and the callbacks.
 #pragma once
 
 #include <cstdint>
@@ -28,28 +28,31 @@ struct WorldSpec {
 
   int rank;
   std::vector<Member> members;  // members[r] is rank r
-  std::uint64_t generation;     // peers of another one are refused
+  std::uint64_t generation;     // peers of another generation are refused
   Token token;
   Config config;
-  // The ranks of each process set that there is from the start, and whether there may be others
-  // later: the ranks must agree about it.
+  // The ranks of each process set that exists from the start, and whether others may be added
+  // later: all ranks must have the same here.
   std::vector<std::vector<int>> process_sets;
   bool dynamic_process_sets = true;
-  // Instead of `process_sets`, if next_process_set is not 0: those of an earlier world, by number.
+  // Used instead of `process_sets` if next_process_set is not 0: the sets of an earlier world, by
+  // number.
   std::map<int, std::vector<int>> restored_sets;
   int next_process_set = 0;
-  // Ends it while it is formed, too; null: nobody wants to. Stock Gloo hears of it late.
+  // Can end the world even while it is being formed; null: no interrupt. With stock Gloo it takes
+  // effect late.
   std::shared_ptr<Interrupt> interrupt;
-  // Called at most once, on a thread of the world, when it fails because this rank did not call in
-  // time what others wait for, or did not reach the one that it joins them by. `why` goes on where
-  // a sentence begins with the rank.
+  // Called at most once, on a thread of the world, when the world fails because this rank did not
+  // make the calls that others wait for, or could not reach the rank that it has to connect to.
+  // `why` continues a sentence that begins with the rank.
   std::function<void(const std::string& why)> on_own_stall = {};
   // Called on a thread of the world when a signal has asked for the flight recorder.
   std::function<void()> on_dump_signal = {};
 
   int size() const { return static_cast<int>(members.size()); }
-  // Several hosts, and several ranks on one of them: going by hosts is something else than not.
-  bool has_hosts_of_several() const;
+  // Several hosts, and several ranks on one of them: only then do hierarchical operations differ
+  // from flat ones.
+  bool has_multi_rank_hosts() const;
 };
 
 }  // namespace hvd::runtime

@@ -25,7 +25,7 @@ ControlTree::ControlTree(std::vector<std::string> hosts)
     leaders.push_back(ranks.front());
   }
   connect(leaders);
-  // Parents are lower ranks than their children.
+  // A parent has a lower rank than its children.
   for (int rank = size() - 1; rank >= 0; --rank) {
     auto& subtree = subtrees_[index(rank)];
     subtree.insert(static_cast<RankSet::Value>(rank));
@@ -41,6 +41,8 @@ void ControlTree::connect(const std::vector<int>& ranks) {
   }
 }
 
-std::string ControlTree::who(int rank) const { return cat("rank ", rank, " on host ", host(rank)); }
+std::string ControlTree::describe(int rank) const {
+  return cat("rank ", rank, " on host ", host(rank));
+}
 
 }  // namespace hvd::runtime

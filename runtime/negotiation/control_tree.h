@@ -1,9 +1,10 @@
-// Who speaks to whom: the members of a world in a tree, rank 0 its root. The ranks of one host are
-// a tree under their leader, the lowest of them, and the leaders are a tree under rank 0; in both
-// nobody has more than kFanOut below him. So a host's ranks are heard as one, nobody has more than
-// 2 * kFanOut children however large the world is, and the depth grows with its logarithm.
+// The topology of the control plane: the members of a world as a tree, rank 0 its root. The ranks
+// of one host form a tree below their leader, the lowest of them, and the leaders form a tree below
+// rank 0; in both a node has at most kFanOut children. So the requests of a host's ranks are
+// combined on the host, no rank has more than 2 * kFanOut children however large the world is, and
+// the depth grows with the logarithm of its size.
 //
-// A value, made of the members' hosts alone: every rank comes to the same tree.
+// A value, computed from the members' hosts alone: every rank computes the same tree.
 #pragma once
 
 #include <string>
@@ -26,7 +27,7 @@ class ControlTree {
   const std::vector<int>& children(int rank) const { return children_[index(rank)]; }
   // The rank and all below it.
   const RankSet& subtree(int rank) const { return subtrees_[index(rank)]; }
-  std::string who(int rank) const;  // "rank 3 on host b"
+  std::string describe(int rank) const;  // "rank 3 on host b"
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }

@@ -8,7 +8,8 @@
 namespace hvd::runtime {
 namespace {
 
-// The groups that the ranks of a row speak of: one, none, or several if they disagree.
+// The groups that the ranks of a row named: one, or several if they disagree; empty if no rank
+// named one.
 std::vector<GroupKey> groups_of(const MessageTable::Row& row, const ResponseTensor* cached) {
   std::vector<GroupKey> keys;
   const auto note = [&keys](const Request& request) {
@@ -21,7 +22,7 @@ std::vector<GroupKey> groups_of(const MessageTable::Row& row, const ResponseTens
   return keys;
 }
 
-// What some rank of a row has asked for.
+// The request of some rank of a row.
 const Request& request_of(const MessageTable::Row& row, const ResponseTensor* cached) {
   return row.whole.empty() ? cached->request : row.whole.front().request;
 }
@@ -36,39 +37,44 @@ Coordinator::Coordinator(const ControlTree& tree, const ResponseCache& cache,
       options_(options),
       table_(cache, sets, tree.subtree(0)) {}
 
-Status Coordinator::take(int from, const Upward& message, TimePoint now) {
-  last_words_.heard(from, message, cache_, now);
-  for (const auto& word : message.last_words) last_words_.heard(word, now);
+Status Coordinator::take(int from, const RequestList& message, TimePoint now) {
+  last_requests_.heard(from, message, cache_, now);
+  for (const auto& word : message.last_requests) last_requests_.heard(word, now);
+
   const auto refuse_the_left = [this](const RankSet& ranks) -> Status {
     if (!ranks.intersects(left_)) return {};
     const auto rank = static_cast<int>(ranks.intersection(left_).front());
-    return {Code::failed_precondition, cat(who(rank), " asked for something after it had left")};
+    return {Code::failed_precondition, cat(describe(rank), " made a request after it had left")};
   };
-  for (const auto& known : message.known) {
+
+  for (const auto& known : message.cached) {
     HVD_RETURN_IF_ERROR(refuse_the_left(known.ranks));
     MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
     decide_touched(touched, now);
   }
-  for (const auto& asked : message.asked) {
+
+  for (const auto& asked : message.full) {
     HVD_RETURN_IF_ERROR(refuse_the_left(asked.ranks));
     HVD_RETURN_IF_ERROR(check_request(asked.request, tree_.size()));
     MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
     decide_touched(touched, now);
   }
+
   if (!message.joined.empty()) {
     HVD_RETURN_IF_ERROR(refuse_the_left(message.joined));
     if (left_.empty()) HVD_RETURN_IF_ERROR(table_.join(message.joined));
     join(message.joined, now);
   }
   if (!message.left.empty()) leave(message.left, now);
-  if (!table_.empty()) next_group_look_ = std::min(next_group_look_, now + kGroupPatience);
+
+  if (!table_.empty()) next_group_look_ = std::min(next_group_look_, now + kGroupTimeout);
   return {};
 }
 
-// One part of a message after the other: once somebody has left, a rank may have had an error for
-// what the first part asks, and the next one asks for it again.
+// Each part of a message is decided before the next is added: after a rank has left, a rank may
+// have received an error for the first part, and request the same tensor again in the next.
 void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint now) {
   for (const auto& known : touched.complete) {
     decided_ids_.unite(known.ids);
@@ -78,7 +84,7 @@ void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint
     if (table_.complete(key, *table_.find(key))) {
       decide(key, now);
     } else if (left_.intersects(sets_.members(key.process_set))) {
-      fail_for_left(key, now);
+      fail_for_shutdown(key, now);
     }
   }
 }
@@ -88,9 +94,9 @@ void Coordinator::note_order(const Request& request) {
   if (order_of_.try_emplace(key_of(request), next_order_).second) unreleased_.insert(next_order_++);
 }
 
-// All say what was agreed before.
+// All ranks requested the cached tensor.
 void Coordinator::decide_known(CacheId id, TimePoint now) {
-  Ready ready{cache_.get(id), {}, now, {}, -1};
+  ReadyTensor ready{cache_.get(id), {}, now, {}, -1};
   const Request& request = ready.request();
   if (request.group.empty()) {
     enqueue(std::move(ready));
@@ -105,12 +111,12 @@ void Coordinator::decide(const TensorKey& key, TimePoint now) {
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
   const auto groups = groups_of(row, cached.get());
   auto agreement =
-      agreement_of(std::move(row), cached.get(), sets_.members(key.process_set), tree_);
+      check_consistency(std::move(row), cached.get(), sets_.members(key.process_set), tree_);
   decided(groups, {std::move(agreement.tensor), std::move(agreement.error), now,
                    std::move(agreement.joined), -1});
 }
 
-void Coordinator::decided(const std::vector<GroupKey>& groups, Ready tensor) {
+void Coordinator::decided(const std::vector<GroupKey>& groups, ReadyTensor tensor) {
   decided_.insert(view_of(tensor.request()));
   if (groups.empty()) {
     enqueue(std::move(tensor));
@@ -119,24 +125,24 @@ void Coordinator::decided(const std::vector<GroupKey>& groups, Ready tensor) {
   }
 }
 
-Status Coordinator::cannot_be(const Request& request, int left) const {
+Status Coordinator::shutdown_error(const Request& request, int left) const {
   return {Code::failed_precondition,
-          cat(kind_name(request.kind), " \"", request.name, "\" can never be: ", who(left),
-              " has called shutdown(). All ranks must make the same calls.")};
+          cat(kind_name(request.kind), " \"", request.name, "\" cannot complete: ", describe(left),
+              " has already called shutdown(). All ranks must make the same calls.")};
 }
 
-void Coordinator::fail_for_left(const TensorKey& key, TimePoint now) {
+void Coordinator::fail_for_shutdown(const TensorKey& key, TimePoint now) {
   const auto left = left_.intersection(sets_.members(key.process_set)).front();
   const auto& row = *table_.find(key);
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
-  fail(key, cannot_be(request_of(row, cached.get()), static_cast<int>(left)), now);
+  fail(key, shutdown_error(request_of(row, cached.get()), static_cast<int>(left)), now);
 }
 
-// What waits of one group name in one process set.
-struct Coordinator::TornGroup {
+// The waiting tensors of one group name in one process set.
+struct Coordinator::MismatchedGroup {
   struct Part {
-    int tensors = 0;  // that wait, of one rank
-    GroupKey key;     // in which group it has them
+    int tensors = 0;  // waiting tensors of one rank
+    GroupKey key;     // the group that this rank named
   };
   std::vector<TensorKey> tensors;
   std::map<int, Part> parts;  // by rank
@@ -151,14 +157,15 @@ struct Coordinator::TornGroup {
   }
 };
 
-void Coordinator::look_for_torn_groups(TimePoint now) {
+void Coordinator::find_mismatched_groups(TimePoint now) {
   next_group_look_ = kNever;
   if (table_.empty() || !left_.empty()) return;
-  if (const auto ripe = table_.oldest() + kGroupPatience; ripe > now) {
+  if (const auto ripe = table_.oldest() + kGroupTimeout; ripe > now) {
     next_group_look_ = ripe;
     return;
   }
-  std::map<std::pair<int, std::string>, TornGroup> groups;
+
+  std::map<std::pair<int, std::string>, MismatchedGroup> groups;
   for (const auto& [key, row] : table_.rows()) {
     const auto cached = row.id ? cache_.get(*row.id) : nullptr;
     const Request& request = request_of(row, cached.get());
@@ -169,18 +176,20 @@ void Coordinator::look_for_torn_groups(TimePoint now) {
     if (cached != nullptr) group.note(row.by_id, cached->request);
     for (const auto& variant : row.whole) group.note(variant.ranks, variant.request);
   }
+
   for (const auto& [name, group] : groups) {
-    if (group.newest + kGroupPatience > now) continue;
-    const Status error = torn(group);
+    if (group.newest + kGroupTimeout > now) continue;
+    const Status error = mismatch_of(group);
     if (error.ok()) continue;
     for (const auto& key : group.tensors) fail(key, error, now);
     for (const auto& [rank, part] : group.parts) enqueue(groups_.fail(part.key, error));
   }
-  if (!table_.empty()) next_group_look_ = now + kGroupPatience;
+
+  if (!table_.empty()) next_group_look_ = now + kGroupTimeout;
 }
 
-// Ok as long as some rank may still ask for its part.
-Status Coordinator::torn(const TornGroup& group) const {
+// Ok as long as some rank may still request its part.
+Status Coordinator::mismatch_of(const MismatchedGroup& group) const {
   const auto& one = *group.parts.begin();
   bool disputed = false;
   for (const auto& [rank, part] : group.parts) {
@@ -188,7 +197,8 @@ Status Coordinator::torn(const TornGroup& group) const {
     if (part.tensors + progress.decided < part.key.size) return {};
     disputed = disputed || progress.disputed;
   }
-  // Who is for another part, and has not asked for the first tensor of this one.
+
+  // The rank to be named has requested a different group, and not the first tensor of this one.
   const auto& first = table_.rows().at(group.tensors.front());
   const int asked = static_cast<int>(first.asked.front());
   int other = -1;
@@ -208,7 +218,7 @@ Status Coordinator::torn(const TornGroup& group) const {
       cat("Mismatched groups: One rank had group \"", mine.name, "\" of ", mine.size,
           " with the tensor \"", group.tensors.front().name, "\", but another rank had group \"",
           mine.name, "\"", theirs == group.parts.end() ? "" : cat(" of ", theirs->second.key.size),
-          " without it. (", who(asked), " and ", who(other), ")")};
+          " without it. (", describe(asked), " and ", describe(other), ")")};
 }
 
 void Coordinator::fail(const TensorKey& key, Status error, TimePoint now) {
@@ -228,11 +238,10 @@ void Coordinator::leave(const RankSet& ranks, TimePoint now) {
     for (const auto& [key, row] : table_.rows()) {
       if (key.process_set == id) stranded.push_back(key);
     }
-    for (const auto& key : stranded) fail_for_left(key, now);
+    for (const auto& key : stranded) fail_for_shutdown(key, now);
     const auto left = static_cast<int>(members.intersection(left_).front());
-    enqueue(
-        groups_.fail(id, {Code::failed_precondition,
-                          cat("it can never be complete: ", who(left), " has called shutdown()")}));
+    enqueue(groups_.fail(id, {Code::failed_precondition, cat("it cannot complete: ", describe(left),
+                                                             " has already called shutdown()")}));
   }
   if (!table_.joined().empty()) join({}, now);
 }
@@ -242,7 +251,7 @@ void Coordinator::join(const RankSet& ranks, TimePoint now) {
   request.kind = Kind::join;
   request.name = kJoinName;
   if (!left_.empty()) {
-    end_join(cannot_be(request, static_cast<int>(left_.front())), now);
+    end_join(shutdown_error(request, static_cast<int>(left_.front())), now);
     return;
   }
   last_joined_ = static_cast<int>(ranks.back());
@@ -258,23 +267,26 @@ void Coordinator::end_join(Status error, TimePoint now) {
   auto join = std::make_shared<ResponseTensor>();
   join->request.kind = Kind::join;
   join->request.name = kJoinName;
-  Ready ready;
+  ReadyTensor ready;
+
   ready.tensor = std::move(join);
   ready.error = std::move(error);
   ready.since = now;
   ready.last_joined = last_joined_;
-  // All have joined, so everything that was asked for is decided.
+
+  // All ranks have joined, so every request is decided.
   for (auto& [order, tensors] : ordered_) {
     std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
   }
   ordered_.clear();
   unreleased_.clear();
+
   ready_.push_back(std::move(ready));
 }
 
-void Coordinator::enqueue(Ready tensor) {
+void Coordinator::enqueue(ReadyTensor tensor) {
   if (options_.deterministic) {
-    std::vector<Ready> one;
+    std::vector<ReadyTensor> one;
     one.push_back(std::move(tensor));
     enqueue(std::move(one));
   } else {
@@ -282,7 +294,7 @@ void Coordinator::enqueue(Ready tensor) {
   }
 }
 
-void Coordinator::enqueue(std::vector<Ready> tensors) {
+void Coordinator::enqueue(std::vector<ReadyTensor> tensors) {
   std::optional<Order> first;
   for (const auto& ready : tensors) {
     const auto node = order_of_.extract(key_of(ready.request()));
@@ -294,6 +306,7 @@ void Coordinator::enqueue(std::vector<Ready> tensors) {
       unreleased_.erase(node.mapped());
     }
   }
+
   if (first && left_.empty() && unreleased_.contains(*first)) {
     ordered_.emplace(*first, std::move(tensors));
   } else {
@@ -305,7 +318,7 @@ void Coordinator::release_ordered(TimePoint now) {
   while (!ordered_.empty()) {
     const auto first = ordered_.begin();
     const bool is_its_turn = first->first == *unreleased_.begin();
-    if (!is_its_turn && left_.empty() && first->second.front().since + kOrderPatience > now) return;
+    if (!is_its_turn && left_.empty() && first->second.front().since + kOrderTimeout > now) return;
     unreleased_.erase(first->first);
     std::move(first->second.begin(), first->second.end(), std::back_inserter(ready_));
     ordered_.erase(first);
@@ -319,9 +332,9 @@ void Coordinator::tune(const Parameters& parameters) {
   options_.hierarchical_allgather = parameters.hierarchical_allgather;
 }
 
-Response Coordinator::response_of(std::vector<Ready> batch) {
+Response Coordinator::response_of(std::vector<ReadyTensor> batch) {
   Response response;
-  Ready& first = batch.front();
+  ReadyTensor& first = batch.front();
   const Request& request = first.request();
   response.kind = request.kind;
   response.process_set = request.process_set;
@@ -330,12 +343,14 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
   response.last_joined = first.last_joined;
   response.hierarchical = (request.kind == Kind::allreduce && options_.hierarchical_allreduce) ||
                           (request.kind == Kind::allgather && options_.hierarchical_allgather);
+
   if (response.error.ok() && request.kind == Kind::add_process_set) {
     response.error = sets_.check_add(request);
     if (response.error.ok()) response.new_set = sets_.next();
   } else if (response.error.ok() && request.kind == Kind::remove_process_set) {
     response.error = sets_.check_remove(request);
   }
+
   response.tensors.reserve(batch.size());
   std::vector<CacheId> ids;
   for (auto& ready : batch) {
@@ -346,12 +361,13 @@ Response Coordinator::response_of(std::vector<Ready> batch) {
     }
     response.tensors.push_back(std::move(ready.tensor));
   }
+
   decided_ids_.subtract(IntervalSet::of_values(std::move(ids)));
   return response;
 }
 
-// After an error a name may be decided again while its first response is still in line: what goes
-// is the one that lies here.
+// After an error a name may be decided again while its first response still waits: the key to erase
+// is the one that points into this request.
 void Coordinator::forget_decided(const Request& request) {
   const char* const name = request.name.data();
   const auto [begin, end] = decided_.equal_range(view_of(request));
@@ -361,7 +377,7 @@ void Coordinator::forget_decided(const Request& request) {
 }
 
 std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
-  if (next_group_look_ <= now) look_for_torn_groups(now);
+  if (next_group_look_ <= now) find_mismatched_groups(now);
   release_ordered(now);
   if (ready_.empty()) return std::nullopt;
   const bool waited = now - ready_.front().since >= options_.cycle_time;
@@ -373,15 +389,15 @@ std::optional<Response> Coordinator::next(TimePoint now, int under_way) {
 TimePoint Coordinator::next_at(int under_way) const {
   TimePoint next = table_.empty() ? kNever : next_group_look_;
   if (!ordered_.empty()) {
-    next = std::min(next, ordered_.begin()->second.front().since + kOrderPatience);
+    next = std::min(next, ordered_.begin()->second.front().since + kOrderTimeout);
   }
   if (ready_.empty() || under_way >= kMaxAhead) return next;
   return std::min(next, ready_.front().since + options_.cycle_time);
 }
 
-void Coordinator::applied(const Response& response, const std::vector<Departed>& died) {
-  table_.died(died);
-  for (const auto& [id, tensor] : died) {
+void Coordinator::applied(const Response& response, const std::vector<EvictedTensor>& evicted) {
+  table_.evicted(evicted);
+  for (const auto& [id, tensor] : evicted) {
     if (!decided_ids_.contains(id)) continue;
     decided_ids_.subtract(IntervalSet::of(id));
     decided_.insert(view_of(tensor->request));
@@ -393,11 +409,13 @@ void Coordinator::applied(const Response& response, const std::vector<Departed>&
 }
 
 void Coordinator::forget_set(int process_set) {
-  const auto of_the_set = [process_set](const Ready& ready) {
+  const auto of_the_set = [process_set](const ReadyTensor& ready) {
     return negotiated_in(ready.request()) == process_set;
   };
+
   table_.set_removed(process_set);
   std::erase_if(decided_, [&](const TensorKeyView& key) { return key.process_set == process_set; });
+
   groups_.set_removed(process_set);
   std::erase_if(ready_, of_the_set);
   for (auto& [order, tensors] : ordered_) std::erase_if(tensors, of_the_set);
@@ -405,6 +423,7 @@ void Coordinator::forget_set(int process_set) {
     if (item.second.empty()) unreleased_.erase(item.first);
     return item.second.empty();
   });
+
   std::erase_if(order_of_, [&](const auto& item) {
     if (item.first.process_set != process_set) return false;
     unreleased_.erase(item.second);

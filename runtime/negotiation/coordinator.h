@@ -1,27 +1,27 @@
 // The coordinator's half of the negotiation: requests of all ranks in, one total order of responses
-// out. A pure state machine: no clock, socket or thread inside. Lives on rank 0, for one thread.
+// out. A pure state machine: no clock, socket or thread inside. It lives on rank 0; for one thread.
 //
-// A tensor is ready once every rank of its process set has asked for it or joined. If the ranks
-// agree about it, it waits in line to be batched with others; if they do not, an error that names
-// both sides takes its place, in the same order on every rank, and the world goes on.
+// A tensor is ready once every rank of its process set has requested it or joined. If the requests
+// are consistent, it waits to be batched with others; if they are not, an error that names both
+// sides takes its place, in the same order on every rank, and the world goes on.
 //
-// While rank 0's executor has enough to do, ready tensors gather, and that is what fills a batch:
-// one batch runs, one waits behind it, the rest is still here and may be joined. After `cycle_time`
-// a tensor may go all the same, as long as no more than kMaxAhead batches are under way.
+// While rank 0's executor is busy, ready tensors gather, which is what fills a batch: one batch
+// runs, one waits behind it, and the rest is still here and may be joined by others. After
+// `cycle_time` a tensor may run all the same, as long as at most kMaxAhead batches are under way.
 //
-// That makes batches a matter of timing, and sums of floating point depend on them. In
-// deterministic mode only tensors of one group share a batch, which a program states and timing
-// cannot change; and what rank 0 takes part in runs in the order in which rank 0 asked for it. Then
-// whoever is first in that order holds back the others, but no longer than kOrderPatience: a
-// program in which another rank waits for a later one before it asks for the first shall be slow,
-// not stuck. Batches, and hence results, are the same even then.
+// Batches therefore depend on timing, and floating-point sums depend on batches. In deterministic
+// mode only tensors of one group share a batch, which a program states and timing cannot change;
+// and operations with rank 0 among their ranks run in the order in which rank 0 requested them. The
+// first tensor in that order then holds back the others, but no longer than kOrderTimeout: a
+// program in which another rank waits for a later tensor before it requests the first becomes slow,
+// but does not deadlock. Batches, and hence results, are the same even then.
 //
-// Each rank asks for a group as a whole, and has one of a name in flight. So if all have asked for
-// theirs and some tensors of it still wait for ranks, these ranks have another group in mind: after
-// kGroupPatience that is an error on all of them.
+// Each rank requests a group as a whole, and has one group of a name in flight. So if all ranks
+// have requested theirs and some tensors of it still wait for ranks, these ranks mean a different
+// group: after kGroupTimeout that is an error on all of them.
 //
-// Cache and process sets belong to the owner (negotiator.h), who applies each response to them, and
-// tells with applied(), before the next one is taken.
+// Cache and process sets belong to the owner (negotiator.h), which applies each response to them,
+// and reports that with applied(), before the next response is taken.
 #pragma once
 
 #include <cstddef>
@@ -36,13 +36,13 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/core/parameters.h"
-#include "runtime/negotiation/agreement.h"
+#include "runtime/negotiation/consistency.h"
 #include "runtime/negotiation/control_tree.h"
 #include "runtime/negotiation/fusion.h"
 #include "runtime/negotiation/groups.h"
-#include "runtime/negotiation/last_words.h"
+#include "runtime/negotiation/last_requests.h"
 #include "runtime/negotiation/message_table.h"
-#include "runtime/negotiation/traffic.h"
+#include "runtime/negotiation/messages.h"
 
 namespace hvd::runtime {
 
@@ -58,88 +58,88 @@ class Coordinator {
  public:
   static constexpr int kEnoughAhead = 2;
   static constexpr int kMaxAhead = 4;
-  static constexpr std::chrono::seconds kOrderPatience{1};
-  // Longer than any gatherer holds back what belongs together.
-  static constexpr std::chrono::seconds kGroupPatience{2};
+  static constexpr std::chrono::seconds kOrderTimeout{1};
+  // Longer than any gatherer holds back an incomplete row.
+  static constexpr std::chrono::seconds kGroupTimeout{2};
 
   Coordinator(const ControlTree& tree, const ResponseCache& cache, const ProcessSets& sets,
               const CoordinatorOptions& options);
 
-  // What the subtree of `from`, or (0) rank 0 itself, is ready for, who of it has joined, and who
-  // will ask for nothing more: what others still wait for with those can never be. An error means
-  // that somebody there does not keep to the protocol.
-  Status take(int from, const Upward& message, TimePoint now);
-  // Rank 0 is about to ask for this: deterministic mode needs the order.
+  // Requests, joins and departures of the subtree of `from`, or (0) of rank 0 itself. What other
+  // ranks still wait for with a rank that has left fails. An error means that the sender violated
+  // the protocol.
+  Status take(int from, const RequestList& message, TimePoint now);
+  // Rank 0 is about to request this: deterministic mode needs the order.
   void note_order(const Request& request);
-  bool somebody_left() const { return !left_.empty(); }
+  bool any_left() const { return !left_.empty(); }
   bool has_left(int rank) const { return left_.contains(static_cast<RankSet::Value>(rank)); }
   bool all_left() const { return left_ == tree_.subtree(0); }
 
-  // Holds for all responses to come.
+  // Applies to all later responses.
   void tune(const Parameters& parameters);
 
-  // What the ranks are to run next; `under_way` batches of former calls are not done yet on rank 0.
+  // The next batch to run, if any; `under_way` earlier batches are not done yet on rank 0.
   std::optional<Response> next(TimePoint now, int under_way);
-  // When to ask again although nothing has arrived and no batch has ended.
+  // When to call next() again although nothing has arrived and no batch has ended.
   TimePoint next_at(int under_way) const;
-  // next() may have more to give when less is under way.
+  // next() may return more when fewer batches are under way.
   bool has_ready() const { return !ready_.empty(); }
-  // The response has been applied to the cache and the process sets; those ids are no more.
-  void applied(const Response& response, const std::vector<Departed>& died);
+  // The response has been applied to the cache and the process sets, and has evicted these ids.
+  void applied(const Response& response, const std::vector<EvictedTensor>& evicted);
 
-  // All have asked for what the cache keeps here; its response is still to come.
+  // All ranks have requested this tensor, and its response is still to come.
   bool is_decided(const ResponseTensor& cached) const {
     return decided_ids_.contains(cached.cache_id) || decided_.contains(view_of(cached.request));
   }
 
-  // Tensors that wait for some rank, and what is known of the ranks: for the stall inspector.
+  // For the stall inspector: tensors that wait for some rank, and the last requests of each rank.
   const MessageTable& table() const { return table_; }
-  const LastWords& last_words() const { return last_words_; }
+  const LastRequests& last_requests() const { return last_requests_; }
 
  private:
   using Order = std::uint64_t;
-  struct TornGroup;
-  std::string who(int rank) const { return tree_.who(rank); }
+  struct MismatchedGroup;
+  std::string describe(int rank) const { return tree_.describe(rank); }
   void decide_touched(const MessageTable::Touched& touched, TimePoint now);
   void decide_known(CacheId id, TimePoint now);
   void decide(const TensorKey& key, TimePoint now);
-  void decided(const std::vector<GroupKey>& groups, Ready tensor);
-  void fail_for_left(const TensorKey& key, TimePoint now);
-  void look_for_torn_groups(TimePoint now);
-  Status torn(const TornGroup& group) const;
+  void decided(const std::vector<GroupKey>& groups, ReadyTensor tensor);
+  void fail_for_shutdown(const TensorKey& key, TimePoint now);
+  void find_mismatched_groups(TimePoint now);
+  Status mismatch_of(const MismatchedGroup& group) const;
   void fail(const TensorKey& key, Status error, TimePoint now);
   void leave(const RankSet& ranks, TimePoint now);
   void join(const RankSet& ranks, TimePoint now);
-  Status cannot_be(const Request& request, int left) const;
+  Status shutdown_error(const Request& request, int left) const;
   void end_join(Status error, TimePoint now);
-  void enqueue(Ready tensor);
-  void enqueue(std::vector<Ready> tensors);
+  void enqueue(ReadyTensor tensor);
+  void enqueue(std::vector<ReadyTensor> tensors);
   void release_ordered(TimePoint now);
   void forget_decided(const Request& request);
   void forget_set(int process_set);
-  Response response_of(std::vector<Ready> batch);
+  Response response_of(std::vector<ReadyTensor> batch);
 
   const ControlTree& tree_;
   const ResponseCache& cache_;
   const ProcessSets& sets_;
   CoordinatorOptions options_;
   MessageTable table_;
-  LastWords last_words_;
+  LastRequests last_requests_;
   Groups groups_;
-  // What is in groups_, ordered_ and ready_: the ids of what was asked for by ids, as long as these
-  // live, and the names of all else, which lie there.
+  // The tensors in groups_, ordered_ and ready_: by id if they were requested by ids that are still
+  // in the cache, else by the names in their requests.
   IntervalSet decided_ids_;
   std::unordered_multiset<TensorKeyView, TensorKeyHash, TensorKeyEqual> decided_;
-  std::deque<Ready> ready_;
+  std::deque<ReadyTensor> ready_;
   TimePoint next_group_look_ = kNever;
   RankSet left_;
   int last_joined_ = -1;
 
-  // Deterministic mode: what rank 0 asked for, in its order.
+  // Deterministic mode: rank 0's requests, in its order.
   Order next_order_ = 0;
   std::map<TensorKey, Order> order_of_;
   std::set<Order> unreleased_;
-  std::map<Order, std::vector<Ready>> ordered_;  // decided, and waiting for their turn
+  std::map<Order, std::vector<ReadyTensor>> ordered_;  // decided, but an earlier one is not
 };
 
 }  // namespace hvd::runtime

@@ -3,7 +3,7 @@
 namespace hvd::runtime {
 namespace {
 
-bool may_be_fused(const Ready& ready) {
+bool may_be_fused(const ReadyTensor& ready) {
   if (!ready.error.ok()) return false;
   switch (ready.request().kind) {
     case Kind::allreduce:
@@ -15,7 +15,7 @@ bool may_be_fused(const Ready& ready) {
   }
 }
 
-bool may_share(const Ready& one, const Ready& another) {
+bool may_share(const ReadyTensor& one, const ReadyTensor& another) {
   const Request& a = one.request();
   const Request& b = another.request();
   if (a.kind != b.kind || a.process_set != b.process_set || a.type != b.type ||
@@ -27,7 +27,7 @@ bool may_share(const Ready& one, const Ready& another) {
          a.compression == b.compression;
 }
 
-bool same_group(const Ready& one, const Ready& another) {
+bool same_group(const ReadyTensor& one, const ReadyTensor& another) {
   const Request& a = one.request();
   const Request& b = another.request();
   return !a.group.empty() && a.group == b.group && a.process_set == b.process_set;
@@ -35,17 +35,18 @@ bool same_group(const Ready& one, const Ready& another) {
 
 }  // namespace
 
-std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold, Fusion fusion) {
-  std::vector<Ready> batch;
+std::vector<ReadyTensor> take_batch(std::deque<ReadyTensor>& ready, std::size_t threshold,
+                                    Fusion fusion) {
+  std::vector<ReadyTensor> batch;
   batch.push_back(std::move(ready.front()));
   ready.pop_front();
   std::size_t seen = bytes_of(*batch.front().tensor);
   if (!may_be_fused(batch.front()) || seen >= threshold) return batch;
 
   std::size_t taken = seen;
-  std::deque<Ready> skipped;
+  std::deque<ReadyTensor> skipped;
   while (!ready.empty()) {
-    Ready& candidate = ready.front();
+    ReadyTensor& candidate = ready.front();
     if (fusion == Fusion::groups_only && !same_group(candidate, batch.front())) break;
     const std::size_t bytes = bytes_of(*candidate.tensor);
     seen += bytes;

@@ -1,4 +1,4 @@
-// Which of the tensors that are ready travel together. Pure.
+// Which of the ready tensors share a batch. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace hvd::runtime {
 
-// A tensor that all ranks have submitted, or an error about it.
-struct Ready {
+// A tensor that all ranks have requested, or an error about it.
+struct ReadyTensor {
   SharedTensor tensor;
   Status error;
   TimePoint since{};
@@ -21,20 +21,19 @@ struct Ready {
 };
 
 enum class Fusion {
-  look_ahead,   // whatever may share a buffer, as far as the threshold reaches
-  groups_only,  // only neighbours of one group
+  look_ahead,  // all tensors that may share a buffer, within the threshold
+  groups_only,  // only adjacent tensors of one group
 };
 
 // Takes the next batch out of `ready`, which is not empty: its first tensor, and every later one
 // that may share a buffer with it while the batch stays within `threshold` bytes. Allreduces,
-// reducescatters and allgathers may, each with their like: of one process set, type and kind of
-// memory, and of one operation, factors and compression where there is a reduction. Everything else
-// goes alone.
+// reducescatters and allgathers may, each with their own kind: of one process set, data type and
+// kind of memory, and of one operation, factors and compression where there is a reduction. Every
+// other operation is a batch of its own.
 //
-// Tensors that do not fit are looked past and keep their order; the search ends when what was taken
-// and what was skipped together exceed the threshold, so that nobody is overtaken by more than
-// that.
-std::vector<Ready> take_batch(std::deque<Ready>& ready, std::size_t threshold,
-                              Fusion fusion = Fusion::look_ahead);
+// Tensors that do not fit are skipped and keep their order; the search ends when the taken and the
+// skipped tensors together exceed the threshold, so no tensor is overtaken by more than that.
+std::vector<ReadyTensor> take_batch(std::deque<ReadyTensor>& ready, std::size_t threshold,
+                                    Fusion fusion = Fusion::look_ahead);
 
 }  // namespace hvd::runtime

@@ -1,12 +1,12 @@
-// An inner node of the control tree, or a leaf: gathers what the ranks of its subtree ask for, and
-// passes it on when all of them do. So the parent hears of a tensor once, however many ranks are
-// below.
+// An inner node or a leaf of the control tree: gathers the requests of the ranks in its subtree,
+// and forwards a tensor once all of them have requested it. So the parent hears of a tensor once,
+// however many ranks are below.
 //
-// What is not complete after `hold` is passed on in part, with what the ranks around here asked for
-// last: somebody is late, and the root must be able to say who. What comes after that for the same
-// tensor is passed on at once. The same goes for everything from when somebody has left.
+// A row that is incomplete after `hold` is forwarded in part, together with the last requests of
+// the ranks below: some rank is late, and the root must be able to name it. Later requests for the
+// same tensor are forwarded at once. The same applies to all requests once a rank has left.
 //
-// A pure state machine that looks at the cache and the process sets of its owner; for one thread.
+// A pure state machine that reads the cache and the process sets of its owner; for one thread.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "runtime/negotiation/control_tree.h"
-#include "runtime/negotiation/last_words.h"
+#include "runtime/negotiation/last_requests.h"
 #include "runtime/negotiation/message_table.h"
 
 namespace hvd::runtime {
@@ -24,35 +24,36 @@ class Gatherer {
   Gatherer(const ResponseCache& cache, const ProcessSets& sets, const ControlTree& tree, int rank,
            Duration hold);
 
-  // From a child, or (`from` is the own rank) of the rank itself.
-  Status take(int from, Upward message, TimePoint now);
-  void pass_at_once();
-  // What the parent is to know now.
-  Upward collect(TimePoint now);
+  // Requests of a child, or, if `from` is the own rank, of the rank itself.
+  Status take(int from, RequestList message, TimePoint now);
+  void forward_immediately();
+  // Returns what is to be sent to the parent now.
+  RequestList collect(TimePoint now);
   TimePoint next_collect() const { return next_look_; }
 
   void answered(const IntervalSet& ids, const std::vector<SharedTensor>& tensors) {
     table_.answered(ids, tensors);
   }
   void join_ended() { table_.join_ended(); }
-  void died(const std::vector<Departed>& ids) { table_.died(ids); }
+  void evicted(const std::vector<EvictedTensor>& ids) { table_.evicted(ids); }
   void set_removed(int process_set) { table_.set_removed(process_set); }
 
  private:
-  void pass_touched(const MessageTable::Touched& touched, TimePoint now);
-  void pass(const TensorKey& key);
-  void look_for_late_ones(TimePoint now);
-  bool is_passed_in_part(const MessageTable::Row& row) const { return !row.passed.empty(); }
+  void forward_touched(const MessageTable::Touched& touched, TimePoint now);
+  void forward(const TensorKey& key);
+  void forward_late_rows(TimePoint now);
+  bool is_partly_forwarded(const MessageTable::Row& row) const { return !row.forwarded.empty(); }
 
   const ResponseCache& cache_;
   Duration hold_;
   MessageTable table_;
-  LastWords last_words_;
-  bool at_once_ = false;
-  TimePoint next_look_ = kNever;  // no row is too late before; there may be none then, either
-  TimePoint reported_{};          // when last_words_ were told last
+  LastRequests last_requests_;
+  bool forward_immediately_ = false;
+  // When the first row becomes late, or earlier; there may be no such row then.
+  TimePoint next_look_ = kNever;
+  TimePoint reported_{};  // when last_requests_ were sent last
   std::map<RankSet, IntervalSet> known_;
-  Upward pending_;
+  RequestList pending_;
 };
 
 }  // namespace hvd::runtime

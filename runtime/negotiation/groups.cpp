@@ -14,8 +14,8 @@ Status in_group(const Status& error, const GroupKey& key) {
 
 }  // namespace
 
-std::vector<Ready> Groups::decided(const std::vector<GroupKey>& keys, Ready tensor) {
-  std::vector<Ready> released;
+std::vector<ReadyTensor> Groups::decided(const std::vector<GroupKey>& keys, ReadyTensor tensor) {
+  std::vector<ReadyTensor> released;
   bool waits = false;
   for (const auto& key : keys) {
     auto& group = groups_[key];
@@ -34,17 +34,20 @@ std::vector<Ready> Groups::decided(const std::vector<GroupKey>& keys, Ready tens
       waits = true;
     }
   }
+
   if (waits && tensor.error.ok()) {
     groups_[keys.front()].waiting.push_back(std::move(tensor));
   } else {
     released.push_back(std::move(tensor));
   }
+
   for (const auto& key : keys) {
     const auto found = groups_.find(key);
     if (found == groups_.end() || found->second.decided < key.size) continue;
     auto& waiting = found->second.waiting;
-    std::sort(waiting.begin(), waiting.end(),
-              [](const Ready& a, const Ready& b) { return a.request().name < b.request().name; });
+    std::sort(waiting.begin(), waiting.end(), [](const ReadyTensor& a, const ReadyTensor& b) {
+      return a.request().name < b.request().name;
+    });
     std::move(waiting.begin(), waiting.end(), std::back_inserter(released));
     groups_.erase(found);
   }
@@ -57,15 +60,15 @@ Groups::Progress Groups::progress(const GroupKey& key) const {
                                 : Progress{found->second.decided, found->second.disputed};
 }
 
-std::vector<Ready> Groups::fail(const GroupKey& key, const Status& why) {
+std::vector<ReadyTensor> Groups::fail(const GroupKey& key, const Status& why) {
   auto group = groups_.extract(key);
   if (group.empty()) return {};
   for (auto& tensor : group.mapped().waiting) tensor.error = in_group(why, key);
   return std::move(group.mapped().waiting);
 }
 
-std::vector<Ready> Groups::fail(int process_set, const Status& why) {
-  std::vector<Ready> failed;
+std::vector<ReadyTensor> Groups::fail(int process_set, const Status& why) {
+  std::vector<ReadyTensor> failed;
   for (auto group = groups_.begin(); group != groups_.end();) {
     const GroupKey key = (group++)->first;
     if (key.process_set != process_set) continue;

@@ -1,9 +1,10 @@
-// Tensors that run together or not at all. Each rank asks for all tensors of a group at once, so
-// every one of them is going to be decided sooner or later; here they wait for each other. If one
+// Groups of tensors that run together or not at all. Each rank requests all tensors of a group at
+// once, so every one of them will be decided sooner or later; here they wait for each other. If one
 // of them fails, all do.
 //
-// A group is known by its process set, name and size: ranks that differ in them disagree about the
-// tensor, and that is an error of both groups. A pure value; for one thread.
+// A group is identified by its process set, name and size: ranks that differ in these have
+// requested the tensor in different groups, which is an error of both groups. A pure value; for one
+// thread.
 #pragma once
 
 #include <map>
@@ -29,19 +30,20 @@ struct GroupKey {
 
 class Groups {
  public:
-  // A tensor of these groups (one, if the ranks agree) is decided. Returns what may go now:
-  // nothing, if it waits for others; the whole group, in the order of the names, if it was the
-  // last; or with it all that waited, as errors, if it or another one of the group has failed.
-  std::vector<Ready> decided(const std::vector<GroupKey>& keys, Ready tensor);
+  // A tensor of these groups (one group, if the ranks agree) is decided. Returns the tensors that
+  // may run now: none, if it waits for others; the whole group, in the order of the names, if it
+  // was the last; or it and all that waited, as errors, if one of the group has failed.
+  std::vector<ReadyTensor> decided(const std::vector<GroupKey>& keys, ReadyTensor tensor);
   // How far a group has come.
   struct Progress {
     int decided = 0;
-    bool disputed = false;  // ranks had a tensor of it in another group
+    bool disputed = false;  // ranks requested one of its tensors in another group
   };
   Progress progress(const GroupKey& key) const;
-  // A group that will never be complete, or all of a process set: what waits in them, as errors.
-  std::vector<Ready> fail(const GroupKey& key, const Status& why);
-  std::vector<Ready> fail(int process_set, const Status& why);
+  // Fails a group that cannot complete, or all groups of a process set: returns the waiting
+  // tensors, as errors.
+  std::vector<ReadyTensor> fail(const GroupKey& key, const Status& why);
+  std::vector<ReadyTensor> fail(int process_set, const Status& why);
   void set_removed(int process_set);
 
  private:
@@ -49,7 +51,7 @@ class Groups {
     int decided = 0;
     bool disputed = false;
     Status error;
-    std::vector<Ready> waiting;
+    std::vector<ReadyTensor> waiting;
   };
   std::map<GroupKey, Group> groups_;
 };

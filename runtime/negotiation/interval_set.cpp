@@ -11,7 +11,7 @@ IntervalSet IntervalSet::range(Value begin, Value end) {
 }
 
 IntervalSet IntervalSet::of_values(std::vector<Value> values) {
-  // As a rule they ascend.
+  // Usually they are sorted already.
   if (!std::is_sorted(values.begin(), values.end())) std::sort(values.begin(), values.end());
   IntervalSet set;
   for (const Value value : values) set.append({value, value + 1});
@@ -71,10 +71,12 @@ void IntervalSet::unite(const IntervalSet& other) {
     *this = other;
     return;
   }
+
   if (intervals_.back().begin <= other.intervals_.front().begin) {
     for (const auto& interval : other.intervals_) append(interval);
     return;
   }
+
   IntervalSet both;
   both.intervals_.reserve(intervals_.size() + other.intervals_.size());
   auto a = intervals_.begin();

@@ -1,5 +1,5 @@
-// Sets of ranks and of cache ids, as sorted stretches: ten thousand ranks that are ready for the
-// same, or a hundred ids that were given out one after the other, are a few numbers. Values.
+// Sets of ranks and of cache ids, as sorted intervals: ten thousand ranks that request the same
+// tensor, or a hundred consecutive ids, take a few numbers. Values.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class IntervalSet {
   IntervalSet() = default;
   static IntervalSet of(Value value) { return range(value, value + 1); }
   static IntervalSet range(Value begin, Value end);
-  // Of these, in any order.
+  // The set of these values, in any order.
   static IntervalSet of_values(std::vector<Value> values);
   static IntervalSet of_ranks(const std::vector<int>& ranks);
 
@@ -36,7 +36,7 @@ class IntervalSet {
   bool contains(Value value) const;
   bool contains_all(const IntervalSet& other) const;
   bool intersects(const IntervalSet& other) const;
-  // Of a set that is not empty.
+  // The set must not be empty.
   Value front() const { return intervals_.front().begin; }
   Value back() const { return intervals_.back().end - 1; }
 
@@ -62,7 +62,7 @@ class IntervalSet {
   }
 
   void encode(WireWriter& out) const;
-  // Nothing, if what comes next is no set of values below `limit`.
+  // Empty if the next bytes are not a set of values below `limit`.
   static std::optional<IntervalSet> decode(WireReader& in, Value limit);
 
   friend bool operator==(const IntervalSet&, const IntervalSet&) = default;
@@ -71,7 +71,7 @@ class IntervalSet {
   }
 
  private:
-  void append(Interval interval);  // not before what is there
+  void append(Interval interval);  // which begins no earlier than the last one
 
   std::vector<Interval> intervals_;  // ascending, not empty, not touching
   std::size_t size_ = 0;

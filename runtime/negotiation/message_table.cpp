@@ -7,7 +7,7 @@
 namespace hvd::runtime {
 namespace {
 
-// What was asked for at nearly the same time is one piece: only who looks for late ones needs it.
+// Requests within this time form one piece: only the search for late rows looks at their times.
 constexpr std::chrono::milliseconds kSameTime{1};
 
 }  // namespace
@@ -22,9 +22,9 @@ const RankSet& MessageTable::members_in_scope(int process_set) const {
 Status MessageTable::check_may_ask(std::string_view name, int process_set,
                                    const RankSet& ranks) const {
   if (!members_in_scope(process_set).contains_all(ranks)) {
-    return {Code::permission_denied, cat("\"", name, "\" was asked for by rank ",
+    return {Code::permission_denied, cat("\"", name, "\" was requested by rank ",
                                          ranks.difference(members_in_scope(process_set)).front(),
-                                         ", which cannot ask for it here")};
+                                         ", which cannot request it here")};
   }
   if (joined_.intersects(ranks)) {
     return {Code::failed_precondition, cat("rank ", joined_.intersection(ranks).front(),
@@ -46,21 +46,23 @@ Status MessageTable::add_row(const TensorKey& key, const RankSet& ranks, TimePoi
   return {};
 }
 
-Status MessageTable::add(const Known& known, TimePoint now, Touched& touched) {
+Status MessageTable::add(const CachedRequests& known, TimePoint now, Touched& touched) {
   if (!known.ids.empty() && known.ids.back() >= cache_.next_id()) {
-    return {Code::data_loss, cat("cache id ", known.ids.back(), ", which was never given out")};
+    return {Code::data_loss, cat("unknown cache id ", known.ids.back())};
   }
-  if (together_.size() > kMaxPieces) separate();
+
+  if (pieces_.size() > kMaxPieces) expand();
   const bool together = rows_.empty() && joined_.empty() && !only_rows_;
+
   for (const auto& [process_set, alive] : cache_.ids()) {
     const auto ids = alive.intersection(known.ids);
     if (ids.empty()) continue;
     if (together) {
-      HVD_RETURN_IF_ERROR(add_together(process_set, ids, known.ranks, now, touched));
+      HVD_RETURN_IF_ERROR(add_ids(process_set, ids, known.ranks, now, touched));
       continue;
     }
-    for (const auto& stretch : ids.intervals()) {
-      for (CacheId id = stretch.begin; id < stretch.end; ++id) {
+    for (const auto& interval : ids.intervals()) {
+      for (CacheId id = interval.begin; id < interval.end; ++id) {
         auto key = key_of(cache_.get(id)->request);
         Row* row = nullptr;
         HVD_RETURN_IF_ERROR(add_row(key, known.ranks, now, &row));
@@ -73,13 +75,14 @@ Status MessageTable::add(const Known& known, TimePoint now, Touched& touched) {
   return {};
 }
 
-Status MessageTable::add_together(int process_set, const IntervalSet& ids, const RankSet& ranks,
-                                  TimePoint now, Touched& touched) {
+Status MessageTable::add_ids(int process_set, const IntervalSet& ids, const RankSet& ranks,
+                             TimePoint now, Touched& touched) {
   const auto name = [&](CacheId id) { return cache_.get(id)->request.name; };
   HVD_RETURN_IF_ERROR(check_may_ask(name(ids.front()), process_set, ranks));
+
   IntervalSet first_asked = ids;
-  std::vector<Together> pieces;
-  for (auto& piece : together_) {
+  std::vector<CachedPiece> pieces;
+  for (auto& piece : pieces_) {
     auto again = piece.ids.intersection(ids);
     if (again.empty()) continue;
     if (piece.ranks.intersects(ranks)) {
@@ -91,31 +94,32 @@ Status MessageTable::add_together(int process_set, const IntervalSet& ids, const
     pieces.push_back({process_set, piece.since, piece.ranks, std::move(again)});
     pieces.back().ranks.unite(ranks);
   }
+
   if (!first_asked.empty()) pieces.push_back({process_set, now, ranks, std::move(first_asked)});
-  std::erase_if(together_, [](const Together& piece) { return piece.ids.empty(); });
+  std::erase_if(pieces_, [](const CachedPiece& piece) { return piece.ids.empty(); });
   for (auto& piece : pieces) add_piece(std::move(piece), touched);
   return {};
 }
 
-void MessageTable::add_piece(Together piece, Touched& touched) {
+void MessageTable::add_piece(CachedPiece piece, Touched& touched) {
   if (piece.ranks.size() == members_in_scope(piece.process_set).size()) {
     touched.complete.push_back({std::move(piece.ranks), std::move(piece.ids)});
     return;
   }
-  const auto same = std::find_if(together_.begin(), together_.end(), [&](const Together& other) {
+  const auto same = std::find_if(pieces_.begin(), pieces_.end(), [&](const CachedPiece& other) {
     return other.process_set == piece.process_set && other.ranks == piece.ranks &&
            piece.since - other.since < kSameTime && other.since - piece.since < kSameTime;
   });
-  if (same == together_.end()) {
-    together_.push_back(std::move(piece));
+  if (same == pieces_.end()) {
+    pieces_.push_back(std::move(piece));
   } else {
     same->ids.unite(piece.ids);
     same->since = std::min(same->since, piece.since);
   }
 }
 
-void MessageTable::separate() const {
-  for (const auto& piece : together_) {
+void MessageTable::expand() const {
+  for (const auto& piece : pieces_) {
     piece.ids.for_each([&](CacheId id) {
       Row row;
       row.since = piece.since;
@@ -124,32 +128,34 @@ void MessageTable::separate() const {
       rows_.emplace(key_of(cache_.get(id)->request), std::move(row));
     });
   }
-  together_.clear();
+  pieces_.clear();
 }
 
 const MessageTable::Rows& MessageTable::rows() const {
-  separate();
+  expand();
   return rows_;
 }
 
 void MessageTable::only_rows() {
-  separate();
+  expand();
   only_rows_ = true;
 }
 
-Status MessageTable::add(const Asked& asked, TimePoint now, Touched& touched) {
-  separate();
+Status MessageTable::add(const FullRequest& asked, TimePoint now, Touched& touched) {
+  expand();
   const auto key = key_of(asked.request);
   if (!sets_.contains(key.process_set)) {
     if (sets_.was_removed(key.process_set)) return {};
     return {Code::not_found,
-            cat("\"", key.name, "\" in process set ", key.process_set, ", which there never was")};
+            cat("\"", key.name, "\" in process set ", key.process_set, ", which does not exist")};
   }
+
   const bool ragged = is_ragged(asked.request);
   if (asked.first_extents.size() != (ragged ? asked.ranks.size() : 0)) {
     return {Code::data_loss, cat("\"", key.name, "\" with ", asked.first_extents.size(),
                                  " first extents of ", asked.ranks.size(), " ranks")};
   }
+
   Row* row = nullptr;
   HVD_RETURN_IF_ERROR(add_row(key, asked.ranks, now, &row));
   auto variant = std::find_if(row->whole.begin(), row->whole.end(),
@@ -158,6 +164,7 @@ Status MessageTable::add(const Asked& asked, TimePoint now, Touched& touched) {
     row->whole.push_back({asked.request, {}, {}});
     variant = std::prev(row->whole.end());
   }
+
   variant->ranks.unite(asked.ranks);
   if (ragged) {
     auto extent = asked.first_extents.begin();
@@ -165,13 +172,14 @@ Status MessageTable::add(const Asked& asked, TimePoint now, Touched& touched) {
       variant->first_extents.emplace(static_cast<int>(rank), *extent++);
     });
   }
+
   touched.rows.push_back(key);
   return {};
 }
 
 TimePoint MessageTable::oldest() const {
   TimePoint oldest = kNever;
-  for (const auto& piece : together_) oldest = std::min(oldest, piece.since);
+  for (const auto& piece : pieces_) oldest = std::min(oldest, piece.since);
   for (const auto& [key, row] : rows_) oldest = std::min(oldest, row.since);
   return oldest;
 }
@@ -198,9 +206,10 @@ MessageTable::Row MessageTable::take(const TensorKey& key) {
 }
 
 Status MessageTable::join(const RankSet& ranks) {
-  separate();
-  if (!scope_.contains_all(ranks))
+  expand();
+  if (!scope_.contains_all(ranks)) {
     return {Code::permission_denied, "ranks joined that are not here"};
+  }
   if (joined_.intersects(ranks)) {
     return {Code::already_exists,
             cat("rank ", joined_.intersection(ranks).front(), " joined twice")};
@@ -218,11 +227,11 @@ void MessageTable::answered(const IntervalSet& ids, const std::vector<SharedTens
 }
 
 void MessageTable::forget(const IntervalSet& ids) {
-  for (auto& piece : together_) piece.ids.subtract(ids);
-  std::erase_if(together_, [](const Together& piece) { return piece.ids.empty(); });
+  for (auto& piece : pieces_) piece.ids.subtract(ids);
+  std::erase_if(pieces_, [](const CachedPiece& piece) { return piece.ids.empty(); });
 }
 
-void MessageTable::died(const std::vector<Departed>& departed) {
+void MessageTable::evicted(const std::vector<EvictedTensor>& departed) {
   if (departed.empty()) return;
   IntervalSet ids;
   for (const auto& [id, tensor] : departed) ids.insert(id);
@@ -232,7 +241,7 @@ void MessageTable::died(const std::vector<Departed>& departed) {
     if (found == rows_.end() || found->second.id != id) continue;
     auto& row = found->second;
     row.asked.subtract(row.by_id);
-    row.passed.subtract(row.by_id);
+    row.forwarded.subtract(row.by_id);
     row.by_id = {};
     row.id.reset();
     if (row.asked.empty()) rows_.erase(found);
@@ -241,7 +250,8 @@ void MessageTable::died(const std::vector<Departed>& departed) {
 
 void MessageTable::set_removed(int process_set) {
   members_in_scope_.erase(process_set);
-  std::erase_if(together_, [&](const Together& piece) { return piece.process_set == process_set; });
+  std::erase_if(pieces_,
+                [&](const CachedPiece& piece) { return piece.process_set == process_set; });
   std::erase_if(rows_, [&](const auto& row) { return row.first.process_set == process_set; });
 }
 

@@ -84,41 +84,45 @@ Request read_request(WireReader& in) {
   return request;
 }
 
-// Ids in their order, as stretches of neighbours; what is not cached lies between them.
-void write_tensors(WireWriter& out, const std::vector<Decision::Tensor>& tensors) {
-  struct Stretch {
+// Writes the tensors in their order: runs of consecutive ids, and between them the tensors that are
+// not cached.
+void write_tensors(WireWriter& out, const std::vector<WireResponse::Tensor>& tensors) {
+  struct IdRun {
     CacheId first = 0;
     std::uint32_t count = 0;
     const ResponseTensor* whole = nullptr;
   };
-  std::vector<Stretch> stretches;
+
+  std::vector<IdRun> runs;
   for (const auto& tensor : tensors) {
     if (!tensor.id) {
-      stretches.push_back({0, 0, tensor.whole.get()});
-    } else if (!stretches.empty() && stretches.back().whole == nullptr &&
-               stretches.back().first + stretches.back().count == *tensor.id) {
-      ++stretches.back().count;
+      runs.push_back({0, 0, tensor.whole.get()});
+    } else if (!runs.empty() && runs.back().whole == nullptr &&
+               runs.back().first + runs.back().count == *tensor.id) {
+      ++runs.back().count;
     } else {
-      stretches.push_back({*tensor.id, 1, nullptr});
+      runs.push_back({*tensor.id, 1, nullptr});
     }
   }
-  out.u32(static_cast<std::uint32_t>(stretches.size()));
-  for (const auto& stretch : stretches) {
-    out.u32(stretch.count);
-    if (stretch.whole == nullptr) {
-      out.u64(stretch.first);
+
+  out.u32(static_cast<std::uint32_t>(runs.size()));
+  for (const auto& run : runs) {
+    out.u32(run.count);
+    if (run.whole == nullptr) {
+      out.u64(run.first);
     } else {
-      write_request(out, stretch.whole->request);
-      write_extents(out, stretch.whole->first_extents);
+      write_request(out, run.whole->request);
+      write_extents(out, run.whole->first_extents);
     }
   }
 }
 
-// What is not cached takes bytes of its own; `most_cached` bounds what a lie about a stretch of ids
-// may cost.
-bool read_tensors(WireReader& in, std::size_t most_cached, std::vector<Decision::Tensor>& tensors) {
+// Tensors that are not cached take bytes of their own; `most_cached` bounds the memory that a false
+// run of ids can claim.
+bool read_tensors(WireReader& in, std::size_t most_cached,
+                  std::vector<WireResponse::Tensor>& tensors) {
   std::size_t cached = 0;
-  for (std::uint32_t stretches = in.u32(); stretches > 0 && !in.failed(); --stretches) {
+  for (std::uint32_t runs = in.u32(); runs > 0 && !in.failed(); --runs) {
     const std::uint32_t count = in.u32();
     if (count == 0) {
       ResponseTensor tensor;
@@ -136,36 +140,38 @@ bool read_tensors(WireReader& in, std::size_t most_cached, std::vector<Decision:
   return !tensors.empty() && !in.failed();
 }
 
-void write_decision(WireWriter& out, const Decision& decision) {
-  out.u8(static_cast<std::uint8_t>(decision.kind)).i32(decision.process_set);
-  write_tensors(out, decision.tensors);
-  IntervalSet::of_ranks(decision.joined).encode(out);
-  out.i32(decision.last_joined).i32(decision.new_set);
-  write_status(out, decision.error);
-  decision.settled.encode(out);
-  out.boolean(decision.hierarchical).boolean(decision.caching);
+void write_wire_response(WireWriter& out, const WireResponse& wire) {
+  out.u8(static_cast<std::uint8_t>(wire.kind)).i32(wire.process_set);
+  write_tensors(out, wire.tensors);
+  IntervalSet::of_ranks(wire.joined).encode(out);
+  out.i32(wire.last_joined).i32(wire.new_set);
+  write_status(out, wire.error);
+  wire.settled.encode(out);
+  out.boolean(wire.hierarchical).boolean(wire.caching);
 }
 
-std::optional<Decision> read_decision(WireReader& in, int world_size, std::size_t most_cached) {
-  Decision decision;
-  decision.kind = static_cast<Kind>(in.u8());
-  decision.process_set = in.i32();
-  if (decision.kind > Kind::remove_process_set ||
-      !read_tensors(in, most_cached, decision.tensors)) {
+std::optional<WireResponse> read_wire_response(WireReader& in, int world_size,
+                                               std::size_t most_cached) {
+  WireResponse wire;
+  wire.kind = static_cast<Kind>(in.u8());
+  wire.process_set = in.i32();
+  if (wire.kind > Kind::remove_process_set || !read_tensors(in, most_cached, wire.tensors)) {
     return std::nullopt;
   }
+
   const auto joined = IntervalSet::decode(in, static_cast<IntervalSet::Value>(world_size));
   if (!joined) return std::nullopt;
-  decision.joined = joined->ranks();
-  decision.last_joined = in.i32();
-  decision.new_set = in.i32();
-  decision.error = read_status(in);
+  wire.joined = joined->ranks();
+  wire.last_joined = in.i32();
+  wire.new_set = in.i32();
+  wire.error = read_status(in);
+
   auto settled = IntervalSet::decode(in, kNoLimit);
   if (!settled) return std::nullopt;
-  decision.settled = std::move(*settled);
-  decision.hierarchical = in.boolean();
-  decision.caching = in.boolean();
-  return decision;
+  wire.settled = std::move(*settled);
+  wire.hierarchical = in.boolean();
+  wire.caching = in.boolean();
+  return wire;
 }
 
 }  // namespace
@@ -174,92 +180,100 @@ std::string encode_formed() {
   return encode_frame(static_cast<std::uint16_t>(Message::formed), {});
 }
 
-std::string encode_letters() {
-  return encode_frame(static_cast<std::uint16_t>(Message::letters), {});
+std::string encode_shm_notification() {
+  return encode_frame(static_cast<std::uint16_t>(Message::shm_notification), {});
 }
 
-std::string encode_upward(const Upward& message) {
+std::string encode_request_list(const RequestList& message) {
   WireWriter out;
-  out.u32(static_cast<std::uint32_t>(message.known.size()));
-  for (const auto& known : message.known) {
+  out.u32(static_cast<std::uint32_t>(message.cached.size()));
+  for (const auto& known : message.cached) {
     known.ranks.encode(out);
     known.ids.encode(out);
   }
-  out.u32(static_cast<std::uint32_t>(message.asked.size()));
-  for (const auto& asked : message.asked) {
+
+  out.u32(static_cast<std::uint32_t>(message.full.size()));
+  for (const auto& asked : message.full) {
     asked.ranks.encode(out);
     write_request(out, asked.request);
     write_extents(out, asked.first_extents);
   }
+
   message.joined.encode(out);
   message.left.encode(out);
-  out.u32(static_cast<std::uint32_t>(message.last_words.size()));
-  for (const auto& word : message.last_words) {
+  out.u32(static_cast<std::uint32_t>(message.last_requests.size()));
+  for (const auto& word : message.last_requests) {
     out.i32(word.rank).str(word.tensor).i64(word.ago.count());
   }
-  return frame_of(Message::upward, out);
+
+  return frame_of(Message::request_list, out);
 }
 
-Result<Upward> decode_upward(std::string_view payload, int world_size) {
-  const Status broken(Code::data_loss, "upward: not what a subtree can say");
+Result<RequestList> decode_request_list(std::string_view payload, int world_size) {
+  const Status broken(Code::data_loss, "request list: malformed");
   WireReader in(payload);
-  Upward message;
+  RequestList message;
   const auto ranks = [&] {
     return IntervalSet::decode(in, static_cast<IntervalSet::Value>(world_size));
   };
+
   for (std::uint32_t left = in.u32(); left > 0 && !in.failed(); --left) {
     auto whose = ranks();
     auto ids = whose ? IntervalSet::decode(in, kNoLimit) : std::nullopt;
     if (!ids) return broken;
-    message.known.push_back({std::move(*whose), std::move(*ids)});
+    message.cached.push_back({std::move(*whose), std::move(*ids)});
   }
+
   for (std::uint32_t left = in.u32(); left > 0 && !in.failed(); --left) {
     auto whose = ranks();
     if (!whose) return broken;
     Request request = read_request(in);
-    message.asked.push_back({std::move(*whose), std::move(request), read_extents(in)});
+    message.full.push_back({std::move(*whose), std::move(request), read_extents(in)});
   }
+
   auto joined = ranks();
   auto left_ranks = joined ? ranks() : std::nullopt;
   if (!left_ranks) return broken;
   message.joined = std::move(*joined);
   message.left = std::move(*left_ranks);
+
   for (std::uint32_t left = in.u32(); left > 0 && !in.failed(); --left) {
-    LastWord word{in.i32(), in.str(), std::chrono::milliseconds(in.i64())};
+    LastRequest word{in.i32(), in.str(), std::chrono::milliseconds(in.i64())};
     if (word.rank < 0 || word.rank >= world_size || word.ago.count() < 0 ||
         word.ago > std::chrono::hours(1'000'000)) {
       return broken;
     }
-    message.last_words.push_back(std::move(word));
+    message.last_requests.push_back(std::move(word));
   }
-  HVD_RETURN_IF_ERROR(in.finish("upward"));
+
+  HVD_RETURN_IF_ERROR(in.finish("request list"));
   return message;
 }
 
-std::string encode_downward(const Downward& message) {
+std::string encode_response_list(const ResponseList& message) {
   WireWriter out;
-  out.u32(static_cast<std::uint32_t>(message.decisions.size()));
-  for (const auto& decision : message.decisions) write_decision(out, decision);
-  out.boolean(message.pass_at_once).boolean(message.goodbye);
-  return frame_of(Message::downward, out);
+  out.u32(static_cast<std::uint32_t>(message.responses.size()));
+  for (const auto& wire : message.responses) write_wire_response(out, wire);
+  out.boolean(message.forward_immediately).boolean(message.goodbye);
+  return frame_of(Message::response_list, out);
 }
 
-Result<Downward> decode_downward(std::string_view payload, int world_size,
-                                 std::size_t most_cached) {
+Result<ResponseList> decode_response_list(std::string_view payload, int world_size,
+                                          std::size_t most_cached) {
   WireReader in(payload);
-  Downward message;
+  ResponseList message;
   for (std::uint32_t left = in.u32(); left > 0 && !in.failed(); --left) {
-    auto decision = read_decision(in, world_size, most_cached);
-    if (!decision) {
-      return Status(Code::data_loss, "downward: not something that can be run");
+    auto wire = read_wire_response(in, world_size, most_cached);
+    if (!wire) {
+      return Status(Code::data_loss, "response list: malformed");
     }
-    // What stands there in full may get an id by it, which the next decision may use.
-    for (const auto& tensor : decision->tensors) most_cached += tensor.id ? 0 : 1;
-    message.decisions.push_back(std::move(*decision));
+    // A tensor sent in full may get an id by this response, which the next response may use.
+    for (const auto& tensor : wire->tensors) most_cached += tensor.id ? 0 : 1;
+    message.responses.push_back(std::move(*wire));
   }
-  message.pass_at_once = in.boolean();
+  message.forward_immediately = in.boolean();
   message.goodbye = in.boolean();
-  HVD_RETURN_IF_ERROR(in.finish("downward"));
+  HVD_RETURN_IF_ERROR(in.finish("response list"));
   return message;
 }
 
@@ -277,7 +291,7 @@ Result<Failure> decode_failure(std::string_view payload) {
   failure.rank = in.i32();
   failure.host = in.str();
   HVD_RETURN_IF_ERROR(in.finish("failure"));
-  if (failure.ok()) return Status(Code::data_loss, "failure: it names no error");
+  if (failure.ok()) return Status(Code::data_loss, "failure: no error code");
   return failure;
 }
 

@@ -1,33 +1,43 @@
-// What the members of a world say to those above and below them in the control tree: frames
-// (base/frame.h) on TCP, after the handshake (base/security/handshake.h) with the purpose
-// kTreePurpose. Decoding trusts nothing.
+// The messages between the members of a world and their neighbours in the control tree
+// (control_tree.h), as values, and their encoding as frames (base/frame.h). They are sent over TCP
+// after the handshake (base/security/handshake.h) with the purpose kTreePurpose, or through shared
+// memory. Decoding trusts nothing.
 //
-//   to the parent     formed      all of this subtree are connected
-//                     upward      what is ready in this subtree, who has joined or left
-//                     suspicion   a data connection broke here; who is it? Passed on to the root
-//   to the children   downward    what to run next, the same on all, in this order; passed on
-//   both              trace_*     the timeline and the flight recorder (trace/frames.h), clock_*
-//   too
-//                     abort       the world has failed: why, and through whom; passed on to all
-//                     letters     there are some in the host's memory (shm/host_mail.h)
+//   to the parent     formed             all ranks of this subtree are connected
+//                     request_list       what is ready in this subtree, who has joined or left
+//                     suspicion          a data connection broke here; forwarded to the root, which
+//                                        finds out whose fault it is
+//   to the children   response_list      what to run next, the same on all ranks and in this order;
+//                                        forwarded to all
+//   both              trace_*, clock_*   the timeline and the flight recorder (trace/frames.h)
+//                     abort              the world has failed, why, and because of which rank;
+//                                        forwarded to all
+//                     shm_notification   messages wait in shared memory (shm/host_mail.h)
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/status.h"
 #include "runtime/core/failure.h"
-#include "runtime/negotiation/traffic.h"
+#include "runtime/core/request.h"
+#include "runtime/negotiation/interval_set.h"
+#include "runtime/negotiation/response_cache.h"
 
 namespace hvd::runtime {
 
 enum class Message : std::uint16_t {
   formed = 16,
-  upward = 17,
+  request_list = 17,
   suspicion = 18,
-  downward = 19,
+  response_list = 19,
   abort = 20,
-  letters = 21,
+  shm_notification = 21,
   // runtime/trace/frames.h:
   trace_start = 24,
   trace_stop = 25,
@@ -37,17 +47,93 @@ enum class Message : std::uint16_t {
   clock_answer = 29,
 };
 
+// A request of this rank: for a tensor that the cache keeps, or in full.
+struct SubmittedRequest {
+  SharedTensor cached;
+  std::unique_ptr<Request> full;  // if `cached` is null
+};
+
+// Requests of several ranks by cache id: each of the ranks asks for each of the ids.
+struct CachedRequests {
+  RankSet ranks;
+  IntervalSet ids;
+  friend bool operator==(const CachedRequests&, const CachedRequests&) = default;
+};
+
+// The same request of several ranks, in full.
+struct FullRequest {
+  RankSet ranks;
+  // If is_ragged(), its first extent is 0, and `first_extents` holds those of `ranks`, ascending.
+  Request request;
+  std::vector<std::int64_t> first_extents = {};
+  friend bool operator==(const FullRequest&, const FullRequest&) = default;
+};
+
+// The last request of a rank, for the warning that names ranks which do not come.
+struct LastRequest {
+  int rank = 0;
+  std::string tensor;  // empty: nothing so far
+  std::chrono::milliseconds ago{0};
+  friend bool operator==(const LastRequest&, const LastRequest&) = default;
+};
+
+// From a subtree to its parent. A rank joins and leaves after the requests it made before.
+struct RequestList {
+  std::vector<CachedRequests> cached;
+  std::vector<FullRequest> full;
+  RankSet joined;
+  RankSet left;
+  std::vector<LastRequest> last_requests;
+  bool empty() const {
+    return cached.empty() && full.empty() && joined.empty() && left.empty() &&
+           last_requests.empty();
+  }
+  friend bool operator==(const RequestList&, const RequestList&) = default;
+};
+
+// A Response as it is sent: a tensor that all ranks have in their caches is an id.
+struct WireResponse {
+  struct Tensor {
+    std::optional<CacheId> id;
+    std::shared_ptr<const ResponseTensor> whole;  // if there is no id
+  };
+  Kind kind = Kind::allreduce;
+  int process_set = kGlobalSet;
+  std::vector<Tensor> tensors;
+  std::vector<int> joined;
+  int last_joined = -1;
+  int new_set = -1;
+  Status error;
+  // Ids that this response evicts from the caches although their tensors are decided already and
+  // only wait to be run: ranks need not request them again.
+  IntervalSet settled;
+  bool hierarchical = false;  // Response::hierarchical
+  // True: these tensors go into the caches, and ranks request by id from now on. False: all
+  // requests are sent in full until a later response says otherwise.
+  bool caching = true;
+};
+
+// From the root to all ranks.
+struct ResponseList {
+  std::vector<WireResponse> responses;
+  // A rank has left: the root needs to see every single request at once.
+  bool forward_immediately = false;
+  bool goodbye = false;  // all ranks have left
+  bool empty() const { return responses.empty() && !forward_immediately && !goodbye; }
+};
+
 // Whole frames.
 std::string encode_formed();
-std::string encode_letters();
-std::string encode_upward(const Upward& message);
-std::string encode_downward(const Downward& message);
+std::string encode_shm_notification();
+std::string encode_request_list(const RequestList& message);
+std::string encode_response_list(const ResponseList& message);
 std::string encode_failure(Message kind, const Failure& failure);  // abort or suspicion
 
-// Payloads. Ranks that the world does not have are an error. `most_cached`: how many tensors this
-// rank knows by an id; a decision that names more of them by their ids is a lie.
-Result<Upward> decode_upward(std::string_view payload, int world_size);
-Result<Downward> decode_downward(std::string_view payload, int world_size, std::size_t most_cached);
+// Payloads. Ranks outside the world are an error. `most_cached`: how many tensors this rank's cache
+// holds; a response that names more of them by id is refused.
+Result<RequestList> decode_request_list(std::string_view payload, int world_size);
+Result<ResponseList> decode_response_list(std::string_view payload, int world_size,
+                                          std::size_t most_cached);
 Result<Failure> decode_failure(std::string_view payload);
 
 }  // namespace hvd::runtime

@@ -8,7 +8,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Whether the cached tensor says all that the response says about it.
+// Whether the cached tensor is the same as the response's, apart from the extents of joined ranks.
 bool says_the_same(const ResponseTensor& cached, const ResponseTensor& tensor,
                    const std::vector<int>& joined, const RankSet& members) {
   if (cached.request != tensor.request) return false;
@@ -27,7 +27,7 @@ bool says_the_same(const ResponseTensor& cached, const ResponseTensor& tensor,
   return same;
 }
 
-// The tensor with nothing of those who have joined.
+// The tensor with empty extents for the ranks that have joined.
 SharedTensor without(const std::vector<int>& joined, SharedTensor tensor, const RankSet& members) {
   if (joined.empty() || tensor->first_extents.size() != members.size()) return tensor;
   auto rest = std::make_shared<ResponseTensor>(*tensor);
@@ -71,7 +71,7 @@ Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const 
   }
 }
 
-Status Negotiator::take(int from, Upward message, TimePoint now) {
+Status Negotiator::take(int from, RequestList message, TimePoint now) {
   left_.unite(message.left);
   return coordinator_ ? coordinator_->take(from, message, now)
                       : gatherer_->take(from, std::move(message), now);
@@ -83,102 +83,106 @@ std::optional<CacheId> Negotiator::known_id(const Request& request) const {
   return cache_.find(request, is_ragged(request) ? position_in(members, rank_) : 0);
 }
 
-// What this rank is about to ask for.
-struct Negotiator::Plea {
+// The requests that this rank is about to send.
+struct Negotiator::PendingRequests {
   std::vector<CacheId> known;
-  Upward message;  // all else
+  RequestList message;  // all requests that have no id
 };
 
-Status Negotiator::submit(const std::vector<Wanted>& all, TimePoint now) {
-  Plea plea;
-  plea.known.reserve(all.size());
-  for (const auto& wanted : all) {
-    if (wanted.as_before == nullptr) {
-      want(std::move(*wanted.in_full), plea);
-    } else if (caching_ && cache_.has(*wanted.as_before)) {
-      if (coordinator_) coordinator_->note_order(wanted.as_before->request);
-      plea.known.push_back(wanted.as_before->cache_id);
+Status Negotiator::submit(const std::vector<SubmittedRequest>& all, TimePoint now) {
+  PendingRequests pending;
+  pending.known.reserve(all.size());
+  for (const auto& request : all) {
+    if (request.cached == nullptr) {
+      add_request(std::move(*request.full), pending);
+    } else if (caching_ && cache_.has(*request.cached)) {
+      if (coordinator_) coordinator_->note_order(request.cached->request);
+      pending.known.push_back(request.cached->cache_id);
     } else {
-      want(wanted.as_before->request, plea);
+      add_request(request.cached->request, pending);
     }
   }
-  return plead(std::move(plea), now);
+  return submit_pending(std::move(pending), now);
 }
 
 Status Negotiator::submit(std::vector<Request> requests, TimePoint now) {
-  Plea plea;
-  for (auto& request : requests) want(std::move(request), plea);
-  return plead(std::move(plea), now);
+  PendingRequests pending;
+  for (auto& request : requests) add_request(std::move(request), pending);
+  return submit_pending(std::move(pending), now);
 }
 
-void Negotiator::want(Request request, Plea& plea) {
+void Negotiator::add_request(Request request, PendingRequests& pending) {
   const auto self = RankSet::of(static_cast<RankSet::Value>(rank_));
   if (request.kind == Kind::join) {
-    plea.message.joined = self;
+    pending.message.joined = self;
     return;
   }
-  // It was removed meanwhile: the executor is going to say so to whoever asked.
+
+  // The process set was removed meanwhile: the executor will fail the entry.
   if (!sets_.contains(negotiated_in(request))) return;
+
   if (coordinator_) coordinator_->note_order(request);
   if (const auto id = known_id(request)) {
-    plea.known.push_back(*id);
+    pending.known.push_back(*id);
     return;
   }
-  Asked asked{self, std::move(request), {}};
+
+  FullRequest asked{self, std::move(request), {}};
   if (is_ragged(asked.request)) {
     asked.first_extents.push_back(std::exchange(asked.request.shape.front(), 0));
   }
-  plea.message.asked.push_back(std::move(asked));
+  pending.message.full.push_back(std::move(asked));
 }
 
-Status Negotiator::plead(Plea plea, TimePoint now) {
-  asked_.by_id += plea.known.size();
-  asked_.in_full += plea.message.asked.size();
-  if (!plea.known.empty()) {
-    auto ids = IntervalSet::of_values(std::move(plea.known));
+Status Negotiator::submit_pending(PendingRequests pending, TimePoint now) {
+  stats_.hits += pending.known.size();
+  stats_.misses += pending.message.full.size();
+  if (!pending.known.empty()) {
+    auto ids = IntervalSet::of_values(std::move(pending.known));
     asked_by_id_.unite(ids);
     const auto self = RankSet::of(static_cast<RankSet::Value>(rank_));
-    plea.message.known.push_back({self, std::move(ids)});
+    pending.message.cached.push_back({self, std::move(ids)});
   }
-  return take(rank_, std::move(plea.message), now);
+  return take(rank_, std::move(pending.message), now);
 }
 
 Status Negotiator::leave(TimePoint now) {
-  Upward message;
+  RequestList message;
   message.left = RankSet::of(static_cast<RankSet::Value>(rank_));
   return take(rank_, std::move(message), now);
 }
 
-Status Negotiator::from_child(int child, Upward message, TimePoint now) {
+Status Negotiator::from_child(int child, RequestList message, TimePoint now) {
   const auto& below = tree_->subtree(child);
-  const auto is_his = [&below](const auto& part) {
+  const auto is_own = [&below](const auto& part) {
     return !part.ranks.empty() && below.contains_all(part.ranks);
   };
   const bool right = below.contains_all(message.joined) && below.contains_all(message.left) &&
-                     std::all_of(message.known.begin(), message.known.end(), is_his) &&
-                     std::all_of(message.asked.begin(), message.asked.end(), is_his);
-  if (!right) return {Code::permission_denied, "it speaks for ranks that are not below it"};
+                     std::all_of(message.cached.begin(), message.cached.end(), is_own) &&
+                     std::all_of(message.full.begin(), message.full.end(), is_own);
+  if (!right) return {Code::permission_denied, "it sent requests of ranks that are not below it"};
   return take(child, std::move(message), now);
 }
 
-Status Negotiator::from_parent(Downward message, TimePoint now) {
-  for (auto& decision : message.decisions) HVD_RETURN_IF_ERROR(apply(std::move(decision), now));
-  if (message.pass_at_once) {
-    gatherer_->pass_at_once();
-    output_.down.pass_at_once = true;
+Status Negotiator::from_parent(ResponseList message, TimePoint now) {
+  for (auto& wire : message.responses) HVD_RETURN_IF_ERROR(apply(std::move(wire), now));
+  if (message.forward_immediately) {
+    gatherer_->forward_immediately();
+    output_.down.forward_immediately = true;
   }
   if (message.goodbye) output_.goodbye = output_.down.goodbye = true;
   return {};
 }
 
-Decision Negotiator::decision_of(const Response& response) const {
-  Decision decision{
+WireResponse Negotiator::wire_response_of(const Response& response) const {
+  WireResponse wire{
       response.kind,    response.process_set, {}, response.joined,       response.last_joined,
       response.new_set, response.error,       {}, response.hierarchical, caching_};
-  decision.tensors.reserve(response.tensors.size());
+  wire.tensors.reserve(response.tensors.size());
+
   for (const auto& tensor : response.tensors) {
     if (caching_ && cache_.has(*tensor)) {
-      decision.tensors.push_back({tensor->cache_id, nullptr});
+      wire.tensors.push_back({tensor->cache_id, nullptr});
       continue;
     }
     CacheId id = 0;
@@ -186,53 +190,58 @@ Decision Negotiator::decision_of(const Response& response) const {
     const auto cached = cache_.get(key, &id);
     if (caching_ && cached != nullptr &&
         says_the_same(*cached, *tensor, response.joined, sets_.members(key.process_set))) {
-      decision.tensors.push_back({id, nullptr});
+      wire.tensors.push_back({id, nullptr});
     } else {
-      decision.tensors.push_back({std::nullopt, tensor});
+      wire.tensors.push_back({std::nullopt, tensor});
     }
   }
-  return decision;
+
+  return wire;
 }
 
-// Everything that all ranks do with a response, in the same order.
-Status Negotiator::apply(Decision decision, TimePoint now) {
-  Response response{decision.kind,   decision.process_set, {},
-                    decision.joined, decision.last_joined, decision.new_set,
-                    decision.error,  decision.hierarchical};
-  caching_ = decision.caching;
+// Applies a response to the common state. All ranks do this with the same responses in the same
+// order.
+Status Negotiator::apply(WireResponse wire, TimePoint now) {
+  Response response{wire.kind,        wire.process_set, {},         wire.joined,
+                    wire.last_joined, wire.new_set,     wire.error, wire.hierarchical};
+  caching_ = wire.caching;
+
   std::vector<SharedTensor> tensors;
-  tensors.reserve(decision.tensors.size());
-  std::vector<CacheId> known;  // what of it is known by an id, though it may say something else now
-  for (const auto& tensor : decision.tensors) {
+  tensors.reserve(wire.tensors.size());
+  // Ids under which these names are cached, possibly with other properties.
+  std::vector<CacheId> known;
+  for (const auto& tensor : wire.tensors) {
     tensors.push_back(tensor.id ? cache_.get(*tensor.id) : tensor.whole);
     if (tensors.back() == nullptr) {
-      return {Code::data_loss,
-              cat("a response with cache id ", *tensor.id, ", which nobody knows")};
+      return {Code::data_loss, cat("a response with unknown cache id ", *tensor.id)};
     }
     CacheId id = tensor.id.value_or(0);
     if (tensor.id || cache_.get(view_of(tensors.back()->request), &id)) known.push_back(id);
   }
+
   const auto answered = IntervalSet::of_values(std::move(known));
   const bool concerns_all = response.kind == Kind::add_process_set ||
                             response.kind == Kind::remove_process_set ||
                             response.kind == Kind::join;
   const int negotiated = concerns_all ? kGlobalSet : response.process_set;
   if (!sets_.contains(negotiated)) {
-    return {Code::data_loss,
-            cat("a response for process set ", negotiated, ", which is not there")};
+    return {Code::data_loss, cat("a response for unknown process set ", negotiated)};
   }
+
   const RankSet members = sets_.members(negotiated);
   const bool is_ours = members.contains(static_cast<RankSet::Value>(rank_));
   asked_by_id_.subtract(answered);
-  std::vector<Departed> died;
+
+  std::vector<EvictedTensor> evicted;
   if (response.error.ok()) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (const auto id = decision.tensors[i].id) {
+      if (const auto id = wire.tensors[i].id) {
         cache_.used(*id);
-      } else if (response.joined.empty() && decision.caching) {
-        cache_.agreed(tensors[i], died);
+      } else if (response.joined.empty() && wire.caching) {
+        cache_.agreed(tensors[i], evicted);
       }
     }
+
     if (response.kind == Kind::add_process_set) {
       if (response.new_set != sets_.next()) {
         return {Code::data_loss, cat("a new process set with number ", response.new_set)};
@@ -240,24 +249,26 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
       sets_.add(RankSet::of_ranks(tensors.front()->request.ranks));
     } else if (response.kind == Kind::remove_process_set) {
       sets_.remove(response.process_set);
-      cache_.set_removed(response.process_set, died);
+      cache_.set_removed(response.process_set, evicted);
     }
   }
+
   if (coordinator_) {
-    for (const auto& [id, tensor] : died) {
-      if (coordinator_->is_decided(*tensor)) decision.settled.insert(id);
+    for (const auto& [id, tensor] : evicted) {
+      if (coordinator_->is_decided(*tensor)) wire.settled.insert(id);
     }
-    coordinator_->applied(response, died);
+    coordinator_->applied(response, evicted);
   } else {
     gatherer_->answered(answered, tensors);
-    gatherer_->died(died);
+    gatherer_->evicted(evicted);
     if (response.kind == Kind::join) gatherer_->join_ended();
     if (response.kind == Kind::remove_process_set && response.error.ok()) {
       gatherer_->set_removed(response.process_set);
     }
   }
-  const IntervalSet settled = decision.settled;
-  output_.down.decisions.push_back(std::move(decision));
+
+  const IntervalSet settled = wire.settled;
+  output_.down.responses.push_back(std::move(wire));
   response.number = ++applied_;
   if (is_ours) {
     response.tensors.reserve(tensors.size());
@@ -266,13 +277,14 @@ Status Negotiator::apply(Decision decision, TimePoint now) {
     }
     output_.run.push_back(std::move(response));
   }
-  return ask_again(died, settled, now);
+
+  return ask_again(evicted, settled, now);
 }
 
-Status Negotiator::ask_again(const std::vector<Departed>& died, const IntervalSet& settled,
+Status Negotiator::ask_again(const std::vector<EvictedTensor>& evicted, const IntervalSet& settled,
                              TimePoint now) {
   std::vector<Request> requests;
-  for (const auto& [id, tensor] : died) {
+  for (const auto& [id, tensor] : evicted) {
     if (!asked_by_id_.contains(id)) continue;
     asked_by_id_.subtract(IntervalSet::of(id));
     if (settled.contains(id) || !sets_.contains(tensor->request.process_set)) continue;
@@ -294,21 +306,24 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
     output_.up = gatherer_->collect(now);
     return std::exchange(output_, {});
   }
+
   while (auto response = coordinator_->next(now, under_way)) {
     if (response->error.ok() && sets_.members(negotiated_in(response->request())).contains(0)) {
       ++under_way;
     }
-    // Our own response is right.
-    if (const Status applied = apply(decision_of(*response), now); !applied.ok()) {
+    // The coordinator's own responses are valid.
+    if (const Status applied = apply(wire_response_of(*response), now); !applied.ok()) {
       output_.stalls.failure = applied;
       break;
     }
   }
-  if (coordinator_->somebody_left() && !told_to_pass_at_once_) {
-    told_to_pass_at_once_ = output_.down.pass_at_once = true;
+
+  if (coordinator_->any_left() && !told_to_forward_) {
+    told_to_forward_ = output_.down.forward_immediately = true;
   }
   if (coordinator_->all_left()) output_.goodbye = output_.down.goodbye = true;
-  auto stalls = stalls_.look(coordinator_->table(), coordinator_->last_words(), now);
+
+  auto stalls = stalls_.look(coordinator_->table(), coordinator_->last_requests(), now);
   if (output_.stalls.failure.ok()) output_.stalls = std::move(stalls);
   return std::exchange(output_, {});
 }

@@ -1,11 +1,12 @@
-// One rank's part in the negotiation: what it asks for and what it hears goes in, what it is to
-// send and to run comes out. It keeps the rank's copy of what all have agreed about so far, the
-// response cache and the process sets, and holds the coordinator on rank 0, a gatherer elsewhere.
+// One rank's part in the negotiation: its own requests and the messages of its neighbours go in,
+// messages to send and responses to execute come out. It keeps this rank's copy of the common
+// state, the response cache and the process sets, and contains the coordinator on rank 0, a
+// gatherer elsewhere.
 //
-// Responses pass through every rank in one order, and change its copy in that order, before they go
-// on to its children: so a child never knows more than its parent. What it says in words that the
-// parent no longer knows (an id that has gone) the parent may drop, since the child is going to
-// learn it, too, and then asks again in full.
+// Responses pass through every rank in one order, and are applied there before they go on to its
+// children: so a child never knows more than its parent. A request by an id that the parent has
+// already evicted may be dropped by the parent, since the child is going to learn of the eviction,
+// too, and then requests the tensor again in full.
 //
 // A pure state machine: no clock, socket or thread inside. For one thread.
 #pragma once
@@ -22,65 +23,66 @@
 #include "runtime/negotiation/control_tree.h"
 #include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/gatherer.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/stall_inspector.h"
-#include "runtime/negotiation/traffic.h"
 
 namespace hvd::runtime {
 
 class Negotiator {
  public:
   Negotiator(const std::shared_ptr<const ControlTree>& tree, int rank, const Config& config);
-  // `sets`: those that there are from the start, the same on all ranks.
+  // `sets`: the process sets that exist from the start, the same on all ranks.
   Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const Config& config,
              ProcessSets sets);
   Negotiator(const Negotiator&) = delete;
   Negotiator& operator=(const Negotiator&) = delete;
 
-  // What this rank asks for, in its order; and that it will ask for nothing more. World has checked
-  // that it may.
-  Status submit(const std::vector<Wanted>& all, TimePoint now);
+  // This rank's requests, in its order, and that it makes no more. World has checked that they are
+  // valid.
+  Status submit(const std::vector<SubmittedRequest>& all, TimePoint now);
   Status submit(std::vector<Request> requests, TimePoint now);
   Status leave(TimePoint now);
-  // From a child, or the parent. An error: the sender does not keep to the protocol.
-  Status from_child(int child, Upward message, TimePoint now);
-  Status from_parent(Downward message, TimePoint now);
+  // Messages from a child or the parent. An error: the sender violated the protocol.
+  Status from_child(int child, RequestList message, TimePoint now);
+  Status from_parent(ResponseList message, TimePoint now);
 
-  // On rank 0; holds for what is decided from now on.
+  // On rank 0; applies to what is decided from now on.
   void tune(const Parameters& parameters);
 
   struct Output {
-    Upward up;                  // to the parent, unless it is empty
-    Downward down;              // to every child, unless it is empty
-    std::vector<Response> run;  // by this rank's executor, in this order
-    bool goodbye = false;       // all have left
+    RequestList up;             // to the parent, unless it is empty
+    ResponseList down;          // to every child, unless it is empty
+    std::vector<Response> run;  // for this rank's executor, in this order
+    bool goodbye = false;       // all ranks have left
     StallInspector::Findings stalls;
   };
-  // `under_way` batches of former outputs are not done yet on this rank.
+  // `under_way` earlier batches are not done yet on this rank.
   Output work(TimePoint now, int under_way);
-  // On rank 0: something is ready that work() may bring out when less is under way.
+  // On rank 0: work() may return more when fewer batches are under way.
   bool waits_for_ends() const { return coordinator_ && coordinator_->has_ready(); }
-  // When to call work() although nothing has happened.
+  // When to call work() again even if nothing happens.
   TimePoint next_work(TimePoint now, int under_way);
 
   bool is_root() const { return rank_ == 0; }
-  // This rank, or this child, and all below it have left: it may go, and nobody misses it.
+  // This rank or child, and all ranks below it, have left: the end of its connection is no loss.
   bool subtree_left(int rank) const { return left_.contains_all(tree_->subtree(rank)); }
   const ResponseCache& cache() const { return cache_; }
   const ProcessSets& sets() const { return sets_; }
-  // What this rank has asked for so far. Joins are not counted.
-  const AskedCounts& asked() const { return asked_; }
-  // Responses so far: the number of the last one.
+  // How this rank's requests were sent so far. Joins are not counted.
+  const CacheStats& cache_stats() const { return stats_; }
+  // The number of responses applied so far, which is the number of the last one.
   std::uint64_t applied() const { return applied_; }
 
  private:
-  struct Plea;
-  void want(Request request, Plea& plea);
-  Status plead(Plea plea, TimePoint now);
-  Status take(int from, Upward message, TimePoint now);
+  struct PendingRequests;
+  void add_request(Request request, PendingRequests& pending);
+  Status submit_pending(PendingRequests pending, TimePoint now);
+  Status take(int from, RequestList message, TimePoint now);
   std::optional<CacheId> known_id(const Request& request) const;
-  Decision decision_of(const Response& response) const;
-  Status apply(Decision decision, TimePoint now);
-  Status ask_again(const std::vector<Departed>& died, const IntervalSet& settled, TimePoint now);
+  WireResponse wire_response_of(const Response& response) const;
+  Status apply(WireResponse wire, TimePoint now);
+  Status ask_again(const std::vector<EvictedTensor>& evicted, const IntervalSet& settled,
+                   TimePoint now);
 
   std::shared_ptr<const ControlTree> tree_;
   int rank_;
@@ -89,16 +91,16 @@ class Negotiator {
   std::optional<Coordinator> coordinator_;  // on rank 0; elsewhere ...
   std::optional<Gatherer> gatherer_;        // ... this
   StallInspector stalls_;
-  IntervalSet asked_by_id_;  // what this rank has no answer to yet
-  AskedCounts asked_;
+  IntervalSet asked_by_id_;  // this rank's requests by id that are not answered yet
+  CacheStats stats_;
   RankSet left_;
-  bool told_to_pass_at_once_ = false;
-  bool caching_ = true;        // Decision::caching of the last one
+  bool told_to_forward_ = false;
+  bool caching_ = true;        // of the last response
   std::uint64_t applied_ = 0;  // responses, the same on all ranks
   Output output_;
 };
 
-// How long a gatherer waits for the rest of its subtree.
+// How long a gatherer waits for the rest of its subtree before it forwards a row in part.
 Duration hold_time(const Config& config);
 
 }  // namespace hvd::runtime

@@ -23,10 +23,12 @@ std::optional<CacheId> ResponseCache::find(const Request& request, int position)
   if (!keeps(request.kind)) return std::nullopt;
   const auto found = by_key_.find(view_of(request));
   if (found == by_key_.end()) return std::nullopt;
+
   const auto& tensor = *entries_.at(found->second).tensor;
   if (!is_ragged(request)) {
     return tensor.request == request ? std::optional(found->second) : std::nullopt;
   }
+
   const auto index = static_cast<std::size_t>(position);
   if (index >= tensor.first_extents.size() || tensor.request.shape.empty() ||
       tensor.first_extents[index] != request.shape.front()) {
@@ -54,11 +56,11 @@ void ResponseCache::used(CacheId id) {
   if (found != entries_.end()) by_use_.splice(by_use_.end(), by_use_, found->second.place);
 }
 
-void ResponseCache::agreed(const SharedTensor& tensor, std::vector<Departed>& died) {
+void ResponseCache::agreed(const SharedTensor& tensor, std::vector<EvictedTensor>& evicted) {
   if (capacity_ == 0 || !keeps(tensor->request.kind)) return;
   auto key = key_of(tensor->request);
-  if (const auto old = by_key_.find(key); old != by_key_.end()) erase(old->second, died);
-  while (entries_.size() >= capacity_) erase(by_use_.front(), died);
+  if (const auto old = by_key_.find(key); old != by_key_.end()) erase(old->second, evicted);
+  while (entries_.size() >= capacity_) erase(by_use_.front(), evicted);
   const CacheId id = next_id_++;
   ids_[key.process_set].insert(id);
   by_key_.emplace(std::move(key), id);
@@ -67,13 +69,13 @@ void ResponseCache::agreed(const SharedTensor& tensor, std::vector<Departed>& di
   entries_.emplace(id, CachedTensor{std::move(kept), by_use_.insert(by_use_.end(), id)});
 }
 
-void ResponseCache::set_removed(int process_set, std::vector<Departed>& died) {
+void ResponseCache::set_removed(int process_set, std::vector<EvictedTensor>& evicted) {
   const auto gone = ids_[process_set];
-  gone.for_each([&](CacheId id) { erase(id, died); });
+  gone.for_each([&](CacheId id) { erase(id, evicted); });
   ids_.erase(process_set);
 }
 
-void ResponseCache::erase(CacheId id, std::vector<Departed>& died) {
+void ResponseCache::erase(CacheId id, std::vector<EvictedTensor>& evicted) {
   const auto found = entries_.find(id);
   auto tensor = std::move(found->second.tensor);
   const auto key = by_key_.find(view_of(tensor->request));
@@ -81,7 +83,7 @@ void ResponseCache::erase(CacheId id, std::vector<Departed>& died) {
   by_key_.erase(key);
   by_use_.erase(found->second.place);
   entries_.erase(found);
-  died.push_back({id, std::move(tensor)});
+  evicted.push_back({id, std::move(tensor)});
 }
 
 }  // namespace hvd::runtime

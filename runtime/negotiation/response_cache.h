@@ -1,11 +1,12 @@
-// What was agreed about tensors before, under short names: a rank that asks for the same again
-// sends the id only, and if all do, the response is ids only, too.
+// Tensors of earlier responses, under short ids: a rank that requests the same tensor again sends
+// the id only, and if all ranks do, the response consists of ids, too.
 //
 // Every rank keeps the same cache: it changes by responses alone, in their order, which is the same
-// on all. Ids grow and are never used again, so that one which is still under way when its entry
-// has gone is not mistaken for another. An entry goes when the cache is full and it was not used
-// for the longest time, when other things were agreed about its tensor, or with its process set;
-// whoever still waits for something that he asked for by this id asks again, in full.
+// on all ranks. Ids ascend and are never reused, so that an id which is still under way when its
+// entry has been evicted is not mistaken for another. An entry is evicted when the cache is full
+// and it was not used for the longest time, when something else is agreed about its tensor, or with
+// its process set; a rank whose request by this id is unanswered requests the tensor again, in
+// full.
 //
 // A pure value; for one thread.
 #pragma once
@@ -28,7 +29,7 @@ namespace hvd::runtime {
 
 using CacheId = IntervalSet::Value;
 
-// What a tensor is known by: names of different process sets do not meet.
+// The key of a tensor: the same name in two process sets means two tensors.
 struct TensorKey {
   int process_set = kGlobalSet;
   std::string name;
@@ -39,8 +40,7 @@ struct TensorKey {
 };
 inline TensorKey key_of(const Request& request) { return {negotiated_in(request), request.name}; }
 
-// The same, of a name that lies elsewhere: what happens for every tensor of every step looks up
-// without a copy.
+// The same without a copy of the name: lookups for every tensor of every step use it.
 struct TensorKeyView {
   int process_set = kGlobalSet;
   std::string_view name;
@@ -64,14 +64,14 @@ struct TensorKeyEqual {
   }
 };
 
-// Of allgather and alltoall the first extents may differ between ranks.
+// The first extents of allgather and alltoall may differ between ranks.
 inline bool is_ragged(const Request& request) {
   return (request.kind == Kind::allgather || request.kind == Kind::alltoall) &&
          !request.shape.empty();
 }
 
-// An id that stands for nothing any more, and what it stood for.
-struct Departed {
+// An evicted id and its tensor.
+struct EvictedTensor {
   CacheId id = 0;
   SharedTensor tensor;
 };
@@ -80,44 +80,44 @@ class ResponseCache {
  public:
   explicit ResponseCache(std::size_t capacity) : capacity_(capacity) {}
 
-  // Whether what was agreed may be kept at all.
+  // Whether responses of this kind are cached at all.
   static bool keeps(Kind kind);
 
-  // The id that says the same as this request of the rank at `position` of its set.
+  // The id that is equivalent to this request of the rank at `position` of its set.
   std::optional<CacheId> find(const Request& request, int position) const;
-  // Null: there is no such entry, or no more.
+  // Null: no such entry.
   SharedTensor get(CacheId id) const;
   SharedTensor get(const TensorKeyView& key, CacheId* id = nullptr) const;
-  // Whether it is this very tensor that it keeps.
+  // Whether the cache keeps this very object.
   bool has(const ResponseTensor& tensor) const {
     if (tensor.cache_id == ResponseTensor::kNotCached) return false;
     const auto found = entries_.find(tensor.cache_id);
     return found != entries_.end() && found->second.tensor.get() == &tensor;
   }
-  // The ids that stand for something, by the process set whose members negotiate about it.
+  // The ids in use, by the process set whose members negotiate about them.
   const std::map<int, IntervalSet>& ids() const { return ids_; }
-  // Ids from here on have not been given out.
+  // All ids in use are smaller.
   CacheId next_id() const { return next_id_; }
   std::size_t size() const { return entries_.size(); }
 
-  // What responses do to it. Entries that went are appended to `died`.
+  // The effects of responses. Evicted entries are appended to `evicted`.
   void used(CacheId id);
-  void agreed(const SharedTensor& tensor, std::vector<Departed>& died);
-  void set_removed(int process_set, std::vector<Departed>& died);
+  void agreed(const SharedTensor& tensor, std::vector<EvictedTensor>& evicted);
+  void set_removed(int process_set, std::vector<EvictedTensor>& evicted);
 
  private:
   struct CachedTensor {
     SharedTensor tensor;
     std::list<CacheId>::iterator place;  // in by_use_
   };
-  void erase(CacheId id, std::vector<Departed>& died);
+  void erase(CacheId id, std::vector<EvictedTensor>& evicted);
 
   std::size_t capacity_;
   CacheId next_id_ = 0;
   std::unordered_map<CacheId, CachedTensor> entries_;
   std::unordered_map<TensorKey, CacheId, TensorKeyHash, TensorKeyEqual> by_key_;
   std::map<int, IntervalSet> ids_;
-  std::list<CacheId> by_use_;  // the one used last is last
+  std::list<CacheId> by_use_;  // the one used last is at the end
 };
 
 }  // namespace hvd::runtime

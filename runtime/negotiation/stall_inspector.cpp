@@ -8,7 +8,7 @@
 namespace hvd::runtime {
 namespace {
 
-// What is more than that is counted, not listed: a warning is for a person.
+// More items than this are counted, not listed: a warning is for a person.
 constexpr std::size_t kListed = 6;
 
 std::string seconds_text(Duration duration) {
@@ -40,8 +40,9 @@ std::vector<StallInspector::Stalled> StallInspector::stalled(const MessageTable&
   return all;
 }
 
-std::string StallInspector::word_text(int rank, const LastWords& words, TimePoint now) const {
-  // Who has not been heard by himself is spoken of by the nearest above him.
+std::string StallInspector::last_request_text(int rank, const LastRequests& words,
+                                              TimePoint now) const {
+  // If this rank's own last request is not known, that of the nearest rank above it stands in.
   for (int speaker = rank; speaker >= 0; speaker = tree_.parent(speaker)) {
     const auto* word = words.find(speaker);
     if (word == nullptr) continue;
@@ -52,10 +53,11 @@ std::string StallInspector::word_text(int rank, const LastWords& words, TimePoin
 }
 
 std::string StallInspector::missing_text(const std::vector<Stalled>& stalled,
-                                         const LastWords& words, TimePoint now) const {
+                                         const LastRequests& words, TimePoint now) const {
   std::map<int, std::vector<std::string>> by_rank;
   RankSet missing;
   for (const auto& tensor : stalled) missing.unite(tensor.missing);
+
   std::vector<std::string> lines;
   std::size_t shown = 0;
   for (const auto& interval : missing.intervals()) {
@@ -65,18 +67,20 @@ std::string StallInspector::missing_text(const std::vector<Stalled>& stalled,
         if (tensor.missing.contains(rank)) names.push_back(quoted(tensor.key));
       }
       const int number = static_cast<int>(rank);
-      lines.push_back(cat(tree_.who(number), " has not asked for ", listed(names, ", "),
-                          "; its connection stands, ", word_text(number, words, now)));
+      lines.push_back(cat(tree_.describe(number), " has not asked for ", listed(names, ", "),
+                          "; its connection is up, ", last_request_text(number, words, now)));
     }
   }
+
   if (missing.size() > shown) lines.push_back(cat("and ", missing.size() - shown, " more ranks"));
   return join(lines, "\n  ");
 }
 
-StallInspector::Findings StallInspector::look(const MessageTable& table, const LastWords& words,
+StallInspector::Findings StallInspector::look(const MessageTable& table, const LastRequests& words,
                                               TimePoint now) {
   Findings findings;
   if (warning_ == Duration::zero()) return findings;
+
   for (auto item = warned_.begin(); item != warned_.end();) {
     const auto current = item++;
     if (table.rows().contains(current->first)) continue;
@@ -84,16 +88,18 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
                                       seconds_text(now - current->second)));
     warned_.erase(current);
   }
+
   if (now < look_at_) return findings;
   look_at_ = kNever;
+
   const auto waiting = stalled(table, now);
   if (!waiting.empty() && shutdown_ != Duration::zero() &&
       now - waiting.front().since >= shutdown_) {
     std::vector<Stalled> over;
     std::copy_if(waiting.begin(), waiting.end(), std::back_inserter(over),
                  [&](const Stalled& tensor) { return now - tensor.since >= shutdown_; });
-    // Ranks that wait for each other in two tensors: the fewer have gone another way, and of as
-    // many those that went ahead, for whom the others wait since later.
+    // Where ranks wait for each other in two tensors, the smaller group took the different path; of
+    // equal groups, the one that went ahead, for which the others have waited for a shorter time.
     const auto blamed =
         std::min_element(over.begin(), over.end(), [](const Stalled& a, const Stalled& b) {
           return std::pair(a.missing.size(), -a.since.time_since_epoch()) <
@@ -107,6 +113,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
         rank, tree_.host(rank)};
     return findings;
   }
+
   if (!waiting.empty() && now >= quiet_until_) {
     quiet_until_ = now + warning_;
     findings.warnings.push_back(cat("Some ranks have been waiting for more than ",
@@ -115,10 +122,12 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
                                     missing_text(waiting, words, now)));
     for (const auto& tensor : waiting) warned_.emplace(tensor.key, tensor.since);
   }
+
   for (const auto& [key, row] : table.rows()) {
     look_at_ = std::min(look_at_, std::max(row.since + warning_, quiet_until_));
     if (shutdown_ != Duration::zero()) look_at_ = std::min(look_at_, row.since + shutdown_);
   }
+
   return findings;
 }
 

@@ -13,12 +13,13 @@ Status TensorQueue::check(const Request& request, const Slot* slot) const {
     return Status(code, cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
   };
   if (joined_ && request.kind == Kind::join) {
-    return refuse(Code::invalid_argument, "this rank has joined already, and waits for the others");
+    return refuse(Code::invalid_argument, "this rank has already joined, and waits for the others");
   }
   if (joined_) {
     return refuse(Code::invalid_argument,
-                  "this rank has joined: it cannot ask for anything before all have");
+                  "this rank has joined: it cannot make requests before all ranks have joined");
   }
+
   const int set = negotiated_in(request);
   if (const Status member = sets_.check_member(set, rank_); !member.ok()) {
     return refuse(member.code(), member.message());
@@ -28,15 +29,17 @@ Status TensorQueue::check(const Request& request, const Slot* slot) const {
     return refuse(Code::invalid_argument, "the root rank ", request.root, " is not in process set ",
                   set);
   }
+
   if (slot != nullptr && slot->busy) {
     return refuse(Code::invalid_argument,
                   "a tensor of this name is already in flight on this rank. Wait for it, or use "
                   "another name.");
   }
+
   return {};
 }
 
-// Who has two groups of one name in flight cannot be told from who disagrees about one.
+// Two groups of one name in flight on a rank could not be told from a disagreement between ranks.
 Status TensorQueue::check_groups(std::span<const Entry> entries) const {
   if (groups_.empty()) return {};
   for (const auto& entry : entries) {
@@ -62,7 +65,8 @@ TensorQueue::Slot* TensorQueue::find_idle_first(const TensorKeyView& key) {
   return TensorKeyEqual()(*guess->key, key) ? guess : find(key);
 }
 
-// Of thousands of slots hardly any is in a cache by the time of the next step.
+// With thousands of slots, hardly any is still in the processor's cache when the next step needs
+// it.
 void TensorQueue::fetch_after(std::list<Slot*>::iterator place, const std::list<Slot*>& of) {
   if (++place != of.end()) prefetch(*place, sizeof(Slot));
 }
@@ -85,11 +89,11 @@ void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
   const Request& request = entry.request;
   if (request.kind == Kind::join) joined_ = true;
   if (!request.group.empty()) ++groups_[{slot.key->process_set, request.group}];
-  slot.is_agreed = slot.is_agreed && asks_for_the_same(slot.entry.request, request);
+  slot.is_agreed = slot.is_agreed && equal_except_name(slot.entry.request, request);
   slot.busy = true;
   slot.taken = false;
   slot.entry = std::move(entry);
-  slot.entry.course = {pushed_++, now};
+  slot.entry.times = {pushed_++, now};
   next_idle_ = std::next(slot.place);
   busy_.splice(busy_.end(), idle_, slot.place);
   undrained_.push_back(&slot);
@@ -114,9 +118,10 @@ void TensorQueue::remember(Slot& slot, const SharedTensor& agreed) {
     slot.is_agreed = false;
     by_id_[agreed->cache_id] = &slot;
   }
-  // Of a ragged one the extents of this rank are not in the request that was agreed about.
+  // The cached request of a ragged tensor does not hold this rank's extent, so it cannot be
+  // compared here.
   slot.is_agreed = slot.is_agreed || (!is_ragged(agreed->request) &&
-                                      asks_for_the_same(agreed->request, slot.entry.request));
+                                      equal_except_name(agreed->request, slot.entry.request));
 }
 
 void TensorQueue::drop(Slot& slot) {
@@ -131,12 +136,13 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   const std::lock_guard lock(mutex_);
   if (!closed_.ok()) return closed_;
   if (Status refused = check_groups(entries); !refused.ok()) return refused;
+
   const bool none_waited = undrained_.empty();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Request& request = entries[i].request;
     Slot* slot = find_idle_first(view_of(request));
     if (Status refused = check(request, slot); !refused.ok()) {
-      // Back to where they came from: the caller keeps what was refused.
+      // Undo: the caller keeps the entries if one is refused.
       while (i-- > 0) {
         Slot& last = *undrained_.back();
         undrained_.pop_back();
@@ -149,26 +155,29 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
     }
     put(slot != nullptr ? *slot : add_slot(request), std::move(entries[i]), now);
   }
+
   first = none_waited && !entries.empty();
   if (busy_since_ == kNever && !busy_.empty()) busy_since_ = Clock::now();
   return {};
 }
 
-std::vector<Wanted> TensorQueue::drain() {
-  std::vector<Wanted> all;
+std::vector<SubmittedRequest> TensorQueue::drain() {
+  std::vector<SubmittedRequest> all;
   const std::lock_guard lock(mutex_);
   drained_ = pushed_;
   if (undrained_.empty()) return all;
+
   all.reserve(undrained_.size());
   const auto now = trace::nanoseconds_now();
   for (Slot* const slot : undrained_) {
-    slot->entry.course.asked = now;
+    slot->entry.times.asked = now;
     if (slot->is_agreed) {
       all.push_back({slot->agreed, nullptr});
     } else {
       all.push_back({nullptr, std::make_unique<Request>(slot->entry.request)});
     }
   }
+
   undrained_.clear();
   return all;
 }
@@ -189,15 +198,15 @@ void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t de
   for (const auto& tensor : tensors) {
     const bool is_next = guess != busy_.end() && (*guess)->agreed == tensor;
     Slot* const slot = is_next ? *guess : slot_of(*tensor);
-    if (slot == nullptr || !slot->busy || slot->taken || slot->entry.course.order >= drained_) {
+    if (slot == nullptr || !slot->busy || slot->taken || slot->entry.times.order >= drained_) {
       continue;
     }
     guess = std::next(slot->place);
     if (guess != busy_.end()) fetch_after(guess, busy_);
     remember(*slot, tensor);
     slot->taken = true;
-    slot->entry.course.decided = decided;
-    slot->entry.course.begun = begun;
+    slot->entry.times.decided = decided;
+    slot->entry.times.begun = begun;
     slots.push_back(slot);
   }
 }

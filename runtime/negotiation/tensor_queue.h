@@ -1,17 +1,17 @@
-// The entries of one rank, from enqueue() to their callback. Safe from any thread.
+// The entries of one rank, from enqueue() to their callbacks. Safe from any thread.
 //
-// A name is taken from push() until finish() or close(): a second entry under it, in the same
-// process set, is an error at once. So is the name of a group, and everything while this rank's
-// join is in flight.
+// A name is in use from push() until finish() or close(): a second entry under it, in the same
+// process set, is refused. The same applies to the name of a group, and every request is refused
+// while this rank's join is in flight.
 //
 // Programs use the same names in every step. So each name has a slot, which stays when its entry
-// has ended, and in which the next one is put: it knows what was agreed about the last one, and
-// whether the next one asks for the same. Of those that nobody uses the oldest go, once there are
-// more than kMaxIdle. Programs also keep to the order of the step before, as a rule: whoever looks
-// for a slot looks first at the one after that which was last found.
+// has ended and which the next entry reuses: it knows the cached response of the last entry, and
+// whether the next one requests the same. Once more than kMaxIdle slots are unused, the oldest ones
+// are dropped. Programs also usually keep the order of the step before: a lookup first tries the
+// slot behind the one that was found last.
 //
-// It also knows which process sets there are for this rank's calls: they begin and end with the
-// responses that say so, where the executor works.
+// It also knows which process sets this rank's calls can use: sets begin and end with the responses
+// that say so, on the executor's thread.
 #pragma once
 
 #include <condition_variable>
@@ -25,9 +25,9 @@
 
 #include "base/clock.h"
 #include "runtime/core/request.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/negotiation/traffic.h"
 
 namespace hvd::runtime {
 
@@ -37,52 +37,52 @@ class TensorQueue {
 
   TensorQueue(int rank, ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
 
-  // Where the entries of a name lie, one after the other. From take() to finish() the entry belongs
-  // to whoever took it; else it is guarded by the queue.
+  // Holds the entries of a name, one after the other. From take() to finish() the entry belongs to
+  // its taker; otherwise it is guarded by the queue.
   struct Slot {
     Entry entry;
     bool busy = false;  // the entry is in flight
     bool taken = false;
-    // What ran last under this name, if the cache keeps it; and whether the entry asks for that.
+    // The tensor that ran last under this name, if the cache keeps it.
     SharedTensor agreed = nullptr;
-    bool is_agreed = false;  // what the entry asks for, or the last one did
+    bool is_agreed = false;  // the entry, or the last one, requests just that
     const TensorKey* key = nullptr;
     std::list<Slot*>::iterator place = {};  // in busy_ or idle_
   };
   using Slots = std::vector<Slot*>;
 
-  // All of them or none, and then they are moved from. `first` becomes true if nothing waited to be
-  // drained: somebody must be woken.
+  // Takes all entries or none. `first` becomes true if no entry waited to be drained: then a thread
+  // must be woken.
   Failure push(std::span<Entry> entries, bool& first);
-  // What was pushed since the last call, in its order.
-  std::vector<Wanted> drain();
-  // All entries of these tensors are plain (Entry::is_plain()), as far as they are there.
+  // The requests of the entries pushed since the last call, in their order.
+  std::vector<SubmittedRequest> drain();
+  // Whether all entries of these tensors that are here are plain (Entry::is_plain()).
   bool all_plain(const std::vector<SharedTensor>& tensors);
-  // The entries of these tensors, to be run: they stay known, but close() no longer returns them. A
-  // name that is not there, or not drained yet, is left out: no response can mean it. `decided`,
-  // `begun`: Course.
+  // Takes the entries of these tensors for execution: close() no longer returns them. A name that
+  // is not here, or not drained yet, is left out, since no response can mean it. `decided`,
+  // `begun`: see EntryTimes.
   void take(const std::vector<SharedTensor>& tensors, std::int64_t decided, std::int64_t begun,
             Slots& slots);
-  // These have ended: their names may be used again, and their slots are not to be touched.
+  // These entries have ended: their names are free, and the caller must not touch the slots again.
   void finish(const Slots& slots);
-  // From now on push() returns `why`. Returns the entries that nobody has taken; only the first
-  // call does anything.
+  // From now on push() returns `why`. Returns the entries that have not been taken; only the first
+  // call has an effect.
   std::vector<Entry> close(const Failure& why);
-  // Blocks until no entry is left, then closes; false at the deadline, and nothing is closed then.
+  // Blocks until no entry is left, then closes; false at the deadline, without closing.
   bool close_when_empty(const Failure& why, TimePoint deadline);
-  bool wait_empty(TimePoint deadline) const;  // false: something is left at the deadline
+  bool wait_empty(TimePoint deadline) const;  // entries are left at the deadline
   std::size_t size() const;
-  // All that is in flight, in its order. The queue stands still meanwhile.
+  // Visits all entries in flight, in their order, under the queue's lock.
   void visit(const std::function<void(const Entry&)>& visitor) const;
-  // How long something has been in flight until now, in all.
+  // The total time during which entries were in flight, until now.
   Duration busy_time(TimePoint now) const;
 
-  // The members of a process set, or why there is none.
+  // The members of a process set, or an error if it does not exist.
   Result<RankSet> members(int process_set) const;
   std::vector<int> process_sets() const;
-  // The next process set, of these ranks.
+  // Adds the next process set, of these ranks.
   void open_set(const RankSet& members);
-  // The process set is no more; takes what nobody has taken of it.
+  // Removes the process set, and takes those of its entries that have not been taken.
   void close_set(int process_set, Slots& slots);
 
  private:
@@ -105,18 +105,19 @@ class TensorQueue {
   ProcessSets sets_;
   std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;
   std::unordered_map<CacheId, Slot*> by_id_;            // of Slot::agreed
-  std::list<Slot*> busy_;                               // what is in flight, in its order
-  std::list<Slot*> idle_;                               // the oldest first
-  std::list<Slot*>::iterator next_idle_ = idle_.end();  // that is asked for next, probably
-  // By process set and name: how many tensors of a group are in flight.
+  std::list<Slot*> busy_;  // slots with an entry in flight, in the order of push()
+  std::list<Slot*> idle_;  // unused slots, the oldest first
+  // The slot that the next push() probably needs.
+  std::list<Slot*>::iterator next_idle_ = idle_.end();
+  // How many tensors of each group, by process set and name, are in flight.
   std::unordered_map<TensorKey, int, TensorKeyHash, TensorKeyEqual> groups_;
   std::uint64_t pushed_ = 0;   // so many
-  Slots undrained_;            // of the newest of them, unless their set was closed
-  std::uint64_t drained_ = 0;  // so many of the oldest
+  Slots undrained_;  // the newest slots, unless their process set was removed
+  std::uint64_t drained_ = 0;  // number of entries drained so far
   bool joined_ = false;        // this rank's join is in flight
   Failure closed_;
   TimePoint busy_since_ = kNever;  // kNever: nothing is in flight
-  Duration busy_time_{};           // before that
+  Duration busy_time_{};  // the total before busy_since_
 };
 
 }  // namespace hvd::runtime

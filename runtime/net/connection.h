@@ -1,5 +1,6 @@
-// One framed TCP connection of the control plane, non-blocking: bytes that do not fit are kept and
-// sent when there is room. For one thread at a time, who does the work of the control loop.
+// One framed TCP connection of the control plane, non-blocking: bytes that the socket does not take
+// are kept, and sent when there is room. For one thread at a time, the one that drives the control
+// loop.
 #pragma once
 
 #include <limits>
@@ -23,15 +24,16 @@ class Connection {
   Status flush();
   bool has_unsent() const { return sent_ < unsent_.size(); }
   std::size_t unsent() const { return unsent_.size() - sent_; }
-  // Takes in all that has arrived, or, of a stranger, not much more than `most`. unavailable: the
-  // other side closed or is gone; frames that came before that are still there.
+  // Reads everything that has arrived, or, for a peer that is not authenticated, not much more than
+  // `most`. unavailable: the peer closed the connection or is gone; frames that came before that
+  // can still be read with next().
   Status receive(std::size_t most = std::numeric_limits<std::size_t>::max());
-  // The next whole frame; data_loss if there can be none.
+  // The next whole frame; data_loss if the bytes are not a frame.
   Result<std::optional<Frame>> next() { return decoder_.next(); }
-  // From now on frames of up to this size: the other side has proved who it is. Between the proof
-  // and our answer to it nothing may arrive, so nothing is lost.
+  // Accepts frames of up to this size from now on, once the peer has proved its identity. The peer
+  // sends nothing between its proof and our answer, so no bytes are lost.
   void trust(std::size_t max_frame) { decoder_ = FrameDecoder(max_frame); }
-  // The same for whoever goes on without frames.
+  // Gives up the socket, for use without frames.
   UniqueFd release() { return std::move(fd_); }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kReadable = EPOLLIN;
 constexpr std::uint32_t kWritable = EPOLLOUT;
-constexpr std::uint32_t kNews = EPOLLET;
+constexpr std::uint32_t kEdgeTriggered = EPOLLET;
 
 }  // namespace
 
@@ -25,9 +25,9 @@ Status Poller::open() {
   if (!wakeup_) return Status::from_errno("eventfd", errno);
   timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   if (!timer_) return Status::from_errno("timerfd", errno);
-  // Neither needs to be read: each write, and each end of the timer, is news.
-  watch_news(wakeup_.get());
-  watch_news(timer_.get());
+  // Both are edge-triggered, so neither needs to be read.
+  watch_edge_triggered(wakeup_.get());
+  watch_edge_triggered(timer_.get());
   return {};
 }
 
@@ -35,8 +35,8 @@ void Poller::watch(int fd, bool also_writable) {
   watch(fd, kReadable | (also_writable ? kWritable : 0U));
 }
 
-void Poller::watch_news(int fd, bool also_writable) {
-  watch(fd, kNews | kReadable | (also_writable ? kWritable : 0U));
+void Poller::watch_edge_triggered(int fd, bool also_writable) {
+  watch(fd, kEdgeTriggered | kReadable | (also_writable ? kWritable : 0U));
 }
 
 void Poller::ignore(int fd) { watch(fd, std::uint32_t{0}); }
@@ -60,16 +60,18 @@ std::vector<Poller::Event> Poller::wait(TimePoint deadline) {
 
 bool Poller::look(std::vector<Event>& events) { return take(0, events) > 0; }
 
-// How many things have happened, those included that are none of the events.
+// Returns how many descriptors had something, including the two that cause no event.
 int Poller::take(int milliseconds, std::vector<Event>& events) {
   std::array<epoll_event, 64> raw;  // NOLINT(cppcoreguidelines-pro-type-member-init): read into
   const int count =
       ::epoll_wait(epoll_.get(), raw.data(), static_cast<int>(raw.size()), milliseconds);
+
   for (int i = 0; i < count; ++i) {
     const auto& event = raw[static_cast<std::size_t>(i)];
     if (event.data.fd == wakeup_.get()) continue;
     if (event.data.fd == timer_.get()) {
-      // Whoever found it running put down before that what the caller is going to look for now.
+      // The flag is cleared before the caller looks for work, so a thread that found the timer
+      // running had already published its work by then.
       timer_runs_.exchange(false);
       continue;
     }

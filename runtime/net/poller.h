@@ -1,5 +1,5 @@
-// Waits for descriptors and for wake(). Safe from any thread, once it is open; but events go to
-// whoever waits first.
+// Waits for descriptors and for wake(). Safe from any thread once it is open; each event is
+// returned to one waiting thread only.
 #pragma once
 
 #include <atomic>
@@ -15,26 +15,26 @@ class Poller {
  public:
   struct Event {
     int fd = -1;
-    bool readable = false;  // or closed, or broken: reading tells
+    bool readable = false;  // or closed, or broken: a read tells which
     bool writable = false;
   };
 
   // Once, before anything else.
   Status open();
-  void watch(int fd, bool also_writable = false);  // again: changes what is watched
-  // The same, but there is an event only when something new has come: for whoever reads until there
-  // is nothing left.
-  void watch_news(int fd, bool also_writable = false);
+  void watch(int fd, bool also_writable = false);  // may be called again to change what is watched
+  // The same, edge-triggered: an event comes only when there is something new, so the caller must
+  // read until nothing is left.
+  void watch_edge_triggered(int fd, bool also_writable = false);
   void ignore(int fd);  // until it is watched again
   void forget(int fd);  // before it is closed
-  // Readable while wait() would not block: a poller can be watched by another one.
+  // Readable while wait() would not block, so that one poller can watch another.
   int descriptor() const { return epoll_.get(); }
   // Blocks until something happened, wake() was called, or the deadline. wake() gives no event.
   std::vector<Event> wait(TimePoint deadline);
-  // The same without blocking; true if wait() would have returned at once.
+  // The same without blocking; true if wait() would have returned at once. Events are appended.
   bool look(std::vector<Event>& events);
   void wake();
-  // The same, after this time at the latest; for what can wait a little, but must not be forgotten.
+  // The same, but only after this time at the latest, so that several such calls cause one wake-up.
   void wake_within(Duration time);
 
  private:

@@ -50,7 +50,7 @@ class Operation {
     over({});
     return {};
   }
-  // Whether execute() says so before it sleeps (HelpingThread::about_to_sleep()).
+  // Whether execute() says so before it sleeps (CallerProgressScope::about_to_sleep()).
   virtual bool gives_notice() const { return false; }
   // The process set is no more; by the executor.
   virtual void forget(int /*process_set*/) {}

@@ -123,7 +123,7 @@ std::vector<Block> cut_into_blocks(const std::vector<Part>& parts, std::size_t e
                                    int blocks) {
   std::size_t bytes = 0;
   for (const auto& part : parts) bytes += part.bytes;
-  const std::size_t unit = kTogether * element_size;
+  const std::size_t unit = kReduceGrain * element_size;
   const auto units = bytes / unit;
   const auto count = static_cast<std::size_t>(blocks);
   std::vector<Block> result(count);

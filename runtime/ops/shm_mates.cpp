@@ -75,8 +75,8 @@ void ShmMates::reduce(const std::vector<Block>& lanes, const Reduction& reductio
   const auto count =
       static_cast<std::size_t>(std::count_if(strips.begin(), strips.end(), is_there));
   const std::size_t most = meeting_.capacity() / count;
-  const std::size_t unit = most >= kTogether * reduction.element_size
-                               ? kTogether * reduction.element_size
+  const std::size_t unit = most >= kReduceGrain * reduction.element_size
+                               ? kReduceGrain * reduction.element_size
                                : reduction.element_size;
   const std::size_t step = most / unit * unit;
   if (step == 0) expect({Code::resource_exhausted, "there is no room for so many lanes"});

@@ -124,7 +124,7 @@ class ShmAllreduce final : public ShmOperation {
     const std::size_t total = inputs_.size();
     const std::size_t room = meeting.capacity() / reduction.element();
     const std::size_t windows = (total + room - 1) / room;
-    const std::size_t step = rounded_up((total + windows - 1) / windows, kTogether);
+    const std::size_t step = rounded_up((total + windows - 1) / windows, kReduceGrain);
     const auto count_at = [&](std::size_t begin) { return std::min(step, total - begin); };
     fill_window(reduction, meeting, 0, count_at(0));
     HVD_RETURN_IF_ERROR(meeting.sync());
@@ -157,7 +157,7 @@ class ShmAllreduce final : public ShmOperation {
   };
   static Share share_of(const Meeting& meeting, int rank, std::size_t count) {
     const auto ranks = static_cast<std::size_t>(meeting.size());
-    const std::size_t each = rounded_up((count + ranks - 1) / ranks, kTogether);
+    const std::size_t each = rounded_up((count + ranks - 1) / ranks, kReduceGrain);
     const auto index = static_cast<std::size_t>(rank);
     return {std::min(count, index * each), std::min(count, (index + 1) * each)};
   }
@@ -220,7 +220,7 @@ class ShmReducescatter final : public ShmOperation {
     for (const auto& block : blocks_) longest = std::max(longest, block.size());
     const auto ranks = static_cast<std::size_t>(meeting.size());
     const std::size_t most = meeting.capacity() / reduction.element() / ranks;
-    const std::size_t step = most > kTogether ? most / kTogether * kTogether : most;
+    const std::size_t step = most > kReduceGrain ? most / kReduceGrain * kReduceGrain : most;
     // Where rows are written that are yet to be packed, all are packed first.
     const bool aside = overlaps && longest > step;
     if (aside) keep_inputs(reduction);

@@ -10,7 +10,7 @@
 
 #include "base/socket.h"
 #include "base/text.h"
-#include "runtime/net/member_link.h"
+#include "runtime/net/member_connector.h"
 
 namespace hvd::runtime {
 namespace {
@@ -108,8 +108,8 @@ HostDoor::HostDoor(const Token& token, int rank, std::uint64_t generation,
     : token_(token),
       rank_(rank),
       generation_(generation),
-      lobby_(poller_, token, {identity_of(rank), generation}, handshake_timeout, kSharedMemory, 1) {
-}
+      acceptor_(poller_, token, {identity_of(rank), generation}, handshake_timeout, kSharedMemory,
+                1) {}
 
 Status HostDoor::open() {
   HVD_RETURN_IF_ERROR(poller_.open());
@@ -123,7 +123,7 @@ Status HostDoor::open() {
     name_.clear();
     return Status::from_errno("listen on a Unix socket", errno);
   }
-  return lobby_.attend(std::move(fd));
+  return acceptor_.adopt(std::move(fd));
 }
 
 void HostDoor::abort() {
@@ -144,7 +144,7 @@ Result<HostDoor::Shared> HostDoor::form(const std::vector<HostRank>& ranks,
   }
   auto shared = rank_ == ranks.front().rank ? make(ranks, window_bytes, deadline)
                                             : receive(ranks, window_bytes, deadline);
-  lobby_.close();
+  acceptor_.close();
   if (aborted_) return Status(Code::aborted, "the world has failed");
   return shared;
 }
@@ -154,9 +154,9 @@ Result<HostDoor::Shared> HostDoor::form(const std::vector<HostRank>& ranks,
 Result<UniqueFd> HostDoor::visit(const HostRank& other, TimePoint deadline) const {
   auto fd = connect_abstract(other.name, deadline);
   HVD_RETURN_IF_ERROR(fd.status());
-  HVD_RETURN_IF_ERROR(
-      prove_membership(fd->get(), token_, kSharedMemory, {identity_of(rank_), generation_},
-                       {identity_of(other.rank), generation_}, deadline, abort_.get()));
+  HVD_RETURN_IF_ERROR(authenticate(fd->get(), token_, kSharedMemory,
+                                   {identity_of(rank_), generation_},
+                                   {identity_of(other.rank), generation_}, deadline, abort_.get()));
   return fd;
 }
 
@@ -212,9 +212,9 @@ Result<std::unique_ptr<Connection>> HostDoor::await_visit(int first, TimePoint d
     if (now >= deadline) {
       return Status(Code::deadline_exceeded, cat("rank ", first, " did not come"));
     }
-    for (const auto& event : poller_.wait(std::min(deadline, lobby_.expire(now)))) {
-      if (!lobby_.knows(event.fd)) continue;
-      auto arrival = lobby_.handle(event, Clock::now());
+    for (const auto& event : poller_.wait(std::min(deadline, acceptor_.expire(now)))) {
+      if (!acceptor_.owns(event.fd)) continue;
+      auto arrival = acceptor_.handle(event, Clock::now());
       if (!arrival) continue;
       poller_.forget(arrival->connection->fd());
       if (arrival->name == identity_of(first)) return std::move(arrival->connection);

@@ -23,7 +23,7 @@
 #include "base/security/crypto.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "runtime/net/lobby.h"
+#include "runtime/net/member_acceptor.h"
 #include "runtime/net/poller.h"
 #include "runtime/shm/host_memory.h"
 
@@ -64,7 +64,7 @@ class HostDoor {
   std::uint64_t generation_;
   std::string name_;
   Poller poller_;
-  Lobby lobby_;
+  MemberAcceptor acceptor_;
   std::atomic<bool> aborted_ = false;
   UniqueFd abort_;  // an eventfd, readable once aborted
 };

@@ -75,7 +75,7 @@ bool Host::reached(const Step& step) const {
 Status Host::await(const Step& step, std::span<const int> ranks, bool patiently) {
   const auto is_over = [this, &step] { return aborted_ || reached(step); };
   const bool soon = wait_briefly(options_.own_core && !patiently, is_over);
-  if (!soon) HelpingThread::about_to_sleep();
+  if (!soon) CallerProgressScope::about_to_sleep();
   OwnDeadline deadline(Clock::now(), options_.timeout);
   bool over = soon || memory_.bell().sleep_until(deadline.at(), is_over);
   // A job that was stopped as a whole goes on: nobody was late.

@@ -8,8 +8,8 @@
 namespace hvd::runtime::trace {
 namespace {
 
-// The wire is little-endian, and so is every machine that hvd runs on; this is the one place where
-// a byte at a time would be felt.
+// The wire format is little-endian, and so is every machine that hvd runs on; conversion byte by
+// byte would be a measurable cost here.
 static_assert(std::endian::native == std::endian::little);
 
 template <typename T>
@@ -42,8 +42,8 @@ bool read_steps(WireReader& in, Batch& batch) {
   return !in.failed();
 }
 
-// A label is the low bits of a cache id, or a number of its own; above them stands what it is and
-// what follows. The ids of one frame are never so far apart that two are the same.
+// A label is the low bits of a cache id, or a number of its own; the bits above them say which, and
+// what follows. The ids of one frame are never so far apart that two labels are equal.
 constexpr std::uint32_t kUnnamed = 1U << 31;
 constexpr std::uint32_t kLongTimes = 1U << 30;
 constexpr std::uint32_t kError = 1U << 29;
@@ -61,7 +61,7 @@ bool is_short(Nanoseconds time, Nanoseconds end) {
   return before == static_cast<std::int32_t>(before);
 }
 
-// What is read may be anything, also what cannot be subtracted.
+// Input is not trusted, so the subtraction must not overflow.
 Nanoseconds before(Nanoseconds end, std::int32_t by) {
   return static_cast<Nanoseconds>(static_cast<std::uint64_t>(end) -
                                   static_cast<std::uint64_t>(static_cast<std::int64_t>(by)));
@@ -81,6 +81,7 @@ void BatchWriter::begin(const Batch& batch, std::size_t tensors) {
   put(batches_, batch.decided);
   put(batches_, batch.begun);
   put(batches_, batch.ended);
+
   put_text(batches_, batch.operation);
   put(batches_, static_cast<std::uint32_t>(batch.steps.size()));
   for (const Step& step : batch.steps) {
@@ -89,9 +90,11 @@ void BatchWriter::begin(const Batch& batch, std::size_t tensors) {
     put(batches_, step.begin);
     put(batches_, step.end);
   }
+
   put(batches_, static_cast<std::uint32_t>(tensors));
   tensors_ += static_cast<std::uint32_t>(tensors);
   ended_ = batch.ended;
+
   next_ = batches_.size();
   batches_.resize(next_ + tensors * sizeof(ShortTensor));
 }
@@ -157,16 +160,16 @@ BatchReader::BatchReader(std::string_view bytes) : in_(bytes) {
 
 bool BatchReader::read_label() {
   const auto label = in_.u32();
-  auto what = std::make_shared<Batch::What>();
-  what->name = in_.str();
+  auto info = std::make_shared<Batch::TensorInfo>();
+  info->name = in_.str();
   const auto kind = in_.u8();
   const auto type = in_.u8();
   for (std::uint32_t left = in_.u32(); left > 0 && !in_.failed(); --left) {
-    what->shape.push_back(in_.i64());
+    info->shape.push_back(in_.i64());
   }
-  what->kind = static_cast<Kind>(kind);
-  what->type = static_cast<DataType>(type);
-  labels_[label] = std::move(what);
+  info->kind = static_cast<Kind>(kind);
+  info->type = static_cast<DataType>(type);
+  labels_[label] = std::move(info);
   return !in_.failed() && kind <= static_cast<std::uint8_t>(Kind::remove_process_set) &&
          type <= static_cast<std::uint8_t>(DataType::float64);
 }
@@ -176,23 +179,26 @@ bool BatchReader::read_tensors(Batch& batch) {
   for (std::uint32_t left = in_.u32(); left > 0 && !in_.failed(); --left) {
     all.push_back({in_.u32(), in_.i32(), in_.i32()});
   }
+
   batch.tensors.reserve(all.size());
   for (const auto& [label, enqueued, asked] : all) {
     const auto known = labels_.find(label & (kUnnamed | kNumber));
     if (known == labels_.end()) return false;
     Batch::Tensor& tensor = batch.tensors.emplace_back();
-    tensor.what = known->second;
+    tensor.info = known->second;
     const bool is_long = (label & kLongTimes) != 0;
     tensor.enqueued = is_long ? in_.i64() : before(batch.ended, enqueued);
     tensor.asked = is_long ? in_.i64() : before(batch.ended, asked);
     if ((label & kError) != 0) tensor.error = in_.str();
   }
+
   return !in_.failed();
 }
 
 std::optional<Batch> BatchReader::next() {
   if (broken_ || in_.at_end()) return std::nullopt;
-  broken_ = true;  // unless it comes to a good end
+  broken_ = true;  // unless the batch turns out to be valid
+
   Batch batch;
   batch.number = in_.u64();
   batch.process_set = in_.i32();
@@ -202,6 +208,7 @@ std::optional<Batch> BatchReader::next() {
   batch.begun = in_.i64();
   batch.ended = in_.i64();
   batch.operation = in_.str();
+
   if (in_.failed() || !read_steps(in_, batch)) return std::nullopt;
   broken_ = !read_tensors(batch);
   return broken_ ? std::nullopt : std::optional(std::move(batch));

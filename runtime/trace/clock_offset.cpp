@@ -9,7 +9,7 @@
 
 namespace hvd::runtime::trace {
 
-// The kernel that runs, and the time namespace, which may shift the monotonic clock. A kernel
+// The boot id of the kernel, and the time namespace, which may shift the monotonic clock. A kernel
 // without such namespaces has no file for them.
 std::string clock_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -35,16 +35,19 @@ Nanoseconds ClockOffset::next_ask() const {
 void ClockOffset::answered(const ClockAnswer& answer, Nanoseconds now) {
   if (!waiting_) return;
   waiting_ = false;
+
   if (!identity_.empty() && answer.machine == identity_) {
     shared_ = known_ = true;
     offset_ = 0;
     return;
   }
+
   const Nanoseconds round_trip = now - answer.asked;
   if (answers_ == 0 || round_trip < shortest_) {
     shortest_ = round_trip;
     best_ = answer.now - (answer.asked + round_trip / 2);
   }
+
   if (++answers_ < kQuestions) return;
   known_ = true;
   offset_ = best_;

@@ -1,7 +1,8 @@
-// How far the clock of a neighbour is ahead of ours. Its time is asked for kQuestions times in a
-// row, over the link of the control tree; the answer that came back fastest counts, taken to be of
-// the middle of its way: so the error is at most half of the shortest round trip. Processes of one
-// machine share the clock itself. Clocks drift, so all is asked again every kEvery.
+// Measures how far the clock of a neighbour is ahead of ours. Its time is requested kQuestions
+// times in a row over the control tree; the fastest answer counts, and its time is taken to be that
+// of the middle of the round trip: so the error is at most half of the shortest round trip.
+// Processes of one machine share the clock itself. Clocks drift, so the measurement is repeated
+// every kEvery.
 //
 // A pure state machine, for one thread.
 #pragma once
@@ -14,7 +15,7 @@
 
 namespace hvd::runtime::trace {
 
-// What processes have in common if and only if they share the clock; empty: not known.
+// Equal for two processes if and only if they share the clock; empty: not known.
 std::string clock_identity();
 
 class ClockOffset {
@@ -26,9 +27,9 @@ class ClockOffset {
 
   // The neighbour is known to be on this machine.
   void share() { shared_ = known_ = true; }
-  // Whether to ask now; if so, it counts as asked.
+  // Whether to send a request now; if so, it counts as sent.
   bool ask(Nanoseconds now);
-  // When ask() may say yes next.
+  // When ask() may next return true.
   Nanoseconds next_ask() const;
   void answered(const ClockAnswer& answer, Nanoseconds now);
   bool known() const { return known_; }

@@ -36,7 +36,7 @@ std::string named(const Recorder::View& operation) {
   return cat(kind_name(operation.kind), " \"", operation.name, "\" (", operation.bytes, " bytes)");
 }
 
-// Since when it stands where it stands.
+// When the operation entered its current state.
 Nanoseconds since(const Recorder::View& operation) {
   if (operation.ended != 0) return operation.ended;
   if (operation.begun != 0) return operation.begun;
@@ -67,6 +67,7 @@ std::string flight_report(const WorldSpec& spec, const Views& operations, std::s
                  std::chrono::system_clock::now().time_since_epoch())
                  .count(),
              ",\"operations\":[");
+
   bool first = true;
   for (const auto& operation : operations) {
     out += first ? "\n" : ",\n";
@@ -91,14 +92,15 @@ std::string flight_report(const WorldSpec& spec, const Views& operations, std::s
       out += '}';
     }
   }
+
   out += "\n]}\n";
   return out;
 }
 
-FlightWords flight_words(const Views& operations, Nanoseconds now) {
+FlightDigest flight_digest(const Views& operations, Nanoseconds now) {
   std::size_t in_flight = 0;
   const Recorder::View* last = nullptr;
-  FlightWords words{"nothing", "nothing"};
+  FlightDigest words{"nothing", "nothing"};
   for (const auto& operation : operations) {
     if (operation.ended != 0) {
       last = &operation;
@@ -109,11 +111,13 @@ FlightWords flight_words(const Views& operations, Nanoseconds now) {
                                  seconds_text(now - since(operation)));
     words.in_flight = in_flight == 1 ? text : cat(words.in_flight, ", ", text);
   }
+
   if (in_flight > kInSummary) words.in_flight += cat(", and ", in_flight - kInSummary, " more");
   if (last != nullptr) {
     words.last =
         cat(named(*last), ", ", state_of(*last), ' ', seconds_text(now - last->ended), " ago");
   }
+
   return words;
 }
 
@@ -121,7 +125,7 @@ std::string flight_summary(const Views& operations, Nanoseconds now) {
   const auto in_flight =
       std::count_if(operations.begin(), operations.end(),
                     [](const Recorder::View& operation) { return operation.ended == 0; });
-  const auto words = flight_words(operations, now);
+  const auto words = flight_digest(operations, now);
   std::string text = "nothing in flight";
   if (in_flight == 1) text = cat("1 operation in flight: ", words.in_flight);
   if (in_flight > 1) text = cat(in_flight, " operations in flight: ", words.in_flight);

@@ -1,5 +1,5 @@
-// What the last operations of this rank were, in words, for somebody whose job has failed or hangs:
-// all of it as a file of JSON, one operation a line, and the essence as one line for the log.
+// Reports on the last operations of this rank, for a person whose job has failed or hangs: the
+// whole report as a JSON file, one operation per line, and a summary as one line for the log.
 // Functions of what the Recorder knows; safe from any thread.
 #pragma once
 
@@ -23,16 +23,17 @@ std::string flight_report(const WorldSpec& spec, const Views& operations, std::s
                           Nanoseconds now);
 // "2 operations in flight: allreduce "a" (4 KB) waits for other ranks for 12.3 s, ...".
 std::string flight_summary(const Views& operations, Nanoseconds now);
-// The same in two parts, for a table.
-struct FlightWords {
+// The summary in two parts, for a table.
+struct FlightDigest {
   std::string in_flight;  // "allreduce "a" (4 KB) waits for other ranks for 12.3 s, ...", "nothing"
-  std::string last;       // that ended: "allreduce "b" (4 KB), done 12.4 s ago"; "nothing"
+  // The operation that ended last: "allreduce "b" (4 KB), done 12.4 s ago"; "nothing".
+  std::string last;
 };
-FlightWords flight_words(const Views& operations, Nanoseconds now);
+FlightDigest flight_digest(const Views& operations, Nanoseconds now);
 
 // "flight-recorder.rank-3.1.json": rank and generation.
 std::string flight_file_name(const WorldSpec& spec);
-// Replaces this rank's file in the directory, as a whole.
+// Atomically replaces this rank's file in the directory.
 Status write_flight_report(const std::string& directory, const WorldSpec& spec,
                            std::string_view report);
 

@@ -17,7 +17,7 @@ std::string encode_mark(Message kind, const Mark& mark) {
   return frame_of(kind, WireWriter().u64(mark.session).u64(mark.number));
 }
 
-// Sums and differences of a few times must fit.
+// Bounds the times so that sums and differences of a few of them do not overflow.
 constexpr Nanoseconds kLatest = std::numeric_limits<Nanoseconds>::max() / 16;
 bool can_be(Nanoseconds time) { return time > -kLatest && time < kLatest; }
 
@@ -49,7 +49,7 @@ std::string encode_clock_answer(const ClockAnswer& answer) {
 Result<Mark> decode_mark(std::string_view payload) {
   WireReader in(payload);
   const Mark mark{in.u64(), in.u64()};
-  HVD_RETURN_IF_ERROR(in.finish("mark of a timeline"));
+  HVD_RETURN_IF_ERROR(in.finish("start or stop of a timeline"));
   return mark;
 }
 
@@ -72,7 +72,7 @@ Result<Events> decode_events(std::string_view payload, int world_size) {
   events.batches = in.str();
   HVD_RETURN_IF_ERROR(in.finish("events for the timeline"));
   if (events.rank < 0 || events.rank >= world_size || !can_be(events.offset)) {
-    return Status(Code::data_loss, "events for the timeline: not those of a rank");
+    return Status(Code::data_loss, "events for the timeline: invalid rank or clock offset");
   }
   return events;
 }
@@ -80,16 +80,16 @@ Result<Events> decode_events(std::string_view payload, int world_size) {
 Result<Nanoseconds> decode_clock_ask(std::string_view payload) {
   WireReader in(payload);
   const Nanoseconds now = in.i64();
-  HVD_RETURN_IF_ERROR(in.finish("question for the time"));
+  HVD_RETURN_IF_ERROR(in.finish("clock request"));
   return now;
 }
 
 Result<ClockAnswer> decode_clock_answer(std::string_view payload) {
   WireReader in(payload);
   ClockAnswer answer{in.i64(), in.i64(), in.str()};
-  HVD_RETURN_IF_ERROR(in.finish("the time"));
+  HVD_RETURN_IF_ERROR(in.finish("clock answer"));
   if (!can_be(answer.asked) || !can_be(answer.now)) {
-    return Status(Code::data_loss, "the time: no such time");
+    return Status(Code::data_loss, "clock answer: invalid time");
   }
   return answer;
 }

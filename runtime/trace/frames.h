@@ -1,12 +1,12 @@
-// What the ranks say to each other about the timeline and the flight recorder, over the links of
-// the control tree. Decoding trusts nothing.
+// The messages about the timeline and the flight recorder, over the links of the control tree.
+// Decoding trusts nothing.
 //
 //   to the children   trace_start    record all batches beyond a number
-//                     trace_stop     ... up to a number, and then say the last word
-//                     trace_dump     write what the flight recorder knows, and why
+//                     trace_stop     ... up to a number, and then send the final events
+//                     trace_dump     write the flight recorder, for this reason
 //                     clock_answer   what time it is here
 //   to the parent     trace_events   of one rank; passed on to the root
-//                     clock_ask      what time is it?
+//                     clock_ask      request for the parent's time
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ struct Mark {  // trace_start, trace_stop
 struct Events {
   std::uint64_t session = 0;
   int rank = 0;
-  Nanoseconds offset = 0;     // added to its times it gives those of whoever receives this
+  Nanoseconds offset = 0;     // to be added to the times for the receiver's clock
   std::uint32_t tensors = 0;  // in `batches`
-  std::uint32_t dropped = 0;  // tensors that were left out before these
-  bool final = false;         // this rank's last word
+  std::uint32_t dropped = 0;  // tensors that were dropped before these
+  bool final = false;         // no events of this rank follow
   std::string batches;        // trace/batch.h
 };
 
 struct ClockAnswer {
-  Nanoseconds asked = 0;  // by the clock of the one who asks
-  Nanoseconds now = 0;    // by the clock of the one who answers
-  std::string machine;    // whose processes share one clock; empty: not known
+  Nanoseconds asked = 0;  // by the clock of the rank that asks
+  Nanoseconds now = 0;    // by the clock of the rank that answers
+  std::string machine;    // clock_identity(); empty: not known
 };
 
 // Whole frames.

@@ -5,7 +5,7 @@
 namespace hvd::runtime::trace {
 namespace {
 
-// The length of the UTF-8 character that `text` begins with; 0 if there is none.
+// The length of the UTF-8 character that `text` begins with; 0 if it is invalid.
 std::size_t character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto first = byte(0);
@@ -15,7 +15,7 @@ std::size_t character(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0U) != 0x80) return 0;
   }
-  // Longer than need be, halves of pairs, beyond the last character.
+  // Overlong forms, surrogates, and code points beyond U+10FFFF.
   if (first == 0xE0 && byte(1) < 0xA0) return 0;
   if (first == 0xED && byte(1) > 0x9F) return 0;
   if (first == 0xF0 && byte(1) < 0x90) return 0;
@@ -28,6 +28,7 @@ std::size_t character(std::string_view text) {
 void append_quoted(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
+
   while (!text.empty()) {
     const auto c = static_cast<unsigned char>(text.front());
     std::size_t length = 1;
@@ -46,6 +47,7 @@ void append_quoted(std::string& out, std::string_view text) {
     }
     text.remove_prefix(length);
   }
+
   out += '"';
 }
 

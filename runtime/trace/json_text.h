@@ -1,4 +1,4 @@
-// Pieces of JSON, written where speed counts.
+// Fast formatting of JSON values.
 #pragma once
 
 #include <charconv>
@@ -9,7 +9,8 @@
 
 namespace hvd::runtime::trace {
 
-// As a JSON string, quotes included. What is no UTF-8 becomes U+FFFD: names are the program's.
+// Appends a JSON string, quotes included. Invalid UTF-8 becomes U+FFFD: names are chosen by the
+// program.
 void append_quoted(std::string& out, std::string_view text);
 
 template <typename Integer>
@@ -19,7 +20,7 @@ void append_number(std::string& out, Integer value) {
   out.append(std::begin(digits), end);
 }
 
-// Nanoseconds, 0 or more, as thousands of them: "12.345".
+// Appends non-negative nanoseconds as microseconds: "12.345".
 void append_thousandths(std::string& out, Nanoseconds time);
 
 }  // namespace hvd::runtime::trace

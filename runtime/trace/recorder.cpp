@@ -4,44 +4,47 @@
 
 namespace hvd::runtime::trace {
 
-Run::Run(Recorder* recorder, Nanoseconds begun) : recorder_(recorder), begun_(begun) {
-  if (recorder_ != nullptr && recorder_->recording()) steps_of_this_thread = &steps_;
+TracedBatch::TracedBatch(Recorder* recorder, Nanoseconds begun)
+    : recorder_(recorder), begun_(begun) {
+  if (recorder_ != nullptr && recorder_->recording()) current_steps = &steps_;
 }
 
-void Run::leave_thread() {
-  if (steps_of_this_thread == &steps_) steps_of_this_thread = nullptr;
+void TracedBatch::leave_thread() {
+  if (current_steps == &steps_) current_steps = nullptr;
 }
 
-void Run::stop() {
+void TracedBatch::stop() {
   leave_thread();
   if (recorder_ != nullptr) ended_ = nanoseconds_now();
 }
 
-void Run::finish(Response& response, int set_size, const Entries& entries,
-                 std::span<const Outcome> outcomes) {
+void TracedBatch::finish(Response& response, int set_size, const Entries& entries,
+                         std::span<const Outcome> outcomes) {
   if (recorder_ != nullptr) recorder_->keep(*this, response, set_size, entries, outcomes);
 }
 
-void Recorder::keep(const Run& run, Response& response, int set_size, const Entries& entries,
-                    std::span<const Outcome> outcomes) {
+void Recorder::keep(const TracedBatch& run, Response& response, int set_size,
+                    const Entries& entries, std::span<const Outcome> outcomes) {
   Ended ended;
   ended.number = response.number;
   ended.when = run.ended_;
-  // As a rule they are those of the response.
+
+  // Usually the entries are exactly the response's tensors.
   if (entries.size() == response.tensors.size()) ended.tensors = std::move(response.tensors);
-  ended.courses.reserve(entries.size());
+  ended.times.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Status& why = outcomes[i].failure.status;
     if (!why.ok() && ended.errors.empty()) ended.errors.resize(entries.size());
     if (!why.ok()) ended.errors[i] = why;
-    // What a rank that has joined ran for others it never asked for.
-    if (entries[i].course.enqueued == 0) continue;
-    if (ended.tensors.size() == ended.courses.size()) {
+    // Placeholders of a rank that has joined were never enqueued.
+    if (entries[i].times.enqueued == 0) continue;
+    if (ended.tensors.size() == ended.times.size()) {
       ended.tensors.push_back(
           std::make_shared<ResponseTensor>(ResponseTensor{entries[i].request, {}}));
     }
-    ended.courses.push_back(entries[i].course);
+    ended.times.push_back(entries[i].times);
   }
+
   if (wanted(response.number)) {
     Batch batch;
     batch.number = response.number;
@@ -52,31 +55,33 @@ void Recorder::keep(const Run& run, Response& response, int set_size, const Entr
     batch.ended = run.ended_;
     batch.operation = run.operation_;
     batch.steps = run.steps_;
-    // From what has just been gathered: looking at all entries once more would cost more than
-    // writing.
-    const bool joined = ended.courses.empty();
+
+    // From the times gathered above: reading all entries once more would cost more than the
+    // encoding.
+    const bool joined = ended.times.empty();
     const bool first = append(batch, entries.size(), [&] {
       for (std::size_t i = 0; i < entries.size(); ++i) {
-        const Course course = joined ? Course() : ended.courses[i];
+        const EntryTimes times = joined ? EntryTimes() : ended.times[i];
         const auto error = ended.errors.empty() ? std::string_view() : ended.errors[i].message();
-        writer_.add(entries[i].request, ended.tensors[i]->cache_id, course.enqueued, course.asked,
+        writer_.add(entries[i].request, ended.tensors[i]->cache_id, times.enqueued, times.asked,
                     error);
       }
     });
     if (first) on_pending_();
   }
+
   remember(std::move(ended));
   ++served_;
   if (until_ != kForever && idle()) on_pending_();
 }
 
 void Recorder::remember(Ended ended) {
-  if (ended.courses.empty()) return;
+  if (ended.times.empty()) return;
   const std::lock_guard lock(mutex_);
-  ended_count_ += ended.courses.size();
+  ended_count_ += ended.times.size();
   ended_.push_back(std::move(ended));
-  while (ended_count_ - ended_.front().courses.size() >= kKept) {
-    ended_count_ -= ended_.front().courses.size();
+  while (ended_count_ - ended_.front().times.size() >= kKept) {
+    ended_count_ -= ended_.front().times.size();
     ended_.pop_front();
   }
 }
@@ -88,32 +93,33 @@ void Recorder::fail(std::span<const Entry> entries, const Status& why) {
   for (const auto& entry : entries) {
     const Request& request = entry.request;
     ended.tensors.push_back(std::make_shared<ResponseTensor>(ResponseTensor{request, {}}));
-    ended.courses.push_back(entry.course);
+    ended.times.push_back(entry.times);
     ended.errors.push_back(why);
     if (!recording()) continue;
     Batch batch;
     batch.process_set = request.process_set;
     batch.ended = now;
-    append_alone(batch, request, entry.course, why.message());
+    append_alone(batch, request, entry.times, why.message());
   }
   remember(std::move(ended));
 }
 
-// Of what has just ended the queue may not have heard.
-std::vector<Entry> Recorder::open() const {
+// The queue may still list entries that have just ended.
+std::vector<Entry> Recorder::in_flight_entries() const {
   std::vector<Entry> entries;
   in_flight_([&](const Entry& entry) {
     Entry copy;
     copy.request = entry.request;
-    copy.course = entry.course;
+    copy.times = entry.times;
     entries.push_back(std::move(copy));
   });
+
   const std::lock_guard lock(mutex_);
   std::unordered_set<std::uint64_t> ended;
   for (const auto& batch : ended_) {
-    for (const auto& course : batch.courses) ended.insert(course.order);
+    for (const auto& times : batch.times) ended.insert(times.order);
   }
-  std::erase_if(entries, [&](const Entry& entry) { return ended.contains(entry.course.order); });
+  std::erase_if(entries, [&](const Entry& entry) { return ended.contains(entry.times.order); });
   return entries;
 }
 
@@ -131,10 +137,10 @@ bool Recorder::append(const Batch& batch, std::size_t tensors, Write write) {
   return first;
 }
 
-void Recorder::append_alone(const Batch& batch, const Request& request, const Course& course,
+void Recorder::append_alone(const Batch& batch, const Request& request, const EntryTimes& times,
                             std::string_view error) {
   const bool first = append(batch, 1, [&] {
-    writer_.add(request, ResponseTensor::kNotCached, course.enqueued, course.asked, error);
+    writer_.add(request, ResponseTensor::kNotCached, times.enqueued, times.asked, error);
   });
   if (first) on_pending_();
 }
@@ -173,51 +179,54 @@ bool Recorder::has_pending() const {
   return !pending_.chunks.empty() || pending_.dropped > 0 || writer_.tensors() > 0;
 }
 
-void Recorder::flush_open() {
+void Recorder::flush_in_flight() {
   const auto now = nanoseconds_now();
-  for (const auto& entry : open()) {
+  for (const auto& entry : in_flight_entries()) {
     Batch batch;
     batch.process_set = entry.request.process_set;
     batch.unfinished = true;
-    batch.decided = entry.course.decided;
-    batch.begun = entry.course.begun;
+    batch.decided = entry.times.decided;
+    batch.begun = entry.times.begun;
     batch.ended = now;
-    append_alone(batch, entry.request, entry.course, {});
+    append_alone(batch, entry.request, entry.times, {});
   }
 }
 
 std::vector<Recorder::View> Recorder::operations() const {
-  const auto view_of = [](const Request& request, const Course& course) {
+  const auto view_of = [](const Request& request, const EntryTimes& times) {
     View view;
     view.name = request.name;
     view.kind = request.kind;
     view.type = request.type;
     view.process_set = request.process_set;
     view.bytes = request.bytes();
-    view.enqueued = course.enqueued;
-    view.asked = course.asked;
-    view.decided = course.decided;
-    view.begun = course.begun;
+    view.enqueued = times.enqueued;
+    view.asked = times.asked;
+    view.decided = times.decided;
+    view.begun = times.begun;
     return view;
   };
-  const auto entries = open();
+
+  const auto entries = in_flight_entries();
   std::vector<View> views;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& batch : ended_) {
-      for (std::size_t i = 0; i < batch.courses.size(); ++i) {
-        View& view = views.emplace_back(view_of(batch.tensors[i]->request, batch.courses[i]));
+      for (std::size_t i = 0; i < batch.times.size(); ++i) {
+        View& view = views.emplace_back(view_of(batch.tensors[i]->request, batch.times[i]));
         view.ended = batch.when;
         view.batch = batch.number;
-        view.batch_size = batch.number == 0 ? 0 : static_cast<std::uint32_t>(batch.courses.size());
+        view.batch_size = batch.number == 0 ? 0 : static_cast<std::uint32_t>(batch.times.size());
         if (!batch.errors.empty()) view.error = batch.errors[i];
       }
     }
   }
+
   if (views.size() > kKept) {
     views.erase(views.begin(), views.end() - static_cast<std::ptrdiff_t>(kKept));
   }
-  for (const auto& entry : entries) views.push_back(view_of(entry.request, entry.course));
+
+  for (const auto& entry : entries) views.push_back(view_of(entry.request, entry.times));
   return views;
 }
 

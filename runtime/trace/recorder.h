@@ -1,9 +1,10 @@
-// What happens to the tensors of one rank: the one source of the flight recorder and of the
-// timeline. World owns it. The executor tells it of every batch that has ended; any thread may ask.
+// Records what happens to the tensors of one rank: the one source of the flight recorder and of the
+// timeline. World owns it. The executor reports every batch that has ended; any thread may query
+// it.
 //
-// The last kKept operations that ended stay here, always; what is in flight, and how far it has
-// come, the tensor queue knows. While a timeline is recorded, each batch that ends is also written
-// down in bytes (trace/batch.h), which the control loop sends on; if they are not fetched soon
+// The last kKept operations that ended are always kept here; the tensor queue knows those in
+// flight, and how far they have come. While a timeline is recorded, each batch that ends is also
+// encoded (trace/batch.h) for the control loop to send; if the loop does not fetch them soon
 // enough, whole batches are dropped and counted.
 #pragma once
 
@@ -25,22 +26,22 @@ namespace hvd::runtime::trace {
 
 class Recorder;
 
-// One response on its way through the executor. Belongs to the thread that made it; from
-// leave_thread() on another one may go on with it.
-class Run {
+// The record of one batch while the executor runs it. It belongs to the thread that made it; after
+// leave_thread() another thread may continue with it.
+class TracedBatch {
  public:
-  // Nobody listens if there is no recorder.
-  Run(Recorder* recorder, Nanoseconds begun);
-  ~Run() { leave_thread(); }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
+  // Records nothing if `recorder` is null.
+  TracedBatch(Recorder* recorder, Nanoseconds begun);
+  ~TracedBatch() { leave_thread(); }
+  TracedBatch(const TracedBatch&) = delete;
+  TracedBatch& operator=(const TracedBatch&) = delete;
 
   void by(std::string_view operation) { operation_ = operation; }
-  // What this thread does from now on is no step of it.
+  // Steps of this thread no longer belong to the batch.
   void leave_thread();
-  // It is over; what came of it may be told to whoever waits.
+  // The batch is over; its results may be delivered from now on.
   void stop();
-  // Keeps what is known of it, and the response's tensors.
+  // Hands the record, and the response's tensors, to the recorder.
   void finish(Response& response, int set_size, const Entries& entries,
               std::span<const Outcome> outcomes);
 
@@ -61,26 +62,26 @@ class Recorder {
   static constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
   using VisitInFlight = std::function<void(const std::function<void(const Entry&)>& visitor)>;
 
-  // `in_flight` visits all that is in flight. `on_pending` is called when there is something to
-  // fetch, and was not before.
+  // `in_flight` visits all entries in flight. `on_pending` is called when there is something to
+  // fetch, and was nothing before.
   Recorder(VisitInFlight in_flight, std::function<void()> on_pending)
       : in_flight_(std::move(in_flight)), on_pending_(std::move(on_pending)) {}
 
-  // These have failed before anybody took them.
+  // These entries failed before the executor took them.
   void fail(std::span<const Entry> entries, const Status& why);
-  // So many responses have been handed to the executor.
+  // This many responses have been handed to the executor.
   void submitted(std::size_t responses) { submitted_ += responses; }
   // All of them have ended.
   bool idle() const { return served_ == submitted_; }
 
-  // The timeline wants what has a number beyond `after` and, as soon as that is known, not beyond
-  // `until`; then on_pending is also called when all that was submitted has ended.
+  // Records batches with a number beyond `after` and, once stop_after() was called, not beyond
+  // `until`; then on_pending is also called when all submitted responses have ended.
   void start(std::uint64_t after);
   void stop_after(std::uint64_t until) { until_ = until; }
   void stop();
   bool recording() const { return recording_.load(std::memory_order_relaxed); }
 
-  // What a frame carries: a few, so that nothing has to wait long behind it.
+  // The content of a frame: a few batches, so that other frames need not wait long behind it.
   struct Chunk {
     std::string batches;  // trace/batch.h
     std::uint32_t tensors = 0;
@@ -91,8 +92,8 @@ class Recorder {
   };
   Pending fetch();
   bool has_pending() const;
-  // Also what is in flight, as if it ended now.
-  void flush_open();
+  // Also records the entries in flight, as if they ended now.
+  void flush_in_flight();
 
   struct View {
     std::string name;
@@ -101,32 +102,32 @@ class Recorder {
     int process_set = kGlobalSet;
     std::size_t bytes = 0;
     Nanoseconds enqueued = 0, asked = 0, decided = 0, begun = 0, ended = 0;
-    std::uint64_t batch = 0;  // the number of the response; 0: there was none
+    std::uint64_t batch = 0;  // the number of the response; 0: no response
     std::uint32_t batch_size = 0;
     Status error;
   };
-  // The oldest first; what is in flight comes last.
+  // The oldest first; operations in flight come last.
   std::vector<View> operations() const;
 
  private:
-  friend class Run;
-  // Operations that ended together: what they were, and how it went.
+  friend class TracedBatch;
+  // Operations that ended in one batch.
   struct Ended {
     std::vector<SharedTensor> tensors;
-    std::vector<Course> courses;
-    std::vector<Status> errors;  // empty: there was none
+    std::vector<EntryTimes> times;
+    std::vector<Status> errors;  // empty: all succeeded
     std::uint64_t number = 0;
     Nanoseconds when = 0;
   };
-  void keep(const Run& run, Response& response, int set_size, const Entries& entries,
+  void keep(const TracedBatch& run, Response& response, int set_size, const Entries& entries,
             std::span<const Outcome> outcomes);
   void remember(Ended ended);
-  std::vector<Entry> open() const;  // what is in flight; without its memory
-  // `write` adds them, if there is room. `on_pending` is called afterwards if it returns true.
+  std::vector<Entry> in_flight_entries() const;  // copies without pointers to memory
+  // Calls `write` to add the tensors, if there is room. Returns true if on_pending is to be called.
   template <typename Write>
   bool append(const Batch& batch, std::size_t tensors, Write write);
   void end_chunk();  // under mutex_
-  void append_alone(const Batch& batch, const Request& request, const Course& course,
+  void append_alone(const Batch& batch, const Request& request, const EntryTimes& times,
                     std::string_view error);
   bool wanted(std::uint64_t number) const {
     return recording() && number > after_ && number <= until_;
@@ -141,7 +142,7 @@ class Recorder {
   std::atomic<std::uint64_t> served_ = 0;
 
   mutable std::mutex mutex_;
-  std::deque<Ended> ended_;      // as many as it takes for kKept operations
+  std::deque<Ended> ended_;      // as many batches as hold kKept operations
   std::size_t ended_count_ = 0;  // operations
   BatchWriter writer_;           // the next chunk
   Pending pending_;

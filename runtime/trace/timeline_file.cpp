@@ -12,14 +12,14 @@ namespace hvd::runtime::trace {
 namespace {
 
 constexpr std::string_view kClosing = "\n]\n";
-constexpr std::string_view kBetween = ",\n";  // elements; nowhere in one of them
+constexpr std::string_view kBetween = ",\n";  // between elements; never inside one
 
-// A signal that ends the process can cut a write short where one page of the file ends and the next
-// one begins, and nowhere else: so no write has more than one such place.
+// A fatal signal can cut a write short only at the boundary between two pages of the file: so no
+// write crosses more than one boundary.
 constexpr std::size_t kPage = 4096;
 
-// How much of `elements`, whole ones, goes into one write that begins at `at`: as many as end in
-// this page, or else one.
+// How many bytes of `elements`, in whole elements, go into one write at offset `at`: as many as end
+// within the current page, or else one element.
 std::size_t piece_of(std::string_view elements, std::int64_t at) {
   const std::size_t room = kPage - static_cast<std::size_t>(at) % kPage;
   const std::size_t around = kBetween.size() + kClosing.size();
@@ -37,7 +37,8 @@ Result<TimelineFile> TimelineFile::create(const std::string& path, std::string_v
   const auto refuse = [&](int error) {
     return Status::from_errno(cat("write the timeline to ", path), error);
   };
-  // Whoever names a pipe shall not wait for its reader.
+
+  // O_NONBLOCK: opening a named pipe must not block until it has a reader.
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
   if (!fd) return refuse(errno);
   struct stat about {};
@@ -47,6 +48,7 @@ Result<TimelineFile> TimelineFile::create(const std::string& path, std::string_v
                   cat("write the timeline to ", path, ": it is not a regular file"));
   }
   if (::ftruncate(fd.get(), 0) != 0) return refuse(errno);
+
   TimelineFile file(path, std::move(fd));
   HVD_RETURN_IF_ERROR(file.write(cat("[\n", first, kClosing), 0));
   file.end_ = static_cast<std::int64_t>(2 + first.size());
@@ -61,7 +63,7 @@ Status TimelineFile::append(std::string_view elements) {
     text.assign(kBetween).append(elements.substr(0, size)).append(kClosing);
     Status written = write(text, end_);
     if (!written.ok()) {
-      // What lies there needs no new room.
+      // Overwriting existing bytes needs no disk space, so this works on a full disk.
       end_ = before;
       if (write(kClosing, end_).ok()) {
         [[maybe_unused]] const auto cut =

@@ -1,6 +1,6 @@
-// The file of a timeline: a JSON array that is whole after every write. Each goes over the closing
-// bracket and ends with the next one, and they are short, so that the end of the process hardly
-// ever finds one of them half done. For one thread.
+// The file of a timeline: a JSON array that is complete after every write. Each write overwrites
+// the closing bracket and ends with a new one, and writes are short, so that the end of the process
+// hardly ever finds one half done. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace hvd::runtime::trace {
 
 class TimelineFile {
  public:
-  // Replaces what was there. `first`: the first elements, at least one, separated by commas.
+  // Replaces an existing file. `first`: the first elements, at least one, separated by commas.
   static Result<TimelineFile> create(const std::string& path, std::string_view first);
-  // Further ones. After an error the file holds what it held before.
+  // Appends further elements. After an error the file holds what it held before.
   Status append(std::string_view elements);
   const std::string& path() const { return path_; }
 
@@ -26,7 +26,7 @@ class TimelineFile {
 
   std::string path_;
   UniqueFd fd_;
-  std::int64_t end_ = 0;  // where the closing begins
+  std::int64_t end_ = 0;  // offset of the closing bracket
 };
 
 }  // namespace hvd::runtime::trace

@@ -20,7 +20,7 @@ std::string upper(std::string_view text) {
 
 std::int64_t elements_of(const Batch::Tensor& tensor) {
   std::int64_t elements = 1;
-  for (const auto extent : tensor.what->shape) elements *= extent;
+  for (const auto extent : tensor.info->shape) elements *= extent;
   return elements;
 }
 
@@ -29,7 +29,7 @@ bool has_elements(Kind kind) {
          kind != Kind::remove_process_set;
 }
 
-// Names that the runtime counts through for those who give none never come again.
+// Names that the runtime generates for unnamed tensors are never used again.
 bool comes_again(std::string_view name) { return name.find(".noname.") == std::string_view::npos; }
 
 }  // namespace
@@ -60,7 +60,8 @@ void TimelineText::element() {
 }
 
 void TimelineText::open(int rank, Track& track, char phase, Nanoseconds when) {
-  // Clocks are known only so well: what is a little too early would be out of order.
+  // Clock offsets are not exact: an event that appears a little too early is moved, to keep the
+  // track in order.
   track.last = std::max(track.last, when);
   element();
   out_ += R"({"ph":")";
@@ -107,11 +108,11 @@ TimelineText::Track& TimelineText::track(int rank, const Batch& batch, const Bat
                                          Nanoseconds begin) {
   Rank& all = ranks_[static_cast<std::size_t>(rank)];
   std::string name = batch.process_set == kGlobalSet
-                         ? tensor.what->name
-                         : cat(tensor.what->name, " (process set ", batch.process_set, ")");
+                         ? tensor.info->name
+                         : cat(tensor.info->name, " (process set ", batch.process_set, ")");
   const auto found = all.tracks.find(name);
   if (found != all.tracks.end()) return found->second;
-  if (comes_again(tensor.what->name) && all.tracks.size() < kMaxTracks) {
+  if (comes_again(tensor.info->name) && all.tracks.size() < kMaxTracks) {
     Track& made = all.tracks.emplace(name, Track{all.next_track++, 0}).first->second;
     name_track(rank, made, name);
     return made;
@@ -160,11 +161,12 @@ void TimelineText::add(const Events& events, TimePoint now) {
       if (batch->number <= released_) continue;
     }
     Held& held = held_[batch->number];
-    if (held.until == TimePoint{}) held.until = now + kPatience;
+    if (held.until == TimePoint{}) held.until = now + kReportTimeout;
     ++held.heard;
     for (const auto& tensor : batch->tensors) {
-      if (tensor.enqueued != 0)
-        held.ready[tensor.what->name].push_back({tensor.enqueued, events.rank});
+      if (tensor.enqueued != 0) {
+        held.ready[tensor.info->name].push_back({tensor.enqueued, events.rank});
+      }
     }
     if (events.rank == 0) {
       held.is_here = true;
@@ -192,17 +194,18 @@ void TimelineText::mark_cycle(Nanoseconds when, std::uint64_t number) {
 }
 
 void TimelineText::write(int rank, const Batch& batch,
-                         const std::unordered_map<std::string, std::vector<Ready>>* ready) {
+                         const std::unordered_map<std::string, std::vector<RankReady>>* ready) {
   for (std::size_t i = 0; i < batch.tensors.size(); ++i) {
     const auto& tensor = batch.tensors[i];
     Track& where =
         track(rank, batch, tensor, tensor.enqueued != 0 ? tensor.enqueued : batch.decided);
-    // Of what its rank never asked for, since it had joined, there is nothing to negotiate.
+    // A rank that had joined never requested the tensor: it has no negotiation to show.
     if (tensor.enqueued != 0) {
-      std::vector<Ready> when;
+      std::vector<RankReady> when;
       if (ready != nullptr) {
-        if (const auto found = ready->find(tensor.what->name); found != ready->end())
+        if (const auto found = ready->find(tensor.info->name); found != ready->end()) {
           when = found->second;
+        }
       }
       write_negotiation(rank, where, batch, tensor, std::move(when));
     }
@@ -211,12 +214,13 @@ void TimelineText::write(int rank, const Batch& batch,
 }
 
 void TimelineText::write_negotiation(int rank, Track& track, const Batch& batch,
-                                     const Batch::Tensor& tensor, std::vector<Ready> ready) {
+                                     const Batch::Tensor& tensor, std::vector<RankReady> ready) {
   std::sort(ready.begin(), ready.end(),
-            [](const Ready& a, const Ready& b) { return a.when < b.when; });
+            [](const RankReady& a, const RankReady& b) { return a.when < b.when; });
   const Nanoseconds from = ready.empty() ? tensor.enqueued : ready.front().when;
   const Nanoseconds to = batch.decided != 0 ? batch.decided : batch.ended;
-  begin(rank, track, cat("NEGOTIATE_", upper(kind_name(tensor.what->kind))), from);
+
+  begin(rank, track, cat("NEGOTIATE_", upper(kind_name(tensor.info->kind))), from);
   if (batch.decided == 0 && batch.unfinished) out_ += R"(,"args":{"unfinished":true})";
   if (batch.decided == 0 && !tensor.error.empty()) {
     out_ += R"(,"args":{"error":)";
@@ -224,24 +228,27 @@ void TimelineText::write_negotiation(int rank, Track& track, const Batch& batch,
     out_ += '}';
   }
   out_ += '}';
+
   const std::size_t first = ready.size() > kMaxShown ? ready.size() - kMaxShown : 0;
   for (std::size_t i = first; i < ready.size(); ++i) {
-    // By its own clock a rank may have been ready a little after the decision.
+    // By its own clock a rank may have become ready a little after the decision.
     open(rank, track, 'i', std::min(ready[i].when, std::max(to, track.last)));
     out_ += cat(R"(,"s":"t","name":"rank )", ready[i].rank, "\"}");
   }
+
   end(rank, track, to);
 }
 
 void TimelineText::write_execution(int rank, Track& track, const Batch& batch, std::size_t index) {
   const auto& tensor = batch.tensors[index];
-  begin(rank, track, upper(kind_name(tensor.what->kind)), batch.decided);
+  begin(rank, track, upper(kind_name(tensor.info->kind)), batch.decided);
   out_ += R"(,"args":{)";
-  if (has_elements(tensor.what->kind)) {
-    out_ += cat(R"("dtype":")", type_name(tensor.what->type), R"(","shape":")",
-                shape_text(tensor.what->shape), R"(","bytes":)",
-                elements_of(tensor) * static_cast<std::int64_t>(size_of(tensor.what->type)), ',');
+  if (has_elements(tensor.info->kind)) {
+    out_ += cat(R"("dtype":")", type_name(tensor.info->type), R"(","shape":")",
+                shape_text(tensor.info->shape), R"(","bytes":)",
+                elements_of(tensor) * static_cast<std::int64_t>(size_of(tensor.info->type)), ',');
   }
+
   out_ += cat(R"("process_set":)", batch.process_set, R"(,"batch":)", batch.number,
               R"(,"batch_tensors":)", batch.tensors.size());
   if (tensor.enqueued == 0) out_ += R"(,"joined":true)";
@@ -251,12 +258,13 @@ void TimelineText::write_execution(int rank, Track& track, const Batch& batch, s
     append_quoted(out_, tensor.error);
   }
   out_ += "}}";
+
   slice(rank, track, "QUEUE", batch.decided, batch.begun != 0 ? batch.begun : batch.ended);
   if (batch.begun != 0 && !batch.operation.empty()) write_steps(rank, track, batch, index);
   end(rank, track, batch.ended);
 }
 
-// What no step covers is the operation itself; but a gap of a moment is nothing.
+// The time that no step covers is that of the operation itself; gaps below kMoment are not shown.
 void TimelineText::write_steps(int rank, Track& track, const Batch& batch, std::size_t index) {
   constexpr Nanoseconds kMoment = 2'000;
   const std::string operation = upper(batch.operation);
@@ -266,6 +274,7 @@ void TimelineText::write_steps(int rank, Track& track, const Batch& batch, std::
     longest = std::max(longest, step.begin - at);
     at = step.end;
   }
+
   const Nanoseconds shown = std::min(longest, kMoment);
   at = batch.begun;
   for (const Step& step : batch.steps) {
@@ -276,6 +285,7 @@ void TimelineText::write_steps(int rank, Track& track, const Batch& batch, std::
           step.begin, step.end);
     at = step.end;
   }
+
   if (batch.ended - at >= shown) slice(rank, track, operation, at, batch.ended);
 }
 

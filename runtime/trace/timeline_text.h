@@ -1,9 +1,9 @@
-// The events of all ranks as the text of a timeline: Chrome's trace format. A process is a rank, a
-// track a tensor of it. What a track says is in order of time, and every begin has its end: an
-// operation is written only once all of it is known.
+// Formats the events of all ranks as a timeline in Chrome's trace format. A process is a rank, a
+// track one of its tensors. The events of a track are in order of time, and every begin has its
+// end: an operation is written only once all of it is known.
 //
-// What rank 0 ran waits for the others' reports of the same batch, for at most kPatience: its track
-// shows when each of them was ready. A value; for one thread.
+// The batches of rank 0 wait for the other ranks' reports of the same batch, for at most
+// kReportTimeout: rank 0's track shows when each rank was ready. A value; for one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,20 @@ namespace hvd::runtime::trace {
 
 class TimelineText {
  public:
-  static constexpr std::chrono::seconds kPatience{2};
-  static constexpr std::size_t kMaxHeld = 10'000;   // batches
-  static constexpr std::size_t kMaxShown = 64;      // ranks whose readiness is shown: the last ones
-  static constexpr std::size_t kMaxTracks = 4'000;  // of a rank, for tensors with names that return
+  static constexpr std::chrono::seconds kReportTimeout{2};
+  static constexpr std::size_t kMaxHeld = 10'000;  // batches
+  // Ranks whose readiness is shown, the last ones to be ready.
+  static constexpr std::size_t kMaxShown = 64;
+  // Of a rank, for tensors whose names are used again.
+  static constexpr std::size_t kMaxTracks = 4'000;
 
-  // Times are of rank 0's clock from here on, `start` is their zero.
+  // All times are of rank 0's clock; `start` is their zero.
   TimelineText(const std::vector<Member>& members, std::uint64_t generation, Nanoseconds start);
 
   void add(const Events& events, TimePoint now);
   // Rank 0 has decided this batch.
   void mark_cycle(Nanoseconds when, std::uint64_t number);
-  // Writes what has waited long enough, or all; returns when to call again.
+  // Writes the batches that have waited long enough, or all; returns when to call again.
   TimePoint release(TimePoint now, bool all = false);
   // Elements of a JSON array, separated by commas; empty if there is nothing new.
   std::string take();
@@ -46,32 +48,32 @@ class TimelineText {
   };
   struct Rank {
     std::unordered_map<std::string, Track> tracks;
-    std::vector<Track> lanes;  // for what has no track of its own
+    std::vector<Track> lanes;  // for tensors without a track of their own
     Track events;
     int next_track = 1;
   };
-  struct Ready {
+  struct RankReady {
     Nanoseconds when = 0;
     int rank = 0;
   };
-  // A batch of rank 0, or what others said of it before.
+  // A batch of rank 0, or reports of other ranks that arrived before it.
   struct Held {
     bool is_here = false;
     Batch batch;
     TimePoint until;
     int heard = 0;
-    std::unordered_map<std::string, std::vector<Ready>> ready;  // by tensor
+    std::unordered_map<std::string, std::vector<RankReady>> ready;  // by tensor
   };
 
   Track& track(int rank, const Batch& batch, const Batch::Tensor& tensor, Nanoseconds begin);
   void name_track(int rank, const Track& track, std::string_view name);
   void write(int rank, const Batch& batch,
-             const std::unordered_map<std::string, std::vector<Ready>>* ready);
+             const std::unordered_map<std::string, std::vector<RankReady>>* ready);
   void write_negotiation(int rank, Track& track, const Batch& batch, const Batch::Tensor& tensor,
-                         std::vector<Ready> ready);
+                         std::vector<RankReady> ready);
   void write_execution(int rank, Track& track, const Batch& batch, std::size_t index);
   void write_steps(int rank, Track& track, const Batch& batch, std::size_t index);
-  // The beginning of an element, up to and without what only some have.
+  // Writes the fields that all elements have, without the closing brace.
   void open(int rank, Track& track, char phase, Nanoseconds when);
   void begin(int rank, Track& track, std::string_view name, Nanoseconds when);
   void end(int rank, Track& track, Nanoseconds when);

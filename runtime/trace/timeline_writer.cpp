@@ -45,16 +45,16 @@ void TimelineWriter::mark_cycle(Nanoseconds when, std::uint64_t number) {
   put(std::move(item));
 }
 
-// Without the right to change it the thread is one like the others.
-void TimelineWriter::hurry(bool really) {
-  if (hurries_ == really) return;
-  hurries_ = really;
+// If the process may not change the priority, the thread runs at the normal one.
+void TimelineWriter::set_urgent(bool really) {
+  if (urgent_ == really) return;
+  urgent_ = really;
   const sched_param none{};
   pthread_setschedparam(pthread_self(), really ? SCHED_OTHER : SCHED_IDLE, &none);
 }
 
 void TimelineWriter::loop() {
-  hurry(false);
+  set_urgent(false);
   TimePoint release_at = kNever;
   for (;;) {
     std::deque<Item> items;
@@ -67,15 +67,16 @@ void TimelineWriter::loop() {
       } else {
         changed_.wait_until(lock, release_at, wanted);
       }
-      // A few at a time: a write is soon over, and the rest can still be counted.
+      // A few at a time: each write is short, and the rest still counts as waiting.
       while (!items_.empty() && items.size() < 4) {
         items.push_back(std::move(items_.front()));
         waiting_ -= items.back().events.batches.size();
         items_.pop_front();
       }
       finishing = finishing_ && items_.empty();
-      hurry(finishing_ || waiting_ > kMaxWaiting / 2);
+      set_urgent(finishing_ || waiting_ > kMaxWaiting / 2);
     }
+
     const auto now = Clock::now();
     for (const Item& item : items) {
       if (item.cycle != 0) {
@@ -84,6 +85,7 @@ void TimelineWriter::loop() {
         text_.add(item.events, now);
       }
     }
+
     release_at = text_.release(now, finishing);
     write();
     if (finishing) return;
@@ -92,7 +94,7 @@ void TimelineWriter::loop() {
 
 void TimelineWriter::write() {
   const std::string elements = text_.take();
-  // After a hole nothing may follow: it could refer to what is missing.
+  // After a failed write nothing more may follow: later events could refer to missing ones.
   if (elements.empty() || is_broken_) return;
   const Status written = file_.append(elements);
   if (written.ok()) return;

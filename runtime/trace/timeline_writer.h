@@ -1,6 +1,6 @@
-// Rank 0's thread that writes the timeline. What comes in waits in memory, up to kMaxWaiting; the
-// thread takes what time the machine has left over, until half of that is full or somebody waits
-// for it: a job that needs all of its cores is not held up by its own record. If even that is not
+// Rank 0's thread that writes the timeline. Incoming events wait in memory, up to kMaxWaiting. The
+// thread runs at idle priority until half of that is full or a caller waits for it to finish, so
+// that a job that needs all of its cores is not slowed down by its own record. If even that is not
 // enough, events are dropped, and the timeline says how many.
 //
 // add(), mark_cycle() and finish() are safe from any thread.
@@ -31,26 +31,26 @@ class TimelineWriter {
 
   void add(Events events);
   void mark_cycle(Nanoseconds when, std::uint64_t number);
-  // Blocks until all that came in is in the file, and ends the thread. The error, if there was one,
-  // has been logged when it came.
+  // Blocks until all events are in the file, and ends the thread. An error has been logged when it
+  // happened.
   Status finish();
 
  private:
   struct Item {
     Events events;
-    Nanoseconds cycle = 0;  // a mark, if it is one
+    Nanoseconds cycle = 0;  // not 0: the item is a cycle mark at this time
     std::uint64_t number = 0;
   };
   TimelineWriter(TimelineFile file, TimelineText text)
       : file_(std::move(file)), text_(std::move(text)) {}
   void put(Item item);
   void loop();
-  void hurry(bool really);
+  void set_urgent(bool really);
   void write();
 
-  TimelineFile file_;  // these are the thread's
+  TimelineFile file_;  // of the thread, as are the next three
   TimelineText text_;
-  bool hurries_ = true;
+  bool urgent_ = true;
   bool is_broken_ = false;
 
   std::mutex mutex_;

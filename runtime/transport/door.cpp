@@ -23,13 +23,13 @@ std::string name_of(int rank, int socket) {
 
 Result<SocketAddress> Door::open() {
   HVD_RETURN_IF_ERROR(poller_.open());
-  lobby_.emplace(poller_, options_.token,
-                 HandshakeIdentity{name_of(options_.rank), options_.generation},
-                 options_.handshake_timeout, kDataPurpose,
-                 static_cast<std::size_t>(options_.size - options_.rank) *
-                     static_cast<std::size_t>(options_.sockets),
-                 kMaxGuests);
-  auto where = lobby_->listen({options_.address, 0});
+  acceptor_.emplace(poller_, options_.token,
+                    HandshakeIdentity{name_of(options_.rank), options_.generation},
+                    options_.handshake_timeout, kDataPurpose,
+                    static_cast<std::size_t>(options_.size - options_.rank) *
+                        static_cast<std::size_t>(options_.sockets),
+                    kMaxGuests);
+  auto where = acceptor_->listen({options_.address, 0});
   HVD_RETURN_IF_ERROR(where.status().with_context(cat("rank ", options_.rank, ", for data")));
   thread_ = start_thread("hvd-door", [this] { loop(); });
   return where;
@@ -65,14 +65,14 @@ void Door::loop() {
     for (const auto& event : poller_.wait(deadline)) {
       if (const auto called = route_of_fd_.find(event.fd); called != route_of_fd_.end()) {
         handle(Route(called->second));
-      } else if (lobby_->knows(event.fd)) {
-        if (auto arrival = lobby_->handle(event, Clock::now())) welcome(std::move(*arrival));
+      } else if (acceptor_->owns(event.fd)) {
+        if (auto arrival = acceptor_->handle(event, Clock::now())) welcome(std::move(*arrival));
       }
     }
     begin_new_dials();
   }
   callers_.clear();
-  lobby_.reset();
+  acceptor_.reset();
 }
 
 void Door::begin_new_dials() {
@@ -136,7 +136,7 @@ void Door::handle(const Route& route) {
   }
 }
 
-void Door::welcome(Lobby::Arrival arrival) {
+void Door::welcome(MemberAcceptor::Arrival arrival) {
   poller_.forget(arrival.connection->fd());
   const auto route = route_named(arrival.name);
   const Status taken = route ? hooks_.connected(*route, arrival.connection->release())
@@ -168,7 +168,7 @@ void Door::give_up(const Route& route, const Status& why) {
 
 // Returns when the next one is due.
 TimePoint Door::serve_deadlines(TimePoint now) {
-  TimePoint next = lobby_->expire(now);
+  TimePoint next = acceptor_->expire(now);
   std::vector<Route> due;
   for (const auto& [route, caller] : callers_) {
     const auto when = caller.dial ? caller.until : std::min(caller.next_attempt, caller.until);

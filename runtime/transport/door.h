@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
-#include "runtime/net/lobby.h"
+#include "runtime/net/member_acceptor.h"
 #include "runtime/net/poller.h"
 #include "runtime/transport/dial.h"
 #include "runtime/transport/route.h"
@@ -80,7 +80,7 @@ class Door {
   void begin_new_dials();
   void attempt(const Route& route);
   void handle(const Route& route);
-  void welcome(Lobby::Arrival arrival);
+  void welcome(MemberAcceptor::Arrival arrival);
   std::optional<Route> route_named(const std::string& name) const;
   void give_up(const Route& route, const Status& why);
   TimePoint serve_deadlines(TimePoint now);
@@ -88,7 +88,7 @@ class Door {
   Options options_;
   Hooks hooks_;
   Poller poller_;
-  std::optional<Lobby> lobby_;
+  std::optional<MemberAcceptor> acceptor_;
   std::map<Route, Caller> callers_;   // by what is called; the thread's
   std::map<int, Route> route_of_fd_;  // of their connections
   std::atomic<bool> stopping_ = false;

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "base/wire.h"
-#include "runtime/net/silence.h"
+#include "runtime/net/keepalive.h"
 #include "runtime/transport/distance.h"
 #include "runtime/transport/gloo_context.h"
 
@@ -77,7 +77,7 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
 Status TcpMesh::adopt(const Route& route, UniqueFd fd) {
   // The kernel counts the time in which a receiver takes nothing as silence, too, so the timeout is
   // not shorter than that of a message.
-  watch_for_silence(fd.get(), options_.silence_timeout);
+  enable_keepalive(fd.get(), options_.silence_timeout);
   suit_distance(fd.get());
   return messenger_->adopt(route, std::move(fd));
 }

@@ -49,24 +49,27 @@ Autotuner::Autotuner(const TuningOptions& options, const Parameters& defaults)
 
 Autotuner::Step Autotuner::take(const Sample& sample) {
   Step step{in_force_, {}, false};
-  // Nothing was moved, or in no time: that says nothing.
+  // Without bytes or time there is no speed.
   if (sample.bytes == 0 || sample.tensors == 0 || sample.time <= Duration::zero()) {
     step.decision = "no bytes";
     return step;
   }
-  strange_ = phase_ == Phase::warming_up || is_same_work(sample, work_) ? 0 : strange_ + 1;
+
+  changed_samples_ =
+      phase_ == Phase::warming_up || is_same_work(sample, work_) ? 0 : changed_samples_ + 1;
   if (phase_ == Phase::warming_up && warmups_left_ > 0) {
     --warmups_left_;
     step.decision = "warming up";
   } else if (phase_ == Phase::warming_up) {
     step.decision = begin_search(sample, "ready");
-  } else if (strange_ >= kStrange) {
+  } else if (changed_samples_ >= kChangedSamples) {
     step.decision = begin_search(sample, "the work has changed");
   } else if (phase_ == Phase::watching) {
     step.decision = watch(sample);
   } else {
     step.decision = raced(sample);
   }
+
   step.changed = in_force_ != step.measured;
   return step;
 }
@@ -74,7 +77,7 @@ Autotuner::Step Autotuner::take(const Sample& sample) {
 std::string Autotuner::begin_search(const Sample& work, const std::string& why) {
   phase_ = Phase::searching;
   work_ = work;
-  strange_ = 0;
+  changed_samples_ = 0;
   samples_used_ = 0;
   improved_ = false;
   candidates_.emplace(incumbent_, defaults_, options_.frozen, work);
@@ -98,61 +101,69 @@ void Autotuner::start_race(const Parameters& base, const Parameters& challenger)
   in_force_ = base_;
 }
 
-// A B, B A, A B: half as many changes, and what gets slower or faster all the time favours nobody.
+// The order is A B, B A, A B: this needs half as many changes, and a machine that gets steadily
+// slower or faster favours neither side.
 bool Autotuner::is_challengers_turn() const {
   return (pairs_begun_ % 2 == 0) == first_.has_value();
 }
 
 std::string Autotuner::raced(const Sample& sample) {
   const bool challengers = is_challengers_turn();
-  std::string who = phase_ == Phase::checking ? (challengers ? "found" : "defaults")
-                                              : (challengers ? "challenger" : "incumbent");
+  std::string side = phase_ == Phase::checking ? (challengers ? "found" : "defaults")
+                                               : (challengers ? "challenger" : "incumbent");
   if (challengers) ++samples_used_;
   if (!first_) {
     first_ = sample;
     in_force_ = is_challengers_turn() ? challenger_ : base_;
-    return who;
+    return side;
   }
+
   const Sample& other = *first_;
   if (is_same_work(other, sample)) {
     const Sample& theirs = challengers ? sample : other;
     const Sample& ours = challengers ? other : sample;
     race_->add(theirs.bytes_per_second(), ours.bytes_per_second());
   }
+
   first_.reset();
   ++pairs_begun_;
   const std::string judgement = judge();
   if (judgement.empty()) {
     in_force_ = is_challengers_turn() ? challenger_ : base_;
-    return who;
+    return side;
   }
-  return cat(who, ": ", judgement);
+
+  return cat(side, ": ", judgement);
 }
 
-// What the race has come to; empty: it goes on.
+// The result of the race; empty: it goes on.
 std::string Autotuner::judge() {
   const std::string by = percent(race_->mean());
   if (phase_ == Phase::checking) {
-    // What it has won by before it need not win again; to be ahead it must.
+    // The full margin was shown before; here the candidate only needs to be ahead.
     if (pairs_begun_ < kCheckPairs) return {};
     if (race_->is_ahead(kCheckCertainty)) {
       return settle(cat(by, " faster than the defaults"));
     }
     incumbent_ = defaults_;
     improved_ = false;
-    return settle(cat(by, " faster than the defaults; that may be chance: back to the defaults"));
+    return settle(cat(by, " faster than the defaults; not significant: back to the defaults"));
   }
+
   auto verdict = race_->verdict();
   const bool used_up = samples_used_ >= options_.max_samples - kCheckPairs ||
-                       pairs_begun_ >= 2 * Race::kMostPairs;  // most of them of no use
+                       // Most pairs were of different work and did not count.
+                       pairs_begun_ >= 2 * Race::kMostPairs;
   if (verdict == Race::Verdict::undecided && used_up) verdict = Race::Verdict::lost;
   if (verdict == Race::Verdict::undecided) return {};
+
   const bool won = verdict == Race::Verdict::won;
   candidates_->result(won);
   if (won) {
     incumbent_ = challenger_;
     improved_ = true;
   }
+
   return race_next(cat("challenger ", won ? "won" : "lost", ", ", by, " faster"));
 }
 
@@ -166,7 +177,7 @@ std::string Autotuner::end_search(const std::string& so_far) {
 std::string Autotuner::settle(const std::string& so_far) {
   phase_ = Phase::watching;
   in_force_ = incumbent_;
-  patience_ = improved_ ? kPatience : std::min(patience_ * 2, 1'000);
+  drift_samples_ = improved_ ? kDriftSamples : std::min(drift_samples_ * 2, 1'000);
   speeds_.clear();
   drifting_ = 0;
   race_.reset();
@@ -176,13 +187,13 @@ std::string Autotuner::settle(const std::string& so_far) {
 
 std::string Autotuner::watch(const Sample& sample) {
   const double speed = std::log(sample.bytes_per_second());
-  if (speeds_.size() < kPatience) {
+  if (speeds_.size() < kDriftSamples) {
     speeds_.push_back(speed);
     return "watching";
   }
   const bool off = std::abs(speed - median(speeds_)) > kDrift;
   drifting_ = off ? drifting_ + 1 : 0;
-  if (drifting_ < patience_) return "watching";
+  if (drifting_ < drift_samples_) return "watching";
   return begin_search(sample, "the speed has changed");
 }
 

@@ -1,12 +1,13 @@
-// Finds parameters under which the work at hand is faster than with the defaults, and never lets go
-// of what is in force for less than that: a search races candidates (candidates.h), one at a time,
-// against the parameters in force, in turns (race.h). What a search has ended with is raced against
-// the defaults once more, and falls if it is not ahead of them.
+// Finds parameters under which the current work is faster than with the defaults, and never changes
+// the parameters in force without evidence: a search races candidates (candidates.h), one at a
+// time, against the parameters in force, in alternating samples (race.h). The result of a search is
+// then raced against the defaults once more, and dropped if it is not ahead of them.
 //
 //     warming up -> searching -> checking -> watching -> searching ...
 //
-// It goes on for as long as the world lives: when the work changes (bytes of a tensor or of a step)
-// or the speed does for good, it searches again, the defaults first.
+// Tuning goes on for as long as the world lives: when the work changes (bytes of a tensor or of a
+// step), or the speed changes permanently, a new search begins with the defaults as its first
+// candidate.
 //
 // A pure state machine, fed with samples; for one thread.
 #pragma once
@@ -24,24 +25,27 @@ namespace hvd::runtime {
 
 class Autotuner {
  public:
-  static constexpr int kCheckPairs = 4;  // of TuningOptions::max_samples
+  static constexpr int kCheckPairs = 4;  // reserved from TuningOptions::max_samples
   static constexpr double kCheckCertainty = 2;
-  static constexpr double kSimilar = 1.25;  // work that differs by less is the same
-  static constexpr int kStrange = 3;        // samples of other work in a row: it has changed
-  static constexpr double kDrift = 0.3;     // of the logarithm of the speed, for good
-  static constexpr int kPatience = 5;       // samples that make "for good", at first
+  // Two samples are of the same work if they differ by less.
+  static constexpr double kSimilar = 1.25;
+  // Consecutive samples of other work after which it has changed.
+  static constexpr int kChangedSamples = 3;
+  static constexpr double kDrift = 0.3;  // of the logarithm of the speed
+  // Consecutive samples off by kDrift until a new search begins, at first.
+  static constexpr int kDriftSamples = 5;
 
   Autotuner(const TuningOptions& options, const Parameters& defaults);
 
-  // In force now.
+  // The parameters in force.
   const Parameters& parameters() const { return in_force_; }
   bool is_searching() const { return phase_ == Phase::searching || phase_ == Phase::checking; }
   bool is_watching() const { return phase_ == Phase::watching; }
 
   struct Step {
-    Parameters measured;   // under these
-    std::string decision;  // in words
-    bool changed = false;  // others are in force from now on
+    Parameters measured;   // the parameters during the sample
+    std::string decision;  // for the log
+    bool changed = false;  // the parameters in force have changed
   };
   Step take(const Sample& sample);
 
@@ -64,23 +68,23 @@ class Autotuner {
   Parameters in_force_;
   Phase phase_ = Phase::warming_up;
   int warmups_left_;
-  Sample work_;  // what the search is for
-  int strange_ = 0;
+  Sample work_;  // the work for which the search runs
+  int changed_samples_ = 0;
 
   // Searching and checking.
   std::optional<Candidates> candidates_;
   std::optional<Race> race_;
   Parameters base_;
   Parameters challenger_;
-  int pairs_begun_ = 0;          // of this race
-  std::optional<Sample> first_;  // of the pair that is under way
-  int samples_used_ = 0;         // of the challengers, in this search
+  int pairs_begun_ = 0;          // pairs begun in this race
+  std::optional<Sample> first_;  // the first sample of the current pair
+  int samples_used_ = 0;         // of challengers, in this search
   bool improved_ = false;
 
   // Watching.
-  std::vector<double> speeds_;  // the first ones, whose median is what is usual
+  std::vector<double> speeds_;  // the first ones, whose median is the usual speed
   int drifting_ = 0;
-  int patience_ = kPatience;
+  int drift_samples_ = kDriftSamples;
 };
 
 // Whether both are samples of the same work.

@@ -55,8 +55,8 @@ std::optional<Parameters> Candidates::moved(const Move& move) const {
       if (to.cycle_time < kShortestCycle || to.cycle_time > kLongestCycle) return std::nullopt;
       return to;
     case Axis::fusion: {
-      // Batches that are not full would not be larger with a larger threshold, and not be smaller
-      // before it is below them.
+      // Batches that are not full do not grow with the threshold, and do not shrink until it is
+      // below their size.
       const bool full = work_.largest_batch > to.fusion_threshold / 2;
       if (move.factor > 1 && !full) return std::nullopt;
       const std::size_t from =
@@ -93,14 +93,16 @@ void Candidates::result(bool won) {
   incumbent_ = candidate_;
   const bool is_number = last_.axis == Axis::fusion || last_.axis == Axis::cycle;
   if (!is_number) return;
+
   if (last_.axis == Axis::fusion) {
     work_.largest_batch = std::min(work_.largest_batch, incumbent_.fusion_threshold);
-    // It fills what it is given, as far as we know.
+    // The new batches are assumed to be full until a sample shows otherwise.
     if (last_.factor > 1) work_.largest_batch = incumbent_.fusion_threshold;
   }
+
   const bool far = last_.factor == kFar || last_.factor == 1 / kFar;
   if (!far) return;
-  // The steps of 2 are the last to be tried, around where the steps of 4 have ended.
+  // Steps of 2 are tried last, around the value at which the steps of 4 ended.
   moves_.push_back({last_.axis, kNear});
   moves_.push_back({last_.axis, 1 / kNear});
   moves_.push_front(last_);

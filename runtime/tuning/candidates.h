@@ -1,8 +1,8 @@
-// Which parameters a search tries, one after the other: from those in force one step along one of
-// them, first the steps that change most. A number moves by a factor of 4, and on in the same
-// direction as long as that wins; where it has won, steps of 2 follow. What cannot matter for the
-// work at hand is not tried: a fusion threshold beyond the largest batch, ways of allgather where
-// none is made.
+// The candidates of a search, one after the other: each differs from the parameters in force in one
+// of them, and the changes with the largest effect come first. A number changes by a factor of 4,
+// and again in the same direction as long as that wins; where it has won, steps of 2 follow.
+// Changes that cannot matter for the current work are left out: a fusion threshold beyond the
+// largest batch, algorithms of allgather where there is no allgather.
 //
 // A pure state machine: next(), then result(), and so on.
 #pragma once
@@ -23,13 +23,13 @@ class Candidates {
   static constexpr std::chrono::microseconds kShortestCycle{50};
   static constexpr std::chrono::milliseconds kLongestCycle{64};
 
-  // Begins at `incumbent`; if these are not the defaults, those are the first candidate.
+  // Starts from `incumbent`; if these are not the defaults, the defaults are the first candidate.
   Candidates(const Parameters& incumbent, const Parameters& defaults, const Frozen& frozen,
              const Sample& work);
 
-  // Nothing: all were tried.
+  // The next candidate; nothing if all were tried.
   std::optional<Parameters> next();
-  // What the last one of next() came to; if it won, it is the incumbent from here on.
+  // The result of the last candidate; if it won, it becomes the incumbent.
   void result(bool won);
   const Parameters& incumbent() const { return incumbent_; }
 
@@ -44,7 +44,7 @@ class Candidates {
   };
   struct Move {
     Axis axis;
-    double factor = 1;  // of numbers
+    double factor = 1;  // for numeric parameters
   };
   std::optional<Parameters> moved(const Move& move) const;
   bool was_tried(const Parameters& parameters) const;

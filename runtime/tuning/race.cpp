@@ -23,7 +23,8 @@ double Race::standard_error() const {
   return std::sqrt(variance / pairs());
 }
 
-// The quantile of Student's t: the normal one, and what is left of the first term of its expansion.
+// The 99 % quantile of Student's t, approximated by the normal quantile and the first term of its
+// expansion.
 double Race::certainty_at(int pairs) {
   constexpr double kNormal = 2.326;
   constexpr double kTerm = (kNormal * kNormal * kNormal + kNormal) / 4;
@@ -42,8 +43,8 @@ Race::Verdict Race::verdict() const {
     return Verdict::won;
   }
   if (pairs() >= kMostPairs) return Verdict::lost;
-  // The first pair may be off by half of what we believe; from then on the mean must be on our
-  // side, and what is missing by the end within its reach.
+  // The first pair may be off by half of the believed spread; from then on the mean must be
+  // positive enough, and the missing certainty must be within reach by the last pair.
   if (pairs() == 1) return mean() < kGain - believed_ / 2 ? Verdict::lost : Verdict::undecided;
   const double at_the_end = standard_error() * std::sqrt(pairs() / double{kMostPairs});
   const bool hopeless = mean() + standard_error() < kGain + certainty_at(kMostPairs) * at_the_end;

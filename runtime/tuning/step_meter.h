@@ -1,11 +1,12 @@
-// Cuts what rank 0 runs into samples: some steps of training, with their bytes and the time during
-// which something was in flight on this rank. What a program does between its steps (the forward
-// pass, loading data, a validation without us) is not in that time, and so does not distort it;
-// computing behind which we hide is, but is the same whatever the parameters are.
+// Cuts the batches of rank 0 into samples: some steps of training, with their bytes and the time
+// during which operations were in flight on this rank. Work of the program between its steps (the
+// forward pass, loading data, a validation) is not in that time, and so does not distort it;
+// computation that overlaps with communication is, but is the same whatever the parameters are.
 //
-// A step ends when the tensor with which it began comes again. A sample is so many steps, but at
-// least kShortest of time, since less is noise. A program that gives its tensors new names every
-// time has no steps that could be counted: then kLongest without a return is a sample.
+// A step ends when the tensor with which it began appears again. A sample is a number of steps, but
+// at least kShortest of time, since shorter ones are noisy. A program that gives its tensors new
+// names every time has no steps that could be counted: then kLongest without a repetition is a
+// sample.
 //
 // A pure state machine; for one thread.
 #pragma once
@@ -20,7 +21,7 @@
 namespace hvd::runtime {
 
 struct Sample {
-  int steps = 0;  // 0: they cannot be told
+  int steps = 0;  // 0: no steps could be recognised
   std::size_t bytes = 0;
   std::size_t tensors = 0;
   std::size_t largest_batch = 0;  // bytes
@@ -39,9 +40,10 @@ class StepMeter {
 
   explicit StepMeter(int steps_per_sample) : steps_per_sample_(steps_per_sample) {}
 
-  // This is going to be run; `pending` is how long something has been in flight so far, in all.
+  // This response is about to run; `pending` is the total time during which operations were in
+  // flight so far. Returns a sample that has just become complete.
   std::optional<Sample> note(const Response& response, Duration pending);
-  // The parameters have changed: what is in flight, and the first whole step after it, do not
+  // The parameters have changed: batches in flight, and the first whole step after them, do not
   // count.
   void restart();
 
@@ -51,9 +53,9 @@ class StepMeter {
 
   int steps_per_sample_;
   Phase phase_ = Phase::looking;
-  TensorKey anchor_;     // with which steps begin
-  Duration seen_at_{};   // the anchor, last
-  Duration began_at_{};  // the sample
+  TensorKey anchor_;     // the tensor with which steps begin
+  Duration seen_at_{};   // when the anchor appeared last
+  Duration began_at_{};  // when the sample began
   Sample sample_;
 };
 

@@ -19,7 +19,7 @@ std::optional<Parameters> Tuning::note(const Response& response, Duration pendin
   const auto step = tuner_.take(*sample);
   ++samples_;
   watched_ = was_watching && tuner_.is_watching() ? watched_ + 1 : 0;
-  // A job may watch for weeks: the 1st, 2nd, 4th, 8th sample of that will do.
+  // A job may run for weeks without a search: then only the 1st, 2nd, 4th, 8th... sample is logged.
   if (watched_ == 0 || std::has_single_bit(static_cast<unsigned long>(watched_))) {
     log_.write(samples_, *sample, step);
   }

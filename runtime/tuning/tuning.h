@@ -1,6 +1,6 @@
-// The tuning of one world: rank 0's controller shows it what is going to be run, and it says when
-// other parameters are to hold. Owned by the controller; open() before the control loop starts, the
-// rest for whoever has its turn.
+// The tuning of one world: rank 0's controller reports each response before it runs, and learns
+// when the parameters change. Owned by the controller; open() before the control loop starts, the
+// rest under the lock of the progress engine.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ class Tuning {
  public:
   Tuning(const TuningOptions& options, const Parameters& defaults);
   Status open() { return log_.open(path_); }
-  // `pending`: how long something has been in flight on this rank so far. The result: what holds
-  // from now on, if it is something else.
+  // `pending`: the total time during which operations were in flight on this rank so far. Returns
+  // new parameters, if they change now.
   std::optional<Parameters> note(const Response& response, Duration pending);
 
  private:
@@ -25,7 +25,7 @@ class Tuning {
   Autotuner tuner_;
   TuningLog log_;
   long samples_ = 0;
-  long watched_ = 0;  // samples since it has settled
+  long watched_ = 0;  // samples since the last search ended
 };
 
 }  // namespace hvd::runtime

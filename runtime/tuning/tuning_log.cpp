@@ -50,18 +50,20 @@ Status TuningLog::open(const std::string& path) {
     return Status(Code::invalid_argument, cat("the autotuner's log (HVD_AUTOTUNE_LOG) ", path, ": ",
                                               what, ": ", std::strerror(errno)));
   };
+
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) return failed("open it for writing");
   std::string first(kHeader.size() + 1, '\0');
   const auto there = ::pread(file.get(), first.data(), first.size(), 0);
-  if (there < 0) return failed("read what is there");
+  if (there < 0) return failed("read it");
+
   const std::string header = cat(kHeader, "\n");
   if (there > 0 && first != header) {
-    return {Code::invalid_argument,
-            cat("the autotuner's log (HVD_AUTOTUNE_LOG) ", path,
-                " is a file of something else: its first line is not that of such a log")};
+    return {Code::invalid_argument, cat("the autotuner's log (HVD_AUTOTUNE_LOG) ", path,
+                                        " is not an autotuner log: its first line differs")};
   }
   if (there == 0 && !write_all(file.get(), header)) return failed("write to it");
+
   path_ = path;
   file_ = std::move(file);
   return {};
@@ -76,7 +78,7 @@ void TuningLog::write(long number, const Sample& sample, const Autotuner::Step& 
                 p.hierarchical_allreduce ? 1 : 0, p.hierarchical_allgather ? 1 : 0, sample.steps,
                 sample.bytes, sample.seconds(),
                 sample.bytes == 0 ? 0 : sample.bytes_per_second() / 1e6);
-  // A decision may hold commas.
+  // The decision is quoted because it may contain commas.
   if (write_all(file_.get(), cat(utc_now(), numbers, "\"", step.decision, "\"\n"))) return;
   HVD_LOG(warning, "the autotuner's log " << path_ << " ends here: " << std::strerror(errno));
   file_.reset();

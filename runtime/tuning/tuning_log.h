@@ -1,6 +1,5 @@
-// The autotuner's log: CSV, a header line, then a line for each sample. What is in the file from
-// before stays (an elastic job makes a new world, and appends). Owned by rank 0's Tuning; for one
-// thread.
+// The autotuner's log: CSV, a header line, then a line for each sample. An existing log is appended
+// to, since an elastic job makes new worlds. Owned by rank 0's Tuning; for one thread.
 #pragma once
 
 #include <string>

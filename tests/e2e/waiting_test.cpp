@@ -60,7 +60,7 @@ TEST_F(WaitingTest, AStalledRankIsWarnedAboutAndTheJobGoesOnWhenItComesBack) {
   ASSERT_TRUE(job.wait_for_error("\" last, ")) << job.err();
   const auto warning = job.err();
   expect_in(warning, {"[0]<stderr>:", "waiting for more than 1 s", "\"gradients\"", "\"weights\"",
-                      "its connection stands, it asked for \"first\" last, "});
+                      "its connection is up, it asked for \"first\" last, "});
   EXPECT_EQ(warning.find("  rank 1 on"), std::string::npos) << "who waits is not who is waited for";
   ASSERT_EQ(::kill(stalled, SIGUSR2), 0);
   const ExitStatus end = job.wait();

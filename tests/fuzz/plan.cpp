@@ -30,7 +30,7 @@ class Planner {
 
   Plan make() {
     make_world();
-    // What all ranks together put into tensors: often little, so that there are many worlds.
+    // The bytes of all ranks' tensors together: often few, so that there are many worlds.
     budget_ = random_.one_of<std::size_t>({4, 4, 4, 4, 16, 16, 64, 160}) * kMegabyte;
     const int windows = random_.between(2, 8);
     make_sets(windows);
@@ -113,7 +113,7 @@ class Planner {
     random_.shuffle(names);
 
     for (int count = random_.between(1, 6); count > 0; --count) {
-      // Names that come again are what the response cache is for, as they were or otherwise.
+      // Names are reused, with equal or different properties, to exercise the response cache.
       if (!past_.empty() && window.joined.empty() && random_.percent(30)) {
         CallPlan again = random_.one_of(past_);
         const auto name = std::find(names.begin(), names.end(), again.name);
@@ -158,7 +158,7 @@ class Planner {
       return call;
     }
 
-    // A group; of many that are not packed together each travels in pieces of its own.
+    // A group; tensors that are not packed into one buffer are sent in pieces of their own.
     const bool is_large = random_.percent(6);
     const int tensors = is_large              ? random_.between(8, 30)
                         : random_.percent(25) ? random_.between(2, 6)
@@ -195,8 +195,8 @@ class Planner {
     }
   }
 
-  // Bytes of a tensor: nothing, little, around a limit of the code, whole pieces and a little more,
-  // anything.
+  // Bytes of a tensor: none, few, around a threshold of the code, a little more than whole pieces,
+  // or any number.
   std::size_t make_bytes(bool is_little) {
     const int which = random_.between(1, 100);
     if (which <= 20 || (is_little && which <= 60)) return random_.below(200);
@@ -215,7 +215,7 @@ class Planner {
     const bool ragged = call.kind == Kind::allgather || call.kind == Kind::alltoall;
     bytes = std::min(bytes, kMost);
     if (call.op == ReduceOp::adasum) bytes %= std::size_t{256} << 10;  // its sum is found slowly
-    // What others send is part of it.
+    // The parts of the other ranks count, too.
     if (ragged) bytes /= ranks;
     const std::size_t elements = bytes / size_of(call.type);
     std::int64_t row = 1;
@@ -260,7 +260,7 @@ class Planner {
     }
   }
 
-  // Whether there is so much left to be moved.
+  // Whether the plan's remaining budget allows so many bytes.
   bool pay(const CallPlan& call) {
     std::size_t cost = 0;
     for (const auto& tensor : call.tensors) {
@@ -324,7 +324,7 @@ const std::vector<std::size_t>& limits() {
       runtime::ShmOperationOptions().direct_bytes,
       gloo.direct_bytes,
       gloo.packed_bytes,
-      runtime::Executor::kLittle,
+      runtime::Executor::kInlineBytes,
       gloo.few_steps_bytes,
       runtime::Messenger::Options().striped_from,
       runtime::kPieceBytes,

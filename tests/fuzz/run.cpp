@@ -28,7 +28,7 @@ using test::kLong;
 constexpr std::byte kUntouched{0xA5};
 constexpr std::size_t kGuard = 64;  // bytes before and behind an output
 
-// The first finding of all ranks, in memory that ranks in processes of their own share.
+// The first finding of all ranks, in memory that is shared with ranks in processes of their own.
 class FirstFinding {
  public:
   FirstFinding() {
@@ -84,7 +84,7 @@ struct InFlight {
   std::vector<std::future<Outcome>> outcomes;
 };
 
-// What all ranks of a process know of a plan.
+// The state that all ranks of a process share.
 struct Shared {
   const Plan& plan;
   FirstFinding& first;
@@ -121,7 +121,7 @@ class Rank {
   }
 
  private:
-  // The others need not go on, either.
+  // The other ranks stop, too.
   void complain(int call, const std::string& text) {
     shared_.first.tell(window_, call, cat("rank ", rank_, ": ", text));
     world_.abort(Status(Code::aborted, "the fuzzer has found something"));
@@ -129,9 +129,10 @@ class Rank {
 
   std::future<Outcome> submit(Entry entry) { return test::submit(world_, std::move(entry)); }
 
-  // Nothing: it did not end in time. Every other wait helps the world, as a program's does.
+  // Empty: it did not end in time. Every other wait drives the world's progress, as a program's
+  // wait does.
   std::optional<Outcome> outcome_of(std::future<Outcome>& future) {
-    if (helps_ = !helps_; helps_) test::help_until_ready(world_, future);
+    if (drives_ = !drives_; drives_) test::progress_until_ready(world_, future);
     if (future.wait_for(kLong) == std::future_status::ready) return future.get();
     complain(-1, "a collective did not end within a minute");
     if (future.wait_for(kLong) == std::future_status::ready) return future.get();
@@ -190,7 +191,7 @@ class Rank {
     }
   }
 
-  // Memory and entries of the call, and off it goes.
+  // Prepares memory and entries of the call, and enqueues it.
   void begin(Expected& expected, InFlight& one) {
     const CallPlan& call = expected.call();
     one.expected = &expected;
@@ -241,7 +242,7 @@ class Rank {
         static_cast<std::size_t>(elements_of(expected.output_shape(i, position))) *
         size_of(call.type);
     if (call.in_place) {
-      // The rows of an allgather lie where they will be.
+      // In an in-place allgather the input lies at its place in the output.
       const std::size_t at =
           call.kind == Kind::allgather ? expected.offset_in_output(i, position) : 0;
       memory.make_output(size, at + input.size());
@@ -315,9 +316,9 @@ class Rank {
   const Plan& plan_;
   int rank_;
   World& world_;
-  std::vector<int> ids_;  // of the sets; those that are not there yet 0
+  std::vector<int> ids_;  // ids of the sets; 0: not created yet
   int window_ = -1;
-  bool helps_ = false;
+  bool drives_ = false;
 };
 
 runtime::WorldSpec spec_of(const Plan& plan, int rank) {
@@ -368,7 +369,7 @@ std::optional<Finding> run(const Plan& plan) {
       }
     });
   }
-  // A process that has died could not tell what it found.
+  // A process that has died could not report its finding.
   if (failures.size() > 0) first.tell(-1, -1, failures.GetTestPartResult(0).message());
   return first.get();
 }

@@ -21,12 +21,12 @@ hvd_test(hvd_negotiation_test COMPUTES
 hvd_test(hvd_runtime_test
   runtime/core/affinity_test.cpp
   runtime/core/arithmetic_test.cpp
-  runtime/control/duty_test.cpp
+  runtime/control/progress_engine_test.cpp
   runtime/core/float8_test.cpp
-  runtime/net/lobby_test.cpp
+  runtime/net/member_acceptor_test.cpp
   runtime/tsan_options.cpp
   runtime/control/world_failure_test.cpp
-  runtime/control/world_help_test.cpp
+  runtime/control/world_progress_test.cpp
   runtime/control/world_negotiation_test.cpp
   runtime/control/world_test.cpp
   runtime/control/world_tuning_test.cpp

@@ -120,7 +120,7 @@ TEST_F(ApiArguments, ShapesThatNoMemoryHasAreRefused) {
       [&] {
         hvd::allreduce({nullptr, {-4}, DataType::float32});
       },
-      {"no memory has the shape [-4] of float32"});
+      {"invalid shape [-4]: negative extent"});
   // No elements, but rows that cannot be counted on more ranks than one.
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   expect_refused([&] { hvd::allgather({nullptr, {most, 0, 2}, DataType::int8}); }, {"[922"});

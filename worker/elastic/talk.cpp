@@ -33,7 +33,7 @@ Outcome Talk::run(Entry entry, const std::function<void()>& meanwhile) {
   entry.done = [promise](const Outcome& outcome) { promise->set_value(outcome); };
   if (auto refused = world_.enqueue(std::move(entry)); !refused.ok()) return refused;
   if (meanwhile) meanwhile();
-  world_.help_until([&future] {
+  world_.progress_until([&future] {
     return future.wait_for(std::chrono::seconds::zero()) == std::future_status::ready;
   });
   return future.get();

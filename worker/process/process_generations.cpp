@@ -219,7 +219,7 @@ Status ProcessWorld::enter_next() {
 void ProcessWorld::leave_ended_world() {
   auto leaving = world();
   if (!leaving) return;
-  leaving->settle(Clock::now() + kPatienceWithMemory);
+  leaving->wait_idle(Clock::now() + kPatienceWithMemory);
   {
     const std::lock_guard lock(mutex_);
     between_ = leaving->failure();
@@ -324,7 +324,7 @@ void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& 
 void ProcessWorld::bury(std::shared_ptr<runtime::World> world) {
   if (undertaker_.joinable()) undertaker_.join();
   undertaker_ = std::thread([gone = std::move(world)]() mutable {
-    gone->leave_at_once();
+    gone->abandon();
     gone.reset();
   });
 }

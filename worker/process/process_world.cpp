@@ -40,7 +40,7 @@ class NoExchange final : public runtime::Exchange {
 // A callback that starts work while another thread leaves the world may be the last to hold it.
 // There, on a thread of the world, nobody can wait for its threads.
 void forget_world(runtime::World* world) {
-  if (runtime::is_own_thread) {
+  if (runtime::is_runtime_thread) {
     std::thread([world] { delete world; }).detach();
   } else {
     delete world;
@@ -214,7 +214,7 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
 
 AgentChannel::Activity ProcessWorld::activity() const {
   if (const auto current = world()) {
-    auto doing = current->doing();
+    auto doing = current->activity();
     if (!current->config().flight_recorder.empty()) current->dump("asked for by SIGUSR1");
     return {std::move(doing.in_flight), std::move(doing.last)};
   }
@@ -287,9 +287,9 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   // hvdrun watches who has not come yet, and replaces those that do not come, or ends the job. In a
   // static job this rank says it itself if hvdrun has not by then.
   if (membership_ != nullptr) {
-    settings.config.meet_timeout = {};
+    settings.config.rendezvous_timeout = {};
   } else {
-    settings.config.meet_timeout += kPatienceBeyondHvdruns;
+    settings.config.rendezvous_timeout += kPatienceBeyondHvdruns;
   }
   const auto scope = cat("world.", document.generation, ".", round);
   spec.process_sets = options_.process_sets;
@@ -339,7 +339,8 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
 void ProcessWorld::before_failure_is_thrown() {
   if (membership() != nullptr) {
     const auto failed = world();
-    if (failed && !runtime::is_own_thread) failed->settle(Clock::now() + kPatienceWithMemory);
+    if (failed && !runtime::is_runtime_thread)
+      failed->wait_idle(Clock::now() + kPatienceWithMemory);
     return;
   }
   AgentChannel* agent = nullptr;
@@ -361,7 +362,7 @@ void ProcessWorld::before_failure_is_thrown() {
 // others would hear that it is done, fail, and perhaps end before it.
 void ProcessWorld::end_of_program(int exit_code) {
   // A callback has ended the program: its thread cannot wait for the world.
-  if (runtime::is_own_thread) return;
+  if (runtime::is_runtime_thread) return;
   program_ends_ = true;
   if (exit_code == 0) {
     shutdown();
@@ -371,7 +372,7 @@ void ProcessWorld::end_of_program(int exit_code) {
       const std::lock_guard lock(mutex_);
       leaving.swap(world_);
     }
-    if (leaving) leaving->leave_at_once();
+    if (leaving) leaving->abandon();
   }
   // A thread that waits for a world holds this lock, and nothing of ours is being taken down.
   const std::unique_lock lock(lifecycle_mutex_, std::try_to_lock);
@@ -381,7 +382,7 @@ void ProcessWorld::end_of_program(int exit_code) {
 void ProcessWorld::shutdown() {
   // A forked child that ends must not wait for threads that it does not have, nor for the lock.
   if (!is_initialized()) return;
-  if (runtime::is_own_thread) {
+  if (runtime::is_runtime_thread) {
     throw InvalidArgumentError(
         "hvd::shutdown(): it waits for the threads of hvd, and this is one: a callback cannot call "
         "it");
@@ -419,14 +420,14 @@ bool ProcessWorld::is_leaving() const {
 // The others may have much to do before they come to shutdown(), too; if they die, the world fails.
 runtime::Failure ProcessWorld::leave(runtime::World& world) {
   const TimePoint begun = Clock::now();
-  const TimePoint limit = begun + std::max(settings_.config.meet_timeout, shutdown_timeout_);
+  const TimePoint limit = begun + std::max(settings_.config.rendezvous_timeout, shutdown_timeout_);
   TimePoint until = begun + shutdown_timeout_;
   for (;;) {
     auto outcome = world.shutdown(until);
     // Of a world that has failed the program has heard already.
     if (outcome.ok() || outcome.world_failed) return outcome;
     const auto now = Clock::now();
-    const bool in_flight = !world.settle(now);
+    const bool in_flight = !world.wait_idle(now);
     const bool is_late = outcome.status.code() == Code::deadline_exceeded;
     HVD_LOG(warning, "shutdown: " << outcome.status.message());
     if (!is_late || in_flight || now >= limit) return outcome;

@@ -146,8 +146,9 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   }
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
-  HVD_RETURN_IF_ERROR(read_number("HVD_INIT_TIMEOUT", lookup,
-                                  [&](double count) { config.meet_timeout = seconds(count); }));
+  HVD_RETURN_IF_ERROR(read_number("HVD_INIT_TIMEOUT", lookup, [&](double count) {
+    config.rendezvous_timeout = seconds(count);
+  }));
   HVD_RETURN_IF_ERROR(read_trace_settings(lookup, config));
   return settings;
 }

@@ -1,5 +1,5 @@
-// What neighbours in the control tree send each other, over their connection and as letters in the
-// memory of their host: that it comes in one order, and what is no frame.
+// Messages between neighbours in the control tree, over their connection and through shared memory:
+// they arrive in one order, and malformed ones are detected.
 #include "runtime/control/tree_links.h"
 
 #include <future>
@@ -27,7 +27,7 @@ using runtime::TreeLinks;
 
 constexpr std::uint16_t kKind = 1000;
 
-// A rank on the one host of all, with what a control loop has.
+// One of several ranks on a host, with the objects of a control loop.
 struct Member {
   explicit Member(int rank) : spec(spec_of(rank, 2)), tree({"h0", "h0"}) {
     EXPECT_TRUE(poller.open().ok());
@@ -38,7 +38,7 @@ struct Member {
   void take_in(const TreeLinks::Received& more) {
     for (const auto& frame : more.frames) frames.push_back(frame);
     if (lost.ok()) lost = more.lost;
-    lies = lies || more.lies;
+    is_malformed = is_malformed || more.is_malformed;
   }
   void look() {
     std::vector<Poller::Event> events;
@@ -46,8 +46,8 @@ struct Member {
     for (const auto& event : events) {
       if (const auto more = links->handle(event, Clock::now())) take_in(*more);
     }
-    if (!links->has_letters()) return;
-    for (const auto& more : links->read_letters()) take_in(more);
+    if (!links->has_shm_messages()) return;
+    for (const auto& more : links->read_shm_messages()) take_in(more);
   }
 
   runtime::WorldSpec spec;
@@ -57,7 +57,7 @@ struct Member {
   std::optional<TreeLinks> links;
   std::vector<Frame> frames;
   Status lost;
-  bool lies = false;
+  bool is_malformed = false;
 };
 
 class TreeLinksOfTwo : public testing::Test {
@@ -77,7 +77,7 @@ class TreeLinksOfTwo : public testing::Test {
     for (auto* const one : {&parent_, &child_}) {
       one->mail = std::make_shared<HostMail>(adopted(*memory, 2), std::vector<int>{0, 1},
                                              static_cast<std::size_t>(one->spec.rank));
-      one->links->write_letters(one->mail);
+      one->links->use_mailbox(one->mail);
     }
   }
 
@@ -91,7 +91,7 @@ class TreeLinksOfTwo : public testing::Test {
     }
   }
 
-  // The parent leaves one that may wait, while the child has ceased to look a moment ago.
+  // The parent writes a message that may wait, just after the child stopped polling.
   void leave_unseen(const std::string& payload) {
     const auto deadline = Clock::now() + kLong;
     for (;;) {
@@ -100,7 +100,7 @@ class TreeLinksOfTwo : public testing::Test {
       child_.mail->cease(true);
       parent_.links->send(1, encode_frame(kKind, payload), true);
       if (child_.mail->has_news()) return;
-      // The moment was over: it went over the connection.
+      // The child had stopped polling too long ago: the message went over the connection.
       const auto before = child_.frames.size();
       until([&] { return child_.frames.size() > before; });
       child_.frames.clear();
@@ -115,7 +115,7 @@ class TreeLinksOfTwo : public testing::Test {
   Member child_{1};
 };
 
-// Numbered, of sizes from none to more than a socket holds, most of them short.
+// Numbered frames, of sizes from zero to more than a socket holds, most of them short.
 std::string numbered(std::uint64_t number, std::mt19937& random) {
   std::size_t size = random() % 100;
   if (random() % 8 == 0) size = random() % (2 * LetterBox::kMostBytes);
@@ -123,12 +123,12 @@ std::string numbered(std::uint64_t number, std::mt19937& random) {
   return encode_frame(kKind, WireWriter().u64(number).take() + std::string(size, 'x'));
 }
 
-TEST_F(TreeLinksOfTwo, LettersAndBytesComeInTheOrderInWhichTheyWereSent) {
+TEST_F(TreeLinksOfTwo, SharedMemoryAndSocketKeepTheOrderOfSending) {
   share_memory();
   constexpr std::uint64_t kFrames = 3000;
   std::mt19937 random(1);
   std::uint64_t sent = 0;
-  std::size_t letters = 0;
+  std::size_t messages = 0;
   while (sent < kFrames) {
     for (auto* const one : {&parent_, &child_}) {
       if (random() % 2 == 0) {
@@ -142,11 +142,11 @@ TEST_F(TreeLinksOfTwo, LettersAndBytesComeInTheOrderInWhichTheyWereSent) {
       parent_.links->send(1, numbered(sent, random), may_wait);
       child_.links->send(0, numbered(sent, random), may_wait);
     }
-    letters += static_cast<std::size_t>(child_.links->has_letters());
+    messages += static_cast<std::size_t>(child_.links->has_shm_messages());
     if (random() % 2 == 0) parent_.look();
     if (random() % 2 == 0) child_.look();
   }
-  EXPECT_GT(letters, 0U);
+  EXPECT_GT(messages, 0U);
   until([&] { return parent_.frames.size() >= sent && child_.frames.size() >= sent; });
   for (const auto* const one : {&parent_, &child_}) {
     EXPECT_TRUE(one->lost.ok()) << one->lost.to_string();
@@ -159,26 +159,26 @@ TEST_F(TreeLinksOfTwo, LettersAndBytesComeInTheOrderInWhichTheyWereSent) {
   }
 }
 
-TEST_F(TreeLinksOfTwo, OfLettersThatMayWaitNobodyHearsBeforeTheyAreAnnounced) {
+TEST_F(TreeLinksOfTwo, MessagesThatMayWaitAreNotNotifiedBeforeNotifyUnseen) {
   share_memory();
   leave_unseen("may wait");
   while (hears_something()) {
   }
-  parent_.links->announce_letters(std::chrono::hours(1));
+  parent_.links->notify_unseen(std::chrono::hours(1));
   EXPECT_FALSE(hears_something()) << "it is not that old";
-  parent_.links->announce_letters();
+  parent_.links->notify_unseen();
   EXPECT_TRUE(child_.poller.wait(Clock::now() + kLong).size() == 1);
-  parent_.links->announce_letters();
+  parent_.links->notify_unseen();
   EXPECT_FALSE(hears_something()) << "once is enough";
-  for (const auto& received : child_.links->read_letters()) child_.take_in(received);
+  for (const auto& received : child_.links->read_shm_messages()) child_.take_in(received);
   ASSERT_EQ(child_.frames.size(), 1U);
   EXPECT_EQ(child_.frames.front().payload, "may wait");
 }
 
-TEST_F(TreeLinksOfTwo, TheAnnouncementIsNoFrameForWhoSharesTheMemory) {
+TEST_F(TreeLinksOfTwo, ANotificationIsNotDeliveredWhereMemoryIsShared) {
   share_memory();
   leave_unseen("may wait");
-  parent_.links->announce_letters();
+  parent_.links->notify_unseen();
   parent_.links->send(1, encode_frame(kKind, std::string(LetterBox::kMostBytes, 'x')));
   until([this] { return child_.frames.size() >= 2; });
   EXPECT_EQ(child_.frames.size(), 2U);
@@ -186,30 +186,31 @@ TEST_F(TreeLinksOfTwo, TheAnnouncementIsNoFrameForWhoSharesTheMemory) {
   EXPECT_EQ(child_.frames.back().payload.size(), LetterBox::kMostBytes);
 }
 
-TEST_F(TreeLinksOfTwo, OfLettersThatWereReadOrWillBeNobodyHears) {
+TEST_F(TreeLinksOfTwo, MessagesThatAreReadNeedNoNotification) {
   share_memory();
   leave_unseen("is read");
   while (hears_something()) {
   }
-  for (const auto& received : child_.links->read_letters()) child_.take_in(received);
-  parent_.links->announce_letters();
+  for (const auto& received : child_.links->read_shm_messages()) child_.take_in(received);
+  parent_.links->notify_unseen();
   EXPECT_FALSE(hears_something());
   leave_unseen("will be read");
   while (hears_something()) {
   }
   child_.mail->attend();
-  parent_.links->announce_letters();
+  parent_.links->notify_unseen();
   EXPECT_FALSE(hears_something());
-  EXPECT_TRUE(child_.mail->cease(false)) << "who ceases to look sees to it";
+  EXPECT_TRUE(child_.mail->cease(false)) << "the closing side checks again";
 }
 
-TEST_F(TreeLinksOfTwo, WhereNoMemoryIsSharedAnAnnouncementIsAFrameLikeAnyOther) {
-  parent_.links->send(1, runtime::encode_letters());
+TEST_F(TreeLinksOfTwo, WithoutSharedMemoryANotificationIsDelivered) {
+  parent_.links->send(1, runtime::encode_shm_notification());
   until([this] { return !child_.frames.empty(); });
-  EXPECT_EQ(child_.frames.front().kind, static_cast<std::uint16_t>(runtime::Message::letters));
+  EXPECT_EQ(child_.frames.front().kind,
+            static_cast<std::uint16_t>(runtime::Message::shm_notification));
 }
 
-TEST_F(TreeLinksOfTwo, WhatWhoIsGoneHasWrittenIsReadFirst) {
+TEST_F(TreeLinksOfTwo, MessagesOfALostPeerAreReadFirst) {
   share_memory();
   child_.mail->attend();
   const std::string large(std::size_t{1} << 16, 'x');
@@ -218,7 +219,7 @@ TEST_F(TreeLinksOfTwo, WhatWhoIsGoneHasWrittenIsReadFirst) {
   }
   parent_.links.reset();
   std::vector<Poller::Event> events;
-  // The end of the connection comes before anybody has looked for letters.
+  // The connection ends before the messages in shared memory were read.
   while (child_.lost.ok()) {
     events = child_.poller.wait(Clock::now() + kLong);
     ASSERT_FALSE(events.empty());
@@ -226,16 +227,16 @@ TEST_F(TreeLinksOfTwo, WhatWhoIsGoneHasWrittenIsReadFirst) {
       if (const auto more = child_.links->handle(event, Clock::now())) child_.take_in(*more);
     }
   }
-  EXPECT_FALSE(child_.lies);
+  EXPECT_FALSE(child_.is_malformed);
   ASSERT_EQ(child_.frames.size(), 3U);
   EXPECT_EQ(child_.frames[0].payload, "first");
   EXPECT_EQ(child_.frames[1].payload, large);
   EXPECT_EQ(child_.frames[2].payload, "last");
   child_.links->drop(0);
-  EXPECT_TRUE(child_.links->read_letters().empty());
+  EXPECT_TRUE(child_.links->read_shm_messages().empty());
 }
 
-TEST_F(TreeLinksOfTwo, ALetterIsOneFrameOrTheEndOfTheConnection) {
+TEST_F(TreeLinksOfTwo, AMessageIsOneFrameOrTheConnectionEnds) {
   const std::string frame = encode_frame(kKind, "good");
   const std::string cut = frame.substr(0, frame.size() - 1);
   const std::string endless = WireWriter().u32(1U << 31).u16(kKind).take();
@@ -245,9 +246,9 @@ TEST_F(TreeLinksOfTwo, ALetterIsOneFrameOrTheEndOfTheConnection) {
     child_.mail->attend();
     parent_.links->send(1, frame);
     ASSERT_EQ(parent_.mail->leave(1, 0, bytes, false), HostMail::Left::seen);
-    const auto received = child_.links->read_letters();
+    const auto received = child_.links->read_shm_messages();
     ASSERT_EQ(received.size(), 1U);
-    EXPECT_TRUE(received.front().lies);
+    EXPECT_TRUE(received.front().is_malformed);
     EXPECT_EQ(received.front().lost.code(), Code::data_loss) << received.front().lost.to_string();
     EXPECT_EQ(received.front().frames.size(), 1U) << "what came before it";
   }

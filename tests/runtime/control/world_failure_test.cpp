@@ -1,4 +1,4 @@
-// What the members of a world learn when something goes wrong.
+// What the members of a world are told when something goes wrong.
 #include <atomic>
 #include <barrier>
 #include <csignal>
@@ -84,16 +84,16 @@ TEST(WorldMismatch, RootsThatDifferAreNamed) {
   });
 }
 
-TEST(WorldLeave, WhoAsksForACollectiveAfterAnotherHasLeftIsTold) {
+TEST(WorldLeave, ACollectiveAfterAnotherRankLeftIsAnError) {
   run_world(3, [&](int rank, World& world) {
     if (rank == 1) {
       EXPECT_TRUE(world.shutdown(Clock::now() + kLong).ok());
       return;
     }
     std::vector<float> data(3, 1);
-    // Of several that have left, one is named.
+    // Of several ranks that have left, one is named.
     const auto outcome = outcome_of(test::allreduce(world, "x", data));
-    EXPECT_TRUE(mentions(outcome, " has called shutdown()")) << outcome.status.message();
+    EXPECT_TRUE(mentions(outcome, " has already called shutdown()")) << outcome.status.message();
     EXPECT_FALSE(outcome.world_failed);
     const auto left = world.shutdown(Clock::now() + kLong);
     EXPECT_TRUE(left.ok()) << left.status.to_string();
@@ -109,7 +109,7 @@ TEST(WorldLeave, ShutdownEndsAtItsDeadlineWhenTheOthersDoNotCome) {
       const auto left = world.shutdown(Clock::now() + std::chrono::milliseconds(20));
       EXPECT_EQ(left.status.code(), Code::deadline_exceeded);
       gone.set_value();
-      return;  // and goes, which the other one does not mind
+      return;  // and leaves, which is no loss to the other one
     }
     go_on.wait();
     EXPECT_TRUE(world.shutdown(Clock::now() + kLong).ok());
@@ -183,8 +183,8 @@ TEST(WorldLoss, AMemberThatIsDestroyedIsNamedToAllOthers) {
   }
 }
 
-// Ranks as processes, which can be killed. They meet through the test: each sends its blob on a
-// socket and gets everybody's back.
+// Ranks as processes, which can be killed. They exchange addresses through the test: each sends its
+// blob on a socket and gets those of all ranks.
 class KilledRank : public ::testing::TestWithParam<int> {
  protected:
   static constexpr int kSize = 4;
@@ -282,8 +282,8 @@ void KilledRank::kill_and_check(int victim, bool all_begin) {
 
 TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) { kill_and_check(GetParam(), true); }
 
-// Of two ranks the higher one dials: those below it would wait for that until their timeout.
-TEST_P(KilledRank, IsNamedToAllOthersWhoWaitForItsFirstConnection) {
+// Of two ranks the higher one connects: the lower ones would wait for that until their timeout.
+TEST_P(KilledRank, IsNamedToRanksThatWaitForItsFirstConnection) {
   kill_and_check(GetParam(), false);
 }
 
@@ -310,7 +310,7 @@ class StrangerExchange final : public Exchange {
           case 1:  // a frame of 4 GB
             (void)::send(fd->get(), "\xFF\xFF\xFF\xFF", 4, MSG_NOSIGNAL);
             break;
-          case 2: {  // the right words without the token
+          case 2: {  // a correct handshake without the token
             const auto frame = encode_frame(static_cast<std::uint16_t>(HandshakeFrame::proof),
                                             WireWriter()
                                                 .str(std::string(16, 'n'))
@@ -358,7 +358,7 @@ TEST(WorldStrangers, OnTheCoordinatorsPortHarmNothing) {
 TEST(WorldForming, SaysWhichRankIsMissing) {
   test::Hub hub(2);
   auto spec = test::spec_of(0, 2);
-  spec.config.meet_timeout = std::chrono::milliseconds(50);
+  spec.config.rendezvous_timeout = std::chrono::milliseconds(50);
   test::HubExchange exchange(hub, 0);
   const auto world = World::create(spec, exchange);
   ASSERT_FALSE(world.ok());
@@ -390,7 +390,7 @@ TEST(WorldForming, AMemberOfAnotherJobOrGenerationIsRefusedByName) {
   }
 }
 
-// Somebody answers at rank 0's address, and says nothing.
+// A process answers at rank 0's address, and sends nothing.
 TEST(WorldInterrupt, EndsAWorldThatIsBeingFormed) {
   auto listener = listen_tcp({"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok());
@@ -427,13 +427,14 @@ TEST(WorldInterrupt, EndsWhatIsInFlightOnAllRanksForItsReason) {
         EXPECT_TRUE(outcome_of(test::allreduce(world, "all are here", data)).ok());
         all_are_here.arrive_and_wait();
         auto outcome = test::allreduce(world, cat("asked for by rank ", rank, " alone"), data);
-        if (rank == 1)
+        if (rank == 1) {
           interrupts[1]->raise({Status(Code::aborted, "a newer world is known"), 2, "h1"});
+        }
         const auto failure = outcome_of(std::move(outcome));
         EXPECT_TRUE(failure.world_failed);
         EXPECT_TRUE(mentions(failure, "a newer world is known")) << failure.status.to_string();
         EXPECT_EQ(failure.rank, 2);
-        EXPECT_TRUE(world.settle(Clock::now() + kLong));
+        EXPECT_TRUE(world.wait_idle(Clock::now() + kLong));
       },
       [&](WorldSpec& spec) {
         spec.interrupt = interrupts[static_cast<std::size_t>(spec.rank)];

@@ -1,5 +1,5 @@
-// What worlds agree about besides tensors, over real connections: process sets, joins, groups,
-// stalls; and that trees hold when a part of them breaks away.
+// Negotiation besides plain tensors, over real connections: process sets, joins, groups and stalls;
+// and trees of which a part is lost.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -52,7 +52,7 @@ TEST(WorldSets, MembersReduceAmongThemselvesUnderNamesOfTheirOwn) {
     const int even = add_set(world, "even", {0, 2, 4});
     const int high = add_set(world, "high", {3, 4, 5});
     EXPECT_NE(even, high);
-    for (int step = 0; step < 20; ++step) {  // the later ones by cache ids
+    for (int step = 0; step < 20; ++step) {  // later steps use cache ids
       const auto check = [&](int set, std::vector<int> ranks) {
         if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
         std::vector<float> data(10, static_cast<float>(rank + step));
@@ -102,7 +102,7 @@ TEST(WorldSets, WhatIsInFlightInASetThatIsRemovedFails) {
       const int set = add_set(world, "s", {1, 2, 3});
       std::vector<float> data(4, 1);
       std::future<Outcome> pending;
-      if (rank == 1 || rank == 3) {  // 2 never asks for it
+      if (rank == 1 || rank == 3) {  // rank 2 never does
         Entry entry;
         entry.request = test::in_set(test::tensor("pending"), set);
         entry.input = entry.output = data.data();
@@ -131,7 +131,7 @@ TEST(WorldJoin, RanksThatHaveNoMoreWorkTakePartUntilAllHaveJoined) {
         request.op = ReduceOp::min;
         const auto outcome = reduce(world, request, data);
         ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
-        EXPECT_EQ(data, std::vector<float>(100, static_cast<float>(step + 1)));  // who is left
+        EXPECT_EQ(data, std::vector<float>(100, static_cast<float>(step + 1)));  // ranks left
       }
       const auto outcome = call(world, test::of_kind(Kind::join, cat("join of ", rank), {0}));
       ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
@@ -207,7 +207,7 @@ TEST(WorldGroups, RunTogetherOrFailTogether) {
         }
       }
     }
-    // A group that is not whole would wait for ever.
+    // An incomplete group would wait for ever.
     std::vector<float> data(7, 1);
     EXPECT_EQ(
         reduce(world, test::in_group(test::tensor("g0", 7), "g", 4), data).failure.status.code(),
@@ -253,7 +253,7 @@ TEST(WorldCache, ShapesThatChangeAreRightInEveryStep) {
       [](WorldSpec& spec) { spec.config.cache_capacity = 4; });
 }
 
-TEST(WorldStall, ThatLastsTooLongEndsTheWorldAndNamesWhoIsMissing) {
+TEST(WorldStall, ThatLastsTooLongEndsTheWorldAndNamesTheMissingRank) {
   std::barrier over(4);
   run_world(
       4,
@@ -277,7 +277,7 @@ TEST(WorldStall, ThatLastsTooLongEndsTheWorldAndNamesWhoIsMissing) {
 }
 
 // Twelve ranks, two on a host: below rank 2 are 3 (its host), 10 (a leader), and 11 below that.
-TEST(WorldTree, WhoeverDiesIsNamedOnBothSidesOfTheGap) {
+TEST(WorldTree, ADeadRankIsNamedOnBothSidesOfTheGap) {
   constexpr int kSize = 12;
   for (const int victim : {0, 2, 3, 10, 11}) {
     std::barrier all_have_it(kSize);
@@ -320,7 +320,7 @@ TEST(WorldTree, AnInnerRankThatWaitsNoLongerIsMissed) {
     const auto outcome = [&] {
       std::vector<float> data(4, 1);
       Failure failure;
-      // Until rank 2 has gone it has only left.
+      // As long as rank 2 is connected it has only left.
       do {
         failure = outcome_of(test::allreduce(world, "x", data));
       } while (!failure.world_failed);
@@ -330,7 +330,7 @@ TEST(WorldTree, AnInnerRankThatWaitsNoLongerIsMissed) {
   });
 }
 
-// How often the control threads of this process have gone to sleep so far.
+// How often the progress threads of this process have gone to sleep so far.
 long sleeps_of_control_threads() {
   long total = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -353,7 +353,7 @@ TEST(WorldTree, AnIdleWorldSleeps) {
     ASSERT_TRUE(outcome_of(test::allreduce(world, "x", data)).ok());
     idle.arrive_and_wait();
     if (rank == 0) {
-      // The last words of the step may still be under way: but they end.
+      // The last messages of the step may still be under way, but not for long.
       const auto deadline = Clock::now() + kLong;
       long before = -1;
       long after = sleeps_of_control_threads();

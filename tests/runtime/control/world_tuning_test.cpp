@@ -1,4 +1,4 @@
-// Worlds that are tuned while they work: what comes out is right, and what was tried is in the log.
+// Worlds that are tuned while they run: the results are right, and the log has the candidates.
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -29,8 +29,8 @@ bool has_settled(const std::string& path) {
   return read_file(path).find("settled") != std::string::npos;
 }
 
-// One step: eight allreduces at once and an allgather with other rows each time; true if all said
-// that they want to stop.
+// One step: eight allreduces at once and an allgather with different rows each time; true if all
+// ranks voted to stop.
 bool step(runtime::World& world, int rank, int number, bool stop) {
   constexpr std::size_t kTensors = 8;
   constexpr std::size_t kElements = 20'000;
@@ -78,7 +78,7 @@ bool step(runtime::World& world, int rank, int number, bool stop) {
   return votes.front() > 0;
 }
 
-// Works until the log says that the search has ended.
+// Runs until the log says that the search has ended.
 void work_until_settled(
     const std::string& path, const Change& change = [](auto&) {}) {
   const auto deadline = Clock::now() + kLong;

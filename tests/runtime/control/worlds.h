@@ -14,7 +14,7 @@
 
 namespace hvd::test {
 
-// Made before anything forks: ranks that are processes must have the same one.
+// Created before any fork: ranks that are processes must have the same token.
 inline const Token test_token = Token::random();
 
 // Two ranks on each of the hosts h0, h1, ...
@@ -33,7 +33,7 @@ inline runtime::WorldSpec spec_of(int rank, int size) {
 using Body = std::function<void(int rank, runtime::World& world)>;
 using Change = std::function<void(runtime::WorldSpec& spec)>;
 
-// Forms a world of `size` ranks, runs `body` in each; what it leaves of the world is destroyed.
+// Forms a world of `size` ranks and runs `body` on each; the worlds are destroyed afterwards.
 inline void run_world(
     int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {},
     RanksAs how = RanksAs::threads) {
@@ -46,7 +46,7 @@ inline void run_world(
   });
 }
 
-// The same, and all ranks leave in peace at the end.
+// The same, and all ranks call shutdown() at the end.
 inline void run_world_to_end(
     int size, const Body& body, const Change& change = [](runtime::WorldSpec&) {},
     RanksAs how = RanksAs::threads) {
@@ -60,7 +60,7 @@ inline void run_world_to_end(
       change, how);
 }
 
-// Enqueues; the future holds the outcome, also if it is refused at once.
+// Enqueues; the future holds the outcome, also if the request is refused at once.
 inline std::future<runtime::Failure> submit(runtime::World& world, runtime::Request request,
                                             const void* input, void* output) {
   auto promise = std::make_shared<std::promise<runtime::Failure>>();
@@ -81,14 +81,14 @@ inline runtime::Failure outcome_of(std::future<runtime::Failure> future) {
   return future.get();
 }
 
-// The same for whole entries, with everything that comes out.
-// As Handle::wait() waits.
+// Waits in the same way as Handle::wait().
 template <typename T>
-void help_until_ready(runtime::World& world, const std::future<T>& future) {
-  world.help_until(
+void progress_until_ready(runtime::World& world, const std::future<T>& future) {
+  world.progress_until(
       [&future] { return future.wait_for(Duration::zero()) == std::future_status::ready; });
 }
 
+// The same for whole entries; the future holds the whole outcome.
 inline std::future<runtime::Outcome> submit(runtime::World& world, runtime::Entry entry) {
   auto promise = std::make_shared<std::promise<runtime::Outcome>>();
   auto future = promise->get_future();

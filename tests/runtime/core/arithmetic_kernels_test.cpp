@@ -28,7 +28,7 @@ class ArithmeticKernels : public ::testing::TestWithParam<Processor> {
 std::vector<Processor> processors() {
   std::vector<Processor> all{{"portable", &runtime::kPortableKernels}};
 #ifdef HVD_AVX2_KERNELS
-  if (runtime::avx2_is_there()) {
+  if (runtime::has_avx2()) {
     all.push_back({"avx2", &runtime::kAvx2Kernels});
   }
 #endif

@@ -66,7 +66,7 @@ TEST(Arithmetic, IntegersWrapAroundInsteadOfBeingUndefined) {
   EXPECT_EQ(reduced<std::int64_t>(DataType::int64, ReduceOp::sum, kMax, 1), -kMax - 1);
 }
 
-TEST(Arithmetic, WhatIsNoNumberStaysVisibleWhicheverSideItStandsOn) {
+TEST(Arithmetic, NanPropagatesFromEitherOperand) {
   const float nan = std::nanf("");
   for (const auto op : {ReduceOp::min, ReduceOp::max, ReduceOp::sum, ReduceOp::product}) {
     EXPECT_TRUE(std::isnan(reduced<float>(DataType::float32, op, nan, 1.0F)));

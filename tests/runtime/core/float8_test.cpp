@@ -113,7 +113,7 @@ TEST(Float8, EveryFloatBetweenTwoCodesBecomesTheNearestAndOfTwoTheEvenOne) {
 TEST(Float8, EveryPairOfCodesIsAddedMultipliedAndComparedAsTheReferenceDoes) {
   std::vector<const Kernels*> processors{&kPortableKernels};
 #ifdef HVD_AVX2_KERNELS
-  if (avx2_is_there()) processors.push_back(&kAvx2Kernels);
+  if (has_avx2()) processors.push_back(&kAvx2Kernels);
 #endif
   std::vector<std::uint8_t> left(65'536);
   std::vector<std::uint8_t> right(65'536);

@@ -18,22 +18,22 @@ class CoordinatedWorld {
 
   Status submit(int rank, runtime::Request request) {
     if (rank == 0) coordinator.note_order(request);
-    runtime::Upward message;
-    message.asked.push_back(asked(rank, std::move(request)));
+    runtime::RequestList message;
+    message.full.push_back(asked(rank, std::move(request)));
     return coordinator.take(rank, message, now);
   }
   Status submit_known(const std::vector<int>& members, runtime::CacheId id) {
-    runtime::Upward message;
-    message.known.push_back({ranks(members), runtime::IntervalSet::of(id)});
-    return coordinator.take(message.known.front().ranks.front() == 0 ? 0 : 1, message, now);
+    runtime::RequestList message;
+    message.cached.push_back({ranks(members), runtime::IntervalSet::of(id)});
+    return coordinator.take(message.cached.front().ranks.front() == 0 ? 0 : 1, message, now);
   }
   Status join(int rank) {
-    runtime::Upward message;
+    runtime::RequestList message;
     message.joined = ranks({rank});
     return coordinator.take(rank, message, now);
   }
   Status leave(int rank) {
-    runtime::Upward message;
+    runtime::RequestList message;
     message.left = ranks({rank});
     return coordinator.take(rank, message, now);
   }

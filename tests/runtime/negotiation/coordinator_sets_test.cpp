@@ -67,7 +67,7 @@ TEST(CoordinatorJoin, FailsWhenARankLeavesInstead) {
   ASSERT_TRUE(world.leave(0).ok());
   const auto response = world.only();
   EXPECT_EQ(response.kind, Kind::join);
-  says(response, "rank 0 on host host0 has called shutdown()");
+  says(response, "rank 0 on host host0 has already called shutdown()");
 }
 
 TEST(CoordinatorGroups, NoneRunsBeforeAllAreReadyAndThenAllDo) {
@@ -97,7 +97,7 @@ TEST(CoordinatorGroups, IfOneTensorFailsAllDoAndTheGroupMayBeUsedAgain) {
   EXPECT_EQ(names_of(world.only()), (Names{"a", "b", "c"}));
 }
 
-TEST(CoordinatorGroups, WhoDisagreesAboutAGroupSpoilsBoth) {
+TEST(CoordinatorGroups, DisagreementAboutAGroupFailsBoth) {
   World world(2);
   // Rank 0: one group of a and b. Rank 1: a and c, and b alone.
   ASSERT_TRUE(world.submit(0, in_group(tensor("a"), "g", 2)).ok());
@@ -123,11 +123,11 @@ TEST(CoordinatorGroups, OfOneNameAndDifferentSizesFailOnAllRanksWhenAllHaveAsked
   };
   for (const auto& request : group(2)) ASSERT_TRUE(world.submit(0, request).ok());
   for (const auto& request : group(3)) ASSERT_TRUE(world.submit(1, request).ok());
-  world.now += 3 * runtime::Coordinator::kGroupPatience;
+  world.now += 3 * runtime::Coordinator::kGroupTimeout;
   EXPECT_TRUE(world.poll().empty()) << "rank 2 may still come, and be late";
   for (const auto& request : group(2)) ASSERT_TRUE(world.submit(2, request).ok());
-  EXPECT_LE(world.coordinator.next_at(0), world.now + runtime::Coordinator::kGroupPatience);
-  world.now += runtime::Coordinator::kGroupPatience;
+  EXPECT_LE(world.coordinator.next_at(0), world.now + runtime::Coordinator::kGroupTimeout);
+  world.now += runtime::Coordinator::kGroupTimeout;
   const auto responses = world.poll();
   ASSERT_EQ(responses.size(), 5U);
   for (const auto& response : responses) {
@@ -152,7 +152,7 @@ TEST(CoordinatorGroups, OfOneNameAndDifferentMembersFailToo) {
     ASSERT_TRUE(world.submit(1, in_group(tensor(name), "g", 2)).ok());
   }
   EXPECT_TRUE(world.poll().empty());
-  world.now += runtime::Coordinator::kGroupPatience;
+  world.now += runtime::Coordinator::kGroupTimeout;
   auto responses = world.poll();
   ASSERT_EQ(responses.size(), 3U);
   for (const auto& response : responses) says(response, "with the tensor \"b\"");
@@ -164,7 +164,7 @@ TEST(CoordinatorGroups, OfOneNameAndDifferentMembersFailToo) {
     ASSERT_TRUE(world.submit(1, in_group(tensor(name), "g", 3)).ok());
   }
   EXPECT_EQ(world.poll().size(), 2U);  // a and b, about which they differ
-  world.now += runtime::Coordinator::kGroupPatience;
+  world.now += runtime::Coordinator::kGroupTimeout;
   says(world.only(), "Mismatched groups");
   for (const auto* name : {"a", "b"}) world.submit_everywhere(in_group(tensor(name), "g", 2));
   EXPECT_EQ(names_of(world.only()), (Names{"a", "b"}));
@@ -174,7 +174,7 @@ TEST(CoordinatorGroups, FailWithTheRankThatLeft) {
   World world(2);
   world.submit_everywhere(in_group(tensor("a"), "g", 2));
   ASSERT_TRUE(world.leave(1).ok());
-  says(world.only(), "rank 1 on host host1 has called shutdown()");
+  says(world.only(), "rank 1 on host host1 has already called shutdown()");
 }
 
 TEST(CoordinatorSets, AreMadeByAllRanksAndHaveNamesOfTheirOwn) {
@@ -244,8 +244,8 @@ TEST(CoordinatorDeterministic, LosesItsPatienceWithAnOrderThatCannotBeKept) {
   ASSERT_TRUE(world.submit(0, tensor("first")).ok());
   world.submit_everywhere(tensor("second"));
   EXPECT_TRUE(world.poll().empty());
-  EXPECT_EQ(world.coordinator.next_at(0), start + Coordinator::kOrderPatience);
-  world.now = start + Coordinator::kOrderPatience;
+  EXPECT_EQ(world.coordinator.next_at(0), start + Coordinator::kOrderTimeout);
+  world.now = start + Coordinator::kOrderTimeout;
   EXPECT_EQ(names_of(world.only()), Names{"second"});
   ASSERT_TRUE(world.submit(1, tensor("first")).ok());
   EXPECT_EQ(names_of(world.only()), Names{"first"});

@@ -180,8 +180,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Coordinator, AMismatchWithWhatIsCachedNamesBothSides) {
   World world(3);
-  std::vector<Departed> died;
-  world.cache.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor("t"), {}}), died);
+  std::vector<EvictedTensor> evicted;
+  world.cache.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor("t"), {}}),
+                     evicted);
   ASSERT_TRUE(world.submit(1, tensor("t", 9)).ok());
   ASSERT_TRUE(world.submit_known({0}, 0).ok());
   ASSERT_TRUE(world.submit_known({2}, 0).ok());
@@ -206,9 +207,9 @@ TEST(Coordinator, AllgatherAndAlltoallKnowTheFirstExtentOfEachRank) {
 
 TEST(Coordinator, ExtentsFromTheCacheAndNewOnesMakeOneResponse) {
   World world(3);
-  std::vector<Departed> died;
+  std::vector<EvictedTensor> evicted;
   ResponseTensor known{of_kind(Kind::allgather, "t", {0, 2}), {5, 6, 7}};
-  world.cache.agreed(std::make_shared<const ResponseTensor>(known), died);
+  world.cache.agreed(std::make_shared<const ResponseTensor>(known), evicted);
   ASSERT_TRUE(world.submit_known({0, 2}, 0).ok());
   ASSERT_TRUE(world.submit(1, of_kind(Kind::allgather, "t", {9, 2})).ok());
   const auto response = world.only();
@@ -221,18 +222,19 @@ TEST(MessageTable, AnIdThatDiesTakesNothingFromTheRowOfANewerOne) {
     return std::make_shared<const ResponseTensor>(ResponseTensor{tensor("t", extent), {}});
   };
   ResponseCache cache{4};
-  std::vector<Departed> died;
-  cache.agreed(agreed(4), died);
-  cache.agreed(agreed(9), died);  // under the next id, since it has another shape now
-  ASSERT_EQ(died.size(), 1U);
+  std::vector<EvictedTensor> evicted;
+  cache.agreed(agreed(4), evicted);
+  cache.agreed(agreed(9), evicted);  // under the next id, since it has another shape now
+  ASSERT_EQ(evicted.size(), 1U);
 
   const ProcessSets sets(2);
   MessageTable table(cache, sets, test::ranks({0, 1}));
   table.only_rows();
   MessageTable::Touched touched;
-  const CacheId newer = died.front().id + 1;
-  ASSERT_TRUE(table.add(Known{test::ranks({0}), IntervalSet::of(newer)}, {}, touched).ok());
-  table.died(died);
+  const CacheId newer = evicted.front().id + 1;
+  ASSERT_TRUE(
+      table.add(CachedRequests{test::ranks({0}), IntervalSet::of(newer)}, {}, touched).ok());
+  table.evicted(evicted);
   ASSERT_EQ(table.rows().size(), 1U);
   const auto& row = table.rows().begin()->second;
   EXPECT_EQ(row.id, newer);
@@ -248,7 +250,7 @@ TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
   ASSERT_EQ(responses.size(), 2U);
   for (const auto& response : responses) {
     EXPECT_EQ(response.error.code(), Code::failed_precondition);
-    says(response, "rank 1 on host host1 has called shutdown()");
+    says(response, "rank 1 on host host1 has already called shutdown()");
   }
   EXPECT_TRUE(world.coordinator.table().rows().empty());
   EXPECT_FALSE(world.coordinator.all_left());
@@ -263,7 +265,7 @@ TEST(CoordinatorLeave, AJoinFailsAtOnceAndSaysWhichCallItWas) {
   ASSERT_TRUE(world.join(0).ok());
   const auto response = world.only();
   EXPECT_EQ(response.error.code(), Code::failed_precondition);
-  says(response, "join \"join\" can never be: rank 1 on host host1 has called shutdown()");
+  says(response, "join \"join\" cannot complete: rank 1 on host host1 has already called shutdown()");
 }
 
 TEST(CoordinatorLeave, ProcessSetsWithoutTheRankThatLeftGoOn) {

@@ -5,24 +5,24 @@
 namespace hvd::runtime {
 namespace {
 
-Ready ready_one(std::string name, std::int64_t floats, DataType type = DataType::float32) {
+ReadyTensor ready_one(std::string name, std::int64_t floats, DataType type = DataType::float32) {
   ResponseTensor tensor;
   tensor.request.name = std::move(name);
   tensor.request.type = type;
   tensor.request.shape = {floats};
-  Ready ready;
+  ReadyTensor ready;
   ready.tensor = std::make_shared<const ResponseTensor>(std::move(tensor));
   return ready;
 }
 
 // To be changed: tensors that ranks agreed about are not.
-ResponseTensor& own(Ready& ready) {
+ResponseTensor& own(ReadyTensor& ready) {
   auto copy = std::make_shared<ResponseTensor>(*ready.tensor);
   ready.tensor = copy;
   return *copy;
 }
 
-std::vector<std::string> names(const std::vector<Ready>& batch) {
+std::vector<std::string> names(const std::vector<ReadyTensor>& batch) {
   std::vector<std::string> all;
   for (const auto& ready : batch) all.push_back(ready.request().name);
   return all;
@@ -30,38 +30,38 @@ std::vector<std::string> names(const std::vector<Ready>& batch) {
 using Names = std::vector<std::string>;
 
 TEST(Fusion, TakesWhatFitsUpToTheThresholdAndNotAByteMore) {
-  std::deque<Ready> ready{ready_one("a", 4), ready_one("b", 4), ready_one("c", 2),
-                          ready_one("d", 1)};
+  std::deque<ReadyTensor> ready{ready_one("a", 4), ready_one("b", 4), ready_one("c", 2),
+                                ready_one("d", 1)};
   EXPECT_EQ(names(take_batch(ready, 40)), (Names{"a", "b", "c"}));
   EXPECT_EQ(names(take_batch(ready, 40)), (Names{"d"}));
   EXPECT_TRUE(ready.empty());
 }
 
 TEST(Fusion, LooksPastTensorsOfAnotherTypeAndKeepsTheirOrder) {
-  std::deque<Ready> ready{ready_one("f1", 1), ready_one("i1", 1, DataType::int32),
-                          ready_one("f2", 1), ready_one("i2", 1, DataType::int32)};
+  std::deque<ReadyTensor> ready{ready_one("f1", 1), ready_one("i1", 1, DataType::int32),
+                                ready_one("f2", 1), ready_one("i2", 1, DataType::int32)};
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"f1", "f2"}));
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"i1", "i2"}));
 }
 
 TEST(Fusion, LooksNoFurtherThanTheThreshold) {
-  std::deque<Ready> ready{ready_one("f1", 1), ready_one("i1", 15, DataType::int32),
-                          ready_one("f2", 1)};
+  std::deque<ReadyTensor> ready{ready_one("f1", 1), ready_one("i1", 15, DataType::int32),
+                                ready_one("f2", 1)};
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"f1"}));
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"i1"}));
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"f2"}));
 }
 
 TEST(Fusion, ATensorAboveTheThresholdGoesAloneAndSoDoAllWithAThresholdOfZero) {
-  std::deque<Ready> ready{ready_one("big", 100), ready_one("a", 1), ready_one("b", 0)};
+  std::deque<ReadyTensor> ready{ready_one("big", 100), ready_one("a", 1), ready_one("b", 0)};
   EXPECT_EQ(names(take_batch(ready, 64)), (Names{"big"}));
   EXPECT_EQ(names(take_batch(ready, 0)), (Names{"a"}));
   EXPECT_EQ(names(take_batch(ready, 0)), (Names{"b"}));
 }
 
 TEST(Fusion, OperationAndFactorsKeepTensorsApart) {
-  std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1), ready_one("c", 1),
-                          ready_one("d", 1)};
+  std::deque<ReadyTensor> ready{ready_one("a", 1), ready_one("b", 1), ready_one("c", 1),
+                                ready_one("d", 1)};
   own(ready[1]).request.op = ReduceOp::max;
   own(ready[2]).request.prescale = 2;
   own(ready[3]).request.postscale = 2;
@@ -70,8 +70,8 @@ TEST(Fusion, OperationAndFactorsKeepTensorsApart) {
 }
 
 TEST(Fusion, BroadcastsBarriersAndErrorsGoAlone) {
-  std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1), ready_one("c", 1),
-                          ready_one("d", 1)};
+  std::deque<ReadyTensor> ready{ready_one("a", 1), ready_one("b", 1), ready_one("c", 1),
+                                ready_one("d", 1)};
   own(ready[0]).request.kind = Kind::broadcast;
   ready[1].error = Status(Code::invalid_argument, "x");
   own(ready[2]).request.kind = Kind::barrier;
@@ -81,29 +81,29 @@ TEST(Fusion, BroadcastsBarriersAndErrorsGoAlone) {
 
 TEST(Fusion, EveryThingThatBatchesCannotShareKeepsTensorsApart) {
   const auto apart = [](auto change) {
-    std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1)};
+    std::deque<ReadyTensor> ready{ready_one("a", 1), ready_one("b", 1)};
     change(ready[1]);
     return names(take_batch(ready, 64)) == Names{"a"};
   };
-  EXPECT_TRUE(apart([](Ready& r) { own(r).request.process_set = 1; }));
-  EXPECT_TRUE(apart([](Ready& r) { own(r).request.on_host = false; }));
-  EXPECT_TRUE(apart([](Ready& r) { own(r).request.compression = Compression::float16; }));
-  EXPECT_TRUE(apart([](Ready& r) { own(r).request.op = ReduceOp::adasum; }));
-  EXPECT_TRUE(apart([](Ready& r) { r.joined = {1}; }));
-  EXPECT_TRUE(apart([](Ready& r) { own(r).request.kind = Kind::reducescatter; }));
-  EXPECT_FALSE(apart([](Ready& r) { own(r).request.shape = {2, 2}; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.process_set = 1; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.on_host = false; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.compression = Compression::float16; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.op = ReduceOp::adasum; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { r.joined = {1}; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.kind = Kind::reducescatter; }));
+  EXPECT_FALSE(apart([](ReadyTensor& r) { own(r).request.shape = {2, 2}; }));
 }
 
 TEST(Fusion, ReducescattersAndAllgathersShareBatchesWithTheirLike) {
   for (const auto kind : {Kind::reducescatter, Kind::allgather}) {
-    std::deque<Ready> ready{ready_one("a", 1), ready_one("b", 1)};
+    std::deque<ReadyTensor> ready{ready_one("a", 1), ready_one("b", 1)};
     for (auto& item : ready) own(item).request.kind = kind;
     EXPECT_EQ(names(take_batch(ready, 64)), (Names{"a", "b"}));
   }
 }
 
 TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
-  std::deque<Ready> ready{ready_one("a", 0), ready_one("b", 0)};
+  std::deque<ReadyTensor> ready{ready_one("a", 0), ready_one("b", 0)};
   for (auto& item : ready) {
     own(item).request.kind = Kind::allgather;
     own(item).request.shape = {0, 2};
@@ -115,8 +115,8 @@ TEST(Fusion, AnAllgatherCountsWithWhatAllRanksBring) {
 }
 
 TEST(Fusion, OfGroupsOnlyLeavesAllOthersAlone) {
-  std::deque<Ready> ready{ready_one("a", 1),  ready_one("b", 1),  ready_one("g1", 1),
-                          ready_one("g2", 1), ready_one("h1", 1), ready_one("c", 1)};
+  std::deque<ReadyTensor> ready{ready_one("a", 1),  ready_one("b", 1),  ready_one("g1", 1),
+                                ready_one("g2", 1), ready_one("h1", 1), ready_one("c", 1)};
   for (const int i : {2, 3}) own(ready[static_cast<std::size_t>(i)]).request.group = "g";
   own(ready[4]).request.group = "h";
   std::vector<Names> batches;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/negotiation/last_words.h"
+#include "runtime/negotiation/last_requests.h"
 #include "tests/runtime/negotiation/negotiation_tools.h"
 
 namespace hvd::runtime {
@@ -17,29 +17,30 @@ using test::tensor;
 class GathererTest : public ::testing::Test {
  protected:
   GathererTest() {
-    std::vector<Departed> died;
+    std::vector<EvictedTensor> evicted;
     for (const auto* name : {"a", "b", "c"}) {
-      cache_.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor(name), {}}), died);
+      cache_.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor(name), {}}),
+                    evicted);
     }
   }
   void known(int rank, IntervalSet ids) {
-    Upward message;
-    message.known.push_back({ranks({rank}), std::move(ids)});
+    RequestList message;
+    message.cached.push_back({ranks({rank}), std::move(ids)});
     const Status taken = gatherer_.take(rank, std::move(message), now_);
     ASSERT_TRUE(taken.ok()) << taken.to_string();
   }
   void whole(int rank, const Request& request) {
-    Upward message;
-    message.asked.push_back(asked(rank, request));
+    RequestList message;
+    message.full.push_back(asked(rank, request));
     const Status taken = gatherer_.take(rank, std::move(message), now_);
     ASSERT_TRUE(taken.ok()) << taken.to_string();
   }
   void join(int rank) {
-    Upward message;
+    RequestList message;
     message.joined = ranks({rank});
     ASSERT_TRUE(gatherer_.take(rank, std::move(message), now_).ok());
   }
-  Upward collect() { return gatherer_.collect(now_); }
+  RequestList collect() { return gatherer_.collect(now_); }
 
   static constexpr milliseconds kHold{100};
   ControlTree tree_{{"host0", "host1", "host1", "host1"}};
@@ -55,9 +56,9 @@ TEST_F(GathererTest, PassesOnWhatAllBelowAreReadyForAsOne) {
   EXPECT_TRUE(collect().empty());
   known(2, IntervalSet::range(0, 2));
   auto up = collect();
-  ASSERT_EQ(up.known.size(), 1U);
-  EXPECT_EQ(up.known[0], (Known{ranks({1, 2, 3}), IntervalSet::range(0, 2)}));
-  EXPECT_TRUE(up.asked.empty() && up.last_words.empty());
+  ASSERT_EQ(up.cached.size(), 1U);
+  EXPECT_EQ(up.cached[0], (CachedRequests{ranks({1, 2, 3}), IntervalSet::range(0, 2)}));
+  EXPECT_TRUE(up.full.empty() && up.last_requests.empty());
   EXPECT_TRUE(collect().empty());
 }
 
@@ -66,9 +67,9 @@ TEST_F(GathererTest, MergesEqualRequestsAndKeepsTheExtentsOfRaggedOnes) {
   whole(1, test::of_kind(Kind::allgather, "new", {10, 2}));
   whole(2, test::of_kind(Kind::allgather, "new", {20, 2}));
   const auto up = collect();
-  ASSERT_EQ(up.asked.size(), 1U);
-  EXPECT_EQ(up.asked[0].ranks, ranks({1, 2, 3}));
-  EXPECT_EQ(up.asked[0].first_extents, (std::vector<std::int64_t>{10, 20, 30}));
+  ASSERT_EQ(up.full.size(), 1U);
+  EXPECT_EQ(up.full[0].ranks, ranks({1, 2, 3}));
+  EXPECT_EQ(up.full[0].first_extents, (std::vector<std::int64_t>{10, 20, 30}));
 }
 
 TEST_F(GathererTest, PassesOnRequestsThatDifferSideBySide) {
@@ -76,10 +77,10 @@ TEST_F(GathererTest, PassesOnRequestsThatDifferSideBySide) {
   whole(2, tensor("a", 9));
   known(3, IntervalSet::of(0));
   const auto up = collect();
-  ASSERT_EQ(up.known.size(), 1U);
-  EXPECT_EQ(up.known[0], (Known{ranks({1, 3}), IntervalSet::of(0)}));
-  ASSERT_EQ(up.asked.size(), 1U);
-  EXPECT_EQ(up.asked[0].ranks, ranks({2}));
+  ASSERT_EQ(up.cached.size(), 1U);
+  EXPECT_EQ(up.cached[0], (CachedRequests{ranks({1, 3}), IntervalSet::of(0)}));
+  ASSERT_EQ(up.full.size(), 1U);
+  EXPECT_EQ(up.full[0].ranks, ranks({2}));
 }
 
 TEST_F(GathererTest, PassesOnAPartWhenSomebodyIsLateWithWhatIsKnownOfAllAndTheRestAtOnce) {
@@ -96,30 +97,30 @@ TEST_F(GathererTest, PassesOnAPartWhenSomebodyIsLateWithWhatIsKnownOfAllAndTheRe
   EXPECT_TRUE(collect().empty());
   now_ += milliseconds(1);
   auto up = collect();
-  ASSERT_EQ(up.known.size(), 1U);
-  EXPECT_EQ(up.known[0], (Known{ranks({1, 3}), IntervalSet::of(0)}));
-  ASSERT_EQ(up.last_words.size(), 3U);
-  EXPECT_EQ(up.last_words[1], (LastWord{2, "b", milliseconds(10) + kHold}));
+  ASSERT_EQ(up.cached.size(), 1U);
+  EXPECT_EQ(up.cached[0], (CachedRequests{ranks({1, 3}), IntervalSet::of(0)}));
+  ASSERT_EQ(up.last_requests.size(), 3U);
+  EXPECT_EQ(up.last_requests[1], (LastRequest{2, "b", milliseconds(10) + kHold}));
   known(2, IntervalSet::of(0));
   up = collect();
-  ASSERT_EQ(up.known.size(), 1U);
-  EXPECT_EQ(up.known[0].ranks, ranks({2}));
+  ASSERT_EQ(up.cached.size(), 1U);
+  EXPECT_EQ(up.cached[0].ranks, ranks({2}));
   // Nothing is left to be late: the time comes once more, and then never.
   now_ += kHold;
   EXPECT_TRUE(collect().empty());
   EXPECT_EQ(gatherer_.next_collect(), kNever);
 }
 
-TEST_F(GathererTest, WhoJoinsIsWaitedForNoLongerAndWhatItAskedForGoesBeforeIt) {
+TEST_F(GathererTest, AJoinedRankIsNotWaitedForAndItsRequestsGoFirst) {
   known(1, IntervalSet::of(0));
   known(2, IntervalSet::of(0));
   known(3, IntervalSet::of(1));
   join(3);
   const auto up = collect();
   EXPECT_EQ(up.joined, ranks({3}));
-  ASSERT_EQ(up.known.size(), 2U);
-  EXPECT_EQ(up.known[0], (Known{ranks({1, 2}), IntervalSet::of(0)}));
-  EXPECT_EQ(up.known[1], (Known{ranks({3}), IntervalSet::of(1)}));
+  ASSERT_EQ(up.cached.size(), 2U);
+  EXPECT_EQ(up.cached[0], (CachedRequests{ranks({1, 2}), IntervalSet::of(0)}));
+  EXPECT_EQ(up.cached[1], (CachedRequests{ranks({3}), IntervalSet::of(1)}));
   gatherer_.join_ended();
   known(1, IntervalSet::of(2));
   known(2, IntervalSet::of(2));
@@ -129,27 +130,28 @@ TEST_F(GathererTest, WhoJoinsIsWaitedForNoLongerAndWhatItAskedForGoesBeforeIt) {
 TEST_F(GathererTest, ForgetsWhatWasSaidByAnIdThatHasGone) {
   known(1, IntervalSet::of(0));
   known(2, IntervalSet::of(0));
-  std::vector<Departed> died;
-  cache_.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor("a", 9), {}}), died);
-  gatherer_.died(died);
+  std::vector<EvictedTensor> evicted;
+  cache_.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor("a", 9), {}}),
+                evicted);
+  gatherer_.evicted(evicted);
   known(3, IntervalSet::of(0));  // it was under way
   EXPECT_TRUE(collect().empty());
   for (int rank = 1; rank < 4; ++rank) whole(rank, tensor("a"));
   const auto up = collect();
-  ASSERT_EQ(up.asked.size(), 1U);
-  EXPECT_EQ(up.asked[0].ranks, ranks({1, 2, 3}));
-  EXPECT_TRUE(up.known.empty());
+  ASSERT_EQ(up.full.size(), 1U);
+  EXPECT_EQ(up.full[0].ranks, ranks({1, 2, 3}));
+  EXPECT_TRUE(up.cached.empty());
 }
 
 TEST_F(GathererTest, PassesEverythingAtOnceWhenToldSo) {
   known(1, IntervalSet::of(0));
-  gatherer_.pass_at_once();
-  EXPECT_EQ(collect().known.at(0).ranks, ranks({1}));
+  gatherer_.forward_immediately();
+  EXPECT_EQ(collect().cached.at(0).ranks, ranks({1}));
   known(2, IntervalSet::of(1));
-  EXPECT_EQ(collect().known.at(0).ranks, ranks({2}));
+  EXPECT_EQ(collect().cached.at(0).ranks, ranks({2}));
   // It was answered by an error that is still on its way here, and is asked for again.
   known(2, IntervalSet::of(1));
-  EXPECT_EQ(collect().known.at(0).ranks, ranks({2}));
+  EXPECT_EQ(collect().cached.at(0).ranks, ranks({2}));
 }
 
 TEST_F(GathererTest, WaitsForMembersOfTheProcessSetOnly) {
@@ -157,17 +159,17 @@ TEST_F(GathererTest, WaitsForMembersOfTheProcessSetOnly) {
   whole(2, test::in_set(tensor("a"), 1));
   EXPECT_TRUE(collect().empty());
   whole(3, test::in_set(tensor("a"), 1));
-  EXPECT_EQ(collect().asked.at(0).ranks, ranks({2, 3}));
+  EXPECT_EQ(collect().full.at(0).ranks, ranks({2, 3}));
 }
 
-TEST(LastWords, OfARankAreWhatItSaidLastAlsoOfTwoThingsAtOneTime) {
-  LastWords words;
+TEST(LastRequests, OfARankAreWhatItSaidLastAlsoOfTwoThingsAtOneTime) {
+  LastRequests words;
   const TimePoint now{};
   words.heard(2, "first", now + milliseconds(5));
   words.heard(2, "second", now + milliseconds(5));
   words.heard(2, "older", now);
   EXPECT_EQ(words.tell(now + milliseconds(7)),
-            (std::vector<LastWord>{{2, "second", milliseconds(2)}}));
+            (std::vector<LastRequest>{{2, "second", milliseconds(2)}}));
 }
 
 }  // namespace

@@ -35,20 +35,20 @@ std::vector<Request> some_requests() {
   return {a, b};
 }
 
-Upward some_upward() {
-  Upward message;
-  message.known = {{test::ranks({0, 1, 5}), IntervalSet::range(7, 107)}};
+RequestList some_request_list() {
+  RequestList message;
+  message.cached = {{test::ranks({0, 1, 5}), IntervalSet::range(7, 107)}};
   for (const auto& request : some_requests()) {
-    message.asked.push_back({test::ranks({2, 3}), request, {1, 1LL << 33}});
+    message.full.push_back({test::ranks({2, 3}), request, {1, 1LL << 33}});
   }
   message.joined = test::ranks({4});
   message.left = test::ranks({6, 7});
-  message.last_words = {{3, "x", std::chrono::milliseconds(61'000)}};
+  message.last_requests = {{3, "x", std::chrono::milliseconds(61'000)}};
   return message;
 }
 
-Downward some_downward() {
-  Decision fused;
+ResponseList some_response_list() {
+  WireResponse fused;
   fused.process_set = 2;
   fused.tensors = {{5, nullptr}, {6, nullptr}, {9, nullptr}};
   fused.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(ResponseTensor{
@@ -58,31 +58,35 @@ Downward some_downward() {
   fused.settled = IntervalSet::of(4);
   fused.hierarchical = true;
   fused.caching = false;
-  Decision refused;
+  WireResponse refused;
   refused.kind = Kind::join;
   refused.tensors.push_back({std::nullopt, std::make_shared<const ResponseTensor>(
                                                ResponseTensor{some_requests()[1], {}})});
   refused.last_joined = 3;
   refused.new_set = 7;
   refused.error = Status(Code::invalid_argument, "they differ");
-  Downward message;
-  message.decisions = {fused, refused};
-  message.pass_at_once = true;
+  ResponseList message;
+  message.responses = {fused, refused};
+  message.forward_immediately = true;
   return message;
 }
 
 constexpr int kRanks = 8;
-constexpr std::size_t kCached = 1024;  // tensors that the reader knows by an id
+constexpr std::size_t kCached = 1024;  // tensors in the reader's cache
 
 TEST(Messages, WhatIsEncodedIsDecoded) {
-  EXPECT_EQ(decode_upward(payload_of(encode_upward(some_upward())), kRanks).value(), some_upward());
-  EXPECT_EQ(decode_upward(payload_of(encode_upward({})), kRanks).value(), Upward());
-  const auto sent = some_downward();
-  const auto read = decode_downward(payload_of(encode_downward(sent)), kRanks, kCached).value();
-  ASSERT_EQ(read.decisions.size(), sent.decisions.size());
-  for (std::size_t i = 0; i < sent.decisions.size(); ++i) {
-    const auto& a = sent.decisions[i];
-    const auto& b = read.decisions[i];
+  EXPECT_EQ(
+      decode_request_list(payload_of(encode_request_list(some_request_list())), kRanks).value(),
+      some_request_list());
+  EXPECT_EQ(decode_request_list(payload_of(encode_request_list({})), kRanks).value(),
+            RequestList());
+  const auto sent = some_response_list();
+  const auto read =
+      decode_response_list(payload_of(encode_response_list(sent)), kRanks, kCached).value();
+  ASSERT_EQ(read.responses.size(), sent.responses.size());
+  for (std::size_t i = 0; i < sent.responses.size(); ++i) {
+    const auto& a = sent.responses[i];
+    const auto& b = read.responses[i];
     ASSERT_EQ(b.tensors.size(), a.tensors.size());
     for (std::size_t t = 0; t < a.tensors.size(); ++t) {
       EXPECT_EQ(b.tensors[t].id, a.tensors[t].id);
@@ -101,7 +105,7 @@ TEST(Messages, WhatIsEncodedIsDecoded) {
     EXPECT_EQ(b.hierarchical, a.hierarchical);
     EXPECT_EQ(b.caching, a.caching);
   }
-  EXPECT_TRUE(read.pass_at_once);
+  EXPECT_TRUE(read.forward_immediately);
   EXPECT_FALSE(read.goodbye);
   const Failure failure(Status(Code::unavailable, "gone"), 3, "b");
   const auto decoded = decode_failure(payload_of(encode_failure(Message::abort, failure)));
@@ -112,80 +116,82 @@ TEST(Messages, WhatIsEncodedIsDecoded) {
 }
 
 TEST(Messages, AHundredCachedTensorsAreAFewBytesBothWays) {
-  Upward up;
-  up.known = {{RankSet::range(0, 10'000), IntervalSet::range(500, 600)}};
-  EXPECT_LT(encode_upward(up).size(), 100U);
-  Downward down;
-  down.decisions.emplace_back();
-  for (CacheId id = 500; id < 600; ++id) down.decisions[0].tensors.push_back({id, nullptr});
-  EXPECT_LT(encode_downward(down).size(), 100U);
+  RequestList up;
+  up.cached = {{RankSet::range(0, 10'000), IntervalSet::range(500, 600)}};
+  EXPECT_LT(encode_request_list(up).size(), 100U);
+  ResponseList down;
+  down.responses.emplace_back();
+  for (CacheId id = 500; id < 600; ++id) down.responses[0].tensors.push_back({id, nullptr});
+  EXPECT_LT(encode_response_list(down).size(), 100U);
 }
 
 TEST(Messages, RanksThatTheWorldDoesNotHaveAreRefused) {
-  EXPECT_TRUE(decode_upward(payload_of(encode_upward(some_upward())), 8).ok());
-  EXPECT_FALSE(decode_upward(payload_of(encode_upward(some_upward())), 7).ok());
-  EXPECT_FALSE(decode_downward(payload_of(encode_downward(some_downward())), 3, kCached).ok());
+  EXPECT_TRUE(decode_request_list(payload_of(encode_request_list(some_request_list())), 8).ok());
+  EXPECT_FALSE(decode_request_list(payload_of(encode_request_list(some_request_list())), 7).ok());
+  EXPECT_FALSE(
+      decode_response_list(payload_of(encode_response_list(some_response_list())), 3, kCached)
+          .ok());
 }
 
 TEST(Messages, ALieAboutManyTensorsIsRefusedBeforeItCostsMemory) {
-  const auto payload = payload_of(encode_downward(some_downward()));
+  const auto payload = payload_of(encode_response_list(some_response_list()));
   auto lie = payload;
-  // The count of the first stretch of ids: after the number of decisions, kind, set and stretches.
+  // The count of the first run of ids: after the number of responses, kind, set and runs.
   lie.replace(4 + 1 + 4 + 4, 4, "\xFF\xFF\xFF\xFF");
-  EXPECT_FALSE(decode_downward(lie, kRanks, kCached).ok());
+  EXPECT_FALSE(decode_response_list(lie, kRanks, kCached).ok());
 }
 
-// Ids are written as stretches: a few bytes could name any number of them.
+// Ids are encoded as runs: a few bytes could name any number of them.
 TEST(Messages, NoMoreIdsAreReadThanThereAreCachedTensors) {
-  Downward down;
-  down.decisions.emplace_back();
-  for (CacheId id = 0; id < 100'000; ++id) down.decisions[0].tensors.push_back({id, nullptr});
-  const auto payload = payload_of(encode_downward(down));
+  ResponseList down;
+  down.responses.emplace_back();
+  for (CacheId id = 0; id < 100'000; ++id) down.responses[0].tensors.push_back({id, nullptr});
+  const auto payload = payload_of(encode_response_list(down));
   EXPECT_LT(payload.size(), 60U);
-  EXPECT_FALSE(decode_downward(payload, kRanks, kCached).ok());
-  EXPECT_FALSE(decode_downward(payload, kRanks, 99'999).ok());
-  EXPECT_TRUE(decode_downward(payload, kRanks, 100'000).ok());
+  EXPECT_FALSE(decode_response_list(payload, kRanks, kCached).ok());
+  EXPECT_FALSE(decode_response_list(payload, kRanks, 99'999).ok());
+  EXPECT_TRUE(decode_response_list(payload, kRanks, 100'000).ok());
 
-  // A tensor that stands there in full may be meant by its id in what follows.
-  Downward first = some_downward();
-  first.decisions.resize(1);
-  EXPECT_TRUE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
-  EXPECT_FALSE(decode_downward(payload_of(encode_downward(first)), kRanks, 3).ok());
-  first.decisions.emplace_back();
-  for (CacheId id = 1; id <= 5; ++id) first.decisions[1].tensors.push_back({id, nullptr});
-  EXPECT_TRUE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
-  first.decisions[1].tensors.push_back({6, nullptr});
-  EXPECT_FALSE(decode_downward(payload_of(encode_downward(first)), kRanks, 4).ok());
+  // A tensor sent in full may be named by its id in the next response.
+  ResponseList first = some_response_list();
+  first.responses.resize(1);
+  EXPECT_TRUE(decode_response_list(payload_of(encode_response_list(first)), kRanks, 4).ok());
+  EXPECT_FALSE(decode_response_list(payload_of(encode_response_list(first)), kRanks, 3).ok());
+  first.responses.emplace_back();
+  for (CacheId id = 1; id <= 5; ++id) first.responses[1].tensors.push_back({id, nullptr});
+  EXPECT_TRUE(decode_response_list(payload_of(encode_response_list(first)), kRanks, 4).ok());
+  first.responses[1].tensors.push_back({6, nullptr});
+  EXPECT_FALSE(decode_response_list(payload_of(encode_response_list(first)), kRanks, 4).ok());
 }
 
 TEST(Messages, EveryCutIsAnError) {
-  const auto up = payload_of(encode_upward(some_upward()));
+  const auto up = payload_of(encode_request_list(some_request_list()));
   for (std::size_t length = 0; length < up.size(); ++length) {
-    EXPECT_FALSE(decode_upward(up.substr(0, length), kRanks).ok()) << length;
+    EXPECT_FALSE(decode_request_list(up.substr(0, length), kRanks).ok()) << length;
   }
-  const auto down = payload_of(encode_downward(some_downward()));
+  const auto down = payload_of(encode_response_list(some_response_list()));
   for (std::size_t length = 0; length < down.size(); ++length) {
-    EXPECT_FALSE(decode_downward(down.substr(0, length), kRanks, kCached).ok()) << length;
+    EXPECT_FALSE(decode_response_list(down.substr(0, length), kRanks, kCached).ok()) << length;
   }
 }
 
 TEST(Messages, RubbishIsRefusedOrReadButNeverHarms) {
   std::mt19937 random(1);
   std::uniform_int_distribution<int> byte(0, 255);
-  const std::vector<std::string> seeds{payload_of(encode_upward(some_upward())),
-                                       payload_of(encode_downward(some_downward()))};
+  const std::vector<std::string> seeds{payload_of(encode_request_list(some_request_list())),
+                                       payload_of(encode_response_list(some_response_list()))};
   const auto tree = std::make_shared<const ControlTree>(test::hosts(kRanks, 2));
   for (int round = 0; round < 20'000; ++round) {
     std::string bytes = seeds[static_cast<std::size_t>(round % 2)];
     for (int change = 0; change < 3; ++change) {
       bytes[random() % bytes.size()] = static_cast<char>(byte(random));
     }
-    if (auto up = decode_upward(bytes, kRanks); up.ok()) {
+    if (auto up = decode_request_list(bytes, kRanks); up.ok()) {
       Negotiator root(tree, 0, {});
       (void)root.from_child(tree->children(0).front(), std::move(*up), {});
       (void)root.work({}, 0);
     }
-    if (auto down = decode_downward(bytes, kRanks, kCached); down.ok()) {
+    if (auto down = decode_response_list(bytes, kRanks, kCached); down.ok()) {
       Negotiator member(tree, 1, {});
       (void)member.from_parent(std::move(*down), {});
       (void)member.work({}, 0);

@@ -10,16 +10,16 @@ namespace {
 using test::SimulatedWorld;
 using Time = SimulatedWorld::Time;
 
-// A program: what each rank does, one thing after the other, with or without waiting in between.
-// Made from a seed; alike on all ranks but for the order within a step, for extents of ragged
-// tensors, and for what is wrong on purpose.
+// A random program: the steps of each rank, one after the other, with or without waiting in
+// between. Made from a seed; equal on all ranks except for the order within a step, the extents of
+// ragged tensors, and deliberate errors.
 class Program {
  public:
   struct Options {
     bool mismatches = true;
     bool process_sets = true;
     bool joins = true;
-    bool leaves = false;  // ranks end at different steps: what the others ask for then fails
+    bool leaves = false;  // ranks leave at different steps: later requests of the others then fail
     int steps = 6;
   };
 
@@ -68,18 +68,18 @@ class Program {
     auto request = test::of_kind(kKinds[static_cast<std::size_t>(below(kKinds.size()))],
                                  cat("t", number), {1 + below(5), 1 + below(3)});
     if (below(3) == 0) request.type = DataType::int64;
-    // A root that joins can send no more; one that leaves neither.
+    // A root that has joined or left cannot send.
     if (request.kind == Kind::broadcast && (options_.joins || options_.leaves)) {
       request.kind = Kind::allreduce;
     }
     if (number % 4 == 1 && request.kind != Kind::barrier) {
       request.group = "pair";
-      request.group_size = 0;  // counted when all are known
+      request.group_size = 0;  // counted when the group is complete
     }
     return request;
   }
 
-  // What all ranks ask for in this step, each in its own order.
+  // The requests of all ranks in this step, each in its own order.
   std::vector<Request> requests_of(int rank, int step) {
     std::vector<Request> requests;
     std::mt19937 of_step(static_cast<unsigned>(step) * 31 + 5);
@@ -96,7 +96,7 @@ class Program {
       requests.push_back(std::move(request));
     }
     if (options_.process_sets) {
-      // The upper half of the world, which comes and goes.
+      // A process set of the upper half of the world, which is added and removed.
       std::vector<int> upper;
       for (int r = world_.size() / 2; r < world_.size(); ++r) upper.push_back(r);
       if (upper.size() == static_cast<std::size_t>(world_.size())) upper.clear();
@@ -110,7 +110,7 @@ class Program {
         auto remove = test::of_kind(Kind::remove_process_set, "remove", {0});
         remove.process_set = 1 + step / 3;
         requests.push_back(remove);
-        // In flight while the set goes: answered all the same.
+        // In flight while the set is removed: answered all the same.
         if (rank >= world_.size() / 2 && of_step() % 2 == 0) {
           requests.insert(requests.begin(), test::in_set(test::tensor("late"), 1 + step / 3));
         }
@@ -124,7 +124,7 @@ class Program {
     if (self.step == self.steps) return end(rank);
     auto requests = requests_of(rank, self.step++);
     self.waiting = requests.size();
-    // Groups stay together; everything else comes in pieces and in any order.
+    // Groups stay together; everything else is submitted in pieces and in any order.
     std::vector<std::vector<Request>> pieces;
     std::vector<Request> group;
     for (auto& request : requests) {
@@ -180,7 +180,7 @@ struct Scenario {
   int seeds;
 };
 
-// Other parameters again and again, at any time.
+// Changes the parameters again and again, at random times.
 void tune_at_random(SimulatedWorld& world, int times) {
   if (times == 0) return;
   world.after(Time(world.below(1'000)), [&world, times] {
@@ -207,7 +207,7 @@ TEST_P(NegotiationSimulation, EveryEntryIsAnsweredOnceInOneOrderAndTheWorldEndsI
     config.deterministic = random() % 4 == 0;
     const int size = 1 + static_cast<int>(random() % 23);
     SimulatedWorld world(size, 1 + static_cast<int>(random() % 7), seed, config);
-    if (random() % 5 == 0) world.slowest_message(Time(400'000));  // gatherers lose their patience
+    if (random() % 5 == 0) world.slowest_message(Time(400'000));  // gatherers forward rows in part
     Program program(world, seed, GetParam().options);
     program.start();
     if (random() % 2 == 0) tune_at_random(world, 20);
@@ -265,8 +265,9 @@ TEST(NegotiationSimulation, WithoutTheCacheEverythingIsAskedForInFullUntilItIsBa
   EXPECT_EQ(world.negotiator(5).cache().next_id(), world.negotiator(0).cache().next_id());
 }
 
-// Ranks that ask for the same again and again, whatever they are told, while others leave one by
-// one: what is under way when an error answers it must not be taken for the next one.
+// Ranks that request the same tensors again and again, whatever the answers are, while others leave
+// one by one: a request that is under way when an error answers it must not be taken for the next
+// one.
 TEST(NegotiationSimulation, AsksAgainAfterAnErrorAreNotMistaken) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(cat("seed ", seed));
@@ -300,7 +301,7 @@ TEST(NegotiationSimulation, AsksAgainAfterAnErrorAreNotMistaken) {
   }
 }
 
-// Messages that rank 0 sends and receives for a step of 100 tensors that all are known, each rank's
+// Messages that rank 0 sends and receives for a step of 100 cached tensors, which each rank submits
 // at a time of its own, in `pieces`.
 double messages_of_a_cached_step(int size, int per_host, unsigned pieces, int steps) {
   constexpr int kTensors = 100;
@@ -344,8 +345,8 @@ TEST(NegotiationSimulation, RankZeroHandlesABoundedNumberOfMessagesHoweverLargeT
   }
 }
 
-// Deterministic mode: whatever the timing, rank 0 and hence all run the same batches in the same
-// order; without it they do not.
+// Deterministic mode: whatever the timing, rank 0 and hence all ranks run the same batches in the
+// same order; without it they do not.
 TEST(NegotiationSimulation, InDeterministicModeBatchesDependOnTheProgramAlone) {
   const auto batches = [](bool deterministic, unsigned seed) {
     Config config;
@@ -370,7 +371,7 @@ TEST(NegotiationSimulation, InDeterministicModeBatchesDependOnTheProgramAlone) {
         pieces.insert(pieces.begin() + g * 4, group);
       }
       for (const auto& piece : pieces) left[r] += static_cast<int>(piece.size());
-      // Rank 0's order is the program's; the others' is anything.
+      // Rank 0 keeps the program's order; the others use a random one.
       for (auto i = pieces.size(); rank != 0 && i > 1; --i) {
         std::swap(pieces[i - 1], pieces[world.below(static_cast<unsigned>(i))]);
       }

@@ -1,4 +1,4 @@
-// What tests of the negotiation have in common.
+// Helper functions for tests of the negotiation.
 #pragma once
 
 #include <string>
@@ -55,9 +55,9 @@ inline runtime::RankSet ranks(const std::vector<int>& all) {
   return runtime::RankSet::of_ranks(all);
 }
 
-// As it travels from one rank.
-inline runtime::Asked asked(int rank, runtime::Request request) {
-  runtime::Asked asked{ranks({rank}), std::move(request), {}};
+// The request as one rank sends it.
+inline runtime::FullRequest asked(int rank, runtime::Request request) {
+  runtime::FullRequest asked{ranks({rank}), std::move(request), {}};
   if (runtime::is_ragged(asked.request)) {
     asked.first_extents.push_back(asked.request.shape.front());
     asked.request.shape.front() = 0;

@@ -12,17 +12,17 @@ using test::tensor;
 
 class Cache : public ::testing::Test {
  protected:
-  static std::vector<CacheId> ids(const std::vector<Departed>& departed) {
+  static std::vector<CacheId> ids(const std::vector<EvictedTensor>& departed) {
     std::vector<CacheId> all;
     for (const auto& [id, tensor] : departed) all.push_back(id);
     return all;
   }
   std::vector<CacheId> agree(ResponseCache& cache, Request request,
                              std::vector<std::int64_t> first_extents = {}) {
-    std::vector<Departed> died;
+    std::vector<EvictedTensor> evicted;
     ResponseTensor agreed{std::move(request), std::move(first_extents)};
-    cache.agreed(std::make_shared<const ResponseTensor>(std::move(agreed)), died);
-    return ids(died);
+    cache.agreed(std::make_shared<const ResponseTensor>(std::move(agreed)), evicted);
+    return ids(evicted);
   }
 };
 
@@ -92,7 +92,7 @@ TEST_F(Cache, WhatWasUsedLeastRecentlyGoesFirst) {
 TEST_F(Cache, AnIdIsNeverUsedAgain) {
   ResponseCache cache(2);
   agree(cache, tensor("a"));
-  EXPECT_EQ(agree(cache, tensor("a", 5)), std::vector<CacheId>{0});  // agreed anew
+  EXPECT_EQ(agree(cache, tensor("a", 5)), std::vector<CacheId>{0});  // cached again
   EXPECT_EQ(cache.find(tensor("a", 5), 0), CacheId{1});
   EXPECT_EQ(cache.get(CacheId{0}), nullptr);
   cache.used(0);  // harmless
@@ -104,9 +104,9 @@ TEST_F(Cache, AProcessSetTakesItsTensorsAlong) {
   agree(cache, tensor("a"));
   agree(cache, test::in_set(tensor("a"), 1));
   agree(cache, test::in_set(tensor("b"), 1));
-  std::vector<Departed> died;
-  cache.set_removed(1, died);
-  EXPECT_EQ(ids(died), (std::vector<CacheId>{1, 2}));
+  std::vector<EvictedTensor> evicted;
+  cache.set_removed(1, evicted);
+  EXPECT_EQ(ids(evicted), (std::vector<CacheId>{1, 2}));
   EXPECT_TRUE(cache.find(tensor("a"), 0));
 }
 

@@ -1,9 +1,9 @@
-// A world without sockets, threads and time: one Negotiator for each rank, and messages that take
-// as long as a random number says, in their order between two neighbours. An executor is a counter.
+// A world without sockets, threads and real time: one Negotiator for each rank, and messages with
+// random delays that keep their order between two neighbours. An executor is a counter.
 //
-// It watches what must always hold: every rank gets the responses of its process sets in one order;
-// every entry gets exactly one outcome; nothing runs that this rank has not asked for just so,
-// unless it has joined; no message breaks the protocol. Whatever breaks is kept in failure().
+// It checks the invariants: every rank gets the responses of its process sets in one order; every
+// entry gets exactly one outcome; a rank runs only what it requested, in every field, unless it has
+// joined; no message violates the protocol. The first violation is kept in failure().
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class SimulatedWorld {
 
   void submit(int rank, std::vector<runtime::Request> requests) {
     auto& self = at(rank);
-    // As the tensor queue does: what comes after the set has gone is refused at once.
+    // As the tensor queue does: requests for a removed set are refused at once.
     std::erase_if(requests, [&](const runtime::Request& request) {
       if (!self.removed_sets.contains(runtime::negotiated_in(request))) return false;
       after(Time(1), [this, rank, request] {
@@ -97,7 +97,7 @@ class SimulatedWorld {
     events_.push({now_ + delay, next_event_++, std::move(action)});
   }
 
-  // Until nothing is left to do, or `limit` has passed.
+  // Runs until nothing is left to do, or `limit` has passed.
   void run(Duration limit = std::chrono::hours(1)) {
     const TimePoint until = now_ + limit;
     while (!events_.empty() && failure_.empty()) {
@@ -109,7 +109,7 @@ class SimulatedWorld {
     }
   }
 
-  // Every rank has the same text for every place in the order of its sets.
+  // All ranks have the same text at each position in the order of their sets.
   void check_orders() {
     for (int rank = 0; rank < size(); ++rank) {
       for (const auto& [process_set, texts] : at(rank).orders) {
@@ -142,7 +142,7 @@ class SimulatedWorld {
     TimePoint when;
     std::uint64_t number;
     std::function<void()> action;
-    bool operator<(const Event& other) const {  // the first is on top
+    bool operator<(const Event& other) const {  // the earliest is on top
       return std::tie(other.when, other.number) < std::tie(when, number);
     }
   };
@@ -177,7 +177,7 @@ class SimulatedWorld {
       });
     }
     if (!output.down.empty()) {
-      const auto message = std::make_shared<const runtime::Downward>(std::move(output.down));
+      const auto message = std::make_shared<const runtime::ResponseList>(std::move(output.down));
       for (const int child : tree_->children(rank)) {
         send(rank, child, [this, child, message] {
           check(child, at(child).negotiator->from_parent(*message, now_));
@@ -266,7 +266,7 @@ class SimulatedWorld {
         if (response.error.ok()) check_answer(rank, node.mapped(), *tensor);
         answered.push_back(std::move(node.mapped()));
       } else if (response.error.ok() && !joined) {
-        fail(rank, cat("never asked for it: ", text));
+        fail(rank, cat("never requested it: ", text));
       }
     }
     if (removal && response.error.ok()) {

@@ -22,7 +22,7 @@ Config config_of(seconds warning, seconds shutdown) {
   return config;
 }
 
-// Six ranks, two on a host; all have done "before", then 3 does not come for "late" and "later".
+// Six ranks, two on a host; all have run "before", then rank 3 does not request "late" and "later".
 class Stall : public ::testing::Test {
  protected:
   void stall(SimulatedWorld& world) {
@@ -77,7 +77,7 @@ TEST_F(Stall, ThatLastsTooLongEndsTheWorldAndNamesTheRank) {
   EXPECT_TRUE(contains(world.failure(), "rank 3 on host host1")) << world.failure();
 }
 
-// One went another way than the five: it waits for them, and they for it.
+// One rank took a different path than the other five: it waits for them, and they for it.
 TEST_F(Stall, OfRanksThatWaitForEachOtherTheFewerAreBlamed) {
   const ControlTree tree(test::hosts(6));
   ResponseCache cache{4};
@@ -92,7 +92,7 @@ TEST_F(Stall, OfRanksThatWaitForEachOtherTheFewerAreBlamed) {
     ASSERT_TRUE(table.add(test::asked(rank, request), since, touched).ok());
   }
   inspector.next_look(table, begin + seconds(1));
-  const auto findings = inspector.look(table, LastWords(), begin + seconds(100));
+  const auto findings = inspector.look(table, LastRequests(), begin + seconds(100));
   EXPECT_EQ(findings.failure.rank, 4) << findings.failure.status.message();
 }
 

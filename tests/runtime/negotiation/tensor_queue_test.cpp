@@ -1,4 +1,4 @@
-// Where the entries of a rank are, from step to step.
+// The life of entries in the queue, over several steps.
 #include "runtime/negotiation/tensor_queue.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<std::string> names_up_to(int count) {
   return names;
 }
 
-// A queue whose requests are agreed about as they come.
+// A queue whose requests are answered in the order in which they come.
 class AgreeingQueue {
  public:
   Failure push(Entry entry) {
@@ -36,25 +36,25 @@ class AgreeingQueue {
       ASSERT_TRUE(refused.ok()) << refused.status.to_string();
     }
   }
-  // What is asked for, "by its id" or "in full"; all of it is agreed about, in this order.
+  // The requests, "by its id" or "in full"; all of them are agreed on, in this order.
   std::vector<std::string> agree() {
     std::vector<std::string> said;
-    wanted_.clear();
-    for (auto& wanted : queue_.drain()) {
-      if (wanted.as_before) {
-        said.push_back(cat(wanted.as_before->request.name, " by its id"));
-        wanted_.push_back(wanted.as_before);
+    drained_.clear();
+    for (auto& request : queue_.drain()) {
+      if (request.cached) {
+        said.push_back(cat(request.cached->request.name, " by its id"));
+        drained_.push_back(request.cached);
       } else {
-        said.push_back(cat(wanted.in_full->name, " in full"));
-        auto tensor = std::make_shared<ResponseTensor>(ResponseTensor{std::move(*wanted.in_full)});
+        said.push_back(cat(request.full->name, " in full"));
+        auto tensor = std::make_shared<ResponseTensor>(ResponseTensor{std::move(*request.full)});
         tensor->cache_id = next_id_++;
-        wanted_.push_back(std::move(tensor));
+        drained_.push_back(std::move(tensor));
       }
     }
     return said;
   }
-  // Runs what was agreed about, in this order; returns the names of the entries.
-  std::vector<std::string> run() { return run(wanted_); }
+  // Runs the agreed tensors, in this order; returns the names of the entries.
+  std::vector<std::string> run() { return run(drained_); }
   std::vector<std::string> run(const std::vector<SharedTensor>& tensors) {
     TensorQueue::Slots slots;
     queue_.take(tensors, 1, 2, slots);
@@ -68,12 +68,12 @@ class AgreeingQueue {
     agree();
     ASSERT_EQ(run(), names);
   }
-  const std::vector<SharedTensor>& wanted() const { return wanted_; }
+  const std::vector<SharedTensor>& wanted() const { return drained_; }
   TensorQueue& queue() { return queue_; }
 
  private:
   TensorQueue queue_{0, ProcessSets(1)};
-  std::vector<SharedTensor> wanted_;
+  std::vector<SharedTensor> drained_;
   CacheId next_id_ = 0;
 };
 
@@ -134,7 +134,7 @@ TEST(TensorQueue, NewNamesMayComeBetweenTheOldOnes) {
   EXPECT_EQ(queue.run(), (std::vector<std::string>{"a", "new", "b", "newer", "c", "d"}));
 }
 
-TEST(TensorQueue, WhoAsksForSomethingElseUnderTheSameNameAsksInFull) {
+TEST(TensorQueue, ADifferentRequestUnderTheSameNameIsSentInFull) {
   AgreeingQueue queue;
   queue.step({"a", "b"});
   const auto expect = [&queue](std::int64_t elements, const std::string& how) {
@@ -156,7 +156,7 @@ TEST(TensorQueue, WhatTheOthersRefusedLastTimeIsStillAgreedInItsFormerShape) {
   const auto agreed = queue.wanted();
   ASSERT_TRUE(queue.push(entry_of("a", 9)).ok());
   EXPECT_EQ(queue.agree(), std::vector<std::string>{"a in full"});
-  // An error is delivered under what one rank asked for, which nobody keeps.
+  // An error is delivered with one rank's request, which is not cached.
   auto refused = std::make_shared<ResponseTensor>(*queue.wanted().front());
   refused->cache_id = ResponseTensor::kNotCached;
   EXPECT_EQ(queue.run({refused}), std::vector<std::string>{"a"});
@@ -182,7 +182,7 @@ TEST(TensorQueue, WhatIsRefusedGoesBackAndLeavesNothing) {
   EXPECT_EQ(entries[1].request.shape, std::vector<std::int64_t>{6});
   EXPECT_EQ(queue.agree(), std::vector<std::string>{"c by its id"});
   EXPECT_EQ(queue.run(), std::vector<std::string>{"c"});
-  // The next ones are taken for what they are.
+  // The next entries are not confused with these.
   Entry scalar = entry_of("a");
   scalar.request.shape.clear();
   ASSERT_TRUE(queue.push(std::move(scalar)).ok());
@@ -199,7 +199,8 @@ TEST(TensorQueue, NamesThatNobodyUsesGoAndComeBackAsNewOnes) {
   const auto many = names_up_to(static_cast<int>(TensorQueue::kMaxIdle) + 2);
   const std::vector<std::string> few{"tensor.0", "tensor.1", "tensor.2"};
   queue.step(few);
-  // All at once, and then one by one, so that old slots go while their neighbours are looked for.
+  // All at once, and then one by one, so that old slots are dropped while lookups use their
+  // neighbours.
   queue.step(many);
   for (int i = 0; i < 50; ++i) queue.step({cat("other.", i), "tensor.3", cat("another.", i)});
   queue.push_all(few);

@@ -224,7 +224,7 @@ TEST(Blocks, AreAllThatThePartsHoldInNearlyEqualSharesOfWholeElements) {
         at += part.bytes;
       }
       // Whole lines of elements, so the last one may have a little more.
-      ASSERT_LE(at - begin, bytes / blocks.size() + 2 * runtime::kTogether * kElement);
+      ASSERT_LE(at - begin, bytes / blocks.size() + 2 * runtime::kReduceGrain * kElement);
     }
     ASSERT_EQ(at, bytes);
   }

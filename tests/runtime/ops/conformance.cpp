@@ -296,13 +296,13 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
     entries.push_back(std::move(entry));
   }
   std::vector<Outcome> outcomes(entries.size());
-  const auto asked_before = self.asked();
+  const auto stats_before = self.cache_stats();
   const Status ran = self.run(response, group, entries, outcomes);
   ASSERT_TRUE(ran.ok()) << where << ": " << ran.to_string();
-  if (asked_before && call.cached) {
-    const auto asked = *self.asked();
-    ASSERT_EQ(asked.by_id - asked_before->by_id, *call.cached ? entries.size() : 0) << where;
-    ASSERT_EQ(asked.in_full - asked_before->in_full, *call.cached ? 0 : entries.size()) << where;
+  if (stats_before && call.cached) {
+    const auto stats = *self.cache_stats();
+    ASSERT_EQ(stats.hits - stats_before->hits, *call.cached ? entries.size() : 0) << where;
+    ASSERT_EQ(stats.misses - stats_before->misses, *call.cached ? 0 : entries.size()) << where;
   }
   if (view.joined() || call.kind == Kind::barrier) return;
   for (std::size_t i = 0; i < entries.size(); ++i) {

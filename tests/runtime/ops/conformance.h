@@ -45,7 +45,7 @@ class RankUnderTest {
                      std::vector<runtime::Outcome>& outcomes) = 0;
   // How often it has asked for a tensor of the whole world's or its set's; nothing: it does not
   // ask.
-  virtual std::optional<runtime::AskedCounts> asked() const { return std::nullopt; }
+  virtual std::optional<runtime::CacheStats> cache_stats() const { return std::nullopt; }
 };
 
 // What is much and what is little may be set so that some kilobytes are much: the table calls

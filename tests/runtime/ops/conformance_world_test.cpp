@@ -53,7 +53,7 @@ class WorldRank final : public RankUnderTest {
     return outcomes_of(joins).front().failure.status;
   }
 
-  std::optional<runtime::AskedCounts> asked() const override { return world_.asked(); }
+  std::optional<runtime::CacheStats> cache_stats() const override { return world_.cache_stats(); }
 
  private:
   int add_set(const std::vector<int>& ranks) {

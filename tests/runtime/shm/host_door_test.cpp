@@ -14,7 +14,7 @@
 #include "base/security/handshake.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "runtime/net/member_link.h"
+#include "runtime/net/member_connector.h"
 #include "tests/runtime/control/worlds.h"
 
 namespace hvd::test {
@@ -125,8 +125,8 @@ HostDoor::Shared shared_with(const std::function<void(UniqueFd& connection)>& th
   auto formed =
       std::async(std::launch::async, [&] { return second.form(ranks, kLittleMemory, deadline); });
   auto connection = stranger_at(second.name());
-  EXPECT_TRUE(runtime::prove_membership(connection.get(), test_token, "shared memory",
-                                        {"rank 0", 7}, {"rank 1", 7}, Clock::now() + kLong)
+  EXPECT_TRUE(runtime::authenticate(connection.get(), test_token, "shared memory", {"rank 0", 7},
+                                    {"rank 1", 7}, Clock::now() + kLong)
                   .ok());
   then(connection);
   auto shared = formed.get();
@@ -161,8 +161,8 @@ TEST(HostDoor, OnlyTheFirstRankOfThisGenerationIsLetIn) {
                            [&] { return second.form(ranks, kLittleMemory, Clock::now() + kLong); });
   const auto prove = [&](const UniqueFd& fd, const Token& token, const std::string& who,
                          std::uint64_t generation) {
-    return runtime::prove_membership(fd.get(), token, "shared memory", {who, generation},
-                                     {"rank 1", 7}, Clock::now() + kLong);
+    return runtime::authenticate(fd.get(), token, "shared memory", {who, generation}, {"rank 1", 7},
+                                 Clock::now() + kLong);
   };
   const auto stranger = stranger_at(second.name());
   EXPECT_EQ(prove(stranger, Token::random(), "rank 0", 7).code(), Code::unauthenticated);

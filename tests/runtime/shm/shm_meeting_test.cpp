@@ -262,7 +262,7 @@ TEST(ShmMeeting, AHelperIsToldBeforeItSleepsAndOnlyThen) {
   on_hosts(2, kSleepy, [&](int rank, Host& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     int times = 0;
-    const runtime::HelpingThread helper([&] {
+    const runtime::CallerProgressScope helper([&] {
       if (++times == 1 && rank == 0) told.set_value();
     });
     // The one comes early and sleeps, for the other one all are there.

@@ -148,7 +148,7 @@ TEST(ShmWorld, AMemberThatGoesIsNamedToAllWhoWaitForItInSharedMemory) {
 Failure sum_of(World& world, const std::string& name, std::vector<float>& data, bool helps) {
   auto future = allreduce(world, name, data);
   if (helps) {
-    help_until_ready(world, future);
+    progress_until_ready(world, future);
   }
   return outcome_of(std::move(future));
 }
@@ -229,7 +229,7 @@ TEST(ShmWorld, AMemberThatGoesWhileLettersAreOnTheirWayIsNamedToAll) {
           all.arrive_and_wait();
           if (rank == goes) {
             allreduce(world, "last", data);
-            world.leave_at_once();
+            world.abandon();
             return;
           }
           Failure outcome;
@@ -271,7 +271,7 @@ TEST(ShmWorld, ALetterThatNoMemberCanHaveWrittenEndsTheWorld) {
         std::vector<float> data(16);
         const auto outcome = sum_of(world, "second", data, true);
         EXPECT_EQ(outcome.rank, 1);
-        EXPECT_TRUE(mentions(outcome, "does not keep to the protocol: a letter that is no frame"))
+        EXPECT_TRUE(mentions(outcome, "does not keep to the protocol: a message in shared memory is not a whole frame"))
             << outcome.status.message();
       },
       on_one_host);

@@ -71,7 +71,7 @@ class Checker {
     }
   }
 
-  // Negotiation, then the operation, and inside of it whatever it does.
+  // Negotiation, then the operation, and inside it the operation's steps.
   void begin(const json& event, Open& open, TimelineTrack& track, const std::string& where) {
     const auto name = event.at("name").get<std::string>();
     const bool negotiates = name.starts_with("NEGOTIATE_");

@@ -1,5 +1,5 @@
-// A strict reader of timelines, for tests: JSON or nothing; every begin has its end, on its own
-// track, rightly nested, in order of time. What it found can be asked.
+// A strict reader of timelines, for tests: valid JSON only; every begin has its end, on its own
+// track, correctly nested, in order of time.
 #pragma once
 
 #include <map>
@@ -14,19 +14,19 @@ namespace hvd::test {
 struct TimelineTrack {
   std::string name;  // the tensor
   std::vector<std::string>
-      slices;  // as they began, "NEGOTIATE_ALLREDUCE", "ALLREDUCE", "QUEUE", ...
+      slices;  // in order of their begin, "NEGOTIATE_ALLREDUCE", "ALLREDUCE", "QUEUE", ...
   std::vector<nlohmann::json> arguments;  // of the operations themselves
   std::vector<std::string> instants;
 };
 
 struct Timeline {
-  std::vector<std::string> faults;  // empty: it is right
+  std::vector<std::string> faults;  // empty: the timeline is valid
   std::map<int, std::string> processes;
   std::map<int, std::map<int, TimelineTrack>> tracks;  // by rank and track
 
   std::set<int> ranks_with(const std::string& slice) const;
   int count(int rank, const std::string& slice) const;  // begins, and instants
-  // All that was said of this tensor on this rank; null: nothing.
+  // The track of this tensor on this rank; null: not found.
   const TimelineTrack* track(int rank, const std::string& tensor) const;
 };
 

@@ -140,7 +140,7 @@ TEST(TimelineText, ClocksThatDifferAreLaidOverEachOtherAndOrderIsKept) {
   EXPECT_NE(text.release(now), kNever) << "rank 0 has not said its part";
   text.add(events_of(0, 0, batch_bytes(1, 1'290'000, 1'490'000, 1'100'000)), now);
   EXPECT_EQ(text.release(now), kNever);
-  // A better idea of the offset moves the next ones back a little: not before the last.
+  // A better estimate of the offset moves later events back a little, but not before the last one.
   text.add(events_of(1, -kSecond - 300'000,
                      batch_bytes(2, kSecond + 1'700'000, kSecond + 1'900'000, kSecond + 1'600'000)),
            now);
@@ -184,7 +184,7 @@ TEST(TraceFrames, BytesThatAreNoEventsAreRefused) {
     auto lie = bytes;
     lie[i] = static_cast<char>(0xff);
     BatchReader in(lie);
-    while (in.next()) {  // ends, whatever it says
+    while (in.next()) {  // ends for any input
     }
   }
 }
@@ -218,18 +218,18 @@ TEST(TraceFrames, EachTensorComesBackAsItWasAndItsNameTravelsOnce) {
     ASSERT_EQ(batch->tensors.size(), 3);
     EXPECT_EQ(batch->number, 4);
     const auto& [a, b, joined] = std::tie(batch->tensors[0], batch->tensors[1], batch->tensors[2]);
-    EXPECT_EQ(a.what->name, requests[0].name);
-    EXPECT_EQ(a.what->shape, requests[0].shape);
+    EXPECT_EQ(a.info->name, requests[0].name);
+    EXPECT_EQ(a.info->shape, requests[0].shape);
     EXPECT_EQ(a.enqueued, head.ended - 70);
     EXPECT_EQ(a.asked, head.ended - 50);
     EXPECT_EQ(a.error, "");
-    EXPECT_EQ(b.what->name, "b");
-    EXPECT_EQ(b.what->kind, runtime::Kind::allgather);
-    EXPECT_EQ(b.what->type, DataType::float64);
+    EXPECT_EQ(b.info->name, "b");
+    EXPECT_EQ(b.info->kind, runtime::Kind::allgather);
+    EXPECT_EQ(b.info->type, DataType::float64);
     EXPECT_EQ(b.enqueued, head.ended - kHour);
     EXPECT_EQ(b.asked, head.ended);
     EXPECT_EQ(b.error, "it went wrong");
-    EXPECT_EQ(joined.what->name, requests[0].name);
+    EXPECT_EQ(joined.info->name, requests[0].name);
     EXPECT_EQ(joined.enqueued, 0);
     EXPECT_EQ(joined.asked, 0);
   }

@@ -89,13 +89,14 @@ TEST_F(TraceTest, StartAndStopInTheMidstOfWorkAsOftenAsOneLikes) {
           const auto started = world.start_timeline(file(cat(round, ".json")), true);
           EXPECT_TRUE(started.ok()) << started.to_string();
           EXPECT_FALSE(world.start_timeline(file("second.json"), false).ok());
-          // The recording holds something once its file has grown.
+          // The recording has begun once its file has grown.
           EXPECT_TRUE(eventually(
               [&] { return std::filesystem::file_size(file(cat(round, ".json"))) > 20'000; }));
           const auto stopped = world.stop_timeline(Clock::now() + kLong);
           EXPECT_TRUE(stopped.ok()) << stopped.to_string();
           EXPECT_FALSE(world.stop_timeline(Clock::now() + kLong).ok());
-          // All ranks ran the same while it was recorded, and all of it is there already.
+          // All ranks ran the same operations while it was recorded, and the file is complete
+          // already.
           const auto timeline = expect_right_timeline(file(cat(round, ".json")));
           for (int other = 1; other < 3; ++other) {
             EXPECT_EQ(timeline.count(other, "ALLREDUCE"), timeline.count(0, "ALLREDUCE"));
@@ -105,7 +106,7 @@ TEST_F(TraceTest, StartAndStopInTheMidstOfWorkAsOftenAsOneLikes) {
         over = true;
       });
     }
-    // Rank 0 says with a tensor that it is enough.
+    // Rank 0 announces the end with a tensor.
     for (float go_on = 1; go_on > 0;) {
       allreduce_many(world, "work.", 5);
       std::vector<float> word{rank == 0 && over ? 0.0F : rank == 0 ? 1.0F : 0.0F};
@@ -130,7 +131,7 @@ TEST_F(TraceTest, RanksOfOtherHostsAskForTheTimeFirst) {
           EXPECT_TRUE(outcome_of(allreduce(world, "tensor", data)).ok());
         }
         EXPECT_TRUE(barrier(world, "ended").ok());
-        // The recording ends in good time: whoever has events keeps them until it knows the time.
+        // The recording ends early: ranks with events keep them until their clock offset is known.
         if (rank == 0) {
           EXPECT_TRUE(world.stop_timeline(Clock::now() + kLong).ok());
         }
@@ -210,7 +211,7 @@ TEST_F(TraceTest, ErrorsJoinsAndProcessSetsAreInItToo) {
   EXPECT_EQ(timeline.ranks_with("BARRIER"), (std::set<int>{0, 1, 2}));
 }
 
-TEST_F(TraceTest, WhoeverWaitsForDataAndForWhomIsShown) {
+TEST_F(TraceTest, WaitsForDataAndTheirTensorsAreShown) {
   struct Event final : ReadyEvent {
     bool ready() const override { return false; }
     void wait() override {}
@@ -328,7 +329,7 @@ TEST_F(TraceTest, AfterALossTheTimelineIsWholeAndTheFlightRecordersTellWhatWasIn
       [](int rank, runtime::World& world) {
         allreduce_many(world, "done.", 3);
         EXPECT_TRUE(barrier(world, "done by all").ok() || rank != 2);
-        if (rank == 2) return;  // gone, without a word
+        if (rank == 2) return;  // leaves without shutdown()
         std::vector<float> data{1.0F};
         EXPECT_FALSE(outcome_of(allreduce(world, "stuck", data)).ok());
       },

@@ -1,5 +1,5 @@
-// The autotuner against models of machines, in virtual time: what does a step cost with these
-// parameters, and how much does a sample of it vary? A seed reproduces a run.
+// The autotuner on models of machines, in virtual time: a model gives the cost of a step under
+// given parameters, and the noise of a sample. A seed reproduces a run.
 #include "runtime/tuning/autotuner.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Work {
   bool has_allgather = true;
 };
 
-// A machine on which the tuner's samples are made.
+// A machine that provides the tuner's samples.
 class Machine {
  public:
   Machine(Work work, double noise, unsigned seed, const TuningOptions& options = {},
@@ -40,7 +40,7 @@ class Machine {
   void change(Work work) { work_ = std::move(work); }
   const Autotuner& tuner() const { return tuner_; }
   const Parameters& parameters() const { return tuner_.parameters(); }
-  // Of the defaults' speed, with what is in force now; without noise.
+  // The speed of the parameters in force relative to the defaults, without noise.
   double speed() const { return work_.cost(defaults_) / work_.cost(parameters()); }
   const std::vector<std::string>& decisions() const { return decisions_; }
   // Parameters that were measured while it searched.
@@ -63,9 +63,10 @@ class Machine {
     const auto step = tuner_.take(sample);
     decisions_.push_back(step.decision);
   }
-  // One sample of ten is longer by that: somebody else had the machine, or the program paused.
+  // One sample of ten takes this much longer, as if another process had used the machine, or the
+  // program had paused.
   void pauses(double seconds) { pause_ = seconds; }
-  // How many samples it took until it had nothing more to try.
+  // Runs until the search is over; returns the number of samples.
   int settle() {
     int samples = 0;
     do {
@@ -115,7 +116,7 @@ double defaults_best(const Parameters& p) {
 
 double hierarchical(const Parameters& p) { return p.hierarchical_allreduce ? 0.035 : 0.050; }
 
-// Everything matters a little, this way or that way.
+// Every parameter has a small effect in one direction.
 Cost at_random(unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> any(-0.12, 0.12);
@@ -137,7 +138,7 @@ Cost at_random(unsigned seed) {
 
 constexpr double kFloor = 0.98;
 
-// What a run ends with, as a part of the defaults' speed, for 800 runs.
+// The final speed of each of 800 runs, relative to the defaults.
 std::vector<double> ends(double noise) {
   std::vector<double> speeds;
   for (unsigned seed = 0; seed < 200; ++seed) {
@@ -157,7 +158,7 @@ TEST(Autotuner, EndsAtTheDefaultsSpeedOrBetterWhateverTheMachine) {
   }
 }
 
-// Nobody can be sure of 2 % where single samples are off by as much as this.
+// A gain of 2 % cannot be proved where single samples vary as much as this.
 TEST(Autotuner, EndsThereInNinetyNineRunsOfAHundredWhereSamplesAreOffByATenthOrAThird) {
   for (const double noise : {0.1, 0.3}) {
     const auto speeds = ends(noise);
@@ -255,7 +256,7 @@ TEST(Autotuner, KeepsToItsBudget) {
             return decision.starts_with("challenger") || decision.starts_with("found");
           });
       EXPECT_LE(challengers, budget) << seed;
-      // Each has one of those in force beside it.
+      // Each is paired with a sample of the parameters in force.
       EXPECT_LE(samples, options.warmup_samples + 1 + 2 * budget) << seed;
     }
   }
@@ -280,10 +281,10 @@ TEST(Autotuner, SearchesAgainWhenTheWorkChangesAndTriesTheDefaultsFirst) {
   ASSERT_TRUE(machine.parameters().hierarchical_allreduce);
   for (int i = 0; i < 100; ++i) machine.sample();
   ASSERT_TRUE(machine.tuner().is_watching()) << "the same work is no reason to search";
-  // A smaller model, for which going by hosts is slow.
+  // A smaller model, for which hierarchical operations are slow.
   machine.change({[](const Parameters& p) { return p.hierarchical_allreduce ? 0.02 : 0.01; },
                   kMegabyte, 20, true});
-  for (int i = 0; i < Autotuner::kStrange; ++i) machine.sample();
+  for (int i = 0; i < Autotuner::kChangedSamples; ++i) machine.sample();
   EXPECT_EQ(machine.decisions().back(), "the work has changed");
   EXPECT_TRUE(machine.tuner().is_searching());
   machine.settle();
@@ -320,7 +321,7 @@ TEST(Autotuner, WorkThatChangesDuringASearchBeginsItAnew) {
   for (int i = 0; i < 8; ++i) machine.sample();
   ASSERT_TRUE(machine.tuner().is_searching());
   machine.change({hierarchical, kMegabyte, 10, true});
-  for (int i = 0; i < Autotuner::kStrange; ++i) machine.sample();
+  for (int i = 0; i < Autotuner::kChangedSamples; ++i) machine.sample();
   EXPECT_EQ(machine.decisions().back(), "the work has changed");
   machine.settle();
   EXPECT_TRUE(machine.parameters().hierarchical_allreduce);
@@ -357,7 +358,7 @@ TEST(Race, NoiseSaysHowMuchIsToBeProven) {
   EXPECT_GT(pairs_until_won(0.8), pairs_until_won(0.4));
 }
 
-TEST(Race, WhoeverIsNotShownToBeBetterHasLost) {
+TEST(Race, AChallengerThatIsNotShownToBeBetterHasLost) {
   Race same(0.8);
   same.add(1.0, 1.0);
   same.add(1.0, 1.0);

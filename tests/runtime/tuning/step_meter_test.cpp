@@ -33,7 +33,7 @@ class Loop {
     EXPECT_FALSE(none.has_value());
     return sample;
   }
-  // How many steps until there is a sample.
+  // Runs until there is a sample; returns the number of steps.
   int steps_until(std::optional<Sample>& sample) {
     int steps = 0;
     for (; !sample && steps < 1'000; ++steps) sample = step();
@@ -65,7 +65,7 @@ TEST(StepMeter, ASampleIsSoManyStepsFromAWholeOneOn) {
 
 TEST(StepMeter, OnlyTimeInWhichSomethingIsInFlightCounts) {
   StepMeter meter(4);
-  // The time it is handed is that of the queue: what passes outside is not in it at all.
+  // It is given the queue's time: time outside the queue is not in it at all.
   Loop loop(meter);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(loop.step());
   std::optional<Sample> sample;

@@ -68,7 +68,7 @@ TEST(TuningLog, APathThatCannotBeWrittenIsAClearError) {
 TEST(TuningLog, AFileOfSomethingElseIsRefusedAndNotTouched) {
   const test::TemporaryDirectory directory;
   const std::string path = directory.file("notes.txt", "do not lose this\n");
-  expect_refused(path, "a file of something else");
+  expect_refused(path, "is not an autotuner log");
   EXPECT_EQ(content_of(path), "do not lose this\n");
 }
 

@@ -1,4 +1,4 @@
-// Threads of the program that wait, and do the work of their world meanwhile.
+// Application threads that wait, and drive the progress of their world meanwhile.
 #include <latch>
 #include <mutex>
 #include <thread>
@@ -11,16 +11,16 @@ namespace {
 using runtime::Failure;
 using runtime::World;
 
-Failure allreduce_helping(World& world, const std::string& name, std::vector<float>& data) {
+Failure allreduce_with_progress(World& world, const std::string& name, std::vector<float>& data) {
   auto future = allreduce(world, name, data);
-  help_until_ready(world, future);
+  progress_until_ready(world, future);
   return outcome_of(std::move(future));
 }
 
 void expect_sums(int size, int rank, World& world, int times) {
   for (int i = 0; i < times; ++i) {
     std::vector<float> data(1024, static_cast<float>(rank + i));
-    const Failure outcome = allreduce_helping(world, cat("gradients.", i % 7), data);
+    const Failure outcome = allreduce_with_progress(world, cat("gradients.", i % 7), data);
     ASSERT_TRUE(outcome.ok()) << outcome.status.to_string();
     float sum = 0;
     for (int other = 0; other < size; ++other) sum += static_cast<float>(other + i);
@@ -28,18 +28,18 @@ void expect_sums(int size, int rank, World& world, int times) {
   }
 }
 
-class WorldHelpOfMany : public testing::TestWithParam<int> {};
+class WorldProgressOfMany : public testing::TestWithParam<int> {};
 
-TEST_P(WorldHelpOfMany, WhoWaitsAndHelpsGetsTheSums) {
+TEST_P(WorldProgressOfMany, WaitingThreadsGetTheSums) {
   const int size = GetParam();
   run_world_to_end(size, [size](int rank, World& world) { expect_sums(size, rank, world, 100); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, WorldHelpOfMany, testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, WorldProgressOfMany, testing::Values(1, 2, 3, 4, 8));
 
-TEST(WorldHelp, WhatIsLittleRunsInTheThreadThatWaits) {
+TEST(WorldProgress, SmallOperationsRunOnTheWaitingThread) {
   run_world_to_end(2, [](int rank, World& world) {
-    // Now and then the world's own thread is there first.
+    // Sometimes the progress thread is faster.
     int here = 0;
     for (int i = 0; i < 300; ++i) {
       std::vector<float> data(16, static_cast<float>(rank));
@@ -53,14 +53,14 @@ TEST(WorldHelp, WhatIsLittleRunsInTheThreadThatWaits) {
       entry.done_wakes_only = true;
       const auto refused = world.enqueue(std::move(entry));
       ASSERT_TRUE(refused.ok()) << refused.status.to_string();
-      help_until_ready(world, told);
+      progress_until_ready(world, told);
       if (told.get() == std::this_thread::get_id()) ++here;
     }
     EXPECT_GT(here, 0);
   });
 }
 
-TEST(WorldHelp, ManyThreadsOfARankMayWaitAtOnce) {
+TEST(WorldProgress, ManyThreadsOfARankMayWaitAtOnce) {
   constexpr int kThreads = 4;
   run_world_to_end(3, [](int rank, World& world) {
     std::vector<std::thread> threads;
@@ -68,7 +68,7 @@ TEST(WorldHelp, ManyThreadsOfARankMayWaitAtOnce) {
       threads.emplace_back([&world, rank, t] {
         for (int i = 0; i < 50; ++i) {
           std::vector<float> data(256, static_cast<float>(rank));
-          const Failure outcome = allreduce_helping(world, cat("of thread ", t), data);
+          const Failure outcome = allreduce_with_progress(world, cat("of thread ", t), data);
           ASSERT_TRUE(outcome.ok()) << outcome.status.to_string();
           ASSERT_EQ(data.front(), 3.0F);
         }
@@ -78,13 +78,13 @@ TEST(WorldHelp, ManyThreadsOfARankMayWaitAtOnce) {
   });
 }
 
-TEST(WorldHelp, WhatIsLargeAndWhatIsLittleComeOutRightSideBySide) {
+TEST(WorldProgress, LargeAndSmallOperationsAreRightSideBySide) {
   run_world_to_end(2, [](int rank, World& world) {
     for (int i = 0; i < 20; ++i) {
       std::vector<float> large(1 << 20, static_cast<float>(rank));
       std::vector<float> little(64, static_cast<float>(rank));
       auto first = allreduce(world, "large", large);
-      const Failure outcome = allreduce_helping(world, "little", little);
+      const Failure outcome = allreduce_with_progress(world, "little", little);
       ASSERT_TRUE(outcome.ok()) << outcome.status.to_string();
       ASSERT_TRUE(outcome_of(std::move(first)).ok());
       ASSERT_EQ(little.back(), 1.0F);
@@ -93,25 +93,25 @@ TEST(WorldHelp, WhatIsLargeAndWhatIsLittleComeOutRightSideBySide) {
   });
 }
 
-TEST(WorldHelp, AnAbortEndsTheWaitOfWhoHelps) {
+TEST(WorldProgress, AnAbortEndsTheWaitOfADrivingCaller) {
   std::latch all_are_here(2);
   run_world(2, [&all_are_here](int rank, World& world) {
     all_are_here.arrive_and_wait();
     std::vector<float> data(16);
     if (rank == 1) world.abort(Status(Code::aborted, "enough"));
-    const Failure outcome = allreduce_helping(world, cat("of rank ", rank), data);
+    const Failure outcome = allreduce_with_progress(world, cat("of rank ", rank), data);
     EXPECT_TRUE(mentions(outcome, "enough")) << outcome.status.to_string();
   });
 }
 
-TEST(WorldHelp, AnAbortWhileTheHelperGoesIsHeard) {
+TEST(WorldProgress, AnAbortIsHandledWhileTheCallerLeaves) {
   std::latch all_are_here(2);
   run_world(2, [&all_are_here](int rank, World& world) {
     all_are_here.arrive_and_wait();
     std::vector<float> data(16);
     auto never = allreduce(world, cat("of rank ", rank), data);
-    // Where nobody looks any more: the helper has seen that it may go.
-    world.help_until([&world] {
+    // At the latest possible moment: the caller has already decided to return.
+    world.progress_until([&world] {
       std::thread([&world] { world.abort(Status(Code::aborted, "enough")); }).join();
       return true;
     });
@@ -120,7 +120,7 @@ TEST(WorldHelp, AnAbortWhileTheHelperGoesIsHeard) {
   });
 }
 
-TEST(WorldHelp, CallbacksOfTheProgramDoNotMeetTheLocksOfWhoWaits) {
+TEST(WorldProgress, CallbacksDoNotWaitForLocksOfTheWaitingThread) {
   run_world_to_end(2, [](int rank, World& world) {
     std::mutex mutex;
     for (int i = 0; i < 50; ++i) {
@@ -138,8 +138,8 @@ TEST(WorldHelp, CallbacksOfTheProgramDoNotMeetTheLocksOfWhoWaits) {
                                               called.set_value();
                                             }});
         ASSERT_TRUE(refused.ok()) << refused.status.to_string();
-        // In one batch, or the one before the other.
-        help_until_ready(world, future);
+        // In one batch, or one before the other.
+        progress_until_ready(world, future);
       }
       ASSERT_EQ(told.wait_for(kLong), std::future_status::ready);
       ASSERT_TRUE(outcome_of(std::move(future)).ok());
@@ -147,24 +147,25 @@ TEST(WorldHelp, CallbacksOfTheProgramDoNotMeetTheLocksOfWhoWaits) {
   });
 }
 
-TEST(WorldHelp, LeavingAtOnceEndsTheWaitHereAndIsHeardElsewhere) {
+TEST(WorldProgress, AbandonEndsTheWaitHereAndTheOthersLearnOfIt) {
   std::latch all_are_here(2);
   run_world(2, [&all_are_here](int rank, World& world) {
     all_are_here.arrive_and_wait();
     std::vector<float> data(16);
     if (rank == 1) {
-      const Failure outcome = allreduce_helping(world, "only rank 1's", data);
+      const Failure outcome = allreduce_with_progress(world, "only rank 1's", data);
       EXPECT_TRUE(mentions(outcome, "rank 0")) << outcome.status.to_string();
       EXPECT_TRUE(mentions(outcome, "without shutdown()")) << outcome.status.to_string();
       return;
     }
-    std::thread waits([&] { EXPECT_FALSE(allreduce_helping(world, "only rank 0's", data).ok()); });
-    world.leave_at_once();
+    std::thread waits(
+        [&] { EXPECT_FALSE(allreduce_with_progress(world, "only rank 0's", data).ok()); });
+    world.abandon();
     waits.join();
   });
 }
 
-TEST(WorldHelp, WhatIsPostedRunsElsewhere) {
+TEST(WorldProgress, PostedTasksRunOnAnotherThread) {
   run_world_to_end(1, [](int /*rank*/, World& world) {
     std::promise<std::thread::id> where;
     world.post([&where] { where.set_value(std::this_thread::get_id()); });
@@ -172,19 +173,19 @@ TEST(WorldHelp, WhatIsPostedRunsElsewhere) {
   });
 }
 
-TEST(WorldHelp, WhoHelpsHearsThatAnotherRankIsGone) {
+TEST(WorldProgress, ADrivingCallerLearnsThatARankIsGone) {
   std::latch all_are_here(3);
   run_world(3, [&all_are_here](int rank, World& world) {
     all_are_here.arrive_and_wait();
     if (rank == 2) return;
     std::vector<float> data(16);
-    const Failure outcome = allreduce_helping(world, "nobody's", data);
+    const Failure outcome = allreduce_with_progress(world, "nobody's", data);
     EXPECT_TRUE(mentions(outcome, "rank 2")) << outcome.status.to_string();
   });
 }
 
-// Where operation follows operation and none of them waits for anybody.
-TEST(WorldHelp, WhoAlwaysHasSomethingToRunHearsWhatHappensMeanwhile) {
+// Operations follow each other, and none of them has to wait.
+TEST(WorldProgress, ACallerThatIsAlwaysBusyStillGetsEvents) {
   constexpr int kOperations = 20'000;
   const auto interrupt = std::make_shared<runtime::Interrupt>();
   run_world(
@@ -209,7 +210,7 @@ TEST(WorldHelp, WhoAlwaysHasSomethingToRunHearsWhatHappensMeanwhile) {
         }
         const auto refused = world.enqueue(std::move(entries));
         ASSERT_TRUE(refused.ok()) << refused.status.to_string();
-        world.help_until([&] { return ended.load() == kOperations; });
+        world.progress_until([&] { return ended.load() == kOperations; });
         EXPECT_GE(ran, 100);
         EXPECT_LT(ran.load(), kOperations);
         EXPECT_TRUE(mentions(world.failure(), "enough"));
@@ -217,7 +218,7 @@ TEST(WorldHelp, WhoAlwaysHasSomethingToRunHearsWhatHappensMeanwhile) {
       [&interrupt](runtime::WorldSpec& spec) { spec.interrupt = interrupt; });
 }
 
-TEST(WorldHelp, WhoShutsDownIsNotHeldUpByWhoHelps) {
+TEST(WorldProgress, ShutdownIsNotHeldUpByADrivingCaller) {
   std::latch is_over(2);
   run_world(2, [&is_over](int rank, World& world) {
     if (rank == 1) return is_over.arrive_and_wait();
@@ -226,7 +227,7 @@ TEST(WorldHelp, WhoShutsDownIsNotHeldUpByWhoHelps) {
     std::vector<float> data(16);
     auto never = allreduce(world, "only rank 0's", data);
     std::thread waits([&] {
-      world.help_until([] { return false; });
+      world.progress_until([] { return false; });
       returned.set_value();
     });
     const Failure left = world.shutdown(Clock::now() + std::chrono::milliseconds(100));
@@ -239,18 +240,18 @@ TEST(WorldHelp, WhoShutsDownIsNotHeldUpByWhoHelps) {
   });
 }
 
-TEST(WorldHelp, ACallbackThatAsksForHelpIsNotHeldUp) {
+TEST(WorldProgress, ProgressUntilReturnsAtOnceWithinACallback) {
   run_world_to_end(2, [](int /*rank*/, World& world) {
     std::vector<float> data(16);
     std::promise<void> called;
     auto told = called.get_future();
     const auto refused = world.enqueue({allreduce_request("with a callback", 16), data.data(),
                                         data.data(), [&](const runtime::Outcome& /*outcome*/) {
-                                          world.help_until([] { return false; });
+                                          world.progress_until([] { return false; });
                                           called.set_value();
                                         }});
     ASSERT_TRUE(refused.ok()) << refused.status.to_string();
-    help_until_ready(world, told);
+    progress_until_ready(world, told);
     EXPECT_EQ(told.wait_for(kLong), std::future_status::ready);
   });
 }

@@ -1,5 +1,5 @@
 // An acceptor of the runtime in a process that has no descriptors left.
-#include "runtime/net/lobby.h"
+#include "runtime/net/member_acceptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/net/member_link.h"
+#include "runtime/net/member_connector.h"
 #include "tests/support/process.h"
 
 namespace hvd::runtime {
@@ -17,12 +17,12 @@ namespace {
 constexpr std::string_view kPurpose = "test";
 constexpr std::chrono::milliseconds kWhile{300};
 
-class LobbyWithoutDescriptors : public testing::Test {
+class AcceptorWithoutDescriptors : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     ASSERT_TRUE(poller_.open().ok());
-    const auto where = lobby_.listen({"127.0.0.1", 0});
+    const auto where = acceptor_.listen({"127.0.0.1", 0});
     ASSERT_TRUE(where.ok()) << where.status().to_string();
     where_ = *where;
   }
@@ -34,7 +34,7 @@ class LobbyWithoutDescriptors : public testing::Test {
     limit.rlim_cur = files;
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
-  // As many as are open now, and so many more.
+  // Limits descriptors to those that are open now, and `more`.
   void leave_free(rlim_t more) const {
     allow(before_.rlim_cur);
     const UniqueFd lowest_free(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -45,35 +45,36 @@ class LobbyWithoutDescriptors : public testing::Test {
     EXPECT_TRUE(fd.ok()) << fd.status().to_string();
     return std::move(*fd);
   }
-  // Serves it until somebody has proved himself or the time is up; returns how often it woke.
+  // Serves the acceptor until a member has proved its identity or the time is up; returns the
+  // number of wake-ups.
   int serve(TimePoint until) {
     int turns = 0;
     while (!arrival_ && Clock::now() < until) {
       ++turns;
-      for (const auto& event : poller_.wait(std::min(until, lobby_.expire(Clock::now())))) {
-        if (!lobby_.knows(event.fd)) continue;
-        if (auto arrival = lobby_.handle(event, Clock::now())) arrival_ = std::move(arrival);
+      for (const auto& event : poller_.wait(std::min(until, acceptor_.expire(Clock::now())))) {
+        if (!acceptor_.owns(event.fd)) continue;
+        if (auto arrival = acceptor_.handle(event, Clock::now())) arrival_ = std::move(arrival);
       }
     }
     return turns;
   }
   std::jthread prove(int fd) {
     return std::jthread([this, fd] {
-      const Status proved = prove_membership(fd, token_, kPurpose, {"rank 1", 7}, {"rank 0", 7},
-                                             Clock::now() + test::kGenerous);
+      const Status proved = authenticate(fd, token_, kPurpose, {"rank 1", 7}, {"rank 0", 7},
+                                         Clock::now() + test::kGenerous);
       EXPECT_TRUE(proved.ok()) << proved.to_string();
     });
   }
 
   Token token_ = Token::random();
   Poller poller_;
-  Lobby lobby_{poller_, token_, {"rank 0", 7}, std::chrono::seconds(60), kPurpose, 1};
+  MemberAcceptor acceptor_{poller_, token_, {"rank 0", 7}, std::chrono::seconds(60), kPurpose, 1};
   SocketAddress where_;
-  std::optional<Lobby::Arrival> arrival_;
+  std::optional<MemberAcceptor::Arrival> arrival_;
   rlimit before_{};
 };
 
-TEST_F(LobbyWithoutDescriptors, SilentStrangersMakeRoomForAMember) {
+TEST_F(AcceptorWithoutDescriptors, SilentStrangersMakeRoomForAMember) {
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < 60; ++i) strangers.push_back(stranger());
   const UniqueFd member = stranger();
@@ -84,10 +85,10 @@ TEST_F(LobbyWithoutDescriptors, SilentStrangersMakeRoomForAMember) {
   EXPECT_EQ(arrival_->name, "rank 1");
 }
 
-TEST_F(LobbyWithoutDescriptors, TheListenerRestsAndComesBack) {
+TEST_F(AcceptorWithoutDescriptors, TheListenerRestsAndComesBack) {
   const UniqueFd member = stranger();
   leave_free(0);
-  EXPECT_LT(serve(Clock::now() + kWhile), 30) << "it spins";
+  EXPECT_LT(serve(Clock::now() + kWhile), 30) << "the loop spins";
   EXPECT_FALSE(arrival_.has_value());
   leave_free(8);
   const auto proof = prove(member.get());

@@ -1,4 +1,4 @@
-#include "runtime/net/silence.h"
+#include "runtime/net/keepalive.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@ void set_option(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-// One kernel has both ends, and says so at once when one of them ends.
+// Both ends belong to one kernel, which reports at once when either is closed.
 bool within_this_machine(int fd) {
   const auto here = local_address(fd);
   const auto there = peer_address(fd);
@@ -25,7 +25,7 @@ bool within_this_machine(int fd) {
 
 }  // namespace
 
-void watch_for_silence(int fd, std::chrono::milliseconds timeout) {
+void enable_keepalive(int fd, std::chrono::milliseconds timeout) {
   if (within_this_machine(fd)) return;
   const auto seconds = std::max<std::int64_t>(1, timeout.count() / 1000);
   const int probe = static_cast<int>(std::clamp<std::int64_t>(seconds / 4, 1, 60));

@@ -1,4 +1,4 @@
-#include "runtime/net/member_link.h"
+#include "runtime/net/member_connector.h"
 
 #include <cerrno>
 #include <poll.h>
@@ -27,14 +27,14 @@ Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint d
   return {};
 }
 
-// One frame of the handshake and not a byte of what follows it: the coordinator may speak as soon
-// as it has welcomed us.
+// Reads one frame of the handshake and not a byte beyond it: the coordinator may send as soon as it
+// has accepted the proof.
 Result<Frame> receive_handshake_frame(int fd, TimePoint deadline, int interrupt) {
   std::string bytes;
   HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, sizeof(std::uint32_t), deadline, interrupt));
   const std::size_t length = WireReader(bytes).u32();
   if (length > kMaxHandshakeFrame) {
-    return Status(Code::data_loss, "what answers there does not speak our handshake");
+    return Status(Code::data_loss, "the peer did not answer with an hvd handshake");
   }
   HVD_RETURN_IF_ERROR(receive_exactly(fd, bytes, length, deadline, interrupt));
   FrameDecoder decoder(kMaxHandshakeFrame);
@@ -46,9 +46,9 @@ Result<Frame> receive_handshake_frame(int fd, TimePoint deadline, int interrupt)
 
 }  // namespace
 
-Status prove_membership(int fd, const Token& token, std::string_view purpose,
-                        const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                        TimePoint deadline, int interrupt) {
+Status authenticate(int fd, const Token& token, std::string_view purpose,
+                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                    TimePoint deadline, int interrupt) {
   HandshakeConnector handshake(token, purpose, self, peer);
   auto challenge = receive_handshake_frame(fd, deadline, interrupt);
   HVD_RETURN_IF_ERROR(challenge.status());
@@ -60,13 +60,14 @@ Status prove_membership(int fd, const Token& token, std::string_view purpose,
   return handshake.check(*verdict);
 }
 
-Result<UniqueFd> connect_and_prove(const SocketAddress& where, const Token& token,
-                                   const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                                   TimePoint deadline, int interrupt) {
+Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Token& token,
+                                          const HandshakeIdentity& self,
+                                          const HandshakeIdentity& peer, TimePoint deadline,
+                                          int interrupt) {
   auto fd = connect_tcp(where, deadline, interrupt);
   HVD_RETURN_IF_ERROR(fd.status());
   HVD_RETURN_IF_ERROR(
-      prove_membership(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt));
+      authenticate(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt));
   return fd;
 }
 

@@ -1,30 +1,31 @@
-#include "runtime/negotiation/last_words.h"
+#include "runtime/negotiation/last_requests.h"
 
 #include <algorithm>
 
 namespace hvd::runtime {
 
-void LastWords::heard(int rank, std::string tensor, TimePoint when) {
+void LastRequests::heard(int rank, std::string tensor, TimePoint when) {
   const auto [found, is_new] = words_.try_emplace(rank);
   if (is_new || found->second.when <= when) found->second = {std::move(tensor), when};
 }
 
-void LastWords::heard(int rank, const Upward& message, const ResponseCache& cache, TimePoint now) {
-  const auto is_his = [rank](const auto& part) {
+void LastRequests::heard(int rank, const RequestList& message, const ResponseCache& cache,
+                         TimePoint now) {
+  const auto is_own = [rank](const auto& part) {
     return part.ranks.contains(static_cast<RankSet::Value>(rank));
   };
-  if (const auto asked = std::find_if(message.asked.rbegin(), message.asked.rend(), is_his);
-      asked != message.asked.rend()) {
+  if (const auto asked = std::find_if(message.full.rbegin(), message.full.rend(), is_own);
+      asked != message.full.rend()) {
     heard(rank, asked->request.name, now);
     return;
   }
-  const auto known = std::find_if(message.known.rbegin(), message.known.rend(), is_his);
-  if (known == message.known.rend() || known->ids.empty()) return;
+  const auto known = std::find_if(message.cached.rbegin(), message.cached.rend(), is_own);
+  if (known == message.cached.rend() || known->ids.empty()) return;
   if (const auto tensor = cache.get(known->ids.back())) heard(rank, tensor->request.name, now);
 }
 
-std::vector<LastWord> LastWords::tell(TimePoint now) const {
-  std::vector<LastWord> all;
+std::vector<LastRequest> LastRequests::tell(TimePoint now) const {
+  std::vector<LastRequest> all;
   all.reserve(words_.size());
   for (const auto& [rank, word] : words_) {
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - word.when);
@@ -33,7 +34,7 @@ std::vector<LastWord> LastWords::tell(TimePoint now) const {
   return all;
 }
 
-const LastWords::Word* LastWords::find(int rank) const {
+const LastRequests::Word* LastRequests::find(int rank) const {
   const auto found = words_.find(rank);
   return found == words_.end() ? nullptr : &found->second;
 }

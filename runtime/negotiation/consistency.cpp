@@ -1,4 +1,4 @@
-#include "runtime/negotiation/agreement.h"
+#include "runtime/negotiation/consistency.h"
 
 #include <algorithm>
 
@@ -36,7 +36,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return shape_text(std::vector<std::int64_t>(ranks.begin(), ranks.end()));
 }
 
-// The shape that the first of the variant's ranks gave.
+// The shape that the first rank of the variant requested.
 std::vector<std::int64_t> shape_of(const Variant& variant) {
   auto shape = variant.request.shape;
   if (!variant.first_extents.empty()) shape.front() = variant.first_extents.begin()->second;
@@ -51,6 +51,7 @@ std::string difference(const Variant& one, const Variant& another) {
     return cat("Mismatched ", what, ": One rank ", which, " ", mine, ", but another rank ", which,
                " ", other, ".");
   };
+
   if (a.kind != b.kind) {
     return differ("collective operations", "did", with_article(a.kind), with_article(b.kind));
   }
@@ -60,12 +61,14 @@ std::string difference(const Variant& one, const Variant& another) {
   if (a.op != b.op) {
     return differ("reduce operations", "had operation", op_name(a.op), op_name(b.op));
   }
+
   if (a.prescale != b.prescale) {
     return differ("prescale factors", "had factor", a.prescale, b.prescale);
   }
   if (a.postscale != b.postscale) {
     return differ("postscale factors", "had factor", a.postscale, b.postscale);
   }
+
   if (a.shape != b.shape) {
     return differ(cat(kind_name(a.kind), " tensor shapes"), "sent a tensor of shape",
                   shape_text(shape_of(one)), shape_text(shape_of(another)));
@@ -77,6 +80,7 @@ std::string difference(const Variant& one, const Variant& another) {
     return differ(cat(kind_name(a.kind), " CPU/GPU device selection"), "specified device",
                   a.on_host ? "CPU" : "GPU", b.on_host ? "CPU" : "GPU");
   }
+
   if (a.compression != b.compression) {
     return differ("compressions", "specified compression", compression_name(a.compression),
                   compression_name(b.compression));
@@ -92,8 +96,8 @@ std::string difference(const Variant& one, const Variant& another) {
 
 }  // namespace
 
-Agreement agreement_of(MessageTable::Row row, const ResponseTensor* cached, const RankSet& members,
-                       const ControlTree& tree) {
+CheckedRow check_consistency(MessageTable::Row row, const ResponseTensor* cached,
+                             const RankSet& members, const ControlTree& tree) {
   if (row.id && cached != nullptr && !row.by_id.empty()) {
     Variant known{cached->request, row.by_id, {}};
     if (is_ragged(cached->request)) {
@@ -114,32 +118,37 @@ Agreement agreement_of(MessageTable::Row row, const ResponseTensor* cached, cons
       same->first_extents.merge(known.first_extents);
     }
   }
+
   std::sort(row.whole.begin(), row.whole.end(),
             [](const Variant& a, const Variant& b) { return a.ranks.front() < b.ranks.front(); });
-  Agreement agreement;
+  CheckedRow agreement;
   const Variant& first = row.whole.front();
   auto tensor = std::make_shared<ResponseTensor>(ResponseTensor{first.request, {}});
   agreement.tensor = tensor;
   agreement.joined = members.difference(row.asked).ranks();
+
   if (row.whole.size() > 1) {
     const Variant& other = row.whole[1];
     agreement.error = {Code::invalid_argument,
                        cat(difference(first, other), " (tensor \"", first.request.name,
-                           "\": ", tree.who(static_cast<int>(first.ranks.front())), " and ",
-                           tree.who(static_cast<int>(other.ranks.front())), ")")};
+                           "\": ", tree.describe(static_cast<int>(first.ranks.front())), " and ",
+                           tree.describe(static_cast<int>(other.ranks.front())), ")")};
     return agreement;
   }
+
   if (is_ragged(first.request)) {
     members.for_each([&](RankSet::Value rank) {
       const auto extent = first.first_extents.find(static_cast<int>(rank));
       tensor->first_extents.push_back(extent == first.first_extents.end() ? 0 : extent->second);
     });
   }
+
   const auto root = static_cast<RankSet::Value>(first.request.root);
   if (first.request.kind == Kind::broadcast && !row.asked.contains(root)) {
-    agreement.error = {Code::invalid_argument,
-                       cat("broadcast \"", first.request.name, "\": the root, ",
-                           tree.who(first.request.root), ", has joined, and has nothing to send")};
+    agreement.error = {
+        Code::invalid_argument,
+        cat("broadcast \"", first.request.name, "\": the root, ", tree.describe(first.request.root),
+            ", has joined, and has nothing to send")};
   }
   return agreement;
 }

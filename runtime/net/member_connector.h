@@ -1,0 +1,32 @@
+// The connecting side of the handshake: both sides prove to each other that they hold the job's
+// token. Blocks; safe from any thread.
+#pragma once
+
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/security/crypto.h"
+#include "base/security/handshake.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+
+// The purpose of handshakes on connections of the control tree.
+inline constexpr std::string_view kTreePurpose = "coordinator";
+
+// Both functions return aborted when the descriptor `interrupt` becomes readable; -1: no
+// descriptor.
+
+// Runs the handshake on an existing connection. Reads not a byte beyond it.
+Status authenticate(int fd, const Token& token, std::string_view purpose,
+                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                    TimePoint deadline, int interrupt = -1);
+// Connects and runs the handshake. The connection is returned with nothing read beyond it.
+Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Token& token,
+                                          const HandshakeIdentity& self,
+                                          const HandshakeIdentity& peer, TimePoint deadline,
+                                          int interrupt = -1);
+
+}  // namespace hvd::runtime
