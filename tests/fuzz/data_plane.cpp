@@ -1,4 +1,5 @@
-// Random collectives in random worlds, compared element for element with a plain computation.
+// Random collectives in random worlds, compared element for element with a simple reference
+// computation.
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -66,7 +67,8 @@ Options options_of(int argc, char** argv) {
   return options;
 }
 
-// --- if the program itself dies -----------------------------------------------------------------
+// --- if the fuzzer itself dies
+// ---------------------------------------------------------------------
 
 char dying_words[100];
 
@@ -84,7 +86,7 @@ void note_seed(std::uint64_t seed) {
 
 // --- what was run -------------------------------------------------------------------------------
 
-// How often each way was gone, by what it is a way of.
+// How often each code path was taken, by its category.
 class Coverage {
  public:
   void add(const Plan& plan) {

@@ -16,11 +16,11 @@ namespace {
 using runtime::Kind;
 using test::Values;
 
-// Elements are computed so many at a time, so that a tensor of 8 MB takes no memory as numbers.
+// Elements are computed in pieces of this size, so that a tensor of 8 MB is never held as numbers.
 constexpr std::size_t kAtOnce = 4'096;
 
-// Small numbers without a pattern whose sums and products every type holds exactly, or, of 8-bit
-// integers, lets wrap in the same way (tests/runtime/ops/reference.h).
+// Small pseudo-random numbers whose sums and products every type represents exactly, or, for 8-bit
+// integers, wraps in the same way (ops/reference.h).
 double value_of(DataType type, ReduceOp op, std::uint64_t key, std::size_t i) {
   const auto number = static_cast<std::int64_t>(mixed(key + i) >> 32);
   if (type == DataType::boolean) return number % 3 != 0 ? 1 : 0;
@@ -29,7 +29,7 @@ double value_of(DataType type, ReduceOp op, std::uint64_t key, std::size_t i) {
   return static_cast<double>(number % 11 - (test::is_signed(type) ? 5 : 0));
 }
 
-// Bytes without a pattern, for what is only moved.
+// Pseudo-random bytes, for operations that only move data.
 void fill(std::uint64_t key, std::size_t begin, std::byte* to, std::size_t count) {
   for (std::size_t at = 0; at < count;) {
     const std::uint64_t word = mixed(key + (begin + at) / 8);
@@ -177,9 +177,9 @@ void Expected::reduce(std::size_t tensor, Bytes& result) const {
   }
 }
 
-// --- what came out ------------------------------------------------------------------------------
+// --- results ------------------------------------------------------------------------------------
 
-// Of the result's largest element.
+// Relative to the result's largest element.
 double Expected::tolerance() const {
   if (call_.compression != Compression::none && call_.op == ReduceOp::average) return 1e-6;
   if (call_.op != ReduceOp::adasum) return 0;
@@ -213,7 +213,7 @@ std::string Expected::compare_reduced(std::size_t tensor, int position, const st
   const std::byte* const wanted = reduced.bytes.data() + begin;
   if (size == 0 || std::memcmp(wanted, output, size) == 0) return {};
 
-  // Zeros of both signs are equal, bytes need not be.
+  // Zeros of both signs are equal although their bytes differ.
   const Values right = test::decode(call_.type, {wanted, wanted + size});
   const Values found = test::decode(call_.type, {output, output + size});
   double largest = 0;

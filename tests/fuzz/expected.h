@@ -1,4 +1,4 @@
-// What the ranks of a plan put into a collective, and what must come out of it: computed plainly,
+// The inputs of a plan's ranks to a collective, and the expected results: computed in a simple way,
 // element for element, with tests/runtime/ops/reference.h. Pure; safe from any thread.
 #pragma once
 
@@ -15,17 +15,17 @@ namespace hvd::fuzz {
 
 using test::Bytes;
 
-// One call among the ranks that have not joined.
+// One call of the ranks that have not joined.
 class Expected {
  public:
   Expected(const Plan& plan, const CallPlan& call, const std::vector<int>& joined);
 
   const CallPlan& call() const { return call_; }
-  int position_of(int world_rank) const;  // in the set; -1: it is no member
+  int position_of(int world_rank) const;  // in the set; -1: not a member
   bool is_active(int position) const { return active_[static_cast<std::size_t>(position)]; }
   int active_ranks() const;
 
-  // Shapes, and rows for alltoall, as the member at that position gives and gets them.
+  // Shapes, and rows for alltoall, that the member at that position passes and gets.
   std::vector<std::int64_t> input_shape(std::size_t tensor, int position) const;
   std::vector<std::int64_t> output_shape(std::size_t tensor, int position) const;
   std::vector<std::int64_t> received_splits(std::size_t tensor, int position) const;
@@ -33,8 +33,8 @@ class Expected {
   std::size_t offset_in_output(std::size_t tensor, int position) const;
 
   Bytes input(std::size_t tensor, int position) const;
-  // What is wrong with the output of the member at that position; empty: nothing. Reductions are
-  // computed once for all ranks of this process.
+  // What is wrong with the output of the member at that position; empty: it is right. Reductions
+  // are computed once for all ranks of this process.
   std::string complaint(std::size_t tensor, int position, const std::byte* output);
 
  private:
@@ -54,7 +54,7 @@ class Expected {
   double tolerance() const;
 
   const CallPlan& call_;
-  const std::vector<int>& ranks_;  // of the world, who are the set
+  const std::vector<int>& ranks_;  // the world's ranks that form the set
   std::vector<bool> active_;       // by position
   std::vector<Reduced> reduced_;   // of each tensor
 };

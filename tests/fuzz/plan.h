@@ -1,5 +1,5 @@
-// What one iteration of the fuzzer does: a world, and the collectives that its ranks run. A seed
-// makes a plan, which can then be made smaller. Values.
+// The plan of one iteration of the fuzzer: a world, and the collectives that its ranks run. A plan
+// is generated from a seed, and can then be shrunk. Values.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ struct WorldPlan {
   bool deterministic = false;
 };
 
-// Some ranks of the world, ascending. Those that are added at window 0 or later, and removed before
-// a later one, are process sets; the first of a plan is the world itself.
+// Some ranks of the world, ascending. Sets that are added at window 0 or later, and removed before
+// a later one, are process sets; the first set of a plan is the world itself.
 struct SetPlan {
   static constexpr int kFromTheStart = -1;
   std::vector<int> ranks;
@@ -41,17 +41,17 @@ struct SetPlan {
   bool lives_in(int window) const { return added <= window && (!removed || window < *removed); }
 };
 
-// One tensor, as all members of the set have it. Positions are those in the set.
+// One tensor, as on all members of the set. Positions are those in the set.
 struct TensorPlan {
   std::vector<std::int64_t> rows;  // of each position; the first extent, if there is any
   std::vector<std::int64_t> row;   // the other extents
   bool scalar = false;             // no extents at all
-  // alltoall: rows from one position to each; empty: even shares. What is left over goes nowhere.
+  // alltoall: rows from one position to each; empty: even shares. Remaining rows are not sent.
   std::vector<std::vector<std::int64_t>> splits;
 };
 
 struct CallPlan {
-  int number = 0;  // what the contents depend on
+  int number = 0;  // determines the contents
   std::string name;
   runtime::Kind kind = runtime::Kind::allreduce;
   DataType type = DataType::float32;
@@ -62,7 +62,7 @@ struct CallPlan {
   std::size_t set = 0;  // of Plan::sets
   int root = 0;         // position in the set
   bool in_place = false;
-  bool allocated = false;           // the output is asked for
+  bool allocated = false;           // the output is allocated by a callback
   std::vector<TensorPlan> tensors;  // several: a group
 
   bool reduces() const {
@@ -73,7 +73,7 @@ struct CallPlan {
 // Calls that are in flight at the same time, in an order that differs between ranks.
 struct Window {
   std::vector<CallPlan> calls;
-  std::vector<int> joined;  // ranks that have no part in it
+  std::vector<int> joined;  // ranks that have joined for it
   bool skewed = false;      // ranks begin at different times
 };
 
@@ -86,13 +86,14 @@ struct Plan {
 
 Plan plan_of(std::uint64_t seed);
 
-// Without the windows, and one call.
+// The plan without its windows, and one call of it.
 std::string world_text(const Plan& plan);
 std::string call_text(const Plan& plan, const CallPlan& call);
-// All of it, a line for the world and one for each call.
+// The whole plan, a line for the world and one for each call.
 std::string text_of(const Plan& plan);
 
-// Where the code changes its ways, in bytes: sizes around these are likely in a plan.
+// Sizes in bytes at which the code switches between algorithms: sizes around these are likely in a
+// plan.
 const std::vector<std::size_t>& limits();
 
 }  // namespace hvd::fuzz

@@ -1,4 +1,4 @@
-// Random numbers that a seed determines, the same on every machine. A value, for one thread.
+// Pseudo-random numbers from a seed, the same on every machine. A value, for one thread.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// A number without any pattern, from one with a pattern.
+// Mixes the bits of a number with a pattern into a pseudo-random one.
 inline std::uint64_t mixed(std::uint64_t number) {
   number = (number ^ (number >> 30)) * 0xBF58'476D'1CE4'E5B9U;
   number = (number ^ (number >> 27)) * 0x94D0'49BB'1331'11EBU;

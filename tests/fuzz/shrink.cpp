@@ -30,7 +30,7 @@ class Shrinker {
   }
 
  private:
-  // Whether something is still found after the change, which is kept then.
+  // Whether there is still a finding after the change; if so, the change is kept.
   bool try_it(const std::function<void(Plan& plan)>& change) {
     Plan plan = best_.plan;
     change(plan);
@@ -136,7 +136,7 @@ class Shrinker {
     return smaller | change_calls(usual(&CallPlan::type));
   }
 
-  // Out of the world, its sets, and what was said of it in each call.
+  // Removes the rank from the world, its sets, and every call.
   static bool remove_last_rank(Plan& plan) {
     const int last = --plan.world.size;
     plan.world.host.pop_back();
@@ -173,7 +173,7 @@ class Shrinker {
     return smaller;
   }
 
-  // Halves of all tensors, as long as that does.
+  // Halves all tensors as long as the finding remains.
   bool drop_elements() {
     return change_calls([](CallPlan& call) {
       bool changed = false;

@@ -1,5 +1,5 @@
-// Makes a plan in which something was found as small as it can be with the same kind of finding:
-// fewer calls, ranks and elements, and fewer things that are not as usual. For one thread.
+// Shrinks a plan with a finding as far as the same kind of finding remains: fewer calls, ranks and
+// elements, and fewer unusual settings. For one thread.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Shrunk {
   int runs = 0;
 };
 
-// Until nothing can be left out any more, or the deadline. A plan that needs luck to fail is tried
+// Shrinks until nothing can be left out, or the deadline. A plan that fails only sometimes is tried
 // several times.
 Shrunk shrink(const Plan& plan, const Finding& finding, TimePoint deadline);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint16_t kBlob = 1;
 constexpr std::uint16_t kAllBlobs = 2;
-constexpr int kFailed = 1;  // exit code of a rank whose failures stand in its output
+constexpr int kFailed = 1;  // exit code of a rank that printed its failures
 
 void on_threads(int size, const RankBody& body) {
   Hub hub(size);
@@ -91,7 +91,7 @@ class RankProcesses {
     return {};
   }
 
-  // Until all have ended well; the error says who has not, or who is missed.
+  // Returns when all ranks have succeeded; the error names the rank that failed or is missing.
   Status serve(TimePoint deadline) {
     while (running() > 0) {
       std::vector<pollfd> polled;
@@ -113,7 +113,7 @@ class RankProcesses {
     UniqueFd fd;
     FrameDecoder decoder;
     std::string blob;
-    bool waits = false;  // it has said its blob, and has no answer
+    bool waits = false;  // it has sent its blob, and awaits the answer
   };
 
   int running() const {

@@ -1,5 +1,5 @@
-// Ranks of a test: threads of it, or processes of their own. Where they meet before they are
-// connected is an Exchange, whose every round is for all ranks, as often as they like.
+// Ranks of a test, as threads or as processes. They exchange their addresses through an Exchange,
+// each round of which is for all ranks; there may be any number of rounds.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class HubExchange final : public runtime::Exchange {
   int rank_;
 };
 
-// The same for a process, through a socket to the test, which answers when all have asked.
+// The same for a process, through a socket to the test, which answers once all ranks have asked.
 class SocketExchange final : public runtime::Exchange {
  public:
   explicit SocketExchange(int fd) : fd_(fd) {}
@@ -36,9 +36,9 @@ enum class RanksAs { threads, processes };
 using RankBody = std::function<void(int rank, runtime::Exchange& meeting)>;
 
 // Calls `body` on as many ranks at the same time, and returns when all have ended. Processes are
-// forked: they have what the test has made before, and whatever they change is theirs alone, except
-// that their failures are failures of the test. Once one of them has failed, ended in another way,
-// or left the others alone in a meeting, all are killed. None outlives the call, nor the test.
+// forked: they see what the test created before, and changes of theirs stay their own, except that
+// their failures are failures of the test. Once one of them has failed, has ended in another way,
+// or does not take part in an exchange, all are killed. None outlives the call, nor the test.
 void on_ranks(RanksAs how, int size, const RankBody& body);
 
 }  // namespace hvd::test

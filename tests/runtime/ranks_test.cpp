@@ -1,5 +1,5 @@
-// What the tests that use ranks.h count on: that a rank's failure is theirs, and that nothing is
-// left.
+// What tests that use ranks.h rely on: a rank's failure is a failure of the test, and nothing is
+// left behind.
 #include "tests/runtime/ranks.h"
 
 #include <cerrno>

@@ -1,8 +1,7 @@
-// Linked into programs that run worlds: under ThreadSanitizer they find their suppressions by
-// themselves.
+// Linked into programs that run worlds, so that they find their suppressions under ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
-// The library of the sanitizer must see it.
-// NOLINTNEXTLINE: its name is given
+// The sanitizer's library looks this function up by name.
+// NOLINTNEXTLINE: the sanitizer determines the name
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
   return "suppressions=" HVD_SOURCE_DIR "/tests/tsan.supp";
