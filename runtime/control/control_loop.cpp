@@ -156,7 +156,7 @@ Controller::Commands ControlLoop::take_commands() {
 void ControlLoop::run_callbacks(ProgressEngine::Lock& lock) {
   auto callbacks = controller_.take_callbacks();
   if (callbacks.empty()) return;
-  if (CallerProgressScope::is_this()) {
+  if (CallerProgressScope::is_active()) {
     for (auto& callback : callbacks) executor_.post(std::move(callback));
     return;
   }

@@ -49,7 +49,7 @@ class TreeLinks {
   struct Received {
     int rank = 0;
     std::vector<Frame> frames;  // whole ones
-    Status lost;                // nothing more will arrive, and why
+    Status lost;                // not ok: nothing more will arrive, and why
     bool is_malformed = false;  // because the bytes were not valid frames
   };
   std::optional<Received> handle(const Poller::Event& event, TimePoint now);

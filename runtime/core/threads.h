@@ -77,7 +77,7 @@ class CallerProgressScope {
   CallerProgressScope& operator=(const CallerProgressScope&) = delete;
 
   // Whether the calling thread is within such a scope.
-  static bool is_this() { return current != nullptr; }
+  static bool is_active() { return current != nullptr; }
   // May be called on any thread that is about to sleep until other threads have done something.
   static void about_to_sleep() {
     if (current != nullptr) current->yield_();
