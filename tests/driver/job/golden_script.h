@@ -256,7 +256,7 @@ class GoldenScript {
 inline std::vector<std::filesystem::path> golden_scripts(const std::string& folder) {
   std::vector<std::filesystem::path> result;
   for (const auto& entry : std::filesystem::directory_iterator(
-           std::filesystem::path(HVD_SOURCE_DIR) / "tests/driver" / folder)) {
+           std::filesystem::path(HVD_SOURCE_DIR) / "tests/driver/job" / folder)) {
     if (entry.path().extension() == ".txt") result.push_back(entry.path());
   }
   std::sort(result.begin(), result.end());
