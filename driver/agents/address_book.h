@@ -1,5 +1,5 @@
 // The addresses of an elastic job's hosts, found as they come: carries out what
-// driver/job/arrival.h plans for each of them, and opens the doors of the rendezvous service.
+// driver/job/arrival.h plans for each of them, and opens the listeners of the rendezvous service.
 //
 // A job whose hosts are all this machine, and can be no others, uses the loopback address.
 // Otherwise workers on this machine listen at the address by which other hosts reach it, or, as
@@ -32,12 +32,12 @@ class AddressBook {
     std::function<void(HostIndex host, const agent_link::Probe& probe)> send;
     // One of these two for each find(), unless forget() came first; also from within find().
     std::function<void(HostIndex host, const ArrivalChoice& choice)> on_found;
-    std::function<void(HostIndex host, const std::string& why)> on_trouble;
+    std::function<void(HostIndex host, const std::string& why)> on_error;
   };
 
   // `server` outlives this, and listens nowhere yet. `only_here`: no host is another machine.
-  AddressBook(boost::asio::io_context& io, rendezvous::Server& server, AddressWishes wishes,
-              bool only_here, Callbacks callbacks);
+  AddressBook(boost::asio::io_context& io, rendezvous::Server& server,
+              AddressPreferences preferences, bool only_here, Callbacks callbacks);
   AddressBook(const AddressBook&) = delete;
   AddressBook& operator=(const AddressBook&) = delete;
 
@@ -52,11 +52,11 @@ class AddressBook {
   struct Search {
     Arrival arrival;
     std::optional<ProbeAnswer> own;
-    std::vector<HostIndex> triers;
-    std::vector<Try> tries;  // as triers
-    std::unique_ptr<boost::asio::steady_timer> patience;
+    std::vector<HostIndex> probers;
+    std::vector<Try> tries;  // as probers
+    std::unique_ptr<boost::asio::steady_timer> timeout;
   };
-  struct Question {
+  struct PendingProbe {
     HostIndex of = 0;  // whose agent was asked
     HostIndex about = 0;
     std::size_t targets = 0;
@@ -67,10 +67,10 @@ class AddressBook {
     bool local = false;
   };
 
-  void find_here(HostIndex host, const HostNetwork& network);
-  Result<SocketAddress> door_here();
-  // The doors through which this host might come, opened as far as they were not.
-  Result<std::vector<SocketAddress>> doors_for(const HostNetwork& network);
+  void find_local(HostIndex host, const HostNetwork& network);
+  Result<SocketAddress> local_listener();
+  // The listeners through which this host might come, opened as far as they were not.
+  Result<std::vector<SocketAddress>> listeners_for(const HostNetwork& network);
   void ask(HostIndex of, HostIndex about, std::vector<agent_link::ProbeTarget> targets);
   void end_if_enough(HostIndex host);
   void end(HostIndex host);
@@ -78,16 +78,16 @@ class AddressBook {
 
   boost::asio::io_context& io_;
   rendezvous::Server& server_;
-  const AddressWishes wishes_;
+  const AddressPreferences preferences_;
   const bool only_here_;
   const Callbacks callbacks_;
-  std::map<std::string, SocketAddress> doors_;  // open, by address
+  std::map<std::string, SocketAddress> listeners_;  // open, by address
   std::string here_;  // where workers on this machine listen; empty: there were none yet
-  std::string reached_by_others_;  // a door's address
+  std::string reached_by_others_;  // a listener's address
   std::map<HostIndex, Known> known_;
   std::map<HostIndex, Search> searches_;
-  std::map<std::uint32_t, Question> questions_;
-  std::uint32_t last_question_ = 0;
+  std::map<std::uint32_t, PendingProbe> pending_probes_;
+  std::uint32_t last_probe_id_ = 0;
 };
 
 }  // namespace hvd::driver

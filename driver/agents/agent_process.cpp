@@ -64,7 +64,7 @@ Result<AgentConnection> AgentProcess::start(const std::string& path, bool patien
   UniqueFd ended = watched ? std::move(*watch) : UniqueFd();
   AgentConnection connection;
   connection.link = std::move(pair->first);
-  connection.hold.reset(new AgentProcess(pid, std::move(ended)));
+  connection.handle.reset(new AgentProcess(pid, std::move(ended)));
   if (!watched) return watch.status().with_context(cat("watch the agent, pid ", pid));
   return connection;
 }

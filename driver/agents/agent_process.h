@@ -8,11 +8,11 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 
 namespace hvd::driver {
 
-class AgentProcess : public AgentHold {
+class AgentProcess : public AgentHandle {
  public:
   // A running agent and the link to it. The error names the path. A patient one waits to be greeted
   // for as long as the link stands.

@@ -10,7 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/text.h"
-#include "driver/core/notices.h"
+#include "driver/core/progress_notices.h"
 #include "driver/job/job_io.h"
 #include "driver/join/join_server.h"
 
@@ -111,7 +111,7 @@ class Gathering {
     Member member;
     member.slots = agent.slots;
     member.ended = std::make_unique<asio::posix::stream_descriptor>(
-        io_, ::dup(agent.connection.hold->ended_fd()));
+        io_, ::dup(agent.connection.handle->ended_fd()));
     member.ended->async_wait(
         asio::posix::stream_descriptor::wait_read,
         [this, host = agent.host, alive = std::weak_ptr(late_)](const error_code& error) {
@@ -129,7 +129,7 @@ class Gathering {
     const auto member = members_.find(host);
     if (member == members_.end()) return;
     observer_.on_warning(cat("the agent of host ", host, ", which had joined, went away: it ",
-                             member->second.connection.hold->reap()));
+                             member->second.connection.handle->reap()));
     slots_ -= member->second.slots;
     std::erase(order_, host);
     members_.erase(member);
@@ -155,7 +155,7 @@ class Gathering {
   const JobSpec& spec_;
   Observer& observer_;
   asio::steady_timer deadline_;
-  Notices notices_;
+  ProgressNotices notices_;
   // Handlers that are on their way when this ends look only at this.
   std::shared_ptr<bool> late_ = std::make_shared<bool>(false);
   int slots_ = 0;

@@ -10,7 +10,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
 #include "driver/core/signals.h"

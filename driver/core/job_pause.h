@@ -20,7 +20,7 @@ namespace hvd::driver {
 class JobPause {
  public:
   // For an agent to answer; one that does not is cut off, and its lease stops its workers.
-  static constexpr std::chrono::milliseconds kPatience{500};
+  static constexpr std::chrono::milliseconds kTimeout{500};
 
   struct Callbacks {
     // Tells all agents; returns the hosts from which answered() is expected.
@@ -31,7 +31,7 @@ class JobPause {
   };
 
   JobPause(boost::asio::io_context& io, Callbacks callbacks)
-      : patience_(io), callbacks_(std::move(callbacks)) {}
+      : timeout_(io), callbacks_(std::move(callbacks)) {}
   JobPause(const JobPause&) = delete;
   JobPause& operator=(const JobPause&) = delete;
 
@@ -43,10 +43,10 @@ class JobPause {
  private:
   void stop_this_process();
 
-  boost::asio::steady_timer patience_;
+  boost::asio::steady_timer timeout_;
   Callbacks callbacks_;
   std::set<HostIndex> unanswered_;
-  bool under_way_ = false;
+  bool running_ = false;
 };
 
 // Stops this process as SIGTSTP does where nobody handles it; returns after SIGCONT. At once in a

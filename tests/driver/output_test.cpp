@@ -82,7 +82,7 @@ TEST(OutputCredit, refuses_more_than_the_window) {
 TEST(OutputCredit, pays_everything_at_once_when_nobody_is_waited_for_any_more) {
   Credits credits;
   const auto held = credits.take(1, kOutputWindow - 100);
-  credits.credit.forgive();
+  credits.credit.waive();
   ASSERT_EQ(credits.sent.size(), 1U);
   EXPECT_EQ(credits.sent[0].bytes, kOutputWindow - 100);
   const auto last = credits.take(1, 100);  // the observer still has room for this

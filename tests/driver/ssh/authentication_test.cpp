@@ -43,7 +43,7 @@ TEST_F(SshAuthentication, AWrongKeyIsNamedAndWhatTheHostWants) {
   make_key(bed, "bad");
   const auto trouble = trouble_of(launch(bed, {"-i", "/root/bad", "h1"}), "h1");
   EXPECT_EQ(trouble,
-            "authenticate: not let in as user root with /root/bad, /root/.ssh/id_rsa; the host "
+            "authenticate: user root is refused with /root/bad, /root/.ssh/id_rsa; the host "
             "accepts public keys");
 }
 
@@ -147,8 +147,7 @@ TEST_F(SshAuthentication, ACertificateBesideItsKeyIsUsed) {
 TEST_F(SshAuthentication, AUserWhoIsNotThereIsNotLetIn) {
   HostBed bed({.hosts = 1});
   const auto status = launch(bed, {"nobody-at-all@h1"});
-  EXPECT_TRUE(holds(trouble_of(status, "nobody-at-all@h1"),
-                    "authenticate: not let in as user nobody-at-all"))
+  EXPECT_TRUE(holds(trouble_of(status, "nobody-at-all@h1"), "authenticate: user nobody-at-all"))
       << status.out;
 }
 
@@ -160,7 +159,7 @@ TEST_F(SshAuthentication, TooManyKeysEndWithTheHostsWords) {
     words.insert(words.begin(), {"-i", cat("/root/", name)});
   }
   const auto trouble = trouble_of(launch(bed, words), "h1");
-  EXPECT_TRUE(trouble.starts_with("authenticate: not let in as user root with ")) << trouble;
+  EXPECT_TRUE(trouble.starts_with("authenticate: user root is refused with ")) << trouble;
   EXPECT_TRUE(holds(trouble, "Too many authentication failures")) << trouble;
 }
 

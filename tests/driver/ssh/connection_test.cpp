@@ -99,20 +99,20 @@ TEST_F(SshConnection, WhatIsNoSshServerIsSaidToBeNone) {
   }
   const auto status = launch(bed, {"--connect-timeout", "4000", "h1#80", "h1#81", "h1#82"});
   EXPECT_EQ(trouble_of(status, "h1#80"),
-            "connect: connect to h1 port 80: 10.77.0.1: what answers there is no SSH server: it "
+            "connect: connect to h1 port 80: 10.77.0.1: the server there is not an SSH server: it "
             "says \"HTTP/1.1 400 Bad Request\"");
   EXPECT_TRUE(trouble_of(status, "h1#81")
-                  .starts_with("connect: connect to h1 port 81: 10.77.0.1: it closes the "
+                  .starts_with("connect: connect to h1 port 81: 10.77.0.1: it closed the "
                                "connection at once"))
       << status.out;
   EXPECT_EQ(trouble_of(status, "h1#82"),
             "connect: connect to h1 port 82: 10.77.0.1: it accepted the connection but did not "
-            "greet as an SSH server does (gave up at --ssh-connect-timeout)");
+            "send an SSH banner (gave up at --ssh-connect-timeout)");
 }
 
 TEST_F(SshConnection, AnSshdThatIsTooBusyIsTriedAgain) {
   HostBed bed({.hosts = 1, .sshd_settings = {"MaxStartups 1:100:1", "LoginGraceTime 120"}});
-  // One who connects and says nothing takes the only place.
+  // A connection that sends nothing takes the only place.
   const auto idler = bed.head().start(
       {"bash", "-c", "exec 3<>/dev/tcp/h1/22; read -u 3 line; echo up; exec sleep 1000"});
   ASSERT_TRUE(idler->wait_for_output("up"));
@@ -255,7 +255,8 @@ TEST_F(SshConnection, AProxyThatFailsIsQuoted) {
        "printf 'Host h1\\n  ProxyCommand echo no way to %%h %%p >&2; exit 3\\n"
        "Host h2\\n  ProxyJump nowhere\\n' >.ssh/config");
   const auto status = launch(bed, {"h1", "h2"});
-  EXPECT_TRUE(holds(trouble_of(status, "h1"), "the command says: no way to h1 22")) << status.out;
+  EXPECT_TRUE(holds(trouble_of(status, "h1"), "the proxy command reports: no way to h1 22"))
+      << status.out;
   EXPECT_TRUE(trouble_of(status, "h2").starts_with("connect: ")) << status.out;
   EXPECT_TRUE(holds(trouble_of(status, "h2"), "nowhere")) << status.out;
 }

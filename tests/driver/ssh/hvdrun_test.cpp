@@ -35,7 +35,7 @@ TEST_F(SshHvdrun, EveryBadHostIsNamedWithItsStep) {
   EXPECT_TRUE(line_of(job, "h1:2222").starts_with("connect: connect to h1 port 2222: ")) << job.err;
   EXPECT_TRUE(line_of(job, "h2").starts_with("start agent: ")) << job.err;
   EXPECT_TRUE(holds(line_of(job, "h2"), "This account is currently not available")) << job.err;
-  EXPECT_TRUE(line_of(job, "h3").starts_with("authenticate: not let in as user root")) << job.err;
+  EXPECT_TRUE(line_of(job, "h3").starts_with("authenticate: user root is refused")) << job.err;
   EXPECT_TRUE(line_of(job, "h4").starts_with("host key: the host showed another key")) << job.err;
   EXPECT_EQ(line_of(job, "h1"), "") << job.err;
   EXPECT_TRUE(eventually([&] { return is_clean(bed.host(1)); }));

@@ -169,15 +169,15 @@ class Program {
       threads.emplace_back([this, &host = host, &agent = agent] {
         work_with(host, agent, wishes_);
         if (wishes_.quit) return;
-        pollfd ended{.fd = agent.hold->ended_fd(), .events = POLLIN, .revents = 0};
+        pollfd ended{.fd = agent.handle->ended_fd(), .events = POLLIN, .revents = 0};
         ::poll(&ended, 1, -1);
-        say(host, " ended: ", agent.hold->reap());
+        say(host, " ended: ", agent.handle->reap());
       });
     }
     if (wishes_.kill) {
       int number = 0;
       ::sigwait(&kill_signals(), &number);
-      for (auto& [host, agent] : agents_) agent.hold->kill();
+      for (auto& [host, agent] : agents_) agent.handle->kill();
     }
     for (auto& thread : threads) thread.join();
     if (!wishes_.quit) say("all ended");

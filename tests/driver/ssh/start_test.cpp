@@ -114,7 +114,7 @@ TEST_F(SshStart, ACacheOfSomebodyElseIsRefused) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mkdir -p /srv/agents && chown hvduser /srv/agents");
   const auto text = trouble(bed, {"--cache", "/srv", "h1"});
-  EXPECT_TRUE(holds(text, "/srv/agents, belongs to somebody else")) << text;
+  EXPECT_TRUE(holds(text, "/srv/agents, belongs to another user")) << text;
 }
 
 TEST_F(SshStart, AFullDiskIsSaidAndNothingHalfIsLeft) {
@@ -181,7 +181,7 @@ TEST_F(SshStart, ACacheUnderSomebodyElsesDirectoryIsRefusedStickyOrNot) {
     bash(bed.host(1), cat("chmod ", mode, " /srv/theirs && mkdir -p /srv/theirs/below"));
     for (const char* const cache : {"/srv/theirs", "/srv/theirs/below", "/srv/theirs/new/one"}) {
       const auto text = trouble(bed, {"--cache", cache, "h1"});
-      EXPECT_TRUE(holds(text, "/srv/theirs, belongs to somebody else")) << mode << ": " << text;
+      EXPECT_TRUE(holds(text, "/srv/theirs, belongs to another user")) << mode << ": " << text;
     }
   }
   bash(bed.host(1), "mkdir -m 755 /srv/fine && ln -s /srv/fine /srv/theirs/link");
@@ -256,7 +256,7 @@ TEST_F(SshStart, AMachineOfAnotherKindIsSaidToBeOne) {
   bash(bed.host(1),
        "mkdir /srv/bin && printf '#!/bin/sh\\necho Linux riscv64\\n' >/srv/bin/uname && "
        "chmod +x /srv/bin/uname && echo 'PATH=/srv/bin:$PATH' >.bashrc");
-  EXPECT_TRUE(holds(trouble(bed), "the host is of another kind, Linux riscv64"));
+  EXPECT_TRUE(holds(trouble(bed), "the host has another platform, Linux riscv64"));
 }
 
 TEST_F(SshStart, AnAgentThatCannotBeReadHereIsSaidOfEveryHost) {

@@ -13,12 +13,12 @@ namespace hvd::driver {
 
 // Keeps an agent, and ends it when it is destroyed. For the driver's thread; nothing here blocks
 // for longer than a process takes to die of SIGKILL.
-class AgentHold {
+class AgentHandle {
  public:
-  virtual ~AgentHold() = default;
-  AgentHold() = default;
-  AgentHold(const AgentHold&) = delete;
-  AgentHold& operator=(const AgentHold&) = delete;
+  virtual ~AgentHandle() = default;
+  AgentHandle() = default;
+  AgentHandle(const AgentHandle&) = delete;
+  AgentHandle& operator=(const AgentHandle&) = delete;
 
   // Readable once the agent, or the way to it, has ended. Stays open as long as this object.
   virtual int ended_fd() const = 0;
@@ -37,7 +37,7 @@ class AgentHold {
 
 struct AgentConnection {
   UniqueFd link;  // a Unix stream socket, blocking
-  std::unique_ptr<AgentHold> hold;
+  std::unique_ptr<AgentHandle> handle;
   // Of the TCP connection to the host; empty for an agent on this machine, and where a proxy stands
   // between.
   std::string local_address;  // what that host sees this machine as

@@ -12,15 +12,15 @@
 
 namespace hvd::driver {
 
-class Notices {
+class ProgressNotices {
  public:
   // Begins at once, ends with the object.
-  Notices(boost::asio::io_context& io, std::function<void()> say)
+  ProgressNotices(boost::asio::io_context& io, std::function<void()> say)
       : timer_(io), say_(std::move(say)) {
     wait(std::chrono::seconds(2));
   }
-  Notices(const Notices&) = delete;
-  Notices& operator=(const Notices&) = delete;
+  ProgressNotices(const ProgressNotices&) = delete;
+  ProgressNotices& operator=(const ProgressNotices&) = delete;
 
  private:
   void wait(std::chrono::seconds time) {
