@@ -1,5 +1,5 @@
-// How the shell runs: events in, hosts and sessions, timers. What the job decides is performed in
-// driver/shell_actions.cpp.
+// Events, hosts and sessions, timers. The job's actions are performed in
+// driver/job_runner_actions.cpp.
 #include "driver/job_runner.h"
 
 #include <algorithm>

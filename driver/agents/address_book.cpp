@@ -11,7 +11,7 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::size_t kMaxProbers = 3;  // one of them on this machine
+constexpr std::size_t kMaxProbers = 3;  // for one new host; one of them on this machine
 
 }  // namespace
 
@@ -36,7 +36,8 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
   if (!listeners) return callbacks_.on_error(host, cat(kHere, listeners.status().message()));
   search.arrival = {std::move(network), *std::move(candidates), *std::move(listeners), here_};
   search.timeout = std::make_unique<boost::asio::steady_timer>(io_, kAnswerTimeout);
-  // The newest first: what came last is the likeliest to be there still.
+
+  // The newest hosts come first: they are the least likely to be gone already.
   std::size_t elsewhere = 0;
   bool any_here = false;
   for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
@@ -50,23 +51,25 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
     search.probers.clear();
     search.tries.clear();
   }
+
   const auto of_itself = targets_of_itself(search.arrival);
   search.timeout->async_wait([this, host](const boost::system::error_code& error) {
     if (!error) end(host);
   });
   const std::vector<HostIndex> probers = search.probers;
   searches_.insert_or_assign(host, std::move(search));
-  ask(host, host, of_itself);
-  for (const HostIndex prober : probers) ask(prober, host, of_others);
+  send_probe(host, host, of_itself);
+  for (const HostIndex prober : probers) send_probe(prober, host, of_others);
 }
 
-void AddressBook::ask(HostIndex of, HostIndex about, std::vector<agent_link::ProbeTarget> targets) {
+void AddressBook::send_probe(HostIndex prober, HostIndex about,
+                             std::vector<agent_link::ProbeTarget> targets) {
   agent_link::Probe probe;
   probe.id = ++last_probe_id_;
   probe.timeout_ms = static_cast<std::uint32_t>(kProbeTimeout.count());
-  pending_probes_[probe.id] = {of, about, targets.size()};
+  pending_probes_[probe.id] = {prober, about, targets.size()};
   probe.targets = std::move(targets);
-  callbacks_.send(of, probe);
+  callbacks_.send(prober, probe);
 }
 
 void AddressBook::find_local(HostIndex host, const HostNetwork& network) {
@@ -95,6 +98,7 @@ Result<SocketAddress> AddressBook::local_listener() {
       preferences_.network_interfaces.empty()) {
     wanted.insert(wanted.end(), {"127.0.0.1", "::1"});
   }
+
   Status last;
   for (const auto& address : wanted) {
     if (const auto open = listeners_.find(address); open != listeners_.end()) return open->second;
@@ -117,6 +121,7 @@ Result<std::vector<SocketAddress>> AddressBook::listeners_for(const HostNetwork&
       !is_loopback_address(here_)) {
     candidates->push_back(here_);
   }
+
   std::vector<SocketAddress> listeners;
   std::vector<std::string> failures;
   for (const auto& address : *candidates) {
@@ -141,10 +146,11 @@ Result<std::vector<SocketAddress>> AddressBook::listeners_for(const HostNetwork&
 
 Status AddressBook::on_probed(HostIndex host, const agent_link::Probed& probed) {
   const auto pending = pending_probes_.find(probed.id);
-  if (pending == pending_probes_.end() || pending->second.of != host ||
+  if (pending == pending_probes_.end() || pending->second.prober != host ||
       pending->second.targets != probed.troubles.size()) {
-    return {Code::data_loss, "it answered a probe that nobody had asked it for"};
+    return {Code::data_loss, "it answered a probe that it was not sent"};
   }
+
   const HostIndex about = pending->second.about;
   pending_probes_.erase(pending);
   const auto search = searches_.find(about);
@@ -171,11 +177,12 @@ void AddressBook::end(HostIndex host) {
   auto node = searches_.extract(host);
   if (node.empty()) return;
   const Search& search = node.mapped();
-  // Two that came at the same time may have been promised different families.
+
+  // Another host that was added at the same time may have settled on the other address family.
   auto candidates = of_one_family(search.arrival.candidates, address_in_use());
   if (!candidates) return callbacks_.on_error(host, candidates.status().message());
   const ProbeAnswer silent{{},
-                           cat("its agent did not say within ", seconds_text(kAnswerTimeout),
+                           cat("its agent did not report within ", seconds_text(kAnswerTimeout),
                                " which addresses of this machine can be reached from it")};
   auto choice = choose_arrival(search.arrival, search.own.value_or(silent), search.tries);
   if (!choice) return callbacks_.on_error(host, choice.status().message());
@@ -187,20 +194,22 @@ void AddressBook::end(HostIndex host) {
 void AddressBook::forget(HostIndex host) {
   known_.erase(host);
   searches_.erase(host);
-  std::erase_if(pending_probes_, [&](const auto& pending) { return pending.second.of == host; });
-  // Who tried for others is not waited for.
+  std::erase_if(pending_probes_,
+                [&](const auto& pending) { return pending.second.prober == host; });
+
+  // Searches for other hosts do not wait for the answer of this one.
   std::vector<HostIndex> about;
   for (auto& [other, search] : searches_) {
     for (std::size_t i = 0; i < search.probers.size(); ++i) {
       if (search.probers[i] != host || !search.tries[i].answer.troubles.empty()) continue;
-      search.tries[i].answer.failure = "its agent went away";
+      search.tries[i].answer.failure = "its agent is gone";
       about.push_back(other);
     }
   }
   for (const HostIndex other : about) end_if_enough(other);
 }
 
-// By which family, that is.
+// An address in use, which determines the address family of the job; empty: there is none yet.
 std::string AddressBook::address_in_use() const {
   if (!here_.empty() && !is_loopback_address(here_)) return here_;
   for (const auto& [host, known] : known_) {

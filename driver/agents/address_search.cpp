@@ -8,6 +8,7 @@
 #include "base/text.h"
 
 namespace hvd::driver {
+
 AddressSearch::AddressSearch(boost::asio::io_context& io, rendezvous::Server& server,
                              std::vector<HostNetwork> hosts, AddressPreferences preferences,
                              Send send, End end)
@@ -26,13 +27,15 @@ void AddressSearch::begin() {
     choose_loopback();
     return;
   }
-  AddressChoice none;
-  find_candidates(none.troubles);
-  if (none.troubles.empty()) open_listeners(none.troubles);
-  if (!none.troubles.empty()) {
-    end_with(std::move(none));
+
+  AddressChoice failed;
+  find_candidates(failed.troubles);
+  if (failed.troubles.empty()) open_listeners(failed.troubles);
+  if (!failed.troubles.empty()) {
+    end_with(std::move(failed));
     return;
   }
+
   tasks_ = plan_probes(problem_);
   answers_.resize(tasks_.size());
   answered_.resize(tasks_.size());
@@ -43,13 +46,15 @@ void AddressSearch::begin() {
     probe.targets = tasks_[index].targets;
     send_(tasks_[index].prober, probe);
   }
+
   timeout_.expires_after(kAnswerTimeout);
   timeout_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     for (std::size_t index = 0; index < tasks_.size(); ++index) {
       if (answered_[index]) continue;
-      answers_[index].failure = cat("its agent did not say within ", seconds_text(kAnswerTimeout),
-                                    " which addresses can be reached from it");
+      answers_[index].failure =
+          cat("its agent did not report within ", seconds_text(kAnswerTimeout),
+              " which addresses can be reached from it");
       answered_[index] = true;
     }
     end_if_complete();
@@ -59,8 +64,7 @@ void AddressSearch::begin() {
 void AddressSearch::choose_loopback() {
   AddressChoice choice;
   auto listener = server_.listen({"127.0.0.1", 0});
-  // A machine without IPv4.
-  if (!listener) {
+  if (!listener) {  // a machine without IPv4
     if (auto v6 = server_.listen({"::1", 0})) listener = std::move(v6);
   }
   if (!listener) {
@@ -94,6 +98,7 @@ void AddressSearch::open_listeners(HostErrors& troubles) {
     troubles.emplace_back(0, cat(kHere, candidates.status().message()));
     return;
   }
+
   std::vector<std::string> failures;
   for (const auto& address : *candidates) {
     const auto listener = server_.listen({address, 0});
@@ -113,9 +118,9 @@ Status AddressSearch::on_probed(HostIndex host, const agent_link::Probed& probed
   const std::size_t index = std::size_t{probed.id} - 1;
   if (probed.id == 0 || index >= tasks_.size() || tasks_[index].prober != host ||
       probed.troubles.size() != tasks_[index].targets.size()) {
-    return {Code::data_loss, "it answered a probe that nobody had asked it for"};
+    return {Code::data_loss, "it answered a probe that it was not sent"};
   }
-  if (answered_[index]) return {};  // too late
+  if (answered_[index]) return {};  // after the timeout
   answers_[index].troubles = probed.troubles;
   answered_[index] = true;
   end_if_complete();

@@ -1,7 +1,8 @@
-// Carries out what driver/job/addresses.h plans, once all agents are ready: opens the listeners of
-// the rendezvous service that might be reached, sends the probes to the agents, waits for their
-// answers for a bounded time, closes the listeners that nobody needs, and tells the choice. A job
-// on this machine alone gets the loopback address at once.
+// Finds the addresses of a static job, once all agents are ready, as planned by
+// driver/job/addresses.h: opens listeners of the rendezvous service at all candidate addresses,
+// sends probes to the agents, waits for their answers for a bounded time, closes the listeners that
+// are not needed, and reports the choice. A job on this machine alone gets the loopback address at
+// once.
 //
 // Owned by the driver; every call and callback on its thread.
 #pragma once
@@ -23,10 +24,10 @@
 
 namespace hvd::driver {
 
-// For one probe, and for a host to say what came of all of its probes.
+// For one probe, and for an agent to report the results of all of its probes.
 inline constexpr std::chrono::milliseconds kProbeTimeout{2'000};
 inline constexpr std::chrono::milliseconds kAnswerTimeout{5'000};
-// Before what goes wrong with the probes of hvdrun itself.
+// The prefix of errors of hvdrun's own listeners.
 inline constexpr std::string_view kHere = "on this machine: ";
 
 struct AddressPreferences {
@@ -37,7 +38,7 @@ struct AddressPreferences {
 class AddressSearch {
  public:
   using Send = std::function<void(HostIndex host, const agent_link::Probe& probe)>;
-  // Once, also from within begin(). It may not destroy the search.
+  // Called once, possibly from within begin(). It may not destroy the search.
   using End = std::function<void(const AddressChoice& choice)>;
 
   // `server` outlives this, and listens nowhere yet.
@@ -47,7 +48,7 @@ class AddressSearch {
   AddressSearch& operator=(const AddressSearch&) = delete;
 
   void begin();
-  // An error if nobody has asked the agent of this host for that.
+  // An error if the agent of this host was not sent such a probe.
   Status on_probed(HostIndex host, const agent_link::Probed& probed);
 
  private:

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <optional>
 #include <poll.h>
-#include <type_traits>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -272,12 +271,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   Status forward(const Frame& frame, const Callback& callback) {
     return decode<Message>(frame, [&](Message message) -> Status {
       if (!callback) return {};
-      if constexpr (std::is_same_v<decltype(callback(std::move(message))), Status>) {
-        return callback(std::move(message));
-      } else {
-        callback(std::move(message));
-        return {};
-      }
+      return callback(std::move(message));
     });
   }
 
@@ -306,7 +300,10 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       case Kind::probed:
         return forward<agent_link::Probed>(frame, callbacks_.on_probed);
       case Kind::worker_activity:
-        return forward<agent_link::WorkerActivity>(frame, callbacks_.on_activity);
+        return decode<agent_link::WorkerActivity>(frame, [&](agent_link::WorkerActivity message) {
+          if (callbacks_.on_activity) callbacks_.on_activity(std::move(message));
+          return Status();
+        });
       case Kind::problem:
         return decode<agent_link::Problem>(frame, [&](const agent_link::Problem& message) {
           if (callbacks_.on_problem) callbacks_.on_problem(message.message);

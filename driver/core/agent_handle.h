@@ -1,6 +1,6 @@
-// An agent, however it came to run: a child of this process, the far end of an SSH session, a
-// program that came by itself. What it says travels over AgentConnection::link as the frames of
-// base/protocol/agent_link.h, whatever lies between.
+// A running agent: a child of this process, the far end of an SSH session, or a program that has
+// joined by itself. It sends and receives the frames of base/protocol/agent_link.h over
+// AgentConnection::link, through whatever tunnel.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace hvd::driver {
 
-// Keeps an agent, and ends it when it is destroyed. For the driver's thread; nothing here blocks
-// for longer than a process takes to die of SIGKILL.
+// Owns an agent: the destructor kills it. For the driver's thread; nothing here blocks for longer
+// than a process takes to die of SIGKILL.
 class AgentHandle {
  public:
   virtual ~AgentHandle() = default;
@@ -20,28 +20,28 @@ class AgentHandle {
   AgentHandle(const AgentHandle&) = delete;
   AgentHandle& operator=(const AgentHandle&) = delete;
 
-  // Readable once the agent, or the way to it, has ended. Stays open as long as this object.
+  // Readable once the agent, or the tunnel to it, has ended. Stays open as long as this object.
   virtual int ended_fd() const = 0;
-  // Ends it without a goodbye. Of an agent on another host only the way to it: the agent sees the
-  // end of its link, if it can, and kills what is there.
+  // Kills the agent. For an agent on another host it closes only the tunnel: the agent sees the end
+  // of its link, if it can, and kills its workers.
   virtual void kill() = 0;
-  // To be called once it has ended, once: "was killed by SIGKILL (signal 9)", "closed its link",
-  // with what it said on stderr where that may help.
+  // The end of the agent in words: "was killed by SIGKILL (signal 9)", "closed its link", with the
+  // last lines of its stderr where they may help. To be called once, after the end.
   virtual std::string reap() = 0;
-  // This process is behind with it: bytes have arrived that it has not handed on, or bytes for the
-  // agent wait although the way would take them. The agent's silence is not its own then.
+  // True if this process is the reason for the agent's silence: bytes have arrived that the tunnel
+  // has not passed on, or bytes for the agent wait although the connection would take them.
   virtual bool behind() const { return false; }
-  // If it is a child of this process; else -1.
+  // The pid of a child of this process; -1: it is not one.
   virtual pid_t pid() const { return -1; }
 };
 
 struct AgentConnection {
   UniqueFd link;  // a Unix stream socket, blocking
   std::unique_ptr<AgentHandle> handle;
-  // Of the TCP connection to the host; empty for an agent on this machine, and where a proxy stands
-  // between.
-  std::string local_address;  // what that host sees this machine as
-  std::string peer_address;   // where it was reached
+  // The ends of the TCP connection to the host. Both are empty for an agent on this machine, and
+  // behind a proxy.
+  std::string local_address;  // this machine, as seen by the host
+  std::string peer_address;   // the host
 };
 
 }  // namespace hvd::driver

@@ -15,7 +15,7 @@
 namespace hvd::driver {
 namespace {
 
-// As text, which is how we compare and show it; nothing for other families.
+// The address as text, in which form it is compared and shown; empty for other families.
 std::string address_text(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* raw = nullptr;

@@ -5,22 +5,12 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "base/status.h"
 #include "driver/core/agent_handle.h"
-#include "driver/ssh/host_connection.h"
-#include "driver/ssh/session.h"
+#include "driver/ssh/tunnel.h"
 
 namespace hvd::driver::ssh {
-
-// A session whose channel belongs to an agent.
-struct TunnelPayload {
-  std::unique_ptr<Proxy> proxy;  // before the session, which owns its socket
-  SessionPtr session;
-  ssh_channel channel = nullptr;
-  std::string first_bytes;  // already received from the agent
-};
 
 class TunnelMultiplexer {
  public:

@@ -1,4 +1,4 @@
-// The accounts of output: credit, and the last lines of standard error.
+// Flow control of the workers' output, and the last lines of standard error.
 #include <gtest/gtest.h>
 #include <mutex>
 #include <thread>
@@ -13,7 +13,7 @@ namespace {
 using agent_link::kOutputWindow;
 using agent_link::Stream;
 
-// An OutputCredit whose "driver's thread" is whoever calls run().
+// An OutputCredit whose "driver's thread" is the caller of run().
 struct Credits {
   std::mutex mutex;
   std::vector<std::function<void()>> posted;

@@ -60,7 +60,7 @@ class AgentRelay : public testing::Test {
     say(agent_link::Hello{.build_id = std::string(build_id()), .job_id = "job"}.encode());
     EXPECT_EQ(expect<agent_link::Ready>().build_id, build_id());
   }
-  // A worker that stays, and makes itself a daemon beside.
+  // A worker that keeps running, and also starts a daemon.
   void launch() {
     say(agent_link::Launch{.incarnation = 1,
                            .worker = "pod-1#0",

@@ -44,12 +44,12 @@ class Client {
   test::TemporaryDirectory directory_;
 };
 
-// By hand, so that it can say what it likes.
+// A plain connection, which can send anything.
 struct RawClient {
   explicit RawClient(const JoinPoint& join_point)
       : fd(*connect_tcp(join_point.address(), soon())) {}
   void send(std::string_view bytes) const { EXPECT_TRUE(send_all(fd.get(), bytes, soon()).ok()); }
-  // Whether it was sent away, whatever it was told before.
+  // True once the server has closed the connection; discards all bytes before.
   bool wait_for_close() const {
     std::array<char, 4096> buffer{};
     for (;;) {
@@ -60,7 +60,7 @@ struct RawClient {
   UniqueFd fd;
 };
 
-// Holds the token, but is no client of ours.
+// A connection with the token, which can send any frame.
 struct TlsClient : RawClient {
   explicit TlsClient(const JoinPoint& join_point)
       : RawClient(join_point),
@@ -123,7 +123,7 @@ TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
   }
   EXPECT_EQ(heard, "to the agent");
 
-  // Far more than fits in any buffer on the way, read late.
+  // Far more than fits into all buffers together, and read late.
   const std::string much(std::size_t{8} << 20, 'y');
   ASSERT_TRUE(joined->tls.send(much).ok());
   std::thread sender([&] {
@@ -148,7 +148,7 @@ TEST(JoinServer, TheEndOfOneSideIsTheEndOfTheOther) {
   auto second = client.join();
   ASSERT_TRUE(second.ok() && join_point.wait_for_joined(2));
 
-  // The agent's side goes away.
+  // The agent's side disconnects.
   first->socket.reset();
   auto& gone = join_point.joined(0).connection;
   EXPECT_EQ(read_some(gone.link.get()), "the end");
@@ -156,7 +156,7 @@ TEST(JoinServer, TheEndOfOneSideIsTheEndOfTheOther) {
   join_point.on_thread(
       [&] { EXPECT_NE(gone.handle->reap().find("connection"), std::string::npos); });
 
-  // The driver's side lets it go; the server being closed changes nothing of that.
+  // The driver's side closes the connection, also after the server was closed.
   join_point.close();
   auto& held = join_point.joined(1).connection;
   EXPECT_FALSE(wait_for(held.handle->ended_fd(), POLLIN, Clock::now()).ok());
@@ -287,7 +287,7 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   words.token_file = directory.path() / "token";
   words.host = "h1";
   words.join_timeout = kGenerous;
-  // A port that nobody listens on, until somebody does.
+  // A port without a listener, until the server starts.
   auto listener = *listen_tcp({"127.0.0.1", 0});
   words.join = {"localhost", local_address(listener.get())->port};
   listener.reset();

@@ -1,4 +1,4 @@
-// What a person sees who starts a job on hosts with which something is the matter.
+// The messages of hvdrun for a job on hosts that cannot take part.
 #include "tests/driver/ssh/ssh_test.h"
 
 namespace hvd::test {
@@ -66,8 +66,8 @@ TEST_F(SshHvdrun, WhatIsMissingOnOneHostIsFoundBeforeAnythingIsStarted) {
   EXPECT_TRUE(holds(elsewhere.err, "/root/work: No such file or directory")) << elsewhere.err;
 }
 
-// What is read here may lie on a file system that does not answer; a pipe without a writer is as
-// bad.
+// Local files may lie on a file system that does not answer, for which a pipe without a writer
+// stands here.
 TEST_F(SshHvdrun, AFileThatCannotBeReadToItsEndHoldsUpNoEnd) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "mkfifo /root/pipe");
