@@ -86,8 +86,8 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 }  // namespace
 
 JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
-             const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-             Preparation preparation)
+                     const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
+                     Preparation preparation)
     : io_(io),
       signals_(signals),
       requests_(requests),
@@ -212,6 +212,7 @@ JobPause::Callbacks JobRunner::pause_callbacks() {
     }
     observer_.on_notice(text);
   };
+
   callbacks.resumed = [this](Duration stopped) {
     paused_ += stopped;
     wake_at_ = kNever;  // all deadlines of the job are later by that
@@ -253,7 +254,9 @@ void JobRunner::begin_elastic() {
 
 HostStarterCallbacks JobRunner::starter_callbacks() {
   HostStarterCallbacks callbacks;
-  callbacks.on_step = [this](HostIndex host, Step step) { handle(event::HostProgress{host, step}); };
+  callbacks.on_step = [this](HostIndex host, Step step) {
+    handle(event::HostProgress{host, step});
+  };
   callbacks.on_agent = [this](HostIndex host, AgentConnection connection) {
     open_session(host, std::move(connection));
   };
@@ -361,6 +364,7 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   options.hello.elastic = spec_.elastic.has_value();
   // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec_.elastic) options.hello.worker_silence_ms = milliseconds_of(spec_.heartbeat_timeout);
+
   options.check.working_directory = spec_.working_directory;
   options.check.program = spec_.command.front();
   options.check.search_path = value_of(spec_.environment, "PATH");
@@ -378,6 +382,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     if (last) pause_.answered(host);
     if (last && spec_.elastic) close_session(host);
   };
+
   callbacks.on_output = [this, host](agent_link::Output output) {
     return output_.on_output(host, std::move(output));
   };
@@ -392,6 +397,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   callbacks.on_problem = [this, host](std::string_view message) {
     observer_.on_warning(cat("host ", host_names_[host], ": ", printable(message)));
   };
+
   callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
     activity_.answered(std::move(activity));
   };

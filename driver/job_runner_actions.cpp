@@ -61,7 +61,8 @@ void JobRunner::update_master_endpoint(const WorldDocument& world) {
   if (const auto port = master_port(host, leader.address)) environment_.master_port = *port;
 }
 
-std::optional<std::uint16_t> JobRunner::master_port(HostIndex host, const std::string& address) const {
+std::optional<std::uint16_t> JobRunner::master_port(HostIndex host,
+                                                    const std::string& address) const {
   if (!found_hosts_[host].local) {
     const std::uint16_t port = sessions_[host] ? sessions_[host]->ready().free_port : 0;
     return port == 0 ? std::nullopt : std::optional(port);
@@ -146,7 +147,8 @@ void JobRunner::perform(const action::Launch& action) {
   });
 }
 
-std::string JobRunner::launch_of(HostIndex host, const WorldMember& member, bool world_follows) const {
+std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
+                                 bool world_follows) const {
   const SocketAddress& rendezvous = rendezvous_[host];
   worker_link::Welcome welcome(job_id_, token_);
   welcome.worker = member.worker();
@@ -233,6 +235,7 @@ void JobRunner::perform(const action::Finish& action) {
     failure.hosts = first.hosts;
     outcome_.failure = std::move(failure);
   }
+
   if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);
   // The workers of a host whose end was not confirmed have not been reported yet.
   for (HostIndex host = 0; host < sessions_.size(); ++host) reporter_.host_gone(host);

@@ -111,6 +111,7 @@ class Gathering {
   void on_joined(join::JoinedAgent agent) {
     // After this agent was admitted another host of the same name may have joined.
     if (!admit(agent.host, agent.slots).ok()) return;
+
     Member member;
     member.slots = agent.slots;
     member.ended = std::make_unique<asio::posix::stream_descriptor>(
@@ -120,6 +121,7 @@ class Gathering {
         [this, host = agent.host, alive = std::weak_ptr(late_)](const error_code& error) {
           if (!error && !alive.expired()) on_gone(host);
         });
+
     member.connection = std::move(agent.connection);
     slots_ += member.slots;
     order_.push_back(agent.host);

@@ -266,6 +266,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
         return self->accept();
       }
       if (error == asio::error::connection_aborted) return self->accept();
+
       // The process is out of descriptors or memory. The oldest pending handshake is closed to make
       // room; if there is none, accepting begins again after a pause.
       if (const auto oldest = self->pending_.evict()) {

@@ -83,6 +83,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
                                ? "closed its connection"
                                : cat("lost its connection: ", error.message()));
       }
+
       const Status received = self->tls_.receive({buffer.data(), size});
       self->broken_ = !received.ok();
       self->flush();  // TLS itself may have to answer
@@ -141,6 +142,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
       }
       return;
     }
+
     writing_ = true;
     asio::async_write(socket_, asio::buffer(to_wire_),
                       [self = shared_from_this()](error_code error, std::size_t /*size*/) {

@@ -60,6 +60,7 @@ LoadedKey load_key(const std::string& file) {
     loaded.error = text.status().message();
     return loaded;
   }
+
   ssh_key key = nullptr;
   if (ssh_pki_import_privkey_base64(text->c_str(), nullptr, refuse_passphrase,
                                     &loaded.has_passphrase, &key) == SSH_OK) {

@@ -82,6 +82,7 @@ Result<std::string> read_text(const std::string& path) {
   const auto opened =
       open_trusted_file(path, "configuration", FileTrust::configuration, FileKind::any);
   HVD_RETURN_IF_ERROR(opened.status());
+
   const UniqueFd& fd = *opened;
   std::string text;
   std::array<char, 4096> buffer{};
@@ -191,6 +192,7 @@ class Reader {
         {"pubkeyacceptedkeytypes", &HostConfig::pubkey_algorithms},
         {"compression", &HostConfig::compression},
     }};
+
     const auto* const found = std::find_if(kKeywords.begin(), kKeywords.end(),
                                            [&](const Keyword& k) { return k.name == key; });
     if (found == kKeywords.end()) return;
@@ -391,6 +393,7 @@ std::string expand_path(std::string_view path, const Tokens& tokens) {
     result = tokens.home;
     path.remove_prefix(1);
   }
+
   std::string with_variables;
   while (!path.empty()) {
     const std::size_t end = path.starts_with("${") ? path.find('}') : std::string_view::npos;

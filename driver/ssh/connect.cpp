@@ -27,6 +27,7 @@ std::string host_key_algorithms(const Route& route) {
   const auto add = [&](const std::string& name) {
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) wanted.push_back(name);
   };
+
   if (route.host_key_check != HostKeyCheck::off) {
     std::vector<std::string> files = route.known_hosts;
     files.insert(files.end(), route.global_known_hosts.begin(), route.global_known_hosts.end());
@@ -50,12 +51,14 @@ Status set_up(ssh_session session, const Route& route) {
     return Status(Code::invalid_argument,
                   cat(what, " ", value, " cannot be used: ", trim(ssh_get_error(session))));
   };
+
   // libssh gets only the options that it needs; this folder handles the rest of the configuration.
   const bool no = false;
   ssh_options_set(session, SSH_OPTIONS_PROCESS_CONFIG, &no);
   ssh_options_set(session, SSH_OPTIONS_HOST, "host");
   ssh_options_set(session, SSH_OPTIONS_KNOWNHOSTS, "/dev/null");
   ssh_options_set(session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null");
+
   HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_USER, route.user, "the user"));
   HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_C_S, route.ciphers, "Ciphers"));
   HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_S_C, route.ciphers, "Ciphers"));

@@ -87,6 +87,7 @@ Attempt begin(const Endpoint& endpoint, const std::string& bind_address) {
     attempt.error = errno;
     return attempt;
   }
+
   const int fd = attempt.socket.get();
   tune(fd);
   if (!bind_address.empty() && !bind_to(fd, bind_address, endpoint.address.ss_family).ok()) {
@@ -243,6 +244,7 @@ BannerResult await_banner(int socket, const Deadline& deadline) {
       return {.status = Status::from_errno("wait for its SSH banner", error),
               .again = error == ECONNRESET};
     }
+
     if (count > 0) {
       const std::string_view text(seen.data(), static_cast<std::size_t>(count));
       // Other lines before the banner are allowed (RFC 4253, 4.2).
@@ -260,6 +262,7 @@ BannerResult await_banner(int socket, const Deadline& deadline) {
         }
       }
     }
+
     // Bytes that were only peeked at keep the socket readable, so poll() cannot tell of new ones.
     const bool grew = count > 0 && static_cast<std::size_t>(count) > before;
     if (grew) before = static_cast<std::size_t>(count);

@@ -63,17 +63,18 @@ std::string jump_command(const std::string& jumps, const Options& options, const
   const std::size_t comma = jumps.rfind(',');
   std::string last = jumps.substr(comma == std::string::npos ? 0 : comma + 1);
 
-  std::vector<std::string> words{"ssh", "-o", "BatchMode=yes"};
-  if (!options.config_file.empty()) words.insert(words.end(), {"-F", options.config_file});
-  for (const std::string& file : options.identity_files) words.insert(words.end(), {"-i", file});
+  std::vector<std::string> arguments{"ssh", "-o", "BatchMode=yes"};
+  if (!options.config_file.empty()) arguments.insert(arguments.end(), {"-F", options.config_file});
+  for (const std::string& file : options.identity_files)
+    arguments.insert(arguments.end(), {"-i", file});
   if (!options.known_hosts_file.empty()) {
-    words.insert(words.end(), {"-o", "UserKnownHostsFile=" + options.known_hosts_file});
+    arguments.insert(arguments.end(), {"-o", "UserKnownHostsFile=" + options.known_hosts_file});
   }
   const char* check = "accept-new";
   if (route.host_key_check == HostKeyCheck::strict) check = "yes";
   if (route.host_key_check == HostKeyCheck::off) check = "no";
-  words.insert(words.end(), {"-o", cat("StrictHostKeyChecking=", check)});
-  if (comma != std::string::npos) words.insert(words.end(), {"-J", jumps.substr(0, comma)});
+  arguments.insert(arguments.end(), {"-o", cat("StrictHostKeyChecking=", check)});
+  if (comma != std::string::npos) arguments.insert(arguments.end(), {"-J", jumps.substr(0, comma)});
 
   // The last hop: [ssh://][user@]host[:port], where the host may be an IPv6 address in brackets.
   if (last.starts_with("ssh://")) last.erase(0, 6);
@@ -82,20 +83,20 @@ std::string jump_command(const std::string& jumps, const Options& options, const
   const bool has_port = colon != std::string::npos &&
                         (bracket == std::string::npos ? last.find(':') == colon : colon > bracket);
   if (has_port) {
-    words.insert(words.end(), {"-p", last.substr(colon + 1)});
+    arguments.insert(arguments.end(), {"-p", last.substr(colon + 1)});
     last.resize(colon);
   }
   const std::size_t at = last.rfind('@');
   if (at != std::string::npos) {
-    words.insert(words.end(), {"-l", last.substr(0, at)});
+    arguments.insert(arguments.end(), {"-l", last.substr(0, at)});
     last.erase(0, at + 1);
   }
   if (last.starts_with('[') && last.ends_with(']')) last = last.substr(1, last.size() - 2);
-  words.insert(words.end(), {"-W", cat("[", route.host, "]:", route.port), "--", last});
+  arguments.insert(arguments.end(), {"-W", cat("[", route.host, "]:", route.port), "--", last});
 
   std::vector<std::string> quoted;
-  quoted.reserve(words.size());
-  for (const std::string& word : words) quoted.push_back(shell_quote(word));
+  quoted.reserve(arguments.size());
+  for (const std::string& argument : arguments) quoted.push_back(shell_quote(argument));
   return join(quoted, " ");
 }
 

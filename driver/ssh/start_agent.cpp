@@ -120,6 +120,7 @@ class ScriptChannel {
           if (count == SSH_EOF || count == SSH_ERROR) ended_ = ended_ || !errors;
           break;
         }
+
         const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(count));
         if (errors) {
           errors_.feed(bytes);

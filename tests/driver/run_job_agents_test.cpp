@@ -128,7 +128,7 @@ TEST_F(RunJob, names_the_hosts_that_did_not_join) {
 TEST_F(RunJob, wants_to_know_for_how_many_agents_to_wait) {
   spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
   spec.hosts.clear();
-  EXPECT_NE(run("true").reason.find("say -np or -H"), std::string::npos);
+  EXPECT_NE(run("true").reason.find("(-np) or the hosts (-H)"), std::string::npos);
 }
 
 TEST_F(RunJob, can_be_interrupted_while_it_waits_for_agents) {
