@@ -65,8 +65,9 @@ std::string jump_command(const std::string& jumps, const Options& options, const
 
   std::vector<std::string> arguments{"ssh", "-o", "BatchMode=yes"};
   if (!options.config_file.empty()) arguments.insert(arguments.end(), {"-F", options.config_file});
-  for (const std::string& file : options.identity_files)
+  for (const std::string& file : options.identity_files) {
     arguments.insert(arguments.end(), {"-i", file});
+  }
   if (!options.known_hosts_file.empty()) {
     arguments.insert(arguments.end(), {"-o", "UserKnownHostsFile=" + options.known_hosts_file});
   }
