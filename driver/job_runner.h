@@ -89,7 +89,7 @@ class JobRunner {
   std::map<std::uint64_t, ActivityRow> live_workers() const;
   std::set<HostIndex> broadcast(const SharedBytes& frame);
 
-  // driver/shell_actions.cpp
+  // driver/job_runner_actions.cpp
   void perform(const action::PublishWorld& action);
   void perform(const action::StartAgent& action);
   void perform(const action::PlanStands&);
