@@ -44,8 +44,8 @@ class JobRunner {
  public:
   // All arguments outlive this.
   JobRunner(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
-        const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-        Preparation preparation);
+            const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
+            Preparation preparation);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
