@@ -99,7 +99,9 @@ Result<UniqueFd> watch_child(pid_t child) {
   auto pipe = make_pipe();
   HVD_RETURN_IF_ERROR(pipe.status());
   try {
-    // The end of the pipe is the news: it is closed when the child has ended.
+    // The thread closes its end of the pipe when the child has ended. It is detached, since it
+    // outlives this call and the caller gets no more than a descriptor: there is one for each
+    // watched child, it uses nothing but its own captures, and it ends together with the child.
     std::thread([child, end = std::move(pipe->write_end)] {
       siginfo_t info{};
       while (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT | __WALL) != 0 &&

@@ -12,12 +12,12 @@ namespace hvd::driver {
 namespace {
 
 constexpr std::size_t kColumns = 5;
-// A name that a worker has chosen does not push the rest off the screen.
-constexpr std::size_t kWidestText = 200;
+// Tensor names come from the program and may have any length.
+constexpr std::size_t kMaxTextWidth = 200;
 using Line = std::array<std::string, kColumns>;
 
 std::string fitting(std::string text) {
-  if (text.size() > kWidestText) text = cat(text.substr(0, kWidestText), "...");
+  if (text.size() > kMaxTextWidth) text = cat(text.substr(0, kMaxTextWidth), "...");
   return printable(text);
 }
 
@@ -40,7 +40,7 @@ std::string_view process_text(char state) {
     case 'X':
       return "has ended";
     default:
-      return "is in a state that is not known";
+      return "is in an unknown state";
   }
 }
 
@@ -58,6 +58,7 @@ std::string activity_table(std::vector<ActivityRow> rows) {
     return std::tuple(a.rank < 0, a.rank, a.host, a.slot) <
            std::tuple(b.rank < 0, b.rank, b.host, b.slot);
   });
+
   std::vector<Line> lines{{"rank", "host", "pid", "in flight", "ended last"}};
   for (const auto& row : rows) {
     lines.push_back({row.rank < 0 ? "-" : cat(row.rank), fitting(cat(row.host, '#', row.slot)),
@@ -82,34 +83,36 @@ std::string activity_table(std::vector<ActivityRow> rows) {
 }
 
 void ActivityReport::request_from_worker() {
-  if (!under_way_ && Clock::now() < told_ + kBetween) return;
+  if (!running_ && Clock::now() < reported_at_ + kMinInterval) return;
   request();
 }
 
 void ActivityReport::request() {
-  if (under_way_) return;
+  if (running_) return;
   expected_ = callbacks_.workers().size();
   if (expected_ == 0) return callbacks_.say("no worker is running");
-  under_way_ = true;
-  answers_.clear();
-  callbacks_.ask({++id_, static_cast<std::uint32_t>(kWorkersPatience.count())});
 
-  patience_.expires_after(kAgentsPatience);
-  patience_.async_wait([this](const boost::system::error_code& error) {
-    if (!error && under_way_) tell();
+  running_ = true;
+  answers_.clear();
+  callbacks_.ask({++id_, static_cast<std::uint32_t>(kWorkersTimeout.count())});
+
+  timeout_.expires_after(kAgentsTimeout);
+  timeout_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && running_) report();
   });
 }
 
 void ActivityReport::answered(agent_link::WorkerActivity activity) {
-  if (!under_way_ || activity.id != id_) return;
+  if (!running_ || activity.id != id_) return;
   answers_[activity.incarnation] = std::move(activity);
-  if (answers_.size() >= expected_) tell();
+  if (answers_.size() >= expected_) report();
 }
 
-void ActivityReport::tell() {
-  under_way_ = false;
-  patience_.cancel();
-  told_ = Clock::now();
+void ActivityReport::report() {
+  running_ = false;
+  timeout_.cancel();
+  reported_at_ = Clock::now();
+
   std::vector<ActivityRow> rows;
   std::size_t silent = 0;
   auto workers = callbacks_.workers();
@@ -126,6 +129,7 @@ void ActivityReport::tell() {
     rows.push_back(row);
   }
   answers_.clear();
+
   const std::size_t all = rows.size();
   std::string text = cat("what the ", all, all == 1 ? " worker does" : " workers do");
   if (silent > 0) text += cat(" (", silent, " did not answer)");

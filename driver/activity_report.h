@@ -1,8 +1,8 @@
-// What the workers do, for a person who asks (SIGUSR1): all agents are asked at once, their answers
-// gathered until all are there or a deadline, and told as one table. A worker that does not answer
-// has a row that says why, as far as that is known.
+// The report on the activity of all workers that SIGUSR1 requests: one question goes to all agents,
+// their answers are gathered until all have come or a deadline passes, and one table is printed. A
+// worker without an answer has a row with the reason, as far as that is known.
 //
-// For the driver's thread. What the callbacks use outlives this.
+// For the driver's thread. All that the callbacks use outlives this.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@
 
 namespace hvd::driver {
 
-// One worker that lives.
+// A running worker.
 struct ActivityRow {
-  int rank = -1;  // in the world in force; -1: it is in none
+  int rank = -1;  // in the world in force; -1: it is not in that world
   std::string host;
   int slot = 0;
   int pid = 0;  // 0: its program does not run yet
@@ -32,47 +32,47 @@ struct ActivityRow {
 };
 
 // The rows by rank, then by host and slot, below a line of headings; each line ends with a newline.
-// Control characters are shown as '?': what stands there comes from the workers.
+// Control characters are shown as '?', since the texts come from the workers.
 std::string activity_table(std::vector<ActivityRow> rows);
-// What stands in the row of this worker.
+// The text of the column "in flight" for this worker.
 std::string in_flight_text(const agent_link::WorkerActivity& activity);
 
 class ActivityReport {
  public:
-  // For the workers to answer, and then for the agents.
-  static constexpr std::chrono::milliseconds kWorkersPatience{1000};
-  static constexpr std::chrono::milliseconds kAgentsPatience{2000};
-  // Several workers may have got the signal; one table is enough.
-  static constexpr std::chrono::seconds kBetween{1};
+  // The time for the workers to answer, and for their agents.
+  static constexpr std::chrono::milliseconds kWorkersTimeout{1000};
+  static constexpr std::chrono::milliseconds kAgentsTimeout{2000};
+  // Several workers may have got the signal, for which one table is enough.
+  static constexpr std::chrono::seconds kMinInterval{1};
 
   struct Callbacks {
     // Sends the question to all agents that have workers.
     std::function<void(const agent_link::AskActivity& question)> ask;
-    // The workers that live, by incarnation.
+    // The running workers, by incarnation.
     std::function<std::map<std::uint64_t, ActivityRow>()> workers;
     std::function<void(std::string_view text)> say;
   };
 
   ActivityReport(boost::asio::io_context& io, Callbacks callbacks)
-      : patience_(io), callbacks_(std::move(callbacks)) {}
+      : timeout_(io), callbacks_(std::move(callbacks)) {}
   ActivityReport(const ActivityReport&) = delete;
   ActivityReport& operator=(const ActivityReport&) = delete;
 
-  // hvdrun itself was asked: a table follows, unless one is under way.
+  // hvdrun has got the signal. Has no effect while a report is being gathered.
   void request();
-  // An agent or a worker was.
+  // An agent or a worker has got it.
   void request_from_worker();
-  // Of another question, or a worker that was not asked: nothing.
+  // An answer to an earlier question is ignored.
   void answered(agent_link::WorkerActivity activity);
 
  private:
-  void tell();
+  void report();
 
-  boost::asio::steady_timer patience_;
+  boost::asio::steady_timer timeout_;
   Callbacks callbacks_;
   std::uint32_t id_ = 0;
-  bool under_way_ = false;
-  TimePoint told_{};
+  bool running_ = false;
+  TimePoint reported_at_{};
   std::map<std::uint64_t, agent_link::WorkerActivity> answers_;  // by incarnation
   std::size_t expected_ = 0;
 };

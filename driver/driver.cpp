@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "base/text.h"
-#include "driver/shell.h"
+#include "driver/job_runner.h"
 
 namespace hvd::driver {
 
-static Outcome own_trouble(std::string reason) {
+static Outcome failed_outcome(std::string reason) {
   Outcome outcome;
   outcome.exit_code = 1;
   outcome.reason = std::move(reason);
@@ -15,21 +15,23 @@ static Outcome own_trouble(std::string reason) {
 }
 
 Outcome run_job(const JobSpec& spec, Observer& observer) {
-  if (spec.command.empty()) return own_trouble("there is no program to run");
+  if (spec.command.empty()) return failed_outcome("there is no program to run");
+
   boost::asio::io_context io{1};
   Signals signals(io);
   RequestSignals requests(io);
-  const MoreOpenFiles open_files;
+  const RaisedFileLimit open_files;
   auto preparation = prepare(io, signals, spec, observer);
   if (const int signal = signals.waiting(); signal != 0) {
-    Outcome outcome = own_trouble(cat("interrupted by ", signal_text(signal)));
+    Outcome outcome = failed_outcome(cat("interrupted by ", signal_text(signal)));
     outcome.exit_code = 128 + signal;
     return outcome;
   }
-  if (!preparation) return own_trouble(preparation.status().message());
-  Shell shell(io, signals, requests, open_files, spec, observer, *std::move(preparation));
-  shell.announce();
-  return shell.run();
+  if (!preparation) return failed_outcome(preparation.status().message());
+
+  JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation));
+  runner.announce();
+  return runner.run();
 }
 
 }  // namespace hvd::driver

@@ -1,10 +1,10 @@
-// Runs one job from a JobSpec to its end: finds out who may work, brings agents to the hosts (or
-// waits for them to come), hosts the rendezvous service, feeds the job's state machine
-// (driver/job/any_job.h) with what happens and does what it decides. All on one thread, the one
-// that calls run_job(), but for SSH sessions and name servers, which have threads of their own;
-// the signals of driver/core/signals.h are handled while it runs (SIGHUP and SIGTSTP not if they
-// were ignored, as nohup does) and have their default effect afterwards. While it runs, orphans of
-// its descendants become children of this process, and end with the job.
+// Runs one job from a JobSpec to its end: finds the hosts, starts agents on them (or waits for
+// agents to join), runs the rendezvous service, feeds events to the job's state machine
+// (driver/job/any_job.h) and performs its actions. All of it happens on the thread that calls
+// run_job(), except SSH sessions and name lookups, which have threads of their own. While it runs
+// it handles the signals of driver/core/signals.h (SIGHUP and SIGTSTP not if they were ignored, as
+// with nohup); afterwards they have their default effect. While it runs, orphans of its descendants
+// become children of this process, and end with the job.
 #pragma once
 
 #include "driver/core/job_spec.h"

@@ -47,8 +47,9 @@ std::size_t Subreaper::kill_orphans(const std::set<pid_t>& spared,
     }
     if (orphans.empty()) return 0;
     if (Clock::now() >= until) return orphans.size();
-    // Only children: their numbers cannot be used again before we have reaped them. What they leave
-    // behind are our children in the next round.
+
+    // These are all children of this process, so their pids cannot be reused before they are reaped
+    // here. Their own children are children of this process in the next round.
     for (const pid_t pid : orphans) ::kill(pid, SIGKILL);
     for (const pid_t pid : orphans) {
       wait_for_child(pid, until);

@@ -1,5 +1,6 @@
-// Processes whose parents died fall to this one while a Subreaper lives. An agent keeps its
-// workers' processes itself; only when an agent was killed do they come here, to be killed.
+// Orphaned descendants of this process become its children while a Subreaper exists. Agents are
+// subreapers of their workers' processes themselves; only when an agent was killed do these become
+// children of this process, which kills them.
 //
 // One at a time in a process, on the thread that runs the job.
 #pragma once
@@ -13,15 +14,15 @@ namespace hvd::driver {
 class Subreaper {
  public:
   Subreaper();
-  ~Subreaper();  // what it was before
+  ~Subreaper();  // restores the setting from before
   Subreaper(const Subreaper&) = delete;
   Subreaper& operator=(const Subreaper&) = delete;
 
-  // True if this process has a child at all: the cheap question before the next.
+  // True if this process has any child: a cheap check before kill_orphans().
   static bool any_child();
-  // Kills and reaps every child of this process that was not there before, `spared` excepted, and
-  // then what falls to it from those, until nothing is left. Returns how many are still there at
-  // the limit.
+  // Kills and reaps every child of this process that did not exist before this object, `spared`
+  // excepted, then the children that it inherits from those, until there are none. Returns the
+  // number of processes that are left after `limit`.
   std::size_t kill_orphans(const std::set<pid_t>& spared, std::chrono::milliseconds limit) const;
 
  private:

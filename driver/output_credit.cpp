@@ -17,7 +17,7 @@ using Key = std::pair<agent_link::Incarnation, agent_link::Stream>;
 struct Account {
   std::uint64_t held = 0;  // by the observer
   std::uint64_t out = 0;   // taken from the agent's window and not returned to it
-  std::uint64_t owed = 0;  // of that, what the observer has consumed
+  std::uint64_t owed = 0;  // the part of `out` that the observer has consumed
   bool ended = false;
 };
 
@@ -26,8 +26,8 @@ struct Account {
 struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
   std::mutex mutex;
   bool open = true;
-  bool forgiving = false;
-  bool posted = false;  // send_owed() is on its way
+  bool waived = false;
+  bool posted = false;  // send_owed() will run
   std::map<Key, Account> accounts;
   Send send;
   Post post;
@@ -41,11 +41,11 @@ struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
       if (account.held == 0) accounts.erase(key);
       return;
     }
-    if (forgiving) return;
+    if (waived) return;
     account.owed += bytes;
     if (account.owed < kWorthSending || posted) return;
     posted = true;
-    // Under the lock, so that close() cannot come between: after it `post` may not be called.
+    // Under the lock, since `post` may not be called once close() has returned.
     post([self = shared_from_this()] { self->send_owed(); });
   }
 
@@ -54,7 +54,7 @@ struct OutputCredit::Shared : std::enable_shared_from_this<Shared> {
     {
       const std::lock_guard lock(mutex);
       posted = false;
-      if (!open || forgiving) return;
+      if (!open || waived) return;
       for (auto& [key, account] : accounts) {
         if (account.owed < kWorthSending) continue;
         account.out -= account.owed;
@@ -80,7 +80,7 @@ Result<std::function<void()>> OutputCredit::take(agent_link::Incarnation worker,
   {
     const std::lock_guard lock(shared_->mutex);
     Account& account = shared_->accounts[key];
-    pay_at_once = shared_->forgiving;
+    pay_at_once = shared_->waived;
     if (account.out + bytes > agent_link::kOutputWindow) {
       return Status(Code::resource_exhausted,
                     cat("it sent more output of incarnation ", worker, " than its window of ",
@@ -108,11 +108,11 @@ std::size_t OutputCredit::accounts() const {
   return shared_->accounts.size();
 }
 
-void OutputCredit::forgive() {
+void OutputCredit::waive() {
   std::vector<agent_link::Credit> credits;
   {
     const std::lock_guard lock(shared_->mutex);
-    if (std::exchange(shared_->forgiving, true)) return;
+    if (std::exchange(shared_->waived, true)) return;
     for (auto& [key, account] : shared_->accounts) {
       account.owed = 0;
       const std::uint64_t bytes = std::exchange(account.out, 0);

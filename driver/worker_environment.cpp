@@ -8,7 +8,7 @@
 namespace hvd::driver {
 namespace {
 
-// By name, so that the result is the same each time.
+// Sorted by name, so that the result is deterministic.
 std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironment& job,
                                                               const WorldMember& member,
                                                               int host_index) {
@@ -51,7 +51,7 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
       {"GROUP_RANK", cat(host_index)},
       {"MASTER_ADDR", job.master_address},
       {"MASTER_PORT", cat(job.master_port)},
-      // Else what a Python program prints appears when it ends.
+      // Otherwise the output of a Python program appears only when it ends.
       {"PYTHONUNBUFFERED", "1"},
   };
   if (job.elastic) variables.insert({{"HVD_ELASTIC", "1"}, {"HOROVOD_ELASTIC", "1"}});

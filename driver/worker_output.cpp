@@ -53,20 +53,21 @@ Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
   if (output.bytes.size() > agent_link::kMaxOutputChunk) {
     return {Code::data_loss, cat("it sent a chunk of ", output.bytes.size(), " bytes of output")};
   }
-  auto receipt = credit_.take(output.incarnation, output.stream, output.bytes.size());
-  if (!receipt) return receipt.status();
+
+  auto consumed = credit_.take(output.incarnation, output.stream, output.bytes.size());
+  if (!consumed) return consumed.status();
   const Stream stream = stream_of(output.stream);
   if (stream == Stream::standard_error) tails_[*index].feed(output.bytes);
-  if (!*receipt) {
+  if (!*consumed) {
     if (!std::exchange(lost_some_, true)) {
       observer_.on_warning(
-          "the job is killed while its output is not being read; some of what the workers wrote is "
+          "the job is killed while its output is not being read; some output of the workers is "
           "lost");
     }
     return {};
   }
   observer_.on_output(view_of(job_.worker_at(*index)), stream, std::move(output.bytes),
-                      *std::move(receipt));
+                      *std::move(consumed));
   return {};
 }
 
@@ -114,10 +115,10 @@ std::vector<std::string> WorkerOutput::stderr_tail(Incarnation worker) const {
   return tail == tails_.end() ? std::vector<std::string>() : tail->second.lines();
 }
 
-std::string WorkerOutput::find_in_stderr(std::string_view words) const {
+std::string WorkerOutput::find_in_stderr(std::string_view text) const {
   for (const auto& [worker, tail] : tails_) {
     for (const auto& line : tail.lines()) {
-      const auto at = line.find(words);
+      const auto at = line.find(text);
       if (at != std::string::npos) return line.substr(at);
     }
   }

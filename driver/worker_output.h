@@ -1,9 +1,9 @@
-// What the workers of a job write, on its way from the agents to the observer: checked against what
-// each agent may send, paid for, and the end of standard error kept for reports. Every stream of a
+// Passes the workers' output from the agents to the observer: checks that the agent may send it,
+// applies flow control, and keeps the last lines of standard error for reports. Every stream of a
 // started worker is closed to the observer exactly once.
 //
-// Owned by the driver, on its thread; the receipts that it hands to the observer may be used from
-// any.
+// Owned by the driver, on its thread; the observer may call the functions that confirm consumption
+// from any thread.
 #pragma once
 
 #include <cstddef>
@@ -30,24 +30,25 @@ class WorkerOutput {
   WorkerOutput(const AnyJob& job, Observer& observer, OutputCredit::Send send,
                OutputCredit::Post post);
 
-  // From the agent of `host`; an error if it may not say this.
+  // From the agent of `host`; an error if the agent was not allowed to send it.
   Status on_output(HostIndex host, agent_link::Output output);
   Status on_closed(HostIndex host, const agent_link::OutputClosed& closed);
-  // Nothing more can come from this worker.
+  // No more output can come from this worker.
   void close_all(std::size_t worker);
 
-  // See OutputCredit::forgive().
-  void forgive() { credit_.forgive(); }
+  // See OutputCredit::waive().
+  void waive() { credit_.waive(); }
 
   std::vector<std::string> stderr_tail(Incarnation worker) const;
-  // The first of all last lines in which these words stand, from there on; empty: there is none.
-  std::string find_in_stderr(std::string_view words) const;
+  // The first kept line that contains `text`, from `text` on; empty: there is none.
+  std::string find_in_stderr(std::string_view text) const;
 
  private:
-  // Of workers that have ended so many tails are kept, the newest, and that of the first failure.
+  // The number of tails that are kept of workers that have ended: the newest ones, and always that
+  // of the first failure.
   static constexpr std::size_t kTailsOfTheEnded = 256;
 
-  // Index of the worker that the agent of `host` may speak of.
+  // Index of the worker, if it runs on `host` and its stream is open.
   Result<std::size_t> find(HostIndex host, Incarnation incarnation, agent_link::Stream stream);
   bool is_closed(std::size_t worker, Stream stream) const;
   void close(std::size_t worker, Stream stream);
@@ -57,11 +58,11 @@ class WorkerOutput {
   Observer& observer_;
   OutputCredit credit_;
   bool lost_some_ = false;
-  // Workers as AnyJob::worker_at() counts them. An elastic job may start any number of them, so
-  // that all that is kept of one that is over is this byte: a bit for each stream.
+  // By index of AnyJob::worker_at(): a bit for each stream. An elastic job may start any number of
+  // workers, so this byte is all that is kept of one that has ended.
   std::vector<std::uint8_t> closed_;
-  std::map<std::size_t, StderrTail> tails_;  // of those that wrote anything
-  std::deque<std::size_t> ended_;            // of these, in the order of their ends
+  std::map<std::size_t, StderrTail> tails_;  // of workers with output on standard error
+  std::deque<std::size_t> ended_;            // ended workers with a tail, in order of their ends
 };
 
 }  // namespace hvd::driver

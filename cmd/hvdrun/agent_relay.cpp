@@ -79,7 +79,7 @@ class Relay {
     polled_ = {pollfd{wire_closed_ ? -1 : wire_.get(), 0, 0},
                pollfd{link_closed_ ? -1 : agent_.link.get(), 0, 0},
                pollfd{signals_.get(), POLLIN, 0},
-               pollfd{agent_ended_ ? -1 : agent_.hold->ended_fd(), POLLIN, 0}};
+               pollfd{agent_ended_ ? -1 : agent_.handle->ended_fd(), POLLIN, 0}};
     to_wire_ += tls_.take_outgoing();
     if (to_agent_.size() < kMaxWaiting) polled_[0].events |= POLLIN;
     if (!to_wire_.empty()) polled_[0].events |= POLLOUT;
@@ -95,7 +95,7 @@ class Relay {
     if (Clock::now() < give_up_) return false;
     give_up_ = kNever;
     if (!agent_ended_) {
-      agent_.hold->kill();
+      agent_.handle->kill();
     } else {
       lose("it took no more bytes");
     }
@@ -118,7 +118,7 @@ class Relay {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
     const int number = info.ssi_signo == SIGUSR1 ? SIGUSR1 : SIGTERM;
-    if (!agent_ended_) ::kill(agent_.hold->pid(), number);
+    if (!agent_ended_) ::kill(agent_.handle->pid(), number);
   }
 
   void lose(std::string why) {
@@ -235,8 +235,8 @@ int run_agent(const AgentWords& words) {
   Relay relay(std::move(*joined), *agent, std::move(*signals));
   relay.run();
 
-  const int code = exit_code_of(agent->hold->pid());
-  const std::string how = agent->hold->reap();
+  const int code = exit_code_of(agent->handle->pid());
+  const std::string how = agent->handle->reap();
   if (driver::Subreaper::any_child()) subreaper.kill_orphans({}, kOrphanLimit);
   if (code == 0) return 0;
   if (!relay.lost().empty()) {

@@ -1,9 +1,9 @@
-// The addresses of an elastic job's hosts, found as they come: carries out what
-// driver/job/arrival.h plans for each of them, and opens the doors of the rendezvous service.
+// Finds the addresses of an elastic job's hosts as they are added, as planned for each of them by
+// driver/job/arrival.h, and opens the listeners of the rendezvous service.
 //
-// A job whose hosts are all this machine, and can be no others, uses the loopback address.
-// Otherwise workers on this machine listen at the address by which other hosts reach it, or, as
-// long as there is none, at its first one.
+// A job that can only use this machine uses the loopback address. Otherwise workers on this machine
+// listen at the address by which other hosts reach it, or, as long as there is none, at its first
+// one.
 //
 // Owned by the driver; every call and callback on its thread.
 #pragma once
@@ -30,34 +30,35 @@ class AddressBook {
  public:
   struct Callbacks {
     std::function<void(HostIndex host, const agent_link::Probe& probe)> send;
-    // One of these two for each find(), unless forget() came first; also from within find().
+    // One of these two is called for each find(), possibly from within it, unless forget() was
+    // called before.
     std::function<void(HostIndex host, const ArrivalChoice& choice)> on_found;
-    std::function<void(HostIndex host, const std::string& why)> on_trouble;
+    std::function<void(HostIndex host, const std::string& why)> on_error;
   };
 
-  // `server` outlives this, and listens nowhere yet. `only_here`: no host is another machine.
-  AddressBook(boost::asio::io_context& io, rendezvous::Server& server, AddressWishes wishes,
-              bool only_here, Callbacks callbacks);
+  // `server` outlives this, and has no listener yet. `only_here`: no host can be another machine.
+  AddressBook(boost::asio::io_context& io, rendezvous::Server& server,
+              AddressPreferences preferences, bool only_here, Callbacks callbacks);
   AddressBook(const AddressBook&) = delete;
   AddressBook& operator=(const AddressBook&) = delete;
 
   void find(HostIndex host, HostNetwork network);
-  // Its agent answers no more; and is not asked to try others.
+  // The agent of this host is gone: it answers no probes, and gets none for other hosts.
   void forget(HostIndex host);
-  // An error if nobody has asked the agent of this host for that.
+  // An error if the agent of this host was not sent such a probe.
   Status on_probed(HostIndex host, const agent_link::Probed& probed);
 
  private:
-  // One new host that is being tried.
+  // The search for the addresses of one new host.
   struct Search {
     Arrival arrival;
-    std::optional<ProbeAnswer> own;
-    std::vector<HostIndex> triers;
-    std::vector<Try> tries;  // as triers
-    std::unique_ptr<boost::asio::steady_timer> patience;
+    std::optional<ProbeAnswer> own;  // of its own agent
+    std::vector<HostIndex> probers;  // hosts whose agents try to reach it
+    std::vector<Try> tries;          // of the probers, in their order
+    std::unique_ptr<boost::asio::steady_timer> timeout;
   };
-  struct Question {
-    HostIndex of = 0;  // whose agent was asked
+  struct PendingProbe {
+    HostIndex prober = 0;  // whose agent got the probe
     HostIndex about = 0;
     std::size_t targets = 0;
   };
@@ -67,27 +68,28 @@ class AddressBook {
     bool local = false;
   };
 
-  void find_here(HostIndex host, const HostNetwork& network);
-  Result<SocketAddress> door_here();
-  // The doors through which this host might come, opened as far as they were not.
-  Result<std::vector<SocketAddress>> doors_for(const HostNetwork& network);
-  void ask(HostIndex of, HostIndex about, std::vector<agent_link::ProbeTarget> targets);
+  void find_local(HostIndex host, const HostNetwork& network);
+  Result<SocketAddress> local_listener();
+  // The listeners that this host may be able to reach; opens those that are not open yet.
+  Result<std::vector<SocketAddress>> listeners_for(const HostNetwork& network);
+  void send_probe(HostIndex prober, HostIndex about, std::vector<agent_link::ProbeTarget> targets);
   void end_if_enough(HostIndex host);
   void end(HostIndex host);
   std::string address_in_use() const;
 
   boost::asio::io_context& io_;
   rendezvous::Server& server_;
-  const AddressWishes wishes_;
+  const AddressPreferences preferences_;
   const bool only_here_;
   const Callbacks callbacks_;
-  std::map<std::string, SocketAddress> doors_;  // open, by address
-  std::string here_;  // where workers on this machine listen; empty: there were none yet
-  std::string reached_by_others_;  // a door's address
+  std::map<std::string, SocketAddress> listeners_;  // open, by address
+  // The address of workers on this machine; empty: there were none yet.
+  std::string here_;
+  std::string reached_by_others_;  // the address of a listener; empty: there is none yet
   std::map<HostIndex, Known> known_;
   std::map<HostIndex, Search> searches_;
-  std::map<std::uint32_t, Question> questions_;
-  std::uint32_t last_question_ = 0;
+  std::map<std::uint32_t, PendingProbe> pending_probes_;
+  std::uint32_t last_probe_id_ = 0;
 };
 
 }  // namespace hvd::driver

@@ -8,14 +8,15 @@
 #include "base/text.h"
 
 namespace hvd::driver {
+
 AddressSearch::AddressSearch(boost::asio::io_context& io, rendezvous::Server& server,
-                             std::vector<HostNetwork> hosts, AddressWishes wishes, Send send,
-                             End end)
+                             std::vector<HostNetwork> hosts, AddressPreferences preferences,
+                             Send send, End end)
     : server_(server),
-      wishes_(std::move(wishes)),
+      preferences_(std::move(preferences)),
       send_(std::move(send)),
       end_(std::move(end)),
-      patience_(io) {
+      timeout_(io) {
   problem_.hosts = std::move(hosts);
 }
 
@@ -26,13 +27,15 @@ void AddressSearch::begin() {
     choose_loopback();
     return;
   }
-  AddressChoice none;
-  find_candidates(none.troubles);
-  if (none.troubles.empty()) open_doors(none.troubles);
-  if (!none.troubles.empty()) {
-    end_with(std::move(none));
+
+  AddressChoice failed;
+  find_candidates(failed.troubles);
+  if (failed.troubles.empty()) open_listeners(failed.troubles);
+  if (!failed.troubles.empty()) {
+    end_with(std::move(failed));
     return;
   }
+
   tasks_ = plan_probes(problem_);
   answers_.resize(tasks_.size());
   answered_.resize(tasks_.size());
@@ -43,13 +46,15 @@ void AddressSearch::begin() {
     probe.targets = tasks_[index].targets;
     send_(tasks_[index].prober, probe);
   }
-  patience_.expires_after(kAnswerTimeout);
-  patience_.async_wait([this](const boost::system::error_code& error) {
+
+  timeout_.expires_after(kAnswerTimeout);
+  timeout_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     for (std::size_t index = 0; index < tasks_.size(); ++index) {
       if (answered_[index]) continue;
-      answers_[index].failure = cat("its agent did not say within ", seconds_text(kAnswerTimeout),
-                                    " which addresses can be reached from it");
+      answers_[index].failure =
+          cat("its agent did not report within ", seconds_text(kAnswerTimeout),
+              " which addresses can be reached from it");
       answered_[index] = true;
     }
     end_if_complete();
@@ -58,26 +63,25 @@ void AddressSearch::begin() {
 
 void AddressSearch::choose_loopback() {
   AddressChoice choice;
-  auto door = server_.listen({"127.0.0.1", 0});
-  // A machine without IPv4.
-  if (!door) {
-    if (auto v6 = server_.listen({"::1", 0})) door = std::move(v6);
+  auto listener = server_.listen({"127.0.0.1", 0});
+  if (!listener) {  // a machine without IPv4
+    if (auto v6 = server_.listen({"::1", 0})) listener = std::move(v6);
   }
-  if (!door) {
+  if (!listener) {
     choice.troubles.emplace_back(
-        0, cat("the rendezvous service could not be started: ", door.status().message()));
+        0, cat("the rendezvous service could not be started: ", listener.status().message()));
   } else {
-    choice.addresses.assign(problem_.hosts.size(), door->host);
-    choice.rendezvous.assign(problem_.hosts.size(), *door);
+    choice.addresses.assign(problem_.hosts.size(), listener->host);
+    choice.rendezvous.assign(problem_.hosts.size(), *listener);
   }
   end_with(std::move(choice));
 }
 
-void AddressSearch::find_candidates(Troubles& troubles) {
+void AddressSearch::find_candidates(HostErrors& troubles) {
   for (HostIndex host = 0; host < problem_.hosts.size(); ++host) {
     problem_.candidates.emplace_back();
     if (problem_.hosts[host].local) continue;
-    auto candidates = candidates_of(problem_.hosts[host], wishes_.network_interfaces);
+    auto candidates = candidates_of(problem_.hosts[host], preferences_.network_interfaces);
     if (candidates) {
       problem_.candidates.back() = *std::move(candidates);
     } else {
@@ -86,34 +90,37 @@ void AddressSearch::find_candidates(Troubles& troubles) {
   }
 }
 
-void AddressSearch::open_doors(Troubles& troubles) {
-  const auto candidates = candidates_of_this_machine(
-      machine_interfaces(), wishes_.advertise_address, problem_.hosts, wishes_.network_interfaces);
+void AddressSearch::open_listeners(HostErrors& troubles) {
+  const auto candidates =
+      candidates_of_this_machine(machine_interfaces(), preferences_.advertise_address,
+                                 problem_.hosts, preferences_.network_interfaces);
   if (!candidates) {
     troubles.emplace_back(0, cat(kHere, candidates.status().message()));
     return;
   }
+
   std::vector<std::string> failures;
   for (const auto& address : *candidates) {
-    const auto door = server_.listen({address, 0});
-    if (door) {
-      problem_.rendezvous.push_back(*door);
+    const auto listener = server_.listen({address, 0});
+    if (listener) {
+      problem_.rendezvous.push_back(*listener);
     } else {
-      failures.push_back(door.status().message());
+      failures.push_back(listener.status().message());
     }
   }
   if (!problem_.rendezvous.empty()) return;
-  troubles.emplace_back(0, cat(kHere, join(failures, "; "),
-                               wishes_.advertise_address.empty() ? "" : " (--advertise-address)"));
+  troubles.emplace_back(
+      0, cat(kHere, join(failures, "; "),
+             preferences_.advertise_address.empty() ? "" : " (--advertise-address)"));
 }
 
 Status AddressSearch::on_probed(HostIndex host, const agent_link::Probed& probed) {
   const std::size_t index = std::size_t{probed.id} - 1;
   if (probed.id == 0 || index >= tasks_.size() || tasks_[index].prober != host ||
       probed.troubles.size() != tasks_[index].targets.size()) {
-    return {Code::data_loss, "it answered a probe that nobody had asked it for"};
+    return {Code::data_loss, "it answered a probe that it was not sent"};
   }
-  if (answered_[index]) return {};  // too late
+  if (answered_[index]) return {};  // after the timeout
   answers_[index].troubles = probed.troubles;
   answered_[index] = true;
   end_if_complete();
@@ -122,18 +129,18 @@ Status AddressSearch::on_probed(HostIndex host, const agent_link::Probed& probed
 
 void AddressSearch::end_if_complete() {
   if (std::find(answered_.begin(), answered_.end(), false) != answered_.end()) return;
-  patience_.cancel();
+  timeout_.cancel();
   end_with(choose_addresses(problem_, tasks_, answers_));
 }
 
 void AddressSearch::end_with(AddressChoice choice) {
   if (!end_) return;
-  for (const auto& door : problem_.rendezvous) {
-    const bool used = std::any_of(choice.rendezvous.begin(), choice.rendezvous.end(),
-                                  [&](const SocketAddress& chosen) {
-                                    return chosen.host == door.host && chosen.port == door.port;
-                                  });
-    if (!used) server_.close(door);
+  for (const auto& listener : problem_.rendezvous) {
+    const bool used = std::any_of(
+        choice.rendezvous.begin(), choice.rendezvous.end(), [&](const SocketAddress& chosen) {
+          return chosen.host == listener.host && chosen.port == listener.port;
+        });
+    if (!used) server_.close(listener);
   }
   const End end = std::exchange(end_, nullptr);
   end(choice);

@@ -17,7 +17,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace hvd::driver {
 namespace {
 
-// posix_spawn's two objects, freed whatever happens.
+// Owns posix_spawn's two objects.
 struct SpawnPlan {
   posix_spawn_file_actions_t actions{};
   posix_spawnattr_t attributes{};
@@ -38,6 +38,7 @@ struct SpawnPlan {
 Result<AgentConnection> AgentProcess::start(const std::string& path, bool patient) {
   auto pair = socket_pair();
   if (!pair) return pair.status();
+
   SpawnPlan plan;
   ::posix_spawn_file_actions_adddup2(&plan.actions, pair->second.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&plan.actions, pair->second.get(), STDOUT_FILENO);
@@ -50,21 +51,23 @@ Result<AgentConnection> AgentProcess::start(const std::string& path, bool patien
   ::posix_spawnattr_setsigmask(&plan.attributes, &none);
   ::posix_spawnattr_setflags(&plan.attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+
   std::string name = "hvd-agent";
-  std::string patience = "--patient";
-  const std::array<char*, 3> arguments{name.data(), patient ? patience.data() : nullptr, nullptr};
+  std::string option = "--patient";
+  const std::array<char*, 3> arguments{name.data(), patient ? option.data() : nullptr, nullptr};
   pid_t pid = -1;
   if (const int error = ::posix_spawn(&pid, path.c_str(), &plan.actions, &plan.attributes,
                                       arguments.data(), environ);
       error != 0) {
     return Status::from_errno(cat("start ", path), error);
   }
+
   auto watch = watch_child(pid);
   const bool watched = watch.ok();
   UniqueFd ended = watched ? std::move(*watch) : UniqueFd();
   AgentConnection connection;
   connection.link = std::move(pair->first);
-  connection.hold.reset(new AgentProcess(pid, std::move(ended)));
+  connection.handle.reset(new AgentProcess(pid, std::move(ended)));
   if (!watched) return watch.status().with_context(cat("watch the agent, pid ", pid));
   return connection;
 }

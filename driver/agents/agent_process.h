@@ -1,6 +1,6 @@
-// The agent of this machine as a child process: started at once, with one socket as its standard
-// input and output, in a session of its own so that Ctrl-C on the terminal does not reach it. Dies
-// with the object.
+// The agent of this machine as a child process, with one socket as its standard input and output,
+// in a session of its own so that Ctrl-C on the terminal does not reach it. The destructor kills
+// it.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 
 namespace hvd::driver {
 
-class AgentProcess : public AgentHold {
+class AgentProcess : public AgentHandle {
  public:
-  // A running agent and the link to it. The error names the path. A patient one waits to be greeted
-  // for as long as the link stands.
+  // A running agent and the link to it. The error names the path. A patient agent has no timeout
+  // for Hello: it waits as long as the link exists.
   static Result<AgentConnection> start(const std::string& path, bool patient = false);
   ~AgentProcess() override;
 
@@ -26,7 +26,7 @@ class AgentProcess : public AgentHold {
 
  private:
   AgentProcess(pid_t pid, UniqueFd ended) : pid_(pid), ended_(std::move(ended)) {}
-  pid_t pid_ = -1;  // stays known after it was reaped
+  pid_t pid_ = -1;  // also after the child was reaped
   bool reaped_ = false;
   UniqueFd ended_;
 };

@@ -1,10 +1,11 @@
-// The driver's side of one agent: the link to it, whatever lies between, and the translation
-// between frames (base/protocol/agent_link.h) and the events of driver/job/job.h. What arrives is
-// trusted in nothing: what no agent of ours sends becomes event::AgentBroken, or event::HostFailed
-// if the agent was not ready yet.
+// The driver's side of one agent: the link to it, through whatever tunnel, and the translation
+// between frames (base/protocol/agent_link.h) and the events of driver/job/job.h. Nothing that
+// arrives is trusted: a frame that no agent of this build sends becomes event::AgentBroken, or
+// event::HostFailed if the agent was not ready yet.
 //
 // Owned by the driver; every call and callback on the driver's thread. A callback may not destroy
 // the session.
+// driver/agents/agent_session_state.h has its states.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 #include "base/shared_bytes.h"
 #include "base/status.h"
 #include "driver/agents/outgoing_frames.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
@@ -30,61 +31,62 @@ namespace hvd::driver {
 struct AgentSessionOptions {
   HostIndex host = 0;
   std::string where;        // of the agent's executable, for errors
-  agent_link::Hello hello;  // protocol and build id are filled in
-  agent_link::Check check;  // follows it at once
-  // CUDA_VISIBLE_DEVICES of the workers, if it is not each host's own business.
+  agent_link::Hello hello;  // the session fills in protocol and build id
+  agent_link::Check check;  // sent right after it
+  // CUDA_VISIBLE_DEVICES of the workers; nullopt: each host has its own.
   std::optional<std::string> visible_devices;
 };
 
 struct AgentSessionCallbacks {
-  // Before ready: AgentReady, or HostFailed as the last. After it the last one is AgentGone, and
-  // also if it was dropped.
+  // The first event is AgentReady. The last one is HostFailed if the agent never was ready, and
+  // AgentGone if it was, or if it was dropped.
   std::function<void(const Event& event)> on_event;
-  // An error means that the agent may not have sent it.
+  // An error means that the agent was not allowed to send the message.
   std::function<Status(agent_link::Output output)> on_output;
   std::function<Status(const agent_link::OutputClosed& closed)> on_output_closed;
   std::function<Status(const agent_link::Probed& probed)> on_probed;
   std::function<void(std::string_view message)> on_problem;
   std::function<void(agent_link::WorkerActivity activity)> on_activity;
-  // Somebody there wants to know what all workers do.
+  // A user on that host asks for a report on all workers.
   std::function<void()> on_activity_wanted;
   // The answer to agent_link::Pause.
   std::function<void()> on_paused;
-  // An agent that is a child of this process died without a goodbye: kills what it left, before
-  // that is reported.
+  // An agent that is a child of this process died without a goodbye: kills the processes that it
+  // has left, before its end is reported.
   std::function<void()> kill_orphans;
 };
 
 class AgentSession {
  public:
-  // Greets the agent.
+  // Sends Hello and Check.
   AgentSession(boost::asio::io_context& io, AgentSessionOptions options,
                AgentSessionCallbacks callbacks, AgentConnection connection);
-  ~AgentSession();  // ends the agent, without a word
+  ~AgentSession();  // kills the agent
   AgentSession(const AgentSession&) = delete;
   AgentSession& operator=(const AgentSession&) = delete;
 
-  // An encoded frame, or a function that makes it when its turn comes; the session does not call it
-  // any more once it is destroyed.
+  // An encoded frame, or a function that makes one when its turn comes. The session calls the
+  // function only as long as it exists.
   void send(SharedBytes frame);
   void send(OutgoingFrames::Make make);
   // The job's Program: only the first call sends it.
   void send_program(const SharedBytes& program);
-  // A World as an encoded frame. An effective one is sent only if it is newer than those before it;
-  // of those that wait the newest of each kind is sent.
+  // A World as an encoded frame. An effective world is sent only if it is newer than all that were
+  // sent before, and of those that wait only the newest of each kind is sent.
   void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
-  // To be called at a steady pace: once the agent is ready it is sent a heartbeat, unless the last
-  // one still waits to be written.
-  void beat();
-  // Reports event::Heard if the agent has said anything since that was last reported, and
-  // event::Unserved if it has not for `pace`, and this process is behind with it.
-  void look(TimePoint now, Duration pace);
+  // To be called at a steady pace: sends a heartbeat if the agent is ready, unless the last one
+  // still waits to be written.
+  void send_heartbeat();
+  // Reports event::Heard if bytes have come from the agent since the last such report, and
+  // event::Unserved if none have come for `pace` and this process is the reason for it.
+  void report_liveness(TimePoint now, Duration pace);
+  // Kills the agent; its end is reported as always.
   void drop();
   // Of a child of this process; else -1.
   pid_t pid() const;
-  // What it said of its host; empty before it was ready.
+  // The agent's report on its host; empty before Ready has come.
   const agent_link::Ready& ready() const;
-  // As AgentConnection has them.
+  // See AgentConnection.
   const std::string& local_address() const;
   const std::string& peer_address() const;
 

@@ -10,7 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/text.h"
-#include "driver/core/notices.h"
+#include "driver/core/progress_notices.h"
 #include "driver/job/job_io.h"
 #include "driver/join/join_server.h"
 
@@ -34,9 +34,10 @@ class Gathering {
   Result<Gathered> run() {
     if (spec_.hosts.empty() && spec_.processes < 1) {
       return Status(Code::invalid_argument,
-                    "with neither hosts nor a number of processes nobody knows how many agents to "
-                    "wait for: say -np or -H");
+                    "the number of agents to wait for is unknown: name the number of processes "
+                    "(-np) or the hosts (-H)");
     }
+
     join::Callbacks callbacks;
     callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
@@ -47,9 +48,11 @@ class Gathering {
     }
     const std::string where = server.address().to_string();
     observer_.on_notice(cat("waiting at ", where, " for ", missing(), " to join"));
+
     deadline_.expires_after(spec_.start_timeout);
     deadline_.async_wait([late = late_](const error_code& error) { *late = *late || !error; });
     while (!complete() && !*late_ && signals_.waiting() == 0) io_.run_one();
+
     if (signals_.waiting() != 0) {
       return Status(Code::aborted,
                     cat("hvdrun was interrupted by ", signal_text(signals_.waiting()),
@@ -59,7 +62,7 @@ class Gathering {
       return Status(Code::deadline_exceeded,
                     cat(progress(), " within ", seconds_text(spec_.start_timeout),
                         " (--start-timeout): ", missing(), " did not come to ", where,
-                        "; `hvdrun agent --join` brings an agent there"));
+                        "; `hvdrun agent --join` starts an agent that joins"));
     }
     return result();
   }
@@ -93,7 +96,7 @@ class Gathering {
   }
 
   Status admit(const std::string& host, int /*slots*/) {
-    if (complete()) return {Code::failed_precondition, "the job has all the hosts that it needs"};
+    if (complete()) return {Code::failed_precondition, "the job has all hosts that it needs"};
     const bool named = std::any_of(spec_.hosts.begin(), spec_.hosts.end(),
                                    [&](const HostSlots& known) { return known.name == host; });
     if (!named && !spec_.hosts.empty()) {
@@ -106,17 +109,19 @@ class Gathering {
   }
 
   void on_joined(join::JoinedAgent agent) {
-    // Between being admitted and being let in another of this name may have come.
+    // After this agent was admitted another host of the same name may have joined.
     if (!admit(agent.host, agent.slots).ok()) return;
+
     Member member;
     member.slots = agent.slots;
     member.ended = std::make_unique<asio::posix::stream_descriptor>(
-        io_, ::dup(agent.connection.hold->ended_fd()));
+        io_, ::dup(agent.connection.handle->ended_fd()));
     member.ended->async_wait(
         asio::posix::stream_descriptor::wait_read,
         [this, host = agent.host, alive = std::weak_ptr(late_)](const error_code& error) {
           if (!error && !alive.expired()) on_gone(host);
         });
+
     member.connection = std::move(agent.connection);
     slots_ += member.slots;
     order_.push_back(agent.host);
@@ -128,8 +133,8 @@ class Gathering {
   void on_gone(const std::string& host) {
     const auto member = members_.find(host);
     if (member == members_.end()) return;
-    observer_.on_warning(cat("the agent of host ", host, ", which had joined, went away: it ",
-                             member->second.connection.hold->reap()));
+    observer_.on_warning(cat("the agent of host ", host, ", which had joined, is lost: it ",
+                             member->second.connection.handle->reap()));
     slots_ -= member->second.slots;
     std::erase(order_, host);
     members_.erase(member);
@@ -155,12 +160,12 @@ class Gathering {
   const JobSpec& spec_;
   Observer& observer_;
   asio::steady_timer deadline_;
-  Notices notices_;
-  // Handlers that are on their way when this ends look only at this.
+  ProgressNotices notices_;
+  // The deadline has passed. Handlers that run after the end of this object use only this.
   std::shared_ptr<bool> late_ = std::make_shared<bool>(false);
   int slots_ = 0;
   std::map<std::string, Member> members_;
-  std::vector<std::string> order_;  // as they came
+  std::vector<std::string> order_;  // of joining
 };
 
 }  // namespace

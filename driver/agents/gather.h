@@ -1,6 +1,5 @@
-// The first step of a job whose agents come by themselves (`hvdrun agent --join`): waits until
-// those are there that the job needs. The named hosts, if any are named, else as many slots as
-// there are to be processes.
+// The first step of a job whose agents join by themselves (`hvdrun agent --join`): waits for the
+// named hosts, or, if none are named, until there are as many slots as processes.
 #pragma once
 
 #include <map>
@@ -10,7 +9,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
 #include "driver/core/signals.h"
@@ -18,13 +17,14 @@
 namespace hvd::driver {
 
 struct Gathered {
-  // In the person's order, or as they came; all slots are known, since each agent names its own.
+  // In the user's order, or in the order of joining. All slots are known, since each agent reports
+  // its own.
   std::vector<HostSlots> hosts;
-  std::map<std::string, AgentConnection> agents;  // by host; nothing was said to them yet
+  std::map<std::string, AgentConnection> agents;  // by host; nothing was sent to them yet
 };
 
-// Runs `io` meanwhile; lets nobody in any more when it returns. An error names who is missing, and
-// has the code aborted if a signal is waiting.
+// Runs `io` meanwhile. No agent can join after it has returned. An error names the missing hosts;
+// its code is aborted if a signal is waiting.
 Result<Gathered> gather_agents(boost::asio::io_context& io, const Signals& signals,
                                const JobSpec& spec, Observer& observer);
 

@@ -31,11 +31,13 @@ class HostSource::Impl {
       });
       return;
     }
+
     discovery::PollOptions options;
     options.script = spec.discovery_script;
     options.slots_per_host = spec.slots_per_host;
     options.interval = spec.discovery_interval;
     options.timeout = spec.discovery_timeout;
+
     discovery::PollCallbacks on;
     on.on_hosts = [this](const std::vector<discovery::Host>& found) {
       std::vector<HostSlots> slots;
@@ -51,9 +53,9 @@ class HostSource::Impl {
   pid_t child() const { return poll_ ? poll_->child() : -1; }
 
  private:
-  // An answer that is newer takes the place of one whose names are still being looked up.
+  // A newer answer replaces one whose names are still being looked up.
   void find(const std::vector<HostSlots>& hosts) {
-    local_.ask(hosts, [this, hosts](const std::set<std::string>& local) {
+    local_.find(hosts, [this, hosts](const std::set<std::string>& local) {
       std::vector<event::FoundHost> found;
       found.reserve(hosts.size());
       for (const auto& host : hosts) found.push_back({host, local.count(host.name) != 0});

@@ -1,5 +1,5 @@
-// Tells an elastic job who may work: the person's list, once, or what a discovery script prints
-// (discovery/poll.h), again and again; and of each host whether it is this machine.
+// Tells an elastic job its hosts: the user's list, once, or the output of a discovery script
+// (discovery/poll.h), again and again; and for each host whether it is this machine.
 //
 // Owned by the driver; every call and callback on its thread.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace hvd::driver {
 
-// A host without a number of slots gets `default_slots`, 0 if its agent is to say it.
+// A host without a number of slots gets `default_slots`; 0: its agent reports the number.
 HostSlots slots_of(const discovery::Host& host, int default_slots);
 
 class HostSource {
@@ -27,19 +27,20 @@ class HostSource {
   struct Callbacks {
     std::function<void(std::vector<event::FoundHost> hosts)> on_found;  // each new answer
     std::function<void(std::string_view)> on_warning;                   // one line
-    std::function<void(std::string message)> on_failed;  // there will never be an answer; the last
+    // There will be no answer; the last callback.
+    std::function<void(std::string message)> on_failed;
   };
 
-  // Begins at once. `hosts` are the person's list; with a script they are not looked at. `spec`
-  // outlives this.
+  // Begins at once. `hosts` are the user's list, which is ignored with a script. `spec` outlives
+  // this.
   HostSource(boost::asio::io_context& io, const ElasticSpec& spec, std::vector<HostSlots> hosts,
              Callbacks callbacks);
-  ~HostSource();  // ends a script that runs; calls nobody any more
+  ~HostSource();  // kills a running script; there are no callbacks afterwards
   HostSource(const HostSource&) = delete;
   HostSource& operator=(const HostSource&) = delete;
 
-  // The child of this process that stands for a run of the script and must be spared by whoever
-  // kills what fell to it; -1: there is none.
+  // The child of this process that runs the script, which must be spared when orphans are killed;
+  // -1: there is none.
   pid_t child() const;
 
  private:

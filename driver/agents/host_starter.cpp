@@ -17,10 +17,10 @@ namespace {
 
 namespace asio = boost::asio;
 
-// What the launcher says on its threads.
-struct News {
+// A callback of the launcher on one of its threads.
+struct LaunchUpdate {
   HostIndex host = 0;
-  std::variant<Step, AgentConnection, HostTrouble> what;
+  std::variant<Step, AgentConnection, HostTrouble> value;
 };
 
 }  // namespace
@@ -51,7 +51,7 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     attempts_.clear();
     {
       const std::lock_guard lock(mutex_);
-      news_.clear();
+      updates_.clear();
     }
     joined_.clear();
     launcher_.reset();
@@ -64,9 +64,9 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     if (agent) {
       callbacks_.on_agent(host, *std::move(agent));
     } else {
-      callbacks_.on_trouble(host,
-                            {Step::start_agent,
-                             cat("the agent could not be started: ", agent.status().message()), 1});
+      callbacks_.on_error(host,
+                          {Step::start_agent,
+                           cat("the agent could not be started: ", agent.status().message()), 1});
     }
   }
 
@@ -77,51 +77,53 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
       launcher_ = std::make_unique<ssh::Launcher>(std::move(options));
     }
     ssh::Callbacks callbacks;
-    callbacks.on_step = [this, host](Step step) { hear({host, step}); };
+    callbacks.on_step = [this, host](Step step) { push({host, step}); };
     callbacks.on_end = [this, host](std::variant<AgentConnection, HostTrouble> result) {
-      std::visit([&](auto& value) { hear({host, std::move(value)}); }, result);
+      std::visit([&](auto& value) { push({host, std::move(value)}); }, result);
     };
-    // Before the first word can be handled, since that needs this thread.
+    // No update can be handled before the attempt is stored: that happens on this thread.
     attempts_[host] =
         launcher_->start({how.destination.empty() ? how.name : how.destination, how.user, how.port},
                          std::move(callbacks));
   }
 
-  // On any thread. Connections wait here and in no handler, so that they end before the launcher
-  // does. `this` is there: no attempt speaks after its end, and we end them.
-  void hear(News news) {
+  // On any thread. Connections wait in this queue rather than in a handler of `io`, so that they
+  // are destroyed before the launcher is. `this` exists: an attempt makes no callbacks after its
+  // end, and this object ends them all.
+  void push(LaunchUpdate update) {
     const std::lock_guard lock(mutex_);
-    news_.push_back(std::move(news));
-    if (news_.size() > 1) return;
+    updates_.push_back(std::move(update));
+    if (updates_.size() > 1) return;
     asio::post(io_, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->tell();
+      if (const auto self = weak.lock()) self->handle_updates();
     });
   }
 
-  void tell() {
+  void handle_updates() {
     for (;;) {
-      std::deque<News> some;
+      std::deque<LaunchUpdate> updates;
       {
         const std::lock_guard lock(mutex_);
-        some.swap(news_);
+        updates.swap(updates_);
       }
-      if (some.empty()) return;
-      for (auto& news : some) tell(std::move(news));
+      if (updates.empty()) return;
+      for (auto& update : updates) handle(std::move(update));
     }
   }
 
-  void tell(News news) {
-    const auto attempt = attempts_.find(news.host);
-    if (attempt == attempts_.end()) return;  // given up meanwhile
-    if (const Step* const step = std::get_if<Step>(&news.what)) {
-      callbacks_.on_step(news.host, *step);
+  void handle(LaunchUpdate update) {
+    const auto attempt = attempts_.find(update.host);
+    if (attempt == attempts_.end()) return;  // it was given up meanwhile
+    if (const Step* const step = std::get_if<Step>(&update.value)) {
+      callbacks_.on_step(update.host, *step);
       return;
     }
+
     attempts_.erase(attempt);
-    if (auto* const connection = std::get_if<AgentConnection>(&news.what)) {
-      callbacks_.on_agent(news.host, std::move(*connection));
+    if (auto* const connection = std::get_if<AgentConnection>(&update.value)) {
+      callbacks_.on_agent(update.host, std::move(*connection));
     } else {
-      callbacks_.on_trouble(news.host, std::get<HostTrouble>(std::move(news.what)));
+      callbacks_.on_error(update.host, std::get<HostTrouble>(std::move(update.value)));
     }
   }
 
@@ -130,7 +132,7 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
   std::map<std::string, AgentConnection> joined_;
   HostStarterCallbacks callbacks_;
   std::mutex mutex_;
-  std::deque<News> news_;
+  std::deque<LaunchUpdate> updates_;
   std::unique_ptr<ssh::Launcher> launcher_;
   std::map<HostIndex, std::unique_ptr<ssh::Launcher::Attempt>> attempts_;
 };

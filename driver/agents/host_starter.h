@@ -1,5 +1,5 @@
-// Brings agents to the hosts of a job, by whatever way each host is reached: as a child process on
-// this machine, through SSH, or not at all where an agent has come by itself.
+// Starts the agents on the hosts of a job: as a child process on this machine, through SSH on
+// others. Where an agent has joined by itself there is nothing to start.
 //
 // Owned by the driver; every call and callback on its thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 #include "driver/core/job_spec.h"
 #include "driver/job/job_io.h"
 #include "driver/job/preflight.h"
@@ -20,24 +20,24 @@ namespace hvd::driver {
 
 struct HostStarterCallbacks {
   std::function<void(HostIndex host, Step step)> on_step;
-  // Exactly one of these two for each host, unless it was given up. Both may come from within
-  // start().
+  // Exactly one of these two is called for each host that was not given up. Both may be called from
+  // within start().
   std::function<void(HostIndex host, AgentConnection connection)> on_agent;
-  std::function<void(HostIndex host, HostTrouble trouble)> on_trouble;
+  std::function<void(HostIndex host, HostTrouble trouble)> on_error;
 };
 
 class HostStarter {
  public:
-  // `joined`: agents that are there already, by host. `spec` outlives this.
+  // `joined`: agents that are connected already, by host. `spec` outlives this.
   HostStarter(boost::asio::io_context& io, const JobSpec& spec,
               std::map<std::string, AgentConnection> joined, HostStarterCallbacks callbacks);
-  ~HostStarter();  // gives up what is under way; agents that were handed over stay
+  ~HostStarter();  // gives up all starts in progress; agents that were handed over stay
   HostStarter(const HostStarter&) = delete;
   HostStarter& operator=(const HostStarter&) = delete;
 
-  // `local`: it is this machine.
+  // `local`: the host is this machine.
   void start(HostIndex host, const HostSlots& how, bool local);
-  // True if it was under way; nothing more is said of it then.
+  // True if the start was in progress; there are no callbacks for it any more.
   bool give_up(HostIndex host);
 
  private:

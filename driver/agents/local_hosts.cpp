@@ -7,12 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "base/thread_group.h"
 #include "driver/core/this_machine.h"
 
 namespace hvd::driver {
@@ -21,27 +21,31 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::size_t kThreads = 8;
-constexpr std::chrono::seconds kPatience{10};
+// Of all lookups together: those of earlier ones may still wait for a name server.
+constexpr std::size_t kMaxThreads = 64;
+constexpr std::chrono::seconds kTimeout{10};
 
-// Shared with threads that may outlive everything else: a name server's time is not ours to cut.
-class Inquiry : public std::enable_shared_from_this<Inquiry> {
+// Lookups of several names. Shared with the threads, which may outlive the question: a name server
+// may take any time, and getaddrinfo() cannot be interrupted.
+class NameLookups : public std::enable_shared_from_this<NameLookups> {
  public:
   // `wake` is called on the thread of `io` when all have been answered.
-  Inquiry(asio::io_context& io, std::vector<std::string> names, std::function<void()> wake)
+  NameLookups(asio::io_context& io, std::vector<std::string> names, std::function<void()> wake)
       : io_(&io), wake_(std::move(wake)), names_(std::move(names)), answers_(names_.size()) {}
 
-  void begin() {
-    const std::size_t threads = std::min(kThreads, names_.size());
-    for (std::size_t i = 0; i < threads; ++i) {
-      std::thread([self = shared_from_this()] { self->ask(); }).detach();
+  // With fewer threads than wanted, or without any, the names that are left count as unknown.
+  void begin(ThreadGroup& threads) {
+    const std::size_t wanted = std::min(kThreads, names_.size());
+    for (std::size_t i = 0; i < wanted && threads.running() < kMaxThreads; ++i) {
+      if (!threads.start([self = shared_from_this()] { self->look_up(); }).ok()) return;
     }
   }
-  // Nobody is woken any more.
+  // No further names are looked up, and `wake` is not called any more.
   void abandon() {
     const std::lock_guard lock(mutex_);
     io_ = nullptr;
   }
-  // Those that were asked of and answered, with the answer.
+  // The names that have been answered, with the answers.
   std::map<std::string, bool> answers() const {
     const std::lock_guard lock(mutex_);
     std::map<std::string, bool> result;
@@ -52,7 +56,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
   }
 
  private:
-  void ask() {
+  void look_up() {
     for (;;) {
       std::size_t index = 0;
       {
@@ -60,6 +64,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
         if (io_ == nullptr || next_ == names_.size()) return;
         index = next_++;
       }
+
       const bool local = is_this_machine(names_[index]);
       const std::lock_guard lock(mutex_);
       answers_[index] = local;
@@ -78,40 +83,42 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 
 }  // namespace
 
-// Alive as long as one of its handlers is.
+// Kept alive by the LocalHosts and by each of its handlers.
 class LocalHosts::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  explicit Impl(asio::io_context& io) : io_(io), patience_(io) {}
+  explicit Impl(asio::io_context& io) : io_(io), timeout_(io) {}
 
-  void ask(const std::vector<HostSlots>& hosts, Done done) {
+  void find(const std::vector<HostSlots>& hosts, Done done) {
     end();
     done_ = std::move(done);
     hosts_.clear();
+
     std::map<std::string, bool> known;
-    std::vector<std::string> questions;
+    std::vector<std::string> unknown;
     for (const auto& host : hosts) {
       if (!host.user.empty() || host.port != 0) continue;
       const std::string& where = host.destination.empty() ? host.name : host.destination;
       hosts_.emplace_back(host.name, where);
       if (known.count(where) != 0) continue;
-      auto answer = is_this_machine_at_a_glance(where);
+      auto answer = is_this_machine_without_lookup(where);
       if (const auto before = known_.find(where); !answer && before != known_.end()) {
         answer = before->second;
       }
       if (answer) {
         known.emplace(where, *answer);
       } else {
-        questions.push_back(where);
+        unknown.push_back(where);
       }
     }
     known_ = std::move(known);
-    if (questions.empty()) return tell();
-    inquiry_ = std::make_shared<Inquiry>(io_, std::move(questions), [weak = weak_from_this()] {
+    if (unknown.empty()) return report();
+
+    lookups_ = std::make_shared<NameLookups>(io_, std::move(unknown), [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->take_answers();
     });
-    inquiry_->begin();
-    patience_.expires_after(kPatience);
-    patience_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+    lookups_->begin(threads_);
+    timeout_.expires_after(kTimeout);
+    timeout_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
       const auto self = weak.lock();
       if (!error && self) self->take_answers();
     });
@@ -119,20 +126,26 @@ class LocalHosts::Impl : public std::enable_shared_from_this<Impl> {
 
   void end() {
     done_ = nullptr;
-    patience_.cancel();
-    if (inquiry_) inquiry_->abandon();
-    inquiry_.reset();
+    timeout_.cancel();
+    if (lookups_) lookups_->abandon();
+    lookups_.reset();
+  }
+
+  // Threads that still wait for a name server are left behind; each ends with its answer.
+  void close() {
+    end();
+    threads_.join_until(Clock::now());
   }
 
  private:
   // All of them, or those that came in time.
   void take_answers() {
-    if (!inquiry_) return;
-    known_.merge(inquiry_->answers());
-    tell();
+    if (!lookups_) return;
+    known_.merge(lookups_->answers());
+    report();
   }
 
-  void tell() {
+  void report() {
     const Done done = std::move(done_);
     end();
     std::set<std::string> local;
@@ -145,24 +158,25 @@ class LocalHosts::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   asio::io_context& io_;
-  asio::steady_timer patience_;
-  std::shared_ptr<Inquiry> inquiry_;
-  std::vector<std::pair<std::string, std::string>> hosts_;  // name, where it is reached
-  std::map<std::string, bool> known_;                       // of where
+  asio::steady_timer timeout_;
+  ThreadGroup threads_;
+  std::shared_ptr<NameLookups> lookups_;
+  std::vector<std::pair<std::string, std::string>> hosts_;  // name, and name to connect to
+  std::map<std::string, bool> known_;                       // by name to connect to
   Done done_;
 };
 
 LocalHosts::LocalHosts(asio::io_context& io) : impl_(std::make_shared<Impl>(io)) {}
-LocalHosts::~LocalHosts() { impl_->end(); }
-void LocalHosts::ask(const std::vector<HostSlots>& hosts, Done done) {
-  impl_->ask(hosts, std::move(done));
+LocalHosts::~LocalHosts() { impl_->close(); }
+void LocalHosts::find(const std::vector<HostSlots>& hosts, Done done) {
+  impl_->find(hosts, std::move(done));
 }
 
 std::set<std::string> find_local_hosts(asio::io_context& io, const Signals& signals,
                                        const std::vector<HostSlots>& hosts) {
-  LocalHosts question(io);
+  LocalHosts local_hosts(io);
   std::optional<std::set<std::string>> local;
-  question.ask(hosts, [&](const std::set<std::string>& answer) { local = answer; });
+  local_hosts.find(hosts, [&](const std::set<std::string>& answer) { local = answer; });
   while (!local && signals.waiting() == 0) io.run_one();
   return local.value_or(std::set<std::string>());
 }

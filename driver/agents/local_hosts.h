@@ -1,6 +1,7 @@
-// Which hosts of a job are this machine, so that no SSH is needed to get there. Names that only a
-// resolver knows are asked of it all at once, on threads of their own, since a name server may take
-// its time; what it does not know within ten seconds is left to SSH, whose configuration may.
+// Finds the hosts of a job that are this machine, so that no SSH is needed to reach them. Names
+// that only a resolver can answer are looked up in parallel, on threads of their own, since a name
+// server may be slow. A name without an answer within ten seconds counts as another machine: SSH
+// may know it from its configuration.
 //
 // For the thread that runs `io`.
 #pragma once
@@ -21,22 +22,23 @@ namespace hvd::driver {
 class LocalHosts {
  public:
   explicit LocalHosts(boost::asio::io_context& io);
-  ~LocalHosts();  // answers nobody any more
+  ~LocalHosts();  // `done` is not called any more
   LocalHosts(const LocalHosts&) = delete;
   LocalHosts& operator=(const LocalHosts&) = delete;
 
-  // Calls `done` once, perhaps from within, with the names of those that are reached without a user
-  // or a port and are this machine. A question that is under way is forgotten. What was known of a
-  // name in the question before is known still.
+  // Calls `done` once, perhaps from within, with the names of the hosts that are this machine. A
+  // host that is reached as another user or at a port of its own is never among them. A search in
+  // progress is cancelled. Answers of the search before are used again.
   using Done = std::function<void(const std::set<std::string>& local)>;
-  void ask(const std::vector<HostSlots>& hosts, Done done);
+  void find(const std::vector<HostSlots>& hosts, Done done);
 
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
 
-// The same at once. Runs `io` meanwhile; ends early, with nothing, when a signal is waiting.
+// Waits for the answer. Runs `io` meanwhile; ends early, with an empty set, when a signal is
+// waiting.
 std::set<std::string> find_local_hosts(boost::asio::io_context& io, const Signals& signals,
                                        const std::vector<HostSlots>& hosts);
 

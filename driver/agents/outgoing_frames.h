@@ -1,7 +1,7 @@
-// Frames on their way to one agent. Bounded by what is new, not by how slowly the agent reads:
-// documents that go to many agents are shared and not copied, of the worlds that wait only the
-// newest of each kind is kept, and a frame that belongs to one worker alone may be made when its
-// turn comes. A value for one thread.
+// The queue of frames to one agent. Its memory stays small even if the agent reads slowly:
+// documents that go to many agents are shared and not copied, of the waiting worlds only the newest
+// of each kind is kept, and a frame for a single worker may be made when its turn comes. A value
+// for one thread.
 #pragma once
 
 #include <cstddef>
@@ -23,19 +23,19 @@ class OutgoingFrames {
   using Make = std::function<std::string()>;
 
   void push(SharedBytes frame) { waiting_.push_back({std::move(frame), {}, false}); }
-  // Called when all that was pushed before is on its way.
+  // `make` is called when all frames before have begun to be written.
   void push(Make make) { waiting_.push_back({nullptr, std::move(make), false}); }
-  // Overtakes all of which nothing has been written yet.
+  // Overtakes all frames of which nothing has been written yet.
   void push_urgent(SharedBytes frame);
-  // Takes the place of a world of the same kind that still waits.
+  // Replaces a world of the same kind that still waits.
   void push_world(bool effective, SharedBytes frame);
 
   bool empty() const { return begun_.empty() && waiting_.empty(); }
-  // One that was pushed as urgent is not written yet.
+  // An urgent frame is not completely written yet.
   bool urgent_waits() const { return urgent_ != 0; }
 
-  // The next bytes to write, about `most` of them: ends of frames, whole ones, and the beginning of
-  // a long one. Valid until advance() says how many of them were written.
+  // The next bytes to write, at most `most`: the rest of a frame, whole frames, and the beginning
+  // of a long one. Valid until advance() is told how many of them were written.
   std::vector<std::string_view> next(std::size_t most);
   void advance(std::size_t written);
   void clear();
@@ -50,8 +50,8 @@ class OutgoingFrames {
 
   void begin_first();
 
-  std::deque<Item> begun_;  // nothing may come between their bytes
-  std::size_t done_ = 0;    // written, of the first of these
+  std::deque<Item> begun_;  // no other frame may come between their bytes
+  std::size_t done_ = 0;    // bytes of the first of these that are written
   std::list<Item> waiting_;
   std::optional<Place> waiting_effective_;
   std::optional<Place> waiting_proposed_;

@@ -8,8 +8,8 @@
 
 namespace hvd::driver {
 
-// Of a list that names fewer slots than there are to be workers.
-static void make_room(Preparation& preparation) {
+// Adds slots where the plan oversubscribes a host.
+static void add_planned_slots(Preparation& preparation) {
   std::map<std::string, int> workers;
   for (const auto& member : preparation.plan.members) ++workers[member.host];
   for (auto& host : preparation.hosts) host.slots = std::max(host.slots, workers[host.name]);
@@ -25,14 +25,16 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
     preparation.hosts = std::move(gathered->hosts);
     preparation.joined = std::move(gathered->agents);
   }
-  if (spec.elastic && preparation.hosts.empty()) return preparation;  // who works is found out
+  if (spec.elastic && preparation.hosts.empty()) return preparation;  // a script names them
+
   if (!spec.elastic) preparation.hosts = hosts_to_ask(preparation.hosts, spec.processes);
   if (slots_are_known(preparation.hosts)) {
     auto plan = plan_static(preparation.hosts, spec.processes, spec.oversubscribe);
     if (!plan) return plan.status();
     preparation.plan = *std::move(plan);
-    if (spec.elastic) make_room(preparation);
+    if (spec.elastic) add_planned_slots(preparation);
   }
+
   if (!spec.join) preparation.local = find_local_hosts(io, signals, preparation.hosts);
   return preparation;
 }

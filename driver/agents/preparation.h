@@ -1,5 +1,5 @@
-// What is found out before a job can begin: which hosts there are, which of them are this machine,
-// whose agents are there already, and who will work where.
+// The preparation of a job: its hosts, which of them are this machine, which agents have joined
+// already, and the plan of ranks.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
 #include "driver/core/signals.h"
@@ -20,15 +20,15 @@ namespace hvd::driver {
 
 struct Preparation {
   std::set<std::string> local;                    // hosts that are this machine
-  std::map<std::string, AgentConnection> joined;  // agents that came by themselves, by host
-  // At least those that the plan names. Of an elastic job those that may ever be used; none if a
-  // script says who that is.
+  std::map<std::string, AgentConnection> joined;  // agents that have joined by themselves, by host
+  // At least the hosts of the plan. For an elastic job all hosts that it may ever use; empty if a
+  // script names them.
   std::vector<HostSlots> hosts;
-  // None as long as not all slots are known.
+  // Empty as long as not all slots are known.
   Plan plan;
 };
 
-// Runs `io` meanwhile, and ends early when a signal is waiting; what it returns then is of no use.
+// Runs `io` meanwhile, and ends early when a signal is waiting; its result is meaningless then.
 Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
                             const JobSpec& spec, Observer& observer);
 

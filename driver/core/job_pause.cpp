@@ -15,28 +15,28 @@ void stop_as_by_terminal() {
 }
 
 void JobPause::begin() {
-  if (std::exchange(under_way_, true)) return;
+  if (std::exchange(running_, true)) return;
   callbacks_.stopping();
   unanswered_ = callbacks_.tell(true);
   if (unanswered_.empty()) return stop_this_process();
 
-  patience_.expires_after(kPatience);
-  patience_.async_wait([this](const boost::system::error_code& error) {
-    if (!error && under_way_) stop_this_process();
+  timeout_.expires_after(kTimeout);
+  timeout_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && running_) stop_this_process();
   });
 }
 
 void JobPause::answered(HostIndex host) {
   if (unanswered_.erase(host) == 0 || !unanswered_.empty()) return;
-  if (under_way_) stop_this_process();
+  if (running_) stop_this_process();
 }
 
 void JobPause::stop_this_process() {
-  patience_.cancel();
+  timeout_.cancel();
   unanswered_.clear();
   const TimePoint begin = Clock::now();
   stop_as_by_terminal();
-  under_way_ = false;
+  running_ = false;
   callbacks_.tell(false);
   callbacks_.resumed(Clock::now() - begin);
 }

@@ -1,8 +1,8 @@
-// Ctrl-Z: the job stops as a whole, with this process, and goes on with it. The agents are told
-// first, since the workers belong to no process group of the terminal; when all have answered, or
-// after a short while, this process stops itself, as the signal would have done.
+// Ctrl-Z: the whole job stops together with this process, and continues with it. The agents are
+// told first, since the workers are in no process group of the terminal; when all have answered, or
+// after a short timeout, this process stops itself, as the signal would have done.
 //
-// For the driver's thread. `io` and what the callbacks use outlive this.
+// For the driver's thread. `io` and all that the callbacks use outlive this.
 #pragma once
 
 #include <chrono>
@@ -19,38 +19,38 @@ namespace hvd::driver {
 
 class JobPause {
  public:
-  // For an agent to answer; one that does not is cut off, and its lease stops its workers.
-  static constexpr std::chrono::milliseconds kPatience{500};
+  // For the agents to answer. The lease stops the workers of an agent that does not.
+  static constexpr std::chrono::milliseconds kTimeout{500};
 
   struct Callbacks {
-    // Tells all agents; returns the hosts from which answered() is expected.
+    // Sends Pause to all agents; returns the hosts from which answered() is expected.
     std::function<std::set<HostIndex>(bool on)> tell;
     std::function<void()> stopping;
-    // After SIGCONT; for how long it had been stopped.
+    // After SIGCONT, with the time for which this process was stopped.
     std::function<void(Duration stopped)> resumed;
   };
 
   JobPause(boost::asio::io_context& io, Callbacks callbacks)
-      : patience_(io), callbacks_(std::move(callbacks)) {}
+      : timeout_(io), callbacks_(std::move(callbacks)) {}
   JobPause(const JobPause&) = delete;
   JobPause& operator=(const JobPause&) = delete;
 
-  // SIGTSTP has come. Again while that is under way: nothing.
+  // SIGTSTP has come. Has no effect while a pause has already begun.
   void begin();
-  // This agent does what it was told, or is gone.
+  // This agent has paused its workers, or is gone.
   void answered(HostIndex host);
 
  private:
   void stop_this_process();
 
-  boost::asio::steady_timer patience_;
+  boost::asio::steady_timer timeout_;
   Callbacks callbacks_;
   std::set<HostIndex> unanswered_;
-  bool under_way_ = false;
+  bool running_ = false;
 };
 
-// Stops this process as SIGTSTP does where nobody handles it; returns after SIGCONT. At once in a
-// process group that nobody could let go on, where the system ignores the signal.
+// Stops this process as an unhandled SIGTSTP does; returns after SIGCONT. In an orphaned process
+// group, which no shell could continue, the system ignores the signal, and it returns at once.
 void stop_as_by_terminal();
 
 }  // namespace hvd::driver

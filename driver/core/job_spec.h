@@ -1,5 +1,5 @@
-// What cmd/hvdrun makes of a person's words, and all that the driver needs to know of a job. A
-// plain value, checked where it was made: the driver trusts it.
+// All parameters of a job, made by cmd/hvdrun from its command line and configuration. A plain
+// value, checked where it was made: the driver trusts it.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace hvd::driver {
 
-// Agents are not brought to the hosts, but come by themselves.
+// The agents are not started by the driver: they join by themselves.
 struct JoinSpec {
   SocketAddress bind;
   Token token;
@@ -24,47 +24,51 @@ struct JoinSpec {
 
 // A job whose world changes.
 struct ElasticSpec {
-  std::string discovery_script;  // empty: JobSpec::hosts are who may ever work
-  int slots_per_host = 0;  // of hosts that it prints without a number; 0: as their agents report
+  std::string discovery_script;  // empty: JobSpec::hosts are the only hosts
+  // Of hosts that the script prints without a number; 0: as their agents report.
+  int slots_per_host = 0;
   std::chrono::milliseconds discovery_interval{1'000};
   std::chrono::milliseconds discovery_timeout{10'000};
   Limits limits;
   BudgetOptions budget;
-  int reset_limit = -1;          // worlds because of failures; -1: no limit
-  int planned_reset_limit = -1;  // worlds because of planned changes; beyond it it grows no more
-  std::chrono::milliseconds elastic_timeout{600'000};  // for there to be enough workers
-  std::chrono::milliseconds leave_grace{30'000};       // to leave at a commit
+  int reset_limit = -1;  // new worlds because of failures; -1: no limit
+  // New worlds because of planned changes; -1: no limit. Beyond it the world grows no more.
+  int planned_reset_limit = -1;
+  std::chrono::milliseconds elastic_timeout{600'000};  // until there are enough workers
+  std::chrono::milliseconds leave_grace{30'000};       // for workers to leave at a commit
 };
 
 struct JobSpec {
   std::vector<std::string> command;  // program and its arguments
-  std::vector<std::string>
-      environment;  // NAME=VALUE for every worker; the driver adds the slot's own
+  // NAME=VALUE for every worker; the driver adds the variables of each slot.
+  std::vector<std::string> environment;
   std::string working_directory;
-  // Variables that are each host's own business (HOME, ...) and were not asked for by name: not in
-  // `environment`, and taken from the host.
+  // Variables that differ from host to host (HOME, ...) and were not requested by name: they are
+  // not in `environment`, and each host uses its own.
   std::vector<std::string> host_variables;
-  std::vector<std::string> secrets;  // those of them that look like secrets, to be told once
-  std::vector<HostSlots> hosts;  // in the person's order; with `join` may be empty: whoever comes
-  int processes = 0;  // -np; 0 means every slot. An elastic job begins with so many, or more
+  // Variables that are withheld since they look like secrets; reported once.
+  std::vector<std::string> secrets;
+  // In the user's order. With `join` it may be empty: any host may join.
+  std::vector<HostSlots> hosts;
+  int processes = 0;  // -np; 0: every slot. An elastic job begins with at least so many
   bool oversubscribe = true;
 
   std::chrono::milliseconds grace{5'000};  // from SIGTERM to SIGKILL
-  std::chrono::milliseconds start_timeout{
-      30'000};  // for each agent to be ready and each worker to run
-  // For workers that live to call hvd::init() when others wait for them there; 0: for ever.
+  // For each agent to be ready and each worker to run.
+  std::chrono::milliseconds start_timeout{30'000};
+  // For running workers to call hvd::init() while others wait for them there; 0: no limit.
   std::chrono::milliseconds init_timeout{3'600'000};
 
-  // Silence of an agent for this long is taken for the loss of its host. Its workers are frozen
-  // after two thirds of it (the lease), and killed after the other.
+  // An agent that is silent for this long counts as lost with its host. Its workers are frozen
+  // after two thirds of this time (the lease), and killed after `orphan_timeout`.
   std::chrono::milliseconds heartbeat_timeout{3'000};
   std::chrono::milliseconds orphan_timeout{30'000};
 
   std::string agent_path;  // of the hvd-agent executable
   ssh::Options ssh;
   std::optional<JoinSpec> join;
-  // Where this machine is reached by the others; empty: found out. A job on this machine alone uses
-  // the loopback address.
+  // The address at which other hosts reach this machine; empty: the driver finds it. A job on this
+  // machine alone uses the loopback address.
   std::string advertise_address;
   std::vector<std::string> network_interfaces;  // empty: any
   bool legacy_clients = false;

@@ -1,5 +1,5 @@
-// The signals that the driver takes while the objects here live (docs/hvdrun.md has the table). For
-// the driver's thread.
+// The signals that the driver handles while the objects here exist (docs/hvdrun.md has the table).
+// For the driver's thread.
 #pragma once
 
 #include <deque>
@@ -11,17 +11,17 @@
 
 namespace hvd::driver {
 
-// Those that end the job: SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored, as nohup
-// does. They wait for whoever handles them next. `io` has work as long as this lives.
+// The signals that end the job: SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored, as with
+// nohup. They are queued until there is a handler. `io` has work as long as this object exists.
 class Signals {
  public:
   explicit Signals(boost::asio::io_context& io);
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // Replaces the handler before; those that nobody handled come at once. Null: they wait.
+  // Replaces the handler, which gets the queued signals at once. Null: signals are queued.
   void handle(std::function<void(int signal_number)> handler);
-  // The first that waits, and stays; 0: none.
+  // The first queued signal, which stays in the queue; 0: there is none.
   int waiting() const { return waiting_.empty() ? 0 : waiting_.front(); }
 
  private:
@@ -33,16 +33,16 @@ class Signals {
   std::deque<int> waiting_;
 };
 
-// Those that ask for something while the job goes on: SIGUSR1, SIGUSR2, and SIGTSTP unless it was
-// ignored. Before somebody handles them SIGTSTP stops this process alone, since no worker runs yet,
-// and the others do nothing. `io` has work as long as this lives.
+// The signals that request something while the job continues: SIGUSR1, SIGUSR2, and SIGTSTP unless
+// it was ignored. Without a handler SIGTSTP stops this process alone, since no worker runs yet, and
+// the others have no effect. `io` has work as long as this object exists.
 class RequestSignals {
  public:
   explicit RequestSignals(boost::asio::io_context& io);
   RequestSignals(const RequestSignals&) = delete;
   RequestSignals& operator=(const RequestSignals&) = delete;
 
-  // Replaces the handler before. Null: none.
+  // Replaces the handler. Null: there is no handler.
   void handle(std::function<void(int signal_number)> handler) { handler_ = std::move(handler); }
 
  private:

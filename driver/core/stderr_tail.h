@@ -1,5 +1,5 @@
-// The last lines that a worker wrote to its standard error, for the report of its failure. Takes
-// bounded memory whatever is written. A value for one thread.
+// The last lines of a worker's standard error, for the report of its failure. Its memory is
+// bounded. A value for one thread.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ class StderrTail {
   static constexpr std::size_t kMaxLine = 2'000;  // bytes; of a longer line the beginning is kept
 
   void feed(std::string_view bytes);
-  // Oldest first, without line ends, the unfinished last one included. Of a line that was
-  // overwritten by '\r', as progress bars do, what stood there last.
+  // Oldest first, without line ends, including an unfinished last line. Of a line that was
+  // overwritten after '\r', as by progress bars, the last version.
   std::vector<std::string> lines() const;
 
  private:

@@ -15,7 +15,7 @@
 namespace hvd::driver {
 namespace {
 
-// As text, which is how we compare and show it; nothing for other families.
+// The address as text, in which form it is compared and shown; empty for other families.
 std::string address_text(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* raw = nullptr;
@@ -52,14 +52,14 @@ bool is_own_address(const std::string& address) {
 
 }  // namespace
 
-std::optional<bool> is_this_machine_at_a_glance(const std::string& name) {
+std::optional<bool> is_this_machine_without_lookup(const std::string& name) {
   if (name == "localhost" || name == machine_name()) return true;
   if (!is_ip_address(name)) return std::nullopt;
   return is_own_address(name);
 }
 
 bool is_this_machine(const std::string& name) {
-  if (const auto known = is_this_machine_at_a_glance(name)) return *known;
+  if (const auto known = is_this_machine_without_lookup(name)) return *known;
   const auto addresses = addresses_of(name);
   return std::any_of(addresses.begin(), addresses.end(), is_own_address);
 }
@@ -76,9 +76,9 @@ Result<std::uint16_t> free_port(const std::string& address) {
   return bound->port;
 }
 
-MoreOpenFiles::MoreOpenFiles() : before_(raise_open_files()) {}
+RaisedFileLimit::RaisedFileLimit() : before_(raise_open_files()) {}
 
-MoreOpenFiles::~MoreOpenFiles() {
+RaisedFileLimit::~RaisedFileLimit() {
   if (before_) ::setrlimit(RLIMIT_NOFILE, &*before_);
 }
 

@@ -20,7 +20,7 @@
 #include "base/security/pending_handshakes.h"
 #include "base/security/tls_psk.h"
 #include "base/text.h"
-#include "driver/join/passage.h"
+#include "driver/join/tls_tunnel.h"
 
 namespace hvd::driver::join {
 namespace {
@@ -30,14 +30,14 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kMaxJoinFrame = 4096;
-// More than a handshake and a Join ever take.
-constexpr std::size_t kMaxBytesBefore = std::size_t{32} << 10;
+// More than a TLS handshake and a Join ever take.
+constexpr std::size_t kMaxHandshakeBytes = std::size_t{32} << 10;
 constexpr std::size_t kMaxHostName = 300;
-constexpr std::size_t kMaxRemembered = 1000;  // refusals that need not be told again
+constexpr std::size_t kMaxReported = 1000;  // refusals that are not reported again
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr std::size_t kShareOfDescriptors = 4;  // one in so many is for strangers
+constexpr std::size_t kShareOfDescriptors = 4;  // one in so many is for pending handshakes
 
-// It stands in messages to a person and in the environment of workers.
+// Host names appear in messages and in the environment of workers.
 bool is_host_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxHostName &&
          std::all_of(name.begin(), name.end(), [](const char character) {
@@ -64,18 +64,20 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
         limits_(limits),
         acceptor_(io),
         accept_pause_(io),
-        pending_(pending_limit(limits.strangers, kShareOfDescriptors), limits.handshake),
-        strangers_(limits.report_every) {}
+        pending_(pending_limit(limits.max_pending, kShareOfDescriptors), limits.handshake),
+        rejections_(limits.report_every) {}
 
   Status start() {
     auto tls = TlsPsk::create(TlsPsk::Side::server, token_);
     if (!tls.ok()) return tls.status();
     tls_ = std::move(*tls);
+
     auto listener = listen_tcp(bind_);
     if (!listener.ok()) return listener.status();
     auto address = local_address(listener->get());
     if (!address.ok()) return address.status();
     address_ = std::move(*address);
+
     const bool v6 = address_.host.find(':') != std::string::npos;
     error_code error;
     acceptor_.assign(v6 ? tcp::v6() : tcp::v4(), listener->get(), error);
@@ -90,23 +92,23 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     error_code ignored;
     acceptor_.close(ignored);
     accept_pause_.cancel();
-    while (const auto guest = pending_.evict()) (*guest)->close();
+    while (const auto handshake = pending_.evict()) (*handshake)->close();
   }
 
   SocketAddress address() const { return address_; }
 
  private:
-  // Somebody at the door, until let in or sent away.
-  class Guest : public std::enable_shared_from_this<Guest> {
+  // A connection until its agent is accepted or it is refused.
+  class Handshake : public std::enable_shared_from_this<Handshake> {
    public:
-    Guest(std::shared_ptr<Impl> server, tcp::socket socket, TlsSession tls)
+    Handshake(std::shared_ptr<Impl> server, tcp::socket socket, TlsSession tls)
         : server_(std::move(server)),
           socket_(std::move(socket)),
           tls_(std::move(tls)),
           deadline_(socket_.get_executor()) {
       error_code ignored;
       const auto peer = socket_.remote_endpoint(ignored);
-      peer_ = ignored ? "a host that is gone" : peer.address().to_string();
+      peer_ = ignored ? "a host that has disconnected" : peer.address().to_string();
       origin_ = origin_of_peer(socket_.native_handle());
     }
     const std::string& origin() const { return origin_; }
@@ -115,23 +117,23 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       deadline_.expires_after(server_->limits_.handshake);
       deadline_.async_wait([self = shared_from_this()](error_code error) {
         if (error) return;
-        if (self->last_words_) return self->close();
-        self->turn_away("it did not say in time who it is");
+        if (self->closing_) return self->close();
+        self->reject("it did not authenticate in time");
       });
       read();
     }
 
-    // Nothing is told to it.
+    // Without a message to the other side.
     void close() {
-      if (std::exchange(over_, true)) return;
+      if (std::exchange(finished_, true)) return;
       deadline_.cancel();
       error_code ignored;
       socket_.close(ignored);
     }
 
-    void turn_away(std::string_view why) {
-      if (over_) return;
-      server_->report_stranger(peer_, why);
+    void reject(std::string_view why) {
+      if (finished_) return;
+      server_->report_rejection(peer_, why);
       leave();
       close();
     }
@@ -140,26 +142,30 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     void read() {
       socket_.async_read_some(
           asio::buffer(buffer_), [self = shared_from_this()](error_code error, std::size_t size) {
-            if (self->over_) return;
-            if (error) return self->turn_away("it went away before it had said who it is");
+            if (self->finished_) return;
+            if (error) return self->reject("it disconnected before it was authenticated");
             self->take({self->buffer_.data(), size});
           });
     }
 
     void take(std::string_view bytes) {
-      taken_ += bytes.size();
-      if (taken_ > kMaxBytesBefore) return turn_away("it said too much before who it is");
+      received_bytes_ += bytes.size();
+      if (received_bytes_ > kMaxHandshakeBytes) {
+        return reject("it sent too many bytes before it was authenticated");
+      }
+
       const Status received = tls_.receive(bytes);
       if (!received.ok()) {
-        // What TLS says to that goes out before the connection ends.
+        // The TLS alert is sent before the connection is closed.
         const std::string peer = peer_;
-        server_->report_stranger(peer, received.message());
-        return say_and_close({});
+        server_->report_rejection(peer, received.message());
+        return send_and_close({});
       }
+
       frames_.feed(tls_.take_received());
       auto frame = frames_.next();
       if (!frame.ok()) return refuse({frame.status().message(), true});
-      if (frame->has_value()) return take_frame(**frame);
+      if (frame->has_value()) return handle_frame(**frame);
       flush();
       read();
     }
@@ -172,61 +178,64 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       asio::async_write(socket_, asio::buffer(writing_text_),
                         [self = shared_from_this()](error_code error, std::size_t /*size*/) {
                           self->writing_ = false;
-                          if (error || self->over_) return;
+                          if (error || self->finished_) return;
                           self->flush();
-                          if (self->last_words_ && !self->writing_) self->close();
-                          if (self->joined_) self->let_in();
+                          if (self->closing_ && !self->writing_) self->close();
+                          if (self->join_) self->accept_agent();
                         });
     }
 
-    void take_frame(const Frame& frame) {
+    void handle_frame(const Frame& frame) {
       if (frame.kind != static_cast<std::uint16_t>(join_link::Kind::join) || frames_.mid_frame()) {
-        return refuse({"it said something else than Join", true});
+        return refuse({"its first message is not Join", true});
       }
       const auto join = join_link::Join::decode(frame.payload);
       if (!join.ok()) return refuse({join.status().message(), true});
+
       if (join->build_id != build_id()) {
         return refuse({cat("its build is ", quoted(join->build_id), ", the job's is ", build_id(),
                            "; both need the same hvd"),
                        true});
       }
       if (!is_host_name(join->host)) {
-        return refuse({cat(quoted(join->host), " is no host's name"), true});
+        return refuse({cat("invalid host name ", quoted(join->host)), true});
       }
       if (join->slots < 1 || join->slots > kMaxSlots) {
         return refuse(
             {cat("it has ", join->slots, " slots; there may be 1 to ", with_thousands(kMaxSlots)),
              true});
       }
+
       const Status admitted = server_->callbacks_.admit(join->host, join->slots);
-      if (!admitted.ok())
+      if (!admitted.ok()) {
         return refuse({admitted.message(), is_final(admitted.code())}, join->host);
-      joined_ = *join;
-      let_in();
+      }
+      join_ = *join;
+      accept_agent();
     }
 
-    void let_in() {
-      if (writing_) return;  // the rest of the handshake goes first
-      over_ = true;
+    void accept_agent() {
+      if (writing_) return;  // the rest of the handshake is sent first
+      finished_ = true;
       deadline_.cancel();
       const auto server = server_;
       leave();
       auto connection =
-          open_passage(std::move(socket_), std::move(tls_), join_link::Accepted{}.encode());
-      if (!connection.ok()) return server->report_stranger(peer_, connection.status().message());
-      server->callbacks_.on_joined({joined_->host, joined_->slots, std::move(*connection)});
+          open_tls_tunnel(std::move(socket_), std::move(tls_), join_link::Accepted{}.encode());
+      if (!connection.ok()) return server->report_rejection(peer_, connection.status().message());
+      server->callbacks_.on_joined({join_->host, join_->slots, std::move(*connection)});
     }
 
-    // It holds the token, so it is told why.
+    // The other side has proved the token, so it gets the reason.
     void refuse(const join_link::Refused& refused, const std::string& host = {}) {
       server_->report_refusal(host.empty() ? peer_ : cat(host, " (", peer_, ")"), refused.reason);
-      say_and_close(refused.encode());
+      send_and_close(refused.encode());
     }
 
-    void say_and_close(const std::string& text) {
+    void send_and_close(const std::string& text) {
       leave();
       if (!text.empty() && tls_.send(text).ok()) tls_.close();
-      last_words_ = true;
+      closing_ = true;
       flush();
       if (!writing_) close();
     }
@@ -240,27 +249,28 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     std::string peer_;
     std::string origin_;  // base/security/pending_handshakes.h
     std::array<char, 4096> buffer_{};
-    std::size_t taken_ = 0;
+    std::size_t received_bytes_ = 0;
     FrameDecoder frames_{kMaxJoinFrame};
     std::string writing_text_;
     bool writing_ = false;
-    bool last_words_ = false;
-    bool over_ = false;
-    std::optional<join_link::Join> joined_;
+    bool closing_ = false;
+    bool finished_ = false;
+    std::optional<join_link::Join> join_;
   };
 
   void accept() {
     acceptor_.async_accept(io_, [self = shared_from_this()](error_code error, tcp::socket socket) {
       if (self->closed_) return;
       if (!error) {
-        self->welcome(std::move(socket));
+        self->begin_handshake(std::move(socket));
         return self->accept();
       }
       if (error == asio::error::connection_aborted) return self->accept();
-      // No descriptor is left, or no memory. A stranger makes room, for one who may be of the job;
-      // without any it passes, or others will say so.
+
+      // The process is out of descriptors or memory. The oldest pending handshake is closed to make
+      // room; if there is none, accepting begins again after a pause.
       if (const auto oldest = self->pending_.evict()) {
-        (*oldest)->turn_away("no descriptor was left for others");
+        (*oldest)->reject("the process is out of descriptors");
         return self->accept();
       }
       self->accept_pause_.expires_after(kAcceptPause);
@@ -270,32 +280,32 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  void welcome(tcp::socket socket) {
+  void begin_handshake(tcp::socket socket) {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     auto tls = tls_->session();
     if (!tls.ok()) return;
-    const auto guest =
-        std::make_shared<Guest>(shared_from_this(), std::move(socket), std::move(*tls));
-    // An honest one needs some milliseconds.
-    if (const auto oldest = pending_.add(guest, guest->origin(), Clock::now())) {
-      (*oldest)->turn_away("too many others came before it had said who it is");
+    const auto handshake =
+        std::make_shared<Handshake>(shared_from_this(), std::move(socket), std::move(*tls));
+    // A real agent authenticates within milliseconds, so the oldest one is hardly ever such.
+    if (const auto oldest = pending_.add(handshake, handshake->origin(), Clock::now())) {
+      (*oldest)->reject("too many connections wait for authentication");
     }
-    guest->start();
+    handshake->start();
   }
 
-  void report_refusal(const std::string& who, std::string_view why) {
-    if (remembered_.size() >= kMaxRemembered) remembered_.clear();
-    std::string text = cat("did not let in ", who, ": ", why);
-    if (!remembered_.insert(text).second) return;
+  void report_refusal(const std::string& peer, std::string_view reason) {
+    if (reported_.size() >= kMaxReported) reported_.clear();
+    std::string text = cat("refused to let ", peer, " join: ", reason);
+    if (!reported_.insert(text).second) return;
     callbacks_.on_refused(text);
   }
 
-  void report_stranger(const std::string& who, std::string_view why) {
-    const auto count = strangers_.count(Clock::now());
+  void report_rejection(const std::string& peer, std::string_view reason) {
+    const auto count = rejections_.count(Clock::now());
     if (!count) return;
     const std::size_t others = *count - 1;
-    callbacks_.on_refused(cat("did not let in ", who, ": ", why,
+    callbacks_.on_refused(cat("refused a connection from ", peer, ": ", reason,
                               others > 0 ? cat(" (and ", others, " others before)") : ""));
   }
 
@@ -308,9 +318,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_;
   std::optional<TlsPsk> tls_;
-  PendingHandshakes<std::shared_ptr<Guest>> pending_;
-  std::set<std::string> remembered_;
-  CountedWarning strangers_;
+  PendingHandshakes<std::shared_ptr<Handshake>> pending_;
+  std::set<std::string> reported_;
+  CountedWarning rejections_;
   bool closed_ = false;
 };
 

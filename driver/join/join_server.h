@@ -1,6 +1,7 @@
-// Where agents that come by themselves are let in (`hvdrun agent --join`, cmd/hvdrun): TLS 1.3
-// under the pre-shared key of the token file, so that both sides are known and the wire shows
-// nothing; then base/protocol/join_link.h. A stranger costs a bounded handshake and is refused.
+// Accepts agents that join by themselves (`hvdrun agent --join`, cmd/hvdrun): TLS 1.3 under the
+// pre-shared key of the token file, which authenticates both sides and encrypts the connection,
+// then base/protocol/join_link.h. A connection without the token costs a bounded handshake and is
+// refused.
 //
 // Owned by the driver; every call and callback on its thread. The io_context outlives the server
 // and every AgentConnection that came from it.
@@ -16,38 +17,38 @@
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 
 namespace hvd::driver::join {
 
 struct JoinedAgent {
   std::string host;
   int slots = 1;
-  AgentConnection connection;  // nothing was said to the agent yet
+  AgentConnection connection;  // nothing was sent to the agent yet
 };
 
 struct Callbacks {
-  // Shall this host be let in? Else the reason why not; invalid_argument, not_found and
-  // permission_denied say that coming again would not help. Called before an agent is accepted.
+  // Decides whether this host may join, before its agent is accepted. An error is the reason why
+  // not; invalid_argument, not_found and permission_denied mean that trying again would not help.
   std::function<Status(const std::string& host, int slots)> admit;
   std::function<void(JoinedAgent agent)> on_joined;
-  // Somebody was refused; one line for a person, without secrets. The same is said once; of
-  // strangers one in a while.
+  // An agent or a connection was refused; one line for the user, without secrets. The same line is
+  // reported once, and connections without the token at most once in Limits::report_every.
   std::function<void(std::string_view text)> on_refused;
 };
 
 struct Limits {
   std::chrono::milliseconds handshake{10'000};  // from the connection to the Join
-  // That have not said who they are yet; when one more comes, the one that waits longest goes.
-  std::size_t strangers = 256;
-  std::chrono::milliseconds report_every{30'000};  // of strangers
+  // Connections that are not authenticated yet; with one more the oldest of them is closed.
+  std::size_t max_pending = 256;
+  std::chrono::milliseconds report_every{30'000};  // refused connections without the token
 };
 
 class JoinServer {
  public:
   JoinServer(boost::asio::io_context& io, const Token& token, SocketAddress bind,
              Callbacks callbacks, Limits limits = {});
-  ~JoinServer();  // closes the door; those who are in stay
+  ~JoinServer();  // accepts no more agents; connections that were handed over stay open
   JoinServer(const JoinServer&) = delete;
   JoinServer& operator=(const JoinServer&) = delete;
 

@@ -7,7 +7,7 @@
 
 #include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "driver/ssh/small_thread.h"
+#include "base/thread_group.h"
 #include "driver/ssh/steps.h"
 
 namespace hvd::driver::ssh {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLargestKey = std::size_t{256} << 10;
 
-// What became of the keys, for the error.
+// The outcome for each key, for the error message.
 struct Trials {
   std::vector<std::string> refused;  // by the host
   std::vector<std::string> protected_by_passphrase;
@@ -25,11 +25,11 @@ struct Trials {
 struct LoadedKey {
   KeyPtr key;
   bool has_passphrase = false;
-  std::string trouble;  // why there is none
+  std::string error;  // empty: there is a key
   bool missing = false;
 };
 
-// libssh asks for the passphrase here. Nobody is there to be asked.
+// libssh asks for the passphrase here. hvdrun has no terminal dialogue, so it has none to give.
 int refuse_passphrase(const char* /*prompt*/, char* /*buffer*/, std::size_t /*size*/, int /*echo*/,
                       int /*verify*/, void* asked) {
   *static_cast<bool*>(asked) = true;
@@ -57,46 +57,48 @@ LoadedKey load_key(const std::string& file) {
   auto text = read_key(file);
   if (!text.ok()) {
     loaded.missing = text.status().code() == Code::not_found;
-    loaded.trouble = text.status().message();
+    loaded.error = text.status().message();
     return loaded;
   }
+
   ssh_key key = nullptr;
   if (ssh_pki_import_privkey_base64(text->c_str(), nullptr, refuse_passphrase,
                                     &loaded.has_passphrase, &key) == SSH_OK) {
     loaded.key.reset(key);
   } else if (!loaded.has_passphrase) {
-    loaded.trouble = cat(file, ": not a private key, or of a kind that libssh does not know");
+    loaded.error = cat(file, ": not a private key, or of a type that libssh does not support");
   }
   ::explicit_bzero(text->data(), text->size());
   return loaded;
 }
 
-// The SSH agent is spoken to by blocking calls of libssh. This ends them by force when the time is
-// up or the attempt is given up.
+// The connection to the SSH agent. libssh talks to it with blocking calls, so a thread shuts the
+// socket down at the deadline, which ends the call in progress.
 class AgentWatch {
  public:
   static Result<std::unique_ptr<AgentWatch>> connect(const std::string& path, ssh_session session,
-                                                     const Patience& patience) {
+                                                     const Deadline& deadline) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) {
       return Status(Code::invalid_argument, "the path is too long for a socket");
     }
     std::memcpy(address.sun_path, path.data(), path.size());
+
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket) return Status::from_errno("make a socket", errno);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
       return Status(Code::unavailable, std::strerror(errno));
     }
+
     auto watch = std::unique_ptr<AgentWatch>(new AgentWatch);
-    watch->shared_->socket.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-    HVD_RETURN_IF_ERROR(start_small_thread([shared = watch->shared_, patience] {
-      if (!patience.wait_for(shared->done.fd(), POLLIN).ok()) {
-        ::shutdown(shared->socket.get(), SHUT_RDWR);
+    watch->socket_.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+    HVD_RETURN_IF_ERROR(watch->thread_.start([self = watch.get(), deadline] {
+      if (!deadline.wait_for(self->done_.fd(), POLLIN).ok()) {
+        ::shutdown(self->socket_.get(), SHUT_RDWR);
       }
-      shared->ended.raise();
     }));
-    watch->running_ = true;
+
     if (ssh_set_agent_socket(session, socket.get()) != SSH_OK) {
       return Status(Code::internal, "libssh does not take the SSH agent's socket");
     }
@@ -104,30 +106,27 @@ class AgentWatch {
     return watch;
   }
   ~AgentWatch() {
-    shared_->done.raise();
-    // It refers to the attempt's patience, which ends with the attempt.
-    if (running_) (void)Patience{}.wait_for(shared_->ended.fd(), POLLIN);
+    done_.set();
+    thread_.join();
   }
   AgentWatch(const AgentWatch&) = delete;
   AgentWatch& operator=(const AgentWatch&) = delete;
 
  private:
-  struct Shared {
-    UniqueFd socket;
-    Signal done;
-    Signal ended;
-  };
   AgentWatch() = default;
-  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  bool running_ = false;
+
+  UniqueFd socket_;
+  EventFlag done_;
+  ThreadGroup thread_;
 };
 
 class Authenticator {
  public:
-  Authenticator(ssh_session session, const Route& route, const Patience& patience)
-      : session_(session), route_(route), patience_(patience) {}
+  Authenticator(ssh_session session, const Route& route, const Deadline& deadline)
+      : session_(session), route_(route), deadline_(deadline) {}
 
-  // ok: let in. unauthenticated: not with any of these keys. Else the session is of no use.
+  // ok: the host accepts the user. unauthenticated: it accepts none of these keys. With any other
+  // error the session cannot be used any more.
   Status run() {
     const bool files_first = route_.identities_only;
     const auto demanded = [](const Route::Identity& identity) { return identity.demanded; };
@@ -135,17 +134,19 @@ class Authenticator {
       if (demanded(identity) || files_first) HVD_RETURN_IF_ERROR(try_file(identity));
       if (done_) return {};
     }
+
     HVD_RETURN_IF_ERROR(try_agent());
     if (done_) return {};
+
     for (const Route::Identity& identity : route_.identities) {
       if (!demanded(identity) && !files_first) HVD_RETURN_IF_ERROR(try_file(identity));
       if (done_) return {};
     }
-    return nothing_helped();
+    return all_refused();
   }
 
  private:
-  Status judge(const Result<int>& result, const std::string& what) {
+  Status evaluate(const Result<int>& result, const std::string& what) {
     if (!result.ok()) return result.status();
     switch (*result) {
       case SSH_AUTH_SUCCESS:
@@ -156,12 +157,12 @@ class Authenticator {
         return {};
       case SSH_AUTH_PARTIAL:
         return {Code::unauthenticated,
-                cat(what, " is accepted, but the host wants something else besides (", offered(),
-                    "), which hvdrun cannot give")};
+                cat(what, " is accepted, but the host asks for another method as well (", offered(),
+                    "), which hvdrun does not support")};
       default:
         trials_.refused.push_back(what);
         return {Code::unavailable,
-                cat(summary(), "; then the host ended it: ", error_text(session_))};
+                cat(summary(), "; then the host ended the session: ", error_text(session_))};
     }
   }
 
@@ -173,18 +174,19 @@ class Authenticator {
     }
     if (loaded.key == nullptr) {
       if (identity.demanded) {
-        return {Code::invalid_argument, cat("the identity file cannot be used: ", loaded.trouble)};
+        return {Code::invalid_argument, cat("the identity file cannot be used: ", loaded.error)};
       }
-      if (!loaded.missing) trials_.unusable.push_back(loaded.trouble);
+      if (!loaded.missing) trials_.unusable.push_back(loaded.error);
       return {};
     }
+
     if (!identity.certificate.empty()) {
       HVD_RETURN_IF_ERROR(try_certificate(identity, loaded.key.get()));
       if (done_) return {};
       loaded = load_key(identity.file);  // without the certificate
     }
     if (loaded.key == nullptr) return {};
-    return judge(offer(loaded.key.get()), identity.file);
+    return evaluate(offer(loaded.key.get()), identity.file);
   }
 
   Status try_certificate(const Route::Identity& identity, ssh_key key) {
@@ -195,27 +197,27 @@ class Authenticator {
     }
     const KeyPtr certificate(raw);
     if (ssh_pki_copy_cert_to_privkey(certificate.get(), key) != SSH_OK) return {};
-    return judge(offer(key), identity.certificate);
+    return evaluate(offer(key), identity.certificate);
   }
 
   Result<int> offer(ssh_key key) {
-    return drive(session_, SSH_AUTH_AGAIN, patience_,
+    return drive(session_, SSH_AUTH_AGAIN, deadline_,
                  [&] { return ssh_userauth_publickey(session_, nullptr, key); });
   }
 
   Status try_agent() {
     if (route_.agent_socket.empty()) return {};
     const std::string name = cat("the keys of the SSH agent at ", route_.agent_socket);
-    auto watch = AgentWatch::connect(route_.agent_socket, session_, patience_);
+    auto watch = AgentWatch::connect(route_.agent_socket, session_, deadline_);
     if (!watch.ok()) {
       trials_.unusable.push_back(
           cat("the SSH agent at ", route_.agent_socket, ": ", watch.status().message()));
       return {};
     }
-    auto result = drive(session_, SSH_AUTH_AGAIN, patience_,
+    auto result = drive(session_, SSH_AUTH_AGAIN, deadline_,
                         [&] { return ssh_userauth_agent(session_, nullptr); });
-    HVD_RETURN_IF_ERROR(patience_.left());
-    return judge(result, name);
+    HVD_RETURN_IF_ERROR(deadline_.check());
+    return evaluate(result, name);
   }
 
   std::string offered() const {
@@ -226,25 +228,25 @@ class Authenticator {
     if ((methods & SSH_AUTH_METHOD_INTERACTIVE) != 0) names.emplace_back("questions and answers");
     if ((methods & SSH_AUTH_METHOD_HOSTBASED) != 0) names.emplace_back("trusted hosts");
     if ((methods & SSH_AUTH_METHOD_GSSAPI_MIC) != 0) names.emplace_back("Kerberos");
-    return names.empty() ? "nothing that is known here" : join(names, ", ");
+    return names.empty() ? "no method known to hvdrun" : join(names, ", ");
   }
 
   std::string summary() const {
     std::vector<std::string> parts;
     parts.push_back(trials_.refused.empty() ? cat("no key could be offered for user ", route_.user)
-                                            : cat("not let in as user ", route_.user, " with ",
+                                            : cat("user ", route_.user, " is refused with ",
                                                   join(trials_.refused, ", ")));
     for (const std::string& file : trials_.protected_by_passphrase) {
       parts.push_back(cat(file, " is protected by a passphrase: ssh-add it"));
     }
-    for (const std::string& trouble : trials_.unusable) parts.push_back(trouble);
+    for (const std::string& error : trials_.unusable) parts.push_back(error);
     return join(parts, "; ");
   }
 
-  Status nothing_helped() {
+  Status all_refused() {
     if (trials_.refused.empty()) {
-      // Nothing was said yet; the host tells what it wants when asked to let us in just so.
-      auto result = drive(session_, SSH_AUTH_AGAIN, patience_,
+      // No request was made so far; the host names its methods in the answer to the first one.
+      auto result = drive(session_, SSH_AUTH_AGAIN, deadline_,
                           [&] { return ssh_userauth_none(session_, nullptr); });
       if (!result.ok()) return result.status();
       if (*result == SSH_AUTH_SUCCESS) return {};
@@ -254,15 +256,15 @@ class Authenticator {
 
   ssh_session session_;
   const Route& route_;
-  const Patience& patience_;
+  const Deadline& deadline_;
   Trials trials_;
   bool done_ = false;
 };
 
 }  // namespace
 
-Status authenticate(ssh_session session, const Route& route, const Patience& patience) {
-  Status status = Authenticator(session, route, patience).run();
+Status authenticate(ssh_session session, const Route& route, const Deadline& deadline) {
+  Status status = Authenticator(session, route, deadline).run();
   if (status.code() == Code::deadline_exceeded) {
     return {status.code(), cat("authentication as user ", route.user, " did not end in time")};
   }

@@ -17,8 +17,8 @@
 namespace hvd::driver::ssh {
 namespace {
 
-constexpr int kMostIncludes = 16;                       // nested
-constexpr std::size_t kLargest = std::size_t{4} << 20;  // bytes of a file
+constexpr int kMaxIncludeDepth = 16;
+constexpr std::size_t kMaxFileSize = std::size_t{4} << 20;
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -40,51 +40,53 @@ bool matches_list(std::string_view text, std::string_view list) {
   return matched;
 }
 
-struct Words {
-  std::vector<std::string> words;
-  std::string rest;  // what follows the keyword, as written
+struct ConfigLine {
+  std::vector<std::string> arguments;  // the keyword first, in lower case
+  std::string rest;                    // of the line after the keyword, as written
 };
 
-// "Key value", "Key=value", "Key \"a value\"". The keyword comes first, in lower case.
-Result<Words> words_of(std::string_view line) {
-  Words result;
+// "Key value", "Key=value", "Key \"a value\"".
+Result<ConfigLine> parse_line(std::string_view line) {
+  ConfigLine result;
   std::size_t i = 0;
   const auto blank = [&](std::size_t at) { return line[at] == ' ' || line[at] == '\t'; };
   while (i < line.size()) {
     while (i < line.size() &&
-           (blank(i) || (result.words.size() == 1 && result.rest.empty() && line[i] == '='))) {
+           (blank(i) || (result.arguments.size() == 1 && result.rest.empty() && line[i] == '='))) {
       ++i;
     }
     if (i == line.size() || (line[i] == '#')) break;
-    if (result.words.size() == 1) result.rest = std::string(trim(line.substr(i)));
-    std::string word;
+    if (result.arguments.size() == 1) result.rest = std::string(trim(line.substr(i)));
+
+    std::string argument;
     if (line[i] == '"') {
       const std::size_t end = line.find('"', i + 1);
       if (end == std::string_view::npos) {
         return Status(Code::invalid_argument, "a quotation mark is not closed");
       }
-      word = std::string(line.substr(i + 1, end - i - 1));
+      argument = std::string(line.substr(i + 1, end - i - 1));
       i = end + 1;
     } else {
-      while (i < line.size() && !blank(i) && (!result.words.empty() || line[i] != '=')) {
-        word += line[i++];
+      while (i < line.size() && !blank(i) && (!result.arguments.empty() || line[i] != '=')) {
+        argument += line[i++];
       }
     }
-    result.words.push_back(result.words.empty() ? lower(word) : word);
+    result.arguments.push_back(result.arguments.empty() ? lower(argument) : argument);
   }
   return result;
 }
 
-// It may name commands that are run (ProxyCommand), so nobody else may write it, as ssh demands,
-// too.
+// The file may name commands to run (ProxyCommand), so no other user may be able to write it. ssh
+// demands the same.
 Result<std::string> read_text(const std::string& path) {
   const auto opened =
       open_trusted_file(path, "configuration", FileTrust::configuration, FileKind::any);
   HVD_RETURN_IF_ERROR(opened.status());
+
   const UniqueFd& fd = *opened;
   std::string text;
   std::array<char, 4096> buffer{};
-  while (text.size() < kLargest) {
+  while (text.size() < kMaxFileSize) {
     const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
     if (count == 0) return text;
     if (count < 0 && errno == EINTR) continue;
@@ -92,7 +94,7 @@ Result<std::string> read_text(const std::string& path) {
     text.append(buffer.data(), static_cast<std::size_t>(count));
   }
   return Status(Code::invalid_argument,
-                cat("read ", path, ": it is too large for a configuration"));
+                cat("read ", path, ": the file is too large for a configuration"));
 }
 
 std::vector<std::string> files_of(const std::string& pattern) {
@@ -116,58 +118,60 @@ class Reader {
     for (const std::string& line : split(text, '\n')) {
       ++number;
       const auto place = [&] { return cat(source, ":", number); };
-      auto words = words_of(trim(line));
-      if (!words.ok()) return words.status().with_context(place());
-      if (words->words.empty()) continue;
-      if (words->words.size() == 1) {
-        return {Code::invalid_argument, cat(place(), ": ", words->words[0], " has no value")};
+      auto parsed = parse_line(trim(line));
+      if (!parsed.ok()) return parsed.status().with_context(place());
+      if (parsed->arguments.empty()) continue;
+      if (parsed->arguments.size() == 1) {
+        return {Code::invalid_argument, cat(place(), ": ", parsed->arguments[0], " has no value")};
       }
-      HVD_RETURN_IF_ERROR(apply(*words, directory, depth).with_context(place()));
+      HVD_RETURN_IF_ERROR(apply(*parsed, directory, depth).with_context(place()));
     }
     return {};
   }
 
  private:
-  Status apply(const Words& line, const std::string& directory, int depth) {
-    const std::string& key = line.words[0];
+  Status apply(const ConfigLine& line, const std::string& directory, int depth) {
+    const std::string& key = line.arguments[0];
     if (key == "host") {
-      active_ = host_matches(line.words);
+      active_ = host_matches(line.arguments);
       return {};
     }
-    if (key == "match") return match(line.words);
+    if (key == "match") return match(line.arguments);
     if (!active_) return {};
-    if (key == "include") return include(line.words, directory, depth);
+
+    if (key == "include") return include(line.arguments, directory, depth);
     if (key == "port") {
-      const auto port = parse_number<int>(line.words[1]);
+      const auto port = parse_number<int>(line.arguments[1]);
       if (!port || *port < 1 || *port > 65535) {
-        return {Code::invalid_argument, cat("port ", line.words[1], " is none")};
+        return {Code::invalid_argument, cat("invalid port ", line.arguments[1])};
       }
       if (into_.port == 0) into_.port = *port;
       return {};
     }
     if (key == "identityfile") {
-      add(into_.identity_files, line.words[1]);
+      add(into_.identity_files, line.arguments[1]);
     } else if (key == "certificatefile") {
-      add(into_.certificate_files, line.words[1]);
+      add(into_.certificate_files, line.arguments[1]);
     } else if (key == "identitiesonly") {
-      if (!identities_only_seen_) into_.identities_only = lower(line.words[1]) == "yes";
+      if (!identities_only_seen_) into_.identities_only = lower(line.arguments[1]) == "yes";
       identities_only_seen_ = true;
     } else if (key == "userknownhostsfile" || key == "globalknownhostsfile") {
       auto& files = key[0] == 'u' ? into_.user_known_hosts : into_.global_known_hosts;
-      if (files.empty()) files.assign(line.words.begin() + 1, line.words.end());
+      if (files.empty()) files.assign(line.arguments.begin() + 1, line.arguments.end());
     } else if (key == "proxycommand") {
       if (into_.proxy_command.empty() && into_.proxy_jump.empty()) into_.proxy_command = line.rest;
     } else if (key == "proxyjump") {
       if (into_.proxy_command.empty() && into_.proxy_jump.empty()) {
-        into_.proxy_jump = line.words[1];
+        into_.proxy_jump = line.arguments[1];
       }
     } else {
-      simple(key, line.words[1]);
+      apply_text_value(key, line.arguments[1]);
     }
     return {};
   }
 
-  void simple(const std::string& key, const std::string& value) {
+  // A keyword with one value, of which the first one found wins.
+  void apply_text_value(const std::string& key, const std::string& value) {
     struct Keyword {
       std::string_view name;
       std::string HostConfig::*field;
@@ -188,6 +192,7 @@ class Reader {
         {"pubkeyacceptedkeytypes", &HostConfig::pubkey_algorithms},
         {"compression", &HostConfig::compression},
     }};
+
     const auto* const found = std::find_if(kKeywords.begin(), kKeywords.end(),
                                            [&](const Keyword& k) { return k.name == key; });
     if (found == kKeywords.end()) return;
@@ -199,10 +204,10 @@ class Reader {
     if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
   }
 
-  bool host_matches(const std::vector<std::string>& words) const {
+  bool host_matches(const std::vector<std::string>& arguments) const {
     bool matched = false;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      std::string_view pattern = words[i];
+    for (std::size_t i = 1; i < arguments.size(); ++i) {
+      std::string_view pattern = arguments[i];
       const bool negated = pattern.starts_with('!');
       if (negated) pattern.remove_prefix(1);
       if (!matches_pattern(query_.host, pattern)) continue;
@@ -212,10 +217,10 @@ class Reader {
     return matched;
   }
 
-  Status match(const std::vector<std::string>& words) {
+  Status match(const std::vector<std::string>& arguments) {
     bool all = true;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      std::string criterion = lower(words[i]);
+    for (std::size_t i = 1; i < arguments.size(); ++i) {
+      std::string criterion = lower(arguments[i]);
       const bool negated = criterion.starts_with('!');
       if (negated) criterion.erase(0, 1);
       if (criterion == "all") {
@@ -226,7 +231,8 @@ class Reader {
         all = all && negated;  // there is no second pass
         continue;
       }
-      if (++i == words.size()) {
+
+      if (++i == arguments.size()) {
         return {Code::invalid_argument, cat("Match ", criterion, " has no value")};
       }
       std::string subject;
@@ -244,25 +250,26 @@ class Reader {
         all = false;  // exec and the like
         continue;
       }
-      all = all && matches_list(subject, words[i]) != negated;
+      all = all && matches_list(subject, arguments[i]) != negated;
     }
     active_ = all;
     return {};
   }
 
-  Status include(const std::vector<std::string>& words, const std::string& directory, int depth) {
-    if (depth >= kMostIncludes) return {Code::invalid_argument, "too many nested Include"};
-    for (std::size_t i = 1; i < words.size(); ++i) {
+  Status include(const std::vector<std::string>& arguments, const std::string& directory,
+                 int depth) {
+    if (depth >= kMaxIncludeDepth) return {Code::invalid_argument, "too many nested Include"};
+    for (std::size_t i = 1; i < arguments.size(); ++i) {
       std::string path = expand_path(
-          words[i],
+          arguments[i],
           {.home = query_.home, .local_user = {}, .host = {}, .original_host = {}, .user = {}});
       if (!path.starts_with('/')) path = cat(directory, "/", path);
       for (const std::string& file : files_of(path)) {
         auto text = read_text(file);
         if (text.status().code() == Code::failed_precondition) return text.status();
-        if (!text.ok()) continue;  // as ssh does
+        if (!text.ok()) continue;  // ssh ignores it as well
         HVD_RETURN_IF_ERROR(read(*text, file, directory, true, depth + 1));
-        active_ = true;  // it was, or the Include would not have been read
+        active_ = true;  // as before: Include is only applied in active blocks
       }
     }
     return {};
@@ -300,25 +307,26 @@ std::string token_value(char token, const Tokens& tokens) {
 }  // namespace
 
 bool matches_pattern(std::string_view text, std::string_view pattern) {
-  // The last '*' seen, and how much of the text it has swallowed so far.
   std::size_t t = 0;
   std::size_t p = 0;
+  // The last '*' seen, and the end of the text that it matches so far.
   std::size_t star = std::string_view::npos;
-  std::size_t swallowed = 0;
+  std::size_t star_end = 0;
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) ==
            std::tolower(static_cast<unsigned char>(b));
   };
+
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
-      swallowed = t;
+      star_end = t;
     } else if (p < pattern.size() && (pattern[p] == '?' || same(pattern[p], text[t]))) {
       ++p;
       ++t;
     } else if (star != std::string_view::npos) {
       p = star + 1;
-      t = ++swallowed;
+      t = ++star_end;
     } else {
       return false;
     }
@@ -354,6 +362,7 @@ Result<HostConfig> read_host_config(const ConfigQuery& query, const std::string&
       HVD_RETURN_IF_ERROR(reader.read(*text, path, directory, true, 0));
     }
   }
+
   if (config.host_name.empty()) {
     config.host_name = query.host;
   } else {
@@ -384,6 +393,7 @@ std::string expand_path(std::string_view path, const Tokens& tokens) {
     result = tokens.home;
     path.remove_prefix(1);
   }
+
   std::string with_variables;
   while (!path.empty()) {
     const std::size_t end = path.starts_with("${") ? path.find('}') : std::string_view::npos;

@@ -1,10 +1,10 @@
-// What ~/.ssh/config says about a host: the keywords that matter to a launcher, read as ssh reads
-// them (the first value found wins, identity files add up, patterns, Include, Match). A library of
-// SSH could read the file, too, but would tell neither all identity files nor how host keys shall
-// be checked. Pure but for the files read; values; safe from any thread.
+// The parameters of a host in ~/.ssh/config: the keywords that matter to a launcher, read as ssh
+// reads them (the first value found wins, identity files add up, patterns, Include, Match). libssh
+// can read the file, too, but reports neither all identity files nor StrictHostKeyChecking. Pure
+// but for the files that are read; values; safe from any thread.
 //
-// Not honoured: Match exec, canonical, final, localnetwork and tagged (such a block is passed
-// over), and everything that this list does not name.
+// Not supported: Match exec, canonical, final, localnetwork and tagged (such a block is skipped),
+// and every keyword without a field in HostConfig.
 #pragma once
 
 #include <optional>
@@ -17,14 +17,15 @@
 namespace hvd::driver::ssh {
 
 struct HostConfig {
-  std::string host_name;  // what to connect to; the name itself if nothing was said
-  std::string user;       // empty: not said
-  int port = 0;           // 0: not said
+  std::string host_name;  // to connect to; the name itself if the files name no other
+  std::string user;       // empty: not configured
+  int port = 0;           // 0: not configured
   std::vector<std::string> identity_files;
   std::vector<std::string> certificate_files;
   bool identities_only = false;
-  std::string identity_agent;  // a path, "none", "SSH_AUTH_SOCK" or "$NAME"; empty: not said
-  std::string proxy_command;   // as written; empty or "none": no proxy
+  // A path, "none", "SSH_AUTH_SOCK" or "$NAME"; empty: not configured.
+  std::string identity_agent;
+  std::string proxy_command;  // as written; empty or "none": no proxy
   std::string proxy_jump;
   std::vector<std::string> user_known_hosts;
   std::vector<std::string> global_known_hosts;
@@ -40,32 +41,32 @@ struct HostConfig {
   std::string compression;
 };
 
-// What the person asked for; the files are read for it.
+// The host and users that the patterns of the files are matched against.
 struct ConfigQuery {
   std::string host;
-  std::string user;        // empty: not said
+  std::string user;        // empty: not given
   std::string local_user;  // this process's
   std::string home;        // of this process's user: for "~"
 };
 
 // `file`: -F, which must exist; "none": no file at all; empty: ~/.ssh/config and
-// /etc/ssh/ssh_config, if they are there.
+// /etc/ssh/ssh_config, if they exist.
 Result<HostConfig> read_host_config(const ConfigQuery& query, const std::string& file);
 
-// One file's text on top of what was found before. `source` stands in errors: "x/config:3: ...".
-// Include looks relative to `include_directory`.
+// Adds the text of one file to `into`. `source` is its name in errors: "x/config:3: ...". Include
+// is relative to `include_directory`.
 Status apply_config_text(std::string_view text, const std::string& source,
                          const std::string& include_directory, const ConfigQuery& query,
                          HostConfig& into);
 
-// '*' and '?' as ssh_config has them, without regard to case.
+// '*' and '?' as in ssh_config, without regard to case.
 bool matches_pattern(std::string_view text, std::string_view pattern);
 
 // "~/x", "%d/x", "${NAME}/x" and the other tokens of a path in the configuration.
 struct Tokens {
   std::string home;
   std::string local_user;
-  std::string host;           // %h: what is connected to
+  std::string host;           // %h: the name to connect to
   std::string original_host;  // %n
   std::string user;           // %r
   int port = 22;              // %p

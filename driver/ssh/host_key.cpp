@@ -12,7 +12,7 @@ std::string changed(const Route& route, const KnownKey& known, ssh_key key) {
   return cat(
       "the host showed another key than last time: now ", type_of(key), " ", fingerprint_of(key),
       ", but ", known.file, ":", known.line, " says ", known.type, " ", known.fingerprint,
-      ". Either somebody stands in between, or the host was set up anew. If you know that it "
+      ". Either the connection is intercepted, or the host was set up anew. If you know that it "
       "was: ssh-keygen -f ",
       shell_quote(known.file), " -R ", shell_quote(route.key_name));
 }
@@ -22,7 +22,7 @@ std::string changed(const Route& route, const KnownKey& known, ssh_key key) {
 Status check_host_key(ssh_session session, const Route& route) {
   ssh_key raw = nullptr;
   if (ssh_get_server_publickey(session, &raw) != SSH_OK) {
-    return {Code::internal, "the host's key cannot be had"};
+    return {Code::internal, "the host's key cannot be read"};
   }
   const KeyPtr key(raw);
   if (route.host_key_check == HostKeyCheck::off) return {};
@@ -47,12 +47,12 @@ Status check_host_key(ssh_session session, const Route& route) {
 
   if (route.host_key_check == HostKeyCheck::strict) {
     return {Code::permission_denied,
-            cat("the host is unknown, and unknown ones are to be refused: its key ",
-                type_of(key.get()), " ", fingerprint_of(key.get()), " stands in none of ",
-                join(files, ", "), ". Add it, or let new hosts be accepted")};
+            cat("the host is unknown, and unknown hosts are refused: its key ", type_of(key.get()),
+                " ", fingerprint_of(key.get()), " is in none of ", join(files, ", "),
+                ". Add it, or accept new hosts")};
   }
   return append_known_host(route.known_hosts.front(), route.key_name, key.get())
-      .with_context("the host is new, but its key could not be noted");
+      .with_context("the host is new, but its key could not be written to known_hosts");
 }
 
 }  // namespace hvd::driver::ssh

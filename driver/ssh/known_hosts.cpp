@@ -30,15 +30,16 @@ struct Entry {
   ~Entry() { ssh_knownhosts_entry_free(entry); }
 };
 
-// The line that another writer left without its end would swallow ours.
+// Another writer may have left a line without its end, to which the new line would be appended.
 bool ends_in_mid_line(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   char last = '\n';
   return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
 }
 
-// Against other jobs. Without it two of them might write a key twice, and no more: each line is
-// one write, as ssh's own, which locks nothing. So whoever keeps it locked is not waited for long.
+// Excludes other jobs. Without the lock two of them might write a key twice, and nothing worse,
+// since each line is one write, as with ssh itself, which does not lock. So a process that keeps
+// the file locked is waited for only briefly.
 void lock_if_possible(int fd) {
   constexpr std::chrono::milliseconds kLongest{1'000};
   constexpr std::chrono::milliseconds kPause{10};
@@ -54,11 +55,11 @@ Result<UniqueFd> open_known_hosts(const std::string& file) {
   return open_trusted_file(file, kWhat, FileTrust::known_hosts, FileKind::any);
 }
 
-// What is open here, by another name.
+// Another name of an open file.
 std::string path_of(int fd) { return cat("/proc/self/fd/", fd); }
 
-// The file that look_up() reads, or a new one where there is none: never one that a link of
-// somebody else leads to.
+// The file that look_up() reads, or a new one where there is none: never one that the symbolic link
+// of another user leads to.
 UniqueFd open_to_append(const std::string& file) {
   constexpr int kHow = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY;
   if (const auto there = open_known_hosts(file); there.ok()) {
@@ -100,7 +101,7 @@ std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::
                               ssh_key key) {
   std::vector<KnownKey> found;
   for (const std::string& file : files) {
-    // Of a file that cannot be trusted check_known_hosts() has told.
+    // check_known_hosts() has reported files that cannot be trusted.
     const auto fd = open_known_hosts(file);
     if (!fd.ok()) continue;
     std::ifstream in(path_of(fd->get()));
@@ -110,11 +111,12 @@ std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::
       if (text.empty() || text.front() == '#') continue;
       bool revoked = false;
       if (text.front() == '@') {
-        // Certificates of hosts are not checked; a key that was called back is.
+        // Certificates of hosts are not supported; revoked keys are.
         if (!text.starts_with("@revoked")) continue;
         revoked = true;
         text = trim(text.substr(std::string_view("@revoked").size()));
       }
+
       std::string plain(text);
       for (char& c : plain) c = c == '\t' ? ' ' : c;
       Entry entry;
@@ -143,9 +145,10 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
   for (const KnownKey& known : look_up({file}, name, key)) {
     if (known.same) return {};
   }
+
   char* base64 = nullptr;
   if (ssh_pki_export_pubkey_base64(key, &base64) != SSH_OK) {
-    return {Code::internal, "the host's key cannot be written down"};
+    return {Code::internal, "the host's key cannot be exported"};
   }
   const char* type = ssh_key_type_to_char(ssh_key_type(key));
   if (const char* const curve = ssh_pki_key_ecdsa_name(key);
@@ -156,12 +159,14 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
   ssh_string_free_char(base64);
 
   if (const std::size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0) {
-    ::mkdir(file.substr(0, slash).c_str(), 0700);  // if it is not there; open() tells the rest
+    // It may exist already. If it cannot be created, open() fails and names the reason.
+    ::mkdir(file.substr(0, slash).c_str(), 0700);
   }
   const UniqueFd fd = open_to_append(file);
   if (!fd) return Status::from_errno(cat("open ", file), errno);
   HVD_RETURN_IF_ERROR(
       check_trusted_file(fd.get(), file, kWhat, FileTrust::known_hosts, FileKind::any));
+
   lock_if_possible(fd.get());
   if (ends_in_mid_line(fd.get())) line.insert(0, "\n");
   if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {

@@ -1,5 +1,6 @@
-// known_hosts: which key a host had when it was last seen. Files are read anew for each host, and
-// new lines appended whole, so that several sessions, jobs and ssh itself may use them at once.
+// known_hosts: the keys of hosts that were seen before. The files are read anew for each host, and
+// each new line is appended with one write, so that several sessions, jobs and ssh itself may use
+// them at once.
 #pragma once
 
 #include <string>
@@ -17,18 +18,18 @@ struct KnownKey {
   std::string type;  // "ssh-ed25519"
   std::string fingerprint;
   bool revoked = false;
-  bool same = false;  // as the key that was asked about
+  bool same = false;  // as the `key` of look_up()
 };
 
-// failed_precondition: one of these files belongs to somebody else, or everybody may write it.
+// failed_precondition: one of these files belongs to another user, or every user may write it.
 Status check_known_hosts(const std::vector<std::string>& files);
-// What the files say of `name` ("host", or "[host]:port" if the port is not 22). `key`: what the
-// host showed; may be null. Files that are not there say nothing.
+// The entries for `name` ("host", or "[host]:port" if the port is not 22). `key`: the host's key;
+// may be null. Files that do not exist have no entries.
 std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::string& name,
                               ssh_key key);
 // "host", "[host]:2222", in lower case.
 std::string known_hosts_name(std::string_view host, int port);
-// One more line, at the end; makes the file and its directory if they are not there. Any thread.
+// Appends a line; creates the file and its directory if they do not exist. Any thread.
 Status append_known_host(const std::string& file, const std::string& name, ssh_key key);
 // "SHA256:..."
 std::string fingerprint_of(ssh_key key);

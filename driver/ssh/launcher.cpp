@@ -1,37 +1,36 @@
 #include "driver/ssh/launcher.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <utility>
 
 #include "base/text.h"
-#include "driver/ssh/carrier.h"
-#include "driver/ssh/small_thread.h"
+#include "base/thread_group.h"
 #include "driver/ssh/steps.h"
+#include "driver/ssh/tunnel_multiplexer.h"
 
 namespace hvd::driver::ssh {
 namespace {
 
-constexpr std::chrono::seconds kPatienceWithThreads{2};
+constexpr std::chrono::seconds kThreadTimeout{2};  // for the threads to end with the launcher
 
-// One host on its way. Belongs to the Attempt and to the thread that works on it.
+// The start of one agent. Shared by its Attempt and the thread that works on it.
 struct Work {
   Target target;
-  Signal given_up;
+  EventFlag stop;
   std::mutex mutex;  // held during callbacks, so that none outlives the Attempt
   Callbacks callbacks;
-  bool forsaken = false;
+  bool detached = false;  // there are no more callbacks
 
   void step(Step step) {
     const std::scoped_lock lock(mutex);
-    if (!forsaken && callbacks.on_step) callbacks.on_step(step);
+    if (!detached && callbacks.on_step) callbacks.on_step(step);
   }
   void end(std::variant<AgentConnection, HostTrouble> result) {
     const std::scoped_lock lock(mutex);
-    if (!forsaken && callbacks.on_end) callbacks.on_end(std::move(result));
-    forsaken = true;
+    if (!detached && callbacks.on_end) callbacks.on_end(std::move(result));
+    detached = true;
   }
 };
 
@@ -39,9 +38,9 @@ class RealAttempt final : public Launcher::Attempt {
  public:
   explicit RealAttempt(std::shared_ptr<Work> work) : work_(std::move(work)) {}
   ~RealAttempt() override {
-    work_->given_up.raise();
+    work_->stop.set();
     const std::scoped_lock lock(work_->mutex);
-    work_->forsaken = true;
+    work_->detached = true;
   }
 
  private:
@@ -50,24 +49,26 @@ class RealAttempt final : public Launcher::Attempt {
 
 }  // namespace
 
-// Belongs to the Launcher and to each of its threads.
+// Shared by the Launcher and each of its threads, one of which may be left behind.
 class Launcher::Impl : public std::enable_shared_from_this<Impl> {
  public:
   explicit Impl(Options options) : options_(std::move(options)) {}
 
   void end() {
     {
-      std::unique_lock lock(mutex_);
+      const std::scoped_lock lock(mutex_);
       waiting_.clear();
-      for (const auto& work : under_way_) work->given_up.raise();
-      // They wait for nothing but what their Signal ends; only what they read here, keys and
-      // configuration, may lie on a file system that does not answer. Such a thread is left to
-      // itself, and gives up as soon as it can.
-      idle_.wait_for(lock, kPatienceWithThreads, [this] { return threads_ == 0; });
+      for (const auto& work : in_progress_) work->stop.set();
     }
-    const std::scoped_lock lock(carrier_mutex_);
+    // Everything that the threads wait for ends with the stop flag, except the reads of keys and
+    // configuration files, which may lie on a file system that does not answer. A thread that hangs
+    // there cannot be interrupted: it is left behind, holds this object, and ends after that read.
+    // There are at most Options::parallel of them.
+    threads_.join_until(Clock::now() + kThreadTimeout);
+
+    const std::scoped_lock lock(multiplexer_mutex_);
     ended_ = true;
-    carrier_.reset();
+    multiplexer_.reset();
   }
 
   std::unique_ptr<Attempt> start(Target target, Callbacks callbacks) {
@@ -75,12 +76,14 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     work->target = std::move(target);
     work->callbacks = std::move(callbacks);
     auto attempt = std::make_unique<RealAttempt>(work);
+
     std::unique_lock lock(mutex_);
     waiting_.push_back(work);
-    if (threads_ >= std::max(1, options_.parallel)) return attempt;
-    const Status status = start_small_thread([self = shared_from_this()] { self->work_off(); });
-    if (status.ok()) ++threads_;
-    if (threads_ > 0) return attempt;
+    if (workers_ >= std::max(1, options_.parallel)) return attempt;
+    const Status status = threads_.start([self = shared_from_this()] { self->process_queue(); });
+    if (status.ok()) ++workers_;
+    if (workers_ > 0) return attempt;
+
     waiting_.pop_back();
     lock.unlock();
     work->end(HostTrouble{.step = Step::resolve, .message = status.message()});
@@ -88,23 +91,22 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  // A thread of the pool: takes host after host, and ends when none waits.
-  void work_off() {
+  // A thread of the pool: takes one host after the other, and ends when none waits.
+  void process_queue() {
     std::unique_lock lock(mutex_);
     while (!waiting_.empty()) {
       const std::shared_ptr<Work> work = std::move(waiting_.front());
       waiting_.pop_front();
-      under_way_.push_back(work);
+      in_progress_.push_back(work);
       lock.unlock();
-      if (!work->given_up.raised()) bring_up(*work);
+      if (!work->stop.is_set()) run_attempt(*work);
       lock.lock();
-      std::erase(under_way_, work);
+      std::erase(in_progress_, work);
     }
-    --threads_;
-    idle_.notify_all();
+    --workers_;
   }
 
-  void bring_up(Work& work) {
+  void run_attempt(Work& work) {
     Step step = Step::resolve;
     const auto begin = [&](Step next) {
       step = next;
@@ -119,33 +121,35 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
   Result<AgentConnection> connect_and_start(Work& work, const std::function<void(Step)>& begin) {
     auto route = plan_route(options_, work.target);
     if (!route.ok()) return route.status();
-    const auto patience = [&](std::chrono::milliseconds limit) {
-      return Patience{.given_up = &work.given_up, .deadline = Clock::now() + limit};
+    const auto within = [&](std::chrono::milliseconds limit) {
+      return Deadline{.stop = &work.stop, .at = Clock::now() + limit};
     };
-    auto connected = connect(*route, patience(options_.connect_timeout), begin);
+    auto connected = connect(*route, within(options_.connect_timeout), begin);
     if (!connected.ok()) return connected.status();
     ssh_session const session = connected->session.get();
 
     begin(Step::host_key);
     HVD_RETURN_IF_ERROR(check_host_key(session, *route));
     begin(Step::authenticate);
-    HVD_RETURN_IF_ERROR(authenticate(session, *route, patience(options_.step_timeout)));
+    HVD_RETURN_IF_ERROR(authenticate(session, *route, within(options_.step_timeout)));
 
     begin(Step::start_agent);
     const auto image = agent();
     if (!image.ok()) return image.status();
-    auto started = start_agent(session, **image, options_.cache_directory, work.given_up,
+    auto started = start_agent(session, **image, options_.cache_directory, work.stop,
                                options_.step_timeout, [&] { begin(Step::start_agent); });
     if (!started.ok()) return started.status();
-    const auto carrier = this->carrier();
-    if (!carrier.ok()) return carrier.status();
-    auto carried = (*carrier)->take({.proxy = std::move(connected->proxy),
-                                     .session = std::move(connected->session),
-                                     .channel = started->channel,
-                                     .first_bytes = std::move(started->first_bytes)});
-    if (!carried.ok()) return carried.status();
-    return AgentConnection{.link = std::move(carried->link),
-                           .hold = std::move(carried->hold),
+
+    const auto multiplexer = this->multiplexer();
+    if (!multiplexer.ok()) return multiplexer.status();
+    auto opened = (*multiplexer)
+                      ->add({.proxy = std::move(connected->proxy),
+                             .session = std::move(connected->session),
+                             .channel = started->channel,
+                             .first_bytes = std::move(started->first_bytes)});
+    if (!opened.ok()) return opened.status();
+    return AgentConnection{.link = std::move(opened->link),
+                           .handle = std::move(opened->handle),
                            .local_address = std::move(connected->local_address),
                            .peer_address = std::move(connected->peer_address)};
   }
@@ -160,30 +164,30 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     return image_;
   }
 
-  Result<std::shared_ptr<Carrier>> carrier() {
-    const std::scoped_lock lock(carrier_mutex_);
+  Result<std::shared_ptr<TunnelMultiplexer>> multiplexer() {
+    const std::scoped_lock lock(multiplexer_mutex_);
     if (ended_) return Status(Code::aborted, "given up");
-    if (carrier_ == nullptr) {
-      auto carrier = Carrier::create();
-      if (!carrier.ok()) return carrier.status();
-      carrier_ = std::move(*carrier);
+    if (multiplexer_ == nullptr) {
+      auto multiplexer = TunnelMultiplexer::create();
+      if (!multiplexer.ok()) return multiplexer.status();
+      multiplexer_ = std::move(*multiplexer);
     }
-    return carrier_;
+    return multiplexer_;
   }
 
   const Options options_;
 
   std::mutex image_mutex_;
-  std::shared_ptr<const AgentImage> image_;  // made when first needed, as is the carrier
-  std::mutex carrier_mutex_;
-  std::shared_ptr<Carrier> carrier_;
+  std::shared_ptr<const AgentImage> image_;  // read when it is first needed
+  std::mutex multiplexer_mutex_;
+  std::shared_ptr<TunnelMultiplexer> multiplexer_;  // created when it is first needed
   bool ended_ = false;
 
   std::mutex mutex_;
-  std::condition_variable idle_;
   std::deque<std::shared_ptr<Work>> waiting_;
-  std::vector<std::shared_ptr<Work>> under_way_;
-  int threads_ = 0;
+  std::vector<std::shared_ptr<Work>> in_progress_;
+  int workers_ = 0;  // threads that will look at `waiting_` again
+  ThreadGroup threads_;
 };
 
 Launcher::Launcher(Options options) : impl_(std::make_shared<Impl>(std::move(options))) {}

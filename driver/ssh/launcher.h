@@ -3,8 +3,8 @@
 // number at a time, each step with its own deadline; afterwards one thread carries the bytes of all
 // sessions. The host needs sshd, a POSIX sh at /bin/sh and a place to write; nothing of ours.
 //
-// Owned by the driver. start() and the destructor are for its thread; the callbacks come on threads
-// of the launcher, never after the attempt was destroyed.
+// Owned by the driver. start() and the destructor are for its thread; the callbacks are called on
+// threads of the launcher, and never after the attempt was destroyed.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "driver/core/agent_hold.h"
+#include "driver/core/agent_handle.h"
 #include "driver/core/ssh_options.h"
 #include "driver/job/preflight.h"
 
@@ -28,28 +28,28 @@ struct Target {
 };
 
 struct Callbacks {
-  // A step begins, or a long one goes on: start_agent, while the agent is copied. The first call
-  // means that the host's turn has come.
+  // A step begins; start_agent is also reported again and again while the agent is copied. The
+  // first call means that the host has left the queue.
   std::function<void(Step step)> on_step;
-  // Once: a running agent to which nothing was said yet, or why there is none.
+  // Once: a running agent to which nothing was sent yet, or the reason why there is none.
   std::function<void(std::variant<AgentConnection, HostTrouble> result)> on_end;
 };
 
 class Launcher {
  public:
   explicit Launcher(Options options);
-  // Gives up what is under way and closes all sessions. Nothing calls back any more, even if a
-  // thread is stuck in reading a file and has to be left behind.
+  // Stops all attempts and closes all sessions. There are no callbacks afterwards, even if a thread
+  // hangs in the read of a file and has to be left behind.
   ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // One way to one agent, under way. Its destructor gives it up, unless it has ended.
+  // One agent that is being started. The destructor stops the attempt, unless it has ended.
   class Attempt {
    public:
     virtual ~Attempt() = default;
   };
-  // Ends within start() only if the system gives no thread at all.
+  // on_end comes from within start() only if the system gives no thread at all.
   std::unique_ptr<Attempt> start(Target target, Callbacks callbacks);
 
  private:

@@ -10,7 +10,7 @@
 #include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "driver/ssh/dial.h"
+#include "driver/ssh/host_connection.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -23,8 +23,8 @@ Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
   HVD_RETURN_IF_ERROR(pipe.status());
   auto& [errors, their_errors] = *pipe;
   HVD_RETURN_IF_ERROR(set_nonblocking(errors.get(), true));
-  // Nobody reads it any more once the session stands; what does not fit then is lost, and the
-  // command not held up.
+  // Once the session is established its standard error is read no more. Output that does not fit
+  // into the pipe is lost then, rather than blocking the command.
   HVD_RETURN_IF_ERROR(set_nonblocking(their_errors.get(), true));
 
   posix_spawn_file_actions_t actions;
@@ -41,9 +41,10 @@ Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
   sigemptyset(&none);
   ::posix_spawnattr_setsigdefault(&attributes, &every);
   ::posix_spawnattr_setsigmask(&attributes, &none);
-  // Without a terminal it can ask no questions there, and Ctrl-C does not reach it.
+  // In a session of its own it has no terminal to ask questions on, and Ctrl-C does not reach it.
   ::posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+
   std::string sh = "sh";
   std::string option = "-c";
   std::string script = "exec " + command;
@@ -57,6 +58,7 @@ Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
     proxy->pid_ = -1;
     return Status::from_errno("start the proxy command", error);
   }
+
   proxy->socket_ = std::move(pair->first);
   HVD_RETURN_IF_ERROR(set_nonblocking(proxy->socket_.get(), true));
   proxy->errors_ = std::move(errors);
@@ -76,11 +78,11 @@ std::string Proxy::complaint() {
   std::array<char, 1024> buffer{};
   ssize_t count = 0;
   while ((count = ::read(errors_.get(), buffer.data(), buffer.size())) > 0) {
-    said_.append(buffer.data(), static_cast<std::size_t>(count));
-    if (said_.size() > 2 * kKept) said_.erase(0, said_.size() - kKept);
+    output_.append(buffer.data(), static_cast<std::size_t>(count));
+    if (output_.size() > 2 * kKept) output_.erase(0, output_.size() - kKept);
   }
   std::vector<std::string> lines;
-  for (const std::string& line : split(said_, '\n')) {
+  for (const std::string& line : split(output_, '\n')) {
     if (!trim(line).empty()) lines.emplace_back(trim(line));
   }
   return join(lines, "; ");

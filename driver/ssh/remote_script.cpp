@@ -5,12 +5,12 @@
 namespace hvd::driver::ssh {
 namespace {
 
-// $1 nonce, $2 build id, $3 hash, $4 size, $5 machine. Every error of a tool is caught in $e, so
-// that it can be told apart from what the login shell's start files may have printed.
+// $1 nonce, $2 build id, $3 hash, $4 size, $5 machine. Every error of a tool is caught in $e, which
+// separates it from any output of the login shell's start files.
 constexpr std::string_view kScript =
     "n=$1 b=$2 h=$3 s=$4 m=$5; "
     "no() { echo \"$n:no:$*\"; exit 1; }; "
-    // Clears "$@" if there is no sha256sum: then no agent is ever taken from the cache.
+    // Clears "$@" if there is no sha256sum: without it no agent is ever taken from the cache.
     "same() { set -- $(sha256sum <\"$1\" 2>/dev/null); [ \"$1\" = \"$h\" ]; }; "
     "IFS= read -r c; c=${c#hvd:}; "
     "u=$(uname -sm); [ \"$u\" = \"Linux $m\" ] || no machine \"$u\"; "
@@ -21,10 +21,10 @@ constexpr std::string_view kScript =
     "*) c=$HOME/$c;; "
     "esac; "
     "f=$c/agents/hvd-agent-$b; t=$f.$n.part; "
-    // The owner of a directory can put another one in the place of what lies in it, also if it is
-    // sticky as /tmp; and everybody can if it is open to all and not sticky. So each one on the way
-    // is looked at, up to the home directory, which sshd trusts as well; as named and where links
-    // lead.
+    // The owner of a directory can replace anything in it, even if it is sticky as /tmp; and every
+    // user can if it is writable for all and not sticky. So the script checks each directory of the
+    // path up to the home directory, which sshd trusts as well: the path as named, and the one that
+    // its symbolic links lead to.
     "i=$(id -u 2>/dev/null); "
     "own() { p=$1; while :; do "
     "if [ -d \"$p\" ]; then "
@@ -43,14 +43,14 @@ constexpr std::string_view kScript =
     "if [ -f \"$f\" ] && [ -x \"$f\" ] && [ -O \"$f\" ] && [ -O \"$d\" ] && same \"$f\"; then :; "
     "else "
     "e=$(umask 077; mkdir -p \"$d\" 2>&1) || no directory \"$e\"; "
-    // Whoever owns it could replace the agent between our look and our start.
+    // The owner of the directory could replace the agent between its check and its start.
     "[ -O \"$d\" ] || no owner \"$d\"; "
     "e=$(chmod 700 \"$d\" 2>&1) || no directory \"$e\"; "
     "find \"$d\" -name \"hvd-agent-*\" -atime +30 -mtime +30 -exec rm -f {} + 2>/dev/null; "
     "find \"$d\" -name \"hvd-agent-*.part\" -mtime +1 -exec rm -f {} + 2>/dev/null; "
     "e=$( (umask 077; : >\"$t\") 2>&1) || no write \"$e\"; "
     "echo \"$n:need:\"; "
-    // Cut off in the midst of it, nobody else would end it for hours.
+    // If the connection breaks during the copy, nothing else would end `head` for hours.
     "k=; timeout 900 true 2>/dev/null && k=\"timeout 900\"; "
     "e=$($k head -c \"$s\" 2>&1 >\"$t\") || { rm -f \"$t\"; no write \"$e\"; }; "
     "g=$(wc -c <\"$t\"); [ \"$g\" -eq \"$s\" ] || { rm -f \"$t\"; no size \"$g of $s bytes\"; }; "
@@ -59,7 +59,7 @@ constexpr std::string_view kScript =
     "fi; "
     "e=$(chmod 700 \"$t\" 2>&1 && mv -f \"$t\" \"$f\" 2>&1) || { rm -f \"$t\"; no write \"$e\"; }; "
     "fi; "
-    // A file system mounted noexec, a missing right, a wrong processor: it shows here.
+    // A file system mounted noexec, a missing permission or a wrong processor shows here.
     "e=$(\"$f\" --version 2>&1) || no execute \"$f: $e\"; "
     "echo \"$n:ok:\"; "
     "exec \"$f\"";
@@ -72,8 +72,8 @@ std::string remote_command(const RemoteScript& script) {
 }
 
 std::string first_line(const std::string& cache_directory) {
-  // The prefix makes an SFTP server, which a host may start instead, give up at once: read as the
-  // length of a packet it is absurd.
+  // An SFTP server, which a host may start instead, reads the prefix as the length of a packet,
+  // finds it too large, and gives up at once.
   return cat("hvd:", cache_directory, "\n");
 }
 
@@ -85,24 +85,25 @@ std::string explain(std::string_view kind, std::string_view text) {
   if (kind == "owner") {
     return cat(
         "the directory for the agent, ", text,
-        ", belongs to somebody else or may be written by everybody, who could change what is "
-        "run. Name another place with --agent-cache");
+        ", belongs to another user or is writable for every user, so that others could replace the "
+        "agent. Name another place with --agent-cache");
   }
   if (kind == "write") {
     return cat("cannot write the agent there: ", text,
                ". Make room, or name another place with --agent-cache");
   }
   if (kind == "size" || kind == "hash") {
-    return cat("the agent did not arrive whole (", text, ")");
+    return cat("the copy of the agent is incomplete or damaged (", text, ")");
   }
   if (kind == "machine") {
-    return cat("the host is of another kind, ", text, ": the agent of this build cannot run there");
+    return cat("the host has another platform, ", text,
+               ": the agent of this build cannot run there");
   }
   if (kind == "execute") {
     return cat("the agent cannot be executed there: ", text,
                ". Is that file system mounted noexec? Name another place with --agent-cache");
   }
-  return cat("the host says: ", kind, " ", text);
+  return cat("the remote script reports: ", kind, " ", text);
 }
 
 }  // namespace hvd::driver::ssh

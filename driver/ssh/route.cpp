@@ -12,29 +12,30 @@
 namespace hvd::driver::ssh {
 namespace {
 
-struct Person {
+struct LocalUser {
   std::string name;
   std::string home;
 };
 
-// As ssh does, the home directory is what the user database says, not what HOME says.
-Person this_person() {
-  Person person;
+// The home directory comes from the user database and not from HOME, as with ssh.
+LocalUser local_user() {
+  LocalUser user;
   std::vector<char> buffer(16'384);
   passwd entry{};
   passwd* found = nullptr;
   if (::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 &&
       found != nullptr) {
-    person.name = found->pw_name;
-    person.home = found->pw_dir;
-    return person;
+    user.name = found->pw_name;
+    user.home = found->pw_dir;
+    return user;
   }
-  // A user whom the database does not know, as in containers.
+
+  // A user who is not in the database, as in containers.
   // NOLINTBEGIN(concurrency-mt-unsafe): hvdrun does not change its environment
-  if (const char* const home = std::getenv("HOME")) person.home = home;
-  if (const char* const user = std::getenv("USER")) person.name = user;
+  if (const char* const home = std::getenv("HOME")) user.home = home;
+  if (const char* const name = std::getenv("USER")) user.name = name;
   // NOLINTEND(concurrency-mt-unsafe)
-  return person;
+  return user;
 }
 
 bool exists(const std::string& file) {
@@ -57,40 +58,46 @@ std::string ssh_agent_socket(const std::string& configured, const Tokens& tokens
   return expand_path(configured, tokens);
 }
 
-// What ssh's own ProxyJump does: an ssh to the last hop, which goes through the others.
+// The same as ssh's own ProxyJump: an ssh to the last hop, which goes through the others.
 std::string jump_command(const std::string& jumps, const Options& options, const Route& route) {
   const std::size_t comma = jumps.rfind(',');
   std::string last = jumps.substr(comma == std::string::npos ? 0 : comma + 1);
-  std::vector<std::string> words{"ssh", "-o", "BatchMode=yes"};
-  if (!options.config_file.empty()) words.insert(words.end(), {"-F", options.config_file});
-  for (const std::string& file : options.identity_files) words.insert(words.end(), {"-i", file});
+
+  std::vector<std::string> arguments{"ssh", "-o", "BatchMode=yes"};
+  if (!options.config_file.empty()) arguments.insert(arguments.end(), {"-F", options.config_file});
+  for (const std::string& file : options.identity_files) {
+    arguments.insert(arguments.end(), {"-i", file});
+  }
   if (!options.known_hosts_file.empty()) {
-    words.insert(words.end(), {"-o", "UserKnownHostsFile=" + options.known_hosts_file});
+    arguments.insert(arguments.end(), {"-o", "UserKnownHostsFile=" + options.known_hosts_file});
   }
   const char* check = "accept-new";
   if (route.host_key_check == HostKeyCheck::strict) check = "yes";
   if (route.host_key_check == HostKeyCheck::off) check = "no";
-  words.insert(words.end(), {"-o", cat("StrictHostKeyChecking=", check)});
-  if (comma != std::string::npos) words.insert(words.end(), {"-J", jumps.substr(0, comma)});
+  arguments.insert(arguments.end(), {"-o", cat("StrictHostKeyChecking=", check)});
+  if (comma != std::string::npos) arguments.insert(arguments.end(), {"-J", jumps.substr(0, comma)});
+
+  // The last hop: [ssh://][user@]host[:port], where the host may be an IPv6 address in brackets.
   if (last.starts_with("ssh://")) last.erase(0, 6);
   const std::size_t bracket = last.rfind(']');
   const std::size_t colon = last.rfind(':');
   const bool has_port = colon != std::string::npos &&
                         (bracket == std::string::npos ? last.find(':') == colon : colon > bracket);
   if (has_port) {
-    words.insert(words.end(), {"-p", last.substr(colon + 1)});
+    arguments.insert(arguments.end(), {"-p", last.substr(colon + 1)});
     last.resize(colon);
   }
   const std::size_t at = last.rfind('@');
   if (at != std::string::npos) {
-    words.insert(words.end(), {"-l", last.substr(0, at)});
+    arguments.insert(arguments.end(), {"-l", last.substr(0, at)});
     last.erase(0, at + 1);
   }
   if (last.starts_with('[') && last.ends_with(']')) last = last.substr(1, last.size() - 2);
-  words.insert(words.end(), {"-W", cat("[", route.host, "]:", route.port), "--", last});
+  arguments.insert(arguments.end(), {"-W", cat("[", route.host, "]:", route.port), "--", last});
+
   std::vector<std::string> quoted;
-  quoted.reserve(words.size());
-  for (const std::string& word : words) quoted.push_back(shell_quote(word));
+  quoted.reserve(arguments.size());
+  for (const std::string& argument : arguments) quoted.push_back(shell_quote(argument));
   return join(quoted, " ");
 }
 
@@ -107,6 +114,7 @@ void plan_identities(const Options& options, const HostConfig& config, const Tok
     }
     route.identities.push_back(std::move(identity));
   };
+
   for (const std::string& file : options.identity_files) add(file, true);
   for (const std::string& file : config.identity_files) {
     if (file != "none") add(file, false);
@@ -117,7 +125,8 @@ void plan_identities(const Options& options, const HostConfig& config, const Tok
     }
   }
   for (const std::string& file : config.certificate_files) {
-    // Whose it is shows when the keys are read: each key without one of its own may try it.
+    // Only the keys themselves show to which of them it belongs, and they are not read yet: each
+    // key without a certificate of its own tries this one.
     for (Route::Identity& identity : route.identities) {
       if (identity.certificate.empty()) identity.certificate = expand_path(file, tokens);
     }
@@ -134,17 +143,17 @@ HostKeyCheck settle_check(HostKeyCheck wanted, const std::string& configured) {
 }  // namespace
 
 Result<Route> plan_route(const Options& options, const Target& target) {
-  const Person person = this_person();
+  const LocalUser user = local_user();
   std::string destination = target.destination;
   if (destination.starts_with('[') && destination.ends_with(']')) {
     destination = destination.substr(1, destination.size() - 2);
   }
   if (destination.empty() || destination.find_first_of(" \t\n\r") != std::string::npos ||
       destination.front() == '-') {
-    return Status(Code::invalid_argument, cat("\"", target.destination, "\" is no host"));
+    return Status(Code::invalid_argument, cat("\"", target.destination, "\" is not a host name"));
   }
   auto config = read_host_config(
-      {.host = destination, .user = target.user, .local_user = person.name, .home = person.home},
+      {.host = destination, .user = target.user, .local_user = user.name, .home = user.home},
       options.config_file);
   if (!config.ok()) return config.status();
 
@@ -156,15 +165,15 @@ Result<Route> plan_route(const Options& options, const Target& target) {
   }
   route.user = target.user;
   if (route.user.empty()) route.user = config->user;
-  if (route.user.empty()) route.user = person.name;
+  if (route.user.empty()) route.user = user.name;
   route.port = target.port;
   if (route.port == 0) route.port = options.port;
   if (route.port == 0) route.port = config->port;
   if (route.port == 0) route.port = 22;
   route.address_family = config->address_family;
   route.bind_address = config->bind_address;
-  const Tokens tokens{.home = person.home,
-                      .local_user = person.name,
+  const Tokens tokens{.home = user.home,
+                      .local_user = user.name,
                       .host = route.host,
                       .original_host = destination,
                       .user = route.user,
@@ -180,7 +189,7 @@ Result<Route> plan_route(const Options& options, const Target& target) {
       route.known_hosts.push_back(file == "none" ? "/dev/null" : expand_path(file, tokens));
     }
   } else {
-    route.known_hosts = {person.home + "/.ssh/known_hosts", person.home + "/.ssh/known_hosts2"};
+    route.known_hosts = {user.home + "/.ssh/known_hosts", user.home + "/.ssh/known_hosts2"};
   }
   if (!config->global_known_hosts.empty()) {
     for (const std::string& file : config->global_known_hosts) {
@@ -200,6 +209,7 @@ Result<Route> plan_route(const Options& options, const Target& target) {
     route.proxy_command = expand(config->proxy_command, tokens);
     if (route.proxy_command.starts_with("exec ")) route.proxy_command.erase(0, 5);
   }
+
   route.ciphers = config->ciphers;
   route.macs = config->macs;
   route.kex_algorithms = config->kex_algorithms;

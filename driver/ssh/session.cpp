@@ -10,20 +10,22 @@
 #include "base/text.h"
 
 namespace hvd::driver::ssh {
-Result<int> drive(ssh_session session, int again, const Patience& patience,
+
+Result<int> drive(ssh_session session, int again, const Deadline& deadline,
                   const std::function<int()>& call) {
   while (true) {
-    HVD_RETURN_IF_ERROR(patience.left());
+    HVD_RETURN_IF_ERROR(deadline.check());
     const int result = call();
     const int fd = ssh_get_fd(session);
-    // libssh makes a socket that it was given a blocking one.
+    // libssh sets a socket that it is given to blocking mode.
     if (fd >= 0) (void)set_nonblocking(fd, true);
     if (result != again) return result;
     if (fd < 0) return SSH_ERROR;
+
     const int flags = ssh_get_poll_flags(session);
     pollfd socket{.fd = fd, .events = POLLIN, .revents = 0};
     if ((flags & SSH_WRITE_PENDING) != 0) socket.events |= POLLOUT;
-    HVD_RETURN_IF_ERROR(patience.poll({&socket, 1}, Clock::now() + kLookAgain));
+    HVD_RETURN_IF_ERROR(deadline.poll({&socket, 1}, Clock::now() + kPollInterval));
   }
 }
 

@@ -1,6 +1,6 @@
 // libssh's objects with owners, and the one way in which they are used before they are handed to
-// the carrier: without blocking, call by call, while there is patience. For the .cpp files of this
-// room.
+// the multiplexer: by non-blocking calls, each repeated until its deadline. For the sources of this
+// folder.
 //
 // One session is used by one thread at a time; it may be handed to another.
 #pragma once
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "driver/ssh/patience.h"
+#include "driver/ssh/deadline.h"
 
 namespace hvd::driver::ssh {
 
@@ -28,12 +28,12 @@ struct FreeKey {
 using SessionPtr = std::unique_ptr<ssh_session_struct, FreeSession>;
 using KeyPtr = std::unique_ptr<ssh_key_struct, FreeKey>;
 
-// Repeats `call` until it returns something else than `again`, waiting for the session's socket in
-// between. Its last return value, or why the waiting ended.
-Result<int> drive(ssh_session session, int again, const Patience& patience,
+// Repeats `call` as long as it returns `again`, waiting for the session's socket in between.
+// Returns its last return value, or the reason why the waiting ended.
+Result<int> drive(ssh_session session, int again, const Deadline& deadline,
                   const std::function<int()>& call);
 
-// What libssh says of its last error, without its prefixes.
+// libssh's text for its last error, without its prefixes.
 std::string error_text(ssh_session session);
 
 }  // namespace hvd::driver::ssh

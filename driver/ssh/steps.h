@@ -1,7 +1,6 @@
-// The steps that one host goes through, each a function: settle what the person and the
-// configuration say, connect, check the host's key, prove who we are, start the agent. They run on
-// a thread of the launcher, one after the other, and block with Patience only. Inner header of this
-// room.
+// The steps for one host, each a function: combine options and configuration into a route, connect,
+// check the host's key, authenticate, start the agent. They run on a thread of the launcher, one
+// after the other, and block only with a Deadline. Internal header of this folder.
 #pragma once
 
 #include <functional>
@@ -11,19 +10,19 @@
 
 #include "base/status.h"
 #include "driver/job/preflight.h"
-#include "driver/ssh/dial.h"
+#include "driver/ssh/deadline.h"
+#include "driver/ssh/host_connection.h"
 #include "driver/ssh/known_hosts.h"
 #include "driver/ssh/launcher.h"
-#include "driver/ssh/patience.h"
 #include "driver/ssh/session.h"
 
 namespace hvd::driver::ssh {
 
-// Everything that is known of the way to one host before the first packet is sent.
+// All parameters of the connection to one host, settled before the first packet is sent.
 struct Route {
-  std::string destination;  // as the person named it
-  std::string host;         // what to connect to
-  std::string key_name;     // what it is called in known_hosts
+  std::string destination;  // as the user named it
+  std::string host;         // to connect to
+  std::string key_name;     // its name in known_hosts
   std::string user;
   int port = 22;
   std::string proxy_command;  // for /bin/sh; empty: none
@@ -33,7 +32,7 @@ struct Route {
   struct Identity {
     std::string file;
     std::string certificate;  // empty: none
-    bool demanded = false;    // by -i: that it cannot be read is an error
+    bool demanded = false;    // by -i: it is an error if it cannot be read
   };
   std::vector<Identity> identities;
   bool identities_only = false;
@@ -43,7 +42,7 @@ struct Route {
   std::vector<std::string> known_hosts;  // the first one is written to
   std::vector<std::string> global_known_hosts;
 
-  // As libssh takes them; empty: its defaults.
+  // In libssh's notation; empty: its defaults.
   std::string ciphers;
   std::string macs;
   std::string kex_algorithms;
@@ -61,15 +60,15 @@ struct Connected {
   std::string local_address;
   std::string peer_address;
 };
-// Up to the end of the key exchange. `step` follows what is being done.
-Result<Connected> connect(const Route& route, const Patience& patience,
+// Up to the end of the key exchange. `step` is called at the beginning of each step.
+Result<Connected> connect(const Route& route, const Deadline& deadline,
                           const std::function<void(Step)>& step);
 
 Status check_host_key(ssh_session session, const Route& route);
 
-Status authenticate(ssh_session session, const Route& route, const Patience& patience);
+Status authenticate(ssh_session session, const Route& route, const Deadline& deadline);
 
-// The agent that is copied, read once.
+// The executable of the agent, which is copied to the hosts; read once.
 struct AgentImage {
   std::string path;
   std::string bytes;
@@ -79,12 +78,12 @@ Result<std::shared_ptr<const AgentImage>> read_agent(const std::string& path);
 
 struct Started {
   ssh_channel channel = nullptr;  // of the session
-  std::string first_bytes;        // what the agent said already, if anything
+  std::string first_bytes;        // from the agent, if it has sent any already
 };
-// `quiet_for`: how long nothing at all may happen. `on_progress` is called now and then while a
-// copy goes on.
+// `quiet_for`: the longest time without any progress. `on_progress` is called about once a second
+// during a copy.
 Result<Started> start_agent(ssh_session session, const AgentImage& image,
-                            const std::string& cache_directory, const Signal& given_up,
+                            const std::string& cache_directory, const EventFlag& stop,
                             std::chrono::milliseconds quiet_for,
                             const std::function<void()>& on_progress);
 

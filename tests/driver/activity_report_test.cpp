@@ -1,4 +1,4 @@
-// What workers do, as one table.
+// The table of the workers' activity.
 #include "driver/activity_report.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ class Asked : public testing::Test {
     workers_[7] = {0, "a", 0, 70, "", ""};
     workers_[8] = {1, "a", 1, 80, "", ""};
   }
-  // Until a table was told, or nothing is waited for.
+  // Returns when a table was reported, or when nothing is pending any more.
   void run() { io_.run(); }
   WorkerActivity answer(std::uint32_t id, std::uint64_t incarnation) {
     return {id, incarnation, 'S', true, true, "nothing", "nothing"};

@@ -1,4 +1,4 @@
-// The accounts of output: credit, and the last lines of standard error.
+// Flow control of the workers' output, and the last lines of standard error.
 #include <gtest/gtest.h>
 #include <mutex>
 #include <thread>
@@ -13,7 +13,7 @@ namespace {
 using agent_link::kOutputWindow;
 using agent_link::Stream;
 
-// An OutputCredit whose "driver's thread" is whoever calls run().
+// An OutputCredit whose "driver's thread" is the caller of run().
 struct Credits {
   std::mutex mutex;
   std::vector<std::function<void()>> posted;
@@ -82,7 +82,7 @@ TEST(OutputCredit, refuses_more_than_the_window) {
 TEST(OutputCredit, pays_everything_at_once_when_nobody_is_waited_for_any_more) {
   Credits credits;
   const auto held = credits.take(1, kOutputWindow - 100);
-  credits.credit.forgive();
+  credits.credit.waive();
   ASSERT_EQ(credits.sent.size(), 1U);
   EXPECT_EQ(credits.sent[0].bytes, kOutputWindow - 100);
   const auto last = credits.take(1, 100);  // the observer still has room for this

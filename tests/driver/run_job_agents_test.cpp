@@ -1,4 +1,4 @@
-// Agents of a job: those that die, are silent, are none, or are to come by themselves.
+// Agents of a job that die, are silent, are other programs, or join by themselves.
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -16,7 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Worker, keeper, agent: the agent is the child of this process. 0 if it is not to be found.
+// The agent of a worker: the child of this process among the worker's ancestors; 0 if there is
+// none.
 pid_t agent_of(const WorkerView& worker) {
   pid_t agent = worker.pid;
   while (agent > 1 && parent_of(agent) != ::getpid()) agent = parent_of(agent).value_or(0);
@@ -67,7 +68,7 @@ TEST_F(RunJob, keeps_an_agent_that_is_heard_as_long_as_the_job_takes) {
   EXPECT_TRUE(seen.warnings.empty()) << seen.warnings.front();
 }
 
-// Agents that are none.
+// Programs that are not agents.
 
 void expect_failed(const Outcome& outcome, const std::string& because) {
   EXPECT_EQ(outcome.exit_code, 1);
@@ -94,7 +95,7 @@ TEST_F(RunJob, says_that_the_agent_is_none_when_it_echoes) {
 TEST_F(RunJob, says_that_the_agent_is_none_when_it_talks_rubbish) {
   spec.agent_path = script_file(
       cat("#!/bin/sh\nexport ", kTag, "=", tag, "\necho all kinds of rubbish\nexec sleep 1000\n"));
-  expect_failed(run("true"), "what runs there is no agent of ours: a frame of");
+  expect_failed(run("true"), "the program there is not the expected agent: a frame of");
 }
 
 TEST_F(RunJob, gives_up_an_agent_that_never_answers) {
@@ -111,7 +112,7 @@ TEST_F(RunJob, kills_an_agent_that_closes_its_link_and_stays) {
   expect_failed(run("true"), "closed its link and did not end");
 }
 
-// Agents that come by themselves.
+// Agents that join by themselves.
 
 TEST_F(RunJob, names_the_hosts_that_did_not_join) {
   spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
@@ -127,7 +128,7 @@ TEST_F(RunJob, names_the_hosts_that_did_not_join) {
 TEST_F(RunJob, wants_to_know_for_how_many_agents_to_wait) {
   spec.join = JoinSpec{{"127.0.0.1", 0}, Token::random()};
   spec.hosts.clear();
-  EXPECT_NE(run("true").reason.find("say -np or -H"), std::string::npos);
+  EXPECT_NE(run("true").reason.find("(-np) or the hosts (-H)"), std::string::npos);
 }
 
 TEST_F(RunJob, can_be_interrupted_while_it_waits_for_agents) {

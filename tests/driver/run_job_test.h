@@ -1,4 +1,4 @@
-// run_job() with real agents and real programs. After every job nothing of it may be left, at once.
+// run_job() with real agents and real programs. When it returns no process of the job may be left.
 #pragma once
 
 #include <cerrno>
@@ -22,10 +22,10 @@
 
 namespace hvd::driver {
 
-// In the environment of everything that a job starts.
+// A variable in the environment of all processes of a job.
 inline constexpr const char* kTag = "HVD_TEST_TAG";
 
-// Everything that the observer is told, and what a test wants to happen then.
+// Records all reports to the observer, and runs a test's reactions to them.
 struct Seen : Observer {
   WorldDocument world;
   std::vector<std::string> warnings;

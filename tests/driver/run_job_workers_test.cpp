@@ -1,4 +1,4 @@
-// Workers of a job: what they are given, what comes of their output, and how they end.
+// Workers of a job: their environment, their output, and their ends.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -78,7 +78,7 @@ TEST_F(RunJob, returns_128_and_the_signal_of_a_killed_worker) {
 
 TEST_F(RunJob, kills_who_ignores_the_end_when_the_grace_is_over) {
   spec.grace = milliseconds(100);
-  // The other fails only when this one is known to ignore the signal.
+  // The other worker fails only once this one is known to ignore the signal.
   const auto outcome =
       run("if [ $HVD_RANK = 0 ]; then trap '' TERM; touch deaf; while :; do sleep 1000; done; fi; "
           "until [ -e deaf ]; do sleep 0.01; done; exit 3");
@@ -118,7 +118,7 @@ TEST_F(RunJob, fails_if_the_working_directory_is_not_there) {
   EXPECT_NE(outcome.reason.find("gone"), std::string::npos) << outcome.reason;
 }
 
-// What an hvd program says on its descriptor (base/protocol/worker_link.h), by hand.
+// The frames that an hvd program sends on its descriptor (base/protocol/worker_link.h).
 constexpr const char* kInitialised =
     "printf '\\006\\000\\000\\000\\145\\000\\001\\000\\000\\000' >&$HVD_WORKER_FD;";
 constexpr const char* kDone = "printf '\\002\\000\\000\\000\\146\\000' >&$HVD_WORKER_FD;";
@@ -225,7 +225,7 @@ TEST_F(RunJob, holds_back_a_worker_whose_output_is_not_consumed_and_still_ends) 
   std::vector<std::function<void()>> receipts;
   seen.at_bytes = [&](std::function<void()> consumed) { receipts.push_back(std::move(consumed)); };
   seen.at_output = [](const WorkerView& worker, const std::string& text) {
-    // A whole window, no byte more: now the worker is blocked.
+    // Exactly one window of bytes: the worker is blocked now.
     if (worker.rank == 0 && text.size() == agent_link::kOutputWindow) ::kill(::getpid(), SIGINT);
   };
   spec.grace = milliseconds(100);

@@ -17,6 +17,7 @@ hvd_test(hvd_job_test COMPUTES
 
 hvd_test(hvd_driver_test
   driver/activity_report_test.cpp
+  driver/agents/agent_session_state_test.cpp
   driver/agents/outgoing_frames_test.cpp
   driver/output_test.cpp
   driver/worker_environment_test.cpp

@@ -15,7 +15,7 @@ std::map<std::string, std::string> of_rank(std::size_t rank, int host,
                                            const std::vector<std::string>& base = {}) {
   const auto plan = plan_static({{"w0", 1}, {"w1", 2}}, 3, true);
   std::map<std::string, std::string> result;
-  // As the agent puts it together.
+  // The agent merges both in this way.
   agent_link::Program program;
   program.environment = base;
   agent_link::Launch launch;

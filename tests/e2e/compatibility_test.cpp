@@ -85,7 +85,7 @@ TEST_F(CompatibilityTest, WithoutTheFlagTheyAreTurnedAwayWith401) {
   EXPECT_EQ(end.code, 4) << end.err;
   EXPECT_NE(end.err.find("status 401"), std::string::npos) << end.err;
   // And told why, once, whoever asked.
-  const std::string told = "a program that was built with Horovod asks for its world";
+  const std::string told = "refused an unsigned request of a program that was built with Horovod";
   const auto at = end.err.find(told);
   ASSERT_NE(at, std::string::npos) << end.err;
   EXPECT_NE(end.err.find("start the job with --legacy-clients", at), std::string::npos) << end.err;
@@ -96,7 +96,8 @@ TEST_F(CompatibilityTest, InAnElasticJobTheyAreToldThatTheyAreNotServed) {
   const ExitStatus end = run_job({"-np", "2", "--min-np", "2", "--restarts", "0", "-H",
                                   "localhost:2", binary("e2e_legacy_store")});
   EXPECT_NE(end.code, 0) << end.err;
-  EXPECT_NE(end.err.find("elastic Horovod programs are not served"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("elastic Horovod programs are not supported"), std::string::npos)
+      << end.err;
 }
 
 TEST_F(CompatibilityTest, HvdsOwnProgramsWorkBesideLegacyClients) {

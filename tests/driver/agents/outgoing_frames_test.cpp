@@ -7,7 +7,7 @@
 namespace hvd::driver {
 namespace {
 
-// What leaves when `most` bytes go out in each write, and all of them are taken.
+// The bytes that are written with `most` bytes in each write, all of which succeed completely.
 std::string written(OutgoingFrames& frames, std::size_t most = 1'000) {
   std::string text;
   for (const auto piece : frames.next(most)) text += piece;

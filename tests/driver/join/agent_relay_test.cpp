@@ -8,7 +8,7 @@
 #include "base/build_id.h"
 #include "base/protocol/agent_link.h"
 #include "base/text.h"
-#include "tests/driver/join/door.h"
+#include "tests/driver/join/join_point.h"
 #include "tests/support/process.h"
 
 namespace hvd::driver::join {
@@ -23,7 +23,7 @@ constexpr const char* kMark = "HVD_JOIN_TEST";
 class AgentRelay : public testing::Test {
  protected:
   std::vector<std::string> command(const std::string& token_file) const {
-    return {binary("hvdrun"), "agent",    "--join", "tls://" + door_.address().to_string(),
+    return {binary("hvdrun"), "agent",    "--join", "tls://" + join_point_.address().to_string(),
             "--token-file",   token_file, "--host", "pod-1",
             "--slots=2"};
   }
@@ -36,10 +36,10 @@ class AgentRelay : public testing::Test {
   // A relay that has joined.
   std::unique_ptr<Process> start() {
     auto relay = std::make_unique<Process>(command(token_file()));
-    EXPECT_TRUE(door_.wait_for_joined(1)) << hvd::join(door_.refused(), "\n");
+    EXPECT_TRUE(join_point_.wait_for_joined(1)) << hvd::join(join_point_.refused(), "\n");
     return relay;
   }
-  AgentConnection& agent() { return door_.joined(0).connection; }
+  AgentConnection& agent() { return join_point_.joined(0).connection; }
   void say(std::string_view frame) {
     EXPECT_TRUE(send_all(agent().link.get(), frame, soon()).ok());
   }
@@ -60,7 +60,7 @@ class AgentRelay : public testing::Test {
     say(agent_link::Hello{.build_id = std::string(build_id()), .job_id = "job"}.encode());
     EXPECT_EQ(expect<agent_link::Ready>().build_id, build_id());
   }
-  // A worker that stays, and makes itself a daemon beside.
+  // A worker that keeps running, and also starts a daemon.
   void launch() {
     say(agent_link::Launch{.incarnation = 1,
                            .worker = "pod-1#0",
@@ -73,18 +73,18 @@ class AgentRelay : public testing::Test {
     EXPECT_GT(expect<agent_link::Launched>().pid, 0);
     EXPECT_EQ(expect<agent_link::Output>().bytes, "up\n");
   }
-  bool ended() { return wait_for(agent().hold->ended_fd(), POLLIN, soon()).ok(); }
+  bool ended() { return wait_for(agent().handle->ended_fd(), POLLIN, soon()).ok(); }
 
   test::TemporaryDirectory directory_;
-  Door door_;
+  JoinPoint join_point_;
   FrameDecoder decoder_;
   std::string mark_ = directory_.path();
 };
 
 TEST_F(AgentRelay, CarriesAJobToItsEnd) {
   const auto relay = start();
-  EXPECT_EQ(door_.joined(0).host, "pod-1");
-  EXPECT_EQ(door_.joined(0).slots, 2);
+  EXPECT_EQ(join_point_.joined(0).host, "pod-1");
+  EXPECT_EQ(join_point_.joined(0).slots, 2);
   greet();
   launch();
   say(agent_link::Kill{1}.encode());
@@ -112,7 +112,7 @@ TEST_F(AgentRelay, WhenTheDriverIsGoneItEndsTheWorkersAndSaysSo) {
   const auto relay = start();
   greet();
   launch();
-  door_.on_thread([this] { agent().hold->kill(); });
+  join_point_.on_thread([this] { agent().handle->kill(); });
   const auto status = relay->wait();
   EXPECT_NE(status.code, 0);
   EXPECT_NE(status.err.find("was lost: it closed the connection; its workers here were ended"),
@@ -149,7 +149,7 @@ TEST_F(AgentRelay, WithAnotherTokenNothingIsStarted) {
   const auto status = test::run(command(token_file('b')));
   EXPECT_EQ(status.code, 1);
   EXPECT_NE(status.err.find("it does not hold the same token"), std::string::npos) << status.err;
-  EXPECT_TRUE(door_.wait_for_refusal("it does not hold the same token"));
+  EXPECT_TRUE(join_point_.wait_for_refusal("it does not hold the same token"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "base/security/tls_psk.h"
 #include "base/text.h"
 #include "cmd/hvdrun/join_client.h"
-#include "tests/driver/join/door.h"
+#include "tests/driver/join/join_point.h"
 #include "tests/support/process.h"
 
 namespace hvd::driver::join {
@@ -25,10 +25,10 @@ using test::kGenerous;
 // The client of `hvdrun agent`, with its token in a file.
 class Client {
  public:
-  explicit Client(const Door& door, char digit = 'a') {
+  explicit Client(const JoinPoint& join_point, char digit = 'a') {
     const auto file = directory_.file("token", std::string(64, digit) + "\n");
     std::filesystem::permissions(file, std::filesystem::perms{0600});
-    words.join = {door.address().host, door.address().port};
+    words.join = {join_point.address().host, join_point.address().port};
     words.token_file = file;
     words.host = "h1";
     words.slots = 3;
@@ -44,12 +44,13 @@ class Client {
   test::TemporaryDirectory directory_;
 };
 
-// By hand, so that it can say what it likes.
-struct Stranger {
-  explicit Stranger(const Door& door) : fd(*connect_tcp(door.address(), soon())) {}
+// A plain connection, which can send anything.
+struct RawClient {
+  explicit RawClient(const JoinPoint& join_point)
+      : fd(*connect_tcp(join_point.address(), soon())) {}
   void send(std::string_view bytes) const { EXPECT_TRUE(send_all(fd.get(), bytes, soon()).ok()); }
-  // Whether it was sent away, whatever it was told before.
-  bool sees_the_end() const {
+  // True once the server has closed the connection; discards all bytes before.
+  bool wait_for_close() const {
     std::array<char, 4096> buffer{};
     for (;;) {
       if (!wait_for(fd.get(), POLLIN, soon()).ok()) return false;
@@ -59,17 +60,18 @@ struct Stranger {
   UniqueFd fd;
 };
 
-// Holds the token, but is no client of ours.
-struct Insider : Stranger {
-  explicit Insider(const Door& door)
-      : Stranger(door), tls(*TlsPsk::create(TlsPsk::Side::client, Door::token())->session()) {
+// A connection with the token, which can send any frame.
+struct TlsClient : RawClient {
+  explicit TlsClient(const JoinPoint& join_point)
+      : RawClient(join_point),
+        tls(*TlsPsk::create(TlsPsk::Side::client, JoinPoint::token())->session()) {
     EXPECT_TRUE(tls.receive({}).ok());
     send(tls.take_outgoing());
-    while (!tls.established() && hear()) {
+    while (!tls.established() && receive()) {
     }
     EXPECT_TRUE(tls.established());
   }
-  bool hear() {
+  bool receive() {
     std::array<char, 4096> buffer{};
     if (!wait_for(fd.get(), POLLIN, soon()).ok()) return false;
     const ssize_t got = ::recv(fd.get(), buffer.data(), buffer.size(), 0);
@@ -77,7 +79,7 @@ struct Insider : Stranger {
     send(tls.take_outgoing());
     return true;
   }
-  void say(std::string_view text) {
+  void send_frame(std::string_view text) {
     EXPECT_TRUE(tls.send(text).ok());
     send(tls.take_outgoing());
   }
@@ -87,7 +89,7 @@ struct Insider : Stranger {
       frames.feed(tls.take_received());
       const auto frame = frames.next();
       if (frame.ok() && frame->has_value()) return *join_link::Refused::decode((*frame)->payload);
-      if (!hear()) return {"nothing was said", false};
+      if (!receive()) return {"nothing was said", false};
     }
   }
   TlsSession tls;
@@ -101,12 +103,12 @@ std::string read_some(int fd) {
 }
 
 TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
-  Door door;
-  Client client(door);
+  JoinPoint join_point;
+  Client client(join_point);
   auto joined = client.join();
   ASSERT_TRUE(joined.ok()) << joined.status().message();
-  ASSERT_TRUE(door.wait_for_joined(1));
-  auto& agent = door.joined(0);
+  ASSERT_TRUE(join_point.wait_for_joined(1));
+  auto& agent = join_point.joined(0);
   EXPECT_EQ(agent.host, "h1");
   EXPECT_EQ(agent.slots, 3);
   EXPECT_EQ(agent.connection.peer_address, "127.0.0.1");
@@ -121,7 +123,7 @@ TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
   }
   EXPECT_EQ(heard, "to the agent");
 
-  // Far more than fits in any buffer on the way, read late.
+  // Far more than fits into all buffers together, and read late.
   const std::string much(std::size_t{8} << 20, 'y');
   ASSERT_TRUE(joined->tls.send(much).ok());
   std::thread sender([&] {
@@ -138,86 +140,87 @@ TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
 }
 
 TEST(JoinServer, TheEndOfOneSideIsTheEndOfTheOther) {
-  Door door;
-  Client client(door);
+  JoinPoint join_point;
+  Client client(join_point);
   auto first = client.join();
-  ASSERT_TRUE(first.ok() && door.wait_for_joined(1));
+  ASSERT_TRUE(first.ok() && join_point.wait_for_joined(1));
   client.words.host = "h2";
   auto second = client.join();
-  ASSERT_TRUE(second.ok() && door.wait_for_joined(2));
+  ASSERT_TRUE(second.ok() && join_point.wait_for_joined(2));
 
-  // The agent's side goes away.
+  // The agent's side disconnects.
   first->socket.reset();
-  auto& gone = door.joined(0).connection;
+  auto& gone = join_point.joined(0).connection;
   EXPECT_EQ(read_some(gone.link.get()), "the end");
-  ASSERT_TRUE(wait_for(gone.hold->ended_fd(), POLLIN, soon()).ok());
-  door.on_thread([&] { EXPECT_NE(gone.hold->reap().find("connection"), std::string::npos); });
+  ASSERT_TRUE(wait_for(gone.handle->ended_fd(), POLLIN, soon()).ok());
+  join_point.on_thread(
+      [&] { EXPECT_NE(gone.handle->reap().find("connection"), std::string::npos); });
 
-  // The driver's side lets it go; the door being closed changes nothing of that.
-  door.close();
-  auto& held = door.joined(1).connection;
-  EXPECT_FALSE(wait_for(held.hold->ended_fd(), POLLIN, Clock::now()).ok());
+  // The driver's side closes the connection, also after the server was closed.
+  join_point.close();
+  auto& held = join_point.joined(1).connection;
+  EXPECT_FALSE(wait_for(held.handle->ended_fd(), POLLIN, Clock::now()).ok());
   held.link.reset();
   ASSERT_TRUE(second->tls.receive(read_some(second->socket.get())).ok());
   EXPECT_TRUE(second->tls.is_closed());
   EXPECT_EQ(read_some(second->socket.get()), "the end");
-  door.on_thread([&] { held.hold->kill(); });
-  EXPECT_TRUE(wait_for(held.hold->ended_fd(), POLLIN, soon()).ok());
+  join_point.on_thread([&] { held.handle->kill(); });
+  EXPECT_TRUE(wait_for(held.handle->ended_fd(), POLLIN, soon()).ok());
 }
 
 TEST(JoinServer, AnotherTokenIsRefusedAndBothSidesSaySo) {
-  Door door;
-  Client client(door, 'b');
+  JoinPoint join_point;
+  Client client(join_point, 'b');
   const auto joined = client.join();
   ASSERT_FALSE(joined.ok());
   EXPECT_NE(joined.status().message().find("does not hold the same token"), std::string::npos)
       << joined.status().message();
-  EXPECT_TRUE(door.wait_for_refusal("127.0.0.1: it does not hold the same token"));
+  EXPECT_TRUE(join_point.wait_for_refusal("127.0.0.1: it does not hold the same token"));
 }
 
 TEST(JoinServer, StrangersAreSentAwayAndHarmNobody) {
-  Door door({.handshake = std::chrono::milliseconds(100), .report_every = {}});
-  const Stranger web(door);
+  JoinPoint join_point({.handshake = std::chrono::milliseconds(100), .report_every = {}});
+  const RawClient web(join_point);
   web.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_TRUE(web.sees_the_end());
-  EXPECT_TRUE(door.wait_for_refusal("it does not speak TLS"));
-  const Stranger slow(door);
+  EXPECT_TRUE(web.wait_for_close());
+  EXPECT_TRUE(join_point.wait_for_refusal("it does not speak TLS"));
+  const RawClient slow(join_point);
   slow.send("\x16");
-  EXPECT_TRUE(slow.sees_the_end());
-  EXPECT_TRUE(door.wait_for_refusal("it did not say in time who it is"));
-  { const Stranger short_of_breath(door); }
-  EXPECT_TRUE(door.wait_for_refusal("it went away before"));
-  const Insider silent(door);
-  EXPECT_TRUE(silent.sees_the_end());
-  Insider rude(door);
-  rude.say(encode_frame(1, std::string(5000, 'x')));
-  EXPECT_TRUE(rude.sees_the_end());
+  EXPECT_TRUE(slow.wait_for_close());
+  EXPECT_TRUE(join_point.wait_for_refusal("it did not authenticate in time"));
+  { const RawClient disconnects(join_point); }
+  EXPECT_TRUE(join_point.wait_for_refusal("it disconnected before"));
+  const TlsClient silent(join_point);
+  EXPECT_TRUE(silent.wait_for_close());
+  TlsClient rude(join_point);
+  rude.send_frame(encode_frame(1, std::string(5000, 'x')));
+  EXPECT_TRUE(rude.wait_for_close());
 
-  Client client(door);
+  Client client(join_point);
   EXPECT_TRUE(client.join().ok());
 }
 
 TEST(JoinServer, OfMoreStrangersThanAreBorneTheOneThatWaitsLongestGoes) {
-  Door door({.strangers = 3, .report_every = {}});
-  const Stranger first(door);
-  const Stranger second(door);
-  const Stranger third(door);
-  const Stranger fourth(door);
-  EXPECT_TRUE(first.sees_the_end());
-  Client client(door);
+  JoinPoint join_point({.max_pending = 3, .report_every = {}});
+  const RawClient first(join_point);
+  const RawClient second(join_point);
+  const RawClient third(join_point);
+  const RawClient fourth(join_point);
+  EXPECT_TRUE(first.wait_for_close());
+  Client client(join_point);
   EXPECT_TRUE(client.join().ok());
-  EXPECT_TRUE(second.sees_the_end());
+  EXPECT_TRUE(second.wait_for_close());
   EXPECT_FALSE(wait_for(fourth.fd.get(), POLLIN, Clock::now()).ok()) << "it was sent away";
 }
 
 TEST(JoinServer, ManyStrangersAreReportedInOneLine) {
-  Door door;
+  JoinPoint join_point;
   for (int i = 0; i < 20; ++i) {
-    const Stranger stranger(door);
-    stranger.send("nonsense, of which there is enough\n");
-    EXPECT_TRUE(stranger.sees_the_end());
+    const RawClient client(join_point);
+    client.send("nonsense, of which there is enough\n");
+    EXPECT_TRUE(client.wait_for_close());
   }
-  EXPECT_EQ(door.refused().size(), 1U);
+  EXPECT_EQ(join_point.refused().size(), 1U);
 }
 
 TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
@@ -226,50 +229,50 @@ TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
     const char* reason;
   } rows[] = {
       {{"another build", "h1", 1}, "its build is \"another build\""},
-      {{std::string(build_id()), "", 1}, "is no host's name"},
-      {{std::string(build_id()), "a\nb", 1}, "is no host's name"},
-      {{std::string(build_id()), std::string(301, 'a'), 1}, "is no host's name"},
+      {{std::string(build_id()), "", 1}, "invalid host name"},
+      {{std::string(build_id()), "a\nb", 1}, "invalid host name"},
+      {{std::string(build_id()), std::string(301, 'a'), 1}, "invalid host name"},
       {{std::string(build_id()), "h1", 0}, "it has 0 slots"},
       {{std::string(build_id()), "h1", -1}, "it has -1 slots"},
   };
-  Door door;
+  JoinPoint join_point;
   for (const auto& row : rows) {
-    Insider insider(door);
-    insider.say(row.join.encode());
-    const auto refused = insider.wait_for_refusal();
+    TlsClient client(join_point);
+    client.send_frame(row.join.encode());
+    const auto refused = client.wait_for_refusal();
     EXPECT_NE(refused.reason.find(row.reason), std::string::npos) << refused.reason;
     EXPECT_TRUE(refused.final);
-    EXPECT_TRUE(insider.sees_the_end());
-    EXPECT_TRUE(door.wait_for_refusal(row.reason));
+    EXPECT_TRUE(client.wait_for_close());
+    EXPECT_TRUE(join_point.wait_for_refusal(row.reason));
   }
-  Insider impatient(door);
-  impatient.say(join_link::Join{std::string(build_id()), "h1", 1}.encode() + "more");
-  EXPECT_EQ(impatient.wait_for_refusal().reason, "it said something else than Join");
+  TlsClient impatient(join_point);
+  impatient.send_frame(join_link::Join{std::string(build_id()), "h1", 1}.encode() + "more");
+  EXPECT_EQ(impatient.wait_for_refusal().reason, "its first message is not Join");
 }
 
 TEST(JoinServer, WhoIsRefusedForNowComesAgainAndIsToldOnce) {
-  Door door;
+  JoinPoint join_point;
   std::atomic<int> asked = 0;
-  door.admit = [&](const std::string& host, int slots) {
+  join_point.admit = [&](const std::string& host, int slots) {
     EXPECT_EQ(slots, 3);
     return ++asked < 4 ? Status(Code::already_exists, cat("a host ", host, " is there already"))
                        : Status();
   };
-  Client client(door);
+  Client client(join_point);
   const auto joined = client.join();
   ASSERT_TRUE(joined.ok()) << joined.status().message();
   ASSERT_EQ(client.said.size(), 1U);
   EXPECT_NE(client.said[0].find("a host h1 is there already; trying again"), std::string::npos)
       << client.said[0];
-  EXPECT_EQ(door.refused().size(), 1U);
+  EXPECT_EQ(join_point.refused().size(), 1U);
 }
 
 TEST(JoinServer, WhoIsRefusedForGoodGivesUp) {
-  Door door;
-  door.admit = [](const std::string& host, int) {
+  JoinPoint join_point;
+  join_point.admit = [](const std::string& host, int) {
     return Status(Code::not_found, cat("this job has no host ", host));
   };
-  Client client(door);
+  Client client(join_point);
   const auto joined = client.join();
   ASSERT_FALSE(joined.ok());
   EXPECT_NE(joined.status().message().find("does not let this machine in as h1: this job has no "
@@ -284,20 +287,20 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   words.token_file = directory.path() / "token";
   words.host = "h1";
   words.join_timeout = kGenerous;
-  // A port that nobody listens on, until somebody does.
+  // A port without a listener, until the server starts.
   auto listener = *listen_tcp({"127.0.0.1", 0});
   words.join = {"localhost", local_address(listener.get())->port};
   listener.reset();
-  std::optional<Door> door;
+  std::optional<JoinPoint> join_point;
   std::vector<std::string> said;
   const auto joined = cli::join_job(words, [&](std::string_view line) {
     said.emplace_back(line);
     if (said.size() == 1) {
       std::filesystem::permissions(directory.file("token", std::string(64, 'a')),
                                    std::filesystem::perms{0600});
-    } else if (!door) {
-      door.emplace();
-      words.join.port = door->address().port;
+    } else if (!join_point) {
+      join_point.emplace();
+      words.join.port = join_point->address().port;
     }
   });
   ASSERT_TRUE(joined.ok()) << joined.status().message();
@@ -307,9 +310,9 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
 }
 
 TEST(JoinClient, GivesUpInTimeAndSaysWhatItWaitedFor) {
-  Door door;
-  Client client(door);
-  door.close();
+  JoinPoint join_point;
+  Client client(join_point);
+  join_point.close();
   client.words.join_timeout = std::chrono::milliseconds(300);
   const auto refused = client.join();
   ASSERT_FALSE(refused.ok());
@@ -325,7 +328,7 @@ TEST(JoinClient, GivesUpInTimeAndSaysWhatItWaitedFor) {
 
 TEST(JoinServer, AnAddressThatCannotBeListenedOnIsNamed) {
   boost::asio::io_context io;
-  JoinServer server(io, Door::token(), {"192.0.2.1", 0}, {});
+  JoinServer server(io, JoinPoint::token(), {"192.0.2.1", 0}, {});
   const Status started = server.start();
   ASSERT_FALSE(started.ok());
   EXPECT_NE(started.message().find("192.0.2.1"), std::string::npos) << started.message();

@@ -1,4 +1,4 @@
-// A whole job whose agents come by themselves: real hvdrun at both ends.
+// A whole job whose agents join by themselves, with a real hvdrun at both ends.
 #include <csignal>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr const char* kMark = "HVD_JOINED_JOB_TEST";
 class JoinedJob : public testing::Test {
  protected:
   JoinedJob() {
-    // Free a moment ago; the kernel hands out others first.
+    // It was free a moment ago, and the kernel assigns other ports first.
     auto listener = *listen_tcp({"127.0.0.1", 0});
     where_ = local_address(listener.get())->to_string();
   }
@@ -41,7 +41,7 @@ class JoinedJob : public testing::Test {
 };
 
 TEST_F(JoinedJob, RunsOnWhoeverComesAndAllEndWell) {
-  // Also before hvdrun is there, and its token.
+  // An agent may also start before hvdrun runs and its token file exists.
   const auto a = start_agent("a", 2);
   ASSERT_TRUE(a->wait_for_error("trying again")) << a->err();
   const auto job = start_job({"-np", "4", binary("allreduce_once")});

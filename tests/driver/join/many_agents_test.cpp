@@ -1,5 +1,5 @@
-// What grows with the number of hosts and workers, and what a driver that is busy with them must
-// not get wrong: real hvdrun, and agents that only pretend to start something.
+// Costs that grow with the number of hosts and workers, and liveness checks under such a load: a
+// real hvdrun, and agents that only pretend to start workers.
 #include <csignal>
 #include <gtest/gtest.h>
 #include <thread>
@@ -15,7 +15,7 @@ namespace {
 class ManyAgents : public testing::Test {
  protected:
   ManyAgents() {
-    // Free a moment ago; the kernel hands out others first.
+    // It was free a moment ago, and the kernel assigns other ports first.
     auto listener = *listen_tcp({"127.0.0.1", 0});
     where_ = *local_address(listener.get());
   }
@@ -53,7 +53,7 @@ class ManyAgents : public testing::Test {
   std::unique_ptr<Process> job_;
 };
 
-// 1,600 workers and a short timeout: whatever the driver does with them, it hears its hosts.
+// 1,600 workers and a short timeout: the driver processes heartbeats even under this load.
 TEST_F(ManyAgents, NoHealthyHostIsLostWhileThousandsOfWorkersAreLaunched) {
   start_job(1'600, {"--heartbeat-timeout", "1"});
   const auto report = run_agents({.where = {}, .hosts = 200, .slots = 8});
@@ -103,7 +103,7 @@ class Growth : public ManyAgents {
   }
 };
 
-// Each host gets the world, and each worker only what is its own.
+// The world is sent once to each host, and a worker's own frame contains only its own data.
 TEST_F(Growth, WhatHvdrunSendsAndHoldsGrowsWithTheWorkersAndNotWithTheirSquare) {
   const Size some = with_slots(8);
   const Size twice = with_slots(16);

@@ -1,4 +1,4 @@
-# The door for agents that come by themselves, with the real client at the other end.
+# The server that agents join by themselves, with the real client at the other end.
 hvd_test(hvd_join_test
   driver/join/join_server_test.cpp
   driver/join/tls_psk_test.cpp

@@ -14,7 +14,7 @@ TlsSession session(TlsPsk::Side side, char digit) {
   return *key->session();
 }
 
-// Carries bytes between both until neither has any, and keeps what was on the wire.
+// Passes bytes between both sides until neither has any, and records all of them.
 struct Wire {
   TlsSession client;
   TlsSession server;
@@ -93,7 +93,7 @@ TEST(TlsPsk, AChangedByteEndsIt) {
     std::string bytes = w.client.take_outgoing();
     bytes.at(random() % bytes.size()) ^= static_cast<char>(1U << (random() % 8));
     const Status status = w.server.receive(bytes);
-    // A longer record than was sent is waited for.
+    // The header may announce a longer record than was sent, which the session then waits for.
     EXPECT_EQ(w.server.take_received(), "") << status.message();
   }
 }

@@ -1,4 +1,4 @@
-// Which keys are tried, and what a person is told when none helps.
+// The keys that are tried, and the error messages when the host accepts none of them.
 #include "tests/driver/ssh/ssh_test.h"
 
 namespace hvd::test {
@@ -41,15 +41,15 @@ TEST_F(SshAuthentication, AWrongKeyIsNamedAndWhatTheHostWants) {
   HostBed bed({.hosts = 1, .head_may_log_in = false});
   make_key(bed, ".ssh/id_rsa", "rsa");
   make_key(bed, "bad");
-  const auto trouble = trouble_of(launch(bed, {"-i", "/root/bad", "h1"}), "h1");
-  EXPECT_EQ(trouble,
-            "authenticate: not let in as user root with /root/bad, /root/.ssh/id_rsa; the host "
+  const auto error = error_of(launch(bed, {"-i", "/root/bad", "h1"}), "h1");
+  EXPECT_EQ(error,
+            "authenticate: user root is refused with /root/bad, /root/.ssh/id_rsa; the host "
             "accepts public keys");
 }
 
 TEST_F(SshAuthentication, WithoutAnyKeyThatIsSaid) {
   HostBed bed({.hosts = 1, .head_may_log_in = false});
-  EXPECT_EQ(trouble_of(launch(bed, {"h1"}), "h1"),
+  EXPECT_EQ(error_of(launch(bed, {"h1"}), "h1"),
             "authenticate: no key could be offered for user root; the host accepts public keys");
 }
 
@@ -58,7 +58,7 @@ TEST_F(SshAuthentication, AKeyWithAPassphraseIsPassedOverAndNamed) {
   make_key(bed, ".ssh/id_ed25519", "ed25519", "secret");
   allow(bed, ".ssh/id_ed25519");
   const auto status = launch(bed, {"h1"});
-  EXPECT_EQ(trouble_of(status, "h1"),
+  EXPECT_EQ(error_of(status, "h1"),
             "authenticate: no key could be offered for user root; /root/.ssh/id_ed25519 is "
             "protected by a passphrase: ssh-add it; the host accepts public keys");
   make_key(bed, ".ssh/id_rsa", "rsa");
@@ -70,7 +70,7 @@ TEST_F(SshAuthentication, AnOldEncryptedKeyAsksNobodyEither) {
   HostBed bed({.hosts = 1, .head_may_log_in = false});
   bash(bed.head(), "ssh-keygen -q -t rsa -m PEM -N secret -f old");
   const auto status = launch(bed, {"-i", "/root/old", "h1"});
-  EXPECT_TRUE(holds(trouble_of(status, "h1"), "/root/old is protected by a passphrase"))
+  EXPECT_TRUE(holds(error_of(status, "h1"), "/root/old is protected by a passphrase"))
       << status.out;
 }
 
@@ -84,13 +84,13 @@ TEST_F(SshAuthentication, TheSshAgentHasTheKey) {
   const ProcessOptions with_agent{.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}};
   auto command = launcher({"--quit", "h1"});
   const auto empty = bed.head().run(command, with_agent);
-  EXPECT_TRUE(holds(trouble_of(empty, "h1"), "not let in")) << empty.out;
+  EXPECT_TRUE(holds(error_of(empty, "h1"), "is refused with")) << empty.out;
   bash(bed.head(),
        "SSH_AUTH_SOCK=/root/socket SSH_ASKPASS=/root/ask SSH_ASKPASS_REQUIRE=force "
        "ssh-add locked </dev/null");
   const auto status = bed.head().run(command, with_agent);
   EXPECT_EQ(status.code, 0) << status.out;
-  // Also where the configuration names it, and the file that is locked.
+  // Also if the configuration names the key, whose file has a passphrase.
   bash(bed.head(),
        "printf 'Host h1\\n  IdentityAgent ~/socket\\n  IdentitiesOnly yes\\n"
        "  IdentityFile ~/locked\\n' >.ssh/config");
@@ -106,7 +106,7 @@ TEST_F(SshAuthentication, AnSshAgentThatNeverAnswersIsLeftAtTheDeadline) {
   ASSERT_TRUE(agent->wait_for_output("up"));
   auto command = launcher({"--quit", "--step-timeout", "700", "h1"});
   const auto status = bed.head().run(command, {.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}});
-  EXPECT_EQ(trouble_of(status, "h1"),
+  EXPECT_EQ(error_of(status, "h1"),
             "authenticate: authentication as user root did not end in time");
 }
 
@@ -114,17 +114,17 @@ TEST_F(SshAuthentication, AnIdentityFileThatCannotBeUsedIsAnErrorThatNamesIt) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "echo rubbish >rubbish && chmod 600 rubbish");
   EXPECT_EQ(
-      trouble_of(launch(bed, {"-i", "/root/none", "h1"}), "h1"),
+      error_of(launch(bed, {"-i", "/root/none", "h1"}), "h1"),
       "authenticate: the identity file cannot be used: open key file /root/none: No such file or "
       "directory");
-  EXPECT_TRUE(trouble_of(launch(bed, {"-i", "/root/rubbish", "h1"}), "h1")
+  EXPECT_TRUE(error_of(launch(bed, {"-i", "/root/rubbish", "h1"}), "h1")
                   .starts_with("authenticate: the identity file cannot be used: /root/rubbish: not "
                                "a private key"));
   bash(bed.head(), "mv .ssh/id_ed25519 theirs && chown 5077 theirs");
-  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
+  EXPECT_TRUE(holds(error_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
                     "key file /root/theirs belongs to user"));
   bash(bed.head(), "chown root theirs && chmod 640 theirs");
-  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
+  EXPECT_TRUE(holds(error_of(launch(bed, {"-i", "/root/theirs", "h1"}), "h1"),
                     "run: chmod 600 /root/theirs"));
   bash(bed.head(), "chmod 600 theirs");
   EXPECT_EQ(launch(bed, {"-i", "/root/theirs", "h1"}).code, 0);
@@ -147,8 +147,7 @@ TEST_F(SshAuthentication, ACertificateBesideItsKeyIsUsed) {
 TEST_F(SshAuthentication, AUserWhoIsNotThereIsNotLetIn) {
   HostBed bed({.hosts = 1});
   const auto status = launch(bed, {"nobody-at-all@h1"});
-  EXPECT_TRUE(holds(trouble_of(status, "nobody-at-all@h1"),
-                    "authenticate: not let in as user nobody-at-all"))
+  EXPECT_TRUE(holds(error_of(status, "nobody-at-all@h1"), "authenticate: user nobody-at-all"))
       << status.out;
 }
 
@@ -159,9 +158,9 @@ TEST_F(SshAuthentication, TooManyKeysEndWithTheHostsWords) {
     make_key(bed, name);
     words.insert(words.begin(), {"-i", cat("/root/", name)});
   }
-  const auto trouble = trouble_of(launch(bed, words), "h1");
-  EXPECT_TRUE(trouble.starts_with("authenticate: not let in as user root with ")) << trouble;
-  EXPECT_TRUE(holds(trouble, "Too many authentication failures")) << trouble;
+  const auto error = error_of(launch(bed, words), "h1");
+  EXPECT_TRUE(error.starts_with("authenticate: user root is refused with ")) << error;
+  EXPECT_TRUE(holds(error, "Too many authentication failures")) << error;
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST(SshConfig, MistakesNameTheirLine) {
                              {.host = "h", .user = {}, .local_user = {}, .home = {}}, config)
         .message();
   };
-  EXPECT_EQ(error("User a\nPort 70000\n"), "/x/config:2: port 70000 is none");
+  EXPECT_EQ(error("User a\nPort 70000\n"), "/x/config:2: invalid port 70000");
   EXPECT_EQ(error("User\n"), "/x/config:1: user has no value");
   EXPECT_EQ(error("User \"a\n"), "/x/config:1: a quotation mark is not closed");
   EXPECT_EQ(error("Match host\n"), "/x/config:1: Match host has no value");

@@ -1,4 +1,4 @@
-// From a host's name to a session whose host is the right one.
+// From a host's name to a session with a checked host key.
 #include <csignal>
 
 #include "tests/driver/ssh/ssh_test.h"
@@ -63,14 +63,13 @@ TEST_F(SshConnection, AnUnknownNameFailsWhereItIsResolved) {
   HostBed bed({.hosts = 1});
   const auto status = launch(bed, {"nowhere"});
   EXPECT_EQ(status.code, 1);
-  EXPECT_TRUE(trouble_of(status, "nowhere").starts_with("resolve: look up nowhere: "))
-      << status.out;
+  EXPECT_TRUE(error_of(status, "nowhere").starts_with("resolve: look up nowhere: ")) << status.out;
 }
 
 TEST_F(SshConnection, ARefusedConnectionNamesAddressAndPort) {
   HostBed bed({.hosts = 1, .ipv6 = false});
   const auto status = launch(bed, {"h1#2222"});
-  EXPECT_EQ(trouble_of(status, "h1#2222"),
+  EXPECT_EQ(error_of(status, "h1#2222"),
             "connect: connect to h1 port 2222: 10.77.0.1: Connection refused");
 }
 
@@ -78,10 +77,10 @@ TEST_F(SshConnection, SilenceEndsAtTheDeadline) {
   HostBed bed({.hosts = 1});
   bed.cut_off(bed.host(1));
   const auto status = launch(bed, {"--connect-timeout", "700", "h1"});
-  const auto trouble = trouble_of(status, "h1");
-  EXPECT_TRUE(trouble.starts_with("connect: connect to h1 port 22: ")) << trouble;
-  EXPECT_TRUE(holds(trouble, "10.77.0.1: no answer")) << trouble;
-  EXPECT_TRUE(holds(trouble, "gave up at --ssh-connect-timeout")) << trouble;
+  const auto error = error_of(status, "h1");
+  EXPECT_TRUE(error.starts_with("connect: connect to h1 port 22: ")) << error;
+  EXPECT_TRUE(holds(error, "10.77.0.1: no answer")) << error;
+  EXPECT_TRUE(holds(error, "gave up at --ssh-connect-timeout")) << error;
 }
 
 TEST_F(SshConnection, WhatIsNoSshServerIsSaidToBeNone) {
@@ -98,21 +97,21 @@ TEST_F(SshConnection, WhatIsNoSshServerIsSaidToBeNone) {
     ASSERT_TRUE(server->wait_for_output("up"));
   }
   const auto status = launch(bed, {"--connect-timeout", "4000", "h1#80", "h1#81", "h1#82"});
-  EXPECT_EQ(trouble_of(status, "h1#80"),
-            "connect: connect to h1 port 80: 10.77.0.1: what answers there is no SSH server: it "
+  EXPECT_EQ(error_of(status, "h1#80"),
+            "connect: connect to h1 port 80: 10.77.0.1: the server there is not an SSH server: it "
             "says \"HTTP/1.1 400 Bad Request\"");
-  EXPECT_TRUE(trouble_of(status, "h1#81")
-                  .starts_with("connect: connect to h1 port 81: 10.77.0.1: it closes the "
+  EXPECT_TRUE(error_of(status, "h1#81")
+                  .starts_with("connect: connect to h1 port 81: 10.77.0.1: it closed the "
                                "connection at once"))
       << status.out;
-  EXPECT_EQ(trouble_of(status, "h1#82"),
+  EXPECT_EQ(error_of(status, "h1#82"),
             "connect: connect to h1 port 82: 10.77.0.1: it accepted the connection but did not "
-            "greet as an SSH server does (gave up at --ssh-connect-timeout)");
+            "send an SSH banner (gave up at --ssh-connect-timeout)");
 }
 
 TEST_F(SshConnection, AnSshdThatIsTooBusyIsTriedAgain) {
   HostBed bed({.hosts = 1, .sshd_settings = {"MaxStartups 1:100:1", "LoginGraceTime 120"}});
-  // One who connects and says nothing takes the only place.
+  // A connection that sends nothing takes the only place.
   const auto idler = bed.head().start(
       {"bash", "-c", "exec 3<>/dev/tcp/h1/22; read -u 3 line; echo up; exec sleep 1000"});
   ASSERT_TRUE(idler->wait_for_output("up"));
@@ -129,8 +128,8 @@ TEST_F(SshConnection, OneBadHostHidesNeitherTheOtherBadOnesNorTheGood) {
   const auto status = launch(bed, {"nowhere", "h1", "h1#2222"});
   EXPECT_EQ(status.code, 1);
   EXPECT_TRUE(holds(status.out, "h1 ready")) << status.out;
-  EXPECT_TRUE(holds(trouble_of(status, "nowhere"), "resolve: ")) << status.out;
-  EXPECT_TRUE(holds(trouble_of(status, "h1#2222"), "refused")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "nowhere"), "resolve: ")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "h1#2222"), "refused")) << status.out;
 }
 
 TEST_F(SshConnection, MoreHostsThanThreadsTakeTurns) {
@@ -153,10 +152,10 @@ TEST_F(SshConnection, AnUnknownHostIsNotedAndAcceptedNextTime) {
 
 TEST_F(SshConnection, AnUnknownHostIsRefusedWhereThatIsWanted) {
   HostBed bed({.hosts = 1, .head_knows_hosts = false});
-  const auto trouble = trouble_of(launch(bed, {"--strict", "h1"}), "h1");
-  EXPECT_TRUE(trouble.starts_with("host key: the host is unknown")) << trouble;
-  EXPECT_TRUE(holds(trouble, "/root/.ssh/known_hosts")) << trouble;
-  EXPECT_TRUE(holds(trouble, "SHA256:")) << trouble;
+  const auto error = error_of(launch(bed, {"--strict", "h1"}), "h1");
+  EXPECT_TRUE(error.starts_with("host key: the host is unknown")) << error;
+  EXPECT_TRUE(holds(error, "/root/.ssh/known_hosts")) << error;
+  EXPECT_TRUE(holds(error, "SHA256:")) << error;
 }
 
 TEST_F(SshConnection, AChangedHostKeyNamesBothKeysThePlaceAndTheRemedy) {
@@ -169,15 +168,14 @@ TEST_F(SshConnection, AChangedHostKeyNamesBothKeysThePlaceAndTheRemedy) {
   };
   const auto old_key = print_of("other.pub");
   bash(bed.head(), "ssh-keyscan -t ed25519 h1 2>/dev/null | cut -d' ' -f2- >now.pub");
-  const auto trouble = trouble_of(launch(bed, {"h1"}), "h1");
-  EXPECT_TRUE(trouble.starts_with("host key: the host showed another key than last time"))
-      << trouble;
-  EXPECT_TRUE(holds(trouble, print_of("now.pub"))) << trouble;
-  EXPECT_TRUE(holds(trouble, old_key)) << trouble;
-  EXPECT_TRUE(holds(trouble, "/root/.ssh/known_hosts:2 ")) << trouble;
-  const auto remedy = trouble.find("ssh-keygen -f ");
-  ASSERT_NE(remedy, std::string::npos) << trouble;
-  bash(bed.head(), trouble.substr(remedy));
+  const auto error = error_of(launch(bed, {"h1"}), "h1");
+  EXPECT_TRUE(error.starts_with("host key: the host showed another key than last time")) << error;
+  EXPECT_TRUE(holds(error, print_of("now.pub"))) << error;
+  EXPECT_TRUE(holds(error, old_key)) << error;
+  EXPECT_TRUE(holds(error, "/root/.ssh/known_hosts:2 ")) << error;
+  const auto remedy = error.find("ssh-keygen -f ");
+  ASSERT_NE(remedy, std::string::npos) << error;
+  bash(bed.head(), error.substr(remedy));
   EXPECT_EQ(launch(bed, {"h1"}).code, 0);
 }
 
@@ -215,7 +213,7 @@ TEST_F(SshConnection, TheConfigurationGivesNameUserPortAndKnownHosts) {
   EXPECT_TRUE(holds(status.out, "nick ready as h2")) << status.out;
   EXPECT_TRUE(holds(status.out, "nick printed 8\n")) << status.out;  // "hvduser" and a line end
   EXPECT_TRUE(read_file(bed.head().files() / "root/mine").starts_with("[h2]:2222 ssh-ed25519 "));
-  // What the person says wins.
+  // The command line has precedence.
   const auto said = launch(bed, {"--run", "id -un", "root@nick#22"});
   EXPECT_TRUE(holds(said.out, "root@nick#22 printed 5\n")) << said.out;
 }
@@ -223,10 +221,10 @@ TEST_F(SshConnection, TheConfigurationGivesNameUserPortAndKnownHosts) {
 TEST_F(SshConnection, AMistakeInTheConfigurationNamesFileAndLine) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "printf 'Host h1\\n  Port high\\n' >other");
-  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-F", "/root/other", "h1"}), "h1"), "/root/other:2: "));
-  EXPECT_TRUE(holds(trouble_of(launch(bed, {"-F", "/root/none", "h1"}), "h1"), "/root/none"));
+  EXPECT_TRUE(holds(error_of(launch(bed, {"-F", "/root/other", "h1"}), "h1"), "/root/other:2: "));
+  EXPECT_TRUE(holds(error_of(launch(bed, {"-F", "/root/none", "h1"}), "h1"), "/root/none"));
   bash(bed.head(), "mv other .ssh/config");
-  EXPECT_TRUE(holds(trouble_of(launch(bed, {"h1"}), "h1"), "/root/.ssh/config:2: "));
+  EXPECT_TRUE(holds(error_of(launch(bed, {"h1"}), "h1"), "/root/.ssh/config:2: "));
   EXPECT_EQ(launch(bed, {"-F", "none", "h1"}).code, 0);
 }
 
@@ -255,9 +253,10 @@ TEST_F(SshConnection, AProxyThatFailsIsQuoted) {
        "printf 'Host h1\\n  ProxyCommand echo no way to %%h %%p >&2; exit 3\\n"
        "Host h2\\n  ProxyJump nowhere\\n' >.ssh/config");
   const auto status = launch(bed, {"h1", "h2"});
-  EXPECT_TRUE(holds(trouble_of(status, "h1"), "the command says: no way to h1 22")) << status.out;
-  EXPECT_TRUE(trouble_of(status, "h2").starts_with("connect: ")) << status.out;
-  EXPECT_TRUE(holds(trouble_of(status, "h2"), "nowhere")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "h1"), "the proxy command reports: no way to h1 22"))
+      << status.out;
+  EXPECT_TRUE(error_of(status, "h2").starts_with("connect: ")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "h2"), "nowhere")) << status.out;
 }
 
 }  // namespace

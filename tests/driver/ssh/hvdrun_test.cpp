@@ -1,4 +1,4 @@
-// What a person sees who starts a job on hosts with which something is the matter.
+// The messages of hvdrun for a job on hosts that cannot take part.
 #include "tests/driver/ssh/ssh_test.h"
 
 namespace hvd::test {
@@ -35,7 +35,7 @@ TEST_F(SshHvdrun, EveryBadHostIsNamedWithItsStep) {
   EXPECT_TRUE(line_of(job, "h1:2222").starts_with("connect: connect to h1 port 2222: ")) << job.err;
   EXPECT_TRUE(line_of(job, "h2").starts_with("start agent: ")) << job.err;
   EXPECT_TRUE(holds(line_of(job, "h2"), "This account is currently not available")) << job.err;
-  EXPECT_TRUE(line_of(job, "h3").starts_with("authenticate: not let in as user root")) << job.err;
+  EXPECT_TRUE(line_of(job, "h3").starts_with("authenticate: user root is refused")) << job.err;
   EXPECT_TRUE(line_of(job, "h4").starts_with("host key: the host showed another key")) << job.err;
   EXPECT_EQ(line_of(job, "h1"), "") << job.err;
   EXPECT_TRUE(eventually([&] { return is_clean(bed.host(1)); }));
@@ -66,8 +66,8 @@ TEST_F(SshHvdrun, WhatIsMissingOnOneHostIsFoundBeforeAnythingIsStarted) {
   EXPECT_TRUE(holds(elsewhere.err, "/root/work: No such file or directory")) << elsewhere.err;
 }
 
-// What is read here may lie on a file system that does not answer; a pipe without a writer is as
-// bad.
+// Local files may lie on a file system that does not answer, for which a pipe without a writer
+// stands here.
 TEST_F(SshHvdrun, AFileThatCannotBeReadToItsEndHoldsUpNoEnd) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "mkfifo /root/pipe");

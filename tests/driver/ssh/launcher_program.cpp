@@ -1,8 +1,8 @@
-// A launcher of agents, alone: brings one to each host named, greets it, and says in one line per
-// event what happened. Tests run it on the head of a bed, and read.
+// The launcher without a job: starts an agent on each of the given hosts, sends it Hello, and
+// prints one line per event. Tests run it on the head of a testbed and read its output.
 //
 //     HOST step STEP
-//     HOST trouble STEP: MESSAGE
+//     HOST error STEP: MESSAGE
 //     HOST ready as HOSTNAME pid PID from LOCAL to PEER
 //     HOST printed BYTES            (--run: all output of that command came)
 //     HOST took BYTES               (--worlds: so much was sent to the agent, and answered)
@@ -42,7 +42,7 @@ struct Wishes {
   bool give_up = false;
 };
 
-// With --kill the agents are let go when SIGUSR1 arrives.
+// With --kill the agents are killed when SIGUSR1 arrives.
 const sigset_t& kill_signals() {
   static const sigset_t signals = [] {
     sigset_t set;
@@ -70,7 +70,7 @@ bool tell(int link, const Message& message) {
   return send_all(link, message.encode(), Clock::now() + std::chrono::seconds(100)).ok();
 }
 
-// Everything that a command prints, paid for as the driver does.
+// Reads all output of a command, and returns credit for it as the driver does.
 void run_command(const std::string& host, int link, FrameDecoder& decoder, const Wishes& wishes) {
   agent_link::Launch launch;
   launch.incarnation = 1;
@@ -169,15 +169,15 @@ class Program {
       threads.emplace_back([this, &host = host, &agent = agent] {
         work_with(host, agent, wishes_);
         if (wishes_.quit) return;
-        pollfd ended{.fd = agent.hold->ended_fd(), .events = POLLIN, .revents = 0};
+        pollfd ended{.fd = agent.handle->ended_fd(), .events = POLLIN, .revents = 0};
         ::poll(&ended, 1, -1);
-        say(host, " ended: ", agent.hold->reap());
+        say(host, " ended: ", agent.handle->reap());
       });
     }
     if (wishes_.kill) {
       int number = 0;
       ::sigwait(&kill_signals(), &number);
-      for (auto& [host, agent] : agents_) agent.hold->kill();
+      for (auto& [host, agent] : agents_) agent.handle->kill();
     }
     for (auto& thread : threads) thread.join();
     if (!wishes_.quit) say("all ended");
@@ -208,8 +208,8 @@ class Program {
       if (auto* const agent = std::get_if<AgentConnection>(&result)) {
         agents_.emplace(host, std::move(*agent));
       } else {
-        const auto& trouble = std::get<HostTrouble>(result);
-        say(host, " trouble ", name_of(trouble.step), ": ", trouble.message);
+        const auto& error = std::get<HostTrouble>(result);
+        say(host, " error ", name_of(error.step), ": ", error.message);
         ++troubles_;
       }
       changed_.notify_all();

@@ -1,4 +1,5 @@
-// The command that runs on a host, here under the shells of this machine, with the test as its SSH.
+// The command that runs on a host, here under the shells of this machine; the test takes the place
+// of SSH.
 #include "driver/ssh/remote_script.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ class RemoteScriptUnderShells : public testing::TestWithParam<std::string> {
   void SetUp() override {
     if (::access(GetParam().c_str(), X_OK) != 0) GTEST_SKIP() << GetParam() << " is not here";
   }
-  // What a login shell prints that is given the command and these bytes.
+  // The output of a login shell for the command with these bytes as standard input.
   test::ExitStatus say(const RemoteScript& script, const std::string& input) {
     const auto in = directory_.file("input", input);
     const auto command = directory_.file("command", remote_command(script));

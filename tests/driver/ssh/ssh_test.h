@@ -1,4 +1,4 @@
-// What all tests of the launcher share.
+// Helpers for all tests of the launcher.
 #pragma once
 
 #include <string>
@@ -27,9 +27,9 @@ inline bool holds(const std::string& text, const std::string& part) {
 }
 
 // The line that says why `host` cannot take part.
-inline std::string trouble_of(const ExitStatus& status, const std::string& host) {
+inline std::string error_of(const ExitStatus& status, const std::string& host) {
   for (const std::string& line : split(status.out, '\n')) {
-    if (line.starts_with(host + " trouble ")) return line.substr(host.size() + 9);
+    if (line.starts_with(host + " error ")) return line.substr(host.size() + 7);
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// From a session to a running agent, and what becomes of the two.
+// From a session to a running agent, and the ends of both.
 #include <algorithm>
 #include <csignal>
 #include <sys/stat.h>
@@ -10,13 +10,13 @@ namespace {
 
 using SshStart = BedTest;
 
-// Not by EXPECT_EQ: nobody wants to read that text.
+// Without EXPECT_EQ, whose failure message would be unreadable for texts of this size.
 bool is_our_agent(const std::filesystem::path& file) {
   return read_file(file) == read_file(binary("hvd-agent"));
 }
 
-std::string trouble(HostBed& bed, const std::vector<std::string>& words = {"h1"}) {
-  return trouble_of(launch(bed, words), "h1");
+std::string error(HostBed& bed, const std::vector<std::string>& words = {"h1"}) {
+  return error_of(launch(bed, words), "h1");
 }
 
 TEST_F(SshStart, TheAgentIsCopiedOnceAndFoundAgain) {
@@ -40,7 +40,7 @@ TEST_F(SshStart, ADamagedAgentInTheCacheIsReplaced) {
   HostBed bed({.hosts = 1});
   ASSERT_EQ(launch(bed, {"h1"}).code, 0);
   const auto file = bed.host(1).files() / "root" / kCache / cached(bed.host(1)).front();
-  // A program that runs cannot be written to.
+  // The file of a running program cannot be written to.
   const auto ended = [&] { return !runs_agent(bed.host(1)); };
   ASSERT_TRUE(eventually(ended));
   bash(bed.host(1), cat("printf X | dd of=/root/", kCache, "/$(ls /root/", kCache,
@@ -104,7 +104,7 @@ TEST_F(SshStart, XdgCacheHomeIsHonoured) {
 TEST_F(SshStart, NoPermissionForTheCacheIsSaidWithItsPlace) {
   HostBed bed({.hosts = 1});
   const auto status = launch(bed, {"--cache", "/usr/lib", "hvduser@h1"});
-  const auto text = trouble_of(status, "hvduser@h1");
+  const auto text = error_of(status, "hvduser@h1");
   EXPECT_TRUE(text.starts_with("start agent: cannot make the directory for the agent: ")) << text;
   EXPECT_TRUE(holds(text, "/usr/lib/agents")) << text;
   EXPECT_TRUE(holds(text, "--agent-cache")) << text;
@@ -113,14 +113,14 @@ TEST_F(SshStart, NoPermissionForTheCacheIsSaidWithItsPlace) {
 TEST_F(SshStart, ACacheOfSomebodyElseIsRefused) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mkdir -p /srv/agents && chown hvduser /srv/agents");
-  const auto text = trouble(bed, {"--cache", "/srv", "h1"});
-  EXPECT_TRUE(holds(text, "/srv/agents, belongs to somebody else")) << text;
+  const auto text = error(bed, {"--cache", "/srv", "h1"});
+  EXPECT_TRUE(holds(text, "/srv/agents, belongs to another user")) << text;
 }
 
 TEST_F(SshStart, AFullDiskIsSaidAndNothingHalfIsLeft) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mkdir -p .cache && mount -t tmpfs -o size=300k tmpfs .cache");
-  const auto text = trouble(bed);
+  const auto text = error(bed);
   EXPECT_TRUE(text.starts_with("start agent: cannot write the agent there: ")) << text;
   EXPECT_TRUE(holds(text, "No space left on device")) << text;
   EXPECT_EQ(bash(bed.host(1), cat("ls -A ", kCache)), "");
@@ -130,7 +130,7 @@ TEST_F(SshStart, AFileSystemThatForbidsProgramsIsSaid) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mkdir -p .cache && mount -t tmpfs -o noexec tmpfs .cache");
   for (int time = 0; time < 2; ++time) {  // the second finds it in the cache
-    const auto text = trouble(bed);
+    const auto text = error(bed);
     EXPECT_TRUE(holds(text, "the agent cannot be executed there: ")) << text;
     EXPECT_TRUE(holds(text, "Permission denied")) << text;
     EXPECT_TRUE(holds(text, "noexec")) << text;
@@ -144,7 +144,7 @@ TEST_F(SshStart, OneSessionPerConnectionIsEnough) {
 
 TEST_F(SshStart, AHostThatOpensNoSessionIsSaidTo) {
   HostBed bed({.hosts = 1, .sshd_settings = {"MaxSessions 0"}});
-  const auto text = trouble(bed);
+  const auto text = error(bed);
   EXPECT_TRUE(text.starts_with("start agent: the host opens no channel for a command: ")) << text;
 }
 
@@ -180,18 +180,18 @@ TEST_F(SshStart, ACacheUnderSomebodyElsesDirectoryIsRefusedStickyOrNot) {
   for (const char* const mode : {"777", "1777", "755"}) {
     bash(bed.host(1), cat("chmod ", mode, " /srv/theirs && mkdir -p /srv/theirs/below"));
     for (const char* const cache : {"/srv/theirs", "/srv/theirs/below", "/srv/theirs/new/one"}) {
-      const auto text = trouble(bed, {"--cache", cache, "h1"});
-      EXPECT_TRUE(holds(text, "/srv/theirs, belongs to somebody else")) << mode << ": " << text;
+      const auto text = error(bed, {"--cache", cache, "h1"});
+      EXPECT_TRUE(holds(text, "/srv/theirs, belongs to another user")) << mode << ": " << text;
     }
   }
   bash(bed.host(1), "mkdir -m 755 /srv/fine && ln -s /srv/fine /srv/theirs/link");
-  EXPECT_TRUE(holds(trouble(bed, {"--cache", "/srv/theirs/link", "h1"}), "somebody else"));
+  EXPECT_TRUE(holds(error(bed, {"--cache", "/srv/theirs/link", "h1"}), "another user"));
 }
 
 TEST_F(SshStart, ACacheInADirectoryThatEverybodyMayWriteHasToBeSticky) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mkdir -m 777 /srv/open && mkdir -m 1777 /srv/sticky");
-  EXPECT_TRUE(holds(trouble(bed, {"--cache", "/srv/open", "h1"}), "/srv/open, belongs"));
+  EXPECT_TRUE(holds(error(bed, {"--cache", "/srv/open", "h1"}), "/srv/open, belongs"));
   EXPECT_EQ(launch(bed, {"--cache", "/srv/sticky", "h1"}).code, 0);
   EXPECT_EQ(launch(bed, {"--cache", "/srv/sticky/own", "h1"}).code, 0);
 }
@@ -199,8 +199,8 @@ TEST_F(SshStart, ACacheInADirectoryThatEverybodyMayWriteHasToBeSticky) {
 TEST_F(SshStart, AShellThatLetsNobodyInIsQuoted) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "sed -i 's#^root:.*#root:x:0:0:root:/root:/usr/sbin/nologin#' /etc/passwd");
-  const auto text = trouble(bed);
-  // The exit code may come too late to be told.
+  const auto text = error(bed);
+  // The exit code may arrive after the message was made.
   EXPECT_TRUE(
       text.starts_with("start agent: the command that starts the agent was not run to its end"))
       << text;
@@ -212,22 +212,22 @@ TEST_F(SshStart, ARestrictedShellIsQuoted) {
   bash(bed.host(1),
        "ln -s /bin/bash /srv/rbash && "
        "sed -i 's#^root:.*#root:x:0:0:root:/root:/srv/rbash#' /etc/passwd");
-  EXPECT_TRUE(holds(trouble(bed), "restricted"));
+  EXPECT_TRUE(holds(error(bed), "restricted"));
 }
 
 TEST_F(SshStart, ACommandThatTheHostForcesIsNotTakenForTheAgent) {
   {
     HostBed bed({.hosts = 1, .sshd_settings = {"ForceCommand echo only this"}});
-    const auto text = trouble(bed);
+    const auto text = error(bed);
     EXPECT_TRUE(holds(text, "It said: only this")) << text;
   }
   {
     HostBed bed({.hosts = 1, .sshd_settings = {"ForceCommand internal-sftp"}});
-    EXPECT_TRUE(holds(trouble(bed), "was not run to its end"));
+    EXPECT_TRUE(holds(error(bed), "was not run to its end"));
   }
   {
     HostBed bed({.hosts = 1, .sshd_settings = {"ForceCommand echo wait; sleep 1000"}});
-    const auto text = trouble(bed, {"--step-timeout", "700", "h1"});
+    const auto text = error(bed, {"--step-timeout", "700", "h1"});
     EXPECT_TRUE(holds(text, "did not answer in time. It said: wait.")) << text;
   }
 }
@@ -235,7 +235,7 @@ TEST_F(SshStart, ACommandThatTheHostForcesIsNotTakenForTheAgent) {
 TEST_F(SshStart, WithoutAShellAtItsPlaceTheLoginShellIsQuoted) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "mount --bind /dev/null /bin/sh");
-  const auto text = trouble(bed);
+  const auto text = error(bed);
   EXPECT_TRUE(holds(text, "/bin/sh")) << text;
 }
 
@@ -256,14 +256,14 @@ TEST_F(SshStart, AMachineOfAnotherKindIsSaidToBeOne) {
   bash(bed.host(1),
        "mkdir /srv/bin && printf '#!/bin/sh\\necho Linux riscv64\\n' >/srv/bin/uname && "
        "chmod +x /srv/bin/uname && echo 'PATH=/srv/bin:$PATH' >.bashrc");
-  EXPECT_TRUE(holds(trouble(bed), "the host is of another kind, Linux riscv64"));
+  EXPECT_TRUE(holds(error(bed), "the host has another platform, Linux riscv64"));
 }
 
 TEST_F(SshStart, AnAgentThatCannotBeReadHereIsSaidOfEveryHost) {
   HostBed bed({.hosts = 1});
   const auto status =
       bed.head().run({binary("hvd_ssh_launcher"), "--agent", "/no/agent", "--quit", "h1"});
-  EXPECT_EQ(trouble_of(status, "h1"),
+  EXPECT_EQ(error_of(status, "h1"),
             "start agent: read the agent /no/agent: No such file or directory");
 }
 
@@ -285,7 +285,7 @@ TEST_F(SshStart, ASlowCopyTakesLongerThanTheDeadlineOfAStepAsLongAsItGoesOn) {
   bed.shape(bed.host(1), {.rate = "5mbit"});  // some seconds
   const auto status = launch(bed, {"--step-timeout", "1500", "h1"});
   EXPECT_EQ(status.code, 0) << status.out;
-  // Told again, so that nobody else loses patience.
+  // The step is reported again, so that the job's timeout starts anew.
   EXPECT_TRUE(holds(status.out, "h1 step start agent\nh1 step start agent\n")) << status.out;
 }
 
@@ -297,8 +297,8 @@ TEST_F(SshStart, AHostThatIsCutOffWhileCopyingIsGivenUpAtTheDeadline) {
   ASSERT_TRUE(eventually([&] { return !cached(bed.host(1)).empty(); }));
   bed.cut_off(bed.host(1));
   const auto status = job->wait();
-  EXPECT_TRUE(holds(trouble_of(status, "h1"), "start agent: ")) << status.out;
-  EXPECT_TRUE(holds(trouble_of(status, "h1"), "did not answer in time")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "h1"), "start agent: ")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "h1"), "did not answer in time")) << status.out;
 }
 
 TEST_F(SshStart, MuchPassesBothWays) {
@@ -373,7 +373,7 @@ TEST_F(SshStart, AShortCutIsBridged) {
                                  "h1"}));
   ASSERT_TRUE(job->wait_for_output("h1 ready"));
   bed.cut_off(bed.host(1));
-  bash(bed.host(1), "touch go; sleep 1.5");  // what it sends meanwhile is lost, and sent again
+  bash(bed.host(1), "touch go; sleep 1.5");  // its packets are lost meanwhile, and retransmitted
   bed.heal();
   const auto status = job->wait();
   EXPECT_TRUE(holds(status.out, "h1 printed 1000005\n")) << status.out;

@@ -1,4 +1,4 @@
-#include "driver/join/passage.h"
+#include "driver/join/tls_tunnel.h"
 
 #include <array>
 #include <cerrno>
@@ -21,15 +21,15 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// What has been read is handed on before anything else is read: one buffer serves all passages.
+// Bytes are handed on before the next read, so one buffer serves all tunnels.
 std::array<char, std::size_t{64} << 10>& read_buffer() {
   static thread_local std::array<char, std::size_t{64} << 10> buffer;
   return buffer;
 }
 
-class Passage : public std::enable_shared_from_this<Passage> {
+class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
  public:
-  Passage(tcp::socket socket, TlsSession tls, UniqueFd local, UniqueFd ended)
+  TlsTunnel(tcp::socket socket, TlsSession tls, UniqueFd local, UniqueFd ended)
       : socket_(std::move(socket)),
         local_(socket_.get_executor(), asio::local::stream_protocol(), local.release()),
         tls_(std::move(tls)),
@@ -40,14 +40,14 @@ class Passage : public std::enable_shared_from_this<Passage> {
     socket_.non_blocking(true, ignored);
     local_.non_blocking(true, ignored);
     deliver();
-    waits_for_wire_ = true;
+    read_local_next_ = true;
     flush();
   }
 
   bool behind() {
     std::array<pollfd, 2> polled{pollfd{socket_.native_handle(), POLLIN | POLLOUT, 0},
                                  pollfd{local_.native_handle(), POLLIN, 0}};
-    if (over_ || ::poll(polled.data(), polled.size(), 0) <= 0) return false;
+    if (finished_ || ::poll(polled.data(), polled.size(), 0) <= 0) return false;
     const bool arrived = (polled[0].revents & POLLIN) != 0;
     const bool wire_takes_more = (polled[0].revents & POLLOUT) != 0;
     const bool to_send = writing_ || (polled[1].revents & POLLIN) != 0;
@@ -55,17 +55,17 @@ class Passage : public std::enable_shared_from_this<Passage> {
   }
 
   int ended_fd() const { return ended_.get(); }
-  const std::string& how() const { return how_; }
+  const std::string& end_reason() const { return end_reason_; }
 
-  void end(std::string how) {
-    if (over_) return;
-    over_ = true;
-    how_ = std::move(how);
+  void close(std::string reason) {
+    if (finished_) return;
+    finished_ = true;
+    end_reason_ = std::move(reason);
     error_code ignored;
     socket_.close(ignored);
     local_.close(ignored);
     const std::uint64_t one = 1;
-    // It is a counter far from its limit: this cannot fail.
+    // The counter is far from its limit, so this cannot fail.
     static_cast<void>(::write(ended_.get(), &one, sizeof(one)));
   }
 
@@ -73,18 +73,20 @@ class Passage : public std::enable_shared_from_this<Passage> {
   // From the agent to the driver.
   void read_wire() {
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
-      if (self->over_) return;
+      if (self->finished_) return;
       auto& buffer = read_buffer();
       std::size_t size = 0;
       if (!error) size = self->socket_.read_some(asio::buffer(buffer), error);
       if (error == asio::error::would_block) return self->read_wire();
       if (error) {
-        return self->end(error == asio::error::eof ? "closed its connection"
-                                                   : cat("lost its connection: ", error.message()));
+        return self->close(error == asio::error::eof
+                               ? "closed its connection"
+                               : cat("lost its connection: ", error.message()));
       }
-      const Status got = self->tls_.receive({buffer.data(), size});
-      self->broken_ = !got.ok();
-      self->flush();  // what TLS itself may have to answer
+
+      const Status received = self->tls_.receive({buffer.data(), size});
+      self->broken_ = !received.ok();
+      self->flush();  // TLS itself may have to answer
       self->deliver();
     });
   }
@@ -95,15 +97,15 @@ class Passage : public std::enable_shared_from_this<Passage> {
     to_local_ = received;
     asio::async_write(local_, asio::buffer(to_local_),
                       [self = shared_from_this()](error_code error, std::size_t /*size*/) {
-                        if (self->over_) return;
+                        if (self->finished_) return;
                         if (error) self->local_closed_ = true;
                         self->delivered();
                       });
   }
 
   void delivered() {
-    if (broken_) return end("sent what is not TLS");
-    if (tls_.is_closed()) return end("closed its connection");
+    if (broken_) return close("sent what is not TLS");
+    if (tls_.is_closed()) return close("closed its connection");
     read_wire();
   }
 
@@ -111,7 +113,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   void read_local() {
     local_.async_wait(asio::local::stream_protocol::socket::wait_read,
                       [self = shared_from_this()](error_code error) {
-                        if (self->over_) return;
+                        if (self->finished_) return;
                         auto& buffer = read_buffer();
                         std::size_t size = 0;
                         if (!error) size = self->local_.read_some(asio::buffer(buffer), error);
@@ -121,9 +123,9 @@ class Passage : public std::enable_shared_from_this<Passage> {
                           self->tls_.close();
                           self->closing_ = true;
                         } else if (!self->tls_.send({buffer.data(), size}).ok()) {
-                          return self->end("could not be written to");
+                          return self->close("could not be written to");
                         }
-                        self->waits_for_wire_ = true;
+                        self->read_local_next_ = true;
                         self->flush();
                       });
   }
@@ -135,18 +137,19 @@ class Passage : public std::enable_shared_from_this<Passage> {
       error_code ignored;
       if (closing_) {
         socket_.shutdown(tcp::socket::shutdown_send, ignored);
-      } else if (std::exchange(waits_for_wire_, false)) {
+      } else if (std::exchange(read_local_next_, false)) {
         read_local();
       }
       return;
     }
+
     writing_ = true;
     asio::async_write(socket_, asio::buffer(to_wire_),
                       [self = shared_from_this()](error_code error, std::size_t /*size*/) {
-                        if (self->over_) return;
+                        if (self->finished_) return;
                         self->writing_ = false;
                         if (error) {
-                          return self->end(cat("lost its connection: ", error.message()));
+                          return self->close(cat("lost its connection: ", error.message()));
                         }
                         self->flush();
                       });
@@ -158,26 +161,26 @@ class Passage : public std::enable_shared_from_this<Passage> {
   UniqueFd ended_;
   std::string to_wire_;
   std::string to_local_;
-  bool waits_for_wire_ = false;  // the link is read again when all was sent
+  bool read_local_next_ = false;  // once everything is sent the link is read again
   bool writing_ = false;
-  bool closing_ = false;       // nothing more goes out than what is already there
+  bool closing_ = false;       // the connection is shut down once everything is sent
   bool local_closed_ = false;  // the driver reads no more
-  bool broken_ = false;
-  bool over_ = false;
-  std::string how_;
+  bool broken_ = false;        // the other side does not speak TLS
+  bool finished_ = false;
+  std::string end_reason_;
 };
 
-class PassageHold : public AgentHold {
+class TlsTunnelHandle : public AgentHandle {
  public:
-  explicit PassageHold(std::shared_ptr<Passage> passage) : passage_(std::move(passage)) {}
-  ~PassageHold() override { passage_->end("was given up"); }
-  int ended_fd() const override { return passage_->ended_fd(); }
-  void kill() override { passage_->end("was given up"); }
-  std::string reap() override { return passage_->how(); }
-  bool behind() const override { return passage_->behind(); }
+  explicit TlsTunnelHandle(std::shared_ptr<TlsTunnel> tunnel) : tunnel_(std::move(tunnel)) {}
+  ~TlsTunnelHandle() override { tunnel_->close("was given up"); }
+  int ended_fd() const override { return tunnel_->ended_fd(); }
+  void kill() override { tunnel_->close("was given up"); }
+  std::string reap() override { return tunnel_->end_reason(); }
+  bool behind() const override { return tunnel_->behind(); }
 
  private:
-  std::shared_ptr<Passage> passage_;
+  std::shared_ptr<TlsTunnel> tunnel_;
 };
 
 std::string address_text(const tcp::endpoint& endpoint) {
@@ -190,24 +193,27 @@ std::string address_text(const tcp::endpoint& endpoint) {
 
 }  // namespace
 
-Result<AgentConnection> open_passage(tcp::socket socket, TlsSession tls, std::string_view first) {
+Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
+                                        std::string_view first) {
   AgentConnection connection;
   error_code error;
   const auto local = socket.local_endpoint(error);
   const auto peer = error ? tcp::endpoint() : socket.remote_endpoint(error);
-  if (error) return Status(Code::unavailable, cat("it went away: ", error.message()));
+  if (error) return Status(Code::unavailable, cat("it disconnected: ", error.message()));
   connection.local_address = address_text(local);
   connection.peer_address = address_text(peer);
   HVD_RETURN_IF_ERROR(tls.send(first));
+
   auto pair = socket_pair();
   if (!pair.ok()) return pair.status();
   UniqueFd ended(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!ended) return Status::from_errno("eventfd", errno);
+
   connection.link = std::move(pair->first);
-  auto passage = std::make_shared<Passage>(std::move(socket), std::move(tls),
-                                           std::move(pair->second), std::move(ended));
-  passage->start();
-  connection.hold = std::make_unique<PassageHold>(std::move(passage));
+  auto tunnel = std::make_shared<TlsTunnel>(std::move(socket), std::move(tls),
+                                            std::move(pair->second), std::move(ended));
+  tunnel->start();
+  connection.handle = std::make_unique<TlsTunnelHandle>(std::move(tunnel));
   return connection;
 }
 

@@ -1,12 +1,12 @@
-#include "driver/worker_news.h"
+#include "driver/worker_reporter.h"
 
 #include <variant>
 
 namespace hvd::driver {
 namespace {
 
-// True for the first time.
-bool note(std::vector<bool>& workers, std::size_t worker) {
+// Sets the worker's bit; true if it was not set before.
+bool mark(std::vector<bool>& workers, std::size_t worker) {
   if (worker >= workers.size()) workers.resize(worker + 1);
   if (workers[worker]) return false;
   workers[worker] = true;
@@ -15,7 +15,7 @@ bool note(std::vector<bool>& workers, std::size_t worker) {
 
 }  // namespace
 
-void WorkerNews::tell(const Event& event) {
+void WorkerReporter::on_event(const Event& event) {
   if (const auto* const launched = std::get_if<event::Launched>(&event)) {
     on(*launched);
   } else if (const auto* const exited = std::get_if<event::Exited>(&event)) {
@@ -25,18 +25,18 @@ void WorkerNews::tell(const Event& event) {
   }
 }
 
-void WorkerNews::on(const event::Launched& event) {
+void WorkerReporter::on(const event::Launched& event) {
   const std::size_t index = job_.index_of(event.incarnation);
   if (index == job_.worker_count()) return;
   const JobWorker& worker = job_.worker_at(index);
-  // Only if the job took it for true, and not for the second time.
+  // Only if the job has accepted it, and not for the second time.
   if (worker.host == event.host && worker.pid == event.pid && worker.pid != 0 &&
-      note(started_, index)) {
+      mark(started_, index)) {
     observer_.on_started(view_of(worker));
   }
 }
 
-void WorkerNews::on(const event::Exited& event) {
+void WorkerReporter::on(const event::Exited& event) {
   const std::size_t index = job_.index_of(event.incarnation);
   if (index == job_.worker_count() || job_.worker_at(index).host != event.host ||
       job_.worker_at(index).state != WorkerState::exited) {
@@ -45,15 +45,15 @@ void WorkerNews::on(const event::Exited& event) {
   ended(index, exit_text(event));
 }
 
-void WorkerNews::host_gone(HostIndex host) {
+void WorkerReporter::host_gone(HostIndex host) {
   for (const std::size_t index : job_.host_at(host).workers) {
     output_.close_all(index);
     ended(index, "ended with its agent");
   }
 }
 
-void WorkerNews::ended(std::size_t worker, std::string_view how) {
-  if (worker >= started_.size() || !started_[worker] || !note(ended_, worker)) return;
+void WorkerReporter::ended(std::size_t worker, std::string_view how) {
+  if (worker >= started_.size() || !started_[worker] || !mark(ended_, worker)) return;
   observer_.on_exited(view_of(job_.worker_at(worker)), how);
 }
 

@@ -1,5 +1,5 @@
-// The way to a host's sshd: its name to addresses, addresses to a connected socket, or a proxy
-// command to a socket pair. Everything with Patience; for any thread.
+// A connected socket to a host's sshd: through a name lookup and TCP, or through a proxy command.
+// All waiting is bounded by a Deadline. For any thread.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "driver/ssh/patience.h"
+#include "driver/ssh/deadline.h"
 
 namespace hvd::driver::ssh {
 
@@ -22,21 +22,23 @@ struct Endpoint {
 
 // `family`: "inet", "inet6", else both.
 Result<std::vector<Endpoint>> resolve(const std::string& host, int port, const std::string& family,
-                                      const Patience& patience);
+                                      const Deadline& deadline);
 
-struct Dialled {
-  UniqueFd socket;            // non-blocking
-  std::string local_address;  // both empty behind a proxy
+struct ConnectedSocket {
+  UniqueFd socket;  // non-blocking
+  // Both are empty behind a proxy.
+  std::string local_address;
   std::string peer_address;
 };
 
-// All addresses are tried, each a moment after the one before; the first to answer is taken. The
-// error says what happened to each. `bind_address`: of this machine, or empty.
-Result<Dialled> connect_first(const std::vector<Endpoint>& endpoints,
-                              const std::string& bind_address, const Patience& patience);
+// Tries all addresses, each a moment after the one before, and takes the first connection that
+// stands (RFC 8305, "Happy Eyeballs"). The error names the failure of each address. `bind_address`:
+// of this machine, or empty.
+Result<ConnectedSocket> connect_first(const std::vector<Endpoint>& endpoints,
+                                      const std::string& bind_address, const Deadline& deadline);
 
 // A command whose standard input and output lead to the host, without a terminal, in a session of
-// its own. Dies with the object, with all of its process group.
+// its own. The destructor kills it with its whole process group.
 class Proxy {
  public:
   // `command` for /bin/sh.
@@ -54,14 +56,15 @@ class Proxy {
   pid_t pid_ = -1;
   UniqueFd socket_;
   UniqueFd errors_;  // the reading end, non-blocking
-  std::string said_;
+  std::string output_;
 };
 
-// How the other side greets: SSH, or what else it may be. Takes nothing from the socket.
-struct Greeting {
+// Waits until the other side identifies itself as an SSH server (RFC 4253, 4.2). Only peeks: libssh
+// reads the banner again.
+struct BannerResult {
   Status status;
-  bool again = false;  // it may be different when tried again: sshd was just busy
+  bool again = false;  // sshd was only busy: another try may succeed
 };
-Greeting await_greeting(int socket, const Patience& patience);
+BannerResult await_banner(int socket, const Deadline& deadline);
 
 }  // namespace hvd::driver::ssh

@@ -1,6 +1,6 @@
-// How the shell runs: events in, hosts and sessions, timers. What the job decides is performed in
-// driver/shell_actions.cpp.
-#include "driver/shell.h"
+// Events, hosts and sessions, timers. The job's actions are performed in
+// driver/job_runner_actions.cpp.
+#include "driver/job_runner.h"
 
 #include <algorithm>
 #include <csignal>
@@ -23,8 +23,8 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr std::size_t kJobIdSize = 8;  // bytes; it is no secret
-constexpr int kBeatsPerTimeout = 10;
+constexpr std::size_t kJobIdSize = 8;  // bytes; the id is not a secret
+constexpr int kHeartbeatsPerTimeout = 10;
 constexpr std::chrono::seconds kOrphanLimit{5};
 
 std::uint32_t milliseconds_of(std::chrono::milliseconds time) {
@@ -51,6 +51,7 @@ std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan
                                  PlanRequest{hosts, spec.processes, spec.oversubscribe});
   }
   if (!spec.elastic) return std::make_unique<Job>(std::move(job), plan.members);
+
   ElasticOptions options;
   options.job = std::move(job);
   options.limits = spec.elastic->limits;
@@ -73,10 +74,10 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
   options.legacy_clients = spec.legacy_clients;
   options.on_legacy_client = [&spec, &observer](std::string_view request, std::string_view origin) {
     observer.on_warning(cat(
-        "a program that was built with Horovod asks for its world (", request, " from ", origin,
-        "), unsigned, and is refused: ",
-        spec.elastic ? "elastic Horovod programs are not served; without --host-discovery-script, "
-                       "--min-np and --max-np, --legacy-clients serves it"
+        "refused an unsigned request of a program that was built with Horovod (", request, " from ",
+        origin, "): ",
+        spec.elastic ? "elastic Horovod programs are not supported; without "
+                       "--host-discovery-script, --min-np and --max-np, --legacy-clients allows it"
                      : "start the job with --legacy-clients"));
   };
   return options;
@@ -84,9 +85,9 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 
 }  // namespace
 
-Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
-             const MoreOpenFiles& open_files, const JobSpec& spec, Observer& observer,
-             Preparation preparation)
+JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
+                     const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
+                     Preparation preparation)
     : io_(io),
       signals_(signals),
       requests_(requests),
@@ -101,18 +102,18 @@ Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
       starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
                                              starter_callbacks())),
       output_(
-          *job_, observer, [this](const agent_link::Credit& credit) { pay(credit); },
+          *job_, observer, [this](const agent_link::Credit& credit) { return_credit(credit); },
           [this](std::function<void()> work) { asio::post(io_, std::move(work)); }),
-      news_(*job_, observer, output_),
+      reporter_(*job_, observer, output_),
       timer_(io_),
       heartbeat_timer_(io_),
-      notices_(io_, [this] { remind(); }),
+      notices_(io_, [this] { report_waiting(); }),
       pause_(io_, pause_callbacks()),
       activity_(io_, activity_callbacks()) {
   for (const auto& host : hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
-  meet_new_hosts();
+  register_new_hosts();
   environment_.job_id = job_id_;
   environment_.elastic = spec_.elastic.has_value();
   program_ = share(agent_link::Program{spec_.command, spec_.environment, spec_.working_directory,
@@ -120,26 +121,27 @@ Shell::Shell(asio::io_context& io, Signals& signals, RequestSignals& requests,
                        .encode());
 }
 
-void Shell::announce() {
+void JobRunner::announce() {
   if (!plan_.members.empty() && !spec_.elastic) perform(action::PlanStands{});
   if (!plan_.oversubscription.empty()) observer_.on_warning(plan_.oversubscription);
   if (spec_.legacy_clients) {
     observer_.on_warning(
-        "--legacy-clients: whoever reaches the rendezvous service can read and write the scopes "
-        "of Horovod's own clients, unsigned");
+        "--legacy-clients: any process that reaches the rendezvous service can read and write the "
+        "scopes of Horovod's own clients, without a signature");
   }
 }
 
-Outcome Shell::run() {
+Outcome JobRunner::run() {
   signals_.handle([this](int signal) { on_signal(signal); });
   requests_.handle([this](int signal) { on_request(signal); });
   if (spec_.elastic) begin_elastic();
-  feed(event::Begin{});
-  if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
+  handle(event::Begin{});
+  if (spec_.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
   io_.run();
+
   signals_.handle(nullptr);
   requests_.handle(nullptr);
-  // Agents, and the ways to them, before what they may have left.
+  // The agents and the tunnels to them end first, then the processes that they may have left.
   source_.reset();
   sessions_.clear();
   starter_.reset();
@@ -147,21 +149,21 @@ Outcome Shell::run() {
   return std::move(outcome_);
 }
 
-void Shell::on_signal(int signal) {
-  feed(event::StopRequested{signal});
-  // It means at once: the second request is the one that kills.
-  if (signal == SIGQUIT) feed(event::StopRequested{signal});
+void JobRunner::on_signal(int signal) {
+  handle(event::StopRequested{signal});
+  // SIGQUIT means at once: the second request is the one that kills.
+  if (signal == SIGQUIT) handle(event::StopRequested{signal});
 }
 
-void Shell::on_request(int signal) {
+void JobRunner::on_request(int signal) {
   if (signal == SIGTSTP) return pause_.begin();
   if (signal == SIGUSR1) return activity_.request();
   observer_.on_notice(cat(signal_text(signal),
-                          " has no meaning here and is ignored; SIGUSR1 shows what the workers do, "
+                          " is ignored: it has no meaning here; SIGUSR1 shows what the workers do, "
                           "SIGTERM ends the job"));
 }
 
-std::map<std::uint64_t, ActivityRow> Shell::live_workers() const {
+std::map<std::uint64_t, ActivityRow> JobRunner::live_workers() const {
   std::map<std::uint64_t, ActivityRow> rows;
   for (std::size_t index = 0; index < job_->worker_count(); ++index) {
     const JobWorker& worker = job_->worker_at(index);
@@ -176,17 +178,17 @@ std::map<std::uint64_t, ActivityRow> Shell::live_workers() const {
   return rows;
 }
 
-ActivityReport::Callbacks Shell::activity_callbacks() {
+ActivityReport::Callbacks JobRunner::activity_callbacks() {
   ActivityReport::Callbacks callbacks;
   callbacks.ask = [this](const agent_link::AskActivity& question) {
-    tell_agents(share(question.encode()));
+    broadcast(share(question.encode()));
   };
   callbacks.workers = [this] { return live_workers(); };
   callbacks.say = [this](std::string_view text) { observer_.on_notice(text); };
   return callbacks;
 }
 
-std::set<HostIndex> Shell::tell_agents(const SharedBytes& frame) {
+std::set<HostIndex> JobRunner::broadcast(const SharedBytes& frame) {
   std::set<HostIndex> told;
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
     if (!sessions_[host]) continue;
@@ -196,9 +198,9 @@ std::set<HostIndex> Shell::tell_agents(const SharedBytes& frame) {
   return told;
 }
 
-JobPause::Callbacks Shell::pause_callbacks() {
+JobPause::Callbacks JobRunner::pause_callbacks() {
   JobPause::Callbacks callbacks;
-  callbacks.tell = [this](bool on) { return tell_agents(share(agent_link::Pause{on}.encode())); };
+  callbacks.tell = [this](bool on) { return broadcast(share(agent_link::Pause{on}.encode())); };
   callbacks.stopping = [this] {
     const bool others = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
       return session && session->pid() < 0;
@@ -210,19 +212,20 @@ JobPause::Callbacks Shell::pause_callbacks() {
     }
     observer_.on_notice(text);
   };
+
   callbacks.resumed = [this](Duration stopped) {
     paused_ += stopped;
     wake_at_ = kNever;  // all deadlines of the job are later by that
     arm_timer_soon();
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(stopped).count();
     observer_.on_notice(cat("the job goes on after it was stopped for ", seconds, " s"));
-    // The workers wait for their leases.
-    if (spec_.heartbeat_timeout.count() > 0) beat(Clock::now());
+    // The workers are frozen until their leases are renewed.
+    if (spec_.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
   };
   return callbacks;
 }
 
-void Shell::begin_elastic() {
+void JobRunner::begin_elastic() {
   const bool only_here = spec_.elastic->discovery_script.empty() &&
                          std::all_of(known_hosts_.begin(), known_hosts_.end(),
                                      [](const auto& host) { return host.second.local; });
@@ -230,56 +233,59 @@ void Shell::begin_elastic() {
   addresses.send = [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); };
   addresses.on_found = [this](HostIndex host, const ArrivalChoice& choice) {
     rendezvous_[host] = choice.rendezvous;
-    feed(event::AddressFound{host, choice.address});
+    handle(event::AddressFound{host, choice.address});
   };
-  addresses.on_trouble = [this](HostIndex host, const std::string& why) {
-    feed(event::HostFailed{host, {Step::reach, why, 1}});
+  addresses.on_error = [this](HostIndex host, const std::string& why) {
+    handle(event::HostFailed{host, {Step::reach, why, 1}});
   };
-  address_book_ = std::make_unique<AddressBook>(io_, server_, address_wishes(), only_here,
+  address_book_ = std::make_unique<AddressBook>(io_, server_, address_preferences(), only_here,
                                                 std::move(addresses));
+
   HostSource::Callbacks found;
   found.on_found = [this](std::vector<event::FoundHost> hosts) {
-    feed(event::HostsFound{std::move(hosts)});
+    handle(event::HostsFound{std::move(hosts)});
   };
   found.on_warning = [this](std::string_view text) { observer_.on_warning(text); };
   found.on_failed = [this](std::string message) {
-    feed(event::DiscoveryFailed{std::move(message)});
+    handle(event::DiscoveryFailed{std::move(message)});
   };
   source_ = std::make_unique<HostSource>(io_, *spec_.elastic, hosts_, std::move(found));
 }
 
-HostStarterCallbacks Shell::starter_callbacks() {
+HostStarterCallbacks JobRunner::starter_callbacks() {
   HostStarterCallbacks callbacks;
-  callbacks.on_step = [this](HostIndex host, Step step) { feed(event::HostProgress{host, step}); };
-  callbacks.on_agent = [this](HostIndex host, AgentConnection connection) {
-    greet(host, std::move(connection));
+  callbacks.on_step = [this](HostIndex host, Step step) {
+    handle(event::HostProgress{host, step});
   };
-  callbacks.on_trouble = [this](HostIndex host, HostTrouble trouble) {
-    feed(event::HostFailed{host, std::move(trouble)});
+  callbacks.on_agent = [this](HostIndex host, AgentConnection connection) {
+    open_session(host, std::move(connection));
+  };
+  callbacks.on_error = [this](HostIndex host, HostTrouble trouble) {
+    handle(event::HostFailed{host, std::move(trouble)});
   };
   return callbacks;
 }
 
-void Shell::beat(TimePoint now) {
+void JobRunner::send_heartbeats(TimePoint now) {
   for (const auto& session : sessions_) {
-    if (session) session->beat();
+    if (session) session->send_heartbeat();
   }
-  listen(now);
-  heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kBeatsPerTimeout);
+  check_liveness(now);
+  heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kHeartbeatsPerTimeout);
   heartbeat_timer_.async_wait([this](error_code error) {
-    if (!error) beat(Clock::now());
+    if (!error) send_heartbeats(Clock::now());
   });
 }
 
-void Shell::listen(TimePoint now) {
+void JobRunner::check_liveness(TimePoint now) {
   if (spec_.heartbeat_timeout.count() == 0) return;
-  const Duration pace = 2 * (spec_.heartbeat_timeout / kBeatsPerTimeout);
+  const Duration pace = 2 * (spec_.heartbeat_timeout / kHeartbeatsPerTimeout);
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
-    if (sessions_[host]) sessions_[host]->look(now, pace);
+    if (sessions_[host]) sessions_[host]->report_liveness(now, pace);
   }
 }
 
-void Shell::remind() {
+void JobRunner::report_waiting() {
   if (job_->at_work()) return;
   const std::string text = cat("waiting for ", job_->waiting_for(job_now()));
   if (job_->preparing()) {
@@ -289,9 +295,9 @@ void Shell::remind() {
   }
 }
 
-void Shell::feed(const Event& event) {
+void JobRunner::handle(const Event& event) {
   events_.push_back(event);
-  if (std::exchange(feeding_, true)) return;
+  if (std::exchange(handling_, true)) return;
   while (!events_.empty()) {
     const Event next = events_.front();
     events_.pop_front();
@@ -299,29 +305,30 @@ void Shell::feed(const Event& event) {
       known_hosts_.clear();
       for (const auto& host : found->hosts) known_hosts_[host.host.name] = host;
     }
+
     const auto actions = job_->step(next, job_now());
-    meet_new_hosts();
-    // What was seen is told before what follows from it.
-    news_.tell(next);
+    register_new_hosts();
+    // The event is reported before its consequences.
+    reporter_.on_event(next);
     for (const auto& action : actions) {
       HVD_LOG(debug, "job: " << to_text(action, host_names_));
       std::visit([this](const auto& value) { perform(value); }, action);
     }
   }
-  feeding_ = false;
+  handling_ = false;
   arm_timer_soon();
 }
 
-void Shell::meet_new_hosts() {
+void JobRunner::register_new_hosts() {
   for (HostIndex host = host_names_.size(); host < job_->host_count(); ++host) {
     host_names_.push_back(job_->host_at(host).name);
-    visited_.push_back(known_hosts_.at(host_names_.back()));
+    found_hosts_.push_back(known_hosts_.at(host_names_.back()));
     sessions_.emplace_back();
     rendezvous_.emplace_back();
   }
 }
 
-void Shell::arm_timer_soon() {
+void JobRunner::arm_timer_soon() {
   if (std::exchange(arming_, true)) return;
   asio::post(io_, [this] {
     arming_ = false;
@@ -329,7 +336,7 @@ void Shell::arm_timer_soon() {
   });
 }
 
-void Shell::arm_timer() {
+void JobRunner::arm_timer() {
   const TimePoint deadline = job_->next_deadline();
   if (deadline == wake_at_) return;
   wake_at_ = deadline;
@@ -339,23 +346,25 @@ void Shell::arm_timer() {
   timer_.async_wait([this](error_code error) {
     if (error) return;
     wake_at_ = kNever;
-    listen(Clock::now());
-    feed(event::Tick{});
+    check_liveness(Clock::now());
+    handle(event::Tick{});
   });
 }
 
-void Shell::greet(HostIndex host, AgentConnection connection) {
+void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   AgentSessionOptions options;
   options.host = host;
   options.where = spec_.agent_path;
   options.hello.job_id = job_id_;
   options.hello.lease_ms = milliseconds_of(spec_.heartbeat_timeout * 2 / 3);
   options.hello.orphan_timeout_ms = milliseconds_of(spec_.orphan_timeout);
-  // An agent that is our child has inherited what we gave ourselves.
-  options.hello.open_files = visited_[host].local ? open_files_.before() : 0;
+  // An agent that is a child of this process has inherited the limit that this process has raised
+  // for itself, and restores it for the workers.
+  options.hello.open_files = found_hosts_[host].local ? open_files_.before() : 0;
   options.hello.elastic = spec_.elastic.has_value();
-  // In a static job nobody could take its place.
+  // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec_.elastic) options.hello.worker_silence_ms = milliseconds_of(spec_.heartbeat_timeout);
+
   options.check.working_directory = spec_.working_directory;
   options.check.program = spec_.command.front();
   options.check.search_path = value_of(spec_.environment, "PATH");
@@ -364,15 +373,16 @@ void Shell::greet(HostIndex host, AgentConnection connection) {
                                                    std::move(connection));
 }
 
-AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
+AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   AgentSessionCallbacks callbacks;
   callbacks.on_event = [this, host](const Event& event) {
-    feed(event);
+    handle(event);
     const bool last = std::holds_alternative<event::AgentGone>(event) ||
                       std::holds_alternative<event::HostFailed>(event);
     if (last) pause_.answered(host);
-    if (last && spec_.elastic) forget(host);
+    if (last && spec_.elastic) close_session(host);
   };
+
   callbacks.on_output = [this, host](agent_link::Output output) {
     return output_.on_output(host, std::move(output));
   };
@@ -387,6 +397,7 @@ AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
   callbacks.on_problem = [this, host](std::string_view message) {
     observer_.on_warning(cat("host ", host_names_[host], ": ", printable(message)));
   };
+
   callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
     activity_.answered(std::move(activity));
   };
@@ -396,24 +407,24 @@ AgentSessionCallbacks Shell::session_callbacks(HostIndex host) {
   return callbacks;
 }
 
-void Shell::forget(HostIndex host) {
+void JobRunner::close_session(HostIndex host) {
   address_book_->forget(host);
   asio::post(io_, [this, host] { sessions_[host].reset(); });
 }
 
-void Shell::pay(const agent_link::Credit& credit) {
+void JobRunner::return_credit(const agent_link::Credit& credit) {
   const std::size_t index = job_->index_of(credit.incarnation);
   if (index < job_->worker_count()) send(job_->worker_at(index).host, credit);
 }
 
-void Shell::kill_orphans() {
+void JobRunner::kill_orphans() {
   std::set<pid_t> ours;
   for (const auto& session : sessions_) {
     if (session) ours.insert(session->pid());
   }
   if (source_) ours.insert(source_->child());
   if (const std::size_t left = subreaper_.kill_orphans(ours, kOrphanLimit); left != 0) {
-    observer_.on_warning(cat(left, " processes of an agent that died do not end when killed"));
+    observer_.on_warning(cat("could not kill ", left, " processes left by an agent that died"));
   }
 }
 

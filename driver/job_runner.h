@@ -1,6 +1,6 @@
-// The shell around a job's state machine (driver/job/any_job.h): performs what it decides, and
-// tells it what happens. It owns the sockets, processes and timers of one job; made and used by
-// run_job() (driver/driver.h), on its thread.
+// The I/O around a job's state machine (driver/job/any_job.h): performs its actions and feeds it
+// the events. It owns the sockets, processes and timers of one job; created and used by run_job()
+// (driver/driver.h), on its thread.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 #include "driver/agents/host_starter.h"
 #include "driver/agents/preparation.h"
 #include "driver/core/job_pause.h"
-#include "driver/core/notices.h"
+#include "driver/core/progress_notices.h"
 #include "driver/core/signals.h"
 #include "driver/core/this_machine.h"
 #include "driver/driver.h"
@@ -34,60 +34,62 @@
 #include "driver/job/plan.h"
 #include "driver/orphans.h"
 #include "driver/worker_environment.h"
-#include "driver/worker_news.h"
 #include "driver/worker_output.h"
+#include "driver/worker_reporter.h"
 #include "rendezvous/server.h"
 
 namespace hvd::driver {
 
-class Shell {
+class JobRunner {
  public:
-  // All outlive this.
-  Shell(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
-        const MoreOpenFiles& open_files, const JobSpec& spec, Observer& observer,
-        Preparation preparation);
-  Shell(const Shell&) = delete;
-  Shell& operator=(const Shell&) = delete;
+  // All arguments outlive this.
+  JobRunner(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
+            const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
+            Preparation preparation);
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
 
-  // What there is to say before anything is started.
+  // Reports the plan and warnings before anything is started.
   void announce();
-  // Returns when no process of the job is left. Once.
+  // Returns when no process of the job is left. To be called once.
   Outcome run();
 
  private:
-  // driver/shell.cpp
+  // driver/job_runner.cpp
   void begin_elastic();
   HostStarterCallbacks starter_callbacks();
   AgentSessionCallbacks session_callbacks(HostIndex host);
-  // At a steady pace: what is late is not made up for.
-  void beat(TimePoint now);
-  // Before time is held against anybody: which agents were heard, and which this process is behind
-  // with.
-  void listen(TimePoint now);
-  void remind();
-  // Events that come up while one is being handled wait for their turn.
-  void feed(const Event& event);
-  // Those of which the job has not spoken before.
-  void meet_new_hosts();
-  // Once for all events of this turn of the loop: each asks every host.
-  // The time that the job is handed. It stands still while Ctrl-Z holds the job, whose limits so
-  // count only the time in which it ran.
+  // Calls itself at a steady pace. A late heartbeat does not bring the next one forward.
+  void send_heartbeats(TimePoint now);
+  // Tells the job which agents were heard, and which this process itself keeps waiting. To be
+  // called before the job judges anyone by time.
+  void check_liveness(TimePoint now);
+  void report_waiting();
+  // Events that arise while another one is handled wait for their turn.
+  void handle(const Event& event);
+  // Creates the records of hosts that the job has added.
+  void register_new_hosts();
+  // The job's time. It stands still while Ctrl-Z holds the job, so that its limits count only the
+  // time in which it ran.
   TimePoint job_now() const { return Clock::now() - paused_; }
+  // Arms the timer once for all events of this turn of the loop, since the job computes its next
+  // deadline from all hosts.
   void arm_timer_soon();
   void arm_timer();
-  void greet(HostIndex host, AgentConnection connection);
-  // The visit is over; others of the same host will follow. Not within the session's own call.
-  void forget(HostIndex host);
-  void pay(const agent_link::Credit& credit);
+  void open_session(HostIndex host, AgentConnection connection);
+  // This session has ended; the host may have others later. The session is destroyed after its own
+  // callback has returned.
+  void close_session(HostIndex host);
+  void return_credit(const agent_link::Credit& credit);
   void kill_orphans();
   void on_signal(int signal);
   void on_request(int signal);
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
   std::map<std::uint64_t, ActivityRow> live_workers() const;
-  std::set<HostIndex> tell_agents(const SharedBytes& frame);
+  std::set<HostIndex> broadcast(const SharedBytes& frame);
 
-  // driver/shell_actions.cpp
+  // driver/job_runner_actions.cpp
   void perform(const action::PublishWorld& action);
   void perform(const action::StartAgent& action);
   void perform(const action::PlanStands&);
@@ -101,16 +103,16 @@ class Shell {
   void perform(const action::DropAgent& action);
   void perform(const action::Say& action);
   void perform(const action::Finish& action);
-  // Once, when the first worker starts on another host.
-  void tell_kept_secrets();
-  void tell_workers(std::uint64_t generation, bool effective, const SharedBytes& world);
-  // Its Launch frame, made when its turn comes.
+  // Reports once, when the first worker starts on another host.
+  void report_withheld_secrets();
+  void send_world(std::uint64_t generation, bool effective, const SharedBytes& world);
+  // The worker's Launch frame.
   std::string launch_of(HostIndex host, const WorldMember& member, bool world_follows) const;
-  // What torch's own way to meet would need.
-  void follow_leader(const WorldDocument& world);
-  // Free there when it was looked for.
+  // Sets the environment that torch's own rendezvous would need (MASTER_ADDR, MASTER_PORT).
+  void update_master_endpoint(const WorldDocument& world);
+  // A port that was free on the host when the agent looked for one.
   std::optional<std::uint16_t> master_port(HostIndex host, const std::string& address) const;
-  AddressWishes address_wishes() const {
+  AddressPreferences address_preferences() const {
     return {spec_.advertise_address, spec_.network_interfaces};
   }
   HostNetwork network_of(HostIndex host) const;
@@ -123,10 +125,10 @@ class Shell {
   boost::asio::io_context& io_;
   Signals& signals_;
   RequestSignals& requests_;
-  const MoreOpenFiles& open_files_;
+  const RaisedFileLimit& open_files_;
   const JobSpec& spec_;
   Observer& observer_;
-  const std::vector<HostSlots> hosts_;  // that were named
+  const std::vector<HostSlots> hosts_;  // from the command line
   const Plan plan_;
   const Subreaper subreaper_;
   const Token token_ = Token::random();
@@ -134,23 +136,23 @@ class Shell {
   rendezvous::Server server_;
   const std::unique_ptr<AnyJob> job_;
   std::map<std::string, event::FoundHost> known_hosts_;  // the newest answer, by name
-  // By host, as the job counts them.
+  // By HostIndex.
   std::vector<std::string> host_names_;
-  std::vector<event::FoundHost> visited_;
-  std::vector<SocketAddress> rendezvous_;  // where it reaches the service
+  std::vector<event::FoundHost> found_hosts_;
+  std::vector<SocketAddress> rendezvous_;  // the address at which it reaches the service
   std::unique_ptr<HostStarter> starter_;
   std::vector<std::unique_ptr<AgentSession>> sessions_;  // by host; null: no agent yet, or any more
   std::unique_ptr<AddressSearch> search_;                // of a static job
   std::unique_ptr<HostSource> source_;                   // of an elastic one, as the next
   std::unique_ptr<AddressBook> address_book_;
   WorkerOutput output_;
-  WorkerNews news_;
+  WorkerReporter reporter_;
   boost::asio::steady_timer timer_;
   TimePoint wake_at_ = kNever;  // as the job counts
   Duration paused_{};           // so long Ctrl-Z has held the job
   bool arming_ = false;
   boost::asio::steady_timer heartbeat_timer_;
-  Notices notices_;
+  ProgressNotices notices_;
   JobPause pause_;
   ActivityReport activity_;
 
@@ -161,8 +163,8 @@ class Shell {
   SharedBytes world_;  // in force
   std::uint64_t world_generation_ = 0;
   std::deque<Event> events_;
-  bool feeding_ = false;
-  bool kept_secrets_told_ = false;
+  bool handling_ = false;
+  bool withheld_secrets_reported_ = false;
   Outcome outcome_;
 };
 

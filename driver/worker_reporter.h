@@ -1,5 +1,5 @@
-// What the observer is told of the beginning and the end of workers: each once, and only what the
-// job took for true. Owned by the driver, on its thread.
+// Reports the start and the end of workers to the observer: each once, and only if the job has
+// accepted the event. Owned by the driver, on its thread.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace hvd::driver {
 
-class WorkerNews {
+class WorkerReporter {
  public:
-  // All outlive this.
-  WorkerNews(const AnyJob& job, Observer& observer, WorkerOutput& output)
+  // All arguments outlive this.
+  WorkerReporter(const AnyJob& job, Observer& observer, WorkerOutput& output)
       : job_(job), observer_(observer), output_(output) {}
 
-  // An event that the job has just taken in.
-  void tell(const Event& event);
-  // Nothing more will come from there.
+  // To be called after the job has handled the event.
+  void on_event(const Event& event);
+  // No more events will come from this host.
   void host_gone(HostIndex host);
 
  private:
@@ -31,7 +31,7 @@ class WorkerNews {
   const AnyJob& job_;
   Observer& observer_;
   WorkerOutput& output_;
-  // By worker, as far as any was told of: two bits for each that the job ever had.
+  // By worker: two bits for each worker that the job ever had.
   std::vector<bool> started_;
   std::vector<bool> ended_;
 };

@@ -1,4 +1,4 @@
-// A driver's door for agents that come by themselves, on a thread of its own, and what it has told.
+// A JoinServer on a thread of its own, and everything that it has reported.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,9 @@ namespace hvd::driver::join {
 
 inline TimePoint soon() { return Clock::now() + test::kGenerous; }
 
-class Door {
+class JoinPoint {
  public:
-  explicit Door(Limits limits = {}) {
+  explicit JoinPoint(Limits limits = {}) {
     Callbacks callbacks;
     callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
     callbacks.on_joined = [this](JoinedAgent agent) {
@@ -41,7 +41,7 @@ class Door {
     address_ = server_->address();
     thread_ = std::thread([this] { io_.run(); });
   }
-  ~Door() {
+  ~JoinPoint() {
     on_thread([this] {
       server_.reset();
       joined_.clear();
@@ -50,8 +50,8 @@ class Door {
     io_.stop();
     thread_.join();
   }
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  JoinPoint(const JoinPoint&) = delete;
+  JoinPoint& operator=(const JoinPoint&) = delete;
 
   static Token token() { return *Token::from_hex(std::string(64, 'a')); }
   const SocketAddress& address() const { return address_; }

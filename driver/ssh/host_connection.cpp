@@ -1,4 +1,4 @@
-#include "driver/ssh/dial.h"
+#include "driver/ssh/host_connection.h"
 
 #include <algorithm>
 #include <array>
@@ -18,8 +18,9 @@ namespace {
 
 // After this long without an answer the next address is tried as well (RFC 8305 recommends it).
 constexpr std::chrono::milliseconds kNextAddressAfter{250};
-// The kernel's upper bound of the time between two retransmissions, if it knows the option: after
-// a short cut the link is back within that time, and not within twice the length of the cut.
+// The kernel's upper bound of the time between two retransmissions, if it has the option: after a
+// short network failure the connection continues within that time, and not only after twice the
+// length of the failure.
 constexpr int kTcpRtoMaxMs = 44;
 constexpr int kMostUnsent = 128 << 10;  // bytes; the kernel doubles it
 constexpr int kLongestRetransmissionMs = 1'000;
@@ -50,7 +51,7 @@ void set_option(int fd, int level, int name, int value) {
 void tune(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // What the kernel has taken is ahead of every heartbeat.
+  // Data in the kernel's buffer delays every heartbeat, so the buffer stays small.
   set_option(fd, SOL_SOCKET, SO_SNDBUF, kMostUnsent);
   set_option(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
   set_option(fd, IPPROTO_TCP, kTcpRtoMaxMs, kLongestRetransmissionMs);
@@ -69,7 +70,8 @@ Status bind_to(int fd, const std::string& address, int family) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(address.c_str(), nullptr, &hints, &found) != 0) {
-    return {Code::invalid_argument, cat("BindAddress ", address, " is no address of this family")};
+    return {Code::invalid_argument,
+            cat("BindAddress ", address, " is not an address of this family")};
   }
   const int result = ::bind(fd, found->ai_addr, found->ai_addrlen);
   const int error = errno;
@@ -85,6 +87,7 @@ Attempt begin(const Endpoint& endpoint, const std::string& bind_address) {
     attempt.error = errno;
     return attempt;
   }
+
   const int fd = attempt.socket.get();
   tune(fd);
   if (!bind_address.empty() && !bind_to(fd, bind_address, endpoint.address.ss_family).ok()) {
@@ -116,9 +119,9 @@ std::string failures(const std::vector<Attempt>& attempts) {
   return join(parts, "; ");
 }
 
-// The first that is connected; failed ones are noted.
-Attempt* look(std::vector<Attempt>& attempts, const std::vector<pollfd>& fds,
-              const std::vector<std::size_t>& which) {
+// The first attempt that is connected; null: there is none yet. Failed attempts get their errors.
+Attempt* find_connected(std::vector<Attempt>& attempts, const std::vector<pollfd>& fds,
+                        const std::vector<std::size_t>& which) {
   for (std::size_t i = 0; i < fds.size(); ++i) {
     if (fds[i].revents == 0) continue;
     Attempt& attempt = attempts[which[i]];
@@ -137,7 +140,7 @@ Attempt* look(std::vector<Attempt>& attempts, const std::vector<pollfd>& fds,
 std::string Endpoint::to_string() const { return numeric(address, size); }
 
 Result<std::vector<Endpoint>> resolve(const std::string& host, int port, const std::string& family,
-                                      const Patience& patience) {
+                                      const Deadline& deadline) {
   const auto lookup = std::make_shared<Lookup>();
   lookup->host = host;
   lookup->service = std::to_string(port);
@@ -147,20 +150,25 @@ Result<std::vector<Endpoint>> resolve(const std::string& host, int port, const s
   if (family == "inet6") lookup->hints.ai_family = AF_INET6;
   lookup->hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   lookup->run();
+
   if (lookup->error == EAI_NONAME) {
-    // A name. What answers it may take any time and cannot be interrupted.
+    // It is a name and not an address. A name service may take any time to answer, and the call
+    // cannot be interrupted.
     lookup->hints.ai_flags = AI_NUMERICSERV;
-    if (const Status status = run_apart(patience, [lookup] { lookup->run(); }); !status.ok()) {
+    const Status status = call_with_deadline(deadline, [lookup] { lookup->run(); });
+    if (!status.ok()) {
       return status.code() == Code::deadline_exceeded
                  ? Status(Code::deadline_exceeded, "the name service did not answer in time")
                  : status;
     }
   }
+
   if (lookup->error != 0) {
     return Status(Code::unavailable, lookup->error == EAI_SYSTEM
                                          ? std::string(std::strerror(lookup->error_number))
                                          : std::string(::gai_strerror(lookup->error)));
   }
+
   std::vector<Endpoint> endpoints;
   for (const addrinfo* i = lookup->found; i != nullptr; i = i->ai_next) {
     Endpoint endpoint;
@@ -171,8 +179,8 @@ Result<std::vector<Endpoint>> resolve(const std::string& host, int port, const s
   return endpoints;
 }
 
-Result<Dialled> connect_first(const std::vector<Endpoint>& endpoints,
-                              const std::string& bind_address, const Patience& patience) {
+Result<ConnectedSocket> connect_first(const std::vector<Endpoint>& endpoints,
+                                      const std::string& bind_address, const Deadline& deadline) {
   std::vector<Attempt> attempts;
   attempts.reserve(endpoints.size());
   TimePoint next = Clock::now();
@@ -182,6 +190,7 @@ Result<Dialled> connect_first(const std::vector<Endpoint>& endpoints,
       if (attempts.back().error != 0) continue;
       next = Clock::now() + kNextAddressAfter;
     }
+
     std::vector<pollfd> fds;
     std::vector<std::size_t> which;
     for (std::size_t i = 0; i < attempts.size(); ++i) {
@@ -193,75 +202,80 @@ Result<Dialled> connect_first(const std::vector<Endpoint>& endpoints,
       if (attempts.size() == endpoints.size()) {
         return Status(Code::unavailable, failures(attempts));
       }
-      next = Clock::now();  // nothing to wait for
+      next = Clock::now();  // all have failed: the next address is tried at once
       continue;
     }
+
     const bool more = attempts.size() < endpoints.size();
-    if (const Status status = patience.poll(fds, more ? next : kNever); !status.ok()) {
+    if (const Status status = deadline.poll(fds, more ? next : kNever); !status.ok()) {
       return status.code() == Code::deadline_exceeded
                  ? Status(Code::deadline_exceeded, failures(attempts))
                  : status;
     }
-    Attempt* const winner = look(attempts, fds, which);
+    Attempt* const winner = find_connected(attempts, fds, which);
     if (winner == nullptr) continue;
+
     sockaddr_storage local{};
     socklen_t size = sizeof local;
-    Dialled dialled{.socket = std::move(winner->socket),
-                    .local_address = {},
-                    .peer_address = winner->endpoint->to_string()};
-    if (::getsockname(dialled.socket.get(), reinterpret_cast<sockaddr*>(&local), &size) == 0) {
-      dialled.local_address = numeric(local, size);
+    ConnectedSocket connected_socket{.socket = std::move(winner->socket),
+                                     .local_address = {},
+                                     .peer_address = winner->endpoint->to_string()};
+    if (::getsockname(connected_socket.socket.get(), reinterpret_cast<sockaddr*>(&local), &size) ==
+        0) {
+      connected_socket.local_address = numeric(local, size);
     }
-    return dialled;
+    return connected_socket;
   }
 }
 
-Greeting await_greeting(int socket, const Patience& patience) {
+BannerResult await_banner(int socket, const Deadline& deadline) {
   std::array<char, 256> seen{};
   std::size_t before = 0;
   while (true) {
     const ssize_t count = ::recv(socket, seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
     if (count == 0) {
       return {.status = {Code::unavailable,
-                         before == 0 ? "it closes the connection at once, without a word of SSH"
-                                     : "it closed the connection in the middle of its greeting"},
+                         before == 0 ? "it closed the connection at once, without an SSH banner"
+                                     : "it closed the connection in the middle of its banner"},
               .again = true};
     }
     if (count < 0 && errno != EAGAIN && errno != EINTR) {
       const int error = errno;
-      return {.status = Status::from_errno("wait for its greeting", error),
+      return {.status = Status::from_errno("wait for its SSH banner", error),
               .again = error == ECONNRESET};
     }
+
     if (count > 0) {
       const std::string_view text(seen.data(), static_cast<std::size_t>(count));
-      // Lines before the greeting are allowed (RFC 4253, 4.2).
+      // Other lines before the banner are allowed (RFC 4253, 4.2).
       if (text.starts_with("SSH-") || text.find("\nSSH-") != std::string_view::npos) return {};
       const std::size_t end = text.find_first_of("\r\n");
       if (end != std::string_view::npos || text.size() == seen.size()) {
-        // It may still be such a line, or another protocol altogether; a moment tells.
-        const auto soon = std::min(patience.deadline, Clock::now() + std::chrono::seconds(1));
+        // It may still be such a line, or another protocol altogether: the next second shows it.
+        const auto soon = std::min(deadline.at, Clock::now() + std::chrono::seconds(1));
         if (before == text.size() || text.size() == seen.size() || Clock::now() >= soon) {
           const std::string line(text.substr(0, end));
           return {.status = {Code::unavailable,
-                             cat("what answers there is no SSH server: it says \"", line, "\"")},
+                             cat("the server there is not an SSH server: it says \"", line, "\"")},
                   .again = line.find("MaxStartups") != std::string::npos ||
                            line.starts_with("Not allowed at this time")};
         }
       }
     }
-    // More can only be seen by looking again: what was peeked at keeps the socket readable.
+
+    // Bytes that were only peeked at keep the socket readable, so poll() cannot tell of new ones.
     const bool grew = count > 0 && static_cast<std::size_t>(count) > before;
     if (grew) before = static_cast<std::size_t>(count);
     Status status;
     if (count > 0) {
-      status = patience.poll({}, Clock::now() + std::chrono::milliseconds(grew ? 50 : 250));
+      status = deadline.poll({}, Clock::now() + std::chrono::milliseconds(grew ? 50 : 250));
     } else {
-      status = patience.wait_for(socket, POLLIN);
+      status = deadline.wait_for(socket, POLLIN);
     }
     if (!status.ok()) {
       if (status.code() != Code::deadline_exceeded) return {.status = status};
       return {.status = {Code::deadline_exceeded,
-                         "it accepted the connection but did not greet as an SSH server does"}};
+                         "it accepted the connection but did not send an SSH banner"}};
     }
   }
 }

@@ -1,5 +1,5 @@
-// Tells a person that something takes longer than he would expect: first after two seconds, then
-// every five. For the thread of its io_context.
+// Reports that something takes longer than expected: first after two seconds, then every five. For
+// the thread of its io_context.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,15 @@
 
 namespace hvd::driver {
 
-class Notices {
+class ProgressNotices {
  public:
-  // Begins at once, ends with the object.
-  Notices(boost::asio::io_context& io, std::function<void()> say)
+  // The two seconds begin at once. The notices end with the object.
+  ProgressNotices(boost::asio::io_context& io, std::function<void()> say)
       : timer_(io), say_(std::move(say)) {
     wait(std::chrono::seconds(2));
   }
-  Notices(const Notices&) = delete;
-  Notices& operator=(const Notices&) = delete;
+  ProgressNotices(const ProgressNotices&) = delete;
+  ProgressNotices& operator=(const ProgressNotices&) = delete;
 
  private:
   void wait(std::chrono::seconds time) {

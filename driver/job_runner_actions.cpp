@@ -1,18 +1,18 @@
-// What the job decided, action by action.
+// Performs the job's actions.
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
-#include "driver/shell.h"
+#include "driver/job_runner.h"
 
 namespace hvd::driver {
 namespace {
 
 constexpr std::string_view kLostState = "committed state lost: ";  // worker/elastic/agreement.cpp
 
-// Whether the members of an older world have met in this scope.
+// Whether this scope belongs to the bootstrap of an older world.
 bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
   const std::string_view prefix = kWorldScopePrefix;
   if (!scope.starts_with(prefix)) return false;
@@ -23,26 +23,28 @@ bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
 
 }  // namespace
 
-void Shell::perform(const action::PublishWorld& action) {
+void JobRunner::perform(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool effective = world.state == WorldState::effective;
   agent_link::World message{world.generation, effective, world.to_json()};
   const SharedBytes frame = share(message.encode());
-  if (spec_.elastic) tell_workers(world.generation, effective, frame);
+  if (spec_.elastic) send_world(world.generation, effective, frame);
   server_.put(kWorldScope, effective ? kCurrentWorldKey : kProposedWorldKey,
               std::move(message.document));
   if (!effective) return;
+
   world_ = frame;
   world_generation_ = world.generation;
   if (!spec_.elastic) return;
+
   server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
     return belongs_to_older(scope, generation);
   });
-  follow_leader(world);
+  update_master_endpoint(world);
   observer_.on_world(world, action.why);
 }
 
-void Shell::tell_workers(std::uint64_t generation, bool effective, const SharedBytes& world) {
+void JobRunner::send_world(std::uint64_t generation, bool effective, const SharedBytes& world) {
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
     if (sessions_[host] && job_->host_at(host).live > 0) {
       sessions_[host]->send_world(generation, effective, world);
@@ -50,7 +52,7 @@ void Shell::tell_workers(std::uint64_t generation, bool effective, const SharedB
   }
 }
 
-void Shell::follow_leader(const WorldDocument& world) {
+void JobRunner::update_master_endpoint(const WorldDocument& world) {
   const WorldMember& leader = world.members.front();
   environment_.size = static_cast<int>(world.members.size());
   if (std::exchange(leader_, leader.incarnation) == leader.incarnation) return;
@@ -59,8 +61,9 @@ void Shell::follow_leader(const WorldDocument& world) {
   if (const auto port = master_port(host, leader.address)) environment_.master_port = *port;
 }
 
-std::optional<std::uint16_t> Shell::master_port(HostIndex host, const std::string& address) const {
-  if (!visited_[host].local) {
+std::optional<std::uint16_t> JobRunner::master_port(HostIndex host,
+                                                    const std::string& address) const {
+  if (!found_hosts_[host].local) {
     const std::uint16_t port = sessions_[host] ? sessions_[host]->ready().free_port : 0;
     return port == 0 ? std::nullopt : std::optional(port);
   }
@@ -68,11 +71,11 @@ std::optional<std::uint16_t> Shell::master_port(HostIndex host, const std::strin
   return port ? std::optional(*port) : std::nullopt;
 }
 
-void Shell::perform(const action::StartAgent& action) {
-  starter_->start(action.host, visited_[action.host].host, visited_[action.host].local);
+void JobRunner::perform(const action::StartAgent& action) {
+  starter_->start(action.host, found_hosts_[action.host].host, found_hosts_[action.host].local);
 }
 
-void Shell::perform(const action::PlanStands& /*action*/) {
+void JobRunner::perform(const action::PlanStands& /*action*/) {
   const WorldDocument world = job_->world();
   if (spec_.legacy_clients) server_.expect(legacy_scope_sizes(world.members));
   observer_.on_plan(world);
@@ -80,11 +83,11 @@ void Shell::perform(const action::PlanStands& /*action*/) {
 
 // ---- addresses ----
 
-HostNetwork Shell::network_of(HostIndex host) const {
+HostNetwork JobRunner::network_of(HostIndex host) const {
   HostNetwork network;
   network.name = host_names_[host];
-  network.local = visited_[host].local;
-  network.advertise_address = visited_[host].host.advertise_address;
+  network.local = found_hosts_[host].local;
+  network.advertise_address = found_hosts_[host].host.advertise_address;
   network.interfaces = sessions_[host]->ready().interfaces;
   network.peer_address = sessions_[host]->peer_address();
   network.local_address = sessions_[host]->local_address();
@@ -93,48 +96,50 @@ HostNetwork Shell::network_of(HostIndex host) const {
   return network;
 }
 
-void Shell::perform(const action::ChooseAddresses& /*action*/) {
+void JobRunner::perform(const action::ChooseAddresses& /*action*/) {
   std::vector<HostNetwork> networks;
-  // Hosts without workers are the last.
+  // Hosts without workers come last in the job's order, so the indices stay the same.
   for (HostIndex host = 0; host < host_names_.size(); ++host) {
     if (!job_->host_at(host).workers.empty()) networks.push_back(network_of(host));
   }
   search_ = std::make_unique<AddressSearch>(
-      io_, server_, std::move(networks), address_wishes(),
+      io_, server_, std::move(networks), address_preferences(),
       [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); },
       [this](const AddressChoice& choice) { on_addresses(choice); });
   search_->begin();
 }
 
-void Shell::perform(const action::FindAddress& action) {
+void JobRunner::perform(const action::FindAddress& action) {
   address_book_->find(action.host, network_of(action.host));
 }
 
-void Shell::on_addresses(const AddressChoice& choice) {
+void JobRunner::on_addresses(const AddressChoice& choice) {
   for (const auto& [host, message] : choice.troubles) {
-    feed(event::HostFailed{host, {Step::reach, message, 1}});
+    handle(event::HostFailed{host, {Step::reach, message, 1}});
   }
   if (!choice.troubles.empty()) {
-    feed(event::AddressesChosen{});  // nobody else is out of reach
+    handle(event::AddressesChosen{});  // all failures were reported
     return;
   }
+
   const HostIndex first = job_->worker_at(0).host;
   environment_.size = static_cast<int>(job_->worker_count());
   environment_.master_address = choice.addresses[first];
   const auto port = master_port(first, environment_.master_address);
   if (!port) {
-    feed(event::HostFailed{first, {Step::reach, "no TCP port is free there for MASTER_PORT", 1}});
+    handle(event::HostFailed{first, {Step::reach, "no TCP port is free there for MASTER_PORT", 1}});
     return;
   }
+
   environment_.master_port = *port;
   rendezvous_ = choice.rendezvous;
-  feed(event::AddressesChosen{choice.addresses});
+  handle(event::AddressesChosen{choice.addresses});
 }
 
-void Shell::perform(const action::Launch& action) {
+void JobRunner::perform(const action::Launch& action) {
   const auto& session = sessions_[action.host];
   if (!session) return;
-  if (!visited_[action.host].local) tell_kept_secrets();
+  if (!found_hosts_[action.host].local) report_withheld_secrets();
   session->send_program(program_);
   if (world_) session->send_world(world_generation_, true, world_);
   session->send([this, host = action.host, member = action.member, follows = world_ != nullptr] {
@@ -142,7 +147,8 @@ void Shell::perform(const action::Launch& action) {
   });
 }
 
-std::string Shell::launch_of(HostIndex host, const WorldMember& member, bool world_follows) const {
+std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
+                                 bool world_follows) const {
   const SocketAddress& rendezvous = rendezvous_[host];
   worker_link::Welcome welcome(job_id_, token_);
   welcome.worker = member.worker();
@@ -168,14 +174,14 @@ std::string Shell::launch_of(HostIndex host, const WorldMember& member, bool wor
   return launch.encode();
 }
 
-void Shell::tell_kept_secrets() {
-  if (spec_.secrets.empty() || std::exchange(kept_secrets_told_, true)) return;
+void JobRunner::report_withheld_secrets() {
+  if (spec_.secrets.empty() || std::exchange(withheld_secrets_reported_, true)) return;
   observer_.on_notice(
       cat("not sent to other hosts, since they look like secrets: ", hvd::join(spec_.secrets, " "),
           " (--env NAME sends one, --env-include PATTERN several)"));
 }
 
-void Shell::perform(const action::StopWorkers& action) {
+void JobRunner::perform(const action::StopWorkers& action) {
   agent_link::Stop stop;
   stop.incarnation = action.incarnation;
   stop.grace_ms = static_cast<std::uint32_t>(action.grace.count());
@@ -183,31 +189,30 @@ void Shell::perform(const action::StopWorkers& action) {
   send(action.host, stop);
 }
 
-void Shell::perform(const action::KillWorkers& action) {
+void JobRunner::perform(const action::KillWorkers& action) {
   send(action.host, agent_link::Kill{action.incarnation});
-  // An exit is reported behind the worker's output, and must not wait for a terminal that stands
-  // still.
-  output_.forgive();
+  // The agent reports an exit after the worker's output, so a blocked terminal would delay it.
+  output_.waive();
 }
 
-void Shell::perform(const action::DescribeWorker& action) {
+void JobRunner::perform(const action::DescribeWorker& action) {
   send(action.host, agent_link::Describe{action.incarnation});
 }
 
-void Shell::perform(const action::ShutDownAgent& action) {
+void JobRunner::perform(const action::ShutDownAgent& action) {
   send(action.host, agent_link::Shutdown{});
 }
 
-void Shell::perform(const action::DropAgent& action) {
+void JobRunner::perform(const action::DropAgent& action) {
   if (sessions_[action.host]) {
     sessions_[action.host]->drop();
   } else {
     starter_->give_up(action.host);
-    feed(event::AgentGone{action.host, "was given up on the way"});
+    handle(event::AgentGone{action.host, "was given up before it was connected"});
   }
 }
 
-void Shell::perform(const action::Say& action) {
+void JobRunner::perform(const action::Say& action) {
   switch (action.to) {
     case action::Say::To::warning:
       return observer_.on_warning(action.text);
@@ -218,7 +223,7 @@ void Shell::perform(const action::Say& action) {
   }
 }
 
-void Shell::perform(const action::Finish& action) {
+void JobRunner::perform(const action::Finish& action) {
   outcome_.exit_code = action.exit_code;
   outcome_.reason = action.reason;
   if (action.failure) {
@@ -230,9 +235,10 @@ void Shell::perform(const action::Finish& action) {
     failure.hosts = first.hosts;
     outcome_.failure = std::move(failure);
   }
+
   if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);
-  // Of a host that could not be brought to its end nothing was told yet.
-  for (HostIndex host = 0; host < sessions_.size(); ++host) news_.host_gone(host);
+  // The workers of a host whose end was not confirmed have not been reported yet.
+  for (HostIndex host = 0; host < sessions_.size(); ++host) reporter_.host_gone(host);
   io_.stop();
 }
 
