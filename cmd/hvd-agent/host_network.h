@@ -24,8 +24,8 @@ std::uint16_t find_free_port();
 // on its thread.
 class ProbeListener {
  public:
-  static constexpr int kVisitorsAtATime = 1'000;
-  static constexpr std::chrono::milliseconds kRest{50};
+  static constexpr int kMaxConnectionsPerPause = 1'000;
+  static constexpr std::chrono::milliseconds kPause{50};
   static constexpr std::chrono::seconds kOpenFor{60};
 
   // An error means that it could not listen; port() is 0 then.
@@ -34,20 +34,20 @@ class ProbeListener {
   std::uint16_t port() const { return port_; }
   const std::string& greeting() const { return greeting_; }
 
-  TimePoint deadline() const { return std::min(close_at_, rests_until_); }
+  TimePoint deadline() const { return std::min(close_at_, paused_until_); }
   void on_time(TimePoint now);
 
  private:
-  void on_visitors();
-  void rest();
+  void on_connections();
+  void pause();
 
   UniqueFd socket_;
   Watch watch_;
   std::uint16_t port_ = 0;
   std::string greeting_;
-  int visitors_ = 0;  // since the last rest
+  int connections_ = 0;  // since the last rest
   TimePoint close_at_ = kNever;
-  TimePoint rests_until_ = kNever;  // kNever: it does not rest
+  TimePoint paused_until_ = kNever;  // kNever: it does not rest
   EventLoop* loop_ = nullptr;
 };
 

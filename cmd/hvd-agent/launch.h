@@ -1,5 +1,5 @@
-// Starting one worker: what a new process does between fork and exec. Called by the keeper
-// (keeper.h), in its own process.
+// Starting one worker: what a new process does between fork and exec. Called by the reaper
+// (reaper.h), in its own process.
 #pragma once
 
 #include <string>
@@ -28,8 +28,8 @@ Status check(const WorkerStart& start);
 
 struct StartedProcess {
   pid_t pid = -1;
-  // Closes without a word when the program runs; else an encoded LaunchTrouble comes out of it.
-  UniqueFd trouble;
+  // Closes without a word when the program runs; else an encoded LaunchError comes out of it.
+  UniqueFd error_pipe;
 };
 
 // Forks. The new process has its own session and process group, /dev/null for stdin, the two pipes,

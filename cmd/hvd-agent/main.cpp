@@ -57,7 +57,7 @@ int fail(std::string_view what) {
   return 1;
 }
 
-int run(bool patient) {
+int run(bool no_hello_timeout) {
   LogOptions log;
   log.who = "hvd-agent";
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
@@ -74,11 +74,11 @@ int run(bool patient) {
     return 2;
   }
   if (::getsid(0) != ::getpid()) ::setsid();  // Ctrl-C on hvdrun's terminal is for hvdrun
-  // What a killed keeper leaves behind comes to us.
+  // What a killed reaper leaves behind comes to us.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail("become the subreaper");
 
   SupervisorOptions options;
-  options.patient = patient;
+  options.no_hello_timeout = no_hello_timeout;
   // A worker needs some five descriptors here.
   options.open_files_of_workers = raise_open_files().value_or(rlimit{});
   auto in = take_over(STDIN_FILENO);
@@ -89,7 +89,7 @@ int run(bool patient) {
   options.signals = take_signals();
   auto loop = EventLoop::create();
   if (!loop.ok()) return fail("make an event loop");
-  auto board = LeaseBoard::create();
+  auto board = SharedLease::create();
   if (!board.ok()) return fail("share a page of memory");
   return Supervisor(std::move(*loop), std::move(*board), std::move(options)).run();
 }
@@ -103,13 +103,14 @@ int main(int argc, char** argv) {
     return 0;
   }
   // Somebody else sees to it that an agent whom nobody greets does not stay.
-  const bool patient = argc == 2 && std::string_view(argv[1]) == "--patient";
-  if (argc != 1 && !patient) {
+  const bool no_hello_timeout = argc == 2 && std::string_view(argv[1]) == "--no-hello-timeout";
+  if (argc != 1 && !no_hello_timeout) {
     std::fputs(
-        "usage: hvd-agent [--version | --patient]\nIt takes its orders from hvdrun, on standard "
+        "usage: hvd-agent [--version | --no-hello-timeout]\nIt takes its orders from hvdrun, on "
+        "standard "
         "input.\n",
         stderr);
     return 2;
   }
-  return hvd::agent::run(patient);
+  return hvd::agent::run(no_hello_timeout);
 }

@@ -36,7 +36,8 @@ class OutputPump {
 
 class OutputStream {
  public:
-  // `changed` is called when the stream ended or no longer owes; it must not destroy the stream.
+  // `changed` is called when the stream ended or no longer has_unsent; it must not destroy the
+  // stream.
   OutputStream(OutputPump& pump, agent_link::Incarnation worker, agent_link::Stream stream,
                std::function<void()> changed);
   OutputStream(const OutputStream&) = delete;
@@ -49,9 +50,9 @@ class OutputStream {
   Status start(EventLoop& loop);
   void credit(std::uint64_t bytes);
   // The worker itself has exited: from now until it has sent what is in the pipe at this moment,
-  // the stream owes. (Others may go on writing for ever.)
+  // the stream has_unsent. (Others may go on writing for ever.)
   void worker_exited();
-  bool owes() const { return owed_ > 0; }
+  bool has_unsent() const { return unsent_ > 0; }
   // Nobody is left who could be waited for: ends after what is in the pipe at this moment, even if
   // a stranger to whom the pipe was handed still holds it.
   void end_after_what_is_there();
@@ -73,7 +74,7 @@ class OutputStream {
   UniqueFd pipe_;
   Watch watch_;
   std::uint64_t window_ = agent_link::kOutputWindow;
-  std::uint64_t owed_ = 0;
+  std::uint64_t unsent_ = 0;
   bool readable_ = false;  // the pipe was not yet seen to be empty since the last event
   bool ending_ = false;
   bool queued_ = false;

@@ -42,7 +42,7 @@ Status Prober::probe(agent_link::Probe probe, TimePoint now) {
   auto run = std::make_unique<Run>();
   run->deadline = now + std::chrono::milliseconds(probe.timeout_ms);
   run->attempts.resize(probe.targets.size());
-  run->troubles.resize(probe.targets.size());
+  run->errors.resize(probe.targets.size());
   run->probe = std::move(probe);
   run->under_way = run->attempts.size();
   for (std::size_t i = 0; i < run->attempts.size(); ++i) begin(*run, i);
@@ -104,11 +104,11 @@ void Prober::hear_greeting(Run& run, std::size_t index) {
   if (attempt.received == target.greeting) end(run, index, {});
 }
 
-void Prober::end(Run& run, std::size_t index, std::string trouble) {
+void Prober::end(Run& run, std::size_t index, std::string error) {
   Attempt& attempt = run.attempts[index];
   attempt.watch.end();
   attempt.socket.reset();
-  run.troubles[index] = std::move(trouble);
+  run.errors[index] = std::move(error);
   --run.under_way;
 }
 
@@ -126,7 +126,7 @@ void Prober::on_time(TimePoint now) {
       end(*run, i, too_late(run->probe.targets[i], attempt.connected, run->probe.timeout_ms));
     }
     if (run->under_way > 0) return false;
-    answer_({run->probe.id, std::move(run->troubles)});
+    answer_({run->probe.id, std::move(run->errors)});
     return true;
   });
 }

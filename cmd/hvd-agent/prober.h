@@ -40,14 +40,14 @@ class Prober {
     agent_link::Probe probe;
     TimePoint deadline;
     std::vector<Attempt> attempts;  // one for each target, as are these
-    std::vector<std::string> troubles;
+    std::vector<std::string> errors;
     std::size_t under_way = 0;
   };
 
   void begin(Run& run, std::size_t index);
   void on_events(Run& run, std::size_t index);
   void hear_greeting(Run& run, std::size_t index);
-  static void end(Run& run, std::size_t index, std::string trouble);
+  static void end(Run& run, std::size_t index, std::string error);
 
   EventLoop& loop_;
   Answer answer_;

@@ -1,6 +1,6 @@
 // Finding, freezing and ending every process that descends from one, also those that left its
-// session and its process group. Free functions over /proc; they keep nothing. Used by the keeper
-// (keeper.h).
+// session and its process group. Free functions over /proc; they keep nothing. Used by the reaper
+// (reaper.h).
 #pragma once
 
 #include <set>

@@ -10,14 +10,14 @@
 
 namespace hvd::agent {
 
-struct LaunchTrouble {
+struct LaunchError {
   int error_number = 0;
   std::string message;
 };
-LaunchTrouble launch_trouble(int error_number, std::string_view what, std::string_view hint = {});
+LaunchError launch_error(int error_number, std::string_view what, std::string_view hint = {});
 // For a pipe, which takes the whole at once, and back again.
-std::string encode(const LaunchTrouble& trouble);
-LaunchTrouble parse_trouble(std::string_view bytes);
+std::string encode(const LaunchError& error);
+LaunchError decode_launch_error(std::string_view bytes);
 
 // The value of NAME in a list of NAME=VALUE.
 std::optional<std::string_view> variable(const std::vector<std::string>& environment,
@@ -29,11 +29,11 @@ void add_host_variables(const std::vector<std::string>& names,
                         std::vector<std::string>& environment);
 
 // Nothing if that went well; so it does for an empty one, where one stays.
-std::optional<LaunchTrouble> change_directory(const std::string& directory);
+std::optional<LaunchError> change_directory(const std::string& directory);
 
 struct FoundProgram {
   std::string path;
-  std::optional<LaunchTrouble> trouble;  // then there is no path
+  std::optional<LaunchError> error;  // then there is no path
 };
 // The file that `program` names, seen from the working directory, in which we already are: with a
 // slash in it a path, else the first in `search_path` (without one, in the usual folders) that may
@@ -42,6 +42,6 @@ FoundProgram find_program(const std::string& program, std::optional<std::string_
                           const std::string& directory);
 
 // Why a file could not be executed, in words that help.
-LaunchTrouble cannot_start(const std::string& path, int error_number, const std::string& directory);
+LaunchError cannot_start(const std::string& path, int error_number, const std::string& directory);
 
 }  // namespace hvd::agent

@@ -28,9 +28,9 @@
 #include "cmd/hvd-agent/event_loop.h"
 #include "cmd/hvd-agent/host_network.h"
 #include "cmd/hvd-agent/lease.h"
+#include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/output_stream.h"
 #include "cmd/hvd-agent/prober.h"
-#include "cmd/hvd-agent/silence.h"
 #include "cmd/hvd-agent/worker.h"
 
 namespace hvd::agent {
@@ -40,12 +40,12 @@ struct SupervisorOptions {
   UniqueFd link_out;  // may be the same socket
   UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM, SIGINT and SIGUSR1
   rlimit open_files_of_workers{};
-  bool patient = false;  // waits for Hello as long as the link stands
+  bool no_hello_timeout = false;  // waits for Hello as long as the link stands
 };
 
 class Supervisor {
  public:
-  Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, SupervisorOptions options);
+  Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board, SupervisorOptions options);
   // Returns the exit code of the agent when nothing of any worker is left.
   int run();
 
@@ -53,20 +53,20 @@ class Supervisor {
   enum class Phase { greeting, serving, ending, lost, over };
   // How long processes that do not die of SIGKILL (waiting for a dead file system, or somebody
   // else's) hold up the agent's end.
-  static constexpr std::chrono::seconds kPatienceWithTheDying{10};
+  static constexpr std::chrono::seconds kUnkillableTimeout{10};
 
   Status watch_all();
   void turn();
   void obey_lease();
   // Whatever waits for a moment waits for time in which this process ran.
-  void put_off_limits(TimePoint now);
+  void extend_deadlines(TimePoint now);
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
   void on_child_ended();
 
   // What the driver has said and was not done yet, in order, for so long as others can wait.
-  Status work_off();
+  Status handle_queued_frames();
   Status handle(const Frame& frame);
   Status on(const agent_link::Hello& hello);
   Status on(agent_link::Program program);
@@ -97,7 +97,7 @@ class Supervisor {
   void finish_if_done();
 
   std::unique_ptr<EventLoop> loop_;
-  LeaseBoard board_;
+  SharedLease shared_lease_;
   DriverLink link_;
   UniqueFd signals_;
   Watch link_in_watch_;
@@ -106,10 +106,10 @@ class Supervisor {
   OutputPump pump_;
   OutOfMemoryKills out_of_memory_;
   WorkerContext context_;
-  std::deque<Frame> to_do_;
+  std::deque<Frame> queued_frames_;
   agent_link::Program program_;
   Lease lease_;
-  Silence silence_;
+  OrphanTimer orphan_timer_;
   Checker checker_;
   Prober prober_;
   ProbeListener probe_listener_;

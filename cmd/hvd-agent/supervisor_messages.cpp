@@ -98,9 +98,9 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.visible_gpus = capacity.gpus;
   ready.cores = capacity.cores;
   lease_ = Lease(milliseconds(hello.lease_ms), LeaseClock::now());
-  silence_ = Silence(milliseconds(hello.orphan_timeout_ms), Clock::now());
-  board_.begin(silence_.limit(), hello.local ? ::getppid() : 0);
-  board_.write(lease_);
+  orphan_timer_ = OrphanTimer(milliseconds(hello.orphan_timeout_ms), Clock::now());
+  shared_lease_.begin(orphan_timer_.limit(), hello.local ? ::getppid() : 0);
+  shared_lease_.write(lease_);
   link_.send_first(ready.encode());
   return {};
 }
@@ -182,10 +182,10 @@ Status Supervisor::on(agent_link::World world) {
 Status Supervisor::on(const agent_link::Pause& pause) {
   paused_ = pause.on;
   was_paused_ = true;
-  board_.pause(pause.on);
+  shared_lease_.pause(pause.on);
   for (auto& [incarnation, worker] : workers_) {
-    worker->look_at_lease();
-    worker->wake_keeper();
+    worker->check_lease();
+    worker->wake_reaper();
     worker->excuse(Clock::now());
   }
   link_.send_first(agent_link::Paused{pause.on}.encode());
@@ -203,14 +203,14 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   const LeaseTime ran_out = lease_.runs_until();
   HVD_RETURN_IF_ERROR(lease_.heartbeat(heartbeat.sequence, heartbeat.acknowledged, now));
   link_.send_first(agent_link::HeartbeatAck{heartbeat.sequence}.encode());
-  board_.write(lease_);
+  shared_lease_.write(lease_);
   if (now >= lease_.runs_until()) return {};
   saw_lease_end_ = false;
   const bool by_wish = std::exchange(was_paused_, paused_);
   const bool by_driver = std::exchange(driver_was_stopped_, false);
-  if (!board_.take_frozen()) return {};
+  if (!shared_lease_.take_frozen()) return {};
   for (auto& [incarnation, worker] : workers_) {
-    worker->look_at_lease();
+    worker->check_lease();
     worker->excuse(Clock::now());
   }
   if (ran_out < now && !by_wish) {
@@ -222,7 +222,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
 
 Status Supervisor::on(const agent_link::Shutdown&) {
   for (auto& [incarnation, worker] : workers_) worker->kill();
-  end(0, Clock::now() + kPatienceWithTheDying);
+  end(0, Clock::now() + kUnkillableTimeout);
   return {};
 }
 

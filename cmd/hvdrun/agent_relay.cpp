@@ -26,9 +26,9 @@ namespace {
 // Of what was read on one side and waits to be written on the other.
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 20;
 // For the agent to kill and leave, once the way to the driver is lost.
-constexpr std::chrono::seconds kPatienceWithAgent{30};
+constexpr std::chrono::seconds kAgentExitTimeout{30};
 // For the last words on their way to the driver.
-constexpr std::chrono::seconds kPatienceWithDriver{5};
+constexpr std::chrono::seconds kLastMessagesTimeout{5};
 constexpr std::chrono::seconds kOrphanLimit{5};
 
 void say(std::string_view text) {
@@ -37,14 +37,14 @@ void say(std::string_view text) {
 
 int give_up(const Status& status) {
   say(status.message());
-  return kExitTrouble;
+  return kExitFailure;
 }
 
 // How a child ended, without taking that from whoever waits for it: its code, or 128 + the signal.
 int exit_code_of(pid_t pid) {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
-    if (errno != EINTR) return kExitTrouble;
+    if (errno != EINTR) return kExitFailure;
   }
   return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
@@ -63,7 +63,7 @@ class Relay {
     while (!is_over()) {
       if (wait()) turn();
     }
-    farewell();
+    close_tls();
   }
 
   // Why the way to the driver was lost before the agent had ended; empty if it was not.
@@ -110,7 +110,7 @@ class Relay {
     write_wire();
     if (polled_[3].revents != 0 && !agent_ended_) {
       agent_ended_ = true;
-      give_up_ = Clock::now() + kPatienceWithDriver;
+      give_up_ = Clock::now() + kLastMessagesTimeout;
     }
   }
 
@@ -125,7 +125,7 @@ class Relay {
     if (std::exchange(wire_closed_, true)) return;
     if (!agent_ended_) {
       lost_ = std::move(why);
-      give_up_ = Clock::now() + kPatienceWithAgent;
+      give_up_ = Clock::now() + kAgentExitTimeout;
     }
     to_wire_.clear();
   }
@@ -180,12 +180,12 @@ class Relay {
     }
   }
 
-  void farewell() {
+  void close_tls() {
     if (wire_closed_) return;
     tls_.close();
     // If it cannot be said, the end of the connection says it.
     static_cast<void>(
-        send_all(wire_.get(), tls_.take_outgoing(), Clock::now() + kPatienceWithDriver));
+        send_all(wire_.get(), tls_.take_outgoing(), Clock::now() + kLastMessagesTimeout));
   }
 
   UniqueFd wire_;
@@ -219,12 +219,12 @@ Result<UniqueFd> take_signals() {
 
 }  // namespace
 
-int run_agent(const AgentWords& words) {
+int run_agent(const AgentArguments& arguments) {
   const auto path = find_agent();
   if (!path.ok()) return give_up(path.status());
-  auto joined = join_job(words, say);
+  auto joined = join_job(arguments, say);
   if (!joined.ok()) return give_up(joined.status());
-  const std::string who = SocketAddress{words.join.host, words.join.port}.to_string();
+  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   say(cat("joined the job at ", who));
 
   auto signals = take_signals();

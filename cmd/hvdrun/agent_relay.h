@@ -9,6 +9,6 @@ namespace hvd::cli {
 // Returns the exit code: 0 if the job had its agent end in good order; says on stderr what else
 // happened. SIGTERM, SIGINT and SIGHUP (unless it was ignored, as nohup does) are handed to the
 // agent as SIGTERM, SIGUSR1 as itself.
-int run_agent(const AgentWords& words);
+int run_agent(const AgentArguments& arguments);
 
 }  // namespace hvd::cli

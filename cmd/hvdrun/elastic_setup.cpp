@@ -31,7 +31,7 @@ Status check_nothing_elastic(const Values& values) {
 }
 
 // What does not go with a changing world.
-Status check_company(const SettingsReader& settings, const driver::JobSpec& spec) {
+Status check_compatible_options(const SettingsReader& settings, const driver::JobSpec& spec) {
   const std::string why = settings.has("host-discovery-script") ? "--host-discovery-script"
                           : settings.has("min-np")              ? "--min-np"
                                                                 : "--max-np";
@@ -108,7 +108,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
     HVD_RETURN_IF_ERROR(check_nothing_elastic(values));
     return std::optional<driver::ElasticSpec>();
   }
-  HVD_RETURN_IF_ERROR(check_company(settings, spec));
+  HVD_RETURN_IF_ERROR(check_compatible_options(settings, spec));
   auto limits = limits_of(settings, spec, plan);
   if (!limits.ok()) return limits.status();
   driver::ElasticSpec elastic;

@@ -126,9 +126,9 @@ bool is_number_or_switch(std::string_view value) {
   return value.size() <= kLongestNumber && parse_number<double>(value).has_value();
 }
 
-bool passes(const std::string& name, const EnvironmentWords& words) {
-  if (matches(name, words.included)) return true;
-  if (matches(name, words.excluded)) return false;
+bool passes(const std::string& name, const EnvironmentArguments& arguments) {
+  if (matches(name, arguments.included)) return true;
+  if (matches(name, arguments.excluded)) return false;
   return !matches(name, kAlwaysExcluded);
 }
 
@@ -143,7 +143,8 @@ bool looks_like_secret(const std::string& name, std::string_view value) {
 }
 
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
-                                             const EnvironmentWords& words, const Values& values) {
+                                             const EnvironmentArguments& arguments,
+                                             const Values& values) {
   std::map<std::string, std::string> outside;
   std::map<std::string, std::string> given;
   std::set<std::string> from_host(kHostsOwn.begin(), kHostsOwn.end());
@@ -157,10 +158,10 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     outside[name] = entry.substr(equals + 1);
     if (is_hosts_own(name)) {
       from_host.insert(name);
-    } else if (looks_like_secret(name, outside[name]) && !matches(name, words.included)) {
+    } else if (looks_like_secret(name, outside[name]) && !matches(name, arguments.included)) {
       from_host.insert(name);
       secrets.insert(name);
-    } else if (passes(name, words)) {
+    } else if (passes(name, arguments)) {
       given[name] = outside[name];
     }
   }
@@ -172,7 +173,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     given[std::string(knob->variable)] = value.text;
     given[std::string(knob->horovod_name)] = value.text;
   }
-  for (const auto& word : words.set) {
+  for (const auto& word : arguments.set) {
     const auto equals = word.find('=');
     const std::string name = word.substr(0, equals);
     if (name.empty()) {
@@ -193,7 +194,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   result.entries.reserve(given.size());
   for (const auto& [name, value] : given) result.entries.push_back(cat(name, "=", value));
   for (const auto& name : from_host) {
-    if (given.count(name) != 0 || !passes(name, words)) continue;
+    if (given.count(name) != 0 || !passes(name, arguments)) continue;
     result.host_variables.push_back(name);
     if (secrets.count(name) != 0) result.secrets.push_back(name);
   }

@@ -30,7 +30,8 @@ bool looks_like_secret(const std::string& name, std::string_view value);
 // `own` are NAME=VALUE entries. Each knob in `values` is given by its HVD_* and by its HOROVOD_*
 // name, so that programs built for either see the same.
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
-                                             const EnvironmentWords& words, const Values& values);
+                                             const EnvironmentArguments& arguments,
+                                             const Values& values);
 
 // This process's own environment as NAME=VALUE entries.
 std::vector<std::string> own_environment();

@@ -7,11 +7,11 @@
 
 namespace hvd::cli {
 
-inline constexpr int kExitTrouble = 1;       // of ours, or of the job's without a code
-inline constexpr int kExitUsage = 2;         // words that hvdrun does not understand
+inline constexpr int kExitFailure = 1;       // of ours, or of the job's without a code
+inline constexpr int kExitUsage = 2;         // arguments that hvdrun does not understand
 inline constexpr int kExitBrokenPipe = 141;  // 128 + SIGPIPE, as a shell says it
 
 // `words` without the program's name.
-int run_hvdrun(const std::vector<std::string>& words);
+int run_hvdrun(const std::vector<std::string>& arguments);
 
 }  // namespace hvd::cli

@@ -62,12 +62,12 @@ Result<std::string> working_directory(const SettingsReader& settings) {
 }
 
 // The shell's word for where it stood is no longer true where the workers start.
-void set_directory(std::vector<std::string>& environment, const EnvironmentWords& words,
+void set_directory(std::vector<std::string>& environment, const EnvironmentArguments& arguments,
                    const std::string& directory) {
   const auto says_it = [](const std::string& word) {
     return word == "PWD" || word.starts_with("PWD=");
   };
-  if (std::any_of(words.set.begin(), words.set.end(), says_it)) return;
+  if (std::any_of(arguments.set.begin(), arguments.set.end(), says_it)) return;
   for (auto& entry : environment) {
     if (entry.starts_with("PWD=")) entry = "PWD=" + directory;
   }
@@ -119,9 +119,9 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   return {};
 }
 
-Result<std::optional<JoinWords>> join_words(const SettingsReader& settings,
-                                            const driver::JobSpec& spec) {
-  if (!settings.has("join-bind")) return std::optional<JoinWords>();
+Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings,
+                                                  const driver::JobSpec& spec) {
+  if (!settings.has("join-bind")) return std::optional<JoinListener>();
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
   if (spec.hosts.empty() && spec.processes == 0) {
@@ -129,7 +129,7 @@ Result<std::optional<JoinWords>> join_words(const SettingsReader& settings,
         "--join-bind without hosts takes whoever joins: say with -np how many workers there are to "
         "be");
   }
-  return std::optional(JoinWords{std::move(*bind), settings.text("token-file")});
+  return std::optional(JoinListener{std::move(*bind), settings.text("token-file")});
 }
 
 // 0, or why this file cannot be executed.
@@ -158,7 +158,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto hosts = hosts_of(settings, spec.processes);
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
-  auto join = join_words(settings, spec);
+  auto join = join_listener(settings, spec);
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
   const auto asked = driver::hosts_to_ask(spec.hosts, is_elastic(values) ? 0 : spec.processes);

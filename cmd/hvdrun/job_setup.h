@@ -26,7 +26,7 @@ struct OutputOptions {
 };
 
 // Where agents may join.
-struct JoinWords {
+struct JoinListener {
   SocketAddress bind;
   std::string token_file;
 };
@@ -35,7 +35,7 @@ struct JobSetup {
   driver::JobSpec spec;
   driver::Plan plan;  // of the hosts that were named; none if the job takes whoever joins
   OutputOptions output;
-  std::optional<JoinWords> join;
+  std::optional<JoinListener> join;
   int workers() const {
     return plan.members.empty() ? spec.processes : static_cast<int>(plan.members.size());
   }

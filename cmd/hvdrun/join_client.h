@@ -22,6 +22,7 @@ struct Joined {
 
 // Tries again, with pauses, until the words' join_timeout is over or it was told that coming again
 // would not help. `say` gets a line whenever what it waits for has changed.
-Result<Joined> join_job(const AgentWords& words, const std::function<void(std::string_view)>& say);
+Result<Joined> join_job(const AgentArguments& arguments,
+                        const std::function<void(std::string_view)>& say);
 
 }  // namespace hvd::cli

@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/subcommands.h"
-#include "cmd/hvdrun/words.h"
 
 namespace hvd::cli {
 namespace {
@@ -105,7 +105,7 @@ struct Parser {
   CLI::App app{"hvdrun: runs a program as many workers that train together", "hvdrun"};
   std::map<std::string, CLI::Option*, std::less<>> settings;
   std::string config_file;
-  EnvironmentWords environment;
+  EnvironmentArguments environment;
   bool dry_run = false;
   bool print_env = false;
   bool check_build = false;
@@ -200,20 +200,20 @@ Status take_settings(const Parser& parser, Values& values) {
     if (!checked.ok()) return checked.status();
     values[flag] = {std::move(*checked), "--" + flag};
   }
-  return check_hosts_said_once(values, "");
+  return check_one_host_source(values, "");
 }
 
 }  // namespace
 
-Result<CommandLine> parse_command_line(const std::vector<std::string>& words) {
-  if (!words.empty() && words.front() == "rendezvous") {
-    return parse_rendezvous({words.begin() + 1, words.end()});
+Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments.front() == "rendezvous") {
+    return parse_rendezvous({arguments.begin() + 1, arguments.end()});
   }
-  if (!words.empty() && words.front() == "agent") {
-    return parse_agent({words.begin() + 1, words.end()});
+  if (!arguments.empty() && arguments.front() == "agent") {
+    return parse_agent({arguments.begin() + 1, arguments.end()});
   }
   Parser parser;
-  auto split = split_words(parser.app, words);
+  auto split = split_arguments(parser.app, arguments);
   if (!split.ok()) return split.status();
   HVD_RETURN_IF_ERROR(parse_options(parser.app, split->options));
   CommandLine line;

@@ -18,13 +18,13 @@ namespace hvd::cli {
 enum class Action { run, dry_run, print_env, check_build, version, help, rendezvous, agent };
 
 // How the workers' environment differs from hvdrun's own.
-struct EnvironmentWords {
+struct EnvironmentArguments {
   std::vector<std::string> set;       // NAME or NAME=VALUE
   std::vector<std::string> excluded;  // patterns with * and ?
   std::vector<std::string> included;  // patterns; these win over excluded ones
 };
 
-struct RendezvousWords {
+struct RendezvousArguments {
   std::string bind;                      // ADDRESS:PORT
   std::string token_file = "hvd-token";  // made if it is not there
   bool legacy_clients = false;
@@ -35,7 +35,7 @@ struct JoinAddress {
   std::uint16_t port = 0;
 };
 
-struct AgentWords {
+struct AgentArguments {
   JoinAddress join;
   std::string token_file = "hvd-token";
   std::string host;  // empty: this machine's own name
@@ -47,14 +47,14 @@ struct CommandLine {
   Action action = Action::run;
   Values values;
   std::optional<std::string> config_file;
-  EnvironmentWords environment;
+  EnvironmentArguments environment;
   std::vector<std::string> command;
-  RendezvousWords rendezvous;
-  AgentWords agent;
+  RendezvousArguments rendezvous;
+  AgentArguments agent;
   std::string help;  // the text of --help, when that is the action
 };
 
 // `words` without the program's name. Errors are those of usage: hvdrun exits with 2.
-Result<CommandLine> parse_command_line(const std::vector<std::string>& words);
+Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace hvd::cli

@@ -39,9 +39,9 @@ std::string missing_library(int exit_code, const std::string& host,
                             const std::vector<std::string>& tail) {
   if (exit_code != 127) return {};
   for (const auto& line : tail) {
-    for (const std::string_view words :
+    for (const std::string_view message :
          {"error while loading shared libraries: ", "Error loading shared library "}) {
-      const std::string library = word_after(line, words);
+      const std::string library = word_after(line, message);
       if (library.empty()) continue;
       return cat("hvdrun: the program needs the shared library ", library, ", which host ", host,
                  " does not have where its dynamic loader looks: install it there, or name its "

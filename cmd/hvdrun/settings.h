@@ -53,7 +53,7 @@ Result<Values> values_from_environment(const EnvironmentLookup& lookup);
 // `stronger` over `weaker`. A host list, a hostfile and a discovery script are three ways to say
 // one thing, so that the one in `stronger` also hides the others in `weaker`. The error names those
 // of them of which `values` have more than one.
-Status check_hosts_said_once(const Values& values, std::string_view where);
+Status check_one_host_source(const Values& values, std::string_view where);
 Values merge(Values stronger, const Values& weaker);
 
 }  // namespace hvd::cli

@@ -6,15 +6,15 @@
 
 #include "base/machine/capacity.h"
 #include "base/text.h"
+#include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/settings.h"
-#include "cmd/hvdrun/words.h"
 
 namespace hvd::cli {
 namespace {
 
 // What follows the options is nothing that a subcommand takes.
-Status parse_all(CLI::App& app, const std::vector<std::string>& words, std::string_view who) {
-  auto split = split_words(app, words);
+Status parse_all(CLI::App& app, const std::vector<std::string>& arguments, std::string_view who) {
+  auto split = split_arguments(app, arguments);
   if (!split.ok()) return split.status().with_context(who);
   if (!split->command.empty()) {
     const auto name = who.substr(who.find(' ') + 1);
@@ -48,7 +48,7 @@ Result<JoinAddress> parse_join_url(std::string_view text) {
 
 }  // namespace
 
-Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
+Result<CommandLine> parse_rendezvous(const std::vector<std::string>& arguments) {
   CLI::App app{"hvdrun rendezvous: the rendezvous service by itself", "hvdrun rendezvous"};
   CommandLine line;
   line.action = Action::rendezvous;
@@ -62,7 +62,7 @@ Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
   app.add_flag("--legacy-clients", line.rendezvous.legacy_clients,
                "Also serve Horovod's own clients, unsigned");
   app.add_flag("--help", help, "Print this");
-  HVD_RETURN_IF_ERROR(parse_all(app, words, "hvdrun rendezvous"));
+  HVD_RETURN_IF_ERROR(parse_all(app, arguments, "hvdrun rendezvous"));
   if (help) {
     line.action = Action::help;
     line.help = app.help();
@@ -72,12 +72,12 @@ Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
   return line;
 }
 
-Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
+Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
   CLI::App app{"hvdrun agent: lets the job of an hvdrun elsewhere start workers on this machine",
                "hvdrun agent"};
   CommandLine line;
   line.action = Action::agent;
-  AgentWords& agent = line.agent;
+  AgentArguments& agent = line.agent;
   std::string url;
   std::string slots;
   std::string seconds = "300";
@@ -99,7 +99,7 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
                  "Seconds until it gives up trying to join (default: 300)")
       ->type_name("SECONDS");
   app.add_flag("--help", help, "Print this");
-  HVD_RETURN_IF_ERROR(parse_all(app, words, "hvdrun agent"));
+  HVD_RETURN_IF_ERROR(parse_all(app, arguments, "hvdrun agent"));
   if (help) {
     line.action = Action::help;
     line.help = app.help();
@@ -117,11 +117,11 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
     }
     agent.slots = *number;
   }
-  const auto patience = parse_number<double>(seconds);
-  if (!patience || !(*patience >= 0 && *patience <= kMaxSeconds)) {
+  const auto number_of_seconds = parse_number<double>(seconds);
+  if (!number_of_seconds || !(*number_of_seconds >= 0 && *number_of_seconds <= kMaxSeconds)) {
     return usage(cat("hvdrun agent: --join-timeout=", seconds, ": must be a number of seconds"));
   }
-  agent.join_timeout = std::chrono::milliseconds(std::llround(*patience * 1000));
+  agent.join_timeout = std::chrono::milliseconds(std::llround(*number_of_seconds * 1000));
   return line;
 }
 

@@ -10,7 +10,7 @@
 namespace hvd::cli {
 
 // `words` without the program's and the subcommand's name.
-Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words);
-Result<CommandLine> parse_agent(const std::vector<std::string>& words);
+Result<CommandLine> parse_rendezvous(const std::vector<std::string>& arguments);
+Result<CommandLine> parse_agent(const std::vector<std::string>& arguments);
 
 }  // namespace hvd::cli

@@ -137,10 +137,10 @@ TEST_F(ElasticDriverTest, SigtermToAnAgentTakesItsHostOutOfTheWorldWithoutALoss)
   const std::string status = read_file(cat("/proc/", workers.at(1), "/status"));
   const auto agents = children_named(job.pid(), "hvd-agent");
   ASSERT_EQ(agents.size(), 2U);
-  // Its worker's keeper is the child of one of them.
+  // Its worker's reaper is the child of one of them.
   for (const pid_t agent : agents) {
-    for (const pid_t keeper : children_named(agent, "hvd-keeper")) {
-      if (status.find(cat("PPid:\t", keeper, "\n")) != std::string::npos) ::kill(agent, SIGTERM);
+    for (const pid_t reaper : children_named(agent, "hvd-reaper")) {
+      if (status.find(cat("PPid:\t", reaper, "\n")) != std::string::npos) ::kill(agent, SIGTERM);
     }
   }
   expect_said(job, "127.0.0.1#0 left: host 127.0.0.1 is taken away");

@@ -156,7 +156,7 @@ bool StepsJob::signal(const StepsBook& book, int number) {
 
 pid_t StepsJob::agent_of(Host& host) const {
   for (const auto& seen : host.processes()) {
-    // Its keepers run the same program, but call themselves so.
+    // Its reapers run the same program, but call themselves so.
     if (read_file(cat("/proc/", seen.pid, "/comm")).starts_with("hvd-agent")) return seen.pid;
   }
   return -1;

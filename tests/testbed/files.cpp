@@ -230,8 +230,8 @@ void make_head_files(const Plan& plan) {
 }
 
 void make_keys(const Plan& plan) {
-  run_program({.words = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test bed", "-f",
-                         plan.key().string()}});
+  run_program({.arguments = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test bed", "-f",
+                             plan.key().string()}});
   // One process makes the keys of all hosts: a shell is the cheapest way to start them at a time.
   std::string script;
   for (int number = 0; number <= plan.last(); ++number) {
@@ -244,7 +244,7 @@ void make_keys(const Plan& plan) {
         cat("ssh-keygen -q -t ed25519 -N '' -C ", name_of(number), " -f ",
             shell_quote((plan.directory_of(number) / "ssh_host_ed25519_key").string()), " &\n");
   }
-  run_program({.words = {"sh", "-c", script + "wait"}});
+  run_program({.arguments = {"sh", "-c", script + "wait"}});
 }
 
 void make_head_login(const Plan& plan) {

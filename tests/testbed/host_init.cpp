@@ -60,7 +60,7 @@ void set_up_network(const Plan& plan, int number) {
     if (options.ipv4) batch += cat("neighbour add ", ipv4_of(other), rest);
     if (options.ipv6) batch += cat("neighbour add ", ipv6_of(other), rest);
   }
-  run_program({.words = {"ip", "-batch", "-"}, .input = batch});
+  run_program({.arguments = {"ip", "-batch", "-"}, .input = batch});
 }
 
 // Returns when it listens: it writes its pid then.
@@ -94,7 +94,7 @@ void start_sshd(const fs::path& log) {
   }
 }
 
-void become_host(const Plan& plan, int number, int keeper) {
+void become_host(const Plan& plan, int number, int server) {
   const std::string name = name_of(number);
   const std::string pid = pid_on_machine();
   ::setsid();
@@ -106,27 +106,27 @@ void become_host(const Plan& plan, int number, int keeper) {
   } else {
     make_host_files(plan, number);
   }
-  send_record(keeper, "files " + pid);
+  send_record(server, "files " + pid);
   std::string go;
-  if (!receive_record(keeper, go)) ::_exit(1);
+  if (!receive_record(server, go)) ::_exit(1);
   set_up_network(plan, number);
   if (number != kHead) start_sshd(cat("/proc/self/fd/", log.get()));
 }
 
 }  // namespace
 
-void be_host(const Plan& plan, int number, int keeper) {
+void be_host(const Plan& plan, int number, int server) {
   try {
-    close_others(keeper);
+    close_others(server);
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     ::sigprocmask(SIG_BLOCK, &child, nullptr);
-    become_host(plan, number, keeper);
-    send_record(keeper, "ready");
-    ::close(keeper);
+    become_host(plan, number, server);
+    send_record(server, "ready");
+    ::close(server);
   } catch (const std::exception& error) {
-    tell(keeper, cat("error ", name_of(number), ": ", error.what()));
+    tell(server, cat("error ", name_of(number), ": ", error.what()));
     ::_exit(1);
   }
   reap_for_ever();

@@ -66,7 +66,7 @@ class Host {
 
   struct Seen {
     pid_t pid = 0;             // as this machine numbers it
-    std::string command_line;  // words separated by blanks
+    std::string command_line;  // arguments separated by blanks
     std::string environment;   // as in /proc/PID/environ
     char state = '?';          // as in /proc/PID/stat: T is stopped
   };

@@ -36,6 +36,6 @@ std::string link_local_of(int number);
 // As words of a command line, and back; parse_options() takes what it knows from the front of
 // `words`. Throws std::runtime_error on a value that cannot be.
 std::vector<std::string> words_of(const BedOptions& options);
-BedOptions parse_options(std::vector<std::string>& words);
+BedOptions parse_options(std::vector<std::string>& arguments);
 
 }  // namespace hvd::test::bed

@@ -47,7 +47,7 @@ bool lives_in(pid_t pid, ino_t pid_namespace);
 bool end_namespace(pid_t first, ino_t pid_namespace);
 
 struct Command {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   std::string input = {};
   int network_of = -1;  // a pidfd: runs in the network of that process
 };

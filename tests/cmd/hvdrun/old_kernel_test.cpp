@@ -10,9 +10,10 @@ namespace {
 
 class OldKernel : public testing::TestWithParam<const char*> {
  protected:
-  std::vector<std::string> hvdrun(std::vector<std::string> words) const {
-    words.insert(words.begin(), {binary("hvd_without_calls"), GetParam(), binary("hvdrun")});
-    return words;
+  std::vector<std::string> hvdrun(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(),
+                     {binary("hvd_without_calls"), GetParam(), binary("hvdrun")});
+    return arguments;
   }
   ProcessOptions marked() const { return {.environment = {{"HVD_OLD_KERNEL", mark_}}}; }
   void TearDown() override { EXPECT_TRUE(wait_until_gone("HVD_OLD_KERNEL", mark_)); }

@@ -14,18 +14,18 @@ constexpr const char* kTell = "echo $HVD_RANK of $HVD_SIZE on $HVD_HOSTNAME";
 
 class Slots : public testing::Test {
  protected:
-  static ExitStatus hvdrun(std::vector<std::string> words, bool one_core) {
-    words.insert(words.begin(), binary("hvdrun"));
+  static ExitStatus hvdrun(std::vector<std::string> arguments, bool one_core) {
+    arguments.insert(arguments.begin(), binary("hvdrun"));
     if (one_core) {
-      words.insert(words.begin(), {"taskset", "-c", std::to_string(::sched_getcpu())});
+      arguments.insert(arguments.begin(), {"taskset", "-c", std::to_string(::sched_getcpu())});
     }
-    words.insert(words.begin(), {"env", "CUDA_VISIBLE_DEVICES="});
-    return run(words);
+    arguments.insert(arguments.begin(), {"env", "CUDA_VISIBLE_DEVICES="});
+    return run(arguments);
   }
-  static ExitStatus tell(std::vector<std::string> words, bool one_core = true) {
-    words.insert(words.begin(), {"--tag-output", "none", "--verbose"});
-    words.insert(words.end(), {"sh", "-c", kTell});
-    return hvdrun(std::move(words), one_core);
+  static ExitStatus tell(std::vector<std::string> arguments, bool one_core = true) {
+    arguments.insert(arguments.begin(), {"--tag-output", "none", "--verbose"});
+    arguments.insert(arguments.end(), {"sh", "-c", kTell});
+    return hvdrun(std::move(arguments), one_core);
   }
   static bool says(const ExitStatus& status, const std::string& what) {
     return status.err.find(what) != std::string::npos;

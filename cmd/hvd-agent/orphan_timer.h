@@ -12,10 +12,10 @@
 
 namespace hvd::agent {
 
-class Silence {
+class OrphanTimer {
  public:
   // `limit` zero: never over.
-  Silence(std::chrono::milliseconds limit, TimePoint now)
+  OrphanTimer(std::chrono::milliseconds limit, TimePoint now)
       : limit_(limit), own_(pace_for(limit)), heard_(now) {
     look(now, false);
   }

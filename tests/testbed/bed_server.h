@@ -16,6 +16,6 @@ namespace hvd::test::bed {
 // head's first; that to "boot" has the pid of its host.
 //
 // Never returns before the bed's end; the exit code of the process.
-int keep_bed(Plan plan, int control, pid_t maker);
+int serve_bed(Plan plan, int control, pid_t maker);
 
 }  // namespace hvd::test::bed

@@ -10,13 +10,13 @@
 
 namespace hvd::agent {
 
-class Pulse {
+class WorkerHeartbeat {
  public:
   // Questions in each limit: silence is noticed within the limit, not within more.
   static constexpr int kQuestions = 6;
 
   // Begins at the first answer that can be expected; zero: never does.
-  explicit Pulse(Duration limit) : limit_(limit) {}
+  explicit WorkerHeartbeat(Duration limit) : limit_(limit) {}
 
   void begin(TimePoint now) {
     if (limit_ <= Duration::zero() || heard_ != kNever) return;

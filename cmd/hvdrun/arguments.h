@@ -44,13 +44,14 @@ inline constexpr std::array kAliases{
 // An error of usage.
 Status usage(std::string message);
 
-struct SplitWords {
+struct SplitArguments {
   std::vector<std::string> options;  // each "--flag" or "--flag=value"
   std::vector<std::string> command;
 };
 
 // Finds where the options of `app` end. Errors name the word as it was typed.
-Result<SplitWords> split_words(const CLI::App& app, const std::vector<std::string>& words);
+Result<SplitArguments> split_arguments(const CLI::App& app,
+                                       const std::vector<std::string>& arguments);
 Status parse_options(CLI::App& app, std::vector<std::string> options);
 
 }  // namespace hvd::cli
