@@ -14,8 +14,8 @@
 namespace hvd::agent {
 namespace {
 
-constexpr int kBacklog = 4096;      // a crowd at once would else have to knock again
-constexpr int kVisitorsATurn = 64;  // the link is served in between
+constexpr int kBacklog = 4096;           // a crowd at once would else have to knock again
+constexpr int kConnectionsPerTurn = 64;  // the link is served in between
 
 // Bound to this port, or any free one for 0, on every address: IPv6 and IPv4 in one, or IPv4 alone
 // where there is no IPv6.
@@ -103,16 +103,16 @@ void ProbeListener::pause() {
 }
 
 void ProbeListener::on_connections() {
-  for (int i = 0; i < kVisitorsATurn; ++i) {
-    const UniqueFd visitor(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!visitor) {
+  for (int i = 0; i < kConnectionsPerTurn; ++i) {
+    const UniqueFd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
-      // Without descriptors or memory the same visitor would call for us for ever.
+      // Without descriptors or memory the same connection would wake the loop again and again.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return pause();
     } else {
       // The buffer of a new connection takes it whole.
       [[maybe_unused]] const ssize_t sent =
-          ::send(visitor.get(), greeting_.data(), greeting_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+          ::send(connection.get(), greeting_.data(), greeting_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     if (++connections_ >= kMaxConnectionsPerPause) return pause();
   }

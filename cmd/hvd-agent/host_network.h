@@ -1,5 +1,5 @@
-// What this host tells of its network when it says that it is ready: its addresses, a port that is
-// free, and the place where other hosts can try whether they reach it.
+// This host's network, for the message Ready: a free port, and a listener by which other hosts test
+// whether they can connect.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,13 @@
 
 namespace hvd::agent {
 
-// A TCP port on which nobody listens, on no address, outside of the ephemeral ones if there is such
-// a port (base/machine/ports.h); 0 if there is none at all.
+// A TCP port that is free on all addresses, outside of the ephemeral range if there is such a port
+// (base/machine/ports.h); 0 if there is no free port.
 std::uint16_t find_free_port();
 
-// Listens on all addresses and says a random greeting to everybody who connects, and nothing else.
-// Visitors cost nothing that lasts: nothing is read from them, no connection is kept. So many are
-// served at a time; then others wait for a moment in the kernel's queue. Owned by the supervisor,
-// on its thread.
+// Listens on all addresses and sends a random greeting on each connection, then closes it; nothing
+// is read. After kMaxConnectionsPerPause connections it pauses, and further ones wait in the
+// kernel's queue. Owned by the supervisor, on its thread.
 class ProbeListener {
  public:
   static constexpr int kMaxConnectionsPerPause = 1'000;
@@ -45,9 +44,9 @@ class ProbeListener {
   Watch watch_;
   std::uint16_t port_ = 0;
   std::string greeting_;
-  int connections_ = 0;  // since the last rest
+  int connections_ = 0;  // since the last pause
   TimePoint close_at_ = kNever;
-  TimePoint paused_until_ = kNever;  // kNever: it does not rest
+  TimePoint paused_until_ = kNever;  // kNever: not paused
   EventLoop* loop_ = nullptr;
 };
 

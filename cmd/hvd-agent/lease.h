@@ -1,6 +1,6 @@
 // The agent's lease (base/protocol/agent_link.h): until when the workers may run. In three parts:
-// the clock, the arithmetic, and the board on which the reapers read its result. How long an agent
-// that hears nothing lets them live is in orphan_timer.h.
+// the clock, the arithmetic, and the shared page from which the reapers read its result. When an
+// agent that hears nothing kills its workers is in orphan_timer.h.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,7 @@
 
 namespace hvd::agent {
 
-// Goes on while the machine is suspended, other than hvd::Clock: a lease does not wait for a
-// machine that sleeps.
+// Unlike hvd::Clock, this clock goes on while the machine is suspended, and so does the lease.
 struct LeaseClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -58,8 +57,8 @@ class Lease {
 
 // A page of memory that the agent shares with its reapers, made before the first of them. The agent
 // writes there until when the lease runs, whether the job is paused, and that it has heard the
-// driver; each reaper obeys by itself, whatever becomes of the agent. A renewal is a store: nobody
-// is woken, and a reaper looks only when the end that it knew has come.
+// driver; each reaper acts on it by itself, even while the agent is stopped or gone. A renewal is a
+// plain store that wakes no process: a reaper reads the page again when the known end has come.
 class SharedLease {
  public:
   static Result<SharedLease> create();

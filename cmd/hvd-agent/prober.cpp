@@ -22,14 +22,14 @@ std::string failed(const ProbeTarget& target, int error_number) {
   return Status::from_errno(cat("connect to ", name_of(target)), error_number).message();
 }
 
-std::string somebody_else(const ProbeTarget& target) {
-  return cat("connect to ", name_of(target), ": somebody else answers there");
+std::string wrong_listener(const ProbeTarget& target) {
+  return cat("connect to ", name_of(target), ": another program answers there");
 }
 
 std::string too_late(const ProbeTarget& target, bool connected, std::uint32_t timeout_ms) {
   const std::string limit = cat(timeout_ms / 1000.0, " s");
   if (!connected) return cat("connect to ", name_of(target), ": no answer within ", limit);
-  return cat(somebody_else(target), ", who said nothing within ", limit);
+  return cat(wrong_listener(target), ", which sent nothing within ", limit);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void Prober::hear_greeting(Run& run, std::size_t index) {
     return end(run, index, failed(target, error_number));
   }
   if (got == 0 || !target.greeting.starts_with(attempt.received)) {
-    return end(run, index, somebody_else(target));
+    return end(run, index, wrong_listener(target));
   }
   if (attempt.received == target.greeting) end(run, index, {});
 }

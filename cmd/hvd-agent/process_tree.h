@@ -39,8 +39,8 @@ struct KillPass {
 KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared = {});
 
 // Stops everything that descends from `root`, again until a walk finds nothing new, and adds to
-// `frozen` what ran until then: what somebody else had stopped is not ours to wake. To be called
-// again now and then, since anybody may wake a process.
+// `frozen` the processes that ran until then: a process that was stopped before must not be thawed.
+// To be called again now and then, since any process may send SIGCONT.
 void freeze_descendants(pid_t root, std::set<pid_t>& frozen);
 // Lets go on what stands in `frozen`, which is empty afterwards.
 void thaw_descendants(pid_t root, std::set<pid_t>& frozen);

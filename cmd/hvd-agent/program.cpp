@@ -29,14 +29,15 @@ std::string_view hint_for(const std::string& path, int error_number) {
   struct stat file {};
   const bool exists = ::stat(path.c_str(), &file) == 0;
   if (error_number == ENOENT && exists) {
-    return "it is there, but the interpreter or loader that it names is not: see its first line";
+    return "the file exists, but the interpreter or loader that it names does not: see its first "
+           "line";
   }
   if (error_number == EACCES && exists && S_ISDIR(file.st_mode)) return "it is a directory";
   if (error_number == EACCES && exists && (file.st_mode & 0111) == 0) {
     return "it is not executable: chmod +x would make it so";
   }
   if (error_number == ENOEXEC) {
-    return "it is no program for this machine; a script needs a first line such as #!/bin/sh";
+    return "not a program for this machine; a script needs a first line such as #!/bin/sh";
   }
   if (error_number == E2BIG) return "arguments and environment together are too long";
   return {};

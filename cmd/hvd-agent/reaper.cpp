@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstKillPause{1};
 constexpr milliseconds kLongestKillPause{100};
 constexpr std::chrono::seconds kUnkillableAfter{5};
-// A frozen worker is looked after: anybody may wake a process.
+// Frozen processes are stopped again now and then, since another process may send SIGCONT.
 constexpr milliseconds kFirstFreezePause{1};
 constexpr milliseconds kLongestFreezePause{250};
 
@@ -56,7 +56,7 @@ class ReaperProcess {
     }
 
     auto worker = start_worker(start);
-    start = {};  // only the worker holds its ends now
+    start = {};  // closes the worker's ends of pipes and socket here
     if (!worker.ok()) return report_launch_failed(EAGAIN, worker.status().message());
     worker_ = worker->pid;
     launch_error_pipe_ = std::move(worker->error_pipe);
@@ -68,7 +68,7 @@ class ReaperProcess {
 
  private:
   void send(const ReaperReport& report) const {
-    // The agent reads these; should its queue be full, the reaper may wait.
+    // The reaper may block while the agent's queue is full.
     while (::send(agent_, &report, sizeof(report), MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
   }
@@ -99,7 +99,7 @@ class ReaperProcess {
     if (killing_ && Clock::now() >= next_kill_) kill_once();
   }
 
-  // Wakes us at the end that is known now. If it was put off meanwhile, the next one is set.
+  // The timer expires at the end of the lease as known now; after a renewal it is set again.
   void set_lease_timer() {
     const LeaseTime next = killing_ || frozen_ ? kNoLeaseEnd : lease_.runs_until();
     if (next == timer_set_to_) return;
@@ -111,7 +111,7 @@ class ReaperProcess {
       when.it_value.tv_sec = whole.count();
       when.it_value.tv_nsec = (since_start - whole).count();
     }
-    // Setting it also takes back that it has expired.
+    // Setting the timer also clears its expiration.
     ::timerfd_settime(lease_timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
   }
 
@@ -198,8 +198,8 @@ class ReaperProcess {
   }
 
   void signal_group(int number) {
-    // While the lease has run out nobody is woken, and who would have been stopped stays so after
-    // it. Every other signal waits in the frozen processes, but for SIGKILL.
+    // SIGCONT and SIGSTOP to frozen processes only change which of them are thawed later. Every
+    // other signal but SIGKILL stays pending in the frozen processes.
     if (frozen_ && (number == SIGCONT || number == SIGSTOP)) {
       for (const auto& process : descendants_of(::getpid())) {
         if (::getpgid(process.pid) != worker_) continue;
@@ -235,7 +235,7 @@ class ReaperProcess {
     }
   }
 
-  // Takes in everybody who ended; false when nobody is left.
+  // Waits for all children that have ended; false when no child is left.
   bool reap() {
     for (;;) {
       int status = 0;
@@ -298,7 +298,8 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
   if (reaper.pid < 0) return Status::from_errno("fork the worker's reaper", errno);
   if (reaper.pid > 0) return reaper;
 
-  // What the agent holds is held here as numbers only: nothing of it may run its destructor.
+  // In this process the agent's descriptors are plain numbers: no destructor of its objects may
+  // run.
   WorkerStart mine{start.command,
                    start.environment,
                    start.working_directory,

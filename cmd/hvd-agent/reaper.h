@@ -1,16 +1,17 @@
-// A reaper stands between the agent and one worker: a process of its own, forked from the agent,
-// whose only child at first is the worker. It is the subreaper of everything that descends from the
-// worker, so that the kernel itself keeps the account of which process belongs to whom: a daemon
-// that left its parent, session and group becomes the child of its worker's reaper and of no other.
-// "Nothing is left of this worker" is then one question with one answer: the reaper has no child.
+// A reaper is the process between the agent and one worker: it is forked from the agent, and its
+// only child at first is the worker. It is the subreaper (PR_SET_CHILD_SUBREAPER) of all
+// descendants of the worker, so that the kernel accounts for them: a daemon that leaves its parent,
+// session and group becomes a child of its worker's reaper. The worker has left nothing behind when
+// its reaper has no child.
 //
-// It takes orders from the agent and reports to it, over a socket pair of whole records. End of
-// file there means that the agent is gone, however it ended: the reaper kills everything and ends.
+// The reaper takes orders from the agent and reports to it, over a socket pair of whole records.
+// End of file there means that the agent is gone, however it ended: the reaper kills everything and
+// ends.
 //
-// The lease is the reaper's to obey: it reads the board (lease.h), freezes all that descends from
-// the worker when the lease has run out or the job is paused, lets it go on when it was renewed,
-// and kills it when the agent has heard nothing for too long (orphan_timer.h). So it holds also
-// while the agent is stopped.
+// The reaper enforces the lease: it reads the shared lease (lease.h), freezes all descendants when
+// the lease has run out or the job is paused, thaws them when it was renewed, and kills them when
+// the agent has heard nothing for too long (orphan_timer.h). All of this also works while the agent
+// is stopped.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,12 @@
 
 namespace hvd::agent {
 
-// Both are records of one binary talking to itself across a fork, so plain memory is their form.
+// Orders and reports pass between two processes of one binary, so plain memory is their format.
 struct ReaperOrder {
   enum class Kind : std::int32_t {
-    signal,  // to the worker's process group
-    kill,    // SIGKILL to everything, until nothing is left
-    look,    // at the lease: it was renewed, or the job is paused
+    signal,       // to the worker's process group
+    kill,         // SIGKILL to everything, until nothing is left
+    check_lease,  // it was renewed, or the job is paused
   };
   Kind kind = Kind::kill;
   std::int32_t signal_number = 0;
@@ -50,8 +51,8 @@ struct ReaperReport {
 
 struct Reaper {
   pid_t pid = -1;
-  // Orders are sent here and reports received, one record a message, without blocking. End of file:
-  // the reaper is gone, and unless it was killed itself, so is everything it kept.
+  // Orders are sent here and reports received, one record a message, without blocking. End of file
+  // means that the reaper is gone and, unless it was killed itself, all descendants are gone too.
   UniqueFd socket;
 };
 

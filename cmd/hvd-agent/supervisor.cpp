@@ -25,10 +25,10 @@ using std::chrono::seconds;
 
 constexpr seconds kGraceAfterSigterm{5};
 constexpr milliseconds kStrayPause{5};
-// A host gets its thousand Launches at once, and each takes a fork: so long the link and the
-// workers that run may wait.
+// A host may get a thousand Launches at once, and each takes a fork. The link and the workers that
+// run already wait at most this long for them.
 constexpr milliseconds kWorkAtOnce{10};
-// A driver that has brought an agent here says hello at once.
+// A driver that has started an agent sends Hello at once.
 constexpr minutes kHelloTimeout{5};
 
 bool is_heartbeat(const Frame& frame) {
@@ -60,7 +60,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {
   for (const auto& child : descendants_of(::getpid())) {
-    if (child.parent == ::getpid()) children_of_others_.push_back(child.pid);
+    if (child.parent == ::getpid()) inherited_children_.push_back(child.pid);
   }
 }
 
@@ -68,10 +68,10 @@ Status Supervisor::watch_all() {
   auto in = loop_->watch(link_.in_fd(), EPOLLIN, [this](std::uint32_t) { on_link_readable(); });
   HVD_RETURN_IF_ERROR(in.status());
   link_in_watch_ = std::move(*in);
-  // Wakes the loop; turn() flushes whatever happened. A pipe says so at once when nobody will read
-  // from it any more.
+  // The event only wakes the loop, since turn() always flushes. A pipe reports at once when its
+  // reader has gone.
   auto out = loop_->watch(link_.out_fd(), EPOLLOUT | EPOLLET, [this](std::uint32_t events) {
-    nobody_reads_ = nobody_reads_ || (events & EPOLLERR) != 0;
+    link_reader_gone_ = link_reader_gone_ || (events & EPOLLERR) != 0;
   });
   HVD_RETURN_IF_ERROR(out.status());
   link_out_watch_ = std::move(*out);
@@ -93,14 +93,14 @@ int Supervisor::run() {
       HVD_LOG(error, waited.to_string());
       fail_link(waited);
       exit_code_ = 1;
-      break;  // the reapers kill what is theirs when this process ends
+      break;  // the reapers kill their workers when this process ends
     }
     turn();
   }
   return exit_code_;
 }
 
-// What follows from what the loop has just served.
+// The consequences of the events that the loop has just served.
 void Supervisor::turn() {
   if (const Status worked = handle_queued_frames(); !worked.ok()) fail_link(worked);
   const TimePoint now = Clock::now();
@@ -118,7 +118,7 @@ void Supervisor::turn() {
   settle_workers();
   if (phase_ != Phase::lost) {
     Status flushed = link_.flush();
-    if (flushed.ok() && nobody_reads_) {
+    if (flushed.ok() && link_reader_gone_) {
       flushed = Status(Code::unavailable, "the driver does not read its end of the link any more");
     }
     if (!flushed.ok()) fail_link(flushed);
@@ -197,7 +197,7 @@ Status Supervisor::handle_queued_frames() {
 }
 
 void Supervisor::problem(std::string message) {
-  HVD_LOG(info, message);  // hvdrun is who tells it
+  HVD_LOG(info, message);  // hvdrun shows it to people
   link_.send(agent_link::Problem{std::move(message)}.encode());
 }
 
@@ -208,11 +208,11 @@ void Supervisor::end(int exit_code, TimePoint give_up_at) {
   for (const auto& [incarnation, worker] : workers_) changed_.insert(incarnation);
 }
 
-// The driver is gone, or what it says cannot be its own: nobody is left to work for.
+// The driver is gone, or sends invalid data: there is no job to work for any more.
 void Supervisor::fail_link(const Status& why) {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
-  if (said_bye_ && why.code() == Code::unavailable) {
-    phase_ = Phase::over;  // it had heard enough
+  if (sent_bye_ && why.code() == Code::unavailable) {
+    phase_ = Phase::over;  // the driver closed the link after Shutdown
     return;
   }
   if (why.code() == Code::unavailable) {
@@ -220,7 +220,7 @@ void Supervisor::fail_link(const Status& why) {
   } else {
     const std::string message = cat("the link from hvdrun is broken: ", why.message());
     problem(message);
-    // If it still takes something, it shall know why; else the log does.
+    // The driver learns the reason if it still reads; otherwise the log has it.
     if (!link_.flush().ok() || !link_.all_sent()) HVD_LOG(warning, message);
   }
   lose_link();
@@ -250,8 +250,8 @@ void Supervisor::on_signals() {
       exit_code_ = 128 + number;
       phase_ = Phase::over;
     } else if (phase_ == Phase::serving && elastic_ && number == SIGTERM &&
-               !std::exchange(said_that_host_leaves_, true)) {
-      // The job goes on elsewhere; who works here may work until it can leave.
+               !std::exchange(announced_leaving_, true)) {
+      // The job goes on elsewhere; workers here go on until they can leave at a commit.
       link_.send(agent_link::HostLeaves{}.encode());
     } else if (phase_ == Phase::serving) {
       problem(cat("the agent on ", host_name(), " was told to end by signal ", number,
@@ -279,13 +279,13 @@ void Supervisor::on_child_ended() {
       worker->reaper_waited_for();
       if (WIFSIGNALED(status)) look_for_strays_at_ = Clock::now();
     }
-    std::erase(children_of_others_, pid);
+    std::erase(inherited_children_, pid);
   }
 }
 
-// Everything that a killed reaper kept has become our own child, and is nobody's.
+// The descendants of a killed reaper have become children of the agent, its subreaper.
 void Supervisor::kill_strays() {
-  std::vector<pid_t> spared = children_of_others_;
+  std::vector<pid_t> spared = inherited_children_;
   for (const auto& [incarnation, worker] : workers_) {
     if (!worker->reaper_gone()) spared.push_back(worker->reaper_pid());
   }
@@ -310,12 +310,12 @@ void Supervisor::finish_if_done() {
   if (phase_ != Phase::ending && phase_ != Phase::lost) return;
   if (!workers_.empty() && Clock::now() >= give_up_at_) {
     for (auto found = workers_.begin(); found != workers_.end();) {
-      // Output that the driver has not taken yet holds up nothing but itself.
+      // Only output that the driver has not taken yet is missing: its sender may wait.
       if (found->second->reaper_gone() && phase_ == Phase::ending) {
         ++found;
         continue;
       }
-      problem(cat("worker ", found->second->name(), " has processes that do not die of SIGKILL"));
+      problem(cat("worker ", found->second->name(), " has processes that SIGKILL does not end"));
       found = workers_.erase(found);
     }
     give_up_at_ = kNever;
@@ -325,7 +325,7 @@ void Supervisor::finish_if_done() {
     phase_ = Phase::over;
     return;
   }
-  if (!std::exchange(said_bye_, true)) {
+  if (!std::exchange(sent_bye_, true)) {
     link_.send(agent_link::Bye{}.encode());
     if (const Status flushed = link_.flush(); !flushed.ok()) return fail_link(flushed);
   }

@@ -1,4 +1,4 @@
-// What the driver may say, message by message.
+// Supervisor's handlers, one for each message of the driver.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -30,7 +30,7 @@ Status Supervisor::handle(const Frame& frame) {
   using agent_link::Kind;
   const auto kind = static_cast<Kind>(frame.kind);
   if (phase_ == Phase::greeting && kind != Kind::hello) {
-    return {Code::data_loss, cat("the first message is of kind ", frame.kind, ", not a hello")};
+    return {Code::data_loss, cat("the first message has kind ", frame.kind, " instead of hello")};
   }
   switch (kind) {
     case Kind::hello:
@@ -83,7 +83,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
   if (const Status open = probe_listener_.open(*loop_, Clock::now()); !open.ok()) {
-    HVD_LOG(warning, "other hosts cannot try whether they reach this one: " << open.message());
+    HVD_LOG(warning, "other hosts cannot test whether they can reach this one: " << open.message());
   }
   agent_link::Ready ready;
   ready.build_id = build_id();
@@ -107,7 +107,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
 
 Status Supervisor::on(agent_link::Program program) {
   program_ = std::move(program);
-  // Once for all workers.
+  // They are looked up once for all workers.
   add_host_variables(std::exchange(program_.host_variables, {}), program_.environment);
   return {};
 }
@@ -116,7 +116,7 @@ Status Supervisor::on(agent_link::Launch launch) {
   const auto incarnation = launch.incarnation;
   if (incarnation == agent_link::kAllWorkers || workers_.count(incarnation) != 0) {
     return {Code::data_loss,
-            cat("a launch of incarnation ", incarnation, ", which is no number for a new worker")};
+            cat("a launch of incarnation ", incarnation, ", which is already in use or reserved")};
   }
   if (phase_ == Phase::ending) {
     link_.send(agent_link::LaunchFailed{incarnation, ECANCELED,
@@ -124,7 +124,7 @@ Status Supervisor::on(agent_link::Launch launch) {
                    .encode());
     return {};
   }
-  probe_listener_.close();  // who had to be tried was tried
+  probe_listener_.close();  // probes come before the first launch
   auto& worker = workers_[incarnation];
   worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
                                     [this, incarnation] { changed_.insert(incarnation); });
@@ -168,7 +168,7 @@ Status Supervisor::on(const agent_link::Credit& credit) {
   return {};
 }
 
-// Encoded once, however many workers there are.
+// The frame is encoded once for all workers.
 Status Supervisor::on(agent_link::World world) {
   const SharedBytes frame = share(
       worker_link::World{world.generation, world.effective, std::move(world.document)}.encode());

@@ -129,7 +129,7 @@ void Worker::launch_failed(int error_number, const std::string& message) {
   context_.link.send(
       agent_link::LaunchFailed{incarnation_, error_number, cat("worker ", name_, ": ", message)}
           .encode());
-  order(ReaperOrder::Kind::kill);  // if it came that far
+  order(ReaperOrder::Kind::kill);  // if there is a reaper already
   changed_();
 }
 
@@ -137,8 +137,8 @@ void Worker::on_reaper_events() {
   while (reaper_) {
     ReaperReport report;
     const ssize_t got = ::recv(reaper_.get(), &report, sizeof(report), MSG_DONTWAIT);
-    // A reaper that ended before it read its last order resets the connection; that is said once,
-    // and before the reports that it still sent.
+    // A reaper that ended before it read its last order resets the connection. That error comes
+    // once and before the reports that are still in the queue.
     if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0) {
@@ -182,7 +182,7 @@ void Worker::launched(pid_t pid) {
 void Worker::exited(int wait_status) {
   if (state_ != State::running) return;
   state_ = State::exited;
-  channel_.receive();  // "done" counts if it was said before the end
+  channel_.receive();  // "done" counts if it was sent before the exit
   heartbeat_.end();
   agent_link::Exited how;
   how.incarnation = incarnation_;
@@ -207,7 +207,7 @@ void Worker::exited(int wait_status) {
 void Worker::order(ReaperOrder::Kind kind, int signal_number) {
   if (!reaper_) return;
   const ReaperOrder record{kind, signal_number};
-  // A full queue means hundreds of unheard orders: then the reaper hangs, and with it this one.
+  // A full queue means hundreds of unread orders: the reaper hangs, and one more would not help.
   [[maybe_unused]] const ssize_t sent =
       ::send(reaper_.get(), &record, sizeof(record), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -261,12 +261,12 @@ void Worker::on_time(TimePoint now) {
   if (now >= kill_at_) kill();
   if (now >= answer_by_) tell_activity({}, false);
   const auto look = heartbeat_.look(now);
-  if (look.ask) channel_.send_ping();
+  if (look.ping) channel_.send_ping();
   if (!look.silent) return;
   heartbeat_.end();
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(heartbeat_.limit());
   problem(cat("gave no sign of life for ", limit.count(),
-              " ms (--heartbeat-timeout): it was stopped, or does not get to run; killing it"));
+              " ms (--heartbeat-timeout): it was stopped or gets no processor time; killing it"));
   kill();
 }
 

@@ -14,13 +14,13 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace hvd::cli {
 namespace {
 
-// Shell functions that another shell may refuse, a directory that means nothing to a worker, and
-// the secret of Horovod's launcher.
+// Shell functions that another shell may reject, a directory that is meaningless to a worker, the
+// secret of Horovod's launcher, and the path of hvdrun's agent.
 constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*HOROVOD_SECRET_KEY",
                                                      "HVD_AGENT"};
 
-// Who one is there and where one's things lie, who logged in and from where, and which devices are
-// to be used. Their values mean nothing on another host, or give away what is none of its business.
+// Variables about the user, the login session and the devices of a host. Their values are
+// meaningless on another host, or would disclose details of this one.
 constexpr auto kHostsOwn = std::to_array<std::string_view>(
     {"HOME", "USER", "LOGNAME", "USERNAME", "SHELL", "MAIL", "HOSTNAME", "HOST", "TMPDIR", "TMP",
      "TEMP", "TEMPDIR",
@@ -37,11 +37,11 @@ constexpr auto kHostsOwn = std::to_array<std::string_view>(
      // The devices; a batch system gives each host its own.
      "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
      "HIP_VISIBLE_DEVICES"});
-// More of the same kind, if they are set here.
+// Further variables of this kind, by pattern.
 constexpr std::array<const char*, 5> kHostsOwnPatterns{"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*",
                                                        "*_VISIBLE_DEVICES"};
 
-// How secrets are usually called, in capital or small letters. The list stands in docs/hvdrun.md.
+// Usual names of secrets, in upper or lower case. The documentation has the same list.
 constexpr auto kSecretPatterns = std::to_array<const char*>({
     "TOKEN",
     "*_TOKEN",
@@ -73,27 +73,28 @@ constexpr auto kSecretPatterns = std::to_array<const char*>({
     "*_AUTH_CONFIG",
     "*_AUTH_HEADER",
     "KUBECONFIG_DATA",
-    // Where one logs in: DATABASE_URL, AZURE_STORAGE_CONNECTION_STRING, SENTRY_DSN, Slack's hooks.
+    // Addresses with credentials: DATABASE_URL, AZURE_STORAGE_CONNECTION_STRING, SENTRY_DSN,
+    // Slack's webhooks.
     "DATABASE_URL",
     "*_DATABASE_URL",
     "*CONNECTION_STRING*",
     "*_DSN",
     "*WEBHOOK*",
 });
-// Under these names a number is secret, too; a token or a key that is one is a setting of the
-// program, as in MAX_TOKENS=512.
+// Under these names a number is a secret, too; in a token or key variable, a number is a setting of
+// the program, as in MAX_TOKENS=512.
 constexpr auto kSecretNumbers =
     std::to_array<const char*>({"*PASS*", "*PWD*", "*SECRET*", "*_PIN"});
 constexpr auto kSwitches = std::to_array<const char*>({"true", "false", "yes", "no"});
 constexpr auto kWebSchemes = std::to_array<const char*>({"http", "https"});
 constexpr auto kNoSecretPatterns = std::to_array<const char*>(
-    {// These say where a secret lies, not what it is.
+    {// Locations of secrets, not secrets themselves.
      "*_FILE", "*_PATH", "*_DIR", "*_URI", "GOOGLE_APPLICATION_CREDENTIALS",
-     // The words that tokenizers put around a text, and columns of tables.
+     // Special tokens of tokenizers, and columns of tables.
      "*PAD_TOKEN", "*BOS_TOKEN", "*EOS_TOKEN", "*UNK_TOKEN", "*MASK_TOKEN", "*CLS_TOKEN",
      "*SEP_TOKEN", "*SORT_KEY", "*PRIMARY_KEY", "*PARTITION_KEY"});
 
-// Patterns of the shell. With FNM_CASEFOLD capital and small letters are the same.
+// Patterns as in a shell. FNM_CASEFOLD ignores the case.
 template <typename Patterns>
 bool matches(const std::string& text, const Patterns& patterns, int flags = 0) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -149,7 +150,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   std::map<std::string, std::string> given;
   std::set<std::string> from_host(kHostsOwn.begin(), kHostsOwn.end());
   std::set<std::string> secrets;
-  // Or the output of a Python worker would arrive only when its buffer is full.
+  // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
   for (const auto& entry : own) {
     const auto equals = entry.find('=');

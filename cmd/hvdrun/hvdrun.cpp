@@ -26,7 +26,7 @@
 namespace hvd::cli {
 namespace {
 
-// For what is said before or after a job, when nothing can be held up by a slow reader.
+// For messages before and after a job, when a slow reader cannot hold up workers.
 Status print(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -38,7 +38,7 @@ Status print(int fd, std::string_view text) {
 }
 
 void print_error(std::string_view message) {
-  // If even this cannot be written there is nobody to tell.
+  // An error of this write cannot be reported anywhere.
   static_cast<void>(print(STDERR_FILENO, cat("hvdrun: ", printable_lines(message), "\n")));
 }
 
@@ -52,9 +52,9 @@ int print_and_end(std::string_view text) {
   return status.ok() ? 0 : fail(status);
 }
 
-// The first failure with hvdrun's own output while a job runs. It ends the job the way SIGTERM
-// would, since without output nobody knows what it does. Any thread may report; `running` says
-// whether the driver is there to take the signal.
+// The first failure of hvdrun's own output while a job runs. It ends the job as SIGTERM would,
+// since nobody could follow a job without output. Any thread may report; `running` tells whether
+// the driver handles the signal.
 class OutputFailure {
  public:
   void report(const Status& why, bool broken_pipe) {
@@ -90,14 +90,14 @@ bool ended_by_signal(int exit_code) {
          exit_code == 128 + SIGQUIT;
 }
 
-// Before the driver is there to take them, and when it has gone, these ask in vain; they must not
-// end a program that is about to clean up.
+// Outside of a job these signals have no effect; by default they would end hvdrun while it cleans
+// up.
 void ignore_requests() {
   for (const int number : {SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
 }
 
 int run_job(const JobSetup& setup) {
-  // A reader of our output that has gone is an error of the write, whoever sends the signal.
+  // If the reader of the output has gone, the write reports it.
   std::signal(SIGPIPE, SIG_IGN);
   OutputFailure failure;
   std::unique_ptr<RankFiles> files;
@@ -117,14 +117,14 @@ int run_job(const JobSetup& setup) {
   failure.set_running(true);
   const driver::Outcome outcome = driver::run_job(setup.spec, output);
   failure.set_running(false);
-  // From here on a signal ends hvdrun at once: no process of the job is left to be waited for.
+  // From here on a signal ends hvdrun at once, since all processes of the job are gone.
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
     std::signal(number, SIG_DFL);
   }
   ignore_requests();
 
   output.finish();
-  // After an interruption somebody wants the prompt back; else wait for a reader like any tool.
+  // After an interruption a slow reader must not delay the prompt for long.
   const auto drain_deadline = [&] {
     return ended_by_signal(outcome.exit_code) || failure.why()
                ? Clock::now() + setup.output.stall_timeout
@@ -228,10 +228,9 @@ int run_hvdrun(const std::vector<std::string>& arguments) {
   try {
     return run_arguments(arguments);
   } catch (const std::exception& error) {
-    // Threads, queues and event loops that the system does not give. What ran was ended on the way.
-    print_error(
-        cat("cannot go on: ", error.what(),
-            "; if it is a limit, ulimit -n (open files) and ulimit -u (processes) show it"));
+    // A thread, queue or event loop could not be created. Unwinding has ended the job.
+    print_error(cat("cannot continue: ", error.what(),
+                    "; check the limits ulimit -n (open files) and ulimit -u (processes)"));
     return kExitFailure;
   }
 }

@@ -61,7 +61,7 @@ Result<std::string> working_directory(const SettingsReader& settings) {
   return (wanted.empty() ? here : (here / wanted).lexically_normal()).string();
 }
 
-// The shell's word for where it stood is no longer true where the workers start.
+// PWD of hvdrun's shell is wrong for workers in another directory.
 void set_directory(std::vector<std::string>& environment, const EnvironmentArguments& arguments,
                    const std::string& directory) {
   const auto says_it = [](const std::string& word) {
@@ -73,7 +73,7 @@ void set_directory(std::vector<std::string>& environment, const EnvironmentArgum
   }
 }
 
-// A file of this machine, for which no shell may have replaced the '~'.
+// A path on this machine; behind '=' and in a config file, no shell replaces the '~'.
 std::string with_home(const std::string& path) {
   const char* const home = std::getenv("HOME");
   return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
@@ -103,7 +103,7 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   for (const auto& item : list_items(settings.text("network-interface"))) {
     for (const auto& name : split(item, ',')) {
       if (trim(name).empty()) {
-        return invalid(cat("--network-interface ", item, ": names an interface without letters"));
+        return invalid(cat("--network-interface ", item, ": an interface name is empty"));
       }
       spec.network_interfaces.emplace_back(trim(name));
     }
@@ -114,7 +114,7 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   if (spec.orphan_timeout < spec.heartbeat_timeout) {
     return invalid(cat("--orphan-timeout ", settings.text("orphan-timeout"),
                        " is shorter than --heartbeat-timeout ", settings.text("heartbeat-timeout"),
-                       ": a host would end its workers before it is taken for lost"));
+                       ": a host would end its workers before it counts as lost"));
   }
   return {};
 }
@@ -125,14 +125,12 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
   if (spec.hosts.empty() && spec.processes == 0) {
-    return invalid(
-        "--join-bind without hosts takes whoever joins: say with -np how many workers there are to "
-        "be");
+    return invalid("--join-bind without hosts needs -np, the number of workers");
   }
   return std::optional(JoinListener{std::move(*bind), settings.text("token-file")});
 }
 
-// 0, or why this file cannot be executed.
+// 0, or the errno that explains why this file cannot be executed.
 int why_not_executable(const std::string& path) {
   struct stat kind {};
   if (::stat(path.c_str(), &kind) != 0) return errno;
@@ -221,8 +219,8 @@ Result<std::string> find_agent() {
   }
   return Status(
       Code::not_found,
-      cat("cannot find the program hvd-agent, which starts the workers: it is neither ", beside,
-          " nor ", installed, "; install hvd whole, or set HVD_AGENT to where it is"));
+      cat("cannot find the program hvd-agent, which starts the workers: neither ", beside, " nor ",
+          installed, " exists; install hvd completely, or set HVD_AGENT to its path"));
 }
 
 }  // namespace hvd::cli

@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kConnectLimit{10};  // for each address
 constexpr std::chrono::seconds kAnswerLimit{30};
 constexpr std::size_t kMaxAnswer = 64 << 10;
 
-// Why this time it did not work.
+// Why an attempt has failed.
 struct JoinFailure {
   Status why;
   bool final = false;
@@ -79,7 +79,7 @@ Result<UniqueFd> connect_any(const JoinAddress& where, TimePoint deadline) {
   auto addresses = resolve(where);
   if (!addresses.ok()) return addresses.status();
   const std::string what = cat("connect to ", SocketAddress{where.host, where.port}.to_string());
-  Status failure(Code::unavailable, cat(what, ": it has no address"));
+  Status failure(Code::unavailable, cat(what, ": the name has no address"));
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
     auto fd = connect_one(*address, what, std::min(deadline, Clock::now() + kConnectLimit));
     if (fd.ok()) return fd;
@@ -88,7 +88,7 @@ Result<UniqueFd> connect_any(const JoinAddress& where, TimePoint deadline) {
   return failure;
 }
 
-// Reads and writes what the session wants until `done`.
+// Drives the TLS session until `done`.
 template <typename Done>
 Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
   std::array<char, 4096> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
@@ -103,9 +103,9 @@ Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
     if (got < 0) return Status::from_errno("receive", errno);
     if (got == 0) return {Code::unavailable, "it closed the connection"};
     total += static_cast<std::size_t>(got);
-    if (total > kMaxAnswer) return {Code::data_loss, "it says too much"};
+    if (total > kMaxAnswer) return {Code::data_loss, "its answer is too long"};
     if (Status said = tls.receive({buffer.data(), static_cast<std::size_t>(got)}); !said.ok()) {
-      // Tell it why, if that can be sent at once; nothing depends on it.
+      // The alert tells the other side why; the attempt fails in any case.
       static_cast<void>(send_all(fd, tls.take_outgoing(), deadline));
       return said;
     }
@@ -116,7 +116,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& ho
                           TimePoint deadline) {
   const auto token = rendezvous::load_token(arguments.token_file);
   if (!token.ok()) {
-    // On a shared file system that hvdrun may be about to make it.
+    // On a shared file system, that hvdrun may be about to create it.
     return JoinFailure{token.status(), token.status().code() != Code::not_found};
   }
   auto fd = connect_any(arguments.join, deadline);
@@ -140,7 +140,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& ho
   status = tls->send(join.encode());
   if (!status.ok()) return join_failure(status);
 
-  // What comes behind the answer is meant for the agent already.
+  // Bytes after the answer are for the agent.
   std::string received;
   std::optional<Frame> answer;
   Status damage;

@@ -1,7 +1,7 @@
-// hvdrun's command line: words in, a CommandLine out. It knows flags and their forms, nothing of
-// files or the environment; those are merged later (settings.h). Horovod's forms work as they do
-// there: -np, -cb, -hostfile and -prefix-timestamp with one dash, the last of a repeated flag wins,
-// and everything from the first word that is no option is the command.
+// hvdrun's command line: arguments in, a CommandLine out. This file knows flags and their forms;
+// config file and environment are merged later (settings.h). Horovod's forms work as they do there:
+// -np, -cb, -hostfile and -prefix-timestamp with one dash, the last of a repeated flag wins, and
+// the command begins at the first argument that is not an option.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cmd/hvdrun/flag_table.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
@@ -26,7 +27,7 @@ struct EnvironmentArguments {
 
 struct RendezvousArguments {
   std::string bind;                      // ADDRESS:PORT
-  std::string token_file = "hvd-token";  // made if it is not there
+  std::string token_file = "hvd-token";  // created if missing
   bool legacy_clients = false;
 };
 
@@ -39,7 +40,7 @@ struct AgentArguments {
   JoinAddress join;
   std::string token_file = "hvd-token";
   std::string host;  // empty: this machine's own name
-  int slots = 0;     // 0: not said
+  int slots = 0;     // 0: not given
   std::chrono::milliseconds join_timeout{300'000};
 };
 
@@ -51,10 +52,12 @@ struct CommandLine {
   std::vector<std::string> command;
   RendezvousArguments rendezvous;
   AgentArguments agent;
-  std::string help;  // the text of --help, when that is the action
+  std::string help;  // what to print, when the action is help
 };
 
-// `words` without the program's name. Errors are those of usage: hvdrun exits with 2.
+// `arguments` without the program's name. An error is one of usage: hvdrun exits with 2.
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);
+
+FlagTable main_flag_table();
 
 }  // namespace hvd::cli

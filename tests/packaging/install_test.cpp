@@ -78,8 +78,11 @@ class InstallTest : public testing::Test {
 };
 
 TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
-  for (const char* const name : {"bin/hvdrun", "libexec/hvd/hvd-agent", "include/hvd/hvd.h",
-                                 "include/hvd/types.h", "share/doc/hvd/LICENSE"}) {
+  for (const char* const name :
+       {"bin/hvdrun", "libexec/hvd/hvd-agent", "include/hvd/hvd.h", "include/hvd/types.h",
+        "share/doc/hvd/LICENSE", "share/man/man1/hvdrun.1",
+        "share/bash-completion/completions/hvdrun", "share/zsh/site-functions/_hvdrun",
+        "share/fish/vendor_completions.d/hvdrun.fish"}) {
     EXPECT_TRUE(std::filesystem::exists(prefix() + "/" + name)) << name;
   }
   // Only what a worker includes: no header of the rooms behind it.

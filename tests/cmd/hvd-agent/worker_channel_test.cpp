@@ -150,9 +150,9 @@ TEST(AgentPulse, SilenceIsJudgedFromTheLastAnswerAndNotWhileTheJudgeWasHeldUp) {
   agent::WorkerHeartbeat heartbeat(milliseconds(600));
   EXPECT_EQ(heartbeat.deadline(), kNever);
   heartbeat.begin(at(0));
-  EXPECT_TRUE(heartbeat.look(at(0)).ask);
-  EXPECT_FALSE(heartbeat.look(at(50)).ask);
-  EXPECT_TRUE(heartbeat.look(at(100)).ask);
+  EXPECT_TRUE(heartbeat.look(at(0)).ping);
+  EXPECT_FALSE(heartbeat.look(at(50)).ping);
+  EXPECT_TRUE(heartbeat.look(at(100)).ping);
   heartbeat.heard(at(110));
   for (int ms = 200; ms < 700; ms += 100) EXPECT_FALSE(heartbeat.look(at(ms)).silent) << ms;
   EXPECT_TRUE(heartbeat.look(at(710)).silent);

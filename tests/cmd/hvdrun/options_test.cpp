@@ -206,7 +206,7 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"rendezvous"}, "needs --bind ADDRESS:PORT"},
       {{"rendezvous", "--bind"}, "--bind: needs a value"},
       {{"rendezvous", "--bond", "x"}, "unknown option --bond; did you mean --bind?"},
-      {{"rendezvous", "--bind", "x:1", "extra"}, "unexpected word 'extra'"},
+      {{"rendezvous", "--bind", "x:1", "extra"}, "unexpected argument 'extra'"},
       {{"agent"}, "hvdrun agent: needs --join tls://ADDRESS:PORT"},
       {{"agent", "--join", "a:1"}, "--join a:1: must be tls://ADDRESS:PORT"},
       {{"agent", "--join", "http://a:1"}, "must be tls://ADDRESS:PORT"},
@@ -218,7 +218,7 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"agent", "--join", "tls://a:1", "--slots", "0"}, "--slots=0: must be an integer from 1"},
       {{"agent", "--join", "tls://a:1", "--join-timeout", "-1"}, "--join-timeout=-1: must be a"},
       {{"agent", "--join", "tls://a:1", "--token-fil", "f"}, "did you mean --token-file?"},
-      {{"agent", "--join", "tls://a:1", "train"}, "unexpected word 'train'"},
+      {{"agent", "--join", "tls://a:1", "train"}, "unexpected argument 'train'"},
   };
   for (const auto& [arguments, expected] : rows) {
     const auto line = parse_command_line(arguments);
