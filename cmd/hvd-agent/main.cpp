@@ -84,6 +84,7 @@ int run(bool no_hello_timeout) {
   if (!in || !out) return fail("take over standard input and output");
   options.link_in = std::move(*in);
   options.link_out = std::move(*out);
+
   options.signals = take_signals();
   auto loop = EventLoop::create();
   if (!loop.ok()) return fail("make an event loop");

@@ -32,6 +32,7 @@ Status Supervisor::handle(const Frame& frame) {
   if (phase_ == Phase::greeting && kind != Kind::hello) {
     return {Code::data_loss, cat("the first message has kind ", frame.kind, " instead of hello")};
   }
+
   switch (kind) {
     case Kind::hello:
       return decode_and_handle<agent_link::Hello>(frame);
@@ -78,13 +79,16 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   }
   phase_ = Phase::serving;
   elastic_ = hello.elastic;
+
   context_.silence = milliseconds(hello.worker_silence_ms);
   if (hello.open_files > 0) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
+
   if (const Status open = probe_listener_.open(*loop_, Clock::now()); !open.ok()) {
     HVD_LOG(warning, "other hosts cannot test whether they can reach this one: " << open.message());
   }
+
   agent_link::Ready ready;
   ready.build_id = build_id();
   ready.pid = ::getpid();
@@ -97,6 +101,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.gpus = count_gpus();
   ready.visible_gpus = capacity.gpus;
   ready.cores = capacity.cores;
+
   lease_ = Lease(milliseconds(hello.lease_ms), LeaseClock::now());
   orphan_timer_ = OrphanTimer(milliseconds(hello.orphan_timeout_ms), Clock::now());
   shared_lease_.begin(orphan_timer_.limit(), hello.local ? ::getppid() : 0);
@@ -124,6 +129,7 @@ Status Supervisor::on(agent_link::Launch launch) {
                    .encode());
     return {};
   }
+
   probe_listener_.close();  // probes come before the first launch
   auto& worker = workers_[incarnation];
   worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
@@ -205,6 +211,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   link_.send_first(agent_link::HeartbeatAck{heartbeat.sequence}.encode());
   shared_lease_.write(lease_);
   if (now >= lease_.runs_until()) return {};
+
   saw_lease_end_ = false;
   const bool by_wish = std::exchange(was_paused_, paused_);
   const bool by_driver = std::exchange(driver_was_stopped_, false);
@@ -213,6 +220,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
     worker->check_lease();
     worker->excuse(Clock::now());
   }
+
   if (ran_out < now && !by_wish) {
     problem(cat("the workers on ", host_name(), " were frozen for ", seconds_of(now - ran_out),
                 by_driver ? ": hvdrun was stopped" : ": the link was silent"));

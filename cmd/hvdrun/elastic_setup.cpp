@@ -66,6 +66,7 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
   } else if (!spec.hosts.empty()) {
     limits.most = wanted;  // on named hosts, -np workers run, as without --min-np
   }
+
   if (wanted > 0 && limits.least > wanted) {
     return invalid(cat("--min-np ", limits.least, " is more than -np ", wanted));
   }
@@ -107,8 +108,10 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
     return std::optional<driver::ElasticSpec>();
   }
   HVD_RETURN_IF_ERROR(check_compatible_options(settings, spec));
+
   auto limits = limits_of(settings, spec, plan);
   if (!limits.ok()) return limits.status();
+
   driver::ElasticSpec elastic;
   elastic.limits = *limits;
   elastic.discovery_script = settings.text("host-discovery-script");
@@ -121,6 +124,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   if (settings.has("planned-reset-limit")) {
     elastic.planned_reset_limit = settings.integer("planned-reset-limit");
   }
+
   driver::BudgetOptions& budget = elastic.budget;
   budget.restarts = settings.integer("restarts");
   budget.forget_after = settings.seconds("restarts-forget-after");

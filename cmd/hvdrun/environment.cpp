@@ -152,6 +152,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   std::set<std::string> secrets;
   // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
+
   for (const auto& entry : own) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) continue;
@@ -166,6 +167,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
       given[name] = outside[name];
     }
   }
+
   for (const auto& [flag, value] : values) {
     const auto& table = knobs();
     const auto knob = std::find_if(table.begin(), table.end(),
@@ -174,6 +176,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     given[std::string(knob->variable)] = value.text;
     given[std::string(knob->horovod_name)] = value.text;
   }
+
   for (const auto& word : arguments.set) {
     const auto equals = word.find('=');
     const std::string name = word.substr(0, equals);
@@ -191,6 +194,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
                                          name, "=..."));
     }
   }
+
   WorkerEnvironment result;
   result.entries.reserve(given.size());
   for (const auto& [name, value] : given) result.entries.push_back(cat(name, "=", value));

@@ -100,6 +100,7 @@ int run_job(const JobSetup& setup) {
   // If the reader of the output has gone, the write reports it.
   std::signal(SIGPIPE, SIG_IGN);
   OutputFailure failure;
+
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
     auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
@@ -107,6 +108,7 @@ int run_job(const JobSetup& setup) {
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
   }
+
   Console console(STDOUT_FILENO, STDERR_FILENO, setup.output.stall_timeout,
                   [&failure](const Status& why, bool broken) { failure.report(why, broken); });
   JobOutput output(console, files.get(),
@@ -132,6 +134,7 @@ int run_job(const JobSetup& setup) {
   };
   console.out().drain(drain_deadline());
   if (files) files->drain();
+
   const auto why = failure.why();
   if (why && !failure.broken_pipe()) {
     console.error().write(

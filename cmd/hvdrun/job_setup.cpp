@@ -159,12 +159,14 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto join = join_listener(settings, spec);
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
+
   const auto asked = driver::hosts_to_ask(spec.hosts, is_elastic(values) ? 0 : spec.processes);
   if (!asked.empty() && driver::slots_are_known(asked)) {
     auto plan = driver::plan_static(asked, spec.processes, spec.oversubscribe);
     if (!plan.ok()) return plan.status();
     setup.plan = std::move(*plan);
   }
+
   auto elastic = elastic_spec(values, spec, setup.plan);
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
@@ -174,10 +176,12 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   spec.environment = std::move(given->entries);
   spec.host_variables = std::move(given->host_variables);
   spec.secrets = std::move(given->secrets);
+
   auto directory = working_directory(settings);
   if (!directory.ok()) return directory.status();
   spec.working_directory = std::move(*directory);
   set_directory(spec.environment, line.environment, spec.working_directory);
+
   spec.ssh = ssh_options(settings);
   HVD_RETURN_IF_ERROR(take_network(settings, spec));
 

@@ -119,6 +119,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& ho
     // On a shared file system, that hvdrun may be about to create it.
     return JoinFailure{token.status(), token.status().code() != Code::not_found};
   }
+
   auto fd = connect_any(arguments.join, deadline);
   if (!fd.ok()) return JoinFailure{fd.status()};
   const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
@@ -126,6 +127,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& ho
   if (!key.ok()) return JoinFailure{key.status(), true};
   auto tls = key->session();
   if (!tls.ok()) return JoinFailure{tls.status(), true};
+
   const TimePoint answered = std::min(deadline, Clock::now() + kAnswerLimit);
   const auto join_failure = [&](const Status& why) {
     return JoinFailure{why.with_context(who), why.code() == Code::unauthenticated};
@@ -133,6 +135,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& ho
   if (const Status begun = tls->receive({}); !begun.ok()) return join_failure(begun);
   Status status = exchange(fd->get(), *tls, answered, [&] { return tls->established(); });
   if (!status.ok()) return join_failure(status);
+
   const join_link::Join join{
       .build_id = std::string(build_id()),
       .host = host,

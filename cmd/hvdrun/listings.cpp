@@ -98,20 +98,24 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
         "; a host without a number has one slot for each GPU, else for each core\n",
         command_text(spec));
   }
+
   if (plan.members.empty()) {
     return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));
   }
+
   std::size_t width = 4;
   for (const auto& member : plan.members) width = std::max(width, member.host.size());
   std::ostringstream out;
   const auto column = [&](std::string_view text, std::size_t size) {
     out << std::left << std::setw(static_cast<int>(size) + 2) << text;
   };
+
   column("rank", 4);
   column("host", width);
   column("slot", 4);
   column("local", 9);
   out << "cross\n";
+
   for (const auto& member : plan.members) {
     column(std::to_string(member.rank), 4);
     column(member.host, width);

@@ -118,6 +118,7 @@ void RankFiles::run() {
     // The failure is reported before the queue is empty, so that drain() returns after it.
     if (!status.ok() && on_failure_) on_failure_(status);
     lock.lock();
+
     std::deque<Item> done;
     if (status.ok()) {
       waiting_ -= front.bytes.size();

@@ -67,16 +67,19 @@ static std::string report_of(const driver::Outcome& outcome) {
     return cat("hvdrun: the job ", interrupted ? "was ended" : "has failed", ": ",
                outcome.reason.empty() ? "unknown reason" : printable_lines(outcome.reason), "\n");
   }
+
   const auto& [worker, cause, tail, hosts] = *outcome.failure;
   if (hosts.size() > 1) return hosts_report(hosts);
   // Without a slot, a host has failed; the reason is a whole sentence.
   if (worker.slot < 0)
     return cat("hvdrun: the job has failed: ", printable_lines(outcome.reason), "\n");
+
   const std::string who = worker.rank < 0 ? "a joining worker" : cat("rank ", worker.rank);
   std::string text =
       cat("hvdrun: the job has failed: ", who, " on host ", worker.host, " (slot ", worker.slot);
   if (worker.pid > 0) text += cat(", pid ", worker.pid);
   text += cat(") ", printable_lines(cause), "; the remaining workers were terminated.\n");
+
   text += printable_lines(missing_library(outcome.exit_code, worker.host, tail));
   if (tail.empty()) {
     text += "hvdrun: it wrote nothing to stderr.\n";
@@ -85,6 +88,7 @@ static std::string report_of(const driver::Outcome& outcome) {
                 " of its stderr:\n");
     for (const auto& line : tail) text += cat("    ", printable(line), "\n");
   }
+
   if (std::any_of(tail.begin(), tail.end(), is_elastic_horovod)) {
     text +=
         "hvdrun: this seems to be an elastic program of Horovod, which is not supported; "

@@ -125,11 +125,13 @@ void StreamWriter::write_front(std::unique_lock<std::mutex>& lock) {
   }
   if (written == 0) return;
   moved_at_ = Clock::now();
+
   const char last = bytes[written - 1];
   line_open_ = last != '\n' && last != '\r';
   offset_ += static_cast<std::size_t>(written);
   waiting_ -= static_cast<std::size_t>(written);
   if (offset_ < front.bytes.size()) return;
+
   Item done = std::move(queue_.front());
   queue_.pop_front();
   offset_ = 0;

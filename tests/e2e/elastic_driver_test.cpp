@@ -38,7 +38,7 @@ class ElasticDriverTest : public JobTest {
     return words;
   }
 
-  // Pids by rank of those who are in this world; blocks until all have said so.
+  // Pids of this world's members by rank; blocks until all of them have logged it.
   std::map<int, pid_t> wait_for_world(Process& job, int generation, int size) {
     std::map<int, pid_t> pids;
     for (int rank = 0; rank < size; ++rank) {
@@ -218,7 +218,7 @@ TEST_F(ElasticDriverTest, WithHorovodsPolicyTheWholeHostGoesAndIsNotUsedAgain) {
   ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
   expect_said(job, "127.0.0.1#1 was killed by SIGKILL (signal 9); its host is set aside");
   ASSERT_TRUE(job.wait_for_output("told: host 127.0.0.1 rests (--failure-policy host)"));
-  // The loss and those who go with it are one change.
+  // The loss and the workers that leave with it are one change.
   const auto after = wait_for_world(job, 2, 2);
   EXPECT_EQ(after.at(1), workers.at(1));
   expect_a_good_end(job);

@@ -158,7 +158,7 @@ TEST_F(LifetimeTest, WorkersThatEndInTheirGraceTimeMayStillSpeak) {
 }
 
 TEST_F(LifetimeTest, AWorkersChildHasAsMuchReasonToGoAsTheWorker) {
-  // The worker itself is killed; its children are nobody's any more.
+  // The worker itself is killed; its children have lost their parent.
   Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
   const auto workers = wait_for_workers(job, "up", 2);
   ASSERT_EQ(workers.size(), 2U);

@@ -22,7 +22,7 @@ class WaitingTest : public JobTest {
     words.insert(words.end(), {binary("e2e_waits"), "stall"});
     return start(words);
   }
-  // Who has said "PID stalled 3."; -1: nobody.
+  // The PID of a line "PID stalled 3."; -1: there is none.
   static pid_t stalled_rank(Process& job) {
     if (!job.wait_for_output(" stalled 3.\n")) return -1;
     for (const auto& line : lines_of_rank(job.out(), 3)) {

@@ -1,5 +1,4 @@
-// Installs this build into a folder that goes again, and does there what somebody does who has just
-// installed it.
+// Installs this build into a temporary folder and uses it there as a user would.
 #include <gtest/gtest.h>
 
 #include "base/text.h"

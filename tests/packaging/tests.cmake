@@ -1,4 +1,4 @@
-# What somebody meets who installs hvd, and who uses it from its build tree.
+# An installed hvd, and hvd used from its build tree.
 set(packaging ${CMAKE_CURRENT_SOURCE_DIR}/packaging)
 
 add_executable(hvd_build_tree_consumer ${packaging}/build_tree.cpp)

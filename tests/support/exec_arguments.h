@@ -1,4 +1,4 @@
-// Texts as exec and posix_spawn want them.
+// Arguments in the form of exec and posix_spawn.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace hvd::test {
 
-// Pointers to the texts, and a null at the end. Good for as long as the texts are.
+// Pointers to the texts and a final null. They are valid as long as the texts are.
 inline std::vector<char*> exec_arguments(std::vector<std::string>& texts) {
   std::vector<char*> arguments;
   arguments.reserve(texts.size() + 1);

@@ -74,6 +74,7 @@ Process::Process(const std::vector<std::string>& command, const ProcessOptions& 
   if (!options.working_directory.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions, options.working_directory.c_str());
   }
+
   auto arguments = command;
   auto environment = environment_with(options.environment);
   const int error =
@@ -85,6 +86,7 @@ Process::Process(const std::vector<std::string>& command, const ProcessOptions& 
     ended_ = true;
     throw std::runtime_error(Status::from_errno("start " + command[0], error).to_string());
   }
+
   out_ = std::move(out_read);
   err_ = std::move(err_read);
 }

@@ -25,7 +25,7 @@ std::string read_all(const fs::path& path) {
   return content.str();
 }
 
-// Everybody by name, and nobody else: names are only looked for here.
+// The names of all hosts of the bed; no other names are resolved.
 std::string hosts_file(const Plan& plan) {
   std::string text;
   const auto line = [&](const std::string& address, const std::string& name) {
@@ -55,7 +55,7 @@ std::string table_with(const fs::path& machine, const std::string& first,
     if (!line.empty() && replaced.count(name) == 0) text += line + "\n";
   }
   if (!sshd && machine == "/etc/passwd") {
-    text += "sshd:x:5078:65534::/run/sshd:/usr/sbin/nologin\n";  // who sshd is before a login
+    text += "sshd:x:5078:65534::/run/sshd:/usr/sbin/nologin\n";  // sshd's user before a login
   }
   return text + last;
 }

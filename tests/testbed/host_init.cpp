@@ -39,7 +39,7 @@ void set_up_network(const Plan& plan, int number) {
   if (fs::exists(ipv6_settings)) {
     for (const char* name : {"all", "default", "lo", "eth0"}) {
       if (!fs::exists(ipv6_settings / name)) continue;
-      // An address is good at once: nobody else here could have it.
+      // An address is usable at once: no other host can have it.
       write_file(ipv6_settings / name / "accept_dad", "0");
       write_file(ipv6_settings / name / "accept_ra", "0");
       write_file(ipv6_settings / name / "disable_ipv6", options.ipv6 ? "0" : "1");
@@ -52,8 +52,8 @@ void set_up_network(const Plan& plan, int number) {
   if (options.ipv4) batch += cat("address add ", ipv4_of(number), "/24 dev eth0\n");
   if (options.ipv6) batch += cat("address add ", ipv6_of(number), "/64 dev eth0 nodad\n");
   batch += "link set eth0 up\n";
-  // Who is where is known beforehand, as on a network behind routers: that a host is off shows by
-  // silence only, and not by "no route to host" after some seconds.
+  // All neighbours are entered beforehand, as on a network behind routers: a host that is off is
+  // silent, instead of "no route to host" after some seconds.
   for (int other = 0; other <= plan.last(); ++other) {
     if (other == number) continue;
     const std::string rest = cat(" lladdr ", mac_of(other), " dev eth0 nud permanent\n");

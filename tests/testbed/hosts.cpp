@@ -225,11 +225,13 @@ HostBed::Impl::Impl(BedOptions wanted) : options(std::move(wanted)) {
   }
   control_.reset(pair[0]);
   const UniqueFd its(pair[1]);
+
   constexpr int kControl = 3;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, its.get(), kControl);
+
   std::vector<std::string> arguments{helper(), "serve", std::to_string(kControl),
                                      std::to_string(::getpid())};
   const auto rest = bed::words_of(options);

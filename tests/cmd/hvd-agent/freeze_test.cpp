@@ -77,7 +77,7 @@ TEST(AgentLease, CatchesProcessesThatRunAway) {
   ASSERT_TRUE(freezes(agent));
   const auto caught = processes_of_workers(agent);
   EXPECT_GE(caught.size(), 5U);  // of a runner also the one before, if it had not ended yet
-  EXPECT_EQ(processes_of_workers(agent), caught);  // nobody forks any more
+  EXPECT_EQ(processes_of_workers(agent), caught);  // no process forks any more
 }
 
 TEST(AgentLease, LetsThemGoOnWhenItIsRenewedAndSaysHowLongTheyStoodStill) {
@@ -263,7 +263,7 @@ TEST(AgentLease, HoldsWhileTheAgentIsStopped) {
   ASSERT_TRUE(beats_until_ready(agent, 1));
   ::kill(agent.pid(), SIGSTOP);
   ASSERT_TRUE(freezes(agent));
-  agent.beat();  // unread: nobody renews anything
+  agent.beat();  // unread, so that nothing is renewed
   ASSERT_EQ(state_of(agent.of(1).pid), 'T');
   ::kill(agent.pid(), SIGCONT);
   // The worker has printed little since it was ready; all the rest comes after the renewal.

@@ -1,5 +1,4 @@
-// Who can be reached from here: agents that try each other, and everything else that may stand at
-// the other end.
+// Probes of reachability: agents that probe each other, and other listeners that may answer.
 #include <cerrno>
 #include <functional>
 #include <gtest/gtest.h>
@@ -35,7 +34,7 @@ UniqueFd listener(std::uint16_t& port, int backlog = 16) {
   return std::move(*socket);
 }
 
-// Somebody who takes one visitor and does with it what he likes.
+// A listener that accepts one connection and handles it as a test asks.
 class Stranger {
  public:
   explicit Stranger(std::function<void(int visitor)> act) : socket_(listener(port_)) {
@@ -90,10 +89,10 @@ TEST(AgentProbe, SaysOfEachTargetWhatHappened) {
   std::uint16_t closed = 0;
   listener(closed).reset();
   const auto errors = probe(agent, {{"127.0.0.1", closed, "x"},
-                                      {"127.0.0.1", port, agent.ready->probe_greeting},
-                                      {"127.0.0.1", port, "another greeting"},
-                                      {"localhost", port, ""},
-                                      {"", port, ""}});
+                                    {"127.0.0.1", port, agent.ready->probe_greeting},
+                                    {"127.0.0.1", port, "another greeting"},
+                                    {"localhost", port, ""},
+                                    {"", port, ""}});
   ASSERT_EQ(errors.size(), 5U);
   EXPECT_EQ(errors[0], cat("connect to 127.0.0.1:", closed, ": Connection refused"));
   EXPECT_EQ(errors[1], "");
@@ -104,7 +103,7 @@ TEST(AgentProbe, SaysOfEachTargetWhatHappened) {
 
 TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
   AgentUnderTest agent;
-  // The kernel drops who knocks while the queue of a listener is full.
+  // The kernel drops connection attempts while the queue of a listener is full.
   std::uint16_t port = 0;
   const UniqueFd full = listener(port, 0);
   std::vector<UniqueFd> queue;
@@ -115,7 +114,7 @@ TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
   }
   const auto errors = probe(agent, {{"127.0.0.1", port, "x"}}, 300);
   EXPECT_EQ(errors, std::vector<std::string>{
-                          cat("connect to 127.0.0.1:", port, ": no answer within 0.3 s")});
+                        cat("connect to 127.0.0.1:", port, ": no answer within 0.3 s")});
 }
 
 TEST(AgentProbe, GivesUpOnWhoSaysNothing) {
@@ -125,7 +124,7 @@ TEST(AgentProbe, GivesUpOnWhoSaysNothing) {
   const auto errors = probe(agent, {{"127.0.0.1", port, "x"}, {"127.0.0.1", port, ""}}, 1000);
   ASSERT_EQ(errors.size(), 2U);
   EXPECT_EQ(errors[0], cat("connect to 127.0.0.1:", port,
-                             ": another program answers there, which sent nothing within 1 s"));
+                           ": another program answers there, which sent nothing within 1 s"));
   EXPECT_EQ(errors[1], "");
 }
 

@@ -58,7 +58,7 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
   for (std::uint64_t g = 1; g <= kWorlds; ++g) {
     agent.send(agent_link::World{g, true, document + std::string(g, '+')}.encode());
   }
-  // Who reads gets the newest, whatever it skipped.
+  // The reader gets the newest world, whichever it has skipped.
   const std::string newest = cat("kind 2 of ", 13 + document.size() + kWorlds, " bytes\n");
   ASSERT_TRUE(agent.until([&] { return agent.of(3).out.find(newest) != std::string::npos; }));
   agent.send(agent_link::Heartbeat{1}.encode());
@@ -156,7 +156,7 @@ TEST(AgentPulse, SilenceIsJudgedFromTheLastAnswerAndNotWhileTheJudgeWasHeldUp) {
   heartbeat.heard(at(110));
   for (int ms = 200; ms < 700; ms += 100) EXPECT_FALSE(heartbeat.look(at(ms)).silent) << ms;
   EXPECT_TRUE(heartbeat.look(at(710)).silent);
-  // Nobody looked for half the limit: what was said meanwhile may lie unread.
+  // The agent was held up for half the limit, so that an answer may wait unread.
   EXPECT_FALSE(heartbeat.look(at(1100)).silent);
   for (int ms = 1200; ms < 1700; ms += 100) EXPECT_FALSE(heartbeat.look(at(ms)).silent) << ms;
   EXPECT_TRUE(heartbeat.look(at(1700)).silent);

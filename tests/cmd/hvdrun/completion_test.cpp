@@ -103,19 +103,16 @@ TEST_F(CompletionTest, FishCompletes) {
 // zsh completes only for a terminal, so one shell types to another through zpty.
 TEST_F(CompletionTest, ZshCompletes) {
   print({"--print-completion", "zsh"}, "_hvdrun");
+  // Ctrl-E prints the line as it is after completion and empties it.
   directory_.file("drive", R"(zmodload zsh/zpty
 zpty shell 'TERM=dumb zsh -f -i'
-zpty -w shell 'PS1=; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; print READY'
-zpty -r -m shell text '*READY*READY*' || exit 1
-complete() {
-  zpty -w -n shell "$1"$'\t\C-e END'
-  zpty -r -m shell text '*END*' || exit 1
-  print -r -- "[$text]"
-  zpty -w -n shell $'\C-u'
-}
-complete 'hvdrun --transpo'
-complete 'hvdrun --transport gl'
-complete 'hvdrun agent --token-fi'
+zpty -w shell 'fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D'
+zpty -w shell 'show() { print -r -- "LI""NE[$BUFFER]"; BUFFER=; }; zle -N show; bindkey "^E" show'
+for line in 'hvdrun --transpo' 'hvdrun --transport gl' 'hvdrun agent --token-fi'; do
+  zpty -w -n shell "$line"$'\t\C-e'
+  zpty -r -m shell text '*LINE\[*\]*' || exit 1
+  print -r -- "LINE[${text##*LINE\[}"
+done
 zpty -d shell
 )");
   ProcessOptions options;
@@ -124,7 +121,8 @@ zpty -d shell
   ASSERT_EQ(run({"zsh", "-n", directory_.path() / "_hvdrun"}, options).code, 0);
   const ExitStatus status = run({"zsh", "-f", directory_.path() / "drive"}, options);
   EXPECT_EQ(status.code, 0) << status.out << status.err;
-  for (const char* const completed : {"--transport=", "--transport gloo-tcp", "--token-file="}) {
+  for (const char* const completed : {"LINE[hvdrun --transport", "LINE[hvdrun --transport gloo-tcp",
+                                      "LINE[hvdrun agent --token-file"}) {
     EXPECT_TRUE(contains(status.out, completed)) << completed << " is not in:\n" << status.out;
   }
 }

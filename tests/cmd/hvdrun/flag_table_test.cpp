@@ -88,7 +88,7 @@ TEST(FlagTable, EveryFlagStandsInTheManPageAndInEachCompletion) {
   }
 }
 
-// Horovod's scripts may have them; nobody needs to read about them.
+// Scripts for Horovod may use these flags, but they have no use of their own.
 TEST(FlagTable, HelpLeavesOutFlagsThatOnlyCompatibilityAsksFor) {
   const auto shown = flags_in(help_of({"--help"}));
   const auto all = flags_in(help_of({"--help-all"}));

@@ -28,7 +28,7 @@ TEST_P(OldKernel, AJobRunsAndLeavesNothing) {
           marked());
   if (status.code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
   EXPECT_EQ(status.code, 0) << status.err;
-  // Its three streams, the socket to its agent, and what ls has opened; none that somebody forgot.
+  // Its three streams, the socket to its agent, and what ls has opened; no forgotten descriptors.
   const auto& out = status.out;
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 5) << out;
 }

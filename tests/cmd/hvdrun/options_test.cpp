@@ -241,7 +241,7 @@ TEST(Options, HelpNamesTheValuesOfAFlagThatHasOnlySome) {
   EXPECT_NE(agent->help.find("without GPUs one for each core"), std::string::npos) << agent->help;
 }
 
-// A suggestion that nobody could have meant sends people the wrong way.
+// A far-fetched suggestion would mislead people.
 TEST(Options, SuggestsAFlagOnlyWhereOneIsNear) {
   const std::vector<std::pair<std::string, std::string>> rows = {
       {"--np", "-np"},

@@ -125,7 +125,7 @@ TEST_F(Slots, TheDryRunSaysThatTheAgentsWillSayIt) {
   EXPECT_TRUE(all.out.starts_with("as many workers as slots on a, b (4 slots); ")) << all.out;
   const auto six = hvdrun({"-np", "6", "-H", "a,b:4", "--dry-run", "p"}, false);
   EXPECT_TRUE(six.out.starts_with("6 workers on a, b (4 slots); ")) << six.out;
-  // Who has to be asked is a question of the number, too.
+  // The number of workers decides which hosts are asked.
   const auto four = hvdrun({"-np", "4", "-H", "b:4,a", "--dry-run", "p"}, false);
   EXPECT_NE(four.out.find("\n3     b "), std::string::npos) << four.out;
 }

@@ -95,7 +95,7 @@ class AsNobody : public testing::Test {
  protected:
   void SetUp() override {
     fs::permissions(directory_.path(), fs::perms{0755});
-    // Where this was built nobody may be allowed to look.
+    // The build's folder may be unreadable for this user.
     for (const char* const name : {"hvdrun", "hvd-agent"}) {
       fs::copy_file(binary(name), directory_.path() / name);
     }
