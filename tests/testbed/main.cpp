@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "tests/support/exec_arguments.h"
 #include "tests/testbed/bed_server.h"
 #include "tests/testbed/hosts.h"
 #include "tests/testbed/system.h"
@@ -102,11 +103,7 @@ int enter(std::vector<std::string> arguments) {
     bed::throw_errno(cat(name, ": change to the directory ", arguments.at(1)));
   }
   arguments.erase(arguments.begin(), arguments.begin() + 2);
-  std::vector<char*> arguments;
-  arguments.reserve(arguments.size() + 1);
-  for (auto& word : arguments) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execvp(arguments.front(), arguments.data());
+  ::execvp(arguments.front().c_str(), exec_arguments(arguments).data());
   std::cerr << name << ": cannot run " << arguments.front() << ": " << std::strerror(errno) << "\n";
   return 127;
 }
