@@ -11,6 +11,15 @@ if(HVD_BUILD_LAUNCHER)
   install(TARGETS hvdrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   # Nobody types its name: hvdrun finds it beside itself, in ../libexec/hvd.
   install(TARGETS hvd-agent RUNTIME DESTINATION ${HVD_LIBEXECDIR})
+  # cmd/hvdrun/CMakeLists.txt makes these.
+  if(NOT CMAKE_CROSSCOMPILING)
+    set(generated ${PROJECT_BINARY_DIR}/cmd/hvdrun/generated)
+    install(FILES ${generated}/hvdrun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${generated}/hvdrun.bash RENAME hvdrun
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${generated}/_hvdrun DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${generated}/hvdrun.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endif()
 endif()
 if(HVD_HAS_CUDA)
   install(TARGETS hvd_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -3,7 +3,7 @@
 //     hvdrun -np 4 build/release/bin/train_cuda --text README.md --text docs
 //
 // Weights, gradients and what Adam remembers stay there: gradients are summed over NCCL, a commit
-// copies the state on the device, and who joins receives it over NCCL, too.
+// copies the state on the device, and joining workers receive it over NCCL, too.
 #include "train/cuda_model.h"
 #include "train/training.h"
 

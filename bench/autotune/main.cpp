@@ -113,7 +113,7 @@ std::unique_ptr<runtime::World> world_of(Ranks& ranks, int per_host, const std::
     members.push_back(
         {cat("h", rank / per_host, "#", rank % per_host), cat("h", rank / per_host), "127.0.0.1"});
   }
-  // A token that all processes have, without asking anybody: nobody else is here.
+  // All processes derive the same token; there are no other users to keep out.
   const auto token = Token::from_hex(std::string(64, '5'));
   if (!token.ok()) give_up(token.status());
   runtime::WorldSpec spec(ranks.rank(), std::move(members), 1, *token);

@@ -1,5 +1,6 @@
-// What each fault costs: who notices it and when, and when those who are left have committed their
-// next step. Real hvdrun, real workers, pretend hosts (tests/testbed); needs root.
+// The cost of each fault: when it is detected and by which part, and when the remaining workers
+// have committed their next step. Real hvdrun, real workers, pretend hosts (tests/testbed); needs
+// root.
 //
 //   hvd_faults_bench [--rounds 20] [--state 100000000] [--step 10000] [--only WORDS]
 #include <algorithm>

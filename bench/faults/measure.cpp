@@ -12,7 +12,7 @@
 namespace hvd::bench {
 namespace {
 
-using test::StepsBooks;
+using test::StepLogs;
 
 constexpr const char* kNeverSaid = "\n\n\n";
 constexpr int kStepsBetween = 10;  // of an undisturbed world, before each fault
@@ -23,10 +23,10 @@ double milliseconds(std::int64_t us) { return static_cast<double>(us) / 1000; }
   const std::string& said = job.process().err();
   throw std::runtime_error(
       cat(what, "; hvdrun said last: ", said.substr(said.size() > 2000 ? said.size() - 2000 : 0),
-          "\n", job.books().summary()));
+          "\n", job.step_logs().summary()));
 }
 
-// The first world after `before` in which all who survived have committed.
+// The first world after `before` in which all surviving workers have committed.
 struct Next {
   std::int64_t world = 0;
   std::int64_t entered = 0;    // by the last of the survivors
@@ -34,20 +34,20 @@ struct Next {
   std::int64_t stood = 0;      // the longest time that a survivor committed nothing
 };
 
-std::optional<Next> next_after(const StepsBooks& books, std::int64_t before, int size) {
+std::optional<Next> next_after(const StepLogs& step_logs, std::int64_t before, int size) {
   std::map<std::int64_t, Next> found;
   std::map<std::int64_t, bool> whole;
-  for (const auto& book : books.books()) {
-    const bool survivor = std::any_of(book.worlds.begin(), book.worlds.end(),
+  for (const auto& step_log : step_logs.step_logs()) {
+    const bool survivor = std::any_of(step_log.worlds.begin(), step_log.worlds.end(),
                                       [&](const auto& world) { return world.id == before; });
     std::int64_t last = 0;
-    for (const auto& world : book.worlds) {
-      const auto first = std::find_if(book.commits.begin(), book.commits.end(),
+    for (const auto& world : step_log.worlds) {
+      const auto first = std::find_if(step_log.commits.begin(), step_log.commits.end(),
                                       [&](const auto& commit) { return commit.world == world.id; });
       if (world.id > before && (size == 0 || world.size == size)) {
         const bool counts = survivor || size != 0;
         auto [at, fresh] = whole.emplace(world.id, true);
-        if (first == book.commits.end()) {
+        if (first == step_log.commits.end()) {
           at->second = at->second && !counts;
         } else if (counts) {
           Next& next = found[world.id];
@@ -57,7 +57,7 @@ std::optional<Next> next_after(const StepsBooks& books, std::int64_t before, int
           if (last != 0) next.stood = std::max(next.stood, first->us - last);
         }
       }
-      for (const auto& commit : book.commits) {
+      for (const auto& commit : step_log.commits) {
         if (commit.world == world.id) last = commit.us;
       }
     }
@@ -68,12 +68,12 @@ std::optional<Next> next_after(const StepsBooks& books, std::int64_t before, int
   return std::nullopt;
 }
 
-double median_step(const StepsBooks& books) {
+double median_step(const StepLogs& step_logs) {
   std::vector<double> steps;
-  for (const auto& book : books.books()) {
-    for (std::size_t at = 1; at < book.commits.size(); ++at) {
-      const auto& one = book.commits[at - 1];
-      const auto& other = book.commits[at];
+  for (const auto& step_log : step_logs.step_logs()) {
+    for (std::size_t at = 1; at < step_log.commits.size(); ++at) {
+      const auto& one = step_log.commits[at - 1];
+      const auto& other = step_log.commits[at];
       if (one.world == other.world) steps.push_back(milliseconds(other.us - one.us));
     }
   }
@@ -96,8 +96,8 @@ class Measurement {
     if (job_) {
       job_->say_enough();
       if (job_->process().wait().code != 0) give_up(*job_, "the job failed");
-      if (const auto trouble = job_->books().trouble(); !trouble.empty()) give_up(*job_, trouble);
-      times_.step = median_step(job_->books());
+      if (const auto errors = job_->step_logs().errors(); !errors.empty()) give_up(*job_, errors);
+      times_.step = median_step(job_->step_logs());
     }
     times_.phases = {{"noticed -> all in the next world", entered_},
                      {"in the next world -> first commit", first_commit_},
@@ -113,12 +113,12 @@ class Measurement {
   }
 
   void wait_until_whole(Scene& scene) {
-    world_ = job_->books().wait_for_world(row_.size, world_);
+    world_ = job_->step_logs().wait_for_world(row_.size, world_);
     if (world_ == 0) give_up(*job_, cat("there is no world of ", row_.size));
-    if (!job_->books().wait_for_steps_more(kStepsBetween)) give_up(*job_, "nobody commits");
+    if (!job_->step_logs().wait_for_steps_more(kStepsBetween)) give_up(*job_, "nobody commits");
     // Where in a step the fault comes is left to chance.
-    world_ = job_->books().newest_world();
-    scene.members = job_->books().members();
+    world_ = job_->step_logs().newest_world();
+    scene.members = job_->step_logs().members();
     if (scene.members.size() != static_cast<std::size_t>(row_.size)) {
       give_up(*job_, "the world changed by itself");
     }
@@ -138,8 +138,8 @@ class Measurement {
       times_.noticed.push_back(milliseconds(noticed - begin));
     }
     std::optional<Next> next;
-    job_->books().wait([&] {
-      next = next_after(job_->books(), world_, row_.size_after);
+    job_->step_logs().wait([&] {
+      next = next_after(job_->step_logs(), world_, row_.size_after);
       return next.has_value();
     });
     if (!next) give_up(*job_, "those who were left did not go on");

@@ -37,9 +37,9 @@ std::int64_t order_rank(Scene& scene, std::size_t rank, const std::string& actio
   const auto begin = now_us();
   scene.job.order(worker, "step", action);
   std::int64_t obeyed = 0;
-  scene.job.books().wait([&] {
-    for (const auto& book : scene.job.books().books()) {
-      if (book.worker == worker && book.obeyed > begin) obeyed = book.obeyed;
+  scene.job.step_logs().wait([&] {
+    for (const auto& step_log : scene.job.step_logs().step_logs()) {
+      if (step_log.worker == worker && step_log.obeyed > begin) obeyed = step_log.obeyed;
     }
     return obeyed != 0;
   });

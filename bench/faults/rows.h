@@ -31,7 +31,7 @@ struct Times {
 struct Scene {
   test::HostBed& bed;
   test::StepsJob& job;
-  std::vector<const test::StepsBook*> members;  // by rank, before the fault
+  std::vector<const test::StepLog*> members;  // by rank, before the fault
 };
 
 struct Row {

@@ -47,7 +47,7 @@ bool measure_local(int workers) {
   test::Process job({test::binary("hvdrun"), "-np", cat(workers), "/bin/true"});
   long driver = 0;
   long agent = 0;
-  // Peaks are read while it runs: nobody tells them afterwards.
+  // Peaks are read while it runs, since the kernel forgets them at its end.
   const auto sample = [&] {
     // The last one seen counts: before its exec the child shows the memory of hvdrun.
     if (const pid_t child = first_child(job.pid()); child > 0) {

@@ -1,6 +1,6 @@
-// One fault after another for as long as is asked, on pretend hosts, and then a look at all that
-// was done: nothing that was committed was lost, each sample was used once, all ranks hold the same
-// weights, and nothing is left. Needs root.
+// Injects faults into a job on pretend hosts for a given time, and then checks its history: no
+// committed step was lost, each sample was used once, all ranks hold the same weights, and no
+// process or file is left. Needs root.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "bench/soak/trouble_maker.h"
+#include "bench/soak/fault_injector.h"
 
 namespace hvd::soak {
 namespace {
@@ -66,7 +66,7 @@ Number number_of(const std::string& flag, const std::string& text, Number least)
 }
 
 std::set<std::string> faults_of(const std::string& list) {
-  const auto names = TroubleMaker::names();
+  const auto names = FaultInjector::names();
   std::set<std::string> only;
   for (const auto& name : split(list, ',')) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -78,7 +78,7 @@ std::set<std::string> faults_of(const std::string& list) {
   return only;
 }
 
-// A flag that the program does not have would be a wish that nobody hears.
+// A flag that the program lacks would be ignored silently.
 void check_program(const std::string& flag, test::StepsProgram program) {
   static const std::map<std::string, test::StepsProgram> kOnly{
       {"--hidden", test::StepsProgram::train},
@@ -140,6 +140,7 @@ Options parse(const std::vector<std::string>& words) {
       throw std::runtime_error(flag + " is unknown; --help names all");
     }
   }
+
   for (std::size_t at = 0; at < words.size(); at += 2) check_program(words[at], options.program);
   if (options.program == test::StepsProgram::train &&
       options.batch < options.hosts * options.slots) {
@@ -156,20 +157,21 @@ struct Pace {
   std::int64_t longest_us = 0;  // when that began, by the monotonic clock
 };
 
-// What a change cost is the time from the last step of one world to the first of the next that
-// somebody committed, less a step.
-Pace pace_of(const test::StepsBooks& books) {
+// The cost of a change is the time from the last committed step of one world to the first of the
+// next, less one step.
+Pace pace_of(const test::StepLogs& step_logs) {
   struct Step {
     std::int64_t us = 0;
     std::int64_t world = 0;
   };
   std::map<std::int64_t, Step> steps;
-  for (const auto& book : books.books()) {
-    for (const auto& commit : book.commits) {
+  for (const auto& step_log : step_logs.step_logs()) {
+    for (const auto& commit : step_log.commits) {
       const auto [found, fresh] = steps.emplace(commit.step, Step{commit.us, commit.world});
       if (!fresh) found->second.us = std::min(found->second.us, commit.us);
     }
   }
+
   std::vector<std::int64_t> within;
   std::vector<std::int64_t> between;
   Pace pace;
@@ -182,6 +184,7 @@ Pace pace_of(const test::StepsBooks& books) {
       pace.longest_us = at->second.us;
     }
   }
+
   if (within.empty()) return pace;
   std::sort(within.begin(), within.end());
   const auto step = within[within.size() / 2];
@@ -224,31 +227,31 @@ std::string processes_left(test::HostBed& bed, const std::string& program) {
 }
 
 int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
-          const TroubleMaker& maker, const std::set<std::string>& files_before) {
-  std::string trouble;
+          const FaultInjector& maker, const std::set<std::string>& files_before) {
+  std::string errors;
   const auto end = job.process().wait(std::chrono::seconds(120));
-  if (end.code != 0) trouble += cat("hvdrun ended with ", end.code, "\n");
-  trouble += maker.trouble();
-  test::StepsRules rules = job.rules();
+  if (end.code != 0) errors += cat("hvdrun ended with ", end.code, "\n");
+  errors += maker.errors();
+  test::StepLogRules rules = job.rules();
   rules.may_end_with = maker.expected_error();
-  trouble += job.books().trouble(rules);
+  errors += job.step_logs().errors(rules);
   const auto left = [&] { return processes_left(bed, test::name_of(options.program)); };
-  // Whom a cut kept from hearing that hvdrun let it go ends after --orphan-timeout, 30 s.
+  // A host that a cut has kept from receiving Shutdown ends after --orphan-timeout, 30 s.
   if (!test::eventually([&] { return left().empty(); }, std::chrono::seconds(50))) {
-    trouble += cat("processes are left:", left(), "\n");
+    errors += cat("processes are left:", left(), "\n");
   }
   for (const auto& file : files_of(bed)) {
-    if (files_before.count(file) == 0) trouble += cat("a file is left: ", file, "\n");
+    if (files_before.count(file) == 0) errors += cat("a file is left: ", file, "\n");
   }
-  const Pace pace = pace_of(job.books());
+  const Pace pace = pace_of(job.step_logs());
   std::set<std::int64_t> worlds;
-  for (const auto& book : job.books().books()) {
-    for (const auto& world : book.worlds) worlds.insert(world.id);
+  for (const auto& step_log : job.step_logs().step_logs()) {
+    for (const auto& world : step_log.worlds) worlds.insert(world.id);
   }
   std::printf("faults: %s\n", maker.account().c_str());
   std::printf("%zu worlds, %zu workers, %lld steps of %.1f ms\n", worlds.size(),
-              job.books().books().size(), static_cast<long long>(job.books().newest_step()),
-              pace.step_ms);
+              job.step_logs().step_logs().size(),
+              static_cast<long long>(job.step_logs().newest_step()), pace.step_ms);
   const auto longest_at = pace.longest_us - std::chrono::duration_cast<std::chrono::microseconds>(
                                                 maker.begin().time_since_epoch())
                                                 .count();
@@ -257,10 +260,10 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   if (!options.diary.empty()) {
     std::ofstream(options.diary) << maker.diary() << "hvdrun said:\n" << end.err;
   }
-  if (pace.share < options.bar) trouble += cat("the share is below ", options.bar, "\n");
-  if (trouble.empty()) return 0;
+  if (pace.share < options.bar) errors += cat("the share is below ", options.bar, "\n");
+  if (errors.empty()) return 0;
   std::printf("seed %llu: FAILED\n%s", static_cast<unsigned long long>(options.seed),
-              trouble.c_str());
+              errors.c_str());
   std::printf("hvdrun said:\n%s\n%s\n", end.err.c_str(), maker.diary().c_str());
   return 1;
 }
@@ -288,23 +291,23 @@ int main_of(const std::vector<std::string>& words) {
   const auto files_before = files_of(bed);
   test::StepsJobOptions job_options{
       .program = options.program,
-      .hosts = TroubleMaker::answer(options.hosts, options.slots),
+      .hosts = FaultInjector::answer(options.hosts, options.slots),
       .discovery = true,
       .breakable = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "3",
                 "--blacklist-cooldown-range", "0.1", "0.5"},
       .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
-  TroubleMaker maker(bed, job,
-                     {options.hosts, options.slots, options.seed, options.least_pause,
-                      options.most_pause, options.stop, options.only});
-  if (job.books().wait_for_world(options.hosts * options.slots) == 0) {
+  FaultInjector maker(bed, job,
+                      {options.hosts, options.slots, options.seed, options.least_pause,
+                       options.most_pause, options.stop, options.only});
+  if (job.step_logs().wait_for_world(options.hosts * options.slots) == 0) {
     std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
     return 1;
   }
   maker.run(options.seconds);
   maker.make_whole();
-  if (job.books().wait_for_steps_more(10)) job.say_enough();
+  if (job.step_logs().wait_for_steps_more(10)) job.say_enough();
   return judge(options, bed, job, maker, files_before);
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "bench/soak/trouble_maker.h"
+#include "bench/soak/fault_injector.h"
 
 namespace hvd::soak {
 namespace {
@@ -17,19 +17,19 @@ namespace {
 constexpr std::chrono::seconds kSoon{90};  // for what takes seconds on a machine that is not busy
 constexpr int kStepsThatProveLife = 10;
 
-int host_of(const test::StepsBook& book) { return book.worker.at(1) - '0'; }
+int host_of(const test::StepLog& step_log) { return step_log.worker.at(1) - '0'; }
 
 }  // namespace
 
-void TroubleMaker::wants(bool so, const std::string& what) {
+void FaultInjector::wants(bool so, const std::string& what) {
   if (so) return;
   note("NOT SO: " + what);
-  trouble_ += what + "\n";
+  errors_ += what + "\n";
 }
 
-bool TroubleMaker::comes(const std::function<bool()>& condition) {
+bool FaultInjector::comes(const std::function<bool()>& condition) {
   bool so = false;
-  job_.books().wait(
+  job_.step_logs().wait(
       [&] {
         so = condition();
         return so || job_.has_ended();
@@ -38,37 +38,38 @@ bool TroubleMaker::comes(const std::function<bool()>& condition) {
   return so;
 }
 
-bool TroubleMaker::steps_go_on() {
-  job_.books().read();
-  const auto wanted = job_.books().newest_step() + kStepsThatProveLife;
-  return comes([&] { return job_.books().newest_step() >= wanted; });
+bool FaultInjector::steps_go_on() {
+  job_.step_logs().read();
+  const auto wanted = job_.step_logs().newest_step() + kStepsThatProveLife;
+  return comes([&] { return job_.step_logs().newest_step() >= wanted; });
 }
 
-bool TroubleMaker::make_peace() {
+bool FaultInjector::make_peace() {
   make_whole();
   const std::size_t all = static_cast<std::size_t>(options_.hosts * options_.slots);
-  const bool whole = comes([&] { return job_.books().members().size() + broken_.size() >= all; });
+  const bool whole =
+      comes([&] { return job_.step_logs().members().size() + broken_.size() >= all; });
   wants(whole, "every worker whose slot is not broken took part again once all hosts were whole");
   return whole;
 }
 
-bool TroubleMaker::all_work_on(const std::set<int>& hosts) {
+bool FaultInjector::all_work_on(const std::set<int>& hosts) {
   return comes([&] {
-    const auto members = job_.books().members();
-    return !members.empty() && std::all_of(members.begin(), members.end(), [&](auto* book) {
-      return hosts.count(host_of(*book)) != 0;
+    const auto members = job_.step_logs().members();
+    return !members.empty() && std::all_of(members.begin(), members.end(), [&](auto* step_log) {
+      return hosts.count(host_of(*step_log)) != 0;
     });
   });
 }
 
-void TroubleMaker::name_only(const std::set<int>& hosts) {
+void FaultInjector::name_only(const std::set<int>& hosts) {
   for (auto& [host, slots] : slots_) slots = hosts.count(host) != 0 ? options_.slots : 0;
   discover();
 }
 
 // The hosts of the next answer are others than those of the last, all of them: the workers that
 // hold the state are to leave in the same world in which the first newcomers enter.
-bool TroubleMaker::replace_all_hosts() {
+bool FaultInjector::replace_all_hosts() {
   if (!make_peace()) return false;
   std::set<int> first;
   std::set<int> second;
@@ -92,21 +93,21 @@ bool TroubleMaker::replace_all_hosts() {
 
 // Each worker that is started in this slot ends with 7 before hvd::init(), until the end of the
 // job.
-bool TroubleMaker::break_slot() {
+bool FaultInjector::break_slot() {
   // Half of all work on: nothing must look like a program that fails everywhere.
   if (broken_.size() * 4 >= static_cast<std::size_t>(options_.hosts * options_.slots)) return false;
   if (!make_peace()) return false;
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  const std::string worker = book->worker;
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  const std::string worker = step_log->worker;
   note(cat(worker, " is broken for good"));
-  job_.break_slot(*book);
+  job_.break_slot(*step_log);
   broken_.insert(worker);
-  const auto world = job_.books().newest_world();
-  if (!job_.signal(*book, SIGKILL)) return true;  // it has ended by itself: its slot fails next
+  const auto world = job_.step_logs().newest_world();
+  if (!job_.signal(*step_log, SIGKILL)) return true;  // it has ended by itself: its slot fails next
   wants(comes([&] {
-          const auto members = job_.books().members();
-          return job_.books().newest_world() > world && !members.empty() &&
+          const auto members = job_.step_logs().members();
+          return job_.step_logs().newest_world() > world && !members.empty() &&
                  std::none_of(members.begin(), members.end(),
                               [&](auto* member) { return member->worker == worker; });
         }),
@@ -115,30 +116,30 @@ bool TroubleMaker::break_slot() {
   return true;
 }
 
-bool TroubleMaker::end_worker_well() {
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  note(cat("exit(0) of ", book->worker));
-  job_.end_well(*book);
+bool FaultInjector::end_worker_well() {
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  note(cat("exit(0) of ", step_log->worker));
+  job_.end_well(*step_log);
   wants(steps_go_on(), "steps went on after an exit(0)");
   return true;
 }
 
 // The worker keeps what it has open, and can open nothing more: it can be in no further world.
-bool TroubleMaker::take_descriptors() {
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  const pid_t pid = job_.pid_of(*book);
+bool FaultInjector::take_descriptors() {
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  const pid_t pid = job_.pid_of(*step_log);
   if (pid <= 0) return false;
   // Numbers below 4 are taken as long as it lives: what comes free later does not serve it again.
   constexpr rlimit kNone{4, 4};
   if (::prlimit(pid, RLIMIT_NOFILE, &kNone, nullptr) != 0) return false;
-  const std::string poor = book->worker;
+  const std::string poor = step_log->worker;
   note(cat("no more descriptors for ", poor));
 
   // It matters when the world changes.
-  job_.books().read();
-  const auto members = job_.books().members();
+  job_.step_logs().read();
+  const auto members = job_.step_logs().members();
   const auto other = std::find_if(members.begin(), members.end(),
                                   [&](auto* member) { return member->worker != poor; });
   if (other != members.end() && job_.signal(**other, SIGKILL)) note(cat("kill ", (*other)->worker));
@@ -149,11 +150,11 @@ bool TroubleMaker::take_descriptors() {
 }
 
 // As a laptop that sleeps, or a debugger: hvdrun, its agents and their workers all stand still.
-bool TroubleMaker::stop_job() {
+bool FaultInjector::stop_job() {
   if (!make_peace()) return false;
-  const auto before = job_.books().members();
+  const auto before = job_.step_logs().members();
   std::vector<pid_t> workers;
-  for (const auto* const book : before) workers.push_back(job_.pid_of(*book));
+  for (const auto* const step_log : before) workers.push_back(job_.pid_of(*step_log));
   const std::vector<pid_t> all = job_.processes();
   note(cat("all ", all.size(), " processes of the job stop for ", options_.stop, " s"));
   for (const pid_t pid : all) ::kill(pid, SIGSTOP);

@@ -64,7 +64,7 @@ int run(int size, int stretches, int steps) {
   for (int rank = 0; rank < size; ++rank) {
     members.push_back({cat("localhost#", rank), "localhost", "127.0.0.1"});
   }
-  // A token that all processes have, without asking anybody: nobody else is here.
+  // All processes derive the same token; there are no other users to keep out.
   const auto token = Token::from_hex(std::string(64, '5'));
   check(token.status());
   auto world = runtime::World::create({ranks.rank(), members, 1, *token}, ranks);

@@ -21,19 +21,19 @@ namespace {
 
 using agent_link::Checked;
 
-Checked failed(Checked::Step step, const LaunchTrouble& trouble) {
-  return {step, trouble.error_number, trouble.message};
+Checked failed(Checked::Step step, const LaunchError& error) {
+  return {step, error.error_number, error.message};
 }
 
 // In the new process, which may change its directory and wait.
 Checked take_the_steps(const agent_link::Check& check) {
-  if (const auto trouble = change_directory(check.working_directory)) {
-    return failed(Checked::Step::change_directory, *trouble);
+  if (const auto error = change_directory(check.working_directory)) {
+    return failed(Checked::Step::change_directory, *error);
   }
   std::optional<std::string_view> search_path;
   if (!check.search_path.empty()) search_path = check.search_path;
   const auto found = find_program(check.program, search_path, check.working_directory);
-  if (found.trouble) return failed(Checked::Step::find_program, *found.trouble);
+  if (found.error) return failed(Checked::Step::find_program, *found.error);
   return {};
 }
 
@@ -78,7 +78,7 @@ Status Checker::begin(const agent_link::Check& check) {
     if (::getppid() != agent) ::_exit(1);
     const Checked checked = take_the_steps(check);
     std::string bytes(1, static_cast<char>(checked.failed));
-    bytes += encode(LaunchTrouble{checked.error_number, checked.message});
+    bytes += encode(LaunchError{checked.error_number, checked.message});
     [[maybe_unused]] const ssize_t written = ::write(write_end.get(), bytes.data(), bytes.size());
     ::_exit(0);
   }
@@ -99,8 +99,8 @@ void Checker::on_readable() {
   if (received_.empty()) {
     return finish({Checked::Step::find_program, ECHILD, "the process that looked was killed"});
   }
-  const auto trouble = parse_trouble(std::string_view(received_).substr(1));
-  finish(failed(static_cast<Checked::Step>(received_.front()), trouble));
+  const auto error = decode_launch_error(std::string_view(received_).substr(1));
+  finish(failed(static_cast<Checked::Step>(received_.front()), error));
 }
 
 void Checker::finish(const Checked& checked) {

@@ -1,9 +1,9 @@
 // The agent's end of the link to the driver (base/protocol/agent_link.h): frames in, frames out,
 // never blocking. Owned by the supervisor.
 //
-// Frames wait here in three queues. Answers to heartbeats overtake everything. What says something
-// of one worker keeps its order behind that worker's output; everything else, and a worker of which
-// nothing waits, overtakes output. So the news of a death never waits behind another worker's.
+// Frames wait in three queues. Answers to heartbeats overtake everything. A message about one
+// worker stays behind that worker's output, but overtakes the output of others; all other messages
+// overtake output. So the report of an exit never waits for another worker's output.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class DriverLink {
 
   // Takes in what has arrived; unavailable at end of file.
   Status receive();
-  // The next whole frame of it, or nothing; data_loss if what arrived is none.
+  // The next whole frame, or nothing; data_loss if the received bytes are not a frame.
   Result<std::optional<Frame>> next() { return decoder_.next(); }
 
   // Overtakes everything.

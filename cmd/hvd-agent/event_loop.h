@@ -1,4 +1,4 @@
-// Waits for descriptors and calls who asked. The agent has one, on its only thread.
+// Waits for descriptors and calls their handlers. The agent has one loop, on its only thread.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace hvd::agent {
 
 class EventLoop;
 
-// Keeps a descriptor watched for as long as it lives. Declare it after the descriptor that it
-// watches, so that it goes first.
+// A descriptor is watched for as long as its Watch lives. Declare a Watch after its descriptor, so
+// that it is destroyed first.
 class Watch {
  public:
   Watch() = default;
@@ -37,12 +37,12 @@ class EventLoop {
 
   static Result<std::unique_ptr<EventLoop>> create();
 
-  // Calls `handler` with what epoll says of `fd`, each time that `events` (EPOLLIN | EPOLLET, ...)
-  // come. A handler may end any watch, its own too.
+  // Calls `handler` with the events that epoll reports for `fd`, each time that one of `events`
+  // (EPOLLIN | EPOLLET, ...) occurs. A handler may end any watch, its own too.
   Result<Watch> watch(int fd, std::uint32_t events, Handler handler);
-  // Other events for a descriptor that is watched.
+  // Watches for other events from now on.
   void change(int fd, std::uint32_t events);
-  // Serves what happened; if nothing did, sleeps until something does or the deadline.
+  // Serves pending events; without any, sleeps until the next one or the deadline.
   Status wait(TimePoint deadline);
 
  private:

@@ -14,8 +14,8 @@
 namespace hvd::agent {
 namespace {
 
-constexpr int kBacklog = 4096;      // a crowd at once would else have to knock again
-constexpr int kVisitorsATurn = 64;  // the link is served in between
+constexpr int kBacklog = 4096;           // a crowd at once would else have to knock again
+constexpr int kConnectionsPerTurn = 64;  // the link is served in between
 
 // Bound to this port, or any free one for 0, on every address: IPv6 and IPv4 in one, or IPv4 alone
 // where there is no IPv6.
@@ -71,7 +71,7 @@ Status ProbeListener::open(EventLoop& loop, TimePoint now) {
   if (::listen(socket->get(), kBacklog) != 0) {
     return Status::from_errno("listen on all addresses", errno);
   }
-  auto watch = loop.watch(socket->get(), EPOLLIN, [this](std::uint32_t) { on_visitors(); });
+  auto watch = loop.watch(socket->get(), EPOLLIN, [this](std::uint32_t) { on_connections(); });
   HVD_RETURN_IF_ERROR(watch.status());
   socket_ = std::move(*socket);
   watch_ = std::move(*watch);
@@ -86,35 +86,35 @@ void ProbeListener::close() {
   watch_.end();
   socket_.reset();
   close_at_ = kNever;
-  rests_until_ = kNever;
+  paused_until_ = kNever;
 }
 
 void ProbeListener::on_time(TimePoint now) {
   if (now >= close_at_) return close();
-  if (now < rests_until_) return;
-  rests_until_ = kNever;
-  visitors_ = 0;
+  if (now < paused_until_) return;
+  paused_until_ = kNever;
+  connections_ = 0;
   loop_->change(socket_.get(), EPOLLIN);
 }
 
-void ProbeListener::rest() {
+void ProbeListener::pause() {
   loop_->change(socket_.get(), 0);
-  rests_until_ = Clock::now() + kRest;
+  paused_until_ = Clock::now() + kPause;
 }
 
-void ProbeListener::on_visitors() {
-  for (int i = 0; i < kVisitorsATurn; ++i) {
-    const UniqueFd visitor(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!visitor) {
+void ProbeListener::on_connections() {
+  for (int i = 0; i < kConnectionsPerTurn; ++i) {
+    const UniqueFd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
-      // Without descriptors or memory the same visitor would call for us for ever.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return rest();
+      // Without descriptors or memory the same connection would wake the loop again and again.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return pause();
     } else {
       // The buffer of a new connection takes it whole.
       [[maybe_unused]] const ssize_t sent =
-          ::send(visitor.get(), greeting_.data(), greeting_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+          ::send(connection.get(), greeting_.data(), greeting_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
-    if (++visitors_ >= kVisitorsAtATime) return rest();
+    if (++connections_ >= kMaxConnectionsPerPause) return pause();
   }
 }
 

@@ -1,5 +1,5 @@
-// What this host tells of its network when it says that it is ready: its addresses, a port that is
-// free, and the place where other hosts can try whether they reach it.
+// This host's network, for the message Ready: a free port, and a listener by which other hosts test
+// whether they can connect.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,17 @@
 
 namespace hvd::agent {
 
-// A TCP port on which nobody listens, on no address, outside of the ephemeral ones if there is such
-// a port (base/machine/ports.h); 0 if there is none at all.
+// A TCP port that is free on all addresses, outside of the ephemeral range if there is such a port
+// (base/machine/ports.h); 0 if there is no free port.
 std::uint16_t find_free_port();
 
-// Listens on all addresses and says a random greeting to everybody who connects, and nothing else.
-// Visitors cost nothing that lasts: nothing is read from them, no connection is kept. So many are
-// served at a time; then others wait for a moment in the kernel's queue. Owned by the supervisor,
-// on its thread.
+// Listens on all addresses and sends a random greeting on each connection, then closes it; nothing
+// is read. After kMaxConnectionsPerPause connections it pauses, and further ones wait in the
+// kernel's queue. Owned by the supervisor, on its thread.
 class ProbeListener {
  public:
-  static constexpr int kVisitorsAtATime = 1'000;
-  static constexpr std::chrono::milliseconds kRest{50};
+  static constexpr int kMaxConnectionsPerPause = 1'000;
+  static constexpr std::chrono::milliseconds kPause{50};
   static constexpr std::chrono::seconds kOpenFor{60};
 
   // An error means that it could not listen; port() is 0 then.
@@ -34,20 +33,20 @@ class ProbeListener {
   std::uint16_t port() const { return port_; }
   const std::string& greeting() const { return greeting_; }
 
-  TimePoint deadline() const { return std::min(close_at_, rests_until_); }
+  TimePoint deadline() const { return std::min(close_at_, paused_until_); }
   void on_time(TimePoint now);
 
  private:
-  void on_visitors();
-  void rest();
+  void on_connections();
+  void pause();
 
   UniqueFd socket_;
   Watch watch_;
   std::uint16_t port_ = 0;
   std::string greeting_;
-  int visitors_ = 0;  // since the last rest
+  int connections_ = 0;  // since the last pause
   TimePoint close_at_ = kNever;
-  TimePoint rests_until_ = kNever;  // kNever: it does not rest
+  TimePoint paused_until_ = kNever;  // kNever: not paused
   EventLoop* loop_ = nullptr;
 };
 

@@ -29,10 +29,10 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 // Replaces this process, or says why not.
-LaunchTrouble execute(const WorkerStart& start, const std::vector<std::string>& environment) {
+LaunchError execute(const WorkerStart& start, const std::vector<std::string>& environment) {
   const auto found =
       find_program(start.command.front(), variable(environment, "PATH"), start.working_directory);
-  if (found.trouble) return *found.trouble;
+  if (found.error) return *found.error;
   const auto arguments = pointers(start.command);
   const auto variables = pointers(environment);
   ::execve(found.path.c_str(), arguments.data(), variables.data());
@@ -52,21 +52,21 @@ void reset_signals() {
 }
 
 // Runs in the new process.
-LaunchTrouble become_worker(const WorkerStart& start, pid_t parent) {
+LaunchError become_worker(const WorkerStart& start, pid_t parent) {
   ::setsid();
   ::prctl(PR_SET_NAME, "hvd-worker");
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-    return launch_trouble(errno, "tie the worker to its agent");
-  if (::getppid() != parent) return launch_trouble(ECANCELED, "the agent has ended");
+    return launch_error(errno, "tie the worker to its agent");
+  if (::getppid() != parent) return launch_error(ECANCELED, "the agent has ended");
 
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0) return launch_trouble(errno, "open /dev/null");
+  if (null < 0) return launch_error(errno, "open /dev/null");
   int descriptor = ::fcntl(start.socket.get(), F_DUPFD, kWorkerDescriptor);
   if (descriptor < 0) descriptor = ::fcntl(start.socket.get(), F_DUPFD, 3);
   if (descriptor < 0 || ::dup2(null, STDIN_FILENO) < 0 ||
       ::dup2(start.standard_output.get(), STDOUT_FILENO) < 0 ||
       ::dup2(start.standard_error.get(), STDERR_FILENO) < 0) {
-    return launch_trouble(errno, "give the worker its descriptors");
+    return launch_error(errno, "give the worker its descriptors");
   }
 
   std::vector<std::string> environment;
@@ -123,13 +123,13 @@ Result<StartedProcess> start_worker(const WorkerStart& start) {
   auto pipe = make_pipe();
   HVD_RETURN_IF_ERROR(pipe.status());
   StartedProcess started;
-  started.trouble = std::move(pipe->read_end);
+  started.error_pipe = std::move(pipe->read_end);
   const pid_t parent = ::getpid();
   started.pid = ::fork();
   if (started.pid < 0) return Status::from_errno("fork the worker", errno);
   if (started.pid > 0) return started;
 
-  const LaunchTrouble why = become_worker(start, parent);
+  const LaunchError why = become_worker(start, parent);
   const std::string bytes = encode(why);
   [[maybe_unused]] const ssize_t written =
       ::write(pipe->write_end.get(), bytes.data(), bytes.size());

@@ -1,5 +1,5 @@
-// Starting one worker: what a new process does between fork and exec. Called by the keeper
-// (keeper.h), in its own process.
+// Starts one worker: the steps of the new process between fork and exec. Called by the reaper
+// (reaper.h), in its own process.
 #pragma once
 
 #include <string>
@@ -23,20 +23,20 @@ struct WorkerStart {
   rlimit open_files{};  // the limit that the worker gets: not the agent's own, which was raised
 };
 
-// What can be said without starting anything: no program, a NUL byte, an impossible variable.
+// Errors that need no attempt: a missing program, a NUL byte, an invalid variable.
 Status check(const WorkerStart& start);
 
 struct StartedProcess {
   pid_t pid = -1;
-  // Closes without a word when the program runs; else an encoded LaunchTrouble comes out of it.
-  UniqueFd trouble;
+  // End of file when the program runs; otherwise an encoded LaunchError.
+  UniqueFd error_pipe;
 };
 
 // Forks. The new process has its own session and process group, /dev/null for stdin, the two pipes,
 // its descriptor and nothing else open, every signal as by default, and dies with its parent.
 Result<StartedProcess> start_worker(const WorkerStart& start);
 
-// For a fork of the agent: from 3 on nothing but these stays open.
+// For a fork of the agent: closes all descriptors from 3 on but these.
 void close_all_but(std::vector<int> kept);
 
 }  // namespace hvd::agent

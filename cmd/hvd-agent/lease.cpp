@@ -46,38 +46,39 @@ Status Lease::heartbeat(std::uint64_t sequence, std::uint64_t acknowledged, Leas
   return {};
 }
 
-Result<LeaseBoard> LeaseBoard::create() {
+Result<SharedLease> SharedLease::create() {
   void* const memory =
       ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return Status::from_errno("share a page of memory", errno);
-  LeaseBoard board(new (memory) Page{});
+  SharedLease board(new (memory) Page{});
   board.write(Lease());
   return board;
 }
 
-LeaseBoard::LeaseBoard(LeaseBoard&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+SharedLease::SharedLease(SharedLease&& other) noexcept
+    : page_(std::exchange(other.page_, nullptr)) {}
 
-LeaseBoard::~LeaseBoard() {
+SharedLease::~SharedLease() {
   if (page_ != nullptr) ::munmap(page_, sizeof(Page));
 }
 
-void LeaseBoard::begin(std::chrono::milliseconds orphan_timeout, pid_t local_driver) {
+void SharedLease::begin(std::chrono::milliseconds orphan_timeout, pid_t local_driver) {
   page_->orphan_timeout = orphan_timeout;
   page_->local_driver = local_driver;
 }
 
-void LeaseBoard::write(const Lease& lease) {
+void SharedLease::write(const Lease& lease) {
   page_->runs_until = lease.runs_until().time_since_epoch().count();
 }
 
-void LeaseBoard::pause(bool paused) { page_->paused = paused; }
+void SharedLease::pause(bool paused) { page_->paused = paused; }
 
-void LeaseBoard::note_heard() { ++page_->times_heard; }
+void SharedLease::note_heard() { ++page_->times_heard; }
 
-bool LeaseBoard::take_frozen() { return page_->frozen.exchange(false); }
+bool SharedLease::take_frozen() { return page_->frozen.exchange(false); }
 
-LeaseTime LeaseBoard::runs_until() const { return from_nanoseconds(page_->runs_until); }
+LeaseTime SharedLease::runs_until() const { return from_nanoseconds(page_->runs_until); }
 
-void LeaseBoard::note_frozen() const { page_->frozen = true; }
+void SharedLease::note_frozen() const { page_->frozen = true; }
 
 }  // namespace hvd::agent

@@ -1,6 +1,6 @@
 // The agent's lease (base/protocol/agent_link.h): until when the workers may run. In three parts:
-// the clock, the arithmetic, and the board on which the keepers read its result. How long an agent
-// that hears nothing lets them live is in silence.h.
+// the clock, the arithmetic, and the shared page from which the reapers read its result. When an
+// agent that hears nothing kills its workers is in orphan_timer.h.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,7 @@
 
 namespace hvd::agent {
 
-// Goes on while the machine is suspended, other than hvd::Clock: a lease does not wait for a
-// machine that sleeps.
+// Unlike hvd::Clock, this clock goes on while the machine is suspended, and so does the lease.
 struct LeaseClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -56,29 +55,29 @@ class Lease {
   std::uint64_t last_sequence_ = 0;
 };
 
-// A page of memory that the agent shares with its keepers, made before the first of them. The agent
+// A page of memory that the agent shares with its reapers, made before the first of them. The agent
 // writes there until when the lease runs, whether the job is paused, and that it has heard the
-// driver; each keeper obeys by itself, whatever becomes of the agent. A renewal is a store: nobody
-// is woken, and a keeper looks only when the end that it knew has come.
-class LeaseBoard {
+// driver; each reaper acts on it by itself, even while the agent is stopped or gone. A renewal is a
+// plain store that wakes no process: a reaper reads the page again when the known end has come.
+class SharedLease {
  public:
-  static Result<LeaseBoard> create();
-  LeaseBoard(LeaseBoard&& other) noexcept;
-  LeaseBoard& operator=(LeaseBoard&&) = delete;
-  ~LeaseBoard();
+  static Result<SharedLease> create();
+  SharedLease(SharedLease&& other) noexcept;
+  SharedLease& operator=(SharedLease&&) = delete;
+  ~SharedLease();
 
-  // The agent's side. Before the first keeper is forked: the limit of silence (zero: none), and the
+  // The agent's side. Before the first reaper is forked: the limit of silence (zero: none), and the
   // driver, if it is a process of this machine (0: it is not).
   void begin(std::chrono::milliseconds orphan_timeout, pid_t local_driver);
   void write(const Lease& lease);
-  // The keepers are to be told to look.
+  // The reapers are to be told to look.
   void pause(bool paused);
   void note_heard();
-  // True if a keeper may have frozen its worker since the last time that this was true: after a
-  // renewal all keepers are then to be told to look.
+  // True if a reaper may have frozen its worker since the last time that this was true: after a
+  // renewal all reapers are then to be told to look.
   bool take_frozen();
 
-  // A keeper's side. It notes that it is about to freeze and then looks at the end once more; the
+  // A reaper's side. It notes that it is about to freeze and then looks at the end once more; the
   // agent writes the end and then looks at the note. So a renewal is missed by one of them at most.
   LeaseTime runs_until() const;
   bool paused() const { return page_->paused; }
@@ -98,7 +97,7 @@ class LeaseBoard {
     pid_t local_driver;
   };
   static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // or it could not be shared
-  explicit LeaseBoard(Page* page) : page_(page) {}
+  explicit SharedLease(Page* page) : page_(page) {}
 
   Page* page_;
 };

@@ -22,7 +22,7 @@
 namespace hvd::agent {
 namespace {
 
-// 0, 1 and 2 are open and nothing else is, whatever we were started with.
+// Opens 0, 1 and 2 if they are closed, and closes all other descriptors.
 bool tidy_descriptors() {
   for (int fd = ::open("/dev/null", O_RDWR); fd <= STDERR_FILENO;
        fd = ::open("/dev/null", O_RDWR)) {
@@ -57,7 +57,7 @@ int fail(std::string_view what) {
   return 1;
 }
 
-int run(bool patient) {
+int run(bool no_hello_timeout) {
   LogOptions log;
   log.who = "hvd-agent";
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
@@ -68,28 +68,27 @@ int run(bool patient) {
 
   if (!tidy_descriptors()) return fail("open /dev/null");
   if (::isatty(STDIN_FILENO) == 1 || ::isatty(STDOUT_FILENO) == 1) {
-    std::fputs(
-        "hvd-agent is started by hvdrun, which talks to it; it is of no use on a terminal.\n",
-        stderr);
+    std::fputs("hvd-agent is started by hvdrun and cannot be used from a terminal.\n", stderr);
     return 2;
   }
   if (::getsid(0) != ::getpid()) ::setsid();  // Ctrl-C on hvdrun's terminal is for hvdrun
-  // What a killed keeper leaves behind comes to us.
+  // The descendants of a killed reaper become children of the agent.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail("become the subreaper");
 
   SupervisorOptions options;
-  options.patient = patient;
-  // A worker needs some five descriptors here.
+  options.no_hello_timeout = no_hello_timeout;
+  // The agent needs about five descriptors for each worker.
   options.open_files_of_workers = raise_open_files().value_or(rlimit{});
   auto in = take_over(STDIN_FILENO);
   auto out = take_over(STDOUT_FILENO);
   if (!in || !out) return fail("take over standard input and output");
   options.link_in = std::move(*in);
   options.link_out = std::move(*out);
+
   options.signals = take_signals();
   auto loop = EventLoop::create();
   if (!loop.ok()) return fail("make an event loop");
-  auto board = LeaseBoard::create();
+  auto board = SharedLease::create();
   if (!board.ok()) return fail("share a page of memory");
   return Supervisor(std::move(*loop), std::move(*board), std::move(options)).run();
 }
@@ -102,14 +101,14 @@ int main(int argc, char** argv) {
     std::printf("hvd-agent %s\n", hvd::build_id().data());
     return 0;
   }
-  // Somebody else sees to it that an agent whom nobody greets does not stay.
-  const bool patient = argc == 2 && std::string_view(argv[1]) == "--patient";
-  if (argc != 1 && !patient) {
+  // With this flag the caller ends an agent that gets no Hello (hvdrun agent does).
+  const bool no_hello_timeout = argc == 2 && std::string_view(argv[1]) == "--no-hello-timeout";
+  if (argc != 1 && !no_hello_timeout) {
     std::fputs(
-        "usage: hvd-agent [--version | --patient]\nIt takes its orders from hvdrun, on standard "
-        "input.\n",
+        "usage: hvd-agent [--version | --no-hello-timeout]\n"
+        "hvdrun starts it and sends it commands on standard input.\n",
         stderr);
     return 2;
   }
-  return hvd::agent::run(patient);
+  return hvd::agent::run(no_hello_timeout);
 }

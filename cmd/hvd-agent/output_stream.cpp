@@ -54,26 +54,26 @@ std::uint64_t OutputStream::bytes_in_pipe() const {
 }
 
 void OutputStream::worker_exited() {
-  owed_ = bytes_in_pipe();
-  readable_ = readable_ || owed_ > 0;
+  unsent_ = bytes_in_pipe();
+  readable_ = readable_ || unsent_ > 0;
   queue();
 }
 
 void OutputStream::end_after_what_is_there() {
   if (!pipe_ || ending_) return;
   ending_ = true;
-  owed_ = bytes_in_pipe();
+  unsent_ = bytes_in_pipe();
   readable_ = true;
   queue();
 }
 
 void OutputStream::transfer(DriverLink& link) {
   if (!pipe_ || window_ == 0) return;
-  if (ending_ && owed_ == 0) return close(link);
+  if (ending_ && unsent_ == 0) return close(link);
   agent_link::Output output{worker_, stream_, {}};
   // Never more than the worker itself is owed while it is: its exit may not wait for others.
   std::uint64_t limit = std::min<std::uint64_t>(window_, agent_link::kMaxOutputChunk);
-  if (owed_ > 0) limit = std::min(limit, owed_);
+  if (unsent_ > 0) limit = std::min(limit, unsent_);
   output.bytes.resize(limit);
   const ssize_t got = ::read(pipe_.get(), output.bytes.data(), output.bytes.size());
   if (got < 0) {
@@ -88,16 +88,16 @@ void OutputStream::transfer(DriverLink& link) {
   output.bytes.resize(count);
   window_ -= count;
   link.send_output(worker_, output.encode());
-  if (owed_ > 0) {
-    owed_ -= std::min(owed_, count);
-    if (owed_ == 0) changed_();
+  if (unsent_ > 0) {
+    unsent_ -= std::min(unsent_, count);
+    if (unsent_ == 0) changed_();
   }
 }
 
 void OutputStream::drop() {
   watch_.end();
   pipe_.reset();
-  owed_ = 0;
+  unsent_ = 0;
 }
 
 void OutputStream::close(DriverLink& link) {

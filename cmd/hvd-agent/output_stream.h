@@ -1,9 +1,8 @@
 // One of a worker's two output pipes, read by the agent and sent on to the driver as bytes.
 //
-// Output is paid for: at most agent_link::kOutputWindow bytes are on their way to the driver
-// without having been returned by Credit. When they are, the pipe is simply not read any more; the
-// kernel then holds the worker back. The OutputPump takes turns between the streams, one chunk
-// each, and stops when the link has enough to write.
+// The driver grants credit: at most agent_link::kOutputWindow bytes are in flight. When the window
+// is used up the pipe is not read any more, and the worker blocks once the pipe is full. The
+// OutputPump serves the streams in turns, one chunk each, until the link has enough to write.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,8 @@ class OutputPump {
 
 class OutputStream {
  public:
-  // `changed` is called when the stream ended or no longer owes; it must not destroy the stream.
+  // `changed` is called when the stream has ended or has_unsent() becomes false; it must not
+  // destroy the stream.
   OutputStream(OutputPump& pump, agent_link::Incarnation worker, agent_link::Stream stream,
                std::function<void()> changed);
   OutputStream(const OutputStream&) = delete;
@@ -48,15 +48,15 @@ class OutputStream {
   // From now on, for a worker that was launched.
   Status start(EventLoop& loop);
   void credit(std::uint64_t bytes);
-  // The worker itself has exited: from now until it has sent what is in the pipe at this moment,
-  // the stream owes. (Others may go on writing for ever.)
+  // The worker itself has exited: has_unsent() is true until what is in the pipe now was sent. (Its
+  // descendants may go on writing without end.)
   void worker_exited();
-  bool owes() const { return owed_ > 0; }
-  // Nobody is left who could be waited for: ends after what is in the pipe at this moment, even if
-  // a stranger to whom the pipe was handed still holds it.
+  bool has_unsent() const { return unsent_ > 0; }
+  // All processes of the worker have ended: the stream ends after what is in the pipe now, even if
+  // an unrelated process has inherited the pipe.
   void end_after_what_is_there();
   bool closed() const { return !pipe_; }
-  // Closes without a word: there was no worker after all.
+  // Closes without a message to the driver: the launch has failed.
   void drop();
 
  private:
@@ -73,7 +73,7 @@ class OutputStream {
   UniqueFd pipe_;
   Watch watch_;
   std::uint64_t window_ = agent_link::kOutputWindow;
-  std::uint64_t owed_ = 0;
+  std::uint64_t unsent_ = 0;
   bool readable_ = false;  // the pipe was not yet seen to be empty since the last event
   bool ending_ = false;
   bool queued_ = false;

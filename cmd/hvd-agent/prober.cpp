@@ -22,14 +22,14 @@ std::string failed(const ProbeTarget& target, int error_number) {
   return Status::from_errno(cat("connect to ", name_of(target)), error_number).message();
 }
 
-std::string somebody_else(const ProbeTarget& target) {
-  return cat("connect to ", name_of(target), ": somebody else answers there");
+std::string wrong_listener(const ProbeTarget& target) {
+  return cat("connect to ", name_of(target), ": another program answers there");
 }
 
 std::string too_late(const ProbeTarget& target, bool connected, std::uint32_t timeout_ms) {
   const std::string limit = cat(timeout_ms / 1000.0, " s");
   if (!connected) return cat("connect to ", name_of(target), ": no answer within ", limit);
-  return cat(somebody_else(target), ", who said nothing within ", limit);
+  return cat(wrong_listener(target), ", which sent nothing within ", limit);
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ Status Prober::probe(agent_link::Probe probe, TimePoint now) {
   auto run = std::make_unique<Run>();
   run->deadline = now + std::chrono::milliseconds(probe.timeout_ms);
   run->attempts.resize(probe.targets.size());
-  run->troubles.resize(probe.targets.size());
+  run->errors.resize(probe.targets.size());
   run->probe = std::move(probe);
   run->under_way = run->attempts.size();
   for (std::size_t i = 0; i < run->attempts.size(); ++i) begin(*run, i);
@@ -99,16 +99,16 @@ void Prober::hear_greeting(Run& run, std::size_t index) {
     return end(run, index, failed(target, error_number));
   }
   if (got == 0 || !target.greeting.starts_with(attempt.received)) {
-    return end(run, index, somebody_else(target));
+    return end(run, index, wrong_listener(target));
   }
   if (attempt.received == target.greeting) end(run, index, {});
 }
 
-void Prober::end(Run& run, std::size_t index, std::string trouble) {
+void Prober::end(Run& run, std::size_t index, std::string error) {
   Attempt& attempt = run.attempts[index];
   attempt.watch.end();
   attempt.socket.reset();
-  run.troubles[index] = std::move(trouble);
+  run.errors[index] = std::move(error);
   --run.under_way;
 }
 
@@ -126,7 +126,7 @@ void Prober::on_time(TimePoint now) {
       end(*run, i, too_late(run->probe.targets[i], attempt.connected, run->probe.timeout_ms));
     }
     if (run->under_way > 0) return false;
-    answer_({run->probe.id, std::move(run->troubles)});
+    answer_({run->probe.id, std::move(run->errors)});
     return true;
   });
 }

@@ -1,5 +1,5 @@
-// Answers agent_link::Probe: which of these can be reached from here, by TCP? All targets of a
-// probe are tried at once, under one deadline; nothing waits for them. Owned by the supervisor.
+// Answers agent_link::Probe: which of the targets accept a TCP connection from here? All targets of
+// a probe are tried at once, under one deadline and without blocking. Owned by the supervisor.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Prober {
   // data_loss for more targets than any driver names.
   Status probe(agent_link::Probe probe, TimePoint now);
   TimePoint deadline() const;
-  // Answers what is complete, or too old.
+  // Answers probes that are complete or past their deadline.
   void on_time(TimePoint now);
 
  private:
@@ -40,14 +40,14 @@ class Prober {
     agent_link::Probe probe;
     TimePoint deadline;
     std::vector<Attempt> attempts;  // one for each target, as are these
-    std::vector<std::string> troubles;
+    std::vector<std::string> errors;
     std::size_t under_way = 0;
   };
 
   void begin(Run& run, std::size_t index);
   void on_events(Run& run, std::size_t index);
   void hear_greeting(Run& run, std::size_t index);
-  static void end(Run& run, std::size_t index, std::string trouble);
+  static void end(Run& run, std::size_t index, std::string error);
 
   EventLoop& loop_;
   Answer answer_;

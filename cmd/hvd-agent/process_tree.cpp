@@ -116,7 +116,7 @@ KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared) {
 void freeze_descendants(pid_t root, std::set<pid_t>& frozen) {
   // Parents before children, so that a parent which asks for it does not hear of stopped children.
   freeze_until_nothing_is_new(root, {}, [&](const Descendant& process) {
-    if (state_of(process.pid) == 'T') return;  // by us already, or by somebody else
+    if (state_of(process.pid) == 'T') return;  // by us already, or by another process
     signal_descendant(process, root, SIGSTOP);
     frozen.insert(process.pid);
   });

@@ -1,6 +1,6 @@
 // Finding, freezing and ending every process that descends from one, also those that left its
-// session and its process group. Free functions over /proc; they keep nothing. Used by the keeper
-// (keeper.h).
+// session and its process group. Free functions over /proc; they keep nothing. Used by the reaper
+// (reaper.h).
 #pragma once
 
 #include <set>
@@ -39,8 +39,8 @@ struct KillPass {
 KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared = {});
 
 // Stops everything that descends from `root`, again until a walk finds nothing new, and adds to
-// `frozen` what ran until then: what somebody else had stopped is not ours to wake. To be called
-// again now and then, since anybody may wake a process.
+// `frozen` the processes that ran until then: a process that was stopped before must not be thawed.
+// To be called again now and then, since any process may send SIGCONT.
 void freeze_descendants(pid_t root, std::set<pid_t>& frozen);
 // Lets go on what stands in `frozen`, which is empty afterwards.
 void thaw_descendants(pid_t root, std::set<pid_t>& frozen);

@@ -29,14 +29,15 @@ std::string_view hint_for(const std::string& path, int error_number) {
   struct stat file {};
   const bool exists = ::stat(path.c_str(), &file) == 0;
   if (error_number == ENOENT && exists) {
-    return "it is there, but the interpreter or loader that it names is not: see its first line";
+    return "the file exists, but the interpreter or loader that it names does not: see its first "
+           "line";
   }
   if (error_number == EACCES && exists && S_ISDIR(file.st_mode)) return "it is a directory";
   if (error_number == EACCES && exists && (file.st_mode & 0111) == 0) {
     return "it is not executable: chmod +x would make it so";
   }
   if (error_number == ENOEXEC) {
-    return "it is no program for this machine; a script needs a first line such as #!/bin/sh";
+    return "not a program for this machine; a script needs a first line such as #!/bin/sh";
   }
   if (error_number == E2BIG) return "arguments and environment together are too long";
   return {};
@@ -44,20 +45,20 @@ std::string_view hint_for(const std::string& path, int error_number) {
 
 }  // namespace
 
-LaunchTrouble launch_trouble(int error_number, std::string_view what, std::string_view hint) {
+LaunchError launch_error(int error_number, std::string_view what, std::string_view hint) {
   std::string message = Status::from_errno(what, error_number).message();
   if (!hint.empty()) message += cat(" (", hint, ")");
   return {error_number, std::move(message)};
 }
 
-std::string encode(const LaunchTrouble& trouble) {
+std::string encode(const LaunchError& error) {
   std::string bytes(sizeof(int), '\0');
-  std::memcpy(bytes.data(), &trouble.error_number, sizeof(int));
-  return bytes + trouble.message.substr(0, kLongestMessage);
+  std::memcpy(bytes.data(), &error.error_number, sizeof(int));
+  return bytes + error.message.substr(0, kLongestMessage);
 }
 
-LaunchTrouble parse_trouble(std::string_view bytes) {
-  LaunchTrouble parsed;
+LaunchError decode_launch_error(std::string_view bytes) {
+  LaunchError parsed;
   if (bytes.size() >= sizeof(int)) {
     std::memcpy(&parsed.error_number, bytes.data(), sizeof(int));
     parsed.message = bytes.substr(sizeof(int));
@@ -89,16 +90,15 @@ void add_host_variables(const std::vector<std::string>& names,
   }
 }
 
-std::optional<LaunchTrouble> change_directory(const std::string& directory) {
+std::optional<LaunchError> change_directory(const std::string& directory) {
   if (directory.empty() || ::chdir(directory.c_str()) == 0) return std::nullopt;
-  return launch_trouble(errno, cat("change to the working directory ", directory));
+  return launch_error(errno, cat("change to the working directory ", directory));
 }
 
-LaunchTrouble cannot_start(const std::string& path, int error_number,
-                           const std::string& directory) {
+LaunchError cannot_start(const std::string& path, int error_number, const std::string& directory) {
   const std::string place = directory.empty() ? "" : cat(" in ", directory);
-  return launch_trouble(error_number, cat("start ", shell_quote(path), place),
-                        hint_for(path, error_number));
+  return launch_error(error_number, cat("start ", shell_quote(path), place),
+                      hint_for(path, error_number));
 }
 
 FoundProgram find_program(const std::string& program, std::optional<std::string_view> search_path,
@@ -110,7 +110,7 @@ FoundProgram find_program(const std::string& program, std::optional<std::string_
     return {program, {}};
   }
   const std::string_view path = search_path.value_or(kDefaultPath);
-  std::optional<LaunchTrouble> forbidden;
+  std::optional<LaunchError> forbidden;
   // An empty element of PATH is the working directory; split() gives none at all for an empty text.
   for (const auto& folder : path.empty() ? std::vector<std::string>{""} : split(path, ':')) {
     std::string candidate = cat(folder.empty() ? "." : folder, "/", program);
@@ -123,11 +123,10 @@ FoundProgram find_program(const std::string& program, std::optional<std::string_
   }
   if (forbidden) return {{}, std::move(forbidden)};
   const bool beside = may_execute(program) == 0;
-  return {
-      {},
-      launch_trouble(ENOENT, cat("find ", shell_quote(program), " in PATH (", path, ")"),
-                     beside ? cat("./", program, " is in the working directory: is that the one?")
-                            : std::string())};
+  return {{},
+          launch_error(ENOENT, cat("find ", shell_quote(program), " in PATH (", path, ")"),
+                       beside ? cat("./", program, " is in the working directory: is that the one?")
+                              : std::string())};
 }
 
 }  // namespace hvd::agent

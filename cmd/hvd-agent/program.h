@@ -1,6 +1,6 @@
-// Where a worker would be started and with which file: the steps that a launch takes before it
-// executes, so that a check (checker.h) takes the very same. They are for a process that may change
-// its working directory, and that may wait for a slow file system: never the agent itself.
+// The steps of a launch before exec: the working directory and the program's file. A launch and a
+// check (checker.h) share them. They change the working directory and may wait for a slow file
+// system, so they run in a child process, never in the agent itself.
 #pragma once
 
 #include <optional>
@@ -10,30 +10,30 @@
 
 namespace hvd::agent {
 
-struct LaunchTrouble {
+struct LaunchError {
   int error_number = 0;
   std::string message;
 };
-LaunchTrouble launch_trouble(int error_number, std::string_view what, std::string_view hint = {});
-// For a pipe, which takes the whole at once, and back again.
-std::string encode(const LaunchTrouble& trouble);
-LaunchTrouble parse_trouble(std::string_view bytes);
+LaunchError launch_error(int error_number, std::string_view what, std::string_view hint = {});
+// The bytes of an error for a pipe; they fit into one write().
+std::string encode(const LaunchError& error);
+LaunchError decode_launch_error(std::string_view bytes);
 
 // The value of NAME in a list of NAME=VALUE.
 std::optional<std::string_view> variable(const std::vector<std::string>& environment,
                                          std::string_view name);
 
-// Adds what this process was given under these names, unless `environment` has them. Only what is
-// asked for by name: the rest of the agent's environment is no business of workers.
+// Adds this process's variables of these names, unless `environment` has them. The rest of the
+// agent's own environment is not passed to workers.
 void add_host_variables(const std::vector<std::string>& names,
                         std::vector<std::string>& environment);
 
-// Nothing if that went well; so it does for an empty one, where one stays.
-std::optional<LaunchTrouble> change_directory(const std::string& directory);
+// Empty on success. An empty directory means the current one.
+std::optional<LaunchError> change_directory(const std::string& directory);
 
 struct FoundProgram {
   std::string path;
-  std::optional<LaunchTrouble> trouble;  // then there is no path
+  std::optional<LaunchError> error;  // then there is no path
 };
 // The file that `program` names, seen from the working directory, in which we already are: with a
 // slash in it a path, else the first in `search_path` (without one, in the usual folders) that may
@@ -41,7 +41,7 @@ struct FoundProgram {
 FoundProgram find_program(const std::string& program, std::optional<std::string_view> search_path,
                           const std::string& directory);
 
-// Why a file could not be executed, in words that help.
-LaunchTrouble cannot_start(const std::string& path, int error_number, const std::string& directory);
+// Why a file could not be executed, with a hint what to do.
+LaunchError cannot_start(const std::string& path, int error_number, const std::string& directory);
 
 }  // namespace hvd::agent

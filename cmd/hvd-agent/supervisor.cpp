@@ -25,11 +25,11 @@ using std::chrono::seconds;
 
 constexpr seconds kGraceAfterSigterm{5};
 constexpr milliseconds kStrayPause{5};
-// A host gets its thousand Launches at once, and each takes a fork: so long the link and the
-// workers that run may wait.
+// A host may get a thousand Launches at once, and each takes a fork. The link and the workers that
+// run already wait at most this long for them.
 constexpr milliseconds kWorkAtOnce{10};
-// A driver that has brought an agent here says hello at once.
-constexpr minutes kPatienceForHello{5};
+// A driver that has started an agent sends Hello at once.
+constexpr minutes kHelloTimeout{5};
 
 bool is_heartbeat(const Frame& frame) {
   return frame.kind == static_cast<std::uint16_t>(agent_link::Kind::heartbeat);
@@ -47,19 +47,20 @@ std::string seconds_of(std::chrono::nanoseconds duration) {
   return cat(tenths / 10, ".", tenths % 10, " s");
 }
 
-Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, SupervisorOptions options)
+Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
+                       SupervisorOptions options)
     : loop_(std::move(loop)),
-      board_(std::move(board)),
+      shared_lease_(std::move(board)),
       link_(std::move(options.link_in), std::move(options.link_out)),
       signals_(std::move(options.signals)),
       pump_(link_),
-      context_{*loop_, link_, pump_, options.open_files_of_workers, board_, out_of_memory_},
-      silence_(options.patient ? minutes(0) : kPatienceForHello, Clock::now()),
+      context_{*loop_, link_, pump_, options.open_files_of_workers, shared_lease_, out_of_memory_},
+      orphan_timer_(options.no_hello_timeout ? minutes(0) : kHelloTimeout, Clock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {
   for (const auto& child : descendants_of(::getpid())) {
-    if (child.parent == ::getpid()) children_of_others_.push_back(child.pid);
+    if (child.parent == ::getpid()) inherited_children_.push_back(child.pid);
   }
 }
 
@@ -67,10 +68,10 @@ Status Supervisor::watch_all() {
   auto in = loop_->watch(link_.in_fd(), EPOLLIN, [this](std::uint32_t) { on_link_readable(); });
   HVD_RETURN_IF_ERROR(in.status());
   link_in_watch_ = std::move(*in);
-  // Wakes the loop; turn() flushes whatever happened. A pipe says so at once when nobody will read
-  // from it any more.
+  // The event only wakes the loop, since turn() always flushes. A pipe reports at once when its
+  // reader has gone.
   auto out = loop_->watch(link_.out_fd(), EPOLLOUT | EPOLLET, [this](std::uint32_t events) {
-    nobody_reads_ = nobody_reads_ || (events & EPOLLERR) != 0;
+    link_reader_gone_ = link_reader_gone_ || (events & EPOLLERR) != 0;
   });
   HVD_RETURN_IF_ERROR(out.status());
   link_out_watch_ = std::move(*out);
@@ -92,18 +93,18 @@ int Supervisor::run() {
       HVD_LOG(error, waited.to_string());
       fail_link(waited);
       exit_code_ = 1;
-      break;  // the keepers kill what is theirs when this process ends
+      break;  // the reapers kill their workers when this process ends
     }
     turn();
   }
   return exit_code_;
 }
 
-// What follows from what the loop has just served.
+// The consequences of the events that the loop has just served.
 void Supervisor::turn() {
-  if (const Status worked = work_off(); !worked.ok()) fail_link(worked);
+  if (const Status worked = handle_queued_frames(); !worked.ok()) fail_link(worked);
   const TimePoint now = Clock::now();
-  put_off_limits(now);
+  extend_deadlines(now);
   obey_lease();
   const bool all_stand_still = paused_ || LeaseClock::now() >= lease_.runs_until();
   for (auto& [incarnation, worker] : workers_) {
@@ -117,7 +118,7 @@ void Supervisor::turn() {
   settle_workers();
   if (phase_ != Phase::lost) {
     Status flushed = link_.flush();
-    if (flushed.ok() && nobody_reads_) {
+    if (flushed.ok() && link_reader_gone_) {
       flushed = Status(Code::unavailable, "the driver does not read its end of the link any more");
     }
     if (!flushed.ok()) fail_link(flushed);
@@ -125,37 +126,37 @@ void Supervisor::turn() {
   finish_if_done();
 }
 
-void Supervisor::put_off_limits(TimePoint now) {
-  const Duration stopped = silence_.stopped_between(std::exchange(last_turn_, now), now);
+void Supervisor::extend_deadlines(TimePoint now) {
+  const Duration stopped = orphan_timer_.stopped_between(std::exchange(last_turn_, now), now);
   if (stopped == Duration::zero()) return;
   if (give_up_at_ != kNever) give_up_at_ += stopped;
-  for (auto& [incarnation, worker] : workers_) worker->put_off(stopped);
+  for (auto& [incarnation, worker] : workers_) worker->extend_deadline(stopped);
 }
 
-// The keepers do the freezing. (They do the killing, too, should this process be stopped.)
+// The reapers do the freezing. (They do the killing, too, should this process be stopped.)
 void Supervisor::obey_lease() {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
-  if (const TimePoint now = Clock::now(); now >= silence_.next_look()) {
-    const bool driver_is_stopped = is_stopped(board_.local_driver());
+  if (const TimePoint now = Clock::now(); now >= orphan_timer_.next_look()) {
+    const bool driver_is_stopped = is_stopped(shared_lease_.local_driver());
     driver_was_stopped_ = driver_was_stopped_ || driver_is_stopped;
-    if (silence_.look(now, driver_is_stopped)) {
+    if (orphan_timer_.look(now, driver_is_stopped)) {
       HVD_LOG(error, "on " << host_name() << ": nothing was heard from hvdrun for "
-                           << seconds_of(silence_.limit()) << "; killing " << workers_.size()
+                           << seconds_of(orphan_timer_.limit()) << "; killing " << workers_.size()
                            << " workers and ending");
       return lose_link();
     }
   }
   if (LeaseClock::now() >= lease_.runs_until() && !std::exchange(saw_lease_end_, true)) {
     HVD_LOG(info, "nothing was heard from hvdrun; the workers are frozen");
-    for (auto& [incarnation, worker] : workers_) worker->wake_keeper();
+    for (auto& [incarnation, worker] : workers_) worker->wake_reaper();
   }
 }
 
 TimePoint Supervisor::deadline() const {
-  if (phase_ != Phase::lost && (pump_.ready() || !to_do_.empty())) return Clock::now();
+  if (phase_ != Phase::lost && (pump_.ready() || !queued_frames_.empty())) return Clock::now();
   TimePoint first =
       std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(), prober_.deadline()});
-  if (phase_ != Phase::lost) first = std::min(first, silence_.next_look());
+  if (phase_ != Phase::lost) first = std::min(first, orphan_timer_.next_look());
   if (phase_ != Phase::lost && !saw_lease_end_ && lease_.runs_until() != kNoLeaseEnd) {
     first = std::min(first, Clock::now() + (lease_.runs_until() - LeaseClock::now()));
   }
@@ -166,8 +167,8 @@ TimePoint Supervisor::deadline() const {
 void Supervisor::on_link_readable() {
   Status status = link_.receive();
   if (status.ok()) {
-    silence_.heard(Clock::now());
-    board_.note_heard();
+    orphan_timer_.heard(Clock::now());
+    shared_lease_.note_heard();
   }
   while (status.ok() && phase_ != Phase::lost) {
     auto frame = link_.next();
@@ -178,17 +179,17 @@ void Supervisor::on_link_readable() {
     } else if (phase_ != Phase::greeting && is_heartbeat(**frame)) {
       status = handle(**frame);  // the lease does not wait for what was asked before
     } else {
-      to_do_.push_back(std::move(**frame));
+      queued_frames_.push_back(std::move(**frame));
     }
   }
   if (!status.ok()) fail_link(status);
 }
 
-Status Supervisor::work_off() {
+Status Supervisor::handle_queued_frames() {
   const TimePoint enough = Clock::now() + kWorkAtOnce;
-  while (!to_do_.empty() && phase_ != Phase::lost && phase_ != Phase::over) {
-    const Frame frame = std::move(to_do_.front());
-    to_do_.pop_front();
+  while (!queued_frames_.empty() && phase_ != Phase::lost && phase_ != Phase::over) {
+    const Frame frame = std::move(queued_frames_.front());
+    queued_frames_.pop_front();
     HVD_RETURN_IF_ERROR(handle(frame));
     if (Clock::now() >= enough) break;
   }
@@ -196,7 +197,7 @@ Status Supervisor::work_off() {
 }
 
 void Supervisor::problem(std::string message) {
-  HVD_LOG(info, message);  // hvdrun is who tells it
+  HVD_LOG(info, message);  // hvdrun shows it to people
   link_.send(agent_link::Problem{std::move(message)}.encode());
 }
 
@@ -207,11 +208,11 @@ void Supervisor::end(int exit_code, TimePoint give_up_at) {
   for (const auto& [incarnation, worker] : workers_) changed_.insert(incarnation);
 }
 
-// The driver is gone, or what it says cannot be its own: nobody is left to work for.
+// The driver is gone, or sends invalid data: there is no job to work for any more.
 void Supervisor::fail_link(const Status& why) {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
-  if (said_bye_ && why.code() == Code::unavailable) {
-    phase_ = Phase::over;  // it had heard enough
+  if (sent_bye_ && why.code() == Code::unavailable) {
+    phase_ = Phase::over;  // the driver closed the link after Shutdown
     return;
   }
   if (why.code() == Code::unavailable) {
@@ -219,7 +220,7 @@ void Supervisor::fail_link(const Status& why) {
   } else {
     const std::string message = cat("the link from hvdrun is broken: ", why.message());
     problem(message);
-    // If it still takes something, it shall know why; else the log does.
+    // The driver learns the reason if it still reads; otherwise the log has it.
     if (!link_.flush().ok() || !link_.all_sent()) HVD_LOG(warning, message);
   }
   lose_link();
@@ -234,7 +235,7 @@ void Supervisor::lose_link() {
   }
   phase_ = Phase::lost;
   exit_code_ = 1;
-  give_up_at_ = Clock::now() + kPatienceWithTheDying;
+  give_up_at_ = Clock::now() + kUnkillableTimeout;
 }
 
 void Supervisor::on_signals() {
@@ -249,8 +250,8 @@ void Supervisor::on_signals() {
       exit_code_ = 128 + number;
       phase_ = Phase::over;
     } else if (phase_ == Phase::serving && elastic_ && number == SIGTERM &&
-               !std::exchange(said_that_host_leaves_, true)) {
-      // The job goes on elsewhere; who works here may work until it can leave.
+               !std::exchange(announced_leaving_, true)) {
+      // The job goes on elsewhere; workers here go on until they can leave at a commit.
       link_.send(agent_link::HostLeaves{}.encode());
     } else if (phase_ == Phase::serving) {
       problem(cat("the agent on ", host_name(), " was told to end by signal ", number,
@@ -259,7 +260,7 @@ void Supervisor::on_signals() {
       for (auto& [incarnation, worker] : workers_) {
         worker->stop("the agent was told to end", kGraceAfterSigterm, now);
       }
-      end(128 + number, now + kGraceAfterSigterm + kPatienceWithTheDying);
+      end(128 + number, now + kGraceAfterSigterm + kUnkillableTimeout);
     } else if (phase_ == Phase::ending) {
       for (auto& [incarnation, worker] : workers_) worker->kill();  // asked twice
     }
@@ -272,21 +273,21 @@ void Supervisor::on_child_ended() {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | __WALL);
     if (pid <= 0) return;
     for (auto& [incarnation, worker] : workers_) {
-      // A worker becomes our child only when its keeper was killed.
+      // A worker becomes our child only when its reaper was killed.
       if (worker->pid() == pid) worker->reaped_by_agent(status);
-      if (worker->keeper_pid() != pid) continue;
-      worker->keeper_reaped();
+      if (worker->reaper_pid() != pid) continue;
+      worker->reaper_waited_for();
       if (WIFSIGNALED(status)) look_for_strays_at_ = Clock::now();
     }
-    std::erase(children_of_others_, pid);
+    std::erase(inherited_children_, pid);
   }
 }
 
-// Everything that a killed keeper kept has become our own child, and is nobody's.
+// The descendants of a killed reaper have become children of the agent, its subreaper.
 void Supervisor::kill_strays() {
-  std::vector<pid_t> spared = children_of_others_;
+  std::vector<pid_t> spared = inherited_children_;
   for (const auto& [incarnation, worker] : workers_) {
-    if (!worker->keeper_gone()) spared.push_back(worker->keeper_pid());
+    if (!worker->reaper_gone()) spared.push_back(worker->reaper_pid());
   }
   const auto pass = kill_descendants(::getpid(), spared);
   on_child_ended();
@@ -298,10 +299,10 @@ void Supervisor::settle_workers() {
     const auto found = workers_.find(incarnation);
     if (found == workers_.end()) continue;
     Worker& worker = *found->second;
-    if (worker.keeper_lost()) look_for_strays_at_ = std::min(look_for_strays_at_, Clock::now());
-    if (phase_ == Phase::ending && worker.keeper_gone()) worker.end_output();
+    if (worker.reaper_lost()) look_for_strays_at_ = std::min(look_for_strays_at_, Clock::now());
+    if (phase_ == Phase::ending && worker.reaper_gone()) worker.end_output();
     const bool over = worker.settle();
-    if (over || (phase_ == Phase::lost && worker.keeper_gone())) workers_.erase(found);
+    if (over || (phase_ == Phase::lost && worker.reaper_gone())) workers_.erase(found);
   }
 }
 
@@ -309,12 +310,12 @@ void Supervisor::finish_if_done() {
   if (phase_ != Phase::ending && phase_ != Phase::lost) return;
   if (!workers_.empty() && Clock::now() >= give_up_at_) {
     for (auto found = workers_.begin(); found != workers_.end();) {
-      // Output that the driver has not taken yet holds up nothing but itself.
-      if (found->second->keeper_gone() && phase_ == Phase::ending) {
+      // Only output that the driver has not taken yet is missing: its sender may wait.
+      if (found->second->reaper_gone() && phase_ == Phase::ending) {
         ++found;
         continue;
       }
-      problem(cat("worker ", found->second->name(), " has processes that do not die of SIGKILL"));
+      problem(cat("worker ", found->second->name(), " has processes that SIGKILL does not end"));
       found = workers_.erase(found);
     }
     give_up_at_ = kNever;
@@ -324,7 +325,7 @@ void Supervisor::finish_if_done() {
     phase_ = Phase::over;
     return;
   }
-  if (!std::exchange(said_bye_, true)) {
+  if (!std::exchange(sent_bye_, true)) {
     link_.send(agent_link::Bye{}.encode());
     if (const Status flushed = link_.flush(); !flushed.ok()) return fail_link(flushed);
   }

@@ -1,12 +1,12 @@
-// The agent itself: serves the driver's link, keeps the workers, and sees to it that nothing of
-// them outlives it. One thread, one object, run by main().
+// The agent itself: serves the driver's link, owns the workers, and makes sure that none of their
+// processes outlives it. One thread, one object, run by main().
 //
 //     greeting --Hello--> serving --Shutdown, SIGTERM(*)--> ending --nothing left, Bye--> over
-//         `------------- end of file or rubbish on the link, silence --------> lost ----'
+//         `------------- end of file or invalid data on the link, silence ---> lost ----'
 //
-// `ending` goes on serving the link until every worker is over and all its output was sent; `lost`
-// has nobody to serve, kills and leaves. (*) In an elastic job the second one: the first is told to
-// the driver, and all goes on until that says Shutdown.
+// In `ending` the link is served until every worker is over and all output was sent; in `lost`
+// there is no driver to serve, so the agent kills its workers and exits. (*) In an elastic job, the
+// second SIGTERM: the first is reported to the driver, and the agent serves on until Shutdown.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@
 #include "cmd/hvd-agent/event_loop.h"
 #include "cmd/hvd-agent/host_network.h"
 #include "cmd/hvd-agent/lease.h"
+#include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/output_stream.h"
 #include "cmd/hvd-agent/prober.h"
-#include "cmd/hvd-agent/silence.h"
 #include "cmd/hvd-agent/worker.h"
 
 namespace hvd::agent {
@@ -40,33 +40,33 @@ struct SupervisorOptions {
   UniqueFd link_out;  // may be the same socket
   UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM, SIGINT and SIGUSR1
   rlimit open_files_of_workers{};
-  bool patient = false;  // waits for Hello as long as the link stands
+  bool no_hello_timeout = false;  // waits for Hello as long as the link is open
 };
 
 class Supervisor {
  public:
-  Supervisor(std::unique_ptr<EventLoop> loop, LeaseBoard board, SupervisorOptions options);
+  Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board, SupervisorOptions options);
   // Returns the exit code of the agent when nothing of any worker is left.
   int run();
 
  private:
   enum class Phase { greeting, serving, ending, lost, over };
-  // How long processes that do not die of SIGKILL (waiting for a dead file system, or somebody
-  // else's) hold up the agent's end.
-  static constexpr std::chrono::seconds kPatienceWithTheDying{10};
+  // How long processes that SIGKILL does not end (they wait for a dead file system, or belong to
+  // another user) delay the agent's exit.
+  static constexpr std::chrono::seconds kUnkillableTimeout{10};
 
   Status watch_all();
   void turn();
   void obey_lease();
-  // Whatever waits for a moment waits for time in which this process ran.
-  void put_off_limits(TimePoint now);
+  // Time in which this process was stopped does not count for any deadline.
+  void extend_deadlines(TimePoint now);
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
   void on_child_ended();
 
-  // What the driver has said and was not done yet, in order, for so long as others can wait.
-  Status work_off();
+  // Handles what the driver has sent, in order, for as long as the link and the workers can wait.
+  Status handle_queued_frames();
   Status handle(const Frame& frame);
   Status on(const agent_link::Hello& hello);
   Status on(agent_link::Program program);
@@ -86,7 +86,7 @@ class Supervisor {
   template <typename Message>
   Status decode_and_handle(const Frame& frame);
 
-  // One worker, all of them, or none if it is already over.
+  // One worker or all of them; empty if the worker is already over.
   std::vector<Worker*> select(agent_link::Incarnation incarnation);
   void problem(std::string message);
   void fail_link(const Status& why);
@@ -97,7 +97,7 @@ class Supervisor {
   void finish_if_done();
 
   std::unique_ptr<EventLoop> loop_;
-  LeaseBoard board_;
+  SharedLease shared_lease_;
   DriverLink link_;
   UniqueFd signals_;
   Watch link_in_watch_;
@@ -106,33 +106,34 @@ class Supervisor {
   OutputPump pump_;
   OutOfMemoryKills out_of_memory_;
   WorkerContext context_;
-  std::deque<Frame> to_do_;
+  std::deque<Frame> queued_frames_;
   agent_link::Program program_;
   Lease lease_;
-  Silence silence_;
+  OrphanTimer orphan_timer_;
   Checker checker_;
   Prober prober_;
   ProbeListener probe_listener_;
   std::map<agent_link::Incarnation, std::unique_ptr<Worker>> workers_;
   std::set<agent_link::Incarnation> changed_;
-  std::vector<pid_t> children_of_others_;  // were there before us: a shell's that exec'ed us
+  // Children from before main(), of a shell that has exec'ed the agent: not ours to kill.
+  std::vector<pid_t> inherited_children_;
   Phase phase_ = Phase::greeting;
   int exit_code_ = 0;
   TimePoint give_up_at_ = kNever;
   TimePoint look_for_strays_at_ = kNever;
-  bool said_bye_ = false;
-  bool nobody_reads_ = false;
+  bool sent_bye_ = false;
+  bool link_reader_gone_ = false;
   TimePoint last_turn_;
   bool saw_lease_end_ = false;
   bool paused_ = false;
-  // Why the lease has run out, if it is not the way to the driver; until it is renewed.
+  // Why the lease has run out, if not for a silent link; until it is renewed.
   bool was_paused_ = false;
   bool driver_was_stopped_ = false;
   bool elastic_ = false;
-  bool said_that_host_leaves_ = false;
+  bool announced_leaving_ = false;
 };
 
-// What this machine calls itself.
+// This machine's own name.
 std::string host_name();
 // "0.8 s"
 std::string seconds_of(std::chrono::nanoseconds duration);

@@ -1,4 +1,4 @@
-// What the driver may say, message by message.
+// Supervisor's handlers, one for each message of the driver.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -30,8 +30,9 @@ Status Supervisor::handle(const Frame& frame) {
   using agent_link::Kind;
   const auto kind = static_cast<Kind>(frame.kind);
   if (phase_ == Phase::greeting && kind != Kind::hello) {
-    return {Code::data_loss, cat("the first message is of kind ", frame.kind, ", not a hello")};
+    return {Code::data_loss, cat("the first message has kind ", frame.kind, " instead of hello")};
   }
+
   switch (kind) {
     case Kind::hello:
       return decode_and_handle<agent_link::Hello>(frame);
@@ -78,13 +79,16 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   }
   phase_ = Phase::serving;
   elastic_ = hello.elastic;
+
   context_.silence = milliseconds(hello.worker_silence_ms);
   if (hello.open_files > 0) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
+
   if (const Status open = probe_listener_.open(*loop_, Clock::now()); !open.ok()) {
-    HVD_LOG(warning, "other hosts cannot try whether they reach this one: " << open.message());
+    HVD_LOG(warning, "other hosts cannot test whether they can reach this one: " << open.message());
   }
+
   agent_link::Ready ready;
   ready.build_id = build_id();
   ready.pid = ::getpid();
@@ -97,17 +101,18 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.gpus = count_gpus();
   ready.visible_gpus = capacity.gpus;
   ready.cores = capacity.cores;
+
   lease_ = Lease(milliseconds(hello.lease_ms), LeaseClock::now());
-  silence_ = Silence(milliseconds(hello.orphan_timeout_ms), Clock::now());
-  board_.begin(silence_.limit(), hello.local ? ::getppid() : 0);
-  board_.write(lease_);
+  orphan_timer_ = OrphanTimer(milliseconds(hello.orphan_timeout_ms), Clock::now());
+  shared_lease_.begin(orphan_timer_.limit(), hello.local ? ::getppid() : 0);
+  shared_lease_.write(lease_);
   link_.send_first(ready.encode());
   return {};
 }
 
 Status Supervisor::on(agent_link::Program program) {
   program_ = std::move(program);
-  // Once for all workers.
+  // They are looked up once for all workers.
   add_host_variables(std::exchange(program_.host_variables, {}), program_.environment);
   return {};
 }
@@ -116,7 +121,7 @@ Status Supervisor::on(agent_link::Launch launch) {
   const auto incarnation = launch.incarnation;
   if (incarnation == agent_link::kAllWorkers || workers_.count(incarnation) != 0) {
     return {Code::data_loss,
-            cat("a launch of incarnation ", incarnation, ", which is no number for a new worker")};
+            cat("a launch of incarnation ", incarnation, ", which is already in use or reserved")};
   }
   if (phase_ == Phase::ending) {
     link_.send(agent_link::LaunchFailed{incarnation, ECANCELED,
@@ -124,7 +129,8 @@ Status Supervisor::on(agent_link::Launch launch) {
                    .encode());
     return {};
   }
-  probe_listener_.close();  // who had to be tried was tried
+
+  probe_listener_.close();  // probes come before the first launch
   auto& worker = workers_[incarnation];
   worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
                                     [this, incarnation] { changed_.insert(incarnation); });
@@ -168,7 +174,7 @@ Status Supervisor::on(const agent_link::Credit& credit) {
   return {};
 }
 
-// Encoded once, however many workers there are.
+// The frame is encoded once for all workers.
 Status Supervisor::on(agent_link::World world) {
   const SharedBytes frame = share(
       worker_link::World{world.generation, world.effective, std::move(world.document)}.encode());
@@ -182,10 +188,10 @@ Status Supervisor::on(agent_link::World world) {
 Status Supervisor::on(const agent_link::Pause& pause) {
   paused_ = pause.on;
   was_paused_ = true;
-  board_.pause(pause.on);
+  shared_lease_.pause(pause.on);
   for (auto& [incarnation, worker] : workers_) {
-    worker->look_at_lease();
-    worker->wake_keeper();
+    worker->check_lease();
+    worker->wake_reaper();
     worker->excuse(Clock::now());
   }
   link_.send_first(agent_link::Paused{pause.on}.encode());
@@ -203,16 +209,18 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   const LeaseTime ran_out = lease_.runs_until();
   HVD_RETURN_IF_ERROR(lease_.heartbeat(heartbeat.sequence, heartbeat.acknowledged, now));
   link_.send_first(agent_link::HeartbeatAck{heartbeat.sequence}.encode());
-  board_.write(lease_);
+  shared_lease_.write(lease_);
   if (now >= lease_.runs_until()) return {};
+
   saw_lease_end_ = false;
   const bool by_wish = std::exchange(was_paused_, paused_);
   const bool by_driver = std::exchange(driver_was_stopped_, false);
-  if (!board_.take_frozen()) return {};
+  if (!shared_lease_.take_frozen()) return {};
   for (auto& [incarnation, worker] : workers_) {
-    worker->look_at_lease();
+    worker->check_lease();
     worker->excuse(Clock::now());
   }
+
   if (ran_out < now && !by_wish) {
     problem(cat("the workers on ", host_name(), " were frozen for ", seconds_of(now - ran_out),
                 by_driver ? ": hvdrun was stopped" : ": the link was silent"));
@@ -222,7 +230,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
 
 Status Supervisor::on(const agent_link::Shutdown&) {
   for (auto& [incarnation, worker] : workers_) worker->kill();
-  end(0, Clock::now() + kPatienceWithTheDying);
+  end(0, Clock::now() + kUnkillableTimeout);
   return {};
 }
 

@@ -46,19 +46,19 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
       channel_({
           .initialised =
               [this] {
-                pulse_.begin(Clock::now());
+                heartbeat_.begin(Clock::now());
                 context_.link.send(agent_link::WorkerInitialised{incarnation_}.encode());
               },
           .done =
               [this] {
-                pulse_.end();
+                heartbeat_.end();
                 context_.link.send(agent_link::WorkerDone{incarnation_}.encode());
               },
           .ready = [this] { context_.link.send(agent_link::WorkerReady{incarnation_}.encode()); },
           .leaves = [this] { context_.link.send(agent_link::WorkerLeaves{incarnation_}.encode()); },
           .left =
               [this](std::string reason) {
-                pulse_.end();
+                heartbeat_.end();
                 context_.link.send(
                     agent_link::WorkerLeft{incarnation_, std::move(reason)}.encode());
               },
@@ -66,7 +66,7 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
               [this](std::uint64_t generation) {
                 context_.link.send(agent_link::WorldCommitted{incarnation_, generation}.encode());
               },
-          .alive = [this] { pulse_.heard(Clock::now()); },
+          .alive = [this] { heartbeat_.heard(Clock::now()); },
           .activity_wanted = [this] { context_.link.send(agent_link::ActivityWanted{}.encode()); },
           .activity =
               [this](worker_link::Activity activity) {
@@ -74,7 +74,7 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
               },
           .problem = [this](const std::string& what) { problem(what); },
       }),
-      pulse_(context.silence) {}
+      heartbeat_(context.silence) {}
 
 void Worker::problem(std::string_view what) {
   context_.link.send(agent_link::Problem{cat("worker ", name_, " ", what)}.encode());
@@ -107,14 +107,14 @@ Status Worker::try_start(agent_link::Launch launch) {
   HVD_RETURN_IF_ERROR(channel_.open(context_.loop, std::move(sockets->first),
                                     std::move(launch.welcome), context_.world));
 
-  auto keeper = fork_keeper(start, context_.lease);
-  HVD_RETURN_IF_ERROR(keeper.status());
-  keeper_pid_ = keeper->pid;
-  keeper_ = std::move(keeper->socket);
+  auto reaper = fork_reaper(start, context_.lease);
+  HVD_RETURN_IF_ERROR(reaper.status());
+  reaper_pid_ = reaper->pid;
+  reaper_ = std::move(reaper->socket);
   auto watch =
-      context_.loop.watch(keeper_.get(), EPOLLIN, [this](std::uint32_t) { on_keeper_events(); });
+      context_.loop.watch(reaper_.get(), EPOLLIN, [this](std::uint32_t) { on_reaper_events(); });
   HVD_RETURN_IF_ERROR(watch.status());
-  keeper_watch_ = std::move(*watch);
+  reaper_watch_ = std::move(*watch);
   standard_output_.open(std::move(out->read_end));
   standard_error_.open(std::move(err->read_end));
   return {};
@@ -129,38 +129,38 @@ void Worker::launch_failed(int error_number, const std::string& message) {
   context_.link.send(
       agent_link::LaunchFailed{incarnation_, error_number, cat("worker ", name_, ": ", message)}
           .encode());
-  order(KeeperOrder::Kind::kill);  // if it came that far
+  order(ReaperOrder::Kind::kill);  // if there is a reaper already
   changed_();
 }
 
-void Worker::on_keeper_events() {
-  while (keeper_) {
-    KeeperReport report;
-    const ssize_t got = ::recv(keeper_.get(), &report, sizeof(report), MSG_DONTWAIT);
-    // A keeper that ended before it read its last order resets the connection; that is said once,
-    // and before the reports that it still sent.
+void Worker::on_reaper_events() {
+  while (reaper_) {
+    ReaperReport report;
+    const ssize_t got = ::recv(reaper_.get(), &report, sizeof(report), MSG_DONTWAIT);
+    // A reaper that ended before it read its last order resets the connection. That error comes
+    // once and before the reports that are still in the queue.
     if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0) {
       on_report(report);
       continue;
     }
-    keeper_watch_.end();
-    keeper_.reset();
-    if (state_ == State::launching) launch_failed(ECHILD, "its keeper was killed");
+    reaper_watch_.end();
+    reaper_.reset();
+    if (state_ == State::launching) launch_failed(ECHILD, "its reaper was killed");
     changed_();
   }
 }
 
-void Worker::on_report(const KeeperReport& report) {
+void Worker::on_report(const ReaperReport& report) {
   switch (report.kind) {
-    case KeeperReport::Kind::launched:
+    case ReaperReport::Kind::launched:
       return launched(report.pid);
-    case KeeperReport::Kind::launch_failed:
+    case ReaperReport::Kind::launch_failed:
       return launch_failed(report.error_number, report.message);
-    case KeeperReport::Kind::exited:
+    case ReaperReport::Kind::exited:
       return exited(report.wait_status);
-    case KeeperReport::Kind::stubborn:
+    case ReaperReport::Kind::unkillable:
       return problem(cat("left process ", report.pid, ", which ",
                          report.error_number == EPERM ? "this agent may not kill"
                                                       : "has not died of SIGKILL yet"));
@@ -182,8 +182,8 @@ void Worker::launched(pid_t pid) {
 void Worker::exited(int wait_status) {
   if (state_ != State::running) return;
   state_ = State::exited;
-  channel_.receive();  // "done" counts if it was said before the end
-  pulse_.end();
+  channel_.receive();  // "done" counts if it was sent before the exit
+  heartbeat_.end();
   agent_link::Exited how;
   how.incarnation = incarnation_;
   how.pid = pid_;
@@ -204,15 +204,15 @@ void Worker::exited(int wait_status) {
   changed_();
 }
 
-void Worker::order(KeeperOrder::Kind kind, int signal_number) {
-  if (!keeper_) return;
-  const KeeperOrder record{kind, signal_number};
-  // A full queue means hundreds of unheard orders: then the keeper hangs, and with it this one.
+void Worker::order(ReaperOrder::Kind kind, int signal_number) {
+  if (!reaper_) return;
+  const ReaperOrder record{kind, signal_number};
+  // A full queue means hundreds of unread orders: the reaper hangs, and one more would not help.
   [[maybe_unused]] const ssize_t sent =
-      ::send(keeper_.get(), &record, sizeof(record), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::send(reaper_.get(), &record, sizeof(record), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void Worker::signal(int number) { order(KeeperOrder::Kind::signal, number); }
+void Worker::signal(int number) { order(ReaperOrder::Kind::signal, number); }
 
 void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
   channel_.send_stop(reason);
@@ -224,12 +224,12 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
 void Worker::kill() {
   kill_at_ = kNever;
   was_killed_by_agent_ = true;
-  order(KeeperOrder::Kind::kill);
-  wake_keeper();
+  order(ReaperOrder::Kind::kill);
+  wake_reaper();
 }
 
-void Worker::wake_keeper() const {
-  if (keeper_pid_ > 0) ::kill(keeper_pid_, SIGCONT);
+void Worker::wake_reaper() const {
+  if (reaper_pid_ > 0) ::kill(reaper_pid_, SIGCONT);
 }
 
 void Worker::ask_activity(std::uint32_t id, TimePoint deadline) {
@@ -260,18 +260,18 @@ void Worker::tell_activity(worker_link::Activity activity, bool answered) {
 void Worker::on_time(TimePoint now) {
   if (now >= kill_at_) kill();
   if (now >= answer_by_) tell_activity({}, false);
-  const auto look = pulse_.look(now);
-  if (look.ask) channel_.send_ping();
+  const auto look = heartbeat_.look(now);
+  if (look.ping) channel_.send_ping();
   if (!look.silent) return;
-  pulse_.end();
-  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(pulse_.limit());
+  heartbeat_.end();
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(heartbeat_.limit());
   problem(cat("gave no sign of life for ", limit.count(),
-              " ms (--heartbeat-timeout): it was stopped, or does not get to run; killing it"));
+              " ms (--heartbeat-timeout): it was stopped or gets no processor time; killing it"));
   kill();
 }
 
 void Worker::excuse(TimePoint now) {
-  if (pulse_.deadline() != kNever) pulse_.excuse(now);
+  if (heartbeat_.deadline() != kNever) heartbeat_.excuse(now);
 }
 
 void Worker::world(std::uint64_t generation, bool effective, SharedBytes frame) {
@@ -289,12 +289,12 @@ void Worker::end_output() {
 }
 
 bool Worker::settle() {
-  if (unsaid_exit_ && !standard_output_.owes() && !standard_error_.owes()) {
+  if (unsaid_exit_ && !standard_output_.has_unsent() && !standard_error_.has_unsent()) {
     context_.link.send_in_order(incarnation_, unsaid_exit_->encode());
     unsaid_exit_.reset();
   }
   const bool said_all = state_ == State::failed || (state_ == State::exited && !unsaid_exit_);
-  return said_all && standard_output_.closed() && standard_error_.closed() && keeper_gone();
+  return said_all && standard_output_.closed() && standard_error_.closed() && reaper_gone();
 }
 
 }  // namespace hvd::agent

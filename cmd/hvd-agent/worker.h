@@ -1,12 +1,12 @@
-// One worker as the agent sees it: its keeper (keeper.h), its two output streams and its
-// descriptor, from Launch until nothing of it is left. Owned by the supervisor, on its only thread.
+// One worker in the agent: its reaper (reaper.h), its two output streams and its descriptor, from
+// Launch until all its processes are gone. Owned by the supervisor, on its only thread.
 //
-//     launching --launched--> running --exited--> exited     and, at any time, keeper gone
+//     launching --launched--> running --exited--> exited     and, at any time, reaper gone
 //         `--launch failed--> failed
 //
-// The driver hears Exited when the streams have sent all that the worker itself had written. A
-// worker is over when that was said, both streams have closed and the keeper, which ends with the
-// last descendant, is gone.
+// Exited is sent to the driver after all output that the worker itself had written. A worker is
+// over when Exited was sent, both streams have closed and the reaper, which ends with the last
+// descendant, is gone.
 #pragma once
 
 #include <algorithm>
@@ -25,35 +25,35 @@
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
-#include "cmd/hvd-agent/keeper.h"
 #include "cmd/hvd-agent/output_stream.h"
-#include "cmd/hvd-agent/pulse.h"
+#include "cmd/hvd-agent/reaper.h"
 #include "cmd/hvd-agent/worker_channel.h"
+#include "cmd/hvd-agent/worker_heartbeat.h"
 
 namespace hvd::agent {
 
 // Kills for want of memory in the agent's own control group, which its workers share.
 class OutOfMemoryKills {
  public:
-  // Whether there was one that nobody has taken yet, and the group's limit in bytes (0: none). Each
-  // is for one worker.
+  // The limit of the control group in bytes (0: no limit), if there was another kill since the last
+  // take(). Each kill explains the end of one worker.
   std::optional<std::uint64_t> take();
 
  private:
   std::uint64_t taken_ = own_memory_events().value_or(MemoryEvents{}).kills;
 };
 
-// What a worker works with; all of it outlives the workers.
+// The parts of the agent that workers use; all of them outlive the workers.
 struct WorkerContext {
   EventLoop& loop;
   DriverLink& link;
   OutputPump& pump;
   rlimit open_files;  // for the worker's own process
-  const LeaseBoard& lease;
+  const SharedLease& lease;
   OutOfMemoryKills& out_of_memory;
   Duration silence{};  // of a worker before it is killed; zero: never
-  // The newest effective one, as a worker_link::World frame: the first thing that a new worker is
-  // told after its Welcome. Null before there is one.
+  // The newest effective world as a worker_link::World frame; a new worker gets it right after its
+  // Welcome. Null before there is one.
   SharedBytes world = {};
 };
 
@@ -73,51 +73,52 @@ class Worker {
   void world(std::uint64_t generation, bool effective, SharedBytes frame);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
 
-  // It was renewed after its keeper may have frozen it, or the job is paused.
-  void look_at_lease() { order(KeeperOrder::Kind::look); }
-  // The driver hears what it does as soon as it has answered, at the deadline, or at once if it
-  // cannot answer.
+  // To be called when the lease was renewed after the reaper may have frozen the worker, or when
+  // the job is paused.
+  void check_lease() { order(ReaperOrder::Kind::check_lease); }
+  // Asks the worker for its activity and sends it to the driver: as soon as the worker has
+  // answered, at the deadline, or at once if the worker cannot answer.
   void ask_activity(std::uint32_t id, TimePoint deadline);
 
-  // The lease has run out, so that it stands still and cannot answer.
+  // The lease has run out, so that the worker is frozen and cannot answer pings.
   void excuse(TimePoint now);
-  // Somebody may have stopped the keeper; it shall obey all the same.
-  void wake_keeper() const;
+  // Continues a reaper that was stopped (SIGSTOP), so that it takes orders.
+  void wake_reaper() const;
 
-  // When on_time() wants to be called.
-  TimePoint deadline() const { return std::min({kill_at_, pulse_.deadline(), answer_by_}); }
+  // When on_time() must be called next.
+  TimePoint deadline() const { return std::min({kill_at_, heartbeat_.deadline(), answer_by_}); }
   void on_time(TimePoint now);
-  // The agent was stopped for so long: what is due waits as much longer.
-  void put_off(Duration stopped) {
+  // The agent was stopped for this long; the deadline is extended by as much.
+  void extend_deadline(Duration stopped) {
     if (kill_at_ != kNever) kill_at_ += stopped;
   }
 
-  // The agent itself has reaped the worker, because its keeper was killed.
+  // The agent itself has reaped the worker, because its reaper was killed.
   void reaped_by_agent(int wait_status) { exited(wait_status); }
-  // The keeper's number is free for others.
-  void keeper_reaped() { keeper_pid_ = 0; }
-  // No more output is waited for than what is there now.
+  // The reaper was waited for, so that the kernel may reuse its pid.
+  void reaper_waited_for() { reaper_pid_ = 0; }
+  // Sends what is in the pipes now, and waits for no further output.
   void end_output();
-  // Says what is due; true when the worker is over.
+  // Reports what has become final; true when the worker is over.
   bool settle();
 
   const std::string& name() const { return name_; }
   pid_t pid() const { return pid_; }
-  pid_t keeper_pid() const { return keeper_pid_; }
-  bool keeper_gone() const { return !keeper_; }
-  // The keeper ended before its time: whatever it kept is the agent's to kill.
-  bool keeper_lost() const { return keeper_gone() && state_ == State::running; }
+  pid_t reaper_pid() const { return reaper_pid_; }
+  bool reaper_gone() const { return !reaper_; }
+  // The reaper was killed: the agent has to kill its descendants.
+  bool reaper_lost() const { return reaper_gone() && state_ == State::running; }
 
  private:
   enum class State { launching, running, exited, failed };
 
   Status try_start(agent_link::Launch launch);
   void launch_failed(int error_number, const std::string& message);
-  void on_keeper_events();
-  void on_report(const KeeperReport& report);
+  void on_reaper_events();
+  void on_report(const ReaperReport& report);
   void launched(pid_t pid);
   void exited(int wait_status);
-  void order(KeeperOrder::Kind kind, int signal_number = 0);
+  void order(ReaperOrder::Kind kind, int signal_number = 0);
   void problem(std::string_view what);
   void tell_activity(worker_link::Activity activity, bool answered);
 
@@ -127,17 +128,17 @@ class Worker {
   std::function<void()> changed_;
   State state_ = State::launching;
   pid_t pid_ = 0;
-  pid_t keeper_pid_ = 0;
-  UniqueFd keeper_;
-  Watch keeper_watch_;
+  pid_t reaper_pid_ = 0;
+  UniqueFd reaper_;
+  Watch reaper_watch_;
   OutputStream standard_output_;
   OutputStream standard_error_;
   WorkerChannel channel_;
   std::optional<agent_link::Exited> unsaid_exit_;
   bool was_killed_by_agent_ = false;
   TimePoint kill_at_ = kNever;
-  Pulse pulse_;
-  // A question what it does that it has not answered.
+  WorkerHeartbeat heartbeat_;
+  // The request for its activity that the worker has not answered yet.
   std::optional<std::uint32_t> question_;
   TimePoint answer_by_ = kNever;
 };

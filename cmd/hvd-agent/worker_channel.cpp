@@ -90,7 +90,7 @@ void WorkerChannel::flush() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
-      // Nobody reads any more; what the worker said before may still wait to be received.
+      // The worker does not read any more, but messages that it has sent may still be pending.
       forget_what_waits();
     }
   }

@@ -1,7 +1,7 @@
-// The agent's end of the descriptor that a worker inherits (base/protocol/worker_link.h). Nothing
-// here ever blocks or grows: of what the worker has not taken yet, only the newest effective world,
-// the newest proposed one and one announcement of a stop are kept. What comes from the worker is
-// not trusted.
+// The agent's end of the descriptor that a worker inherits (base/protocol/worker_link.h). It never
+// blocks and its memory is bounded: of messages that the worker has not read yet, only the newest
+// effective world, the newest proposed one and one announcement of a stop are kept. Messages from
+// the worker are not trusted.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class WorkerChannel {
     std::function<void()> alive;            // answers a ping
     std::function<void()> activity_wanted;  // of all workers
     std::function<void(worker_link::Activity)> activity;
-    std::function<void(std::string problem)> problem;  // at most once for each kind of trouble
+    std::function<void(std::string problem)> problem;  // at most once for each kind of problem
   };
 
   explicit WorkerChannel(Listener listener) : listener_(std::move(listener)) {}
@@ -49,11 +49,11 @@ class WorkerChannel {
   void send_stop(std::string_view reason);
   // One waits at most.
   void send_ping();
-  // Of those that wait, only the newest.
+  // Only the newest request waits.
   void ask_activity(std::uint32_t id);
-  // It has called hvd::init().
+  // Whether the worker has called hvd::init().
   bool initialised() const { return told_done_.has_value(); }
-  // Takes in what the worker has said up to now: what it said before it exited counts.
+  // Reads all pending messages: those that were sent before the worker exited count.
   void receive();
   void close();
 
@@ -74,7 +74,7 @@ class WorkerChannel {
   void stop_listening(std::string why);
   void handle(const Frame& frame);
   void tell(bool is_done);
-  // False if the worker has said too much; then it is not heard any more.
+  // False if the worker has sent too many messages; the channel then ignores it.
   bool may_tell();
   void update_watch();
 

@@ -23,28 +23,28 @@
 namespace hvd::cli {
 namespace {
 
-// Of what was read on one side and waits to be written on the other.
+// Limit of bytes that were read on one side and wait to be written on the other.
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 20;
-// For the agent to kill and leave, once the way to the driver is lost.
-constexpr std::chrono::seconds kPatienceWithAgent{30};
-// For the last words on their way to the driver.
-constexpr std::chrono::seconds kPatienceWithDriver{5};
+// Time for the agent to kill its workers and exit after the connection was lost.
+constexpr std::chrono::seconds kAgentExitTimeout{30};
+// Time for the driver to receive the agent's last messages.
+constexpr std::chrono::seconds kLastMessagesTimeout{5};
 constexpr std::chrono::seconds kOrphanLimit{5};
 
 void say(std::string_view text) {
   std::fprintf(stderr, "hvdrun agent: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 
-int give_up(const Status& status) {
+int fail_join(const Status& status) {
   say(status.message());
-  return kExitTrouble;
+  return kExitFailure;
 }
 
-// How a child ended, without taking that from whoever waits for it: its code, or 128 + the signal.
+// The exit code of a child, or 128 + its signal; the child can still be waited for (WNOWAIT).
 int exit_code_of(pid_t pid) {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0) {
-    if (errno != EINTR) return kExitTrouble;
+    if (errno != EINTR) return kExitFailure;
   }
   return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
@@ -58,15 +58,15 @@ class Relay {
         agent_(agent),
         signals_(std::move(signals)) {}
 
-  // Until the agent has ended and what it had said is on its way.
+  // Returns when the agent has ended and its messages were sent.
   void run() {
     while (!is_over()) {
       if (wait()) turn();
     }
-    farewell();
+    close_tls();
   }
 
-  // Why the way to the driver was lost before the agent had ended; empty if it was not.
+  // Why the connection was lost before the agent had ended; empty if it was not lost.
   const std::string& lost() const { return lost_; }
 
  private:
@@ -74,7 +74,7 @@ class Relay {
     return agent_ended_ && link_closed_ && (wire_closed_ || to_wire_.empty());
   }
 
-  // False if nothing has happened but that the patience is over.
+  // False if only the deadline has passed.
   bool wait() {
     polled_ = {pollfd{wire_closed_ ? -1 : wire_.get(), 0, 0},
                pollfd{link_closed_ ? -1 : agent_.link.get(), 0, 0},
@@ -85,19 +85,19 @@ class Relay {
     if (!to_wire_.empty()) polled_[0].events |= POLLOUT;
     if (to_wire_.size() < kMaxWaiting) polled_[1].events |= POLLIN;
     if (!to_agent_.empty()) polled_[1].events |= POLLOUT;
-    // What nothing is wanted of could only wake us in vain, again and again.
+    // poll() would report errors of a descriptor without events again and again.
     for (auto& entry : polled_) {
       if (entry.events == 0) entry.fd = -1;
     }
     const int ready =
-        ::poll(polled_.data(), polled_.size(), milliseconds_until(give_up_, Clock::now()));
+        ::poll(polled_.data(), polled_.size(), milliseconds_until(deadline_, Clock::now()));
     if (ready > 0) return true;
-    if (Clock::now() < give_up_) return false;
-    give_up_ = kNever;
+    if (Clock::now() < deadline_) return false;
+    deadline_ = kNever;
     if (!agent_ended_) {
       agent_.handle->kill();
     } else {
-      lose("it took no more bytes");
+      lose("it stopped reading");
     }
     return false;
   }
@@ -110,7 +110,7 @@ class Relay {
     write_wire();
     if (polled_[3].revents != 0 && !agent_ended_) {
       agent_ended_ = true;
-      give_up_ = Clock::now() + kPatienceWithDriver;
+      deadline_ = Clock::now() + kLastMessagesTimeout;
     }
   }
 
@@ -125,7 +125,7 @@ class Relay {
     if (std::exchange(wire_closed_, true)) return;
     if (!agent_ended_) {
       lost_ = std::move(why);
-      give_up_ = Clock::now() + kPatienceWithAgent;
+      deadline_ = Clock::now() + kAgentExitTimeout;
     }
     to_wire_.clear();
   }
@@ -150,7 +150,7 @@ class Relay {
       link_closed_ = true;
       return;
     }
-    if (wire_closed_) return;  // nobody hears it any more
+    if (wire_closed_) return;  // the driver cannot receive it any more
     const Status sent = tls_.send({buffer_.data(), static_cast<std::size_t>(got)});
     if (!sent.ok()) lose(sent.message());
   }
@@ -160,10 +160,10 @@ class Relay {
       const ssize_t sent = ::send(agent_.link.get(), to_agent_.data(), to_agent_.size(),
                                   MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent > 0) to_agent_.erase(0, static_cast<std::size_t>(sent));
-      // It reads no more; what it still says is read to the end.
+      // The agent does not read any more, but its last messages are still relayed.
       if (sent < 0 && errno != EAGAIN && errno != EINTR) to_agent_.clear();
     }
-    // What the driver had said is heard before the end.
+    // The agent sees the end only after all bytes of the driver.
     if (wire_closed_ && to_agent_.empty() && !std::exchange(link_shut_, true)) {
       ::shutdown(agent_.link.get(), SHUT_WR);
     }
@@ -180,12 +180,12 @@ class Relay {
     }
   }
 
-  void farewell() {
+  void close_tls() {
     if (wire_closed_) return;
     tls_.close();
-    // If it cannot be said, the end of the connection says it.
+    // Without close_notify, the driver still sees the end of the connection.
     static_cast<void>(
-        send_all(wire_.get(), tls_.take_outgoing(), Clock::now() + kPatienceWithDriver));
+        send_all(wire_.get(), tls_.take_outgoing(), Clock::now() + kLastMessagesTimeout));
   }
 
   UniqueFd wire_;
@@ -196,7 +196,7 @@ class Relay {
   UniqueFd signals_;
   std::array<pollfd, 4> polled_{};
   std::array<char, 65536> buffer_{};
-  TimePoint give_up_ = kNever;
+  TimePoint deadline_ = kNever;
   bool wire_closed_ = false;
   bool link_closed_ = false;
   bool link_shut_ = false;
@@ -219,19 +219,19 @@ Result<UniqueFd> take_signals() {
 
 }  // namespace
 
-int run_agent(const AgentWords& words) {
+int run_agent(const AgentArguments& arguments) {
   const auto path = find_agent();
-  if (!path.ok()) return give_up(path.status());
-  auto joined = join_job(words, say);
-  if (!joined.ok()) return give_up(joined.status());
-  const std::string who = SocketAddress{words.join.host, words.join.port}.to_string();
+  if (!path.ok()) return fail_join(path.status());
+  auto joined = join_job(arguments, say);
+  if (!joined.ok()) return fail_join(joined.status());
+  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   say(cat("joined the job at ", who));
 
   auto signals = take_signals();
-  if (!signals.ok()) return give_up(signals.status());
-  const driver::Subreaper subreaper;  // for what an agent that is killed leaves behind
+  if (!signals.ok()) return fail_join(signals.status());
+  const driver::Subreaper subreaper;  // adopts the processes of an agent that is killed
   auto agent = driver::AgentProcess::start(*path, true);
-  if (!agent.ok()) return give_up(agent.status());
+  if (!agent.ok()) return fail_join(agent.status());
   Relay relay(std::move(*joined), *agent, std::move(*signals));
   relay.run();
 

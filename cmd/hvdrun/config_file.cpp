@@ -40,8 +40,7 @@ std::vector<std::string> known_keys(std::string_view section) {
   return keys;
 }
 
-// What the person may have meant: a near name, else a key of the same name in another section,
-// else all that there is.
+// Suggests a similar name, else a key of the same name in another section, else lists all keys.
 std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
   if (const auto near = nearest(word, known)) return cat("; did you mean ", *near, "?");
   for (const Knob* const setting : all_settings()) {
@@ -69,7 +68,7 @@ Result<std::string> scalar_text(std::string_view source, const YAML::Node& key,
     return integers || is_pair(setting) ? join(items, ",") : list_text(items);
   }
   const char* const got = node.IsNull() ? "nothing" : node.IsMap() ? "a map" : "a list";
-  // Of nothing, YAML says that it stands on the next line.
+  // YAML gives the next line as the position of an empty value.
   return error_at(source, node.IsNull() ? key : node,
                   cat(setting.config_key, ": must be one value, but is ", got));
 }
@@ -129,7 +128,7 @@ Result<Values> take_root(std::string_view source, const YAML::Node& root) {
     }
     HVD_RETURN_IF_ERROR(take_section(source, section, entry.second, values));
   }
-  HVD_RETURN_IF_ERROR(check_hosts_said_once(values, cat(source, ": ")));
+  HVD_RETURN_IF_ERROR(check_one_host_source(values, cat(source, ": ")));
   return values;
 }
 

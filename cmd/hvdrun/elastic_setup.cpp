@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of no use to a job whose world never changes; to take them silently would be a lie.
+// A static job has no use for these, so that giving one is an error.
 constexpr std::array<std::string_view, 11> kElasticOnly{
     "spares",         "elastic-timeout",    "reset-limit",           "planned-reset-limit",
     "failure-policy", "restarts",           "restarts-forget-after", "blacklist-cooldown-range",
@@ -23,27 +23,25 @@ Status check_nothing_elastic(const Values& values) {
   for (const auto flag : kElasticOnly) {
     const auto found = values.find(flag);
     if (found == values.end() || found->second.source.starts_with("environment variable")) continue;
-    return invalid(cat(found->second.source,
-                       ": only a job whose world may change has a use for it: say "
-                       "--host-discovery-script, --min-np or --max-np, too"));
+    return invalid(
+        cat(found->second.source,
+            ": needs an elastic job: add --host-discovery-script, --min-np or --max-np"));
   }
   return {};
 }
 
-// What does not go with a changing world.
-Status check_company(const SettingsReader& settings, const driver::JobSpec& spec) {
+// Options that an elastic job cannot have.
+Status check_compatible_options(const SettingsReader& settings, const driver::JobSpec& spec) {
   const std::string why = settings.has("host-discovery-script") ? "--host-discovery-script"
                           : settings.has("min-np")              ? "--min-np"
                                                                 : "--max-np";
   if (settings.has("join-bind")) {
-    return invalid(cat(why,
-                       " and --join-bind: a job that waits for agents to come has a world that "
-                       "does not change"));
+    return invalid(
+        cat(why, " and --join-bind: a job that waits for joining agents cannot be elastic"));
   }
   if (spec.legacy_clients) {
-    return invalid(cat(why,
-                       " and --legacy-clients: programs built with Horovod are served only in a "
-                       "world that does not change"));
+    return invalid(cat(
+        why, " and --legacy-clients: programs built with Horovod cannot run in an elastic job"));
   }
   if (settings.has("discovery-interval") && !settings.has("host-discovery-script")) {
     return invalid("--discovery-interval: there is no --host-discovery-script to run");
@@ -66,8 +64,9 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
       return invalid(cat("--max-np ", limits.most, " is less than -np ", wanted));
     }
   } else if (!spec.hosts.empty()) {
-    limits.most = wanted;  // of hosts that are named so many are to be used, as without --min-np
+    limits.most = wanted;  // on named hosts, -np workers run, as without --min-np
   }
+
   if (wanted > 0 && limits.least > wanted) {
     return invalid(cat("--min-np ", limits.least, " is more than -np ", wanted));
   }
@@ -108,9 +107,11 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
     HVD_RETURN_IF_ERROR(check_nothing_elastic(values));
     return std::optional<driver::ElasticSpec>();
   }
-  HVD_RETURN_IF_ERROR(check_company(settings, spec));
+  HVD_RETURN_IF_ERROR(check_compatible_options(settings, spec));
+
   auto limits = limits_of(settings, spec, plan);
   if (!limits.ok()) return limits.status();
+
   driver::ElasticSpec elastic;
   elastic.limits = *limits;
   elastic.discovery_script = settings.text("host-discovery-script");
@@ -123,6 +124,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   if (settings.has("planned-reset-limit")) {
     elastic.planned_reset_limit = settings.integer("planned-reset-limit");
   }
+
   driver::BudgetOptions& budget = elastic.budget;
   budget.restarts = settings.integer("restarts");
   budget.forget_after = settings.seconds("restarts-forget-after");

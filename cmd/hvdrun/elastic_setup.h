@@ -1,4 +1,4 @@
-// What the settings say of a job whose world changes. Pure.
+// Settings of an elastic job. Pure.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace hvd::cli {
 // Whether a discovery script, --min-np or --max-np is given.
 bool is_elastic(const Values& values);
 
-// Nothing if the job is a static one. `spec` as far as it stands: hosts and processes; `plan`: of
-// the hosts that are named, if all their slots are known.
+// Empty for a static job. `spec` has hosts and processes; `plan` has members if all slots of the
+// named hosts are known.
 Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
                                                         const driver::JobSpec& spec,
                                                         const driver::Plan& plan);

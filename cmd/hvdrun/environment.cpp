@@ -14,13 +14,13 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace hvd::cli {
 namespace {
 
-// Shell functions that another shell may refuse, a directory that means nothing to a worker, and
-// the secret of Horovod's launcher.
+// Shell functions that another shell may reject, a directory that is meaningless to a worker, the
+// secret of Horovod's launcher, and the path of hvdrun's agent.
 constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*HOROVOD_SECRET_KEY",
                                                      "HVD_AGENT"};
 
-// Who one is there and where one's things lie, who logged in and from where, and which devices are
-// to be used. Their values mean nothing on another host, or give away what is none of its business.
+// Variables about the user, the login session and the devices of a host. Their values are
+// meaningless on another host, or would disclose details of this one.
 constexpr auto kHostsOwn = std::to_array<std::string_view>(
     {"HOME", "USER", "LOGNAME", "USERNAME", "SHELL", "MAIL", "HOSTNAME", "HOST", "TMPDIR", "TMP",
      "TEMP", "TEMPDIR",
@@ -37,11 +37,11 @@ constexpr auto kHostsOwn = std::to_array<std::string_view>(
      // The devices; a batch system gives each host its own.
      "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
      "HIP_VISIBLE_DEVICES"});
-// More of the same kind, if they are set here.
+// Further variables of this kind, by pattern.
 constexpr std::array<const char*, 5> kHostsOwnPatterns{"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*",
                                                        "*_VISIBLE_DEVICES"};
 
-// How secrets are usually called, in capital or small letters. The list stands in docs/hvdrun.md.
+// Usual names of secrets, in upper or lower case. The documentation has the same list.
 constexpr auto kSecretPatterns = std::to_array<const char*>({
     "TOKEN",
     "*_TOKEN",
@@ -73,27 +73,28 @@ constexpr auto kSecretPatterns = std::to_array<const char*>({
     "*_AUTH_CONFIG",
     "*_AUTH_HEADER",
     "KUBECONFIG_DATA",
-    // Where one logs in: DATABASE_URL, AZURE_STORAGE_CONNECTION_STRING, SENTRY_DSN, Slack's hooks.
+    // Addresses with credentials: DATABASE_URL, AZURE_STORAGE_CONNECTION_STRING, SENTRY_DSN,
+    // Slack's webhooks.
     "DATABASE_URL",
     "*_DATABASE_URL",
     "*CONNECTION_STRING*",
     "*_DSN",
     "*WEBHOOK*",
 });
-// Under these names a number is secret, too; a token or a key that is one is a setting of the
-// program, as in MAX_TOKENS=512.
+// Under these names a number is a secret, too; in a token or key variable, a number is a setting of
+// the program, as in MAX_TOKENS=512.
 constexpr auto kSecretNumbers =
     std::to_array<const char*>({"*PASS*", "*PWD*", "*SECRET*", "*_PIN"});
 constexpr auto kSwitches = std::to_array<const char*>({"true", "false", "yes", "no"});
 constexpr auto kWebSchemes = std::to_array<const char*>({"http", "https"});
 constexpr auto kNoSecretPatterns = std::to_array<const char*>(
-    {// These say where a secret lies, not what it is.
+    {// Locations of secrets, not secrets themselves.
      "*_FILE", "*_PATH", "*_DIR", "*_URI", "GOOGLE_APPLICATION_CREDENTIALS",
-     // The words that tokenizers put around a text, and columns of tables.
+     // Special tokens of tokenizers, and columns of tables.
      "*PAD_TOKEN", "*BOS_TOKEN", "*EOS_TOKEN", "*UNK_TOKEN", "*MASK_TOKEN", "*CLS_TOKEN",
      "*SEP_TOKEN", "*SORT_KEY", "*PRIMARY_KEY", "*PARTITION_KEY"});
 
-// Patterns of the shell. With FNM_CASEFOLD capital and small letters are the same.
+// Patterns as in a shell. FNM_CASEFOLD ignores the case.
 template <typename Patterns>
 bool matches(const std::string& text, const Patterns& patterns, int flags = 0) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -126,9 +127,9 @@ bool is_number_or_switch(std::string_view value) {
   return value.size() <= kLongestNumber && parse_number<double>(value).has_value();
 }
 
-bool passes(const std::string& name, const EnvironmentWords& words) {
-  if (matches(name, words.included)) return true;
-  if (matches(name, words.excluded)) return false;
+bool passes(const std::string& name, const EnvironmentArguments& arguments) {
+  if (matches(name, arguments.included)) return true;
+  if (matches(name, arguments.excluded)) return false;
   return !matches(name, kAlwaysExcluded);
 }
 
@@ -143,13 +144,15 @@ bool looks_like_secret(const std::string& name, std::string_view value) {
 }
 
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
-                                             const EnvironmentWords& words, const Values& values) {
+                                             const EnvironmentArguments& arguments,
+                                             const Values& values) {
   std::map<std::string, std::string> outside;
   std::map<std::string, std::string> given;
   std::set<std::string> from_host(kHostsOwn.begin(), kHostsOwn.end());
   std::set<std::string> secrets;
-  // Or the output of a Python worker would arrive only when its buffer is full.
+  // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
+
   for (const auto& entry : own) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) continue;
@@ -157,13 +160,14 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     outside[name] = entry.substr(equals + 1);
     if (is_hosts_own(name)) {
       from_host.insert(name);
-    } else if (looks_like_secret(name, outside[name]) && !matches(name, words.included)) {
+    } else if (looks_like_secret(name, outside[name]) && !matches(name, arguments.included)) {
       from_host.insert(name);
       secrets.insert(name);
-    } else if (passes(name, words)) {
+    } else if (passes(name, arguments)) {
       given[name] = outside[name];
     }
   }
+
   for (const auto& [flag, value] : values) {
     const auto& table = knobs();
     const auto knob = std::find_if(table.begin(), table.end(),
@@ -172,7 +176,8 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     given[std::string(knob->variable)] = value.text;
     given[std::string(knob->horovod_name)] = value.text;
   }
-  for (const auto& word : words.set) {
+
+  for (const auto& word : arguments.set) {
     const auto equals = word.find('=');
     const std::string name = word.substr(0, equals);
     if (name.empty()) {
@@ -189,11 +194,12 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
                                          name, "=..."));
     }
   }
+
   WorkerEnvironment result;
   result.entries.reserve(given.size());
   for (const auto& [name, value] : given) result.entries.push_back(cat(name, "=", value));
   for (const auto& name : from_host) {
-    if (given.count(name) != 0 || !passes(name, words)) continue;
+    if (given.count(name) != 0 || !passes(name, arguments)) continue;
     result.host_variables.push_back(name);
     if (secrets.count(name) != 0) result.secrets.push_back(name);
   }

@@ -1,8 +1,7 @@
-// Which variables the workers get: hvdrun's whole environment but for a few, what the person adds
-// with --env, and the knobs that were set. What is each host's own business (its home, its
-// sessions, its devices) is not carried from here to there, and neither are secrets: the workers of
-// this machine have them, those of another host have its own. Pure; the driver adds what differs
-// from slot to slot.
+// The environment of the workers: hvdrun's own except for a few variables, the variables of --env,
+// and the settings. Variables that belong to one host (home, session, devices) and secrets are not
+// sent to other hosts: each worker gets them from its own host. Pure; the driver adds the variables
+// that differ between slots.
 #pragma once
 
 #include <string>
@@ -17,20 +16,22 @@ namespace hvd::cli {
 
 struct WorkerEnvironment {
   std::vector<std::string> entries;  // NAME=VALUE; sorted, each variable once
-  // Names of variables that a worker gets from its host, where that has them. None is in `entries`.
+  // Names of variables that a worker gets from its host, if they are set there; disjoint from
+  // `entries`.
   std::vector<std::string> host_variables;
   // Those of `host_variables` that are set here and look like secrets.
   std::vector<std::string> secrets;
 };
 
-// True for a variable of which one must assume that it is a password, a key or a token: by the
-// usual names of such variables, or because its value is a URL with a password in it.
+// True for a variable that may hold a password, a key or a token: by the usual names of such
+// variables, or because its value is a URL with a password in it.
 bool looks_like_secret(const std::string& name, std::string_view value);
 
 // `own` are NAME=VALUE entries. Each knob in `values` is given by its HVD_* and by its HOROVOD_*
 // name, so that programs built for either see the same.
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
-                                             const EnvironmentWords& words, const Values& values);
+                                             const EnvironmentArguments& arguments,
+                                             const Values& values);
 
 // This process's own environment as NAME=VALUE entries.
 std::vector<std::string> own_environment();

@@ -26,7 +26,7 @@
 namespace hvd::cli {
 namespace {
 
-// For what is said before or after a job, when nothing can be held up by a slow reader.
+// For messages before and after a job, when a slow reader cannot hold up workers.
 Status print(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -37,13 +37,13 @@ Status print(int fd, std::string_view text) {
   return {};
 }
 
-void complain(std::string_view message) {
-  // If even this cannot be written there is nobody to tell.
+void print_error(std::string_view message) {
+  // An error of this write cannot be reported anywhere.
   static_cast<void>(print(STDERR_FILENO, cat("hvdrun: ", printable_lines(message), "\n")));
 }
 
-int fail(const Status& status, int code = kExitTrouble) {
-  complain(status.message());
+int fail(const Status& status, int code = kExitFailure) {
+  print_error(status.message());
   return code;
 }
 
@@ -52,10 +52,10 @@ int print_and_end(std::string_view text) {
   return status.ok() ? 0 : fail(status);
 }
 
-// The first trouble with hvdrun's own output while a job runs. It ends the job the way SIGTERM
-// would, since without output nobody knows what it does. Any thread may report; `running` says
-// whether the driver is there to take the signal.
-class OutputTrouble {
+// The first failure of hvdrun's own output while a job runs. It ends the job as SIGTERM would,
+// since nobody could follow a job without output. Any thread may report; `running` tells whether
+// the driver handles the signal.
+class OutputFailure {
  public:
   void report(const Status& why, bool broken_pipe) {
     const std::lock_guard lock(mutex_);
@@ -90,57 +90,60 @@ bool ended_by_signal(int exit_code) {
          exit_code == 128 + SIGQUIT;
 }
 
-// Before the driver is there to take them, and when it has gone, these ask in vain; they must not
-// end a program that is about to clean up.
+// Outside of a job these signals have no effect; by default they would end hvdrun while it cleans
+// up.
 void ignore_requests() {
   for (const int number : {SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
 }
 
 int run_job(const JobSetup& setup) {
-  // A reader of our output that has gone is an error of the write, whoever sends the signal.
+  // If the reader of the output has gone, the write reports it.
   std::signal(SIGPIPE, SIG_IGN);
-  OutputTrouble trouble;
+  OutputFailure failure;
+
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
     auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
-                                  [&trouble](const Status& why) { trouble.report(why, false); });
+                                  [&failure](const Status& why) { failure.report(why, false); });
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
   }
+
   Console console(STDOUT_FILENO, STDERR_FILENO, setup.output.stall_timeout,
-                  [&trouble](const Status& why, bool broken) { trouble.report(why, broken); });
+                  [&failure](const Status& why, bool broken) { failure.report(why, broken); });
   JobOutput output(console, files.get(),
                    {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
                    setup.output.verbose, setup.spec.elastic.has_value(),
-                   [&trouble] { return trouble.why().has_value(); });
+                   [&failure] { return failure.why().has_value(); });
 
-  trouble.set_running(true);
+  failure.set_running(true);
   const driver::Outcome outcome = driver::run_job(setup.spec, output);
-  trouble.set_running(false);
-  // From here on a signal ends hvdrun at once: no process of the job is left to be waited for.
+  failure.set_running(false);
+  // From here on a signal ends hvdrun at once, since all processes of the job are gone.
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
     std::signal(number, SIG_DFL);
   }
   ignore_requests();
 
   output.finish();
-  // After an interruption somebody wants the prompt back; else wait for a reader like any tool.
-  const auto patience = [&] {
-    return ended_by_signal(outcome.exit_code) || trouble.why()
+  // After an interruption a slow reader must not delay the prompt for long.
+  const auto drain_deadline = [&] {
+    return ended_by_signal(outcome.exit_code) || failure.why()
                ? Clock::now() + setup.output.stall_timeout
                : kNever;
   };
-  console.out().drain(patience());
+  console.out().drain(drain_deadline());
   if (files) files->drain();
-  const auto why = trouble.why();
-  if (why && !trouble.broken_pipe()) {
+
+  const auto why = failure.why();
+  if (why && !failure.broken_pipe()) {
     console.error().write(
         cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"));
   } else if (!why) {
     console.error().write(failure_report(outcome));
   }
-  console.drain(patience());
-  if (why) return trouble.broken_pipe() ? kExitBrokenPipe : kExitTrouble;
+  console.drain(drain_deadline());
+  if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;
   return outcome.exit_code;
 }
 
@@ -168,13 +171,13 @@ void set_up_log(const Values& values) {
   set_log_options(options);
 }
 
-int run_rendezvous(const RendezvousWords& words) {
+int run_rendezvous(const RendezvousArguments& arguments) {
   rendezvous::StandaloneOptions options;
-  auto bind = rendezvous::parse_bind_address(words.bind);
-  if (!bind.ok()) return fail(bind.status().with_context("--bind " + words.bind), kExitUsage);
+  auto bind = rendezvous::parse_bind_address(arguments.bind);
+  if (!bind.ok()) return fail(bind.status().with_context("--bind " + arguments.bind), kExitUsage);
   options.bind = std::move(*bind);
-  options.token_file = words.token_file;
-  options.legacy_clients = words.legacy_clients;
+  options.token_file = arguments.token_file;
+  options.legacy_clients = arguments.legacy_clients;
   set_up_log({});
   return rendezvous::serve_forever(options);
 }
@@ -190,7 +193,7 @@ int run(const CommandLine& line) {
     return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
   if (line.action == Action::dry_run) {
     if (!setup->plan.oversubscription.empty()) {
-      complain(cat("warning: ", setup->plan.oversubscription));
+      print_error(cat("warning: ", setup->plan.oversubscription));
     }
     return print_and_end(dry_run_text(setup->spec, setup->plan));
   }
@@ -200,8 +203,8 @@ int run(const CommandLine& line) {
 
 }  // namespace
 
-static int run_words(const std::vector<std::string>& words) {
-  const auto line = parse_command_line(words);
+static int run_arguments(const std::vector<std::string>& arguments) {
+  const auto line = parse_command_line(arguments);
   if (!line.ok()) return fail(line.status(), kExitUsage);
   switch (line->action) {
     case Action::help:
@@ -221,17 +224,17 @@ static int run_words(const std::vector<std::string>& words) {
     case Action::print_env:
       return run(*line);
   }
-  return kExitTrouble;
+  return kExitFailure;
 }
 
-int run_hvdrun(const std::vector<std::string>& words) {
+int run_hvdrun(const std::vector<std::string>& arguments) {
   try {
-    return run_words(words);
+    return run_arguments(arguments);
   } catch (const std::exception& error) {
-    // Threads, queues and event loops that the system does not give. What ran was ended on the way.
-    complain(cat("cannot go on: ", error.what(),
-                 "; if it is a limit, ulimit -n (open files) and ulimit -u (processes) show it"));
-    return kExitTrouble;
+    // A thread, queue or event loop could not be created. Unwinding has ended the job.
+    print_error(cat("cannot continue: ", error.what(),
+                    "; check the limits ulimit -n (open files) and ulimit -u (processes)"));
+    return kExitFailure;
   }
 }
 

@@ -1,5 +1,5 @@
-// hvdrun, all but main(): reads the words, runs the job or what else was asked for, prints, and
-// answers the exit code. The codes stand in docs/hvdrun.md.
+// hvdrun except for main(): parses the arguments, runs the job or another action, and returns the
+// exit code.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace hvd::cli {
 
-inline constexpr int kExitTrouble = 1;       // of ours, or of the job's without a code
-inline constexpr int kExitUsage = 2;         // words that hvdrun does not understand
-inline constexpr int kExitBrokenPipe = 141;  // 128 + SIGPIPE, as a shell says it
+inline constexpr int kExitFailure =
+    1;                                // an error of hvdrun itself, or of a job without an exit code
+inline constexpr int kExitUsage = 2;  // an invalid command line
+inline constexpr int kExitBrokenPipe = 141;  // 128 + SIGPIPE, as in a shell
 
-// `words` without the program's name.
-int run_hvdrun(const std::vector<std::string>& words);
+// `arguments` without the program's name.
+int run_hvdrun(const std::vector<std::string>& arguments);
 
 }  // namespace hvd::cli

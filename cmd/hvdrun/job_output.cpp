@@ -65,7 +65,7 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
 }
 
 bool Console::drain(TimePoint deadline) {
-  // A notice of the first may go to the second, so that comes last.
+  // Standard error comes last, since notices about standard output are written to it.
   const bool out_done = out().drain(deadline);
   return error().drain(deadline) && out_done;
 }

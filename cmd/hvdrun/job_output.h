@@ -1,4 +1,4 @@
-// Everything of a running job that a person sees: the workers' lines with their prefixes, the files
+// All output of a running job: the workers' lines with their prefixes, the files
 // of --output-filename, warnings and progress. It is the driver's Observer; its methods run on the
 // driver's thread and never wait, since streams and files are written by threads of their own
 // (stream_writer.h, rank_files.h), which hold the workers' credit meanwhile.
@@ -22,8 +22,8 @@
 
 namespace hvd::cli {
 
-// What hvdrun writes to: its stdout and stderr. If both are the same terminal, pipe or file they
-// share one writer, so that lines keep their order and never mix.
+// hvdrun's stdout and stderr. If both are the same terminal, pipe or file they share one writer, so
+// that lines keep their order and never mix.
 class Console {
  public:
   // `on_failure` is called when standard output cannot be written any more.
@@ -45,15 +45,15 @@ class Console {
   std::unique_ptr<StreamWriter> out_;
 };
 
-// Whether tags may be coloured there: a terminal that can, and NO_COLOR is not set.
+// Whether tags may be coloured: on a terminal that supports it, unless NO_COLOR is set.
 bool colours_wanted(bool is_terminal);
 
 class JobOutput : public driver::Observer {
  public:
   // `files` may be null. Both must outlive this. With `elastic` ranks may change: a line has the
-  // rank that its worker has when it ends, and files are by worker. `ends_by_itself` is true once
-  // hvdrun ends the job because its own output is broken: then nobody else has interrupted it, and
-  // no notice says so.
+  // rank that its worker has at the end of the line, and files are named after workers.
+  // `ends_by_itself` is true once hvdrun ends the job because its own output is broken; the notice
+  // of an interruption is then suppressed.
   JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
             bool elastic = false, std::function<bool()> ends_by_itself = nullptr);
 
@@ -74,7 +74,7 @@ class JobOutput : public driver::Observer {
  private:
   using Key = std::pair<std::uint64_t, driver::Stream>;  // incarnation
   struct Prefixer {
-    int rank;  // that its tag says
+    int rank;  // in its tag
     LinePrefixer lines;
   };
 

@@ -61,19 +61,19 @@ Result<std::string> working_directory(const SettingsReader& settings) {
   return (wanted.empty() ? here : (here / wanted).lexically_normal()).string();
 }
 
-// The shell's word for where it stood is no longer true where the workers start.
-void set_directory(std::vector<std::string>& environment, const EnvironmentWords& words,
+// PWD of hvdrun's shell is wrong for workers in another directory.
+void set_directory(std::vector<std::string>& environment, const EnvironmentArguments& arguments,
                    const std::string& directory) {
   const auto says_it = [](const std::string& word) {
     return word == "PWD" || word.starts_with("PWD=");
   };
-  if (std::any_of(words.set.begin(), words.set.end(), says_it)) return;
+  if (std::any_of(arguments.set.begin(), arguments.set.end(), says_it)) return;
   for (auto& entry : environment) {
     if (entry.starts_with("PWD=")) entry = "PWD=" + directory;
   }
 }
 
-// A file of this machine, for which no shell may have replaced the '~'.
+// A path on this machine; behind '=' and in a config file, no shell replaces the '~'.
 std::string with_home(const std::string& path) {
   const char* const home = std::getenv("HOME");
   return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
@@ -103,7 +103,7 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   for (const auto& item : list_items(settings.text("network-interface"))) {
     for (const auto& name : split(item, ',')) {
       if (trim(name).empty()) {
-        return invalid(cat("--network-interface ", item, ": names an interface without letters"));
+        return invalid(cat("--network-interface ", item, ": an interface name is empty"));
       }
       spec.network_interfaces.emplace_back(trim(name));
     }
@@ -114,25 +114,23 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   if (spec.orphan_timeout < spec.heartbeat_timeout) {
     return invalid(cat("--orphan-timeout ", settings.text("orphan-timeout"),
                        " is shorter than --heartbeat-timeout ", settings.text("heartbeat-timeout"),
-                       ": a host would end its workers before it is taken for lost"));
+                       ": a host would end its workers before it counts as lost"));
   }
   return {};
 }
 
-Result<std::optional<JoinWords>> join_words(const SettingsReader& settings,
-                                            const driver::JobSpec& spec) {
-  if (!settings.has("join-bind")) return std::optional<JoinWords>();
+Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings,
+                                                  const driver::JobSpec& spec) {
+  if (!settings.has("join-bind")) return std::optional<JoinListener>();
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
   if (spec.hosts.empty() && spec.processes == 0) {
-    return invalid(
-        "--join-bind without hosts takes whoever joins: say with -np how many workers there are to "
-        "be");
+    return invalid("--join-bind without hosts needs -np, the number of workers");
   }
-  return std::optional(JoinWords{std::move(*bind), settings.text("token-file")});
+  return std::optional(JoinListener{std::move(*bind), settings.text("token-file")});
 }
 
-// 0, or why this file cannot be executed.
+// 0, or the errno that explains why this file cannot be executed.
 int why_not_executable(const std::string& path) {
   struct stat kind {};
   if (::stat(path.c_str(), &kind) != 0) return errno;
@@ -158,15 +156,17 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto hosts = hosts_of(settings, spec.processes);
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
-  auto join = join_words(settings, spec);
+  auto join = join_listener(settings, spec);
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
+
   const auto asked = driver::hosts_to_ask(spec.hosts, is_elastic(values) ? 0 : spec.processes);
   if (!asked.empty() && driver::slots_are_known(asked)) {
     auto plan = driver::plan_static(asked, spec.processes, spec.oversubscribe);
     if (!plan.ok()) return plan.status();
     setup.plan = std::move(*plan);
   }
+
   auto elastic = elastic_spec(values, spec, setup.plan);
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
@@ -176,10 +176,12 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   spec.environment = std::move(given->entries);
   spec.host_variables = std::move(given->host_variables);
   spec.secrets = std::move(given->secrets);
+
   auto directory = working_directory(settings);
   if (!directory.ok()) return directory.status();
   spec.working_directory = std::move(*directory);
   set_directory(spec.environment, line.environment, spec.working_directory);
+
   spec.ssh = ssh_options(settings);
   HVD_RETURN_IF_ERROR(take_network(settings, spec));
 
@@ -221,8 +223,8 @@ Result<std::string> find_agent() {
   }
   return Status(
       Code::not_found,
-      cat("cannot find the program hvd-agent, which starts the workers: it is neither ", beside,
-          " nor ", installed, "; install hvd whole, or set HVD_AGENT to where it is"));
+      cat("cannot find the program hvd-agent, which starts the workers: neither ", beside, " nor ",
+          installed, " exists; install hvd completely, or set HVD_AGENT to its path"));
 }
 
 }  // namespace hvd::cli

@@ -1,5 +1,5 @@
-// From merged settings to a JobSpec. What the words alone tell to be wrong is refused here; whether
-// directory and program are in place, each host says of itself.
+// From merged settings to a JobSpec. Errors of the settings alone are found here; each host checks
+// the directory and the program itself.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@
 
 namespace hvd::cli {
 
-// How the output is shown.
+// Options of the output.
 struct OutputOptions {
-  std::string directory;  // of --output-filename; empty: none
+  std::string directory;  // of --output-filename; empty: no files
   bool tagged = true;
   bool timestamp = false;
   bool verbose = false;
@@ -26,30 +26,30 @@ struct OutputOptions {
 };
 
 // Where agents may join.
-struct JoinWords {
+struct JoinListener {
   SocketAddress bind;
   std::string token_file;
 };
 
 struct JobSetup {
   driver::JobSpec spec;
-  driver::Plan plan;  // of the hosts that were named; none if the job takes whoever joins
+  driver::Plan plan;  // on the named hosts; empty if the hosts join by themselves
   OutputOptions output;
-  std::optional<JoinWords> join;
+  std::optional<JoinListener> join;
   int workers() const {
     return plan.members.empty() ? spec.processes : static_cast<int>(plan.members.size());
   }
 };
 
-// `environment` is hvdrun's own, as NAME=VALUE entries. Everything but what --dry-run does not need
-// and complete() adds.
+// `environment` is hvdrun's own, as NAME=VALUE entries. complete() adds the parts that --dry-run
+// does not need.
 Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
                             const std::vector<std::string>& environment);
 
-// The agent's path, and the token that agents join with; its file is made if it is not there.
+// Adds the agent's path and the token of joining agents, whose file is created if missing.
 Status complete(JobSetup& setup);
 
-// HVD_AGENT if set, else hvd-agent beside hvdrun, else ../libexec/hvd/hvd-agent from there.
+// The path of HVD_AGENT if set, else of hvd-agent beside hvdrun, else of ../libexec/hvd/hvd-agent.
 Result<std::string> find_agent();
 
 }  // namespace hvd::cli

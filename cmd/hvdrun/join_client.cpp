@@ -33,13 +33,13 @@ constexpr std::chrono::seconds kConnectLimit{10};  // for each address
 constexpr std::chrono::seconds kAnswerLimit{30};
 constexpr std::size_t kMaxAnswer = 64 << 10;
 
-// Why this time it did not work.
-struct Setback {
+// Why an attempt has failed.
+struct JoinFailure {
   Status why;
   bool final = false;
 };
 template <typename T>
-using Attempt = std::variant<T, Setback>;
+using Attempt = std::variant<T, JoinFailure>;
 
 struct AddressesFreed {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
@@ -79,16 +79,16 @@ Result<UniqueFd> connect_any(const JoinAddress& where, TimePoint deadline) {
   auto addresses = resolve(where);
   if (!addresses.ok()) return addresses.status();
   const std::string what = cat("connect to ", SocketAddress{where.host, where.port}.to_string());
-  Status trouble(Code::unavailable, cat(what, ": it has no address"));
+  Status failure(Code::unavailable, cat(what, ": the name has no address"));
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
     auto fd = connect_one(*address, what, std::min(deadline, Clock::now() + kConnectLimit));
     if (fd.ok()) return fd;
-    trouble = fd.status();
+    failure = fd.status();
   }
-  return trouble;
+  return failure;
 }
 
-// Reads and writes what the session wants until `done`.
+// Drives the TLS session until `done`.
 template <typename Done>
 Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
   std::array<char, 4096> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
@@ -103,43 +103,47 @@ Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
     if (got < 0) return Status::from_errno("receive", errno);
     if (got == 0) return {Code::unavailable, "it closed the connection"};
     total += static_cast<std::size_t>(got);
-    if (total > kMaxAnswer) return {Code::data_loss, "it says too much"};
+    if (total > kMaxAnswer) return {Code::data_loss, "its answer is too long"};
     if (Status said = tls.receive({buffer.data(), static_cast<std::size_t>(got)}); !said.ok()) {
-      // Tell it why, if that can be sent at once; nothing depends on it.
+      // The alert tells the other side why; the attempt fails in any case.
       static_cast<void>(send_all(fd, tls.take_outgoing(), deadline));
       return said;
     }
   }
 }
 
-Attempt<Joined> join_once(const AgentWords& words, const std::string& host, TimePoint deadline) {
-  const auto token = rendezvous::load_token(words.token_file);
+Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& host,
+                          TimePoint deadline) {
+  const auto token = rendezvous::load_token(arguments.token_file);
   if (!token.ok()) {
-    // On a shared file system that hvdrun may be about to make it.
-    return Setback{token.status(), token.status().code() != Code::not_found};
+    // On a shared file system, that hvdrun may be about to create it.
+    return JoinFailure{token.status(), token.status().code() != Code::not_found};
   }
-  auto fd = connect_any(words.join, deadline);
-  if (!fd.ok()) return Setback{fd.status()};
-  const std::string who = SocketAddress{words.join.host, words.join.port}.to_string();
+
+  auto fd = connect_any(arguments.join, deadline);
+  if (!fd.ok()) return JoinFailure{fd.status()};
+  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   const auto key = TlsPsk::create(TlsPsk::Side::client, *token);
-  if (!key.ok()) return Setback{key.status(), true};
+  if (!key.ok()) return JoinFailure{key.status(), true};
   auto tls = key->session();
-  if (!tls.ok()) return Setback{tls.status(), true};
+  if (!tls.ok()) return JoinFailure{tls.status(), true};
+
   const TimePoint answered = std::min(deadline, Clock::now() + kAnswerLimit);
-  const auto setback = [&](const Status& why) {
-    return Setback{why.with_context(who), why.code() == Code::unauthenticated};
+  const auto join_failure = [&](const Status& why) {
+    return JoinFailure{why.with_context(who), why.code() == Code::unauthenticated};
   };
-  if (const Status begun = tls->receive({}); !begun.ok()) return setback(begun);
+  if (const Status begun = tls->receive({}); !begun.ok()) return join_failure(begun);
   Status status = exchange(fd->get(), *tls, answered, [&] { return tls->established(); });
-  if (!status.ok()) return setback(status);
+  if (!status.ok()) return join_failure(status);
+
   const join_link::Join join{
       .build_id = std::string(build_id()),
       .host = host,
-      .slots = words.slots > 0 ? words.slots : slots_by(capacity_of_this_machine())};
+      .slots = arguments.slots > 0 ? arguments.slots : slots_by(capacity_of_this_machine())};
   status = tls->send(join.encode());
-  if (!status.ok()) return setback(status);
+  if (!status.ok()) return join_failure(status);
 
-  // What comes behind the answer is meant for the agent already.
+  // Bytes after the answer are for the agent.
   std::string received;
   std::optional<Frame> answer;
   Status damage;
@@ -155,17 +159,17 @@ Attempt<Joined> join_once(const AgentWords& words, const std::string& host, Time
     answer = std::move(*frame);
     return answer.has_value();
   });
-  if (!status.ok()) return setback(status);
-  if (!damage.ok()) return setback(damage);
+  if (!status.ok()) return join_failure(status);
+  if (!damage.ok()) return join_failure(damage);
   if (answer->kind == static_cast<std::uint16_t>(join_link::Kind::refused)) {
     const auto refused = join_link::Refused::decode(answer->payload);
-    if (!refused.ok()) return setback(refused.status());
-    return Setback{{Code::permission_denied,
-                    cat(who, " does not let this machine in as ", host, ": ", refused->reason)},
-                   refused->final};
+    if (!refused.ok()) return join_failure(refused.status());
+    return JoinFailure{{Code::permission_denied,
+                        cat(who, " does not let this machine in as ", host, ": ", refused->reason)},
+                       refused->final};
   }
   if (answer->kind != static_cast<std::uint16_t>(join_link::Kind::accepted)) {
-    return setback({Code::data_loss, "it gave no answer that was expected"});
+    return join_failure({Code::data_loss, "it gave no answer that was expected"});
   }
   received.erase(0, kFrameHeaderSize + answer->payload.size());
   return Joined{std::move(*fd), std::move(*tls), std::move(received)};
@@ -181,29 +185,30 @@ Result<std::string> own_name() {
 
 }  // namespace
 
-Result<Joined> join_job(const AgentWords& words, const std::function<void(std::string_view)>& say) {
-  std::string host = words.host;
+Result<Joined> join_job(const AgentArguments& arguments,
+                        const std::function<void(std::string_view)>& say) {
+  std::string host = arguments.host;
   if (host.empty()) {
     auto name = own_name();
     if (!name.ok()) return name.status();
     host = std::move(*name);
   }
-  const TimePoint deadline = Clock::now() + words.join_timeout;
+  const TimePoint deadline = Clock::now() + arguments.join_timeout;
   // Many machines may be waiting for one hvdrun: they do not all come at the same moments.
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> share(0.5, 1.0);
   std::string said;
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
-    auto attempt = join_once(words, host, std::max(deadline, Clock::now() + kFirstPause));
+    auto attempt = join_once(arguments, host, std::max(deadline, Clock::now() + kFirstPause));
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
-    auto& setback = std::get<Setback>(attempt);
-    if (setback.final) return setback.why;
+    auto& join_failure = std::get<JoinFailure>(attempt);
+    if (join_failure.final) return join_failure.why;
     const auto next = std::chrono::duration_cast<Duration>(pause * share(random));
     if (Clock::now() + next >= deadline) {
-      return setback.why.with_context("could not join in time (--join-timeout)");
+      return join_failure.why.with_context("could not join in time (--join-timeout)");
     }
-    if (setback.why.message() != said) {
-      said = setback.why.message();
+    if (join_failure.why.message() != said) {
+      said = join_failure.why.message();
       say(cat(said, "; trying again"));
     }
     std::this_thread::sleep_for(next);

@@ -1,5 +1,5 @@
-// How this machine joins the job of an hvdrun elsewhere: resolves, connects, proves the token, says
-// who it is and is let in (base/protocol/join_link.h). Blocks; for one thread.
+// Joins the job of another machine's hvdrun: resolves, connects, proves the token, names this
+// machine and waits to be admitted (base/protocol/join_link.h). Blocks; for one thread.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,12 @@ namespace hvd::cli {
 struct Joined {
   UniqueFd socket;  // non-blocking
   TlsSession tls;
-  std::string received;  // of what is meant for the agent, already
+  std::string received;  // bytes for the agent that came with the answer
 };
 
-// Tries again, with pauses, until the words' join_timeout is over or it was told that coming again
-// would not help. `say` gets a line whenever what it waits for has changed.
-Result<Joined> join_job(const AgentWords& words, const std::function<void(std::string_view)>& say);
+// Retries with pauses until join_timeout is over or the job answers that another attempt would not
+// help. `say` gets a line whenever the reason for waiting has changed.
+Result<Joined> join_job(const AgentArguments& arguments,
+                        const std::function<void(std::string_view)>& say);
 
 }  // namespace hvd::cli

@@ -17,7 +17,7 @@ struct PrefixStyle {
 
 // "[3]<stdout>:", in the rank's colour if so styled.
 std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style);
-// "[b#1]<stdout>:", of a worker that no world has yet.
+// "[b#1]<stdout>:", of a worker that has no rank yet.
 std::string joiner_tag(std::string_view worker, std::string_view stream, const PrefixStyle& style);
 
 class LinePrefixer {

@@ -75,7 +75,7 @@ std::string check_build_text(const GpuSupport& gpu) {
   constexpr std::array kControllers{Feature{"MPI", false}, Feature{"Gloo", true}};
   const std::array operations{Feature{"NCCL", gpu.built}, Feature{"DDL", false},
                               Feature{"CCL", false}, Feature{"MPI", false}, Feature{"Gloo", true}};
-  const std::string module = gpu.module.empty() ? "libhvd_nccl.so: not beside hvdrun"
+  const std::string module = gpu.module.empty() ? "libhvd_nccl.so: not found beside hvdrun"
                                                 : cat("libhvd_nccl.so: ", gpu.module);
   const std::string gpus = cat("NVIDIA GPUs: ", gpu.devices);
   const std::array here{Feature{module, !gpu.module.empty()}, Feature{gpus, gpu.devices > 0}};
@@ -86,8 +86,8 @@ std::string check_build_text(const GpuSupport& gpu) {
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
   if (spec.elastic && spec.hosts.empty()) {
-    return cat("whoever ", printable_word(spec.elastic->discovery_script), " names, at least ",
-               spec.elastic->limits.least, " of them",
+    return cat("workers on the hosts that ", printable_word(spec.elastic->discovery_script),
+               " prints, at least ", spec.elastic->limits.least,
                spec.elastic->limits.most == 0 ? "" : cat(", at most ", spec.elastic->limits.most),
                "\n", command_text(spec));
   }
@@ -95,24 +95,27 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     return cat(
         spec.processes > 0 ? cat(spec.processes, " workers on ") : "as many workers as slots on ",
         hosts_text(spec.hosts),
-        "; a host without a number has one slot for each GPU, else for each core, as its "
-        "agent will say\n",
+        "; a host without a number has one slot for each GPU, else for each core\n",
         command_text(spec));
   }
+
   if (plan.members.empty()) {
     return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));
   }
+
   std::size_t width = 4;
   for (const auto& member : plan.members) width = std::max(width, member.host.size());
   std::ostringstream out;
   const auto column = [&](std::string_view text, std::size_t size) {
     out << std::left << std::setw(static_cast<int>(size) + 2) << text;
   };
+
   column("rank", 4);
   column("host", width);
   column("slot", 4);
   column("local", 9);
   out << "cross\n";
+
   for (const auto& member : plan.members) {
     column(std::to_string(member.rank), 4);
     column(member.host, width);

@@ -1,5 +1,5 @@
-// What hvdrun prints instead of running a job: --version, --check-build, --dry-run, --print-env.
-// Pure: texts with their newlines.
+// Texts that hvdrun prints instead of running a job: --version, --check-build, --dry-run,
+// --print-env. Pure, except for gpu_support().
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 namespace hvd::cli {
 
 std::string version_text();
-// What there is for tensors of GPUs.
+// Support for tensors on GPUs.
 struct GpuSupport {
   bool built = false;
-  std::string module;  // where it lies; empty: nowhere that it is looked for
+  std::string module;  // its path; empty: not found
   int devices = 0;     // of this machine
 };
-// Of this build and this machine; looks into /dev and beside hvdrun.
+// Reads /dev and the folders beside hvdrun.
 GpuSupport gpu_support();
 // The frameworks, controllers and operations of this build, in Horovod's layout, and which of them
 // can run here.

@@ -7,12 +7,12 @@
 
 namespace {
 
-// If a standard stream is closed, the next file or socket would take its number and its bytes. A
-// descriptor that can only do the opposite keeps the place and still answers with an error.
+// If a standard stream is closed, the next file or socket would get its number and its bytes. A
+// descriptor opened in the opposite direction takes the number; using it is still an error.
 void keep_standard_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free number is this one.
+    // open() returns the lowest free number, which is this one.
     if (::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) ::_exit(1);
   }
 }

@@ -1,7 +1,7 @@
-// hvdrun's command line: words in, a CommandLine out. It knows flags and their forms, nothing of
-// files or the environment; those are merged later (settings.h). Horovod's forms work as they do
-// there: -np, -cb, -hostfile and -prefix-timestamp with one dash, the last of a repeated flag wins,
-// and everything from the first word that is no option is the command.
+// hvdrun's command line: arguments in, a CommandLine out. This file knows flags and their forms;
+// config file and environment are merged later (settings.h). Horovod's forms work as they do there:
+// -np, -cb, -hostfile and -prefix-timestamp with one dash, the last of a repeated flag wins, and
+// the command begins at the first argument that is not an option.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cmd/hvdrun/flag_table.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
@@ -18,15 +19,15 @@ namespace hvd::cli {
 enum class Action { run, dry_run, print_env, check_build, version, help, rendezvous, agent };
 
 // How the workers' environment differs from hvdrun's own.
-struct EnvironmentWords {
+struct EnvironmentArguments {
   std::vector<std::string> set;       // NAME or NAME=VALUE
   std::vector<std::string> excluded;  // patterns with * and ?
   std::vector<std::string> included;  // patterns; these win over excluded ones
 };
 
-struct RendezvousWords {
+struct RendezvousArguments {
   std::string bind;                      // ADDRESS:PORT
-  std::string token_file = "hvd-token";  // made if it is not there
+  std::string token_file = "hvd-token";  // created if missing
   bool legacy_clients = false;
 };
 
@@ -35,11 +36,11 @@ struct JoinAddress {
   std::uint16_t port = 0;
 };
 
-struct AgentWords {
+struct AgentArguments {
   JoinAddress join;
   std::string token_file = "hvd-token";
   std::string host;  // empty: this machine's own name
-  int slots = 0;     // 0: not said
+  int slots = 0;     // 0: not given
   std::chrono::milliseconds join_timeout{300'000};
 };
 
@@ -47,14 +48,16 @@ struct CommandLine {
   Action action = Action::run;
   Values values;
   std::optional<std::string> config_file;
-  EnvironmentWords environment;
+  EnvironmentArguments environment;
   std::vector<std::string> command;
-  RendezvousWords rendezvous;
-  AgentWords agent;
-  std::string help;  // the text of --help, when that is the action
+  RendezvousArguments rendezvous;
+  AgentArguments agent;
+  std::string help;  // what to print, when the action is help
 };
 
-// `words` without the program's name. Errors are those of usage: hvdrun exits with 2.
-Result<CommandLine> parse_command_line(const std::vector<std::string>& words);
+// `arguments` without the program's name. An error is one of usage: hvdrun exits with 2.
+Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);
+
+FlagTable main_flag_table();
 
 }  // namespace hvd::cli

@@ -115,9 +115,10 @@ void RankFiles::run() {
     File& file = files_[front.file];     // and opens it
     lock.unlock();
     const Status status = write_all(file, front.bytes);
-    // Before the queue is empty, so that who drains it knows of the failure.
+    // The failure is reported before the queue is empty, so that drain() returns after it.
     if (!status.ok() && on_failure_) on_failure_(status);
     lock.lock();
+
     std::deque<Item> done;
     if (status.ok()) {
       waiting_ -= front.bytes.size();
@@ -129,7 +130,7 @@ void RankFiles::run() {
       done.swap(queue_);
     }
     lock.unlock();
-    done.clear();  // their credits call out
+    done.clear();  // releasing credits runs callbacks
     lock.lock();
     changed_.notify_all();
   }

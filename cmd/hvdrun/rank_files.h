@@ -29,21 +29,21 @@ std::string rank_folder(int rank, int size);
 
 class RankFiles {
  public:
-  // Makes the folder, and the folders and empty files of ranks 0 to size-1; with size 0 nobody
-  // knows the ranks yet, or ever. The error names the file. `on_failure` is called once, on the
-  // writing thread, when a file cannot be written; nothing more is written after it.
+  // Creates the folder, and folders and empty files for ranks 0 to size-1; size 0 means that the
+  // ranks are not known. The error names the file. `on_failure` is called once, on the writing
+  // thread, when a file cannot be written; nothing is written after it.
   static Result<std::unique_ptr<RankFiles>> open(const std::string& directory, int size,
                                                  std::function<void(const Status&)> on_failure);
-  // The ranks are known, and nothing was written yet: makes what open() had not made.
+  // For ranks that were not known to open(): creates the files. Must come before the first write().
   void set_size(int size);
-  ~RankFiles();  // after what was given has been written
+  ~RankFiles();  // writes all that is queued first
   RankFiles(const RankFiles&) = delete;
   RankFiles& operator=(const RankFiles&) = delete;
 
   void write(int rank, bool error_stream, std::string bytes, Credit credit);
-  // Of a worker whose folder is made when it is first written to.
+  // Writes to a worker's folder, which is created by the first write.
   void write(const std::string& folder, bool error_stream, std::string bytes, Credit credit);
-  // Blocks until all is written, or can never be.
+  // Blocks until all is written, or writing has failed.
   void drain();
 
  private:

@@ -9,7 +9,7 @@
 namespace hvd::cli {
 namespace {
 
-// Every one of them, so that a person can repair all before the next attempt.
+// All failed hosts at once, so that a person can repair all of them before the next attempt.
 std::string hosts_report(const std::vector<driver::FailedHost>& hosts) {
   std::string text =
       cat("hvdrun: the job has failed: ", hosts.size(), " hosts cannot take part:\n");
@@ -25,8 +25,7 @@ std::string hosts_report(const std::vector<driver::FailedHost>& hosts) {
   return text;
 }
 
-// What follows `before` in a line, up to the next blank or one of the ends; empty: it does not
-// stand there.
+// The word behind `before` in a line, up to a blank or a colon; empty if `before` is not in it.
 std::string word_after(std::string_view line, std::string_view before) {
   const auto at = line.find(before);
   if (at == std::string_view::npos) return {};
@@ -34,14 +33,14 @@ std::string word_after(std::string_view line, std::string_view before) {
   return std::string(line.substr(0, line.find_first_of(": ")));
 }
 
-// The dynamic loaders of glibc and of musl end a program with 127 that lacks a library.
+// The dynamic loaders of glibc and musl exit with 127 if a shared library is missing.
 std::string missing_library(int exit_code, const std::string& host,
                             const std::vector<std::string>& tail) {
   if (exit_code != 127) return {};
   for (const auto& line : tail) {
-    for (const std::string_view words :
+    for (const std::string_view message :
          {"error while loading shared libraries: ", "Error loading shared library "}) {
-      const std::string library = word_after(line, words);
+      const std::string library = word_after(line, message);
       if (library.empty()) continue;
       return cat("hvdrun: the program needs the shared library ", library, ", which host ", host,
                  " does not have where its dynamic loader looks: install it there, or name its "
@@ -52,8 +51,8 @@ std::string missing_library(int exit_code, const std::string& host,
   return {};
 }
 
-// In an elastic job a worker has no rank before its world is there; Gloo, as Horovod calls it, says
-// this and aborts before it has asked the rendezvous for anything.
+// An elastic program of Horovod has no rank at its start; its Gloo prints this and aborts before it
+// contacts the rendezvous.
 bool is_elastic_horovod(const std::string& line) {
   return line.find("rank >= 0. -1 vs 0") != std::string::npos;
 }
@@ -66,19 +65,21 @@ static std::string report_of(const driver::Outcome& outcome) {
         outcome.exit_code == 128 + SIGINT || outcome.exit_code == 128 + SIGTERM ||
         outcome.exit_code == 128 + SIGHUP || outcome.exit_code == 128 + SIGQUIT;
     return cat("hvdrun: the job ", interrupted ? "was ended" : "has failed", ": ",
-               outcome.reason.empty() ? "no reason is known" : printable_lines(outcome.reason),
-               "\n");
+               outcome.reason.empty() ? "unknown reason" : printable_lines(outcome.reason), "\n");
   }
+
   const auto& [worker, cause, tail, hosts] = *outcome.failure;
   if (hosts.size() > 1) return hosts_report(hosts);
-  // Without a slot it was a host that failed, and its reason is a sentence about that.
+  // Without a slot, a host has failed; the reason is a whole sentence.
   if (worker.slot < 0)
     return cat("hvdrun: the job has failed: ", printable_lines(outcome.reason), "\n");
-  const std::string who = worker.rank < 0 ? "a worker that was to join" : cat("rank ", worker.rank);
+
+  const std::string who = worker.rank < 0 ? "a joining worker" : cat("rank ", worker.rank);
   std::string text =
       cat("hvdrun: the job has failed: ", who, " on host ", worker.host, " (slot ", worker.slot);
   if (worker.pid > 0) text += cat(", pid ", worker.pid);
   text += cat(") ", printable_lines(cause), "; the remaining workers were terminated.\n");
+
   text += printable_lines(missing_library(outcome.exit_code, worker.host, tail));
   if (tail.empty()) {
     text += "hvdrun: it wrote nothing to stderr.\n";
@@ -87,9 +88,10 @@ static std::string report_of(const driver::Outcome& outcome) {
                 " of its stderr:\n");
     for (const auto& line : tail) text += cat("    ", printable(line), "\n");
   }
+
   if (std::any_of(tail.begin(), tail.end(), is_elastic_horovod)) {
     text +=
-        "hvdrun: it seems to be an elastic program of Horovod, which is not served; "
+        "hvdrun: this seems to be an elastic program of Horovod, which is not supported; "
         "--legacy-clients serves programs of Horovod in jobs whose world does not change.\n";
   }
   return text;
@@ -99,7 +101,8 @@ std::string failure_report(const driver::Outcome& outcome) {
   if (outcome.exit_code == 0) return {};
   std::string text;
   if (!outcome.lost_state.empty()) {
-    text = cat("hvdrun: ", printable(outcome.lost_state), "\nhvdrun: what follows came of that.\n");
+    text = cat("hvdrun: ", printable(outcome.lost_state),
+               "\nhvdrun: this caused the following failure.\n");
   }
   return text + report_of(outcome);
 }

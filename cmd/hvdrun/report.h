@@ -1,4 +1,4 @@
-// What hvdrun says when a job has ended badly: one paragraph that a person can act on. Pure.
+// The report of a failed job: one paragraph that a person can act on. Pure.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace hvd::cli {
 
-// Lines with their ends; empty for a job that ended well.
+// Complete lines; empty for a job that has succeeded.
 std::string failure_report(const driver::Outcome& outcome);
 
 }  // namespace hvd::cli

@@ -75,7 +75,7 @@ Result<Values> values_from_environment(const EnvironmentLookup& lookup) {
   return values;
 }
 
-Status check_hosts_said_once(const Values& values, std::string_view where) {
+Status check_one_host_source(const Values& values, std::string_view where) {
   std::vector<std::string> said;
   for (const auto flag : kHostFlags) {
     if (values.count(flag) != 0) said.push_back(cat("--", flag));

@@ -1,6 +1,6 @@
-// What can be set by a flag, in a config file or in the environment: the runtime's knobs
-// (base/knobs.h) and the launcher's own settings, which are described by the same table rows.
-// Gathered values are texts as the environment spells them; the source of each is kept, for errors.
+// Settings by flag, config file or environment: the runtime's knobs (base/knobs.h) and the
+// launcher's own settings, in tables of the same form. Values are texts in the form that the
+// environment variable has; each keeps its source for error messages.
 // Values and free functions; not shared between threads.
 #pragma once
 
@@ -16,10 +16,10 @@
 
 namespace hvd::cli {
 
-inline constexpr double kMaxSeconds = 31'536'000;  // a year; more is a slip of the finger
+inline constexpr double kMaxSeconds = 31'536'000;  // a year; more is a typing error
 
 // hvdrun's own settings: -np, hosts, times, output. Rows without variable names are not read from
-// the environment: a job's shape is not inherited by accident.
+// the environment, so that a job does not inherit its size or its hosts by accident.
 std::span<const Knob> launch_settings();
 
 // Both tables.
@@ -27,10 +27,10 @@ std::vector<const Knob*> all_settings();
 const Knob* find_setting_by_flag(std::string_view flag);
 const Knob* find_setting_by_config_key(std::string_view key);
 
-// Whether a setting may be given more than once, each time for one more. The text of its value is
-// then list_text() of them all.
+// Whether a setting may be repeated, each time with one more item. The text of its value is then
+// list_text() of all items.
 bool is_list(const Knob& setting);
-// Whether its value is two words, "--blacklist-cooldown-range 10 100".
+// Whether its value is two arguments, "--blacklist-cooldown-range 10 100".
 bool is_pair(const Knob& setting);
 std::string list_text(const std::vector<std::string>& items);
 std::vector<std::string> list_items(std::string_view text);
@@ -50,10 +50,10 @@ using Values = std::map<std::string, Value, std::less<>>;
 // Every setting that `lookup` has a value for.
 Result<Values> values_from_environment(const EnvironmentLookup& lookup);
 
-// `stronger` over `weaker`. A host list, a hostfile and a discovery script are three ways to say
-// one thing, so that the one in `stronger` also hides the others in `weaker`. The error names those
-// of them of which `values` have more than one.
-Status check_hosts_said_once(const Values& values, std::string_view where);
+// merge() takes a value of `stronger` over one of `weaker`. A host list, a hostfile and a discovery
+// script are alternatives: one of them in `stronger` hides all of them in `weaker`. More than one
+// in the same source is an error.
+Status check_one_host_source(const Values& values, std::string_view where);
 Values merge(Values stronger, const Values& weaker);
 
 }  // namespace hvd::cli

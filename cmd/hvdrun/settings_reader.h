@@ -1,4 +1,4 @@
-// Merged settings as values. For one thread; the settings outlive it.
+// Typed access to merged settings. For one thread; the settings must outlive the reader.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 
 namespace hvd::cli {
 
-// The error of settings that make no job.
+// The error of inconsistent settings.
 inline Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
-// What the settings say, with the table's default where they say nothing.
+// Values of settings, or the table's default for those that are not set.
 class SettingsReader {
  public:
   explicit SettingsReader(const Values& values) : values_(values) {}

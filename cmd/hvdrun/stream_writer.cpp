@@ -24,7 +24,7 @@ constexpr std::size_t kSurelyFits = 4096;  // PIPE_BUF: what a pipe takes after 
 
 Credit make_credit(std::function<void()> released) {
   if (!released) return {};
-  // The pointer only has to be something: what matters is its deleter.
+  // Only the deleter matters, which runs with the last copy.
   return {static_cast<void*>(nullptr), [released = std::move(released)](void*) { released(); }};
 }
 
@@ -35,8 +35,9 @@ StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
     socket_ = S_ISSOCK(kind.st_mode);
     const bool writable = (::fcntl(fd_, F_GETFL) & O_ACCMODE) != O_RDONLY;
     if (writable && (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode))) {
-      // O_NONBLOCK belongs to the open file, which the shell and others share with us; so we open
-      // it once more. Not if it is only open for reading: that is what stands for a closed one.
+      // O_NONBLOCK is a property of the open file, which hvdrun shares with its shell and others,
+      // so the file is opened once more. A descriptor that is open only for reading is main()'s
+      // substitute for a closed one.
       const std::string path = cat("/proc/self/fd/", fd_);
       own_.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
       small_ = !own_;
@@ -124,17 +125,19 @@ void StreamWriter::write_front(std::unique_lock<std::mutex>& lock) {
   }
   if (written == 0) return;
   moved_at_ = Clock::now();
+
   const char last = bytes[written - 1];
   line_open_ = last != '\n' && last != '\r';
   offset_ += static_cast<std::size_t>(written);
   waiting_ -= static_cast<std::size_t>(written);
   if (offset_ < front.bytes.size()) return;
+
   Item done = std::move(queue_.front());
   queue_.pop_front();
   offset_ = 0;
   if (queue_.empty()) changed_.notify_all();
   lock.unlock();
-  done = {};  // its credit calls out
+  done = {};  // releasing the credit runs a callback
   lock.lock();
 }
 
@@ -143,8 +146,8 @@ ssize_t StreamWriter::write_some(const char* bytes, std::size_t size) const {
   return ::write(own_ ? own_.get() : fd_, bytes, size);
 }
 
-// True when the reader takes something; false when woken, or when it has stalled for too long and
-// all was dropped.
+// True when the reader accepts bytes; false when woken, or when the reader has stalled for too long
+// and all output was dropped.
 bool StreamWriter::wait_writable(std::unique_lock<std::mutex>& lock) {
   TimePoint deadline = kNever;
   if (full()) deadline = std::max(moved_at_, full_since_) + options_.stall_timeout;
@@ -174,7 +177,7 @@ void StreamWriter::take_and_drop_all(std::unique_lock<std::mutex>& lock) {
   waiting_ = 0;
   changed_.notify_all();
   lock.unlock();
-  gone.clear();  // their credits call out
+  gone.clear();  // releasing credits runs callbacks
   lock.lock();
 }
 
@@ -195,7 +198,7 @@ void StreamWriter::fail(std::unique_lock<std::mutex>& lock, int error) {
   failed_ = true;
   dropped_ = 0;
   if (options_.on_failure) {
-    // Before the queue is empty, so that who drains it knows of the failure.
+    // The failure is reported before the queue is empty, so that drain() returns after it.
     lock.unlock();
     options_.on_failure(Status::from_errno("write to " + options_.name, error), error == EPIPE);
     lock.lock();

@@ -1,11 +1,11 @@
-// Writes to one of hvdrun's own streams from its own thread, so that a reader who is slow, or who
-// does not read at all, holds up nothing else. What waits is bounded: up to `limit` bytes are taken
-// at once; beyond that the credit of what is given stays with it until it was written, and whoever
-// waits for credit is held back. If the reader takes nothing for `stall_timeout` while that is so,
-// all that waits is dropped, and counted, so that nobody is held back for ever.
+// Writes to one of hvdrun's own streams from a thread of its own, so that a slow or stalled reader
+// holds up nothing else. The queue is bounded: up to `limit` bytes release their credit at once;
+// beyond that, bytes keep their credit until they are written, which holds back the workers. If the
+// reader accepts nothing for `stall_timeout` in that state, the queue is dropped and its bytes are
+// counted, so that workers do not wait for ever.
 //
-// write() and drain() are safe from any thread and do not wait for the reader (drain() does, as
-// long as it is told to). The callbacks run on the writer's thread.
+// write() and drain() are safe from any thread; only drain() waits for the reader. The callbacks
+// run on the writer's thread.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@
 
 namespace hvd::cli {
 
-// Calls what it was made with when its last copy is gone.
+// A callback that runs when the last copy is gone.
 using Credit = std::shared_ptr<void>;
 Credit make_credit(std::function<void()> released);
 
@@ -33,23 +33,24 @@ struct StreamWriterOptions {
   std::string name = {};                     // "standard output", for errors
   std::size_t limit = std::size_t{8} << 20;  // bytes
   std::chrono::milliseconds stall_timeout{10'000};
-  // Once, when the stream cannot be written any more; `broken_pipe`: because its reader is gone.
-  // All that comes later is dropped in silence.
+  // Called once, when the stream cannot be written any more; `broken_pipe`: its reader is gone.
+  // Later output is discarded.
   std::function<void(const Status& why, bool broken_pipe)> on_failure = {};
-  // When the reader goes on after `bytes` were dropped.
+  // Called when the reader continues after `bytes` were dropped.
   std::function<void(std::uint64_t bytes)> on_resumed = {};
 };
 
 class StreamWriter {
  public:
-  // `fd` stays open and the caller's; it is not set non-blocking, since others may share it.
+  // The caller keeps `fd` and must not close it before this ends. It is not set non-blocking, since
+  // other processes may share it.
   StreamWriter(int fd, StreamWriterOptions options);
   ~StreamWriter();  // drops what has not been written
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
   void write(std::string bytes, Credit credit = {});
-  // Waits until all is written, or can never be; false at the deadline.
+  // Waits until all is written or writing has failed; false at the deadline.
   bool drain(TimePoint deadline = kNever);
 
  private:

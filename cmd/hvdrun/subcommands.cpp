@@ -6,22 +6,78 @@
 
 #include "base/machine/capacity.h"
 #include "base/text.h"
+#include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/settings.h"
-#include "cmd/hvdrun/words.h"
 
 namespace hvd::cli {
 namespace {
 
-// What follows the options is nothing that a subcommand takes.
-Status parse_all(CLI::App& app, const std::vector<std::string>& words, std::string_view who) {
-  auto split = split_words(app, words);
-  if (!split.ok()) return split.status().with_context(who);
+constexpr const char* kGroup = "Options";
+
+struct RendezvousParser {
+  CLI::App app{"Runs the rendezvous service by itself.", "hvdrun rendezvous"};
+  RendezvousArguments arguments;
+  bool help = false;
+
+  RendezvousParser();
+};
+
+RendezvousParser::RendezvousParser() {
+  app.set_help_flag();
+  app.add_option("--bind", arguments.bind, "Address to listen on; port 0: any free port")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--token-file", arguments.token_file,
+                 "Shared-secret file, 64 hex digits; created if missing (default: ./hvd-token)")
+      ->type_name("FILE");
+  app.add_flag("--legacy-clients", arguments.legacy_clients,
+               "Also serve clients built with Horovod, whose requests are not signed");
+  app.add_flag("--help", help, "Print this help and exit");
+  for (CLI::Option* const option : app.get_options()) option->group(kGroup);
+}
+
+struct AgentParser {
+  CLI::App app{"Lets a job of another machine's hvdrun start workers on this machine.",
+               "hvdrun agent"};
+  AgentArguments arguments;
+  std::string url;
+  std::string slots;
+  std::string seconds = "300";
+  bool help = false;
+
+  AgentParser();
+};
+
+AgentParser::AgentParser() {
+  app.set_help_flag();
+  app.add_option("--join", url, "Address where that hvdrun listens (its --join-bind)")
+      ->type_name("tls://ADDRESS:PORT");
+  app.add_option("--token-file", arguments.token_file,
+                 "Copy of that hvdrun's shared-secret file (default: ./hvd-token)")
+      ->type_name("FILE");
+  app.add_option("--host", arguments.host,
+                 "Name of this machine in the job (default: its own name)")
+      ->type_name("NAME");
+  app.add_option("--slots", slots,
+                 "Number of workers to offer (default: one for each GPU that CUDA_VISIBLE_DEVICES "
+                 "leaves, without GPUs one for each core)")
+      ->type_name("N");
+  app.add_option("--join-timeout", seconds, "Seconds to keep trying to join (default: 300)")
+      ->type_name("SECONDS");
+  app.add_flag("--help", help, "Print this help and exit");
+  for (CLI::Option* const option : app.get_options()) option->group(kGroup);
+}
+
+// A subcommand takes options only: what follows them is an error.
+Status parse_all(CLI::App& app, const std::vector<std::string>& arguments) {
+  const std::string command = app.get_name();
+  auto split = split_arguments(app, arguments);
+  if (!split.ok()) return split.status().with_context(command);
   if (!split->command.empty()) {
-    const auto name = who.substr(who.find(' ') + 1);
-    return usage(cat(who, ": unexpected word '", split->command.front(),
-                     "'; a program of this name is started as ./", name));
+    return usage(cat(command, ": unexpected argument '", split->command.front(),
+                     "'; a program of this name is started as ./",
+                     command.substr(command.find(' ') + 1)));
   }
-  return parse_options(app, split->options).with_context(who);
+  return parse_options(app, split->options).with_context(command);
 }
 
 // "tls://10.0.0.1:4000", "tls://driver:4000", "tls://[::1]:4000".
@@ -48,80 +104,59 @@ Result<JoinAddress> parse_join_url(std::string_view text) {
 
 }  // namespace
 
-Result<CommandLine> parse_rendezvous(const std::vector<std::string>& words) {
-  CLI::App app{"hvdrun rendezvous: the rendezvous service by itself", "hvdrun rendezvous"};
+FlagTable rendezvous_flag_table() { return table_of(RendezvousParser().app, "rendezvous"); }
+FlagTable agent_flag_table() { return table_of(AgentParser().app, "agent"); }
+
+Result<CommandLine> parse_rendezvous(const std::vector<std::string>& arguments) {
+  RendezvousParser parser;
+  HVD_RETURN_IF_ERROR(parse_all(parser.app, arguments));
+
   CommandLine line;
   line.action = Action::rendezvous;
-  bool help = false;
-  app.set_help_flag();
-  app.add_option("--bind", line.rendezvous.bind, "Where to listen; port 0: any free one")
-      ->type_name("ADDRESS:PORT");
-  app.add_option("--token-file", line.rendezvous.token_file,
-                 "The token as 64 hex digits; made if it is not there (default: ./hvd-token)")
-      ->type_name("FILE");
-  app.add_flag("--legacy-clients", line.rendezvous.legacy_clients,
-               "Also serve Horovod's own clients, unsigned");
-  app.add_flag("--help", help, "Print this");
-  HVD_RETURN_IF_ERROR(parse_all(app, words, "hvdrun rendezvous"));
-  if (help) {
+  line.rendezvous = parser.arguments;
+  if (parser.help) {
     line.action = Action::help;
-    line.help = app.help();
+    line.help = parser.app.help();
   } else if (line.rendezvous.bind.empty()) {
     return usage("hvdrun rendezvous: needs --bind ADDRESS:PORT");
   }
   return line;
 }
 
-Result<CommandLine> parse_agent(const std::vector<std::string>& words) {
-  CLI::App app{"hvdrun agent: lets the job of an hvdrun elsewhere start workers on this machine",
-               "hvdrun agent"};
+Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
+  AgentParser parser;
+  HVD_RETURN_IF_ERROR(parse_all(parser.app, arguments));
+
   CommandLine line;
   line.action = Action::agent;
-  AgentWords& agent = line.agent;
-  std::string url;
-  std::string slots;
-  std::string seconds = "300";
-  bool help = false;
-  app.set_help_flag();
-  app.add_option("--join", url, "Where that hvdrun listens (its --join-bind)")
-      ->type_name("tls://ADDRESS:PORT");
-  app.add_option("--token-file", agent.token_file,
-                 "A copy of its token file (default: ./hvd-token)")
-      ->type_name("FILE");
-  app.add_option("--host", agent.host, "What the job calls this machine (default: its own name)")
-      ->type_name("NAME");
-  app.add_option(
-         "--slots", slots,
-         "How many workers it has room for (default: one for each GPU that CUDA_VISIBLE_DEVICES "
-         "leaves, without GPUs one for each core)")
-      ->type_name("N");
-  app.add_option("--join-timeout", seconds,
-                 "Seconds until it gives up trying to join (default: 300)")
-      ->type_name("SECONDS");
-  app.add_flag("--help", help, "Print this");
-  HVD_RETURN_IF_ERROR(parse_all(app, words, "hvdrun agent"));
-  if (help) {
+  line.agent = parser.arguments;
+  if (parser.help) {
     line.action = Action::help;
-    line.help = app.help();
+    line.help = parser.app.help();
     return line;
   }
-  if (url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
-  auto address = parse_join_url(url);
+
+  AgentArguments& agent = line.agent;
+  if (parser.url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
+  auto address = parse_join_url(parser.url);
   if (!address.ok()) return address.status();
   agent.join = std::move(*address);
-  if (!slots.empty()) {
-    const auto number = parse_number<int>(slots);
+
+  if (!parser.slots.empty()) {
+    const auto number = parse_number<int>(parser.slots);
     if (!number || *number < 1 || *number > kMaxSlots) {
-      return usage(
-          cat("hvdrun agent: --slots=", slots, ": must be an integer from 1 to ", kMaxSlots));
+      return usage(cat("hvdrun agent: --slots=", parser.slots, ": must be an integer from 1 to ",
+                       kMaxSlots));
     }
     agent.slots = *number;
   }
-  const auto patience = parse_number<double>(seconds);
-  if (!patience || !(*patience >= 0 && *patience <= kMaxSeconds)) {
-    return usage(cat("hvdrun agent: --join-timeout=", seconds, ": must be a number of seconds"));
+
+  const auto timeout = parse_number<double>(parser.seconds);
+  if (!timeout || !(*timeout >= 0 && *timeout <= kMaxSeconds)) {
+    return usage(
+        cat("hvdrun agent: --join-timeout=", parser.seconds, ": must be a number of seconds"));
   }
-  agent.join_timeout = std::chrono::milliseconds(std::llround(*patience * 1000));
+  agent.join_timeout = std::chrono::milliseconds(std::llround(*timeout * 1000));
   return line;
 }
 

@@ -53,7 +53,7 @@ Result<AgentConnection> AgentProcess::start(const std::string& path, bool patien
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 
   std::string name = "hvd-agent";
-  std::string option = "--patient";
+  std::string option = "--no-hello-timeout";
   const std::array<char*, 3> arguments{name.data(), patient ? option.data() : nullptr, nullptr};
   pid_t pid = -1;
   if (const int error = ::posix_spawn(&pid, path.c_str(), &plan.actions, &plan.attributes,

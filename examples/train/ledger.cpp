@@ -60,8 +60,9 @@ Ledger::~Ledger() {
 
 void Ledger::world(std::size_t step, std::uint64_t digest) {
   if (!is_kept()) return;
-  // A world whose connections broke may be formed again as it was, under the same generation. Who
-  // has tried most often has been in it each time, so the greatest count was never there before.
+  // A world whose connections broke may be formed again as it was, under the same generation. The
+  // worker with the most attempts has been in it each time, so the greatest count was never there
+  // before.
   const auto generation = hvd::elastic::generation();
   attempt_ = generation == generation_ ? attempt_ + 1 : 1;
   generation_ = generation;

@@ -1,4 +1,4 @@
-// What this worker did, for whoever wants to check it: that no step that was committed was lost,
+// A log of this worker's steps, so that a test can check that no committed step was lost,
 // that each sample of an epoch was used once, that all workers held the same weights. Each process
 // writes a file of its own, DIR/WORKER.TIME.log, a line for each event, microseconds of the
 // monotonic clock first:

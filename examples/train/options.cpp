@@ -56,6 +56,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   const auto path = [](std::filesystem::path& target) -> Setter {
     return [&target](const auto&, const auto& value) { target = value; };
   };
+
   const std::map<std::string, Setter> setters = {
       {"--text", [&](const auto&, const auto& value) { options.texts.emplace_back(value); }},
       {"--steps", count(options.steps, 1, kMany)},
@@ -74,6 +75,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
       {"--until", path(options.until)},
       {"--fail-on", path(options.fail_on)},
   };
+
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string flag = arguments[i];
     if (flag == "--help" || flag == "-h") {
@@ -84,6 +86,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     const bool joined = flag.starts_with("--") && equals != std::string::npos;
     std::string value = joined ? flag.substr(equals + 1) : "";
     if (joined) flag.resize(equals);
+
     const auto setter = setters.find(flag);
     if (setter == setters.end()) {
       throw UsageError("unknown argument " + flag + "; train --help names all");
@@ -95,6 +98,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (value.empty()) throw UsageError(flag + " needs a value");
     setter->second(flag, value);
   }
+
   if (options.texts.empty()) options.texts = default_texts();
   return options;
 }

@@ -8,9 +8,9 @@ namespace train {
 // True once the file is there; never for an empty path.
 bool is_there(const std::filesystem::path& file);
 
-// If the file is there, takes it away and ends this process with code 1 as it stands, to show what
-// a job does when one of its workers fails; or by exit(0), if "exit 0" stands in the file. Of those
-// who look at the same file one ends.
+// If the file exists, removes it and ends this process with code 1 at once, to show how a job
+// handles the failure of a worker; or by exit(0), if the file contains "exit 0". Only one of the
+// processes that look for the same file ends.
 void fail_if_there(const std::filesystem::path& file);
 
 }  // namespace train

@@ -81,7 +81,7 @@ class Training {
     std::size_t step = 0;
     std::int64_t losses = 0;  // since the last line, of all workers, in millionths of a nat
     std::size_t samples = 0;  // of these losses
-    std::int64_t told = 0;    // workers who were told that it is enough
+    std::int64_t told = 0;    // workers that were told to end
   };
 
   // What this worker does for the next step: its share of the batch that the sampler gives to all.
@@ -116,6 +116,7 @@ class Training {
       reducer.add(parameter->name, parameter->gradient);
       Model::fill_zeros(parameter->gradient);
     }
+
     since_ = std::chrono::steady_clock::now();
     samples_since_ = 0;
     while (!is_over()) {
@@ -123,24 +124,29 @@ class Training {
       const Share share = next_share();
       const double loss = model_.learn(share.contexts, share.next, share.next.size());
       model_.round_gradients(exact, 1.0F / static_cast<float>(share.batch));
+
       const auto there = model_.gradients_there();
       for (auto* const parameter : model_.parameters()) reducer.ready(parameter->name, there);
+
       // In whole millionths, whose sum is exact too.
       std::vector<std::int64_t> losses{std::llround(std::min(loss, kTooMuch) * 1e6),
                                        std::isfinite(loss) ? 0 : 1,
                                        is_there(options_.until) ? 1 : 0};
+
       const auto summed = hvd::allreduce_async(losses, {.name = "loss", .op = hvd::Sum});
       reducer.synchronize();
       summed.wait();
       if (losses[1] != 0) {
         throw std::runtime_error("the loss is not a number any more; a smaller --lr may help");
       }
+
       model_.update(options_.learning_rate);
       ++progress_.step;
       progress_.told = losses[2];
       progress_.losses += losses[0];
       progress_.samples += share.batch;
       samples_since_ += share.batch;
+
       const bool speaks = is_time_to_speak();
       const Progress spoken = progress_;
       if (speaks) progress_.losses = progress_.samples = 0;
@@ -219,6 +225,7 @@ int run_program(const char* name, int argc, char** argv) {
       std::fputs(usage().c_str(), stdout);
       return 0;
     }
+
     const Corpus corpus(options.texts, options.context);
     Ledger ledger(options.ledger);
     try {

@@ -16,8 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The agent of a worker: the child of this process among the worker's ancestors; 0 if there is
-// none.
+// Worker, reaper, agent: the agent is the child of this process. 0 if it is not to be found.
 pid_t agent_of(const WorkerView& worker) {
   pid_t agent = worker.pid;
   while (agent > 1 && parent_of(agent) != ::getpid()) agent = parent_of(agent).value_or(0);

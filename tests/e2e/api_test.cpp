@@ -6,7 +6,7 @@ namespace {
 
 class ApiTest : public JobTest {
  protected:
-  // And nobody has anything to complain about.
+  // No worker has logged an error.
   void expect_all_ok(int ranks, const std::string& program, const std::string& scenario,
                      const Words& flags = {}) {
     const ExitStatus end = JobTest::expect_all_ok(ranks, {binary(program), scenario}, flags);

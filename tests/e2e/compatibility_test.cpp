@@ -84,7 +84,7 @@ TEST_F(CompatibilityTest, WithoutTheFlagTheyAreTurnedAwayWith401) {
   const ExitStatus end = run_job({"-np", "2", binary("e2e_legacy_store")});
   EXPECT_EQ(end.code, 4) << end.err;
   EXPECT_NE(end.err.find("status 401"), std::string::npos) << end.err;
-  // And told why, once, whoever asked.
+  // The reason is printed once, however many clients were refused.
   const std::string told = "refused an unsigned request of a program that was built with Horovod";
   const auto at = end.err.find(told);
   ASSERT_NE(at, std::string::npos) << end.err;

@@ -11,9 +11,9 @@ namespace {
 class EarlyEndTest : public ElasticJobTest {
  protected:
   std::int64_t expect_world(Process& job, int size, std::int64_t after = 0) {
-    const auto world = books().wait_for_world(size, after);
-    EXPECT_NE(world, 0) << "no world of " << size << "\n" << books().summary() << job.err();
-    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    const auto world = step_logs().wait_for_world(size, after);
+    EXPECT_NE(world, 0) << "no world of " << size << "\n" << step_logs().summary() << job.err();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(5)) << step_logs().summary();
     return world;
   }
   void expect_in(const std::string& text, const Words& parts) {
@@ -91,7 +91,7 @@ TEST_F(EarlyEndTest, AWorkerWithoutDescriptorsIsToldOfAndReplaced) {
   const auto world = expect_world(job, 3);
   order("localhost#1", "step", "grab");
   ASSERT_TRUE(eventually([&] { return was_obeyed("localhost#1", "step"); }));
-  ASSERT_TRUE(books().wait_for_steps_more(5));
+  ASSERT_TRUE(step_logs().wait_for_steps_more(5));
   kill_rank(2);
   expect_world(job, 3, world);
   const auto end = finish(job, {.may_end_in_error = true});
@@ -133,9 +133,10 @@ TEST_F(EarlyEndTest, SlowRanksAreWaitedForLongerThanTheStartTimeout) {
 
 TEST_F(EarlyEndTest, AMemberThatNeverCallsInitIsReplacedAfterTheInitTimeout) {
   const std::string once = (directory() / "once").string();
-  const auto program = after(cat("[ -e ", once, " ] || { touch ", once, "; exec sleep 3600; }"), 1,
-                             {binary("elastic_steps"), "--log", (directory() / "books").string(),
-                              "--until", (directory() / "enough").string()});
+  const auto program =
+      after(cat("[ -e ", once, " ] || { touch ", once, "; exec sleep 3600; }"), 1,
+            {binary("elastic_steps"), "--log", (directory() / "step_logs").string(), "--until",
+             (directory() / "enough").string()});
   Words words{"--init-timeout", "2", "-np", "3", "--min-np", "2"};
   words.insert(words.end(), program.begin(), program.end());
   Process& job = start(words);

@@ -38,7 +38,7 @@ class ElasticDriverTest : public JobTest {
     return words;
   }
 
-  // Pids by rank of those who are in this world; blocks until all have said so.
+  // Pids of this world's members by rank; blocks until all of them have logged it.
   std::map<int, pid_t> wait_for_world(Process& job, int generation, int size) {
     std::map<int, pid_t> pids;
     for (int rank = 0; rank < size; ++rank) {
@@ -137,10 +137,10 @@ TEST_F(ElasticDriverTest, SigtermToAnAgentTakesItsHostOutOfTheWorldWithoutALoss)
   const std::string status = read_file(cat("/proc/", workers.at(1), "/status"));
   const auto agents = children_named(job.pid(), "hvd-agent");
   ASSERT_EQ(agents.size(), 2U);
-  // Its worker's keeper is the child of one of them.
+  // Its worker's reaper is the child of one of them.
   for (const pid_t agent : agents) {
-    for (const pid_t keeper : children_named(agent, "hvd-keeper")) {
-      if (status.find(cat("PPid:\t", keeper, "\n")) != std::string::npos) ::kill(agent, SIGTERM);
+    for (const pid_t reaper : children_named(agent, "hvd-reaper")) {
+      if (status.find(cat("PPid:\t", reaper, "\n")) != std::string::npos) ::kill(agent, SIGTERM);
     }
   }
   expect_said(job, "127.0.0.1#0 left: host 127.0.0.1 is taken away");
@@ -218,7 +218,7 @@ TEST_F(ElasticDriverTest, WithHorovodsPolicyTheWholeHostGoesAndIsNotUsedAgain) {
   ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
   expect_said(job, "127.0.0.1#1 was killed by SIGKILL (signal 9); its host is set aside");
   ASSERT_TRUE(job.wait_for_output("told: host 127.0.0.1 rests (--failure-policy host)"));
-  // The loss and those who go with it are one change.
+  // The loss and the workers that leave with it are one change.
   const auto after = wait_for_world(job, 2, 2);
   EXPECT_EQ(after.at(1), workers.at(1));
   expect_a_good_end(job);

@@ -16,9 +16,9 @@ class ElasticFaultsTest : public ElasticJobTest {
   // Waits until a world of `size` has come and worked a little; all but the first come after
   // another.
   std::int64_t expect_world(Process& job, int size, std::int64_t after = 0) {
-    const auto world = books().wait_for_world(size, after);
-    EXPECT_NE(world, 0) << "no world of " << size << "\n" << books().summary() << job.err();
-    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    const auto world = step_logs().wait_for_world(size, after);
+    EXPECT_NE(world, 0) << "no world of " << size << "\n" << step_logs().summary() << job.err();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(5)) << step_logs().summary();
     return world;
   }
   void expect_in(const std::string& text, const Words& parts) {
@@ -47,8 +47,8 @@ TEST_F(ElasticFaultsTest, TheWorldWaitsForTheReplacementIfItMayNotShrink) {
   kill_rank(1);
   expect_world(job, 3, world);
   finish(job);
-  for (const auto& book : books().books()) {
-    for (const auto& one : book.worlds) EXPECT_EQ(one.size, 3);
+  for (const auto& step_log : step_logs().step_logs()) {
+    for (const auto& one : step_log.worlds) EXPECT_EQ(one.size, 3);
   }
 }
 
@@ -167,8 +167,8 @@ TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsLaterChangesNothingAndIsToldO
   ASSERT_TRUE(job.wait_for_error("exited with code 4")) << job.err();
   discover_by("exec sleep 1000");
   ASSERT_TRUE(job.wait_for_error("1 s")) << job.err();
-  EXPECT_TRUE(books().wait_for_steps_more(20));
-  EXPECT_EQ(books().newest_world(), world) << job.err();
+  EXPECT_TRUE(step_logs().wait_for_steps_more(20));
+  EXPECT_EQ(step_logs().newest_world(), world) << job.err();
   discover_by("echo localhost:3");
   expect_world(job, 3, world);
   const auto end = finish(job);
@@ -198,8 +198,8 @@ TEST_F(ElasticFaultsTest, TheWorldFollowsTheSlotsThatAreDiscoveredAndNobodyRolls
   discover("localhost:1\n");
   expect_world(job, 1, world);
   finish(job);
-  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
-  EXPECT_EQ(books().workers_that_left(), 3);
+  EXPECT_EQ(step_logs().steps_done_again(), 0) << step_logs().summary();
+  EXPECT_EQ(step_logs().workers_that_left(), 3);
 }
 
 TEST_F(ElasticFaultsTest, BelowTheLeastItWaitsSayingForWhatAndThenEnds) {
@@ -207,15 +207,15 @@ TEST_F(ElasticFaultsTest, BelowTheLeastItWaitsSayingForWhatAndThenEnds) {
   Process& job = start_training({"--host-discovery-script", script, "--discovery-interval", "0.1",
                                  "--min-np", "3", "--elastic-timeout", "4"});
   const auto world = expect_world(job, 3);
-  order("any", "init", "stall");  // who comes in its place is never ready
+  order("any", "init", "stall");  // its replacement is never ready
   kill_rank(1);
   ASSERT_TRUE(job.wait_for_error("2 workers are left, and the world needs at least 3 (--min-np)"))
       << job.err();
   const auto end = job.wait();
   EXPECT_EQ(end.code, 1) << end.err;
   expect_in(end.err, {"--elastic-timeout"});
-  EXPECT_EQ(books().newest_world(), world);
-  EXPECT_EQ(books().trouble({.ends_well = false}), "");
+  EXPECT_EQ(step_logs().newest_world(), world);
+  EXPECT_EQ(step_logs().errors({.ends_well = false}), "");
   expect_nobody_left("the job failed");
 }
 
@@ -226,13 +226,13 @@ TEST_F(ElasticFaultsTest, NothingSurvivesHvdrun) {
   expect_world(job, 4);
   crash(job);
   expect_nobody_left("hvdrun was killed");
-  EXPECT_EQ(books().trouble({.ends_well = false}), "");
+  EXPECT_EQ(step_logs().errors({.ends_well = false}), "");
 }
 
 TEST_F(ElasticFaultsTest, CtrlCAndSigtermEndTheJobWithTheirCodes) {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     Process& job = start_training({"-np", "3", "--min-np", "1"});
-    expect_world(job, 3, books().newest_world());
+    expect_world(job, 3, step_logs().newest_world());
     job.signal(number);
     const auto end = job.wait();
     EXPECT_EQ(end.code, code) << end.err;
@@ -246,16 +246,16 @@ TEST_F(ElasticFaultsTest, AWorkerThatIsToldToGoLeavesAtACommitAndNobodyRollsBack
   const auto world = expect_world(job, 3);
   const pid_t told = pid_of_rank(1);
   ASSERT_EQ(::kill(told, SIGTERM), 0);
-  ASSERT_TRUE(books().wait([&] {
-    for (const auto& book : books().books()) {
-      if (book.pid == told && book.left != 0) return true;
+  ASSERT_TRUE(step_logs().wait([&] {
+    for (const auto& step_log : step_logs().step_logs()) {
+      if (step_log.pid == told && step_log.left != 0) return true;
     }
     return false;
   })) << job.err();
-  ASSERT_TRUE(books().wait([&] { return books().newest_world() > world; })) << job.err();
-  EXPECT_TRUE(books().wait_for_steps_more(5));
+  ASSERT_TRUE(step_logs().wait([&] { return step_logs().newest_world() > world; })) << job.err();
+  EXPECT_TRUE(step_logs().wait_for_steps_more(5));
   finish(job);
-  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+  EXPECT_EQ(step_logs().steps_done_again(), 0) << step_logs().summary();
 }
 
 // ---- the state ----
@@ -264,10 +264,10 @@ TEST_F(ElasticFaultsTest, AStateThatGrowsComesToThoseWhoLackIt) {
   Process& job = start_training({"-np", "4", "--min-np", "2"},
                                 {"--grow", "--step", "0", "--state", "3000000", "--compare", "7"});
   auto world = expect_world(job, 4);
-  ASSERT_TRUE(books().wait_for_step(200));
+  ASSERT_TRUE(step_logs().wait_for_step(200));
   kill_rank(1);
   world = expect_world(job, 4, world);
-  ASSERT_TRUE(books().wait_for_steps_more(150));
+  ASSERT_TRUE(step_logs().wait_for_steps_more(150));
   kill_rank(0);
   expect_world(job, 4, world);
   finish(job);

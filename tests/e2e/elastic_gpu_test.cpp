@@ -20,9 +20,9 @@ class ElasticGpuTest : public ElasticJobTest, public testing::WithParamInterface
     ::unsetenv("HVD_STATE_ON_DEVICE_LIMIT");
   }
   std::int64_t expect_world(Process& job, int size, std::int64_t after = 0) {
-    const auto world = books().wait_for_world(size, after);
-    EXPECT_NE(world, 0) << "no world of " << size << "\n" << books().summary() << job.err();
-    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    const auto world = step_logs().wait_for_world(size, after);
+    EXPECT_NE(world, 0) << "no world of " << size << "\n" << step_logs().summary() << job.err();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(5)) << step_logs().summary();
     return world;
   }
 };
@@ -54,7 +54,7 @@ TEST_P(ElasticGpuTest, WithoutCopiesTheNewestTensorsOfAnyRankAreEverybodys) {
 TEST_P(ElasticGpuTest, AReceiverThatDiesBeforeItHasTakenTheTensorsOverIsOneMoreGeneration) {
   Process& job = start_training({"-np", "3", "--min-np", "2"}, {"--gpu", "--state", "8000000"});
   const auto world = expect_world(job, 3);
-  order("any", "load", "kill");  // whoever receives the state next
+  order("any", "load", "kill");  // the next worker that receives the state
   kill_rank(2);
   expect_world(job, 3, world);
   EXPECT_TRUE(was_obeyed("any", "load"));

@@ -8,27 +8,27 @@ namespace fs = std::filesystem;
 
 Process& ElasticJobTest::start_training(const Words& flags, const Words& program_flags) {
   Words words = flags;
-  words.insert(words.end(), {binary("elastic_steps"), "--log", (directory() / "books").string(),
+  words.insert(words.end(), {binary("elastic_steps"), "--log", (directory() / "step_logs").string(),
                              "--orders", (directory() / "orders").string(), "--until",
                              (directory() / "enough").string(), "--verify"});
   words.insert(words.end(), program_flags.begin(), program_flags.end());
   return start(words);
 }
 
-ExitStatus ElasticJobTest::finish(Process& job, const StepsRules& rules) {
+ExitStatus ElasticJobTest::finish(Process& job, const StepLogRules& rules) {
   say_enough();
   ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_EQ(books_.trouble(rules), "") << end.err;
+  EXPECT_EQ(step_logs_.errors(rules), "") << end.err;
   expect_nobody_left("the job");
   return end;
 }
 
 pid_t ElasticJobTest::pid_of_rank(int rank) {
-  books_.read();
-  const auto members = books_.members();
+  step_logs_.read();
+  const auto members = step_logs_.members();
   if (static_cast<std::size_t>(rank) >= members.size()) {
-    ADD_FAILURE() << "there is no rank " << rank << "\n" << books_.summary();
+    ADD_FAILURE() << "there is no rank " << rank << "\n" << step_logs_.summary();
     return -1;
   }
   return members[static_cast<std::size_t>(rank)]->pid;

@@ -1,28 +1,28 @@
 // What tests of elastic jobs on this machine share: the program elastic_steps under the real
-// hvdrun, and its books, in which the test reads what happened.
+// hvdrun, and its step logs, in which the test reads what happened.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <string>
 
 #include "tests/e2e/job_test.h"
-#include "tests/e2e/steps_books.h"
+#include "tests/e2e/step_logs.h"
 
 namespace hvd::test {
 
 class ElasticJobTest : public JobTest {
  protected:
-  ElasticJobTest() : books_({directory() / "books"}) {
+  ElasticJobTest() : step_logs_({directory() / "step_logs"}) {
     std::filesystem::create_directories(directory() / "orders");
   }
 
   // `hvdrun flags... elastic_steps ...`. It trains until it is told that it is enough.
   Process& start_training(const Words& flags, const Words& program_flags = {});
-  // Tells it, waits for its end, and judges the books.
-  ExitStatus finish(Process& job, const StepsRules& rules = {});
+  // Tells it, waits for its end, and judges the step logs.
+  ExitStatus finish(Process& job, const StepLogRules& rules = {});
   void say_enough() { directory_file("enough"); }
 
-  StepsBooks& books() { return books_; }
+  StepLogs& step_logs() { return step_logs_; }
   // Of the newest world; the test fails if there is none.
   pid_t pid_of_rank(int rank);
   void kill_rank(int rank, int signal_number = SIGKILL);
@@ -39,7 +39,7 @@ class ElasticJobTest : public JobTest {
  private:
   void replace_file(const std::string& name, const std::string& content);
 
-  StepsBooks books_;
+  StepLogs step_logs_;
 };
 
 }  // namespace hvd::test

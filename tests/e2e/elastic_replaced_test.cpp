@@ -1,4 +1,4 @@
-// Everybody is replaced, and slots that are broken: the real hvdrun on names of this machine.
+// All workers are replaced, and some slots are broken: the real hvdrun on names of this machine.
 #include <algorithm>
 #include <csignal>
 #include <set>
@@ -19,15 +19,15 @@ class ElasticReplacedTest : public ElasticJobTest {
   }
   // A world of `size` on this host alone has trained.
   void expect_all_on(Process& job, const std::string& host, std::size_t size) {
-    EXPECT_TRUE(books().wait([&] {
-      const auto members = books().members();
+    EXPECT_TRUE(step_logs().wait([&] {
+      const auto members = step_logs().members();
       return members.size() == size &&
-             std::all_of(members.begin(), members.end(), [&](const StepsBook* member) {
+             std::all_of(members.begin(), members.end(), [&](const StepLog* member) {
                return member->worker.starts_with(host + "#");
              });
-    })) << books().summary()
+    })) << step_logs().summary()
         << job.err();
-    EXPECT_TRUE(books().wait_for_steps_more(3)) << books().summary();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(3)) << step_logs().summary();
   }
   void expect_in(const std::string& text, const Words& parts) {
     for (const auto& part : parts) {
@@ -40,7 +40,7 @@ class ElasticReplacedTest : public ElasticJobTest {
   }
 };
 
-// ---- everybody is replaced ----
+// ---- all workers are replaced ----
 
 TEST_F(ElasticReplacedTest, AnotherHostTakesTheStateOverAndHandsItBack) {
   Process& job = start_training(with_script("localhost:2\n", {}));
@@ -84,16 +84,16 @@ TEST_F(ElasticReplacedTest, IfNobodyComesTheLastWorkerGoesAndThatIsSaid) {
 TEST_F(ElasticReplacedTest, EveryWorkerMayBeToldToGoAtOnce) {
   Process& job = start_training({"-np", "2", "--min-np", "1"});
   expect_all_on(job, "localhost", 2);
-  books().read();
+  step_logs().read();
   std::set<pid_t> before;
-  for (const auto* const member : books().members()) before.insert(member->pid);
+  for (const auto* const member : step_logs().members()) before.insert(member->pid);
   for (const pid_t pid : before) EXPECT_EQ(::kill(pid, SIGTERM), 0);
-  EXPECT_TRUE(books().wait([&] {
-    const auto members = books().members();
+  EXPECT_TRUE(step_logs().wait([&] {
+    const auto members = step_logs().members();
     return members.size() == 2 &&
            std::none_of(members.begin(), members.end(),
-                        [&](const StepsBook* member) { return before.count(member->pid) != 0; });
-  })) << books().summary()
+                        [&](const StepLog* member) { return before.count(member->pid) != 0; });
+  })) << step_logs().summary()
       << job.err();
   finish(job);
 }
@@ -112,7 +112,7 @@ TEST_F(ElasticReplacedTest, ABrokenSlotIsSetAsideAndTheRestGoesOn) {
   expect_all_on(job, "localhost", 3);
   // Its neighbours are started again as ever.
   kill_rank(1);
-  EXPECT_NE(books().wait_for_world(3, books().newest_world()), 0) << job.err();
+  EXPECT_NE(step_logs().wait_for_world(3, step_logs().newest_world()), 0) << job.err();
   finish(job);
 }
 

@@ -1,4 +1,4 @@
-// A worker fails: the job ends, says who, where and why, and leaves nobody.
+// A worker fails: the job ends, names the worker, its host and the cause, and leaves no process.
 #include <csignal>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// Strangers who connect to the rendezvous of a running job and say nothing, more of them than
-// hvdrun may open files. Nobody of the job notices.
+// Silent connections to the rendezvous of a running job, more of them than hvdrun may open files.
+// The job is not disturbed.
 #include <algorithm>
 #include <csignal>
 
@@ -15,10 +15,14 @@ class FloodedJobTest : public ElasticJobTest {
   std::unique_ptr<Process> start_with_few_files(const Words& flags) {
     Words words{"sh", "-c", "ulimit -n 256 && exec \"$0\" \"$@\"", binary("hvdrun")};
     words.insert(words.end(), flags.begin(), flags.end());
-    const Words program{binary("elastic_steps"),           "--log",
-                        (directory() / "books").string(),  "--orders",
-                        (directory() / "orders").string(), "--until",
-                        (directory() / "enough").string(), "--verify"};
+    const Words program{binary("elastic_steps"),
+                        "--log",
+                        (directory() / "step_logs").string(),
+                        "--orders",
+                        (directory() / "orders").string(),
+                        "--until",
+                        (directory() / "enough").string(),
+                        "--verify"};
     words.insert(words.end(), program.begin(), program.end());
     return std::make_unique<Process>(words,
                                      ProcessOptions{.environment = {{"HVD_E2E_MARK", mark()}}});
@@ -40,17 +44,17 @@ class FloodedJobTest : public ElasticJobTest {
 
 TEST_F(FloodedJobTest, AKilledWorkerIsReplacedAmidSilentConnections) {
   const auto job = start_with_few_files({"-np", "4", "--min-np", "2"});
-  auto world = books().wait_for_world(4, 0);
-  ASSERT_NE(world, 0) << books().summary() << job->err();
+  auto world = step_logs().wait_for_world(4, 0);
+  ASSERT_NE(world, 0) << step_logs().summary() << job->err();
   const SilentCrowd crowd(rendezvous_of(pid_of_rank(0)), 1'500);
   ASSERT_TRUE(crowd.wait_for(1'500));
   for (const int rank : {2, 0}) {
     kill_rank(rank);
     const auto begun = Clock::now();
-    world = books().wait_for_world(4, world);
-    ASSERT_NE(world, 0) << books().summary() << job->err();
+    world = step_logs().wait_for_world(4, world);
+    ASSERT_NE(world, 0) << step_logs().summary() << job->err();
     EXPECT_LT(Clock::now() - begun, std::chrono::seconds(20));
-    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(5)) << step_logs().summary();
   }
   const auto end = finish(*job);
   const auto lines = lines_of(end.err);

@@ -26,7 +26,7 @@ class JobTest : public testing::Test {
  protected:
   void TearDown() override;  // fails the test if a process of a job is left
 
-  // Starts `hvdrun words...`.
+  // Starts hvdrun with these arguments.
   Process& start(const Words& words, ProcessOptions options = {});
   // Starts it and waits until it has ended.
   ExitStatus run_job(const Words& words, ProcessOptions options = {});

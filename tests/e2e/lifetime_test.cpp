@@ -37,13 +37,13 @@ TEST_F(LifetimeTest, KillingHvdrunLeavesNoChildNoDaemonAndNoneThatIgnoresSigterm
   expect_nobody_left("kill -9 of hvdrun");
 }
 
-TEST_F(LifetimeTest, KillingHvdrunLeavesNoProcessEvenIfAKeeperHadBeenStopped) {
+TEST_F(LifetimeTest, KillingHvdrunLeavesNoProcessEvenIfAReaperHadBeenStopped) {
   Process& job = start_staying(2, {"--ignore-term"});
   const auto agents = children_named(job.pid(), "hvd-agent");
   ASSERT_EQ(agents.size(), 1U);
-  const auto keepers = children_named(agents[0], "hvd-keeper");
-  ASSERT_EQ(keepers.size(), 2U);
-  ASSERT_EQ(::kill(keepers[0], SIGSTOP), 0);
+  const auto reapers = children_named(agents[0], "hvd-reaper");
+  ASSERT_EQ(reapers.size(), 2U);
+  ASSERT_EQ(::kill(reapers[0], SIGSTOP), 0);
   crash(job);
   expect_nobody_left("kill -9 of hvdrun");
 }
@@ -158,7 +158,7 @@ TEST_F(LifetimeTest, WorkersThatEndInTheirGraceTimeMayStillSpeak) {
 }
 
 TEST_F(LifetimeTest, AWorkersChildHasAsMuchReasonToGoAsTheWorker) {
-  // The worker itself is killed; its children are nobody's any more.
+  // The worker itself is killed; its children have lost their parent.
   Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
   const auto workers = wait_for_workers(job, "up", 2);
   ASSERT_EQ(workers.size(), 2U);

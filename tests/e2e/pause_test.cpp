@@ -77,7 +77,7 @@ class Terminal {
 
 class PauseTest : public ElasticJobTest {
  protected:
-  // hvdrun first, so that nobody hears of the others' stop.
+  // hvdrun is stopped first, so that it does not react to the stop of the others.
   std::vector<pid_t> stop_all(const Process& job) {
     std::vector<pid_t> stopped{job.pid()};
     ::kill(job.pid(), SIGSTOP);
@@ -118,34 +118,34 @@ TEST_F(PauseTest, AnElasticJobThatIsStoppedAsAWholeStaysInItsWorld) {
     Process& job = start_training(with_short_limits({"-np", "3", "--min-np", "1", memory,
                                                      "--stall-check-shutdown-time-seconds", "2"}),
                                   {"--step", "0"});
-    const auto world = books().wait_for_world(3);
+    const auto world = step_logs().wait_for_world(3);
     ASSERT_NE(world, 0) << job.err();
 
     const auto stopped = stop_all(job);
-    books().read();
+    step_logs().read();
     std::this_thread::sleep_for(kLongerThanAllLimits);
     continue_all(stopped);
 
-    ASSERT_TRUE(books().wait_for_steps_more(20)) << job.err();
-    EXPECT_EQ(books().newest_world(), world) << job.err();
+    ASSERT_TRUE(step_logs().wait_for_steps_more(20)) << job.err();
+    EXPECT_EQ(step_logs().newest_world(), world) << job.err();
     finish(job);
     std::filesystem::remove(directory() / "enough");
-    std::filesystem::remove_all(directory() / "books");
-    books() = StepsBooks({directory() / "books"});
+    std::filesystem::remove_all(directory() / "step_logs");
+    step_logs() = StepLogs({directory() / "step_logs"});
   }
 }
 
 TEST_F(PauseTest, AStoppedHvdrunCostsNothingOnItsOwnMachine) {
   Process& job = start_training(with_short_limits({"-np", "2", "--min-np", "1"}));
-  const auto world = books().wait_for_world(2);
+  const auto world = step_logs().wait_for_world(2);
   ASSERT_NE(world, 0) << job.err();
 
   job.signal(SIGSTOP);
   std::this_thread::sleep_for(kLongerThanAllLimits);
   job.signal(SIGCONT);
 
-  ASSERT_TRUE(books().wait_for_steps_more(5)) << job.err();
-  EXPECT_EQ(books().newest_world(), world) << job.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << job.err();
+  EXPECT_EQ(step_logs().newest_world(), world) << job.err();
   const ExitStatus end = finish(job);
   EXPECT_NE(end.err.find("hvdrun was stopped"), std::string::npos) << end.err;
 }
@@ -208,8 +208,8 @@ TEST_F(PauseTest, CtrlZStopsTheTimeForWhichAJobWaitsForHosts) {
   terminal.type("exit\n");
 }
 
-// A process group that nobody could let go on is not stopped by the system: both ways the job goes
-// on.
+// The system does not stop an orphaned process group, which no shell could continue: both ways the
+// job goes on.
 TEST_F(PauseTest, SigtstpFromElsewhereStopsTheJobUntilSigcont) {
   Process& job =
       start(with_short_limits({"-np", "2", binary("e2e_works"), "--steps", "50", "--pause", "10"}));

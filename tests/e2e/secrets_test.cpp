@@ -1,4 +1,4 @@
-// The job's token reaches its workers by descriptor alone: nobody who can list processes sees it.
+// The job's token reaches its workers by descriptor alone: the list of processes does not show it.
 #include <fstream>
 #include <set>
 

@@ -119,7 +119,7 @@ TEST_F(SignalsTest, APlainProgramHasARowToo) {
   EXPECT_EQ(job.wait().code, 128 + SIGTERM);
 }
 
-// ---- what harms nobody, and what ends the job ----
+// ---- signals without effect, and signals that end the job ----
 
 struct Harmless {
   bool to_agent;

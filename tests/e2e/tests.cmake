@@ -25,7 +25,7 @@ add_executable(elastic_steps ${e2e}/programs/elastic_steps.cpp)
 hvd_compile_options(elastic_steps)
 target_link_libraries(elastic_steps PRIVATE hvd_static)
 
-add_library(hvd_test_steps STATIC ${e2e}/steps_books.cpp)
+add_library(hvd_test_steps STATIC ${e2e}/step_logs.cpp)
 hvd_compile_options(hvd_test_steps)
 target_link_libraries(hvd_test_steps PUBLIC hvd_test_support)
 

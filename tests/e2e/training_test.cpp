@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "tests/e2e/job_test.h"
-#include "tests/e2e/steps_books.h"
+#include "tests/e2e/step_logs.h"
 
 namespace hvd::test {
 namespace {
@@ -128,7 +128,7 @@ TEST_F(TrainingTest, TextsThatCannotBeUsedAreErrorsThatNameThem) {
 }
 
 TEST_F(TrainingTest, TheLedgersTellWhichSamplesEachStepUsedAndThatAllEndedAlike) {
-  StepsBooks books({directory() / "ledger"});
+  StepLogs step_logs({directory() / "ledger"});
   Words words = training({"-np", "3"});
   // Of the text's samples that is an epoch and a half.
   words.insert(words.end(), {"--batch", "1700", "--context", "16", "--steps", "10", "--ledger",
@@ -136,13 +136,13 @@ TEST_F(TrainingTest, TheLedgersTellWhichSamplesEachStepUsedAndThatAllEndedAlike)
   const ExitStatus end = run_job(words);
   EXPECT_EQ(end.code, 0) << end.err;
   const auto samples = static_cast<std::int64_t>(std::filesystem::file_size(kText)) - 16;
-  EXPECT_EQ(books.trouble({.samples = samples}), "");
-  const auto members = books.members();
-  ASSERT_EQ(members.size(), 3U) << books.summary();
-  for (const auto* const book : members) {
-    EXPECT_EQ(book->commits.size(), 10U);
-    EXPECT_EQ(book->draws.back().epoch, 1);
-    EXPECT_NE(last_line(end.out).find("digest " + book->weights), std::string::npos) << end.out;
+  EXPECT_EQ(step_logs.errors({.samples = samples}), "");
+  const auto members = step_logs.members();
+  ASSERT_EQ(members.size(), 3U) << step_logs.summary();
+  for (const auto* const step_log : members) {
+    EXPECT_EQ(step_log->commits.size(), 10U);
+    EXPECT_EQ(step_log->draws.back().epoch, 1);
+    EXPECT_NE(last_line(end.out).find("digest " + step_log->weights), std::string::npos) << end.out;
   }
 }
 
@@ -152,8 +152,8 @@ TEST_F(TrainingTest, TheCheckerOfLedgersSeesWhatIsWrongInThem) {
     std::filesystem::create_directories(ledger);
     directory_file("ledger/one", "1 start h#0 1\n2 world 1 0 2 0 aa\n" + one);
     directory_file("ledger/other", "1 start h#1 2\n2 world 1 1 2 0 aa\n" + other);
-    StepsBooks books({ledger});
-    return books.trouble({.samples = 4});
+    StepLogs step_logs({ledger});
+    return step_logs.errors({.samples = 4});
   };
   EXPECT_EQ(judge("3 draw 1 1 0 0 3\n4 commit 1 1\n5 done 1 bb\n",
                   "3 draw 1 1 0 2 1\n4 commit 1 1\n5 done 1 bb\n"),

@@ -22,7 +22,7 @@ class WaitingTest : public JobTest {
     words.insert(words.end(), {binary("e2e_waits"), "stall"});
     return start(words);
   }
-  // Who has said "PID stalled 3."; -1: nobody.
+  // The PID of a line "PID stalled 3."; -1: there is none.
   static pid_t stalled_rank(Process& job) {
     if (!job.wait_for_output(" stalled 3.\n")) return -1;
     for (const auto& line : lines_of_rank(job.out(), 3)) {
@@ -117,7 +117,7 @@ TEST_F(WaitingTest, LogLinesHaveTheirTimeRankAndLevelAsTheFlagsSay) {
   EXPECT_EQ(logged({}), "");
   const std::string with_time = logged({"--log-level", "debug"});
   const std::string without = logged({"--log-level", "DEBUG", "--log-without-timestamp"});
-  const std::string message = "asked for [0-9]+ tensors in full";
+  const std::string message = "response cache: [0-9]+ hits, [0-9]+ misses";
   for (int rank = 0; rank < 2; ++rank) {
     const std::regex timed(cat("\\[20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:]{8}\\.[0-9]{6} rank ", rank,
                                " debug\\] ", message, ".*"));

@@ -29,16 +29,16 @@ class ElasticOnHostsTest : public ManyHostsTest {
   }
 
   std::int64_t expect_world(Process& job, int size, std::int64_t after = 0) {
-    const auto world = books().wait_for_world(size, after);
-    EXPECT_NE(world, 0) << "no world of " << size << "\n" << books().summary() << job.err();
-    EXPECT_TRUE(books().wait_for_steps_more(5)) << books().summary();
+    const auto world = step_logs().wait_for_world(size, after);
+    EXPECT_NE(world, 0) << "no world of " << size << "\n" << step_logs().summary() << job.err();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(5)) << step_logs().summary();
     return world;
   }
-  ExitStatus finish(Process& job, const StepsRules& rules = {}) {
+  ExitStatus finish(Process& job, const StepLogRules& rules = {}) {
     job_->say_enough();
     ExitStatus end = job.wait();
     EXPECT_EQ(end.code, 0) << end.err;
-    EXPECT_EQ(books().trouble(rules), "") << end.err;
+    EXPECT_EQ(step_logs().errors(rules), "") << end.err;
     EXPECT_TRUE(nobody_left()) << names_of_strangers();
     return end;
   }
@@ -48,7 +48,7 @@ class ElasticOnHostsTest : public ManyHostsTest {
     }
   }
   StepsJob& steps() { return *job_; }
-  StepsBooks& books() { return job_->books(); }
+  StepLogs& step_logs() { return job_->step_logs(); }
 
  private:
   std::optional<StepsJob> job_;
@@ -56,7 +56,7 @@ class ElasticOnHostsTest : public ManyHostsTest {
 
 TEST_F(ElasticOnHostsTest, AWorkerThatIsKilledOnAnyHostIsReplacedThere) {
   Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
-  std::int64_t world = books().newest_world();
+  std::int64_t world = step_logs().newest_world();
   for (int number = 1; number <= 2; ++number) {
     const auto workers = pids(host(number), "elastic_steps");
     ASSERT_EQ(workers.size(), 2U);
@@ -68,7 +68,7 @@ TEST_F(ElasticOnHostsTest, AWorkerThatIsKilledOnAnyHostIsReplacedThere) {
 
 TEST_F(ElasticOnHostsTest, AHostThatCrashesIsDoneWithoutAndComesBackAfterItsBoot) {
   Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
-  auto world = books().newest_world();
+  auto world = step_logs().newest_world();
   bed().crash(host(1));  // rank 0's
   world = expect_world(job, 4, world);
   bed().boot(host(1));
@@ -79,7 +79,7 @@ TEST_F(ElasticOnHostsTest, AHostThatCrashesIsDoneWithoutAndComesBackAfterItsBoot
 
 TEST_F(ElasticOnHostsTest, TwoHostsThatCrashAtOnceAreOneChange) {
   Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
-  const auto world = books().newest_world();
+  const auto world = step_logs().newest_world();
   bed().crash(host(2));
   bed().crash(host(3));
   expect_world(job, 2, world);
@@ -89,18 +89,18 @@ TEST_F(ElasticOnHostsTest, TwoHostsThatCrashAtOnceAreOneChange) {
 TEST_F(ElasticOnHostsTest, AHostThatIsCutOffStandsStillBeforeTheOthersGoOnAndComesBack) {
   Process& job =
       start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2", "--orphan-timeout", "600"}});
-  auto world = books().newest_world();
+  auto world = step_logs().newest_world();
   bed().cut_off(host(2));
-  ASSERT_TRUE(books().wait([&] {
-    const auto all = books().members();
-    return all.size() == 4 && books().newest_world() > world;
-  })) << books().summary()
+  ASSERT_TRUE(step_logs().wait([&] {
+    const auto all = step_logs().members();
+    return all.size() == 4 && step_logs().newest_world() > world;
+  })) << step_logs().summary()
       << job.err();
   EXPECT_EQ(states(host(2), "elastic_steps"), "TT");
   world = expect_world(job, 4, world);
   bed().heal();
   expect_world(job, 6, world);
-  // What it committed is older than what the others did without it; trouble() sees that too, if it
+  // What it committed is older than what the others did without it; errors() sees that too, if it
   // was another step.
   finish(job);
 }
@@ -108,31 +108,32 @@ TEST_F(ElasticOnHostsTest, AHostThatIsCutOffStandsStillBeforeTheOthersGoOnAndCom
 TEST_F(ElasticOnHostsTest, AHostThatIsHeardAgainInTimeGoesOnInTheSameWorld) {
   Process& job =
       start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2", "--heartbeat-timeout", "4"}});
-  const auto world = books().newest_world();
+  const auto world = step_logs().newest_world();
   bed().cut_off(host(2));
   ASSERT_TRUE(eventually([&] { return states(host(2), "elastic_steps") == "TT"; }));
   bed().heal();
   ASSERT_TRUE(
       eventually([&] { return states(host(2), "elastic_steps").find('T') == std::string::npos; }));
-  EXPECT_TRUE(books().wait_for_steps_more(10)) << job.err();
-  EXPECT_EQ(books().newest_world(), world) << books().summary();
+  EXPECT_TRUE(step_logs().wait_for_steps_more(10)) << job.err();
+  EXPECT_EQ(step_logs().newest_world(), world) << step_logs().summary();
   finish(job);
 }
 
 // hvdrun hears both hosts all the while: nobody is to be blamed, and nobody may be replaced.
 TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWorld) {
   Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
-  const auto world = books().newest_world();
+  const auto world = step_logs().newest_world();
   bed().cut(host(1), host(2));
   const auto stood = [&] {
-    const auto step = books().newest_step();
-    return !books().wait([&] { return books().newest_step() > step; }, std::chrono::seconds(2));
+    const auto step = step_logs().newest_step();
+    return !step_logs().wait([&] { return step_logs().newest_step() > step; },
+                             std::chrono::seconds(2));
   };
-  ASSERT_TRUE(eventually(stood)) << books().summary();
+  ASSERT_TRUE(eventually(stood)) << step_logs().summary();
   EXPECT_EQ(states(host(2), "elastic_steps").find('T'), std::string::npos) << "its agent is heard";
   bed().heal();
-  EXPECT_TRUE(books().wait_for_steps_more(10)) << job.err();
-  EXPECT_EQ(books().newest_world(), world) << books().summary();
+  EXPECT_TRUE(step_logs().wait_for_steps_more(10)) << job.err();
+  EXPECT_EQ(step_logs().newest_world(), world) << step_logs().summary();
   finish(job);
 }
 
@@ -141,7 +142,7 @@ TEST_F(ElasticOnHostsTest, WhoDoesNotReachTheHostOfRankZeroForLongIsStartedAgain
   Process& job = start_training(3, 6,
                                 {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
                                            "2", "--env", "HVD_START_TIMEOUT=3"}});
-  const auto world = books().newest_world();
+  const auto world = step_logs().newest_world();
   bed().cut(host(1), host(2));
   ASSERT_TRUE(
       job.wait_for_error("h2#0 cannot take part in the world (connect to rank 0 (h1#0) on host h1"))
@@ -154,7 +155,7 @@ TEST_F(ElasticOnHostsTest, WhoDoesNotReachTheHostOfRankZeroForLongIsStartedAgain
 
 TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) {
   Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
-  auto world = books().newest_world();
+  auto world = step_logs().newest_world();
   steps().discover("h1:2\nh2:2\nh3:1\n");
   world = expect_world(job, 5, world);
   steps().discover("h2:2\nh3:1\n");  // rank 0 goes with its host
@@ -162,24 +163,24 @@ TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) 
   steps().discover("h1:1\nh2:2\nh3:1\n");
   expect_world(job, 4, world);
   finish(job);
-  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+  EXPECT_EQ(step_logs().steps_done_again(), 0) << step_logs().summary();
 }
 
 TEST_F(ElasticOnHostsTest, AnAgentThatIsToldToGoTakesItsWorkersAlongAtACommit) {
   Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
-  const auto world = books().newest_world();
+  const auto world = step_logs().newest_world();
   const pid_t agent = steps().agent_of(host(2));
   ASSERT_GT(agent, 0);
   ASSERT_EQ(::kill(agent, SIGTERM), 0);
   expect_world(job, 2, world);
-  ASSERT_TRUE(books().wait([&] { return books().workers_that_left() == 2; })) << job.err();
+  ASSERT_TRUE(step_logs().wait([&] { return step_logs().workers_that_left() == 2; })) << job.err();
   finish(job);
-  EXPECT_EQ(books().steps_done_again(), 0) << books().summary();
+  EXPECT_EQ(step_logs().steps_done_again(), 0) << step_logs().summary();
 }
 
 TEST_F(ElasticOnHostsTest, AnAgentThatIsKilledCostsItsWorkersAndIsReplaced) {
   Process& job = start_training(2, 4, {.flags = {"-np", "4", "--min-np", "2"}});
-  const auto world = books().newest_world();
+  const auto world = step_logs().newest_world();
   const pid_t agent = steps().agent_of(host(1));
   ASSERT_GT(agent, 0);
   ASSERT_EQ(::kill(agent, SIGKILL), 0);
@@ -192,10 +193,10 @@ TEST_F(ElasticOnHostsTest, NothingSurvivesHvdrunOnAnyHost) {
   job.signal(SIGKILL);
   EXPECT_EQ(job.wait().signal, SIGKILL);
   EXPECT_TRUE(nobody_left()) << names_of_strangers();
-  EXPECT_EQ(books().trouble({.ends_well = false}), "");
+  EXPECT_EQ(step_logs().errors({.ends_well = false}), "");
 }
 
-// The only holder of the state dies while the state is on its slow way to the one who joins.
+// The only holder of the state dies during the slow transfer of the state to a joining worker.
 class LastHolderTest : public ElasticOnHostsTest {
  protected:
   Process& lose_the_last_holder(const Words& program_flags) {
@@ -203,7 +204,7 @@ class LastHolderTest : public ElasticOnHostsTest {
     flags.insert(flags.end(), program_flags.begin(), program_flags.end());
     Process& job =
         start_training(2, 1, {.hosts = "h1:1\n", .discovery = true, .program_flags = flags});
-    EXPECT_TRUE(books().wait_for_step(30));
+    EXPECT_TRUE(step_logs().wait_for_step(30));
     const fs::path checkpoint = host(1).files() / "root/checkpoint";
     if (fs::exists(checkpoint)) fs::copy_file(checkpoint, host(2).files() / "root/checkpoint");
     bed().shape(host(2), {.rate = "4mbit"});
@@ -213,8 +214,8 @@ class LastHolderTest : public ElasticOnHostsTest {
     EXPECT_EQ(workers.size(), 1U);
     if (!workers.empty()) ::kill(workers.front(), SIGKILL);
     bed().unshape(host(2));
-    books().read();
-    reached_ = books().newest_step();
+    step_logs().read();
+    reached_ = step_logs().newest_step();
     return job;
   }
   std::int64_t reached_ = 0;
@@ -226,7 +227,7 @@ TEST_F(LastHolderTest, WithoutALoaderTheJobEndsAndSaysThatTheStateIsLost) {
   EXPECT_NE(end.code, 0);
   expect_in(end.err, {"committed state"});
   EXPECT_TRUE(nobody_left()) << names_of_strangers();
-  EXPECT_EQ(books().trouble({.ends_well = false, .may_end_in_error = true}), "");
+  EXPECT_EQ(step_logs().errors({.ends_well = false, .may_end_in_error = true}), "");
 }
 
 TEST_F(LastHolderTest, WithALoaderItGoesOnFromTheCheckpoint) {
@@ -234,9 +235,10 @@ TEST_F(LastHolderTest, WithALoaderItGoesOnFromTheCheckpoint) {
   // Every tenth step makes a checkpoint, after it is committed: the one that was copied when step
   // 30 was seen is at least that of step 20.
   const auto went_back = [&] {
-    for (const auto& book : books().books()) {
-      for (const auto& world : book.worlds) {
-        const bool committed = !book.commits.empty() && book.commits.back().world == world.id;
+    for (const auto& step_log : step_logs().step_logs()) {
+      for (const auto& world : step_log.worlds) {
+        const bool committed =
+            !step_log.commits.empty() && step_log.commits.back().world == world.id;
         if (world.step >= 20 && world.step % 10 == 0 && world.step < reached_ && committed) {
           return true;
         }
@@ -244,7 +246,7 @@ TEST_F(LastHolderTest, WithALoaderItGoesOnFromTheCheckpoint) {
     }
     return false;
   };
-  EXPECT_TRUE(books().wait(went_back)) << books().summary() << job.err();
+  EXPECT_TRUE(step_logs().wait(went_back)) << step_logs().summary() << job.err();
   finish(job, {.may_go_back = true});
 }
 

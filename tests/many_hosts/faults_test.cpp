@@ -52,7 +52,7 @@ TEST_F(HostFaultsTest, KillingAnAgentEndsTheJobAndLeavesNobody) {
   Process& job = start_working(2, {"--grace", "1"});
   const auto agent = [&]() -> pid_t {
     for (const auto& seen : host(1).processes()) {
-      // Its keepers run the same program, but call themselves so.
+      // Its reapers run the same program, but call themselves so.
       const auto name = read_file(cat("/proc/", seen.pid, "/comm"));
       if (name.starts_with("hvd-agent")) return seen.pid;
     }

@@ -26,7 +26,7 @@ class ManyHostsTest : public testing::Test {
   // Places programs of this build in every host's /root.
   void place(const Words& programs);
 
-  // Starts `hvdrun words...` on the head, in its /root.
+  // Starts hvdrun with these arguments on the head, in its /root.
   Process& start(const Words& words, const ProcessOptions& options = {});
   ExitStatus run_job(const Words& words, const ProcessOptions& options = {});
 

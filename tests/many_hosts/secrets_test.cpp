@@ -1,4 +1,4 @@
-// Neither who can list processes on a host nor who listens on the wire learns a job's token; the
+// A job's token is visible neither in a host's list of processes nor on the wire; the
 // latter does not see the workers' environment, either.
 #include <cctype>
 
@@ -11,7 +11,7 @@ namespace {
 
 class SecretsOnHostsTest : public ManyHostsTest {
  protected:
-  // How somebody may have written these bytes.
+  // The usual encodings of these bytes.
   static Words forms_of(const std::string& bytes) {
     std::string upper = to_hex(bytes);
     for (char& digit : upper) digit = static_cast<char>(std::toupper(digit));

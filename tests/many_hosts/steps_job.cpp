@@ -24,8 +24,8 @@ constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
 constexpr int kContext = 12;
 
 // The files by which a job is told something, and what it leaves.
-constexpr std::array<const char*, 6> kPapers{"books", "orders",     "enough",
-                                             "fail",  "checkpoint", "broken"};
+constexpr std::array<const char*, 6> kFilesOfAJob{"step_logs", "orders",     "enough",
+                                                  "fail",      "checkpoint", "broken"};
 
 // The program itself, or a script that first looks whether its slot is broken.
 void place_program(Host& host, const StepsJobOptions& options) {
@@ -39,19 +39,19 @@ void place_program(Host& host, const StepsJobOptions& options) {
 }
 
 std::vector<fs::path> shelves_of(HostBed& bed, const StepsJobOptions& options) {
-  std::vector<fs::path> shelves;
+  std::vector<fs::path> directories;
   for (Host* const host : all_of(bed)) {
-    for (const char* const paper : kPapers) fs::remove_all(root_of(*host) / paper);
+    for (const char* const paper : kFilesOfAJob) fs::remove_all(root_of(*host) / paper);
     fs::create_directories(root_of(*host) / "orders");
     fs::create_directories(root_of(*host) / "broken");
     if (host->is_up()) place_program(*host, options);
     if (host->is_up() && options.program == StepsProgram::train) host->place(kText, "/root/text");
-    shelves.push_back(root_of(*host) / "books");
+    directories.push_back(root_of(*host) / "step_logs");
   }
-  return shelves;
+  return directories;
 }
 
-// Whoever looks sees the old content or the new one.
+// A reader sees either the old content or the new one.
 void replace(const fs::path& file, const std::string& content) {
   const fs::path made = file.parent_path() / "made";
   std::ofstream(made) << content;
@@ -60,10 +60,10 @@ void replace(const fs::path& file, const std::string& content) {
 
 std::vector<std::string> command_of(StepsProgram program) {
   if (program == StepsProgram::elastic_steps) {
-    return {"./elastic_steps", "--log", "books", "--orders", "orders", "--until", "enough"};
+    return {"./elastic_steps", "--log", "step_logs", "--orders", "orders", "--until", "enough"};
   }
-  return {"./train",  "--text", "text",    "--context", cat(kContext), "--steps", "1000000000",
-          "--ledger", "books",  "--until", "enough",    "--fail-on",   "fail"};
+  return {"./train",  "--text",    "text",    "--context", cat(kContext), "--steps", "1000000000",
+          "--ledger", "step_logs", "--until", "enough",    "--fail-on",   "fail"};
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ const char* name_of(StepsProgram program) {
 }
 
 StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
-    : bed_(bed), program_(options.program), books_(shelves_of(bed, options)) {
+    : bed_(bed), program_(options.program), step_logs_(shelves_of(bed, options)) {
   std::vector<std::string> words{binary("hvdrun")};
   if (options.discovery) {
     const fs::path script = root_of(bed.head()) / "discover.sh";
@@ -106,22 +106,22 @@ void StepsJob::order(const std::string& worker, const std::string& point,
   }
 }
 
-void StepsJob::fail(const StepsBook& book) {
-  if (program_ == StepsProgram::elastic_steps) return order(book.worker, "step", "exit 1");
-  std::ofstream(root_of(host_of(book)) / "fail") << "yes\n";
+void StepsJob::fail(const StepLog& step_log) {
+  if (program_ == StepsProgram::elastic_steps) return order(step_log.worker, "step", "exit 1");
+  std::ofstream(root_of(host_of(step_log)) / "fail") << "yes\n";
 }
 
-void StepsJob::end_well(const StepsBook& book) {
-  if (program_ == StepsProgram::elastic_steps) return order(book.worker, "step", "exit 0");
-  replace(root_of(host_of(book)) / "fail", "exit 0\n");
+void StepsJob::end_well(const StepLog& step_log) {
+  if (program_ == StepsProgram::elastic_steps) return order(step_log.worker, "step", "exit 0");
+  replace(root_of(host_of(step_log)) / "fail", "exit 0\n");
 }
 
-void StepsJob::break_slot(const StepsBook& book) {
-  const std::string slot = book.worker.substr(book.worker.find('#') + 1);
-  std::ofstream(root_of(host_of(book)) / "broken" / slot) << "yes\n";
+void StepsJob::break_slot(const StepLog& step_log) {
+  const std::string slot = step_log.worker.substr(step_log.worker.find('#') + 1);
+  std::ofstream(root_of(host_of(step_log)) / "broken" / slot) << "yes\n";
 }
 
-StepsRules StepsJob::rules() const {
+StepLogRules StepsJob::rules() const {
   if (program_ == StepsProgram::elastic_steps) return {};
   return {.samples = static_cast<std::int64_t>(fs::file_size(kText)) - kContext};
 }
@@ -130,33 +130,33 @@ void StepsJob::say_enough() {
   for (const Host* const host : places()) std::ofstream(root_of(*host) / "enough") << "yes\n";
 }
 
-Host& StepsJob::host_of(const StepsBook& book) {
-  const std::string name = book.worker.substr(0, book.worker.find('#'));
+Host& StepsJob::host_of(const StepLog& step_log) {
+  const std::string name = step_log.worker.substr(0, step_log.worker.find('#'));
   for (Host* const host : places()) {
     if (host->name() == name) return *host;
   }
   return bed_.head();  // "localhost"
 }
 
-pid_t StepsJob::pid_of(const StepsBook& book) {
-  for (const auto& seen : host_of(book).processes()) {
+pid_t StepsJob::pid_of(const StepLog& step_log) {
+  for (const auto& seen : host_of(step_log).processes()) {
     for (const auto& line : split(read_file(cat("/proc/", seen.pid, "/status")), '\n')) {
       if (!line.starts_with("NSpid:")) continue;
       const auto inside = line.substr(line.find_last_of(" \t") + 1);
-      if (inside == std::to_string(book.pid)) return seen.pid;
+      if (inside == std::to_string(step_log.pid)) return seen.pid;
     }
   }
   return -1;
 }
 
-bool StepsJob::signal(const StepsBook& book, int number) {
-  const pid_t pid = pid_of(book);
+bool StepsJob::signal(const StepLog& step_log, int number) {
+  const pid_t pid = pid_of(step_log);
   return pid > 0 && ::kill(pid, number) == 0;
 }
 
 pid_t StepsJob::agent_of(Host& host) const {
   for (const auto& seen : host.processes()) {
-    // Its keepers run the same program, but call themselves so.
+    // Its reapers run the same program, but call themselves so.
     if (read_file(cat("/proc/", seen.pid, "/comm")).starts_with("hvd-agent")) return seen.pid;
   }
   return -1;

@@ -1,5 +1,5 @@
-// A job of elastic_steps, or of examples/train, on pretend hosts, its books, and what can be done
-// to it: for tests, for the benchmark of faults and for the soak. For one thread.
+// A job of elastic_steps, or of examples/train, on pretend hosts, its step logs, and what can be
+// done to it: for tests, for the benchmark of faults and for the soak. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/e2e/steps_books.h"
+#include "tests/e2e/step_logs.h"
 #include "tests/testbed/hosts.h"
 
 namespace hvd::test {
@@ -29,43 +29,43 @@ struct StepsJobOptions {
 
 class StepsJob {
  public:
-  // Starts it; the bed must outlive it. Books of jobs before it on this bed are gone.
+  // Starts it; the bed must outlive it. Step logs of earlier jobs on this bed are removed.
   StepsJob(HostBed& bed, const StepsJobOptions& options);
 
   Process& process() { return *process_; }
-  StepsBooks& books() { return books_; }
-  // What the books are judged by at the end of a job that goes well.
-  StepsRules rules() const;
+  StepLogs& step_logs() { return step_logs_; }
+  // What the step logs are judged by at the end of a job that goes well.
+  StepLogRules rules() const;
   // The next answer of the discovery script.
   void discover(const std::string& answer);
   // Of a worker at a point ("h1#0", "any"; elastic_steps.cpp says what there is), on all hosts.
   // Only elastic_steps takes orders.
   void order(const std::string& worker, const std::string& point, const std::string& action);
   // This worker, or with `train` some worker of its host, ends with code 1 at its next step.
-  void fail(const StepsBook& book);
+  void fail(const StepLog& step_log);
   // The same with code 0, by which no worker of an elastic job says that the work is done.
-  void end_well(const StepsBook& book);
+  void end_well(const StepLog& step_log);
   // What is started in this worker's slot from now on ends with 7 before hvd::init().
-  void break_slot(const StepsBook& book);
+  void break_slot(const StepLog& step_log);
   // It is to end after the step that it is in.
   void say_enough();
 
-  // The process behind a book, as this machine counts; -1: it is gone.
-  pid_t pid_of(const StepsBook& book);
-  bool signal(const StepsBook& book, int number);
+  // The process behind a step log, as this machine counts; -1: it is gone.
+  pid_t pid_of(const StepLog& step_log);
+  bool signal(const StepLog& step_log, int number);
   pid_t agent_of(Host& host) const;
   // hvdrun has; its status is still to be asked for.
   bool has_ended() const;
   // hvdrun, the agents and what they keep, and the workers, in this order, as this machine counts.
   std::vector<pid_t> processes() const;
-  Host& host_of(const StepsBook& book);
+  Host& host_of(const StepLog& step_log);
 
  private:
   std::vector<Host*> places() const;
 
   HostBed& bed_;
   StepsProgram program_;
-  StepsBooks books_;
+  StepLogs step_logs_;
   std::unique_ptr<Process> process_;
 };
 

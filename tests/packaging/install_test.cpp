@@ -1,5 +1,4 @@
-// Installs this build into a folder that goes again, and does there what somebody does who has just
-// installed it.
+// Installs this build into a temporary folder and uses it there as a user would.
 #include <gtest/gtest.h>
 
 #include "base/text.h"
@@ -78,8 +77,11 @@ class InstallTest : public testing::Test {
 };
 
 TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
-  for (const char* const name : {"bin/hvdrun", "libexec/hvd/hvd-agent", "include/hvd/hvd.h",
-                                 "include/hvd/types.h", "share/doc/hvd/LICENSE"}) {
+  for (const char* const name :
+       {"bin/hvdrun", "libexec/hvd/hvd-agent", "include/hvd/hvd.h", "include/hvd/types.h",
+        "share/doc/hvd/LICENSE", "share/man/man1/hvdrun.1",
+        "share/bash-completion/completions/hvdrun", "share/zsh/site-functions/_hvdrun",
+        "share/fish/vendor_completions.d/hvdrun.fish"}) {
     EXPECT_TRUE(std::filesystem::exists(prefix() + "/" + name)) << name;
   }
   // Only what a worker includes: no header of the rooms behind it.

@@ -1,4 +1,4 @@
-# What somebody meets who installs hvd, and who uses it from its build tree.
+# An installed hvd, and hvd used from its build tree.
 set(packaging ${CMAKE_CURRENT_SOURCE_DIR}/packaging)
 
 add_executable(hvd_build_tree_consumer ${packaging}/build_tree.cpp)
@@ -17,4 +17,4 @@ hvd_test(hvd_packaging_test ${packaging}/install_test.cpp
   DEFINITIONS HVD_CMAKE="${CMAKE_COMMAND}" HVD_GENERATOR="${CMAKE_GENERATOR}" HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_C="${CMAKE_C_COMPILER}" HVD_CXX="${CMAKE_CXX_COMPILER}"
     HVD_CXX_FLAGS="${consumer_flags}" HVD_INSTALL_LIBDIR="${CMAKE_INSTALL_LIBDIR}"
     HVD_PROJECT_VERSION="${PROJECT_VERSION}")
-add_dependencies(hvd_packaging_test hvd hvd_static hvdrun hvd-agent)
+add_dependencies(hvd_packaging_test hvd hvd_static hvdrun hvd-agent hvd_manual)

@@ -147,7 +147,7 @@ class PretendAgents {
   void over(std::size_t index) {
     Agent& agent = agents_[index];
     if (agent.state == Agent::State::joining) {
-      // At the door a busy hvdrun may turn somebody away; agents come again.
+      // A busy hvdrun may close a new connection; agents then try again.
       --joining_;
       ++report_.retries;
       agent = {};

@@ -15,7 +15,7 @@
 #include "base/machine/proc.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "tests/support/exec_words.h"
+#include "tests/support/exec_arguments.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -74,16 +74,19 @@ Process::Process(const std::vector<std::string>& command, const ProcessOptions& 
   if (!options.working_directory.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions, options.working_directory.c_str());
   }
+
   auto arguments = command;
   auto environment = environment_with(options.environment);
-  const int error = ::posix_spawnp(&pid_, arguments.at(0).c_str(), &actions, nullptr,
-                                   exec_words(arguments).data(), exec_words(environment).data());
+  const int error =
+      ::posix_spawnp(&pid_, arguments.at(0).c_str(), &actions, nullptr,
+                     exec_arguments(arguments).data(), exec_arguments(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     pid_ = -1;
     ended_ = true;
     throw std::runtime_error(Status::from_errno("start " + command[0], error).to_string());
   }
+
   out_ = std::move(out_read);
   err_ = std::move(err_read);
 }

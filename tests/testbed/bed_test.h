@@ -16,14 +16,14 @@ class BedTest : public testing::Test {
   }
 };
 
-// The words of ssh without any question to a person.
+// Options of ssh that prevent all questions to a person.
 inline std::vector<std::string> ssh(const std::string& where, const std::string& command) {
   return {"ssh", "-o", "BatchMode=yes", where, command};
 }
 
 enum class Answer { connected, refused, silence };
 
-// What somebody sees who connects to port 22 there.
+// The banner of port 22 there.
 inline Answer connect_from(Host& from, const std::string& to) {
   const auto status =
       from.run({"timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/" + to + "/22 && read -u 3 line"});

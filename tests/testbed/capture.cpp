@@ -1,4 +1,4 @@
-// Writing down what crosses the bridge. A frame that nobody else would send marks the points in
+// Writing down what crosses the bridge. A frame of a type of its own marks the points in
 // time: when it is in the file, then so is everything before.
 #include <algorithm>
 #include <array>
@@ -92,7 +92,7 @@ void Network::capture(const std::string& file) {
 
 void Network::end_capture() {
   if (tcpdump_ <= 0) return;
-  // Who has removed the file does not want to read it.
+  // If the file was removed, the capture is not needed any more.
   if (::access(capture_file_.c_str(), F_OK) == 0) await_marker();
   ::kill(tcpdump_, SIGTERM);
   ::waitpid(tcpdump_, nullptr, 0);

@@ -25,7 +25,7 @@ std::string read_all(const fs::path& path) {
   return content.str();
 }
 
-// Everybody by name, and nobody else: names are only looked for here.
+// The names of all hosts of the bed; no other names are resolved.
 std::string hosts_file(const Plan& plan) {
   std::string text;
   const auto line = [&](const std::string& address, const std::string& name) {
@@ -55,7 +55,7 @@ std::string table_with(const fs::path& machine, const std::string& first,
     if (!line.empty() && replaced.count(name) == 0) text += line + "\n";
   }
   if (!sshd && machine == "/etc/passwd") {
-    text += "sshd:x:5078:65534::/run/sshd:/usr/sbin/nologin\n";  // who sshd is before a login
+    text += "sshd:x:5078:65534::/run/sshd:/usr/sbin/nologin\n";  // sshd's user before a login
   }
   return text + last;
 }
@@ -230,8 +230,8 @@ void make_head_files(const Plan& plan) {
 }
 
 void make_keys(const Plan& plan) {
-  run_program({.words = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test bed", "-f",
-                         plan.key().string()}});
+  run_program({.arguments = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test bed", "-f",
+                             plan.key().string()}});
   // One process makes the keys of all hosts: a shell is the cheapest way to start them at a time.
   std::string script;
   for (int number = 0; number <= plan.last(); ++number) {
@@ -244,7 +244,7 @@ void make_keys(const Plan& plan) {
         cat("ssh-keygen -q -t ed25519 -N '' -C ", name_of(number), " -f ",
             shell_quote((plan.directory_of(number) / "ssh_host_ed25519_key").string()), " &\n");
   }
-  run_program({.words = {"sh", "-c", script + "wait"}});
+  run_program({.arguments = {"sh", "-c", script + "wait"}});
 }
 
 void make_head_login(const Plan& plan) {

@@ -39,7 +39,7 @@ void set_up_network(const Plan& plan, int number) {
   if (fs::exists(ipv6_settings)) {
     for (const char* name : {"all", "default", "lo", "eth0"}) {
       if (!fs::exists(ipv6_settings / name)) continue;
-      // An address is good at once: nobody else here could have it.
+      // An address is usable at once: no other host can have it.
       write_file(ipv6_settings / name / "accept_dad", "0");
       write_file(ipv6_settings / name / "accept_ra", "0");
       write_file(ipv6_settings / name / "disable_ipv6", options.ipv6 ? "0" : "1");
@@ -52,15 +52,15 @@ void set_up_network(const Plan& plan, int number) {
   if (options.ipv4) batch += cat("address add ", ipv4_of(number), "/24 dev eth0\n");
   if (options.ipv6) batch += cat("address add ", ipv6_of(number), "/64 dev eth0 nodad\n");
   batch += "link set eth0 up\n";
-  // Who is where is known beforehand, as on a network behind routers: that a host is off shows by
-  // silence only, and not by "no route to host" after some seconds.
+  // All neighbours are entered beforehand, as on a network behind routers: a host that is off is
+  // silent, instead of "no route to host" after some seconds.
   for (int other = 0; other <= plan.last(); ++other) {
     if (other == number) continue;
     const std::string rest = cat(" lladdr ", mac_of(other), " dev eth0 nud permanent\n");
     if (options.ipv4) batch += cat("neighbour add ", ipv4_of(other), rest);
     if (options.ipv6) batch += cat("neighbour add ", ipv6_of(other), rest);
   }
-  run_program({.words = {"ip", "-batch", "-"}, .input = batch});
+  run_program({.arguments = {"ip", "-batch", "-"}, .input = batch});
 }
 
 // Returns when it listens: it writes its pid then.
@@ -94,7 +94,7 @@ void start_sshd(const fs::path& log) {
   }
 }
 
-void become_host(const Plan& plan, int number, int keeper) {
+void become_host(const Plan& plan, int number, int server) {
   const std::string name = name_of(number);
   const std::string pid = pid_on_machine();
   ::setsid();
@@ -106,27 +106,27 @@ void become_host(const Plan& plan, int number, int keeper) {
   } else {
     make_host_files(plan, number);
   }
-  send_record(keeper, "files " + pid);
+  send_record(server, "files " + pid);
   std::string go;
-  if (!receive_record(keeper, go)) ::_exit(1);
+  if (!receive_record(server, go)) ::_exit(1);
   set_up_network(plan, number);
   if (number != kHead) start_sshd(cat("/proc/self/fd/", log.get()));
 }
 
 }  // namespace
 
-void be_host(const Plan& plan, int number, int keeper) {
+void be_host(const Plan& plan, int number, int server) {
   try {
-    close_others(keeper);
+    close_others(server);
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     ::sigprocmask(SIG_BLOCK, &child, nullptr);
-    become_host(plan, number, keeper);
-    send_record(keeper, "ready");
-    ::close(keeper);
+    become_host(plan, number, server);
+    send_record(server, "ready");
+    ::close(server);
   } catch (const std::exception& error) {
-    tell(keeper, cat("error ", name_of(number), ": ", error.what()));
+    tell(server, cat("error ", name_of(number), ": ", error.what()));
     ::_exit(1);
   }
   reap_for_ever();

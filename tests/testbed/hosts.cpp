@@ -17,7 +17,7 @@
 
 #include "base/machine/proc.h"
 #include "base/text.h"
-#include "tests/support/exec_words.h"
+#include "tests/support/exec_arguments.h"
 #include "tests/testbed/plan.h"
 #include "tests/testbed/system.h"
 
@@ -47,10 +47,10 @@ class BornThere {
   UniqueFd here_;
 };
 
-std::string with_blanks(std::string words) {
-  std::replace(words.begin(), words.end(), '\0', ' ');
-  while (words.ends_with(' ')) words.pop_back();
-  return words;
+std::string with_blanks(std::string arguments) {
+  std::replace(arguments.begin(), arguments.end(), '\0', ' ');
+  while (arguments.ends_with(' ')) arguments.pop_back();
+  return arguments;
 }
 
 char state_of(pid_t pid) {
@@ -119,9 +119,9 @@ std::vector<std::string> Host::Impl::command_here(const std::vector<std::string>
                                                   const ProcessOptions& options) const {
   if (command.empty()) throw std::runtime_error("no command to run on " + name);
   const fs::path& wanted = options.working_directory;
-  std::vector<std::string> words{helper(), "enter", name, wanted.empty() ? "/root" : wanted};
-  words.insert(words.end(), command.begin(), command.end());
-  return words;
+  std::vector<std::string> arguments{helper(), "enter", name, wanted.empty() ? "/root" : wanted};
+  arguments.insert(arguments.end(), command.begin(), command.end());
+  return arguments;
 }
 
 const std::string& Host::name() const { return impl_->name; }
@@ -146,10 +146,10 @@ void Host::place(const fs::path& file, const std::string& as) {
 
 std::unique_ptr<Process> Host::start(const std::vector<std::string>& command,
                                      const ProcessOptions& options) {
-  const auto words = impl_->command_here(command, options);
+  const auto arguments = impl_->command_here(command, options);
   impl_->expect_up("run " + command.front());
   const BornThere there(impl_->pidfd.get(), name());
-  return std::make_unique<Process>(words, impl_->options_here(options));
+  return std::make_unique<Process>(arguments, impl_->options_here(options));
 }
 
 ExitStatus Host::run(const std::vector<std::string>& command, const ProcessOptions& options) {
@@ -157,7 +157,7 @@ ExitStatus Host::run(const std::vector<std::string>& command, const ProcessOptio
 }
 
 int Host::run_attached(const std::vector<std::string>& command, const ProcessOptions& options) {
-  auto words = impl_->command_here(command, options);
+  auto arguments = impl_->command_here(command, options);
   impl_->expect_up("run " + command.front());
   std::vector<std::string> environment;
   const auto changes = impl_->options_here(options).environment;
@@ -172,11 +172,11 @@ int Host::run_attached(const std::vector<std::string>& command, const ProcessOpt
   int error = 0;
   {
     const BornThere there(impl_->pidfd.get(), name());
-    error = ::posix_spawn(&pid, words.front().c_str(), nullptr, nullptr, exec_words(words).data(),
-                          exec_words(environment).data());
+    error = ::posix_spawn(&pid, arguments.front().c_str(), nullptr, nullptr,
+                          exec_arguments(arguments).data(), exec_arguments(environment).data());
   }
   if (error != 0)
-    throw std::runtime_error(cat("start ", words.front(), ": ", std::strerror(error)));
+    throw std::runtime_error(cat("start ", arguments.front(), ": ", std::strerror(error)));
   int raw = 0;
   while (::waitpid(pid, &raw, 0) < 0 && errno == EINTR) {
   }
@@ -200,7 +200,7 @@ class HostBed::Impl {
  public:
   explicit Impl(BedOptions wanted);
   ~Impl();
-  // Asks the keeper, and returns the lines of its answer without the "ok".
+  // Asks the server, and returns the lines of its answer without the "ok".
   std::vector<std::string> ask(const std::vector<std::string>& request);
   int number_of(const Host& host) const;
 
@@ -212,7 +212,7 @@ class HostBed::Impl {
   std::vector<std::string> answer();
   void end();
 
-  pid_t keeper_ = -1;
+  pid_t server_ = -1;
   UniqueFd control_;
   friend class HostBed;
 };
@@ -225,20 +225,22 @@ HostBed::Impl::Impl(BedOptions wanted) : options(std::move(wanted)) {
   }
   control_.reset(pair[0]);
   const UniqueFd its(pair[1]);
+
   constexpr int kControl = 3;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, its.get(), kControl);
-  std::vector<std::string> words{helper(), "keep", std::to_string(kControl),
-                                 std::to_string(::getpid())};
+
+  std::vector<std::string> arguments{helper(), "serve", std::to_string(kControl),
+                                     std::to_string(::getpid())};
   const auto rest = bed::words_of(options);
-  words.insert(words.end(), rest.begin(), rest.end());
-  const int error = ::posix_spawn(&keeper_, words.front().c_str(), &actions, nullptr,
-                                  exec_words(words).data(), environ);
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
+  const int error = ::posix_spawn(&server_, arguments.front().c_str(), &actions, nullptr,
+                                  exec_arguments(arguments).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    throw std::runtime_error(cat("start ", words.front(), ": ", std::strerror(error)));
+    throw std::runtime_error(cat("start ", arguments.front(), ": ", std::strerror(error)));
   }
   try {
     const auto lines = answer();
@@ -264,14 +266,14 @@ HostBed::Impl::~Impl() { end(); }
 
 void HostBed::Impl::end() {
   control_.reset();
-  if (keeper_ > 0) ::waitpid(keeper_, nullptr, 0);
-  keeper_ = -1;
+  if (server_ > 0) ::waitpid(server_, nullptr, 0);
+  server_ = -1;
 }
 
 std::vector<std::string> HostBed::Impl::answer() {
   std::string text;
   if (!bed::receive_record(control_.get(), text, kAnswerLimitMs)) {
-    throw std::runtime_error("the keeper of the test bed ended");
+    throw std::runtime_error("the server of the test bed ended");
   }
   auto lines = split(text, '\n');
   if (lines.front() != "ok") {

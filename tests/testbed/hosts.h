@@ -66,7 +66,7 @@ class Host {
 
   struct Seen {
     pid_t pid = 0;             // as this machine numbers it
-    std::string command_line;  // words separated by blanks
+    std::string command_line;  // arguments separated by blanks
     std::string environment;   // as in /proc/PID/environ
     char state = '?';          // as in /proc/PID/stat: T is stopped
   };
@@ -96,13 +96,13 @@ class HostBed {
   // "h1:4,h2:4"
   std::string host_list(int slots) const;
 
-  // No packet passes, and nobody is told.
+  // No packet passes, and no error is sent.
   void cut_off(Host& host);
   void cut(Host& one, Host& other);
   void heal();  // every cut
   void shape(Host& host, const Shape& shape);
   void unshape(Host& host);
-  // Off, as by a power cut: no FIN and no RST reach anybody. boot() starts it again, with the files
+  // Off, as by a power cut: no FIN and no RST are sent. boot() starts it again, with the files
   // of its /root and nothing else.
   void crash(Host& host);
   void boot(Host& host);
@@ -110,8 +110,8 @@ class HostBed {
   // end_capture(): then all of it is in the file.
   void capture(const std::filesystem::path& file);
   void end_capture();
-  // A private key that every host lets in, for root and for the ordinary user hvduser, who has a
-  // home of his own. The head sees this file too, also if head_may_log_in is false.
+  // A private key that every host accepts, for root and for the ordinary user hvduser, which has
+  // its own home. The head sees this file too, also if head_may_log_in is false.
   std::filesystem::path key() const;
 
  private:

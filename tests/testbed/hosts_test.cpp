@@ -56,9 +56,9 @@ TEST_F(HostsTest, NothingOfOursIsOnAHost) {
 TEST_F(HostsTest, TheHeadSeesAllOfThisMachineButHasARootOfItsOwn) {
   HostBed bed({.hosts = 1});
   const TemporaryDirectory directory;
-  directory.file("here", "words");
+  directory.file("here", "arguments");
   const auto status = bed.head().run({"cat", "here"}, {.working_directory = directory.path()});
-  EXPECT_EQ(status.out, "words") << status.err;
+  EXPECT_EQ(status.out, "arguments") << status.err;
   EXPECT_EQ(bed.head().run({"test", "-x", binary("hvd-hosts")}).code, 0);
   EXPECT_EQ(bed.head().run({"ls", "-A", "/root"}).out, ".ssh\n");
   EXPECT_EQ(bed.head().run({"hostname"}).out, "head\n");
@@ -108,9 +108,9 @@ TEST_F(HostsTest, TheProcessesOfAHostAreItsOwnAndThoseInNamespacesBelow) {
   const auto process =
       bed.host(1).start({"unshare", "--pid", "--fork", "bash", "-c", "echo up; sleep 1001"});
   ASSERT_TRUE(process->wait_for_output("up"));
-  const auto runs = [](Host& host, const std::string& words) {
+  const auto runs = [](Host& host, const std::string& arguments) {
     for (const auto& seen : host.processes()) {
-      if (seen.command_line.find(words) == 0) return true;
+      if (seen.command_line.find(arguments) == 0) return true;
     }
     return false;
   };

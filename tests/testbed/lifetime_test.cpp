@@ -27,13 +27,13 @@ class LifetimeTest : public BedTest {
   std::vector<fs::path> beds() const {
     return {fs::directory_iterator(directory_.path()), fs::directory_iterator()};
   }
-  pid_t process_that_runs(const std::string& words) const {
+  pid_t process_that_runs(const std::string& arguments) const {
     for (const pid_t pid : processes()) {
       std::string line = read_file(cat("/proc/", pid, "/cmdline"));
       for (char& character : line) {
         if (character == '\0') character = ' ';
       }
-      if (line.find(words) != std::string::npos) return pid;
+      if (line.find(arguments) != std::string::npos) return pid;
     }
     return -1;
   }
@@ -74,12 +74,12 @@ TEST_F(LifetimeTest, KillingTheMakerLeavesNothing) {
   EXPECT_TRUE(eventually([&] { return beds().empty(); }));
 }
 
-TEST_F(LifetimeTest, KillingTheKeeperLeavesADirectoryThatTheNextBedRemoves) {
+TEST_F(LifetimeTest, KillingTheServerLeavesADirectoryThatTheNextBedRemoves) {
   const auto bed = start_bed("echo ready; sleep 1000");
   ASSERT_TRUE(bed->wait_for_output("ready"));
-  const pid_t keeper = process_that_runs("hvd-hosts keep");
-  ASSERT_GT(keeper, 0);
-  ::kill(keeper, SIGKILL);
+  const pid_t server = process_that_runs("hvd-hosts serve");
+  ASSERT_GT(server, 0);
+  ::kill(server, SIGKILL);
   bed->wait();  // its command died with the bed
   EXPECT_TRUE(all_gone());
   ASSERT_EQ(beds().size(), 1U);
@@ -101,9 +101,9 @@ TEST_F(LifetimeTest, TwoBedsAtATimeDoNotMeet) {
 }
 
 TEST_F(LifetimeTest, WordsThatCannotBeAreErrors) {
-  const auto error_of = [](std::vector<std::string> words) {
-    words.insert(words.begin(), {binary("hvd-hosts"), "run"});
-    const auto status = run(words);
+  const auto error_of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {binary("hvd-hosts"), "run"});
+    const auto status = run(arguments);
     EXPECT_NE(status.code, 0);
     return status.err;
   };

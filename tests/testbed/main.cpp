@@ -1,5 +1,5 @@
 // hvd-hosts: pretend hosts for benchmarks and for trying things by hand. Also what the test bed
-// itself runs on, by the words `keep` and `enter`, which are not for people.
+// itself runs on, as `serve` and `enter`, which are not for people.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "tests/support/exec_arguments.h"
+#include "tests/testbed/bed_server.h"
 #include "tests/testbed/hosts.h"
-#include "tests/testbed/keeper.h"
 #include "tests/testbed/system.h"
 
 namespace hvd::test {
@@ -30,37 +31,38 @@ constexpr const char* kUsage =
     "  --unknown-hosts          the head's known_hosts is empty\n"
     "  --no-login               the head has no key\n";
 
-int run_command(std::vector<std::string> words) {
-  if (words.empty() || words.front() == "--help" || words.front() == "-h") {
+int run_command(std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h") {
     std::cout << kUsage;
-    return words.empty() ? 2 : 0;
+    return arguments.empty() ? 2 : 0;
   }
-  words.insert(words.begin(), "--hosts");
+  arguments.insert(arguments.begin(), "--hosts");
   std::vector<std::string> placed;
   std::string rate;
-  std::vector<std::string> settings{words[0], words[1]};
+  std::vector<std::string> settings{arguments[0], arguments[1]};
   std::size_t at = 2;
-  for (; at < words.size() && words[at].starts_with("--"); ++at) {
-    if (words[at] == "--") {
+  for (; at < arguments.size() && arguments[at].starts_with("--"); ++at) {
+    if (arguments[at] == "--") {
       ++at;
       break;
     }
-    const bool has_value =
-        words[at] == "--place" || words[at] == "--rate" || words[at] == "--sshd-setting";
-    if (has_value && at + 1 == words.size()) throw std::runtime_error(words[at] + " needs a value");
-    if (words[at] == "--place") {
-      placed.push_back(words[++at]);
+    const bool has_value = arguments[at] == "--place" || arguments[at] == "--rate" ||
+                           arguments[at] == "--sshd-setting";
+    if (has_value && at + 1 == arguments.size())
+      throw std::runtime_error(arguments[at] + " needs a value");
+    if (arguments[at] == "--place") {
+      placed.push_back(arguments[++at]);
       continue;
     }
-    if (words[at] == "--rate") {
-      rate = words[++at];
+    if (arguments[at] == "--rate") {
+      rate = arguments[++at];
       continue;
     }
-    settings.push_back(words[at]);
-    if (has_value) settings.push_back(words[++at]);
+    settings.push_back(arguments[at]);
+    if (has_value) settings.push_back(arguments[++at]);
   }
-  const std::vector<std::string> command(words.begin() + static_cast<std::ptrdiff_t>(at),
-                                         words.end());
+  const std::vector<std::string> command(arguments.begin() + static_cast<std::ptrdiff_t>(at),
+                                         arguments.end());
   const BedOptions options = bed::parse_options(settings);
   if (!settings.empty()) throw std::runtime_error("unknown word " + settings.front());
   if (command.empty()) throw std::runtime_error("no command to run");
@@ -75,47 +77,43 @@ int run_command(std::vector<std::string> words) {
                                            .working_directory = std::filesystem::current_path()});
 }
 
-// hvd-hosts keep CONTROL MAKER options...
-int keep(std::vector<std::string> words) {
-  const auto control = parse_number<int>(words.at(0));
-  const auto maker = parse_number<pid_t>(words.at(1));
-  if (!control || !maker) throw std::runtime_error("keep: no numbers");
+// hvd-hosts serve CONTROL MAKER options...
+int serve(std::vector<std::string> arguments) {
+  const auto control = parse_number<int>(arguments.at(0));
+  const auto maker = parse_number<pid_t>(arguments.at(1));
+  if (!control || !maker) throw std::runtime_error("serve: CONTROL and MAKER must be numbers");
   // What the maker left open by mistake must not outlive it here.
   bed::close_others(*control);
   ::fcntl(*control, F_SETFD, FD_CLOEXEC);
-  words.erase(words.begin(), words.begin() + 2);
+  arguments.erase(arguments.begin(), arguments.begin() + 2);
   bed::Plan plan;
-  plan.options = bed::parse_options(words);
+  plan.options = bed::parse_options(arguments);
   plan.source = HVD_SOURCE_DIR;
   plan.build = std::filesystem::path(HVD_BIN_DIR).parent_path();
-  return bed::keep_bed(std::move(plan), *control, *maker);
+  return bed::serve_bed(std::move(plan), *control, *maker);
 }
 
 // hvd-hosts enter NAME DIRECTORY COMMAND...: born among the host's processes, it goes there with
 // the rest, too.
-int enter(std::vector<std::string> words) {
-  const std::string name = words.at(0);
+int enter(std::vector<std::string> arguments) {
+  const std::string name = arguments.at(0);
   bed::enter_namespaces(bed::open_pidfd(1).get(),
                         CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC, name);
-  if (::chdir(words.at(1).c_str()) != 0) {
-    bed::throw_errno(cat(name, ": change to the directory ", words.at(1)));
+  if (::chdir(arguments.at(1).c_str()) != 0) {
+    bed::throw_errno(cat(name, ": change to the directory ", arguments.at(1)));
   }
-  words.erase(words.begin(), words.begin() + 2);
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (auto& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execvp(arguments.front(), arguments.data());
-  std::cerr << name << ": cannot run " << words.front() << ": " << std::strerror(errno) << "\n";
+  arguments.erase(arguments.begin(), arguments.begin() + 2);
+  ::execvp(arguments.front().c_str(), exec_arguments(arguments).data());
+  std::cerr << name << ": cannot run " << arguments.front() << ": " << std::strerror(errno) << "\n";
   return 127;
 }
 
-int main_of(std::vector<std::string> words) {
-  const std::string verb = words.empty() ? "" : words.front();
-  if (!words.empty()) words.erase(words.begin());
-  if (verb == "run") return run_command(std::move(words));
-  if (verb == "keep" && words.size() >= 2) return keep(std::move(words));
-  if (verb == "enter" && words.size() >= 3) return enter(std::move(words));
+int main_of(std::vector<std::string> arguments) {
+  const std::string verb = arguments.empty() ? "" : arguments.front();
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  if (verb == "run") return run_command(std::move(arguments));
+  if (verb == "serve" && arguments.size() >= 2) return serve(std::move(arguments));
+  if (verb == "enter" && arguments.size() >= 3) return enter(std::move(arguments));
   const bool asked = verb == "--help" || verb == "-h";
   (asked ? std::cout : std::cerr) << kUsage;
   return asked ? 0 : 2;

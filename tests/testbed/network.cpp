@@ -69,7 +69,7 @@ void Network::plug(const std::map<int, pid_t>& pids) {
                  " netns ", pid, "\nlink set ", device(number), " master ", kBridge,
                  " addrgenmode none up\n");
   }
-  run_program({.words = {"ip", "-batch", "-"}, .input = batch});
+  run_program({.arguments = {"ip", "-batch", "-"}, .input = batch});
   has_bridge_ = true;
   for (const auto& [number, pid] : pids) ports_.at(number).pidfd = open_pidfd(pid);
 }
@@ -93,7 +93,7 @@ void Network::unplug(int number) {
   port.hooked = false;
   port.limited = false;
   try {
-    run_program({.words = {"ip", "link", "delete", device(number)}});
+    run_program({.arguments = {"ip", "link", "delete", device(number)}});
   } catch (const std::runtime_error&) {
     // The kernel does so by itself, some time after the host's network lost its last process.
     if (::if_nametoindex(device(number).c_str()) != 0) throw;
@@ -101,8 +101,8 @@ void Network::unplug(int number) {
 }
 
 void Network::set_state(int number, bool forwarding) {
-  run_program(
-      {.words = {"bridge", "link", "set", "dev", device(number), "state", forwarding ? "3" : "0"}});
+  run_program({.arguments = {"bridge", "link", "set", "dev", device(number), "state",
+                             forwarding ? "3" : "0"}});
 }
 
 void Network::cut_off(int number) {
@@ -161,9 +161,10 @@ void Network::set_rules(int number) {
     if (port.delay_line > 0) {
       rules += cat("-A HVD -j NFQUEUE --queue-num ", kDelayQueue, " --queue-bypass\n");
     }
-    run_program({.words = {ipv6 ? "ip6tables-restore" : "iptables-restore", "--wait", "--noflush"},
-                 .input = rules + "COMMIT\n",
-                 .network_of = port.pidfd.get()});
+    run_program(
+        {.arguments = {ipv6 ? "ip6tables-restore" : "iptables-restore", "--wait", "--noflush"},
+         .input = rules + "COMMIT\n",
+         .network_of = port.pidfd.get()});
   }
   port.hooked = true;
 }
@@ -196,11 +197,11 @@ void Network::set_rate(int number) {
   const auto both = [&](const std::vector<std::string>& here,
                         const std::vector<std::string>& rest) {
     for (const bool inside : {true, false}) {
-      std::vector<std::string> words{"tc", "qdisc"};
-      words.insert(words.end(), here.begin(), here.end());
-      words.insert(words.end(), {"dev", inside ? "eth0" : device(number), "root"});
-      words.insert(words.end(), rest.begin(), rest.end());
-      run_program({.words = words, .network_of = inside ? port.pidfd.get() : -1});
+      std::vector<std::string> arguments{"tc", "qdisc"};
+      arguments.insert(arguments.end(), here.begin(), here.end());
+      arguments.insert(arguments.end(), {"dev", inside ? "eth0" : device(number), "root"});
+      arguments.insert(arguments.end(), rest.begin(), rest.end());
+      run_program({.arguments = arguments, .network_of = inside ? port.pidfd.get() : -1});
     }
   };
   if (port.limited) both({"delete"}, {});

@@ -34,26 +34,26 @@ std::string link_local_of(int number) {
 }
 
 std::vector<std::string> words_of(const BedOptions& options) {
-  std::vector<std::string> words{"--hosts", std::to_string(options.hosts)};
-  if (!options.ipv4) words.emplace_back("--no-ipv4");
-  if (!options.ipv6) words.emplace_back("--no-ipv6");
-  if (!options.head_knows_hosts) words.emplace_back("--unknown-hosts");
-  if (!options.head_may_log_in) words.emplace_back("--no-login");
+  std::vector<std::string> arguments{"--hosts", std::to_string(options.hosts)};
+  if (!options.ipv4) arguments.emplace_back("--no-ipv4");
+  if (!options.ipv6) arguments.emplace_back("--no-ipv6");
+  if (!options.head_knows_hosts) arguments.emplace_back("--unknown-hosts");
+  if (!options.head_may_log_in) arguments.emplace_back("--no-login");
   for (const auto& setting : options.sshd_settings) {
-    words.emplace_back("--sshd-setting");
-    words.push_back(setting);
+    arguments.emplace_back("--sshd-setting");
+    arguments.push_back(setting);
   }
-  return words;
+  return arguments;
 }
 
-BedOptions parse_options(std::vector<std::string>& words) {
+BedOptions parse_options(std::vector<std::string>& arguments) {
   BedOptions options;
-  auto at = words.begin();
+  auto at = arguments.begin();
   const auto value = [&] {
-    if (at + 1 == words.end()) throw std::runtime_error(cat(*at, " needs a value"));
+    if (at + 1 == arguments.end()) throw std::runtime_error(cat(*at, " needs a value"));
     return *++at;
   };
-  for (; at != words.end(); ++at) {
+  for (; at != arguments.end(); ++at) {
     if (*at == "--hosts") {
       const std::string text = value();
       const auto number = parse_number<int>(text);
@@ -73,7 +73,7 @@ BedOptions parse_options(std::vector<std::string>& words) {
       break;
     }
   }
-  words.erase(words.begin(), at);
+  arguments.erase(arguments.begin(), at);
   if (options.hosts < 1 || options.hosts > kMostHosts) {
     throw std::runtime_error(cat("a bed has 1 to ", kMostHosts, " hosts, not ", options.hosts));
   }

@@ -1,5 +1,5 @@
-// What a bed is made from, and how everything in it is called. The program hvd-hosts, which keeps
-// the bed, gets it as words of its command line. Plain values.
+// The options of a bed and the names of everything in it. The program hvd-hosts, which runs the
+// bed, gets the options as arguments. Plain values.
 #pragma once
 
 #include <filesystem>
@@ -33,9 +33,9 @@ std::string mac_of(int number);
 // The address that IPv6 makes from it by itself.
 std::string link_local_of(int number);
 
-// As words of a command line, and back; parse_options() takes what it knows from the front of
-// `words`. Throws std::runtime_error on a value that cannot be.
+// To arguments and back; parse_options() removes the options that it knows from the front of
+// `arguments`. Throws std::runtime_error on an invalid value.
 std::vector<std::string> words_of(const BedOptions& options);
-BedOptions parse_options(std::vector<std::string>& words);
+BedOptions parse_options(std::vector<std::string>& arguments);
 
 }  // namespace hvd::test::bed

@@ -147,11 +147,11 @@ bool end_namespace(pid_t first, ino_t pid_namespace) {
 std::string run_program(const Command& command) {
   const UniqueFd input = memory_file(command.input);
   const UniqueFd output = memory_file("");
-  std::vector<char*> words;
-  words.reserve(command.words.size() + 1);
-  for (const auto& word : command.words)
-    words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
-  words.push_back(nullptr);
+  std::vector<char*> arguments;
+  arguments.reserve(command.arguments.size() + 1);
+  for (const auto& word : command.arguments)
+    arguments.push_back(const_cast<char*>(word.c_str()));  // NOLINT
+  arguments.push_back(nullptr);
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("fork");
   if (pid == 0) {
@@ -160,7 +160,7 @@ std::string run_program(const Command& command) {
     ::dup2(input.get(), 0);
     ::dup2(output.get(), 1);
     ::dup2(output.get(), 2);
-    ::execvp(words[0], words.data());
+    ::execvp(arguments[0], arguments.data());
     ::_exit(127);
   }
   int raw = 0;
@@ -170,7 +170,8 @@ std::string run_program(const Command& command) {
   if (raw != 0) {
     const std::string ended = WIFSIGNALED(raw) ? cat("was killed by signal ", WTERMSIG(raw))
                                                : cat("ended with ", WEXITSTATUS(raw));
-    throw std::runtime_error(cat("`", join(command.words, " "), "` ", ended, ": ", trim(printed)));
+    throw std::runtime_error(
+        cat("`", join(command.arguments, " "), "` ", ended, ": ", trim(printed)));
   }
   return printed;
 }

@@ -1,5 +1,5 @@
-// The few words with which a bed talks to the kernel. Each throws std::runtime_error that says what
-// was tried, on what, and what the kernel said. For one thread.
+// System calls of a bed. Each throws std::runtime_error that names the attempt, its object and the
+// kernel's error. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ bool lives_in(pid_t pid, ino_t pid_namespace);
 bool end_namespace(pid_t first, ino_t pid_namespace);
 
 struct Command {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   std::string input = {};
   int network_of = -1;  // a pidfd: runs in the network of that process
 };
@@ -56,7 +56,7 @@ std::string run_program(const Command& command);
 
 // Records over a SOCK_SEQPACKET socket.
 void send_record(int socket, const std::string& text);
-void tell(int socket, const std::string& text) noexcept;  // if somebody still listens
+void tell(int socket, const std::string& text) noexcept;  // an error is ignored
 // False at the end, when the other side is gone. Throws when `limit_ms` is over (-1: never).
 bool receive_record(int socket, std::string& text, int limit_ms = -1);
 

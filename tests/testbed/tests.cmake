@@ -14,7 +14,7 @@ add_executable(hvd-hosts
   ${hosts}/delay_line.cpp
   ${hosts}/files.cpp
   ${hosts}/host_init.cpp
-  ${hosts}/keeper.cpp
+  ${hosts}/bed_server.cpp
   ${hosts}/main.cpp
   ${hosts}/network.cpp)
 hvd_compile_options(hvd-hosts)

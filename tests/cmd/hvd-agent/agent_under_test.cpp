@@ -15,7 +15,7 @@
 #include "base/build_id.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "tests/support/exec_words.h"
+#include "tests/support/exec_arguments.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -82,8 +82,9 @@ AgentUnderTest::AgentUnderTest(AgentOptions options) {
     environment.push_back(cat(name, "=", value));
   }
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-  const int error = ::posix_spawn(&pid_, command[0].c_str(), &actions, nullptr,
-                                  exec_words(command).data(), exec_words(environment).data());
+  const int error =
+      ::posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, exec_arguments(command).data(),
+                    exec_arguments(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error(Status::from_errno(command[0], error).to_string());
 

@@ -27,7 +27,7 @@ bool is_gone(pid_t pid) {
   return state == '\0' || state == 'Z' || state == 'X';
 }
 
-// Everything of every worker, daemons too; no keepers.
+// Everything of every worker, daemons too; no reapers.
 std::vector<pid_t> processes_of_workers(const AgentUnderTest& agent) {
   std::vector<pid_t> found;
   for (const Descendant& process : agent::descendants_of(agent.pid())) {
@@ -51,7 +51,7 @@ bool beats_until_ready(AgentUnderTest& agent, agent_link::Incarnation incarnatio
       [&] { return agent.of(incarnation).out.find('\n') != std::string::npos; });
 }
 
-pid_t keeper_of(pid_t worker) { return parent_of(worker).value_or(0); }
+pid_t reaper_of(pid_t worker) { return parent_of(worker).value_or(0); }
 
 TEST(AgentLease, FreezesEverythingThatDescendsFromAWorker) {
   AgentUnderTest agent(with_lease(200));
@@ -77,7 +77,7 @@ TEST(AgentLease, CatchesProcessesThatRunAway) {
   ASSERT_TRUE(freezes(agent));
   const auto caught = processes_of_workers(agent);
   EXPECT_GE(caught.size(), 5U);  // of a runner also the one before, if it had not ended yet
-  EXPECT_EQ(processes_of_workers(agent), caught);  // nobody forks any more
+  EXPECT_EQ(processes_of_workers(agent), caught);  // no process forks any more
 }
 
 TEST(AgentLease, LetsThemGoOnWhenItIsRenewedAndSaysHowLongTheyStoodStill) {
@@ -127,7 +127,7 @@ TEST(AgentLease, DoesNotWakeWhatSomebodyElseHadStopped) {
   ASSERT_TRUE(freezes(agent));
   const pid_t parent = agent.of(1).pid;
   ASSERT_TRUE(agent.until_beating([&] { return state_of(parent) != 'T'; }));
-  // The keeper wakes children before their parents, so it has passed this one already.
+  // The reaper wakes children before their parents, so it has passed this one already.
   EXPECT_EQ(state_of(stopped), 'T');
 }
 
@@ -263,7 +263,7 @@ TEST(AgentLease, HoldsWhileTheAgentIsStopped) {
   ASSERT_TRUE(beats_until_ready(agent, 1));
   ::kill(agent.pid(), SIGSTOP);
   ASSERT_TRUE(freezes(agent));
-  agent.beat();  // unread: nobody renews anything
+  agent.beat();  // unread, so that nothing is renewed
   ASSERT_EQ(state_of(agent.of(1).pid), 'T');
   ::kill(agent.pid(), SIGCONT);
   // The worker has printed little since it was ready; all the rest comes after the renewal.
@@ -317,16 +317,16 @@ TEST(AgentPause, EndsWithTheAgent) {
   EXPECT_TRUE(is_gone(daemon));
 }
 
-TEST(AgentLease, AnAgentThatWasStoppedWithItsKeepersCountsOnlyTheTimeInWhichItRan) {
+TEST(AgentLease, AnAgentThatWasStoppedWithItsReapersCountsOnlyTheTimeInWhichItRan) {
   AgentUnderTest agent(with_lease(200, 1000));
   agent.launch_mode(1, {"tick"});
   ASSERT_TRUE(beats_until_ready(agent, 1));
-  const pid_t keeper = keeper_of(agent.of(1).pid);
+  const pid_t reaper = reaper_of(agent.of(1).pid);
   ::kill(agent.pid(), SIGSTOP);
-  ::kill(keeper, SIGSTOP);
-  ASSERT_TRUE(eventually([&] { return is_stopped(agent.pid()) && is_stopped(keeper); }));
+  ::kill(reaper, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return is_stopped(agent.pid()) && is_stopped(reaper); }));
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // of what must not count
-  ::kill(keeper, SIGCONT);
+  ::kill(reaper, SIGCONT);
   ::kill(agent.pid(), SIGCONT);
   // The worker has printed little since it was ready; all the rest comes after the renewal.
   ASSERT_TRUE(agent.until_beating([&] { return !agent.problems.empty(); }));
@@ -335,11 +335,11 @@ TEST(AgentLease, AnAgentThatWasStoppedWithItsKeepersCountsOnlyTheTimeInWhichItRa
   ASSERT_TRUE(agent.until_beating([&] { return agent.of(1).out.size() > said; }));
 }
 
-TEST(AgentLease, HoldsAlsoIfAKeeperWasStopped) {
+TEST(AgentLease, HoldsAlsoIfAReaperWasStopped) {
   AgentUnderTest agent(with_lease(300));
   agent.launch_mode(1, {"tick"});
   ASSERT_TRUE(beats_until_ready(agent, 1));
-  ::kill(keeper_of(agent.of(1).pid), SIGSTOP);
+  ::kill(reaper_of(agent.of(1).pid), SIGSTOP);
   EXPECT_TRUE(freezes(agent));
 }
 

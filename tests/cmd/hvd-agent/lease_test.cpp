@@ -75,8 +75,8 @@ TEST(Lease, ForgetsTheOldestAnswersOfADriverThatNamesNone) {
   EXPECT_EQ(l.runs_until(), at(20 + 2000));
 }
 
-TEST(LeaseBoard, ShowsTheEndsAndRemembersThatSomebodyFroze) {
-  auto board = LeaseBoard::create();
+TEST(SharedLease, ShowsTheEndsAndRemembersThatSomebodyFroze) {
+  auto board = SharedLease::create();
   ASSERT_TRUE(board.ok());
   EXPECT_EQ(board->runs_until(), kNoLeaseEnd);
   board->write(lease());

@@ -58,7 +58,7 @@ TEST(AgentLink, RefusesAnotherProtocol) {
 TEST(AgentLink, RefusesEverythingBeforeHello) {
   AgentUnderTest agent(Greeting::none);
   agent.send(agent_link::Heartbeat{1}.encode());
-  expect_refused(agent, "not a hello");
+  expect_refused(agent, "instead of hello");
 }
 
 TEST(AgentLink, RefusesASecondHello) {

@@ -1,4 +1,4 @@
-// The link as sshd makes it: two pipes, a shell between, an environment of somebody else.
+// The link as sshd makes it: two pipes, a shell between, another environment.
 #include <csignal>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,4 @@
-// Who can be reached from here: agents that try each other, and everything else that may stand at
-// the other end.
+// Probes of reachability: agents that probe each other, and other listeners that may answer.
 #include <cerrno>
 #include <functional>
 #include <gtest/gtest.h>
@@ -35,7 +34,7 @@ UniqueFd listener(std::uint16_t& port, int backlog = 16) {
   return std::move(*socket);
 }
 
-// Somebody who takes one visitor and does with it what he likes.
+// A listener that accepts one connection and handles it as a test asks.
 class Stranger {
  public:
   explicit Stranger(std::function<void(int visitor)> act) : socket_(listener(port_)) {
@@ -89,22 +88,22 @@ TEST(AgentProbe, SaysOfEachTargetWhatHappened) {
   const std::uint16_t port = agent.ready->probe_port;
   std::uint16_t closed = 0;
   listener(closed).reset();
-  const auto troubles = probe(agent, {{"127.0.0.1", closed, "x"},
-                                      {"127.0.0.1", port, agent.ready->probe_greeting},
-                                      {"127.0.0.1", port, "another greeting"},
-                                      {"localhost", port, ""},
-                                      {"", port, ""}});
-  ASSERT_EQ(troubles.size(), 5U);
-  EXPECT_EQ(troubles[0], cat("connect to 127.0.0.1:", closed, ": Connection refused"));
-  EXPECT_EQ(troubles[1], "");
-  EXPECT_EQ(troubles[2], cat("connect to 127.0.0.1:", port, ": somebody else answers there"));
-  EXPECT_EQ(troubles[3], "connect to localhost: that is no IP address");
-  EXPECT_NE(troubles[4].find("that is no IP address"), std::string::npos);
+  const auto errors = probe(agent, {{"127.0.0.1", closed, "x"},
+                                    {"127.0.0.1", port, agent.ready->probe_greeting},
+                                    {"127.0.0.1", port, "another greeting"},
+                                    {"localhost", port, ""},
+                                    {"", port, ""}});
+  ASSERT_EQ(errors.size(), 5U);
+  EXPECT_EQ(errors[0], cat("connect to 127.0.0.1:", closed, ": Connection refused"));
+  EXPECT_EQ(errors[1], "");
+  EXPECT_EQ(errors[2], cat("connect to 127.0.0.1:", port, ": another program answers there"));
+  EXPECT_EQ(errors[3], "connect to localhost: that is no IP address");
+  EXPECT_NE(errors[4].find("that is no IP address"), std::string::npos);
 }
 
 TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
   AgentUnderTest agent;
-  // The kernel drops who knocks while the queue of a listener is full.
+  // The kernel drops connection attempts while the queue of a listener is full.
   std::uint16_t port = 0;
   const UniqueFd full = listener(port, 0);
   std::vector<UniqueFd> queue;
@@ -113,20 +112,20 @@ TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
     is_full = !knocker.ok();
     if (!is_full) queue.push_back(std::move(*knocker));
   }
-  const auto troubles = probe(agent, {{"127.0.0.1", port, "x"}}, 300);
-  EXPECT_EQ(troubles, std::vector<std::string>{
-                          cat("connect to 127.0.0.1:", port, ": no answer within 0.3 s")});
+  const auto errors = probe(agent, {{"127.0.0.1", port, "x"}}, 300);
+  EXPECT_EQ(errors, std::vector<std::string>{
+                        cat("connect to 127.0.0.1:", port, ": no answer within 0.3 s")});
 }
 
 TEST(AgentProbe, GivesUpOnWhoSaysNothing) {
   AgentUnderTest agent;
   std::uint16_t port = 0;
   const UniqueFd silent = listener(port);
-  const auto troubles = probe(agent, {{"127.0.0.1", port, "x"}, {"127.0.0.1", port, ""}}, 1000);
-  ASSERT_EQ(troubles.size(), 2U);
-  EXPECT_EQ(troubles[0], cat("connect to 127.0.0.1:", port,
-                             ": somebody else answers there, who said nothing within 1 s"));
-  EXPECT_EQ(troubles[1], "");
+  const auto errors = probe(agent, {{"127.0.0.1", port, "x"}, {"127.0.0.1", port, ""}}, 1000);
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_EQ(errors[0], cat("connect to 127.0.0.1:", port,
+                           ": another program answers there, which sent nothing within 1 s"));
+  EXPECT_EQ(errors[1], "");
 }
 
 TEST(AgentProbe, KnowsStrangersByWhatTheySay) {
@@ -143,15 +142,15 @@ TEST(AgentProbe, KnowsStrangersByWhatTheySay) {
     const std::string much(1 << 20, 'x');
     (void)send_all(visitor, much, Clock::now() + kGenerous);
   });
-  const auto troubles = probe(
+  const auto errors = probe(
       agent, {byte_by_byte.target("greeting"), talker.target("greeting"), half.target("greeting"),
               mute.target("greeting"), similar.target("greetinG"), flood.target("greeting")});
-  ASSERT_EQ(troubles.size(), 6U);
-  EXPECT_EQ(troubles[0], "");
-  EXPECT_EQ(troubles[1], "");
+  ASSERT_EQ(errors.size(), 6U);
+  EXPECT_EQ(errors[0], "");
+  EXPECT_EQ(errors[1], "");
   for (std::size_t i = 2; i < 6; ++i) {
-    EXPECT_NE(troubles[i].find("somebody else answers there"), std::string::npos)
-        << i << ": " << troubles[i];
+    EXPECT_NE(errors[i].find("another program answers there"), std::string::npos)
+        << i << ": " << errors[i];
   }
 }
 

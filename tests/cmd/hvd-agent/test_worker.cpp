@@ -64,7 +64,7 @@ void daemon(const char* self) {
   ::wait(nullptr);
 }
 
-// Each process lives only until it has forked the next: whoever looks finds the one before.
+// Each process lives only until it has forked the next: an observer sees the previous one.
 [[noreturn]] void run_away() {
   ignore_polite_signals();
   for (;;) {
@@ -126,7 +126,7 @@ void write_channel(std::string_view what) {
     for (int i = 0; i < 2; ++i) bytes += hvd::worker_link::Done{}.encode();
   }
   if (what == "elastic") {
-    using namespace hvd::worker_link;  // NOLINT(google-build-using-namespace): its words
+    using namespace hvd::worker_link;  // NOLINT(google-build-using-namespace): its message types
     bytes = Initialised{::getpid()}.encode() + Ready{}.encode() + Ready{}.encode();
     for (const std::uint64_t generation : {5, 5, 4, 6}) bytes += Committed{generation}.encode();
     bytes += Leave{}.encode() + Leave{}.encode() + Left{"why"}.encode() + Left{}.encode() +

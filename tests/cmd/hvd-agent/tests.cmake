@@ -14,7 +14,7 @@ hvd_test(hvd_agent_test
   cmd/hvd-agent/pipes_test.cpp
   cmd/hvd-agent/probe_test.cpp
   cmd/hvd-agent/process_tree_test.cpp
-  cmd/hvd-agent/silence_test.cpp
+  cmd/hvd-agent/orphan_timer_test.cpp
   cmd/hvd-agent/tree_test.cpp
   cmd/hvd-agent/worker_channel_test.cpp
   LIBRARIES hvd_agent LABELS quick)

@@ -13,7 +13,7 @@ std::vector<pid_t> alive(const AgentUnderTest& agent) {
   return processes_with_variable(AgentUnderTest::kMark, agent.mark());
 }
 
-// Only the agent itself is left: no worker, no keeper.
+// Only the agent itself is left: no worker, no reaper.
 bool only_the_agent(const AgentUnderTest& agent) {
   return eventually([&] { return alive(agent) == std::vector<pid_t>{agent.pid()}; });
 }
@@ -204,7 +204,7 @@ TEST(AgentTree, NothingSurvivesAKilledAgent) {
   EXPECT_TRUE(eventually([&] { return !exists(daemon); }));
 }
 
-TEST(AgentTree, NothingSurvivesAKilledKeeperAndTheWorkersEndIsTold) {
+TEST(AgentTree, NothingSurvivesAKilledReaperAndTheWorkersEndIsTold) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"daemon"});
   agent.launch_mode(2, {"stay-stubbornly"});
@@ -212,10 +212,10 @@ TEST(AgentTree, NothingSurvivesAKilledKeeperAndTheWorkersEndIsTold) {
   ASSERT_TRUE(until_ready(agent, 2));
   const pid_t daemon = number_after(agent.of(1).out, "daemon ");
   const std::string status = read_file(cat("/proc/", agent.of(1).pid, "/status"));
-  const pid_t keeper = number_after(status, "PPid:\t");
-  ASSERT_GT(keeper, 1);
-  ASSERT_NE(keeper, agent.pid());
-  ::kill(keeper, SIGKILL);
+  const pid_t reaper = number_after(status, "PPid:\t");
+  ASSERT_GT(reaper, 1);
+  ASSERT_NE(reaper, agent.pid());
+  ::kill(reaper, SIGKILL);
   ASSERT_TRUE(agent.until_over(1));
   EXPECT_EQ(agent.of(1).exited->signal_number, SIGKILL);
   EXPECT_TRUE(eventually([&] { return !exists(daemon); }));
@@ -229,7 +229,7 @@ TEST(AgentTree, LeavesNoZombies) {
   ASSERT_TRUE(agent.until_over(1));
   ASSERT_TRUE(agent.until_over(2));
   agent.send(agent_link::Kill{agent_link::kAllWorkers}.encode());
-  // Keepers included: the agent has no child left at all, not even a dead one.
+  // Reapers included: the agent has no child left at all, not even a dead one.
   EXPECT_TRUE(eventually([&] {
     const auto result =
         run({"sh", "-c", cat("grep -l '^PPid:.", agent.pid(), "$' /proc/[0-9]*/status")});

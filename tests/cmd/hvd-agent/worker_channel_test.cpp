@@ -7,7 +7,7 @@
 #include "base/machine/proc.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
-#include "cmd/hvd-agent/pulse.h"
+#include "cmd/hvd-agent/worker_heartbeat.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
 
 namespace hvd::test {
@@ -58,7 +58,7 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
   for (std::uint64_t g = 1; g <= kWorlds; ++g) {
     agent.send(agent_link::World{g, true, document + std::string(g, '+')}.encode());
   }
-  // Who reads gets the newest, whatever it skipped.
+  // The reader gets the newest world, whichever it has skipped.
   const std::string newest = cat("kind 2 of ", 13 + document.size() + kWorlds, " bytes\n");
   ASSERT_TRUE(agent.until([&] { return agent.of(3).out.find(newest) != std::string::npos; }));
   agent.send(agent_link::Heartbeat{1}.encode());
@@ -147,24 +147,24 @@ TEST(AgentPulse, SilenceIsJudgedFromTheLastAnswerAndNotWhileTheJudgeWasHeldUp) {
   using std::chrono::milliseconds;
   const TimePoint begin{};
   const auto at = [&](int ms) { return begin + milliseconds(ms); };
-  agent::Pulse pulse(milliseconds(600));
-  EXPECT_EQ(pulse.deadline(), kNever);
-  pulse.begin(at(0));
-  EXPECT_TRUE(pulse.look(at(0)).ask);
-  EXPECT_FALSE(pulse.look(at(50)).ask);
-  EXPECT_TRUE(pulse.look(at(100)).ask);
-  pulse.heard(at(110));
-  for (int ms = 200; ms < 700; ms += 100) EXPECT_FALSE(pulse.look(at(ms)).silent) << ms;
-  EXPECT_TRUE(pulse.look(at(710)).silent);
-  // Nobody looked for half the limit: what was said meanwhile may lie unread.
-  EXPECT_FALSE(pulse.look(at(1100)).silent);
-  for (int ms = 1200; ms < 1700; ms += 100) EXPECT_FALSE(pulse.look(at(ms)).silent) << ms;
-  EXPECT_TRUE(pulse.look(at(1700)).silent);
-  pulse.excuse(at(1700));
-  EXPECT_FALSE(pulse.look(at(1700)).silent);
-  pulse.end();
-  EXPECT_FALSE(pulse.look(at(9000)).silent);
-  agent::Pulse never(milliseconds(0));
+  agent::WorkerHeartbeat heartbeat(milliseconds(600));
+  EXPECT_EQ(heartbeat.deadline(), kNever);
+  heartbeat.begin(at(0));
+  EXPECT_TRUE(heartbeat.look(at(0)).ping);
+  EXPECT_FALSE(heartbeat.look(at(50)).ping);
+  EXPECT_TRUE(heartbeat.look(at(100)).ping);
+  heartbeat.heard(at(110));
+  for (int ms = 200; ms < 700; ms += 100) EXPECT_FALSE(heartbeat.look(at(ms)).silent) << ms;
+  EXPECT_TRUE(heartbeat.look(at(710)).silent);
+  // The agent was held up for half the limit, so that an answer may wait unread.
+  EXPECT_FALSE(heartbeat.look(at(1100)).silent);
+  for (int ms = 1200; ms < 1700; ms += 100) EXPECT_FALSE(heartbeat.look(at(ms)).silent) << ms;
+  EXPECT_TRUE(heartbeat.look(at(1700)).silent);
+  heartbeat.excuse(at(1700));
+  EXPECT_FALSE(heartbeat.look(at(1700)).silent);
+  heartbeat.end();
+  EXPECT_FALSE(heartbeat.look(at(9000)).silent);
+  agent::WorkerHeartbeat never(milliseconds(0));
   never.begin(at(0));
   EXPECT_EQ(never.deadline(), kNever);
 }

@@ -1,4 +1,4 @@
-// Real pipes, real files, a real terminal: what happens when the one who reads hvdrun's output is
+// Real pipes, real files, a real terminal: what happens when the reader of hvdrun's output is
 // slow, asleep or gone.
 #include <array>
 #include <atomic>
@@ -86,7 +86,7 @@ TEST(StreamWriter, AReaderThatSleepsHoldsCreditBackUntilTheQueueIsDropped) {
   for (std::size_t i = 0; i < kBlocks; ++i) {
     writer.write(block + "\n", make_credit([&] { ++released; }));
   }
-  // Nobody reads, and yet all who wait for credit go on.
+  // Without a reader, all workers that wait for credit go on.
   EXPECT_TRUE(test::eventually([&] { return released == kBlocks; })) << released;
   auto reader =
       std::async(std::launch::async, [&] { return read_until(pipe.read.get(), "after"); });

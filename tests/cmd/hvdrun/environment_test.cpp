@@ -13,14 +13,15 @@ bool has(const Entries& entries, const std::string& entry) {
   return std::find(entries.begin(), entries.end(), entry) != entries.end();
 }
 
-Entries given(const Entries& own, const EnvironmentWords& words = {}, const Values& values = {}) {
-  auto result = worker_environment(own, words, values);
+Entries given(const Entries& own, const EnvironmentArguments& arguments = {},
+              const Values& values = {}) {
+  auto result = worker_environment(own, arguments, values);
   EXPECT_TRUE(result.ok()) << result.status().message();
   return result.ok() ? result->entries : Entries{};
 }
 
-Entries from_host(const Entries& own, const EnvironmentWords& words = {}) {
-  auto result = worker_environment(own, words, {});
+Entries from_host(const Entries& own, const EnvironmentArguments& arguments = {}) {
+  auto result = worker_environment(own, arguments, {});
   EXPECT_TRUE(result.ok()) << result.status().message();
   return result.ok() ? result->host_variables : Entries{};
 }
@@ -189,10 +190,11 @@ TEST(WorkerEnvironment, WhatIsEachHostsOwnBusinessStaysThere) {
 }
 
 TEST(WorkerEnvironment, WhatIsAskedForByNameIsCarried) {
-  const EnvironmentWords words{.set = {"HOME", "TMPDIR=/fast"}, .excluded = {}, .included = {}};
-  EXPECT_EQ(given({"HOME=/h", "USER=me"}, words),
+  const EnvironmentArguments arguments{
+      .set = {"HOME", "TMPDIR=/fast"}, .excluded = {}, .included = {}};
+  EXPECT_EQ(given({"HOME=/h", "USER=me"}, arguments),
             (Entries{"HOME=/h", "PYTHONUNBUFFERED=1", "TMPDIR=/fast"}));
-  const auto names = from_host({"HOME=/h", "USER=me"}, words);
+  const auto names = from_host({"HOME=/h", "USER=me"}, arguments);
   EXPECT_FALSE(has(names, "HOME"));
   EXPECT_FALSE(has(names, "TMPDIR"));
   EXPECT_TRUE(has(names, "USER"));

@@ -10,7 +10,7 @@
 namespace hvd::test {
 namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
@@ -20,11 +20,11 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-Words job(const Words& options, const std::string& script) {
-  Words words{binary("hvdrun")};
-  words.insert(words.end(), options.begin(), options.end());
-  words.insert(words.end(), {"sh", "-c", script});
-  return words;
+Arguments job(const Arguments& options, const std::string& script) {
+  Arguments arguments{binary("hvdrun")};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.insert(arguments.end(), {"sh", "-c", script});
+  return arguments;
 }
 
 // Marks every process of a job, so that a test can see that none is left.

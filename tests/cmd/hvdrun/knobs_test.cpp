@@ -85,7 +85,7 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
   const struct {
     const char* variable;
     const char* text;
-    const char* words;
+    const char* message;
   } rows[] = {
       {"HVD_FUSION_THRESHOLD", "-1",
        "--fusion-threshold-mb=-1: must be an integer from 0 to 1048576"},
@@ -112,7 +112,7 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
   for (const auto& row : rows) {
     const auto value = knob_environment_value(knob(row.variable), row.text);
     ASSERT_FALSE(value.ok()) << row.variable << "=" << row.text;
-    EXPECT_NE(value.status().message().find(row.words), std::string::npos)
+    EXPECT_NE(value.status().message().find(row.message), std::string::npos)
         << value.status().message();
   }
 }

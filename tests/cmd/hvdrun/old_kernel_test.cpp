@@ -10,9 +10,10 @@ namespace {
 
 class OldKernel : public testing::TestWithParam<const char*> {
  protected:
-  std::vector<std::string> hvdrun(std::vector<std::string> words) const {
-    words.insert(words.begin(), {binary("hvd_without_calls"), GetParam(), binary("hvdrun")});
-    return words;
+  std::vector<std::string> hvdrun(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(),
+                     {binary("hvd_without_calls"), GetParam(), binary("hvdrun")});
+    return arguments;
   }
   ProcessOptions marked() const { return {.environment = {{"HVD_OLD_KERNEL", mark_}}}; }
   void TearDown() override { EXPECT_TRUE(wait_until_gone("HVD_OLD_KERNEL", mark_)); }
@@ -27,7 +28,7 @@ TEST_P(OldKernel, AJobRunsAndLeavesNothing) {
           marked());
   if (status.code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
   EXPECT_EQ(status.code, 0) << status.err;
-  // Its three streams, the socket to its agent, and what ls has opened; none that somebody forgot.
+  // Its three streams, the socket to its agent, and what ls has opened; no forgotten descriptors.
   const auto& out = status.out;
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 5) << out;
 }

@@ -6,10 +6,10 @@
 namespace hvd::cli {
 namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
-CommandLine parsed(const Words& words) {
-  auto line = parse_command_line(words);
+CommandLine parsed(const Arguments& arguments) {
+  auto line = parse_command_line(arguments);
   EXPECT_TRUE(line.ok()) << line.status().message();
   return line.ok() ? *line : CommandLine{};
 }
@@ -25,16 +25,16 @@ TEST(Options, EverythingFromTheFirstWordThatIsNoOptionIsTheCommand) {
   EXPECT_EQ(value(line, "num-proc"), "4");
   EXPECT_EQ(value(line, "hosts"), "a:2,b:2");
   EXPECT_EQ(value(line, "verbose"), "(none)");
-  EXPECT_EQ(line.command, (Words{"./train", "-np", "7", "--verbose", "--"}));
+  EXPECT_EQ(line.command, (Arguments{"./train", "-np", "7", "--verbose", "--"}));
 }
 
 TEST(Options, TwoDashesEndTheOptions) {
   const auto line = parsed({"-np", "1", "--", "-odd-program", "-x"});
-  EXPECT_EQ(line.command, (Words{"-odd-program", "-x"}));
+  EXPECT_EQ(line.command, (Arguments{"-odd-program", "-x"}));
 }
 
 TEST(Options, HorovodsFormsWork) {
-  const std::vector<std::pair<Words, std::pair<const char*, const char*>>> rows = {
+  const std::vector<std::pair<Arguments, std::pair<const char*, const char*>>> rows = {
       {{"-np", "3"}, {"num-proc", "3"}},
       {{"-np=3"}, {"num-proc", "3"}},
       {{"--num-proc", "3"}, {"num-proc", "3"}},
@@ -62,11 +62,11 @@ TEST(Options, HorovodsFormsWork) {
       {{"--thread-affinity", "0,2"}, {"thread-affinity", "0,2"}},
       {{"--output-filename", "-odd-name"}, {"output-filename", "-odd-name"}},
   };
-  for (auto [words, expected] : rows) {
-    words.emplace_back("./train");
-    const auto line = parsed(words);
-    EXPECT_EQ(value(line, expected.first), expected.second) << words[0];
-    EXPECT_EQ(line.command, Words{"./train"}) << words[0];
+  for (auto [arguments, expected] : rows) {
+    arguments.emplace_back("./train");
+    const auto line = parsed(arguments);
+    EXPECT_EQ(value(line, expected.first), expected.second) << arguments[0];
+    EXPECT_EQ(line.command, Arguments{"./train"}) << arguments[0];
   }
 }
 
@@ -95,12 +95,12 @@ TEST(Options, TheLastOfARepeatedFlagWins) {
   EXPECT_EQ(value(parsed({"--no-autotune", "--autotune", "p"}), "autotune"), "1");
 }
 
-TEST(Options, EnvironmentWordsAddUp) {
+TEST(Options, EnvironmentArgumentsAddUp) {
   const auto line = parsed({"--env", "A=1", "--env", "B", "--env-exclude", "X*", "--env-exclude=Y",
                             "--env-include", "XA", "p"});
-  EXPECT_EQ(line.environment.set, (Words{"A=1", "B"}));
-  EXPECT_EQ(line.environment.excluded, (Words{"X*", "Y"}));
-  EXPECT_EQ(line.environment.included, Words{"XA"});
+  EXPECT_EQ(line.environment.set, (Arguments{"A=1", "B"}));
+  EXPECT_EQ(line.environment.excluded, (Arguments{"X*", "Y"}));
+  EXPECT_EQ(line.environment.included, Arguments{"XA"});
 }
 
 TEST(Options, ActionsNeedNoProgram) {
@@ -148,18 +148,18 @@ TEST(Options, HorovodsSshFlagsAndOurs) {
                             "off", "--disable-cache", "--network-interfaces", "eth0,ib0",
                             "--network-interface", "eth1", "p"});
   EXPECT_EQ(value(line, "ssh-port"), "2222");
-  EXPECT_EQ(list_items(value(line, "ssh-identity-file")), (Words{"a,b", "c"}));
+  EXPECT_EQ(list_items(value(line, "ssh-identity-file")), (Arguments{"a,b", "c"}));
   EXPECT_EQ(value(line, "ssh-host-key"), "off");
-  EXPECT_EQ(list_items(value(line, "network-interface")), (Words{"eth0,ib0", "eth1"}));
-  EXPECT_EQ(line.command, Words{"p"});
+  EXPECT_EQ(list_items(value(line, "network-interface")), (Arguments{"eth0,ib0", "eth1"}));
+  EXPECT_EQ(line.command, Arguments{"p"});
 }
 
 TEST(Options, ARangeIsTwoWordsOrOne) {
-  for (const auto& words :
+  for (const auto& arguments :
        std::vector<std::vector<std::string>>{{"--blacklist-cooldown-range", "10", "100", "p"},
                                              {"--blacklist-cooldown-range=10 100", "p"},
                                              {"--blacklist-cooldown-range=10,100", "p"}}) {
-    const auto line = parse_command_line(words);
+    const auto line = parse_command_line(arguments);
     ASSERT_TRUE(line.ok()) << line.status().message();
     EXPECT_EQ(line->command, std::vector<std::string>{"p"});
     EXPECT_EQ(line->values.count("blacklist-cooldown-range"), 1U);
@@ -167,7 +167,7 @@ TEST(Options, ARangeIsTwoWordsOrOne) {
 }
 
 TEST(Options, WrongWordsAreRefusedAndNamed) {
-  const std::vector<std::pair<Words, const char*>> rows = {
+  const std::vector<std::pair<Arguments, const char*>> rows = {
       {{}, "no program to run"},
       {{"-np", "2"}, "no program to run"},
       {{"-np", "2", ""}, "no program to run"},
@@ -206,7 +206,7 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"rendezvous"}, "needs --bind ADDRESS:PORT"},
       {{"rendezvous", "--bind"}, "--bind: needs a value"},
       {{"rendezvous", "--bond", "x"}, "unknown option --bond; did you mean --bind?"},
-      {{"rendezvous", "--bind", "x:1", "extra"}, "unexpected word 'extra'"},
+      {{"rendezvous", "--bind", "x:1", "extra"}, "unexpected argument 'extra'"},
       {{"agent"}, "hvdrun agent: needs --join tls://ADDRESS:PORT"},
       {{"agent", "--join", "a:1"}, "--join a:1: must be tls://ADDRESS:PORT"},
       {{"agent", "--join", "http://a:1"}, "must be tls://ADDRESS:PORT"},
@@ -218,10 +218,10 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"agent", "--join", "tls://a:1", "--slots", "0"}, "--slots=0: must be an integer from 1"},
       {{"agent", "--join", "tls://a:1", "--join-timeout", "-1"}, "--join-timeout=-1: must be a"},
       {{"agent", "--join", "tls://a:1", "--token-fil", "f"}, "did you mean --token-file?"},
-      {{"agent", "--join", "tls://a:1", "train"}, "unexpected word 'train'"},
+      {{"agent", "--join", "tls://a:1", "train"}, "unexpected argument 'train'"},
   };
-  for (const auto& [words, expected] : rows) {
-    const auto line = parse_command_line(words);
+  for (const auto& [arguments, expected] : rows) {
+    const auto line = parse_command_line(arguments);
     ASSERT_FALSE(line.ok()) << expected;
     EXPECT_NE(line.status().message().find(expected), std::string::npos) << line.status().message();
   }
@@ -241,7 +241,7 @@ TEST(Options, HelpNamesTheValuesOfAFlagThatHasOnlySome) {
   EXPECT_NE(agent->help.find("without GPUs one for each core"), std::string::npos) << agent->help;
 }
 
-// A suggestion that nobody could have meant sends people the wrong way.
+// A far-fetched suggestion would mislead people.
 TEST(Options, SuggestsAFlagOnlyWhereOneIsNear) {
   const std::vector<std::pair<std::string, std::string>> rows = {
       {"--np", "-np"},
@@ -283,7 +283,7 @@ TEST(Options, SuggestsAFlagOnlyWhereOneIsNear) {
 }
 
 TEST(Options, AProgramWithAColonIsNoHostWithoutHosts) {
-  EXPECT_EQ(parsed({"-np", "1", "tool:2"}).command, Words{"tool:2"});
+  EXPECT_EQ(parsed({"-np", "1", "tool:2"}).command, Arguments{"tool:2"});
 }
 
 TEST(Settings, FlagBeatsFileBeatsEnvironment) {

@@ -108,7 +108,7 @@ TEST(Report, LostStateIsToldBeforeWhatCameOfIt) {
   outcome.lost_state = "committed state lost: commit 1.7 was reached";
   EXPECT_EQ(failure_report(outcome),
             "hvdrun: committed state lost: commit 1.7 was reached\n"
-            "hvdrun: what follows came of that.\n"
+            "hvdrun: this caused the following failure.\n"
             "hvdrun: the job has failed: no worker of the world is left\n");
 }
 
@@ -121,7 +121,7 @@ TEST(Report, AnElasticProgramOfHorovodIsRecognised) {
                       .stderr_tail = {"what(): [enforce fail at context.cc:27] rank >= 0. -1 vs 0"},
                       .hosts = {}};
   const std::string report = failure_report(outcome);
-  EXPECT_NE(report.find("an elastic program of Horovod, which is not served"), std::string::npos)
+  EXPECT_NE(report.find("an elastic program of Horovod, which is not supported"), std::string::npos)
       << report;
   EXPECT_NE(report.find("--legacy-clients"), std::string::npos) << report;
 }
@@ -188,7 +188,8 @@ TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
       << text;
   EXPECT_NE(text.find("    [ ] NCCL\n"), std::string::npos);
   EXPECT_NE(text.find("    [ ] NVIDIA GPUs: 0\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("    [ ] libhvd_nccl.so: not beside hvdrun\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("    [ ] libhvd_nccl.so: not found beside hvdrun\n"), std::string::npos)
+      << text;
 
   const std::string with = check_build_text({true, "/opt/lib/libhvd_nccl.so", 8});
   EXPECT_NE(with.find("    [X] NCCL\n"), std::string::npos) << with;

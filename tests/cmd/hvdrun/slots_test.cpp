@@ -14,18 +14,18 @@ constexpr const char* kTell = "echo $HVD_RANK of $HVD_SIZE on $HVD_HOSTNAME";
 
 class Slots : public testing::Test {
  protected:
-  static ExitStatus hvdrun(std::vector<std::string> words, bool one_core) {
-    words.insert(words.begin(), binary("hvdrun"));
+  static ExitStatus hvdrun(std::vector<std::string> arguments, bool one_core) {
+    arguments.insert(arguments.begin(), binary("hvdrun"));
     if (one_core) {
-      words.insert(words.begin(), {"taskset", "-c", std::to_string(::sched_getcpu())});
+      arguments.insert(arguments.begin(), {"taskset", "-c", std::to_string(::sched_getcpu())});
     }
-    words.insert(words.begin(), {"env", "CUDA_VISIBLE_DEVICES="});
-    return run(words);
+    arguments.insert(arguments.begin(), {"env", "CUDA_VISIBLE_DEVICES="});
+    return run(arguments);
   }
-  static ExitStatus tell(std::vector<std::string> words, bool one_core = true) {
-    words.insert(words.begin(), {"--tag-output", "none", "--verbose"});
-    words.insert(words.end(), {"sh", "-c", kTell});
-    return hvdrun(std::move(words), one_core);
+  static ExitStatus tell(std::vector<std::string> arguments, bool one_core = true) {
+    arguments.insert(arguments.begin(), {"--tag-output", "none", "--verbose"});
+    arguments.insert(arguments.end(), {"sh", "-c", kTell});
+    return hvdrun(std::move(arguments), one_core);
   }
   static bool says(const ExitStatus& status, const std::string& what) {
     return status.err.find(what) != std::string::npos;
@@ -125,7 +125,7 @@ TEST_F(Slots, TheDryRunSaysThatTheAgentsWillSayIt) {
   EXPECT_TRUE(all.out.starts_with("as many workers as slots on a, b (4 slots); ")) << all.out;
   const auto six = hvdrun({"-np", "6", "-H", "a,b:4", "--dry-run", "p"}, false);
   EXPECT_TRUE(six.out.starts_with("6 workers on a, b (4 slots); ")) << six.out;
-  // Who has to be asked is a question of the number, too.
+  // The number of workers decides which hosts are asked.
   const auto four = hvdrun({"-np", "4", "-H", "b:4,a", "--dry-run", "p"}, false);
   EXPECT_NE(four.out.find("\n3     b "), std::string::npos) << four.out;
 }

@@ -2,6 +2,7 @@ hvd_test(hvd_cli_test
   cmd/hvdrun/config_file_test.cpp
   cmd/hvdrun/console_test.cpp
   cmd/hvdrun/environment_test.cpp
+  cmd/hvdrun/flag_table_test.cpp
   cmd/hvdrun/knobs_test.cpp
   cmd/hvdrun/line_prefixer_test.cpp
   cmd/hvdrun/options_test.cpp
@@ -12,6 +13,7 @@ add_dependencies(hvd_cli_test hvdrun)
 
 # The real hvdrun, with real workers.
 hvd_test(hvd_cli_process_test
+  cmd/hvdrun/completion_test.cpp
   cmd/hvdrun/hvdrun_output_test.cpp
   cmd/hvdrun/hvdrun_usage_test.cpp
   cmd/hvdrun/old_kernel_test.cpp

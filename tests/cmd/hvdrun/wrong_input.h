@@ -8,13 +8,13 @@
 
 namespace hvd::test {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 struct WrongInput {
   const char* name;
-  Words words;                                    // for hvdrun; {dir} is the test's own folder
+  Arguments arguments;                            // for hvdrun; {dir} is the test's own folder
   int code;                                       // expected
-  Words expected;                                 // each stands in stderr
+  Arguments expected;                             // each stands in stderr
   std::map<std::string, std::string> files = {};  // made in the test's folder
   std::map<std::string, std::string> variables = {};
   bool close_stdin = false;

@@ -48,15 +48,15 @@ TEST_P(WrongInputs, EndWithAClearErrorAndAnExitCode) {
   options.working_directory = directory.path();
   options.environment = row.variables;
   options.close_stdin = row.close_stdin;
-  Words command{binary("hvdrun")};
-  for (const auto& word : row.words) command.push_back(fill(word, here));
+  Arguments command{binary("hvdrun")};
+  for (const auto& word : row.arguments) command.push_back(fill(word, here));
   const ExitStatus status = run(command, options);
   EXPECT_EQ(status.code, row.code) << status.err;
   EXPECT_EQ(status.signal, 0);
   EXPECT_EQ(status.out, "");
-  for (const auto& words : row.expected) {
-    EXPECT_NE(status.err.find(fill(words, here)), std::string::npos)
-        << "no '" << fill(words, here) << "' in:\n"
+  for (const auto& arguments : row.expected) {
+    EXPECT_NE(status.err.find(fill(arguments, here)), std::string::npos)
+        << "no '" << fill(arguments, here) << "' in:\n"
         << status.err;
   }
   EXPECT_TRUE(status.err.starts_with("hvdrun")) << status.err;
@@ -95,7 +95,7 @@ class AsNobody : public testing::Test {
  protected:
   void SetUp() override {
     fs::permissions(directory_.path(), fs::perms{0755});
-    // Where this was built nobody may be allowed to look.
+    // The build's folder may be unreadable for this user.
     for (const char* const name : {"hvdrun", "hvd-agent"}) {
       fs::copy_file(binary(name), directory_.path() / name);
     }
@@ -104,17 +104,17 @@ class AsNobody : public testing::Test {
     }
   }
 
-  ExitStatus run_as_nobody(const Words& words) {
-    Words command = prefix_;
+  ExitStatus run_as_nobody(const Arguments& arguments) {
+    Arguments command = prefix_;
     command.push_back(directory_.path() / "hvdrun");
-    command.insert(command.end(), words.begin(), words.end());
+    command.insert(command.end(), arguments.begin(), arguments.end());
     ProcessOptions options;
     options.working_directory = directory_.path();
     return run(command, options);
   }
 
   TemporaryDirectory directory_;
-  Words prefix_;
+  Arguments prefix_;
 };
 
 TEST_F(AsNobody, FilesThatMayNotBeReadAreNamed) {

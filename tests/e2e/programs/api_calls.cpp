@@ -114,7 +114,7 @@ void rows() {
   same(all.shape(), (std::vector<std::int64_t>{size * (size - 1) / 2, 2}), "gathered shape");
   same(elements<int>(all), expected, "gathered");
 
-  // Rank r sends r + 1 rows to everybody, and keeps one that nobody gets.
+  // Rank r sends r + 1 rows to each rank, and keeps one that is sent to no rank.
   std::vector<std::int64_t> sent(static_cast<std::size_t>((rank + 1) * size + 1), rank);
   const std::vector<std::int64_t> splits(static_cast<std::size_t>(size), rank + 1);
   const auto swapped = hvd::alltoall(sent, {.name = "swap", .splits = splits});
@@ -160,7 +160,7 @@ void moves() {
     std::vector<int> output(2, -1);
     hvd::broadcast(input, output, {.name = "b", .root = root});
     same(output, std::vector<int>(2, root), "broadcast into another buffer");
-    // Nobody reads the input of those who are not the root.
+    // Only the root's input is read.
     const hvd::ConstTensorView none(nullptr, {2}, hvd::DataType::int32);
     hvd::broadcast(hvd::rank() == root ? hvd::ConstTensorView(input) : none, output,
                    {.name = "b", .root = root});

@@ -192,7 +192,7 @@ void disagreements() {
   }
   all_go_on("group");
 
-  // Names in flight, and what is wrong on one rank alone: at once, and nobody else hears of it.
+  // Duplicate names and errors of one rank alone: reported at once, without the other ranks.
   if (first) {
     const auto handle = hvd::allreduce_async(a, {.name = "twice"});
     throws<hvd::InvalidArgumentError>("name", {"\"twice\"", "already in flight"},

@@ -154,11 +154,11 @@ void dynamic() {
   });
   same(hvd::process_sets().size(), 3U, "nothing has changed");
 
-  // Who has called shutdown() takes no part any more.
+  // A rank that has called shutdown() takes no part any more.
   hvd::barrier();
   check::say_ok();
   if (rank != 1) {
-    // As a rule that is rank 1; but who has heard it leaves, too, while others still ask.
+    // As a rule that is rank 1; but ranks that have noticed it leave, too, while others still ask.
     throws_code(Code::shut_down, "a set with one who is gone", {"rank ", "shutdown()"}, [] {
       hvd::add_process_set({0, 2});
     });

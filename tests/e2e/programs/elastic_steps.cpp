@@ -1,11 +1,11 @@
-// A worker that trains for show, in a world that changes, and keeps a book of what it saw, by which
-// tests and benchmarks tell whether anything was lost, and how long it took.
+// A worker that trains for show, in a world that changes, and keeps a step log of what it saw, by
+// which tests and benchmarks tell whether anything was lost, and how long it took.
 //
 // Each step takes samples, lasts a while, sums a tensor over all ranks, checks the sum, changes all
 // weights by what came out, and commits. All weights are one number at each step, whatever the
 // world was, so that a step that is lost, done twice, or mixed from two worlds shows in them.
 //
-//   --log DIR        where the book is written, a file of its own for each process; DIR is made
+//   --log DIR        where the step log is written, a file of its own for each process; DIR is made
 //   --state BYTES    of the weights (1 MB)
 //   --step US        how long a step lasts beside what hvd does (1000)
 //   --steps N        ends after N steps;  --until FILE: after the step in which any rank saw FILE
@@ -18,7 +18,7 @@
 //   --grow           the state grows by a page every hundred steps
 //   --gpu            the weights, and what is summed, are in the memory of a GPU that is none
 //
-// The book, a line for each event, MICROSECONDS of the monotonic clock first:
+// The step log, a line for each event, MICROSECONDS of the monotonic clock first:
 //   start WORKER PID | init | world ID RANK SIZE STEP | draw STEP ID EPOCH samples... |
 //   commit STEP ID | obeys POINT | left | done STEP DIGEST | error TEXT
 // ID names a world: the latest time at which a member entered it.
@@ -86,9 +86,9 @@ std::string variable(const char* name, const std::string& otherwise) {
 // "localhost#2"
 std::string worker_name() { return variable("HVD_WORKER", "alone#0"); }
 
-class Book {
+class StepLogWriter {
  public:
-  explicit Book(const std::string& directory) {
+  explicit StepLogWriter(const std::string& directory) {
     if (directory.empty()) return;
     fs::create_directories(directory);
     const std::string file =
@@ -96,12 +96,12 @@ class Book {
     file_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file_ < 0) throw std::runtime_error("cannot write " + file + ": " + std::strerror(errno));
   }
-  // One write(), so that nobody who is killed leaves half a line.
+  // One write(), so that a worker that is killed leaves no half of a line.
   void line(const std::string& text) {
     if (file_ < 0) return;
     const std::string whole = std::to_string(now_us()) + " " + text + "\n";
     if (::write(file_, whole.data(), whole.size()) != static_cast<ssize_t>(whole.size())) {
-      throw std::runtime_error("cannot write the book");
+      throw std::runtime_error("cannot write the step log");
     }
   }
 
@@ -132,21 +132,21 @@ void take_all_descriptors() {
   while (::fcntl(kFew - 1, F_GETFD) < 0) ::usleep(1000);
 }
 
-// DIR/WORKER.POINT, or DIR/any.POINT for whoever comes first, holds what is to be done when this
+// DIR/WORKER.POINT, or DIR/any.POINT for the first worker, holds what is to be done when this
 // worker is at that point. It is done once:
-//   kill, exit CODE    at once, without a word to anybody
+//   kill, exit CODE    at once, without calling hvd
 //   freeze, stall      SIGSTOP; never to go on
 //   end                std::exit(0);  end-elsewhere: on another thread, while this one goes on
 //   shutdown           hvd::shutdown(), and goes on
 //   grab               takes all descriptors
-void obey(const Options& options, Book& book, const char* point) {
+void obey(const Options& options, StepLogWriter& step_log, const char* point) {
   if (options.orders.empty()) return;
   for (const auto& who : {worker_name(), std::string("any")}) {
     const std::string file = options.orders + "/" + who + "." + point;
     std::ifstream in(file);
     std::string action;
     if (!in || !std::getline(in, action) || ::unlink(file.c_str()) != 0) continue;
-    book.line(std::string("obeys ") + point);
+    step_log.line(std::string("obeys ") + point);
     if (action == "freeze") {
       ::raise(SIGSTOP);
     } else if (action == "stall") {
@@ -214,9 +214,9 @@ class Weights {
 
 class Training {
  public:
-  Training(const Options& options, Book& book)
+  Training(const Options& options, StepLogWriter& step_log)
       : options_(options),
-        book_(book),
+        step_log_(step_log),
         state_(
             {.mode = options.mark ? hvd::elastic::CommitMode::mark : hvd::elastic::CommitMode::copy,
              .compare_every = static_cast<int>(options.compare),
@@ -230,25 +230,25 @@ class Training {
     state_.add("points", hvd::elastic::Handler{[] { return std::size_t{1}; },
                                                [this](std::span<std::byte> into) {
                                                  into[0] = std::byte{1};
-                                                 obey(options_, book_, "save");
+                                                 obey(options_, step_log_, "save");
                                                },
                                                [this](std::span<const std::byte>) {
-                                                 obey(options_, book_, "load");
+                                                 obey(options_, step_log_, "load");
                                                }});
-    state_.on_reset([this] { obey(options_, book_, "reset"); });
+    state_.on_reset([this] { obey(options_, step_log_, "reset"); });
   }
 
   void run() {
-    obey(options_, book_, "ready");
+    obey(options_, step_log_, "ready");
     const auto ending = hvd::elastic::run(state_, [this] { train(); }, {.return_when_left = true});
     if (ending == hvd::elastic::Ending::left) {
-      book_.line("left");
+      step_log_.line("left");
       return;
     }
     check_weights();
     const auto weights = weights_.elements();
-    book_.line("done " + std::to_string(step_) + " " +
-               std::to_string(weights.empty() ? 0 : weights[0]));
+    step_log_.line("done " + std::to_string(step_) + " " +
+                   std::to_string(weights.empty() ? 0 : weights[0]));
   }
 
  private:
@@ -272,22 +272,23 @@ class Training {
     hvd::allreduce(entered, {.name = "entered", .op = hvd::Max});
     world_ = std::to_string(entered[0]);
     if (options_.verify) check_weights();
-    book_.line("world " + world_ + " " + std::to_string(hvd::rank()) + " " +
-               std::to_string(hvd::size()) + " " + std::to_string(step_));
+    step_log_.line("world " + world_ + " " + std::to_string(hvd::rank()) + " " +
+                   std::to_string(hvd::size()) + " " + std::to_string(step_));
     while (finished_ == 0) do_step();
   }
 
   void do_step() {
-    obey(options_, book_, "step");
+    obey(options_, step_log_, "step");
     hvd::Sampler sampler = sampler_;
     std::string drawn =
         "draw " + std::to_string(step_ + 1) + " " + world_ + " " + std::to_string(sampler.epoch());
     for (const auto sample : sampler.next(options_.batch)) drawn += " " + std::to_string(sample);
-    book_.line(drawn);
+    step_log_.line(drawn);
     if (sampler.done()) sampler.set_epoch(sampler.epoch() + 1);
     if (options_.step_us > 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(options_.step_us));
     }
+
     const auto ranks = static_cast<std::int64_t>(hvd::size());
     std::vector<std::int64_t> sums(kTensor, (hvd::rank() + 1) * (step_ + 1));
     sums.back() = !options_.until.empty() && ::access(options_.until.c_str(), F_OK) == 0 ? 1 : 0;
@@ -298,6 +299,7 @@ class Training {
                                  std::to_string(step_ + 1) + " is " + std::to_string(sums[at]));
       }
     }
+
     const auto change = [&] {
       const std::int64_t by = sums[0] / (ranks * (ranks + 1) / 2);
       weights_.change([by](std::span<std::int64_t> all) {
@@ -309,8 +311,9 @@ class Training {
       sampler_ = sampler;
     };
     options_.mark ? state_.mutate(change) : change();
+
     const std::int64_t done = step_;
-    const auto note = [&] { book_.line("commit " + std::to_string(done) + " " + world_); };
+    const auto note = [&] { step_log_.line("commit " + std::to_string(done) + " " + world_); };
     try {
       state_.commit();
     } catch (const hvd::HostsUpdated&) {
@@ -318,7 +321,7 @@ class Training {
       throw;
     }
     note();
-    obey(options_, book_, "committed");
+    obey(options_, step_log_, "committed");
     if (hvd::rank() == 0 && step_ % 10 == 0) save_checkpoint();
   }
 
@@ -344,7 +347,7 @@ class Training {
   }
 
   const Options& options_;
-  Book& book_;
+  StepLogWriter& step_log_;
   hvd::elastic::State state_;
   Weights weights_;
   std::int64_t step_ = 0;
@@ -402,17 +405,17 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv);
-    Book book(options.log);
-    book.line("start " + worker_name() + " " + std::to_string(::getpid()));
+    StepLogWriter step_log(options.log);
+    step_log.line("start " + worker_name() + " " + std::to_string(::getpid()));
     try {
-      obey(options, book, "init");
+      obey(options, step_log, "init");
       hvd::init();
-      book.line("init");
-      Training(options, book).run();
+      step_log.line("init");
+      Training(options, step_log).run();
       hvd::shutdown();
       return 0;
     } catch (const std::exception& error) {
-      book.line(std::string("error ") + error.what());
+      step_log.line(std::string("error ") + error.what());
       throw;
     }
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// A worker that does nothing but follow the world, in the words of base/protocol/worker_link.h:
+// A worker that only follows the world, with the messages of base/protocol/worker_link.h:
 // it gets ready, enters worlds, goes over to proposed ones, leaves, ends.
 //
 //     e2e_follows [--until FILE] [--no-commits] [--never-ready]

@@ -56,7 +56,7 @@ bool write_token(const std::string& path) {
   if (!frame.ok()) return false;
   const auto welcome = hvd::worker_link::Welcome::decode(frame->payload);
   if (!welcome.ok()) return false;
-  // Renamed into place, so that who waits for the file sees all of it.
+  // Renamed into place, so that a waiting reader sees all of it.
   std::ofstream(path + ".part") << hvd::to_hex(welcome->token.bytes());
   std::filesystem::rename(path + ".part", path);
   return true;

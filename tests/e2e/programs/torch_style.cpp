@@ -1,5 +1,5 @@
 // Meets its peers as torch's env:// does: rank 0 listens on MASTER_PORT, the others connect to
-// MASTER_ADDR:MASTER_PORT and say who they are. Rank 0 prints "met N".
+// MASTER_ADDR:MASTER_PORT and send their ranks. Rank 0 prints "met N".
 #include <array>
 #include <chrono>
 #include <cstdio>

@@ -82,7 +82,7 @@ int idle(int seconds) {
   std::this_thread::sleep_for(std::chrono::seconds(seconds));
   const Cost after = cost_so_far();
   const auto bytes_after = tcp_bytes_sent();
-  reduce(std::string(1000, 'v'));  // it has been alive; no letter in shared memory is so long
+  reduce(std::string(1000, 'v'));  // it has been alive; no shared-memory message is so long
   const auto bytes_of_work = tcp_bytes_sent() - bytes_after;
   std::printf("idle %d: %ld us, %ld wakeups, %llu bytes; then %llu bytes.\n", hvd::rank(),
               after.microseconds - before.microseconds, after.wakeups - before.wakeups,

@@ -5,7 +5,7 @@
 //   --steps N      ends in order after N steps
 //   --tensors N    reduces N tensors in each step, asked for at once
 //   --pause MS     rests for so long after each step
-//   --leave        ends the process with _exit(0), without a word to anybody
+//   --leave        ends the process with _exit(0), without calling hvd::shutdown()
 //   --fail R CODE  rank R writes 30 lines to stderr and ends with CODE after its first step
 //   --return       ... by returning CODE from main(), not by _exit()
 //   --catch CODE   what a collective throws ends the process with CODE, at once

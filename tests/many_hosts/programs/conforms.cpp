@@ -180,7 +180,7 @@ std::uint64_t digest_of_sum() {
 int conform(bool brief) {
   hvd::init({.dynamic_process_sets = true});
   const auto world = hvd::ProcessSet().ranks();
-  // Without the first, on several hosts; the two first, who share one.
+  // One set without rank 0, on several hosts; one of the first two ranks, which share a host.
   const std::vector<int> gaps =
       hvd::size() == 8 ? std::vector<int>{1, 3, 4, 6, 7} : std::vector<int>{1, 2, 3};
   Worker self({gaps, {0, 1}});

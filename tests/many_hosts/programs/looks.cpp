@@ -40,7 +40,7 @@ int main(int, char** argv) {
   if (number == nullptr) return 8;
   const auto welcome = hvd::worker_link::Welcome::decode(look(std::atoi(number)));
   if (!welcome.ok()) return 9;
-  // Renamed into place, so that who waits for the file sees all of it.
+  // Renamed into place, so that a waiting reader sees all of it.
   const std::string file = argv[1];
   std::ofstream(file + ".part") << hvd::to_hex(welcome->token.bytes());
   std::filesystem::rename(file + ".part", file);

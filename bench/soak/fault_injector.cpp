@@ -1,4 +1,4 @@
-#include "bench/soak/trouble_maker.h"
+#include "bench/soak/fault_injector.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,49 +18,49 @@ Duration seconds(double count) {
 
 }  // namespace
 
-TroubleMaker::TroubleMaker(test::HostBed& bed, test::StepsJob& job, const TroubleOptions& options)
+FaultInjector::FaultInjector(test::HostBed& bed, test::StepsJob& job, const FaultOptions& options)
     : bed_(bed), job_(job), options_(options), random_(options.seed) {
   for (int host = 1; host <= options_.hosts; ++host) slots_[host] = options_.slots;
 }
 
-std::string TroubleMaker::answer(int hosts, int slots) {
+std::string FaultInjector::answer(int hosts, int slots) {
   std::string text;
   for (int host = 1; host <= hosts; ++host) text += cat("h", host, ":", slots, "\n");
   return text;
 }
 
 // The same for each seed wherever it runs, unlike the library's distributions.
-double TroubleMaker::random(double least, double most) {
+double FaultInjector::random(double least, double most) {
   return least + (most - least) * static_cast<double>(random_() >> 11) * 0x1p-53;
 }
 
-int TroubleMaker::random(int least, int most) {
+int FaultInjector::random(int least, int most) {
   return least + static_cast<int>(random_() % static_cast<std::uint64_t>(most - least + 1));
 }
 
-void TroubleMaker::note(const std::string& what) {
+void FaultInjector::note(const std::string& what) {
   const auto at = std::chrono::duration<double>(Clock::now() - begin_).count();
   diary_ += cat(static_cast<long>(at * 1000), " ms: ", what, "\n");
 }
 
-const test::StepsBook* TroubleMaker::some_worker() {
-  job_.books().read();
-  const auto members = job_.books().members();
-  // One that is left at least, or nobody holds the state.
+const test::StepLog* FaultInjector::some_worker() {
+  job_.step_logs().read();
+  const auto members = job_.step_logs().members();
+  // At least one worker that holds the state must be left.
   if (members.size() < 3) return nullptr;
   return members[static_cast<std::size_t>(random(0, static_cast<int>(members.size()) - 1))];
 }
 
-int TroubleMaker::some_host() {
+int FaultInjector::some_host() {
   if (away_.size() >= kMostAway) return 0;
-  // Those who come back are of use only when they have the state: somebody else must have it.
-  job_.books().read();
-  const auto members = job_.books().members();
+  // Workers that return do not hold the state yet, so that another worker must hold it.
+  job_.step_logs().read();
+  const auto members = job_.step_logs().members();
   std::vector<int> candidates;
   for (int host = 1; host <= options_.hosts; ++host) {
     if (away_.count(host) != 0) continue;
-    const bool others = std::any_of(members.begin(), members.end(), [&](const auto* book) {
-      const int of = book->worker.at(1) - '0';
+    const bool others = std::any_of(members.begin(), members.end(), [&](const auto* step_log) {
+      const int of = step_log->worker.at(1) - '0';
       return of != host && away_.count(of) == 0;
     });
     if (others) candidates.push_back(host);
@@ -69,11 +69,11 @@ int TroubleMaker::some_host() {
   return candidates[static_cast<std::size_t>(random(0, static_cast<int>(candidates.size()) - 1))];
 }
 
-void TroubleMaker::later(double least, double most, std::function<void()> what) {
+void FaultInjector::later(double least, double most, std::function<void()> what) {
   later_.push_back({Clock::now() + seconds(random(least, most)), std::move(what)});
 }
 
-void TroubleMaker::discover() {
+void FaultInjector::discover() {
   std::string text;
   for (const auto& [host, slots] : slots_) {
     if (slots > 0) text += cat("h", host, ":", slots, "\n");
@@ -81,29 +81,29 @@ void TroubleMaker::discover() {
   job_.discover(text);
 }
 
-bool TroubleMaker::kill_worker() {
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  note(cat("kill ", book->worker));
-  return job_.signal(*book, SIGKILL);
+bool FaultInjector::kill_worker() {
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  note(cat("kill ", step_log->worker));
+  return job_.signal(*step_log, SIGKILL);
 }
 
-bool TroubleMaker::fail_worker() {
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  note(cat("exit 1 of ", book->worker));
-  job_.fail(*book);
+bool FaultInjector::fail_worker() {
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  note(cat("exit 1 of ", step_log->worker));
+  job_.fail(*step_log);
   return true;
 }
 
-bool TroubleMaker::freeze_worker() {
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  note(cat("freeze ", book->worker));
-  return job_.signal(*book, SIGSTOP);
+bool FaultInjector::freeze_worker() {
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  note(cat("freeze ", step_log->worker));
+  return job_.signal(*step_log, SIGSTOP);
 }
 
-bool TroubleMaker::cut_host() {
+bool FaultInjector::cut_host() {
   const bool one_is_cut = std::any_of(away_.begin(), away_.end(),
                                       [](const auto& away) { return away.second == "cut"; });
   const int host = some_host();
@@ -119,7 +119,7 @@ bool TroubleMaker::cut_host() {
   return true;
 }
 
-bool TroubleMaker::crash_host() {
+bool FaultInjector::crash_host() {
   const int host = some_host();
   if (host == 0) return false;
   note(cat("crash h", host));
@@ -133,7 +133,7 @@ bool TroubleMaker::crash_host() {
   return true;
 }
 
-bool TroubleMaker::remove_host() {
+bool FaultInjector::remove_host() {
   const int host = some_host();
   if (host == 0) return false;
   const int slots = random(0, options_.slots - 1);
@@ -144,7 +144,7 @@ bool TroubleMaker::remove_host() {
   return true;
 }
 
-bool TroubleMaker::add_host() {
+bool FaultInjector::add_host() {
   for (const auto& [host, why] : away_) {
     if (why != "removed") continue;
     note(cat("h", host, " is back"));
@@ -156,14 +156,14 @@ bool TroubleMaker::add_host() {
   return false;
 }
 
-bool TroubleMaker::preempt_worker() {
-  const auto* const book = some_worker();
-  if (book == nullptr) return false;
-  note(cat("SIGTERM to ", book->worker));
-  return job_.signal(*book, SIGTERM);
+bool FaultInjector::preempt_worker() {
+  const auto* const step_log = some_worker();
+  if (step_log == nullptr) return false;
+  note(cat("SIGTERM to ", step_log->worker));
+  return job_.signal(*step_log, SIGTERM);
 }
 
-bool TroubleMaker::preempt_agent() {
+bool FaultInjector::preempt_agent() {
   const int host = some_host();
   if (host == 0) return false;
   const pid_t agent = job_.agent_of(bed_.host(host));
@@ -172,7 +172,7 @@ bool TroubleMaker::preempt_agent() {
   return ::kill(agent, SIGTERM) == 0;
 }
 
-void TroubleMaker::do_what_is_due() {
+void FaultInjector::do_what_is_due() {
   for (std::size_t at = 0; at < later_.size();) {
     if (later_[at].when > Clock::now()) {
       ++at;
@@ -184,31 +184,31 @@ void TroubleMaker::do_what_is_due() {
   }
 }
 
-const std::vector<TroubleMaker::Fault>& TroubleMaker::faults() {
-  static const std::vector<Fault> kFaults{{"kill", &TroubleMaker::kill_worker},
-                                          {"exit", &TroubleMaker::fail_worker},
-                                          {"freeze", &TroubleMaker::freeze_worker},
-                                          {"cut", &TroubleMaker::cut_host},
-                                          {"crash", &TroubleMaker::crash_host},
-                                          {"add", &TroubleMaker::add_host},
-                                          {"remove", &TroubleMaker::remove_host},
-                                          {"preempt", &TroubleMaker::preempt_worker},
-                                          {"preempt-host", &TroubleMaker::preempt_agent},
-                                          {"replace-all", &TroubleMaker::replace_all_hosts},
-                                          {"break-slot", &TroubleMaker::break_slot},
-                                          {"exit-0", &TroubleMaker::end_worker_well},
-                                          {"descriptors", &TroubleMaker::take_descriptors},
-                                          {"stop", &TroubleMaker::stop_job}};
+const std::vector<FaultInjector::Fault>& FaultInjector::faults() {
+  static const std::vector<Fault> kFaults{{"kill", &FaultInjector::kill_worker},
+                                          {"exit", &FaultInjector::fail_worker},
+                                          {"freeze", &FaultInjector::freeze_worker},
+                                          {"cut", &FaultInjector::cut_host},
+                                          {"crash", &FaultInjector::crash_host},
+                                          {"add", &FaultInjector::add_host},
+                                          {"remove", &FaultInjector::remove_host},
+                                          {"preempt", &FaultInjector::preempt_worker},
+                                          {"preempt-host", &FaultInjector::preempt_agent},
+                                          {"replace-all", &FaultInjector::replace_all_hosts},
+                                          {"break-slot", &FaultInjector::break_slot},
+                                          {"exit-0", &FaultInjector::end_worker_well},
+                                          {"descriptors", &FaultInjector::take_descriptors},
+                                          {"stop", &FaultInjector::stop_job}};
   return kFaults;
 }
 
-std::vector<std::string> TroubleMaker::names() {
+std::vector<std::string> FaultInjector::names() {
   std::vector<std::string> names;
   for (const Fault& fault : faults()) names.emplace_back(fault.name);
   return names;
 }
 
-const TroubleMaker::Fault& TroubleMaker::next_fault() {
+const FaultInjector::Fault& FaultInjector::next_fault() {
   if (deck_.empty()) {
     for (const Fault& fault : faults()) {
       if (options_.only.empty() || options_.only.count(fault.name) != 0) deck_.push_back(&fault);
@@ -223,7 +223,7 @@ const TroubleMaker::Fault& TroubleMaker::next_fault() {
   return fault;
 }
 
-void TroubleMaker::run(double duration) {
+void FaultInjector::run(double duration) {
   begin_ = Clock::now();
   const TimePoint end = begin_ + seconds(duration);
   while (Clock::now() < end) {
@@ -233,14 +233,14 @@ void TroubleMaker::run(double duration) {
     while (Clock::now() < next) {
       do_what_is_due();
       job_.process().wait_for_error("\n\n\n", std::chrono::milliseconds(20));
-      job_.books().read();
+      job_.step_logs().read();
     }
     const Fault& fault = next_fault();
     if ((this->*fault.inject)()) ++account_[fault.name];
   }
 }
 
-void TroubleMaker::make_whole() {
+void FaultInjector::make_whole() {
   for (auto& one : later_) one.what();
   later_.clear();
   away_.clear();
@@ -249,11 +249,11 @@ void TroubleMaker::make_whole() {
   note("all hosts are whole");
 }
 
-std::string TroubleMaker::expected_error() const {
+std::string FaultInjector::expected_error() const {
   return account_.contains("descriptors") ? "Too many open files" : "";
 }
 
-std::string TroubleMaker::account() const {
+std::string FaultInjector::account() const {
   std::vector<std::string> parts;
   for (const auto& [name, count] : account_) parts.push_back(cat(name, " ", count));
   return join(parts, ", ");

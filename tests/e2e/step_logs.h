@@ -1,7 +1,6 @@
-// What the workers of elastic_steps wrote into their books, and those of examples/train into their
-// ledgers: read while they run, so that a test can
-// wait for what it waits for, and judged at the end. All of a bed's hosts have one clock, so times
-// of different books compare. For one thread.
+// The step logs of elastic_steps' workers and the ledgers of examples/train's: read while they run,
+// so that a test can wait for events, and checked at the end. All hosts of a bed have one clock, so
+// times of different logs compare. For one thread.
 #pragma once
 
 #include <chrono>
@@ -18,14 +17,14 @@
 namespace hvd::test {
 
 // Of one process. Times are microseconds of the monotonic clock.
-struct StepsBook {
+struct StepLog {
   struct World {
     std::int64_t us = 0;
     std::int64_t id = 0;  // grows with the generations
     int rank = 0;
     int size = 0;
     std::int64_t step = 0;  // from which it goes on
-    std::string weights;    // a digest of them there; empty: the book does not say
+    std::string weights;    // a digest of them there; empty: the log has none
   };
   struct Commit {
     std::int64_t us = 0;
@@ -54,23 +53,23 @@ struct StepsBook {
   std::vector<Draw> draws;
 };
 
-// What must hold of a whole job beside what always must.
-struct StepsRules {
+// Rules for one job beside those that always hold.
+struct StepLogRules {
   std::int64_t samples = 4096;  // of an epoch
   bool ends_well = true;        // all members of the last world are done, at the same step
   bool may_go_back = false;     // to a checkpoint
   bool may_end_in_error = false;
-  std::string may_end_with = {};  // an error with these words is expected; empty: none is
+  std::string may_end_with = {};  // an expected part of an error; empty: no error may occur
 };
 
-class StepsBooks {
+class StepLogs {
  public:
-  explicit StepsBooks(std::vector<std::filesystem::path> directories)
+  explicit StepLogs(std::vector<std::filesystem::path> directories)
       : directories_(std::move(directories)) {}
 
   // With what has been written since.
-  const std::vector<StepsBook>& read();
-  const std::vector<StepsBook>& books() const { return books_; }
+  const std::vector<StepLog>& read();
+  const std::vector<StepLog>& step_logs() const { return step_logs_; }
 
   // Reads until it holds; false at the limit.
   bool wait(const std::function<bool()>& condition,
@@ -84,34 +83,34 @@ class StepsBooks {
 
   std::int64_t newest_step() const;
   // The members of the newest world by rank; empty: none has begun, or not on all ranks.
-  std::vector<const StepsBook*> members() const;
+  std::vector<const StepLog*> members() const;
   std::int64_t newest_world() const;
 
   // Steps that a worker did again in a later world: what rolling back means.
   int steps_done_again() const;
   int workers_that_left() const;
-  // Empty if the history is right: nobody went on from before what anybody saw committed, no step
-  // was committed in two worlds, all members of a world began it with the same weights, each
-  // epoch's samples were drawn exactly once in the steps that count, but for padding. Else what is
-  // wrong.
-  std::string trouble(const StepsRules& rules = {});
-  // For a person: who entered which world when.
+  // Empty if the history is right; otherwise its errors. No worker went on from a step before one
+  // that any worker saw committed, no step was committed in two worlds, all members of a world
+  // began it with the same weights, and each epoch's samples were drawn exactly once in the steps
+  // that count, except for padding.
+  std::string errors(const StepLogRules& rules = {});
+  // For a person: the members of each world, and when they entered it.
   std::string summary() const;
 
  private:
   struct File {
-    std::size_t book = 0;
+    std::size_t step_log = 0;
     std::uintmax_t taken = 0;
   };
 
-  void take(const std::string& name, StepsBook& book, const std::string& line);
-  void check_worlds(const StepsRules& rules, std::string& trouble) const;
-  void check_ledger(const StepsRules& rules, std::string& trouble) const;
-  void check_end(std::string& trouble) const;
+  void take(const std::string& name, StepLog& step_log, const std::string& line);
+  void check_worlds(const StepLogRules& rules, std::string& errors) const;
+  void check_ledger(const StepLogRules& rules, std::string& errors) const;
+  void check_end(std::string& errors) const;
 
   std::vector<std::filesystem::path> directories_;
   std::map<std::filesystem::path, File> files_;
-  std::vector<StepsBook> books_;
+  std::vector<StepLog> step_logs_;
 };
 
 }  // namespace hvd::test

@@ -1,5 +1,5 @@
-// Words of a command line, brought into the form that CLI11 takes: Horovod's spellings rewritten,
-// each option one word with no doubt about its value, and what follows the options apart.
+// Arguments of a command line, brought into the form that CLI11 takes: Horovod's spellings are
+// rewritten, each option and its value are one argument, and the command is split off.
 #pragma once
 
 #include <array>
@@ -16,12 +16,11 @@ class App;
 namespace hvd::cli {
 
 struct Alias {
-  std::string_view word;
+  std::string_view name;
   std::string_view flag;
 };
 
-// CLI11 has no options of several letters behind one dash, so they are rewritten before it sees
-// them.
+// CLI11 does not support options of several letters behind one dash, so they are rewritten first.
 inline constexpr std::array kAliases{
     Alias{"-np", "--num-proc"},
     Alias{"-H", "--hosts"},
@@ -44,13 +43,14 @@ inline constexpr std::array kAliases{
 // An error of usage.
 Status usage(std::string message);
 
-struct SplitWords {
+struct SplitArguments {
   std::vector<std::string> options;  // each "--flag" or "--flag=value"
   std::vector<std::string> command;
 };
 
-// Finds where the options of `app` end. Errors name the word as it was typed.
-Result<SplitWords> split_words(const CLI::App& app, const std::vector<std::string>& words);
+// Finds where the options of `app` end. Errors name the flag as it was typed.
+Result<SplitArguments> split_arguments(const CLI::App& app,
+                                       const std::vector<std::string>& arguments);
 Status parse_options(CLI::App& app, std::vector<std::string> options);
 
 }  // namespace hvd::cli

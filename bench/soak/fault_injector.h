@@ -1,5 +1,5 @@
-// Disturbs a job by a seed. It always leaves somebody alone who holds the state: the job must
-// survive all that it does. For one thread.
+// Injects faults into a job, chosen by a seed. At least one worker that holds the state is always
+// spared, so that the job must survive all faults. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hvd::soak {
 
-struct TroubleOptions {
+struct FaultOptions {
   int hosts = 4;
   int slots = 2;
   std::uint64_t seed = 1;
@@ -25,11 +25,11 @@ struct TroubleOptions {
   std::set<std::string> only;  // names of faults; empty: all
 };
 
-class TroubleMaker {
+class FaultInjector {
  public:
-  TroubleMaker(test::HostBed& bed, test::StepsJob& job, const TroubleOptions& options);
+  FaultInjector(test::HostBed& bed, test::StepsJob& job, const FaultOptions& options);
 
-  // "kill", "exit", ... as TroubleOptions::only knows them.
+  // "kill", "exit", ... as FaultOptions::only knows them.
   static std::vector<std::string> names();
   // What discovery prints when all hosts are there.
   static std::string answer(int hosts, int slots);
@@ -39,9 +39,10 @@ class TroubleMaker {
   // Ends all that is in force: cuts, crashes, hosts that discovery does not name.
   void make_whole();
 
-  // What did not come of a fault though it must, a line each; empty: nothing.
-  const std::string& trouble() const { return trouble_; }
-  // Words of the errors with which workers may end, given what was done to them; empty: none.
+  // Missing consequences of faults, one per line; empty if there are none.
+  const std::string& errors() const { return errors_; }
+  // Part of the error message with which workers may end after these faults; empty: no error may
+  // occur.
   std::string expected_error() const;
   // "kill 7, freeze 3"
   std::string account() const;
@@ -52,7 +53,7 @@ class TroubleMaker {
  private:
   struct Fault {
     const char* name;
-    bool (TroubleMaker::*inject)();  // false: not now
+    bool (FaultInjector::*inject)();  // false: not now
   };
   struct Later {
     TimePoint when;
@@ -75,7 +76,7 @@ class TroubleMaker {
   bool end_worker_well();
   bool take_descriptors();
   bool stop_job();
-  // Else it is trouble.
+  // Notes an error unless `so` holds.
   void wants(bool so, const std::string& what);
   // Waits until it holds; false at a limit, or when the job has ended.
   bool comes(const std::function<bool()>& condition);
@@ -90,8 +91,8 @@ class TroubleMaker {
   const Fault& next_fault();
   double random(double least, double most);
   int random(int least, int most);
-  const test::StepsBook* some_worker();
-  // A host that nothing is the matter with, while enough others are so; 0: none.
+  const test::StepLog* some_worker();
+  // A healthy host, if enough others are healthy, too; 0: there is none.
   int some_host();
   void later(double least, double most, std::function<void()> what);
   void do_what_is_due();
@@ -100,7 +101,7 @@ class TroubleMaker {
 
   test::HostBed& bed_;
   test::StepsJob& job_;
-  TroubleOptions options_;
+  FaultOptions options_;
   std::mt19937_64 random_;
   std::vector<Later> later_;
   std::map<int, std::string> away_;  // hosts, and what is the matter with them
@@ -108,7 +109,7 @@ class TroubleMaker {
   std::set<std::string> broken_;     // workers whose slots are, for good
   std::vector<const Fault*> deck_;   // what is still to come of this round
   std::map<std::string, int> account_;
-  std::string trouble_;
+  std::string errors_;
   std::string diary_;
   TimePoint begin_ = Clock::now();
 };

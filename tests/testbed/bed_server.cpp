@@ -1,4 +1,4 @@
-#include "tests/testbed/keeper.h"
+#include "tests/testbed/bed_server.h"
 
 #include <array>
 #include <cerrno>
@@ -38,9 +38,9 @@ struct Machine {
   ino_t processes = 0;  // its pid namespace
 };
 
-class Keeper {
+class BedServer {
  public:
-  explicit Keeper(const Plan& plan) : plan_(plan), network_(plan) {}
+  explicit BedServer(const Plan& plan) : plan_(plan), network_(plan) {}
 
   // All these hosts, at a time.
   void start(const std::vector<int>& numbers);
@@ -58,7 +58,7 @@ class Keeper {
   std::vector<pid_t> unreaped_;  // first processes of hosts that crashed
 };
 
-std::string Keeper::told_by(int number, const std::string& expected) {
+std::string BedServer::told_by(int number, const std::string& expected) {
   std::string said;
   if (!receive_record(machines_.at(number).line.get(), said, kHostStartLimitMs)) {
     throw std::runtime_error(cat(name_of(number), " ended while it started"));
@@ -69,7 +69,7 @@ std::string Keeper::told_by(int number, const std::string& expected) {
   return said.substr(expected.size());
 }
 
-void Keeper::start(const std::vector<int>& numbers) {
+void BedServer::start(const std::vector<int>& numbers) {
   std::map<int, pid_t> pids;
   for (const int number : numbers) {
     std::array<int, 2> pair{};
@@ -97,13 +97,13 @@ void Keeper::start(const std::vector<int>& numbers) {
   for (const int number : numbers) network_.apply_to(number);
 }
 
-std::string Keeper::all_pids() const {
+std::string BedServer::all_pids() const {
   std::string text;
   for (const auto& [number, machine] : machines_) text += "\n" + machine.far_pid;
   return text;
 }
 
-void Keeper::crash(int number) {
+void BedServer::crash(int number) {
   Machine& machine = machines_.at(number);
   if (machine.pid < 0) throw std::runtime_error(name_of(number) + " is off already");
   network_.silence(number);  // before anything there can say goodbye
@@ -112,7 +112,7 @@ void Keeper::crash(int number) {
   network_.unplug(number);
 }
 
-int Keeper::number_from(const std::string& word) const {
+int BedServer::number_from(const std::string& word) const {
   const auto number = parse_number<int>(word);
   if (!number || *number < 0 || *number > plan_.last()) {
     throw std::runtime_error(cat("there is no host ", word));
@@ -120,12 +120,14 @@ int Keeper::number_from(const std::string& word) const {
   return *number;
 }
 
-std::string Keeper::answer_to(const std::string& request) {
-  const auto words = split(request, '\n');
-  const auto word = [&](std::size_t index) { return index < words.size() ? words[index] : ""; };
+std::string BedServer::answer_to(const std::string& request) {
+  const auto arguments = split(request, '\n');
+  const auto word = [&](std::size_t index) {
+    return index < arguments.size() ? arguments[index] : "";
+  };
   const auto host = [&](std::size_t index) { return number_from(word(index)); };
   std::erase_if(unreaped_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
-  const std::string& verb = words.at(0);
+  const std::string& verb = arguments.at(0);
   if (verb == "cut_off") {
     network_.cut_off(host(1));
   } else if (verb == "cut") {
@@ -152,7 +154,7 @@ std::string Keeper::answer_to(const std::string& request) {
 }
 
 // Until the maker is gone.
-void serve(Keeper& keeper, int control, int maker) {
+void serve(BedServer& server, int control, int maker) {
   for (;;) {
     std::array<pollfd, 2> polled{pollfd{control, POLLIN, 0}, pollfd{maker, POLLIN, 0}};
     if (::poll(polled.data(), polled.size(), -1) < 0) continue;
@@ -161,7 +163,7 @@ void serve(Keeper& keeper, int control, int maker) {
     if (!receive_record(control, request)) return;
     std::string answer;
     try {
-      answer = keeper.answer_to(request);
+      answer = server.answer_to(request);
     } catch (const std::exception& error) {
       answer = cat("error\n", error.what());
     }
@@ -175,12 +177,12 @@ void serve(Keeper& keeper, int control, int maker) {
     mount_at("none", "/", "", MS_REC | MS_PRIVATE);
     make_keys(plan);
     make_head_login(plan);
-    Keeper keeper(plan);
+    BedServer server(plan);
     std::vector<int> everybody;
     for (int number = 0; number <= plan.last(); ++number) everybody.push_back(number);
-    keeper.start(everybody);
-    send_record(control, cat("ok\n", plan.directory.string(), keeper.all_pids()));
-    serve(keeper, control, maker);
+    server.start(everybody);
+    send_record(control, cat("ok\n", plan.directory.string(), server.all_pids()));
+    serve(server, control, maker);
   } catch (const std::exception& error) {
     tell(control, cat("error\n", error.what()));
   }
@@ -218,7 +220,7 @@ UniqueFd make_directory(Plan& plan) {
 
 }  // namespace
 
-int keep_bed(Plan plan, int control, pid_t maker) {
+int serve_bed(Plan plan, int control, pid_t maker) {
   reset_signals();
   ::signal(SIGPIPE, SIG_IGN);
   ::setsid();  // a Ctrl-C is for the maker; what follows from it happens here by itself

@@ -1,7 +1,7 @@
-// How long nothing has come from the driver: after the orphan timeout all workers are killed. Two
-// kinds of silence prove nothing and do not count: the time in which this process was stopped
-// itself, and the time in which a driver on this very machine was (its end is seen by the end of
-// the link). Pure: it is told the time and what was seen; a value for one thread.
+// The time since the last message of the driver: after the orphan timeout all workers are killed.
+// Two kinds of silence do not count: while this process itself was stopped, and while a driver on
+// this machine was stopped (if it had ended, the link would have ended). Pure: the caller passes
+// the time and the observations; a value for one thread.
 #pragma once
 
 #include <algorithm>
@@ -12,24 +12,24 @@
 
 namespace hvd::agent {
 
-class Silence {
+class OrphanTimer {
  public:
   // `limit` zero: never over.
-  Silence(std::chrono::milliseconds limit, TimePoint now)
+  OrphanTimer(std::chrono::milliseconds limit, TimePoint now)
       : limit_(limit), own_(pace_for(limit)), heard_(now) {
     look(now, false);
   }
 
-  // Anything at all has come from the driver.
+  // A message of any kind has come from the driver.
   void heard(TimePoint now) { heard_ = now; }
 
-  // When look() wants to be called.
+  // When look() must be called next.
   TimePoint next_look() const { return look_at_; }
-  // True: the silence has lasted for the limit.
+  // True if the silence has lasted for the limit.
   bool look(TimePoint now, bool driver_is_stopped) {
     if (limit_.count() == 0) return false;
     own_.look(now);
-    // One that goes on again may have done so a moment ago, so that nothing can have come yet.
+    // A driver that was continued a moment ago has not had the time to send.
     if (std::exchange(driver_was_stopped_, driver_is_stopped) || driver_is_stopped) heard_ = now;
     const TimePoint end = heard_ + limit_ + own_.stopped_between(heard_, now);
     look_at_ = std::min(now + own_.pace(), end);

@@ -1,4 +1,4 @@
-#include "cmd/hvd-agent/keeper.h"
+#include "cmd/hvd-agent/reaper.h"
 
 #include <algorithm>
 #include <array>
@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "base/machine/proc.h"
+#include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/process_tree.h"
-#include "cmd/hvd-agent/silence.h"
 
 namespace hvd::agent {
 namespace {
@@ -30,18 +30,18 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstKillPause{1};
 constexpr milliseconds kLongestKillPause{100};
-constexpr std::chrono::seconds kStubbornAfter{5};
-// A frozen worker is looked after: anybody may wake a process.
+constexpr std::chrono::seconds kUnkillableAfter{5};
+// Frozen processes are stopped again now and then, since another process may send SIGCONT.
 constexpr milliseconds kFirstFreezePause{1};
 constexpr milliseconds kLongestFreezePause{250};
 
-class KeeperProcess {
+class ReaperProcess {
  public:
-  KeeperProcess(int agent, const LeaseBoard& lease)
-      : agent_(agent), lease_(lease), silence_(lease.orphan_timeout(), Clock::now()) {}
+  ReaperProcess(int agent, const SharedLease& lease)
+      : agent_(agent), lease_(lease), orphan_timer_(lease.orphan_timeout(), Clock::now()) {}
 
   void run(WorkerStart start) {
-    ::prctl(PR_SET_NAME, "hvd-keeper");
+    ::prctl(PR_SET_NAME, "hvd-reaper");
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t all;
     sigfillset(&all);
@@ -56,10 +56,10 @@ class KeeperProcess {
     }
 
     auto worker = start_worker(start);
-    start = {};  // only the worker holds its ends now
+    start = {};  // closes the worker's ends of pipes and socket here
     if (!worker.ok()) return report_launch_failed(EAGAIN, worker.status().message());
     worker_ = worker->pid;
-    trouble_ = std::move(worker->trouble);
+    launch_error_pipe_ = std::move(worker->error_pipe);
     while (!launch_failed_ && (reap() || !exit_reported_)) {
       obey_lease();
       serve();
@@ -67,15 +67,15 @@ class KeeperProcess {
   }
 
  private:
-  void send(const KeeperReport& report) const {
-    // The agent reads these; should its queue be full, the keeper may wait.
+  void send(const ReaperReport& report) const {
+    // The reaper may block while the agent's queue is full.
     while (::send(agent_, &report, sizeof(report), MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
   }
 
   void report_launch_failed(int error_number, const std::string& message) {
-    KeeperReport report;
-    report.kind = KeeperReport::Kind::launch_failed;
+    ReaperReport report;
+    report.kind = ReaperReport::Kind::launch_failed;
     report.error_number = error_number;
     std::memcpy(report.message, message.data(),
                 std::min(message.size(), sizeof(report.message) - 1));
@@ -84,10 +84,12 @@ class KeeperProcess {
 
   void serve() {
     set_lease_timer();
-    std::array<pollfd, 4> polled{pollfd{agent_, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
-                                 pollfd{trouble_ ? trouble_.get() : -1, POLLIN, 0},
-                                 pollfd{lease_timer_.get(), POLLIN, 0}};
-    const TimePoint deadline = killing_ ? next_kill_ : std::min(next_freeze_, silence_.next_look());
+    std::array<pollfd, 4> polled{
+        pollfd{agent_, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
+        pollfd{launch_error_pipe_ ? launch_error_pipe_.get() : -1, POLLIN, 0},
+        pollfd{lease_timer_.get(), POLLIN, 0}};
+    const TimePoint deadline =
+        killing_ ? next_kill_ : std::min(next_freeze_, orphan_timer_.next_look());
     ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
     signalfd_siginfo ignored{};
     while (::read(signals_.get(), &ignored, sizeof(ignored)) > 0) {
@@ -97,7 +99,7 @@ class KeeperProcess {
     if (killing_ && Clock::now() >= next_kill_) kill_once();
   }
 
-  // Wakes us at the end that is known now. If it was put off meanwhile, the next one is set.
+  // The timer expires at the end of the lease as known now; after a renewal it is set again.
   void set_lease_timer() {
     const LeaseTime next = killing_ || frozen_ ? kNoLeaseEnd : lease_.runs_until();
     if (next == timer_set_to_) return;
@@ -109,7 +111,7 @@ class KeeperProcess {
       when.it_value.tv_sec = whole.count();
       when.it_value.tv_nsec = (since_start - whole).count();
     }
-    // Setting it also takes back that it has expired.
+    // Setting the timer also clears its expiration.
     ::timerfd_settime(lease_timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
   }
 
@@ -118,9 +120,10 @@ class KeeperProcess {
     const TimePoint now = Clock::now();
     if (const auto heard = lease_.times_heard(); heard != times_heard_) {
       times_heard_ = heard;
-      silence_.heard(now);
+      orphan_timer_.heard(now);
     }
-    return now >= silence_.next_look() && silence_.look(now, is_stopped(lease_.local_driver()));
+    return now >= orphan_timer_.next_look() &&
+           orphan_timer_.look(now, is_stopped(lease_.local_driver()));
   }
 
   bool may_run(LeaseTime now) const { return !lease_.paused() && now < lease_.runs_until(); }
@@ -147,18 +150,18 @@ class KeeperProcess {
 
   void hear_of_launch() {
     std::array<char, 4096> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-    const ssize_t got = ::read(trouble_.get(), buffer.data(), buffer.size());
+    const ssize_t got = ::read(launch_error_pipe_.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) return;
-    trouble_.reset();
+    launch_error_pipe_.reset();
     if (got > 0) {
-      const auto why = parse_trouble({buffer.data(), static_cast<std::size_t>(got)});
+      const auto why = decode_launch_error({buffer.data(), static_cast<std::size_t>(got)});
       report_launch_failed(why.error_number, why.message);
       launch_failed_ = true;
       ::waitpid(worker_, nullptr, 0);
       return;
     }
-    KeeperReport report;
-    report.kind = KeeperReport::Kind::launched;
+    ReaperReport report;
+    report.kind = ReaperReport::Kind::launched;
     report.pid = worker_;
     send(report);
     if (early_exit_) return report_exit(*early_exit_);
@@ -166,20 +169,20 @@ class KeeperProcess {
   }
 
   void take_order() {
-    KeeperOrder order;
+    ReaperOrder order;
     const ssize_t got = ::recv(agent_, &order, sizeof(order), MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) {
       agent_ = -1;  // poll() passes over it from now on
-      order.kind = KeeperOrder::Kind::kill;
+      order.kind = ReaperOrder::Kind::kill;
     }
     switch (order.kind) {
-      case KeeperOrder::Kind::kill:
+      case ReaperOrder::Kind::kill:
         return begin_to_kill();
-      case KeeperOrder::Kind::look:
+      case ReaperOrder::Kind::check_lease:
         return;  // the next turn does
-      case KeeperOrder::Kind::signal:
-        if (trouble_) {
+      case ReaperOrder::Kind::signal:
+        if (launch_error_pipe_) {
           early_signals_.push_back(order.signal_number);
         } else {
           signal_group(order.signal_number);
@@ -188,15 +191,15 @@ class KeeperProcess {
   }
 
   void begin_to_kill() {
-    if (!killing_) stubborn_at_ = Clock::now() + kStubbornAfter;
+    if (!killing_) unkillable_at_ = Clock::now() + kUnkillableAfter;
     killing_ = true;
     kill_pause_ = kFirstKillPause;
     next_kill_ = Clock::now();
   }
 
   void signal_group(int number) {
-    // While the lease has run out nobody is woken, and who would have been stopped stays so after
-    // it. Every other signal waits in the frozen processes, but for SIGKILL.
+    // SIGCONT and SIGSTOP to frozen processes only change which of them are thawed later. Every
+    // other signal but SIGKILL stays pending in the frozen processes.
     if (frozen_ && (number == SIGCONT || number == SIGSTOP)) {
       for (const auto& process : descendants_of(::getpid())) {
         if (::getpgid(process.pid) != worker_) continue;
@@ -218,11 +221,11 @@ class KeeperProcess {
     const auto pass = kill_descendants(::getpid());
     next_kill_ = Clock::now() + kill_pause_;
     kill_pause_ = std::min(2 * kill_pause_, kLongestKillPause);
-    if (Clock::now() < stubborn_at_) return;
-    stubborn_at_ = kNever;
+    if (Clock::now() < unkillable_at_) return;
+    unkillable_at_ = kNever;
     for (const pid_t pid : pass.found) {
-      KeeperReport report;
-      report.kind = KeeperReport::Kind::stubborn;
+      ReaperReport report;
+      report.kind = ReaperReport::Kind::unkillable;
       report.pid = pid;
       const auto& forbidden = pass.forbidden;
       if (std::find(forbidden.begin(), forbidden.end(), pid) != forbidden.end()) {
@@ -232,7 +235,7 @@ class KeeperProcess {
     }
   }
 
-  // Takes in everybody who ended; false when nobody is left.
+  // Waits for all children that have ended; false when no child is left.
   bool reap() {
     for (;;) {
       int status = 0;
@@ -240,7 +243,7 @@ class KeeperProcess {
       if (pid == 0) return true;
       if (pid < 0) return errno != ECHILD;
       if (pid != worker_) continue;
-      if (trouble_) {
+      if (launch_error_pipe_) {
         early_exit_ = status;  // whether it was launched at all is not known yet
         hear_of_launch();
       } else {
@@ -250,8 +253,8 @@ class KeeperProcess {
   }
 
   void report_exit(int status) {
-    KeeperReport report;
-    report.kind = KeeperReport::Kind::exited;
+    ReaperReport report;
+    report.kind = ReaperReport::Kind::exited;
     report.pid = worker_;
     report.wait_status = status;
     exit_reported_ = true;
@@ -259,13 +262,13 @@ class KeeperProcess {
   }
 
   int agent_;
-  const LeaseBoard& lease_;
-  Silence silence_;
+  const SharedLease& lease_;
+  OrphanTimer orphan_timer_;
   std::uint64_t times_heard_ = 0;
   UniqueFd signals_;
   UniqueFd lease_timer_;
   LeaseTime timer_set_to_ = kNoLeaseEnd;
-  UniqueFd trouble_;  // open until the worker's program runs
+  UniqueFd launch_error_pipe_;  // open until the worker's program runs
   pid_t worker_ = -1;
   std::vector<int> early_signals_;
   std::optional<int> early_exit_;
@@ -273,7 +276,7 @@ class KeeperProcess {
   bool exit_reported_ = false;
   bool killing_ = false;
   TimePoint next_kill_ = kNever;
-  TimePoint stubborn_at_ = kNever;
+  TimePoint unkillable_at_ = kNever;
   milliseconds kill_pause_ = kFirstKillPause;
   bool frozen_ = false;
   std::set<pid_t> stopped_by_us_;
@@ -283,19 +286,20 @@ class KeeperProcess {
 
 }  // namespace
 
-Result<Keeper> fork_keeper(const WorkerStart& start, const LeaseBoard& lease) {
+Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::from_errno("make a socket pair", errno);
   }
-  Keeper keeper;
-  keeper.socket = UniqueFd(ends[0]);
+  Reaper reaper;
+  reaper.socket = UniqueFd(ends[0]);
   UniqueFd other(ends[1]);
-  keeper.pid = ::fork();
-  if (keeper.pid < 0) return Status::from_errno("fork the worker's keeper", errno);
-  if (keeper.pid > 0) return keeper;
+  reaper.pid = ::fork();
+  if (reaper.pid < 0) return Status::from_errno("fork the worker's reaper", errno);
+  if (reaper.pid > 0) return reaper;
 
-  // What the agent holds is held here as numbers only: nothing of it may run its destructor.
+  // In this process the agent's descriptors are plain numbers: no destructor of its objects may
+  // run.
   WorkerStart mine{start.command,
                    start.environment,
                    start.working_directory,
@@ -305,7 +309,7 @@ Result<Keeper> fork_keeper(const WorkerStart& start, const LeaseBoard& lease) {
                    start.open_files};
   close_all_but(
       {other.get(), mine.socket.get(), mine.standard_output.get(), mine.standard_error.get()});
-  KeeperProcess(other.get(), lease).run(std::move(mine));
+  ReaperProcess(other.get(), lease).run(std::move(mine));
   ::_exit(0);
 }
 

@@ -1,0 +1,62 @@
+// A reaper is the process between the agent and one worker: it is forked from the agent, and its
+// only child at first is the worker. It is the subreaper (PR_SET_CHILD_SUBREAPER) of all
+// descendants of the worker, so that the kernel accounts for them: a daemon that leaves its parent,
+// session and group becomes a child of its worker's reaper. The worker has left nothing behind when
+// its reaper has no child.
+//
+// The reaper takes orders from the agent and reports to it, over a socket pair of whole records.
+// End of file there means that the agent is gone, however it ended: the reaper kills everything and
+// ends.
+//
+// The reaper enforces the lease: it reads the shared lease (lease.h), freezes all descendants when
+// the lease has run out or the job is paused, thaws them when it was renewed, and kills them when
+// the agent has heard nothing for too long (orphan_timer.h). All of this also works while the agent
+// is stopped.
+#pragma once
+
+#include <cstdint>
+#include <sys/types.h>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/launch.h"
+#include "cmd/hvd-agent/lease.h"
+
+namespace hvd::agent {
+
+// Orders and reports pass between two processes of one binary, so plain memory is their format.
+struct ReaperOrder {
+  enum class Kind : std::int32_t {
+    signal,       // to the worker's process group
+    kill,         // SIGKILL to everything, until nothing is left
+    check_lease,  // it was renewed, or the job is paused
+  };
+  Kind kind = Kind::kill;
+  std::int32_t signal_number = 0;
+};
+
+struct ReaperReport {
+  enum class Kind : std::int32_t {
+    launched,       // pid
+    launch_failed,  // error_number, message; nothing follows
+    exited,         // pid, wait_status: the worker itself; others may still live
+    unkillable,     // pid: may not be killed, or does not die
+  };
+  Kind kind = Kind::launched;
+  std::int32_t pid = 0;
+  std::int32_t wait_status = 0;
+  std::int32_t error_number = 0;
+  char message[4096] = {};  // ends with a zero
+};
+
+struct Reaper {
+  pid_t pid = -1;
+  // Orders are sent here and reports received, one record a message, without blocking. End of file
+  // means that the reaper is gone and, unless it was killed itself, all descendants are gone too.
+  UniqueFd socket;
+};
+
+// Forks a reaper that starts the worker at once.
+Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease);
+
+}  // namespace hvd::agent
