@@ -70,7 +70,8 @@ void Pending::finish(std::size_t part, const adapter::Completion& completion) {
     return;
   }
   lock.unlock();
-  // Whoever helps may hold locks that they want. Without callbacks there may be no world_ yet.
+  // A thread that drives progress itself may hold locks that the callbacks want. Without callbacks
+  // there may be no world_ yet.
   const auto world = world_.lock();
   if (world && runtime::CallerProgressScope::is_active()) {
     world->post([self = shared_from_this()] { self->call_back(); });

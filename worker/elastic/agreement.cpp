@@ -14,7 +14,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return cat(ranks.size() == 1 ? "rank " : "ranks ", join(numbers, ", "));
 }
 
-// Who said what, the most frequent word first.
+// The ranks behind each value, the most frequent value first.
 template <typename Word, typename Saying>
 std::vector<std::pair<Word, std::vector<int>>> parties(const std::vector<Prepared>& prepared,
                                                        const Saying& saying) {

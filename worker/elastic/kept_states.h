@@ -7,8 +7,8 @@
 //
 // Without copies (CommitMode::mark) the program's own variables are the only state. They change
 // only inside mutate(), after the last collective of a step, and each mutate() is one step further:
-// the sequence counts them, so that the same id means the same state on all ranks. Who is
-// interrupted inside has nothing whole.
+// the sequence counts them, so that the same id means the same state on all ranks. A rank
+// that is interrupted inside mutate() holds no complete state.
 #pragma once
 
 #include <array>

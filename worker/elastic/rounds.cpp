@@ -64,7 +64,8 @@ struct Rounds::Record {
   }
 };
 
-// Who throws it may end his process: not before all have heard what they need to find it.
+// The caller may exit on this error, so wait until every rank has received the data that leads to
+// the same error.
 Failure Rounds::common(const Status& error) {
   (void)talk_.barrier("error");
   return error;

@@ -31,7 +31,8 @@ class Buffer {
   ~Buffer() { clear(); }
 
   void resize(std::size_t size);  // its content is lost
-  // Likewise, of these bytes: whoever writes there afterwards finds the pages in place.
+  // The pages of these bytes are faulted in, and their content is lost: writing there afterwards
+  // costs no page fault.
   void touch(std::size_t begin, std::size_t end);
   void clear();  // gives the memory back
   std::span<std::byte> bytes() { return {bytes_, size_}; }
@@ -73,7 +74,7 @@ class Store {
   std::uint64_t bytes() const;
 
   // Room for what will be received and for the commit after it, as large as the objects are now:
-  // whoever joins makes it before the others wait for it. Throws what the handlers throw.
+  // a joining worker makes it before the others wait for it. Throws what the handlers throw.
   void make_room();
   // The objects are now what belongs to `id`: copies them, unless commits are only marked. Throws
   // what their handlers throw; nothing has changed then.

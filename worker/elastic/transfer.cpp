@@ -40,8 +40,8 @@ std::size_t place_in(const std::vector<int>& ranks, int rank) {
 
 class Windows {
  public:
-  // `idle`: memory to pack in; null: it gets some of its own. `warms_up`: who lacks the state
-  // touches all of it on the way.
+  // `idle`: memory to pack in; null: it gets some of its own. `warms_up`: receivers fault
+  // in all of its pages on the way.
   Windows(Talk& talk, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
           bool warms_up)
       : talk_(talk),

@@ -148,7 +148,8 @@ Status ProcessWorld::enter(TimePoint again_at) {
   for (;;) {
     auto entry = membership_->next(again_at);
     if (!entry.ok()) {
-      // SIGTERM comes next. Who leaves that to the system shall end by it, not by what we throw.
+      // SIGTERM comes next. A program with no handler for it shall end by the signal, not by the
+      // exception that we throw.
       if (agent_->stop_reason()) std::this_thread::sleep_for(kPatienceWithTheSignal);
       return entry.status();
     }

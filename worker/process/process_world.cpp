@@ -354,7 +354,8 @@ void ProcessWorld::before_failure_is_thrown() {
     until = patience_until_;
   }
   if (!agent->wait_for_stop(until)) return;
-  // SIGTERM comes next. Who leaves that to the system shall end by it, not by what we throw.
+  // SIGTERM comes next. A program with no handler for it shall end by the signal, not by the
+  // exception that we throw.
   std::this_thread::sleep_until(std::min(until, Clock::now() + kPatienceWithTheSignal));
 }
 

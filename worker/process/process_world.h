@@ -69,7 +69,7 @@ class ProcessWorld {
   // Nothing before init() and after shutdown().
   std::shared_ptr<runtime::World> world() const;
   // The same; throws instead of returning nothing: NotInitializedError, which names the call;
-  // between two worlds why the last one ended. Who joins an elastic job waits here for its first.
+  // between two worlds why the last one ended. A joining worker waits here for its first.
   std::shared_ptr<runtime::World> world_for(std::string_view call);
   bool has_dynamic_sets() const;
   Place place_for(std::string_view call);

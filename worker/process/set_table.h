@@ -24,7 +24,7 @@ class SetTable {
   static Result<SetTable> of(const std::vector<std::vector<int>>& sets, bool shrink,
                              const WorldDocument& world);
 
-  // A world is entered: who of a set is not in it, is lost.
+  // A world is entered: the members of a set that are not in it are lost.
   void enter(const WorldDocument& world);
   // In that world, those that have lost nobody, or shrink.
   std::map<int, std::vector<int>> ranks() const;
@@ -34,7 +34,7 @@ class SetTable {
   void added(int id, const std::vector<int>& ranks);
   void let_shrink(int id);
   void removed(int id) { sets_.erase(id); }
-  // Who of it is gone, in words; nothing if it is whole, or there is no such set.
+  // The members of it that are gone, as text; nothing if it is whole, or there is no such set.
   std::optional<std::string> lost(int id) const;
   // One of these ranks that was made in an earlier world, and not taken up in this one before.
   std::optional<int> take_up(const std::vector<int>& ranks);

@@ -9,11 +9,14 @@
 namespace hvd::worker {
 namespace {
 
-// The text of a knob that is set; nothing if it is not, or if there is no such knob.
+// The text of a knob that is set; nothing if it is not. A name that the table of knobs lacks is a
+// mistake in this file: it would otherwise read as a setting that nobody has ever set.
 Result<std::optional<std::string>> text_of(std::string_view variable,
                                            const EnvironmentLookup& lookup) {
   const Knob* const knob = find_knob_by_variable(variable);
-  if (knob == nullptr) return std::optional<std::string>();
+  if (knob == nullptr) {
+    return Status(Code::internal, cat("there is no setting called ", variable, " (base/knobs.h)"));
+  }
   return knob_from_environment(*knob, lookup);
 }
 
@@ -24,7 +27,7 @@ Status read_number(std::string_view variable, const EnvironmentLookup& lookup, A
   HVD_RETURN_IF_ERROR(text.status());
   if (!text->has_value()) return {};
   const auto number = parse_number<double>(**text);
-  if (!number) return {Code::invalid_argument, cat(variable, "=", **text, " is no number")};
+  if (!number) return {Code::invalid_argument, cat(variable, "=", **text, ": not a number")};
   apply(*number);
   return {};
 }
@@ -75,7 +78,8 @@ Status read_tuning(const EnvironmentLookup& lookup, runtime::TuningOptions& tuni
   auto log = text_of("HVD_AUTOTUNE_LOG", lookup);
   HVD_RETURN_IF_ERROR(log.status());
   tuning.log_path = log->value_or("");
-  // What somebody has set is meant to stay.
+
+  // The tuner leaves a value alone that the user has set.
   const auto freeze = [&](std::string_view variable, bool& frozen) -> Status {
     auto text = text_of(variable, lookup);
     HVD_RETURN_IF_ERROR(text.status());

@@ -2,7 +2,8 @@
 // that it is told, of its world's failure and of commits. Pure, a value for one thread.
 //
 // Effective worlds are in force as soon as they are heard of, and end what is in flight; proposed
-// ones only when all members went over to them at a commit. Who joins waits for an effective one.
+// ones only when all members went over to them at a commit. A joining worker waits for an effective
+// one.
 #pragma once
 
 #include <cstdint>

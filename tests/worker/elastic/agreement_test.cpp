@@ -79,7 +79,7 @@ TEST(Agreement, names_the_ranks_whose_state_differs) {
             "commit(): at commit 4.2 the state of rank 1 differs from that of ranks 0, 2");
   EXPECT_EQ(of({5, 9, 9, 6}).message(),
             "commit(): at commit 4.2 the state of ranks 0, 3 differs from that of ranks 1, 2");
-  // Who was to send none although it was time to compare is not taken for equal.
+  // A rank that sent no checksum although it was time to compare does not count as equal.
   EXPECT_EQ(of({9, 9, std::nullopt}).code(), Code::data_loss);
 }
 

@@ -64,7 +64,7 @@ void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal, b
                                                  signal == 0 ? exit_code : 0, signal, false});
 }
 
-// Whoever fell with the state would have been an heir.
+// A worker that died with the newest state would have been an heir.
 void SimulatedWorkers::check_heirs(Incarnation incarnation) {
   if (incarnation > processes_.size()) return;
   const Process& process = of(incarnation);
@@ -324,7 +324,7 @@ void SimulatedWorkers::lost_a_peer(Process& process) {
     case Phase::done:
       break;
     case Phase::shutting_down:
-      // Who is through shows that all had come to the end.
+      // A member that has ended well shows that all had come to the end.
       if (has_finished(process.group)) {
         end_well(process);
         break;

@@ -421,7 +421,8 @@ typedef struct hvd_place {
  * called). Again: nothing. */
 HVD_API int hvd_follow(void);
 /* Blocks until there is a world that is newer than the one that it gave last, and this worker is in
- * it; who is in none yet says by this that it is ready. Milliseconds; -1: as long as it takes.
+ * it; from a worker that is in no world yet, the call says that it is ready. `timeout_ms`: in
+ * milliseconds; -1: as long as it takes.
  * Returns HVD_OK, HVD_ERROR_NOT_READY (not in time), HVD_ERROR_LEFT, HVD_ERROR_COLLECTIVE (the job
  * is being stopped), HVD_ERROR_NOT_INITIALIZED (no hvd_follow()), HVD_ERROR_INVALID_ARGUMENT. */
 HVD_API int hvd_follow_next(hvd_place* place, int64_t timeout_ms);

@@ -19,7 +19,7 @@
 // would reduce what is reduced already, and is an error: ask synchronized(). A rank that may have
 // no gradient at all in a step calls next_step().
 //
-// Who owns what: the memory of gradients is the caller's, and belongs to hvd from the ready() that
+// Ownership: the memory of gradients is the caller's, and belongs to hvd from the ready() that
 // completes a gradient until synchronize() has returned. All calls are safe from any thread, those
 // for different gradients at the same time; ready() also from a callback of hvd. Errors are those
 // of hvd/error.h. One that ready() throws has changed nothing. After one that synchronize() throws

@@ -11,10 +11,10 @@
 //
 // All ranks take their batches in the same steps, as training with collectives does anyway. Then
 // one number says how far an epoch has come, and it is the same on all ranks: how many of its
-// samples were handed out, to whichever ranks there were. Whoever goes on from there, in a world of
-// any size, splits what is left; so after any sequence of failures and changes every sample was
-// handed out exactly once in the steps that count, but for padding: so that all ranks get as many,
-// the last step of an epoch may repeat up to size() - 1 samples from its beginning.
+// samples were handed out, to whichever ranks there were. A world of any size that goes on from
+// there splits the remaining samples; so after any sequence of failures and changes every sample
+// was handed out exactly once in the steps that count, but for padding: so that all ranks get as
+// many, the last step of an epoch may repeat up to size() - 1 samples from its beginning.
 //
 // The order is a permutation that seed and epoch determine, the same everywhere. It is computed
 // index by index and takes no memory: a Feistel network over a power of four, walked until it falls
