@@ -132,7 +132,7 @@ int run(int rank, int size, int rounds, std::string_view only) {
   MpiExchange exchange(size);
   runtime::WorldSpec spec{rank, members, 1, *token};
   if (const char* const kilobytes = std::getenv("WINDOW_KB")) {
-    spec.config.window_bytes = std::strtoul(kilobytes, nullptr, 10) << 10;
+    spec.config.chunk_bytes = std::strtoul(kilobytes, nullptr, 10) << 10;
   }
   auto world = runtime::World::create(spec, exchange);
   if (!world.ok()) give_up(world.status());

@@ -44,9 +44,9 @@ Status ControlLoop::start(std::vector<std::string> addresses, TimePoint deadline
   return {};
 }
 
-void ControlLoop::share(std::shared_ptr<HostMail> mail) {
+void ControlLoop::share(std::shared_ptr<ShmMailbox> mailbox) {
   const std::lock_guard lock(mutex_);
-  commands_.mail = std::move(mail);
+  commands_.mailbox = std::move(mailbox);
   wake();
 }
 
@@ -109,7 +109,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
   for (;;) {
     engine_.begin(lock);
     until = run_once(true);
-    controller_.notify_unseen(HostMail::kMoment);
+    controller_.notify_unseen(ShmMailbox::kMoment);
     run_callbacks(lock);
 
     // Messages that have arrived are handled first: once this caller has left, no wake-up follows
@@ -137,7 +137,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
 
 TimePoint ControlLoop::run_once(bool caller_driven) {
   const auto commands = take_commands();
-  if (commands.mail) engine_.use_mailbox(commands.mail);
+  if (commands.mailbox) engine_.use_mailbox(commands.mailbox);
   return controller_.work(commands, caller_driven);
 }
 

@@ -52,7 +52,7 @@ class ControlLoop {
   // Starts the thread; `addresses` are those of all ranks. Forming must end by `deadline`.
   Status start(std::vector<std::string> addresses, TimePoint deadline);
   // Neighbours on this host may send messages through this mailbox from now on.
-  void share(std::shared_ptr<HostMail> mail);
+  void share(std::shared_ptr<ShmMailbox> mailbox);
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed() { return controller_.wait_formed(); }
 

@@ -149,7 +149,7 @@ TimePoint Controller::work(const Commands& commands, bool caller_driven) {
 }
 
 void Controller::run_commands(const Commands& commands, TimePoint now) {
-  if (commands.mail) links_.use_mailbox(commands.mail);
+  if (commands.mailbox) links_.use_mailbox(commands.mailbox);
 
   for (const auto& failure : commands.failures) enter_failure(failure);
   for (const auto& why : commands.suspicions) {

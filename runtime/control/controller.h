@@ -47,11 +47,11 @@ class Controller {
   };
   // What other threads have asked for.
   struct Commands {
-    std::vector<Failure> failures;   // the world has failed
-    std::vector<Status> suspicions;  // a data connection broke
-    std::shared_ptr<HostMail> mail;  // neighbours on this host may use it from now on
-    bool leaving = false;  // this rank makes no more calls
-    bool stopping = false;           // leaves at once, unless all have left
+    std::vector<Failure> failures;        // the world has failed
+    std::vector<Status> suspicions;       // a data connection broke
+    std::shared_ptr<ShmMailbox> mailbox;  // neighbours on this host may use it from now on
+    bool leaving = false;                 // this rank makes no more calls
+    bool stopping = false;                // leaves at once, unless all have left
   };
 
   // `sets`: the process sets that exist from the start.
@@ -133,7 +133,7 @@ class Controller {
   // Under the lock of the progress engine.
   TreeLinks links_;
   Negotiator negotiator_;
-  std::optional<Tuning> tuning_;  // on rank 0, if autotuning is enabled
+  std::optional<Tuning> tuning_;   // on rank 0, if autotuning is enabled
   std::set<int> formed_children_;  // children whose whole subtree is connected
   bool subtree_formed_ = false;
   TimePoint forming_until_ = kNever;

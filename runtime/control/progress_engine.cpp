@@ -15,10 +15,10 @@ Status ProgressEngine::open() {
   return {};
 }
 
-void ProgressEngine::use_mailbox(std::shared_ptr<HostMail> mail) {
-  mail_ = std::move(mail);
+void ProgressEngine::use_mailbox(std::shared_ptr<ShmMailbox> mailbox) {
+  mailbox_ = std::move(mailbox);
   if (!caller_drives_) return;
-  mail_->attend();
+  mailbox_->start_polling();
   poller_.wake();  // the caller may be asleep
 }
 
@@ -31,7 +31,7 @@ std::vector<Poller::Event> ProgressEngine::wait_in_thread(Lock& lock, TimePoint 
   std::vector<Poller::Event> events;
   const bool some = poller_.look(events);
   // A caller that began to drive meanwhile may wait for just the events that were taken here.
-  if (caller_drives_ && (some || (mail_ && mail_->has_news()))) poller_.wake();
+  if (caller_drives_ && (some || (mailbox_ && mailbox_->has_new()))) poller_.wake();
   return events;
 }
 
@@ -39,15 +39,15 @@ void ProgressEngine::begin(Lock& /*lock*/) {
   if (caller_drives_) return;
   caller_drives_ = true;
   thread_poller_.ignore(poller_.descriptor());
-  if (mail_) mail_->attend();
+  if (mailbox_) mailbox_->start_polling();
 }
 
 bool ProgressEngine::poll_briefly(Lock& lock, std::vector<Poller::Event>& events) {
-  const auto* const mail = mail_.get();
+  const auto* const mailbox = mailbox_.get();
   lock.unlock();
   const bool some = wait_briefly(own_core_, [&] {
     // Both are looked at each time: a busy mailbox must not keep the descriptors waiting.
-    const bool has_messages = mail != nullptr && mail->has_news();
+    const bool has_messages = mailbox != nullptr && mailbox->has_new();
     return poller_.look(events) || has_messages;
   });
   lock.lock();
@@ -67,11 +67,11 @@ std::vector<Poller::Event> ProgressEngine::poll_sometimes(Lock& /*lock*/) {
 std::vector<Poller::Event> ProgressEngine::wait_in_caller(Lock& lock, TimePoint until) {
   std::vector<Poller::Event> events;
   // No wake-up follows for a message that came before the mailbox was closed: do not sleep then.
-  if (mail_ && mail_->cease(false)) until = TimePoint();
+  if (mailbox_ && mailbox_->stop_polling(false)) until = TimePoint();
   lock.unlock();
   events = poller_.wait(until);
   lock.lock();
-  if (mail_) mail_->attend();
+  if (mailbox_) mailbox_->start_polling();
   return events;
 }
 
@@ -88,7 +88,7 @@ void ProgressEngine::hand_to_thread(Lock& /*lock*/, TimePoint until, bool is_bac
   caller_drives_ = false;
   // Watching it again wakes the progress thread for everything that came since the last poll.
   thread_poller_.watch(poller_.descriptor());
-  const bool has_messages = mail_ && mail_->cease(is_back_soon);
+  const bool has_messages = mailbox_ && mailbox_->stop_polling(is_back_soon);
   if (has_messages || until < thread_until_) thread_poller_.wake();
 }
 

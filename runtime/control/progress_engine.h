@@ -11,7 +11,7 @@
 //
 // Work is done under the lock only; the three functions that wait give it up meanwhile. As long as
 // a caller drives, events do not wake the progress thread, and the caller also polls the mailbox
-// in shared memory (shm/host_mail.h).
+// in shared memory (shm/shm_mailbox.h).
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/net/poller.h"
-#include "runtime/shm/host_mail.h"
+#include "runtime/shm/shm_mailbox.h"
 
 namespace hvd::runtime {
 
@@ -40,7 +40,7 @@ class ProgressEngine {
   Lock lock() { return Lock(mutex_); }
   // From now on messages in the mailbox end a wait, too, though they are not among the events that
   // are returned. Under the lock.
-  void use_mailbox(std::shared_ptr<HostMail> mail);
+  void use_mailbox(std::shared_ptr<ShmMailbox> mailbox);
 
   // --- the progress thread ---
 
@@ -79,8 +79,8 @@ class ProgressEngine {
 
   Poller& poller_;
   const bool own_core_;
-  std::shared_ptr<HostMail> mail_;  // set once, under the lock
-  Poller thread_poller_;            // watches poller_, unless a caller drives
+  std::shared_ptr<ShmMailbox> mailbox_;  // set once, under the lock
+  Poller thread_poller_;                 // watches poller_, unless a caller drives
   std::mutex mutex_;
   TimePoint thread_until_{};  // when the progress thread wakes at the latest
   TimePoint polled_{};        // when the caller polled last

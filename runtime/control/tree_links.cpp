@@ -84,9 +84,9 @@ std::optional<TreeLinks::Received> TreeLinks::handle(const Poller::Event& event,
 
 std::vector<TreeLinks::Received> TreeLinks::read_shm_messages() {
   std::vector<Received> all;
-  mail_->note_news();
+  mailbox_->note_new();
   for (auto& [rank, neighbour] : peers_) {
-    if (!mail_->look(rank)) continue;
+    if (!mailbox_->look(rank)) continue;
     Received received{rank, {}, {}, false};
     take_frames(rank, neighbour, received);
     if (!received.frames.empty() || received.is_malformed) all.push_back(std::move(received));
@@ -103,11 +103,11 @@ void TreeLinks::take_frames(int rank, Peer& neighbour, Received& received) {
   };
 
   for (;;) {
-    const auto message = mail_ ? mail_->look(rank) : std::nullopt;
+    const auto message = mailbox_ ? mailbox_->look(rank) : std::nullopt;
     if (message && message->after <= neighbour.taken) {
-      FrameDecoder frames(LetterBox::kMostBytes);
+      FrameDecoder frames(SpscRing::kMaxBytes);
       frames.feed(message->bytes);
-      mail_->take(rank);
+      mailbox_->take(rank);
       auto frame = frames.next();
       if (!frame.ok()) return malformed(frame.status());
       if (!frame->has_value() || frames.mid_frame()) {
@@ -121,7 +121,8 @@ void TreeLinks::take_frames(int rank, Peer& neighbour, Received& received) {
     if (!frame.ok()) return malformed(frame.status());
     if (!frame->has_value()) return;
     neighbour.taken += kFrameHeaderSize + (*frame)->payload.size();
-    if (mail_ && (*frame)->kind == static_cast<std::uint16_t>(Message::shm_notification)) continue;
+    if (mailbox_ && (*frame)->kind == static_cast<std::uint16_t>(Message::shm_notification))
+      continue;
     received.frames.push_back(std::move(**frame));
   }
 }
@@ -143,15 +144,15 @@ void TreeLinks::send(int rank, const std::string& bytes, bool may_wait) {
   if (peer == peers_.end()) return;
   auto& neighbour = peer->second;
   const auto left =
-      mail_ ? mail_->leave(rank, neighbour.sent, bytes, may_wait) : HostMail::Left::no;
+      mailbox_ ? mailbox_->send(rank, neighbour.sent, bytes, may_wait) : ShmMailbox::SendResult::no;
 
   switch (left) {
-    case HostMail::Left::no:
+    case ShmMailbox::SendResult::no:
       send_bytes(neighbour, bytes);
       break;
-    case HostMail::Left::seen:
+    case ShmMailbox::SendResult::seen:
       break;
-    case HostMail::Left::unseen:
+    case ShmMailbox::SendResult::unseen:
       if (may_wait) {
         if (!neighbour.unseen) neighbour.unseen = Clock::now();
       } else {
@@ -165,7 +166,7 @@ void TreeLinks::notify_unseen(Duration ago) {
   for (auto& [rank, neighbour] : peers_) {
     if (!neighbour.unseen || Clock::now() - *neighbour.unseen < ago) continue;
     neighbour.unseen.reset();
-    if (mail_->is_unseen(rank)) send_bytes(neighbour, encode_shm_notification());
+    if (mailbox_->is_unseen(rank)) send_bytes(neighbour, encode_shm_notification());
   }
 }
 

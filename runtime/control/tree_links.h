@@ -3,7 +3,7 @@
 // which owns it, interprets them. For one thread at a time, under the lock of the progress engine.
 //
 // Short frames to a neighbour on the same host may go through shared memory instead
-// (shm/host_mail.h). Each such message carries the number of connection bytes that must be read
+// (shm/shm_mailbox.h). Each such message carries the number of connection bytes that must be read
 // before it, so that everything arrives in the order in which it was sent, whichever way it takes.
 #pragma once
 
@@ -21,7 +21,7 @@
 #include "runtime/net/connection.h"
 #include "runtime/net/member_acceptor.h"
 #include "runtime/net/poller.h"
-#include "runtime/shm/host_mail.h"
+#include "runtime/shm/shm_mailbox.h"
 
 namespace hvd::runtime {
 
@@ -55,8 +55,8 @@ class TreeLinks {
   std::optional<Received> handle(const Poller::Event& event, TimePoint now);
   // From now on messages go through shared memory, too. read_shm_messages() returns those of all
   // neighbours that have sent any.
-  void use_mailbox(std::shared_ptr<HostMail> mail) { mail_ = std::move(mail); }
-  bool has_shm_messages() const { return mail_ && mail_->has_news(); }
+  void use_mailbox(std::shared_ptr<ShmMailbox> mailbox) { mailbox_ = std::move(mailbox); }
+  bool has_shm_messages() const { return mailbox_ && mailbox_->has_new(); }
   std::vector<Received> read_shm_messages();
   // Closes connections whose handshake took too long; returns when to call again.
   TimePoint expire(TimePoint now) { return acceptor_ ? acceptor_->expire(now) : kNever; }
@@ -97,7 +97,7 @@ class TreeLinks {
   std::optional<MemberAcceptor> acceptor_;  // until all children are connected
   std::map<int, Peer> peers_;               // by rank
   std::map<int, int> rank_of_fd_;
-  std::shared_ptr<HostMail> mail_;
+  std::shared_ptr<ShmMailbox> mailbox_;
 };
 
 }  // namespace hvd::runtime

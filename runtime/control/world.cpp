@@ -16,7 +16,7 @@
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/local_ops.h"
 #include "runtime/ops/shm_ops.h"
-#include "runtime/shm/host_ranks.h"
+#include "runtime/shm/local_ranks.h"
 #include "runtime/trace/flight_recorder.h"
 #include "runtime/transport/tcp_mesh.h"
 
@@ -30,7 +30,7 @@ struct Introduction {
   std::string control;  // port for its children in the control tree; empty: it has none
   std::string data;     // address of its data connections
   std::string sets;     // its process sets, as text
-  std::string host;     // address for ranks of its host; HostDoor::name()
+  std::string host;     // address for ranks of its host; ShmRendezvous::name()
 
   std::string encode() const {
     return WireWriter().u32(kIntroductionVersion).str(control).str(data).str(sets).str(host).take();
@@ -238,7 +238,7 @@ class World::Impl {
   Verdict verdict_;
   std::mutex mutex_;
   std::shared_ptr<Mesh> mesh_;  // set once, under mutex_
-  HostRanks host_;
+  LocalRanks host_;
   std::shared_ptr<gpu::GpuWorld> gpu_;  // set once, under mutex_
   std::atomic<int> gpu_device_ = Device::kHost;
   bool left_ = false;
@@ -328,11 +328,12 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
     return std::unique_ptr<Mesh>(std::move(*mesh));
   }
 
-  Door::Options door(spec_.rank, spec_.size(), address, spec_.generation, spec_.token);
-  door.connect_timeout = config.connect_timeout;
-  door.handshake_timeout = config.handshake_timeout;
+  MeshConnector::Options connector(spec_.rank, spec_.size(), address, spec_.generation,
+                                   spec_.token);
+  connector.connect_timeout = config.connect_timeout;
+  connector.handshake_timeout = config.handshake_timeout;
   auto mesh = TcpMesh::create(
-      {std::move(door), config.collective_timeout, {.sockets = config.sockets_per_pair}});
+      {std::move(connector), config.collective_timeout, {.sockets = config.sockets_per_pair}});
   HVD_RETURN_IF_ERROR(mesh.status());
   return std::unique_ptr<Mesh>(std::move(*mesh));
 }
@@ -387,7 +388,7 @@ Status World::Impl::connect(Exchange& exchange) {
   Status connected = mesh_->connect(addresses);
   if (connected.ok()) connected = host_.form(doors, deadline);
   if (connected.ok()) {
-    if (host_.mail()) control_.share(host_.mail());
+    if (host_.mailbox()) control_.share(host_.mailbox());
     return {};
   }
 

@@ -40,12 +40,12 @@ struct Config {
   TuningOptions tuning;
   // The core that all threads of the runtime run on; -1: any.
   int core = -1;
-  // Ranks of one host reduce in shared memory (shm/host_door.h), if all of them have this set.
+  // Ranks of one host reduce in shared memory (shm/shm_rendezvous.h), if all of them have this set.
   bool shared_memory = true;
-  // Larger tensors pass through that memory in windows of this size, of which each rank has three;
-  // a multiple of 4 KiB. The windows of all ranks fit into the caches, which gains more than the
+  // Larger tensors pass through that memory in chunks of this size, of which each rank has three;
+  // a multiple of 4 KiB. The chunks of all ranks fit into the caches, which gains more than the
   // synchronisation of all ranks per window costs (docs/shared_memory.md).
-  std::size_t window_bytes = std::size_t{256} << 10;
+  std::size_t chunk_bytes = std::size_t{256} << 10;
   // Streams of a GPU that batches use in turns; each has its own communicators.
   int gpu_lanes = 1;
   // Whether allreduces on GPUs are hierarchical: only if hierarchical_allreduce was set explicitly,

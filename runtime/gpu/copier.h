@@ -2,7 +2,7 @@
 // queue of its own for copies, so that no thread waits for them. Implemented by the module
 // (module.h) over CUDA, and by the tests in host memory.
 //
-// It belongs to whoever opened it, who calls it from one thread at a time. Nothing waits on the
+// It belongs to its opener, and is called by one thread at a time. Nothing waits on the
 // host but wait() and digest().
 #pragma once
 

@@ -1,8 +1,8 @@
 // What hvd wants of a GPU and of whatever carries bytes between GPUs, and nothing more: memory,
 // copies that change elements on the way, events, collectives on whole buffers. What goes into
-// which buffer, who meets whom, and how it all ends when a world fails is decided above it
-// (gpu_world.h, ops/gpu_ops.h). Implemented by the module libhvd_nccl.so over CUDA and NCCL
-// (runtime/nccl/), and by the tests in host memory.
+// which buffer, which ranks form a communicator, and how it all ends when a world fails is decided
+// above it (gpu_world.h, ops/gpu_ops.h). Implemented by the module libhvd_nccl.so over CUDA and
+// NCCL (runtime/nccl/), and by the tests in host memory.
 //
 // A Gpu is one device, for one rank. Its lanes are queues of work on the device: what is begun in a
 // lane is done in that order, and nothing here waits for it. Thread by thread: enter() first; then
@@ -24,7 +24,7 @@
 namespace hvd::runtime::gpu {
 
 // So many elements from one place of the device to another. `from` may be `to`.
-struct Stretch {
+struct CopyExtent {
   const void* from = nullptr;
   void* to = nullptr;
   std::size_t elements = 0;
@@ -33,7 +33,7 @@ struct Stretch {
 // What becomes of elements on their way: integers are wrapped into the narrower type, divided and
 // truncated toward zero, then multiplied as arithmetic.h says of scale(); floating point is
 // divided, multiplied and then rounded, once.
-struct Passage {
+struct ElementCast {
   DataType from = DataType::uint8;
   DataType to = DataType::uint8;
   double factor = 1.0;
@@ -108,7 +108,7 @@ class Gpu {
   // Memory for what comes in the lane after this; released after what came before.
   virtual Result<void*> allocate(int lane, std::size_t bytes) = 0;
   virtual void release(int lane, void* memory) = 0;
-  virtual Status copy(int lane, const Passage& passage, std::span<const Stretch> stretches) = 0;
+  virtual Status copy(int lane, const ElementCast& cast, std::span<const CopyExtent> extents) = 0;
   // Memory of the host that the device reaches without a detour; it may go once the lane has come
   // to what was put into it before.
   virtual Result<void*> allocate_host(std::size_t bytes) = 0;

@@ -8,7 +8,7 @@ namespace hvd::runtime {
 namespace {
 
 using gpu::Communicator;
-using gpu::Stretch;
+using gpu::CopyExtent;
 
 // What the ranks give of one tensor, and where it goes.
 struct Gathered {
@@ -57,8 +57,8 @@ Status gather_in_blocks(GpuWork& work, const std::vector<Gathered>& tensors) {
   }
   auto room = work.world.buffer(work.lane(), block * ranks);
   HVD_RETURN_IF_ERROR(room.status());
-  std::vector<Stretch> in;
-  std::vector<Stretch> out;
+  std::vector<CopyExtent> in;
+  std::vector<CopyExtent> out;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::byte* to = tensors[i].output;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -190,7 +190,7 @@ Status alltoall_one(GpuWork& work, std::size_t i) {
   const auto split = [&](std::size_t from, int position) {
     return split_for({&matrix[from * words], words}, position, extent_of(from), set_size);
   };
-  // Everybody sees all splits, so that all come to the same verdict before anything is sent.
+  // Each rank sees all splits, so that all come to the same verdict before anything is sent.
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Status right = check_splits(entry.request, {&matrix[rank * words], words},
                                       work.active.ranks[rank], extent_of(rank), set_size);
@@ -221,7 +221,7 @@ Status alltoall_one(GpuWork& work, std::size_t i) {
     std::size_t next = 0;  // of the active ranks
     for (int position = 0; position < set_size; ++position) {
       const std::size_t bytes = static_cast<std::size_t>(split(own, position)) * row;
-      // Rows for those who have joined go nowhere.
+      // Rows for ranks that have joined are dropped.
       if (next < ranks && work.active.positions[next] == position) {
         if (bytes > 0) HVD_RETURN_IF_ERROR(all.send(input + sent, bytes, static_cast<int>(next)));
         ++next;
@@ -250,7 +250,7 @@ Status gpu_alltoall(GpuWork& work) {
   return {};
 }
 
-// Nobody's lane gets past it before all have come.
+// No rank's lane gets past it before all have come.
 Status gpu_barrier(GpuWork& work) {
   auto room = work.world.buffer(work.lane(), gpu::kAlignment);
   HVD_RETURN_IF_ERROR(room.status());

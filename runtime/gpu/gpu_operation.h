@@ -29,7 +29,7 @@ struct GpuWork {
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
   Result<std::byte*> output_of(std::size_t entry, const std::vector<std::int64_t>& shape);
-  Status copy(const gpu::Passage& passage, std::span<const gpu::Stretch> stretches) const;
+  Status copy(const gpu::ElementCast& cast, std::span<const gpu::CopyExtent> extents) const;
   Status copy_bytes(const void* from, void* to, std::size_t bytes) const;
 };
 

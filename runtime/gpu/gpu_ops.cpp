@@ -34,7 +34,7 @@ class GpuOperation final : public Operation {
   }
   bool goes_on() const override { return true; }
   Status begin(const Response& response, const Group& group, const Entries& entries,
-               std::span<Outcome> outcomes, Over over) override {
+               std::span<Outcome> outcomes, Completion over) override {
     const Active active = active_of(response, group);
     if (!active.takes_part()) {
       over({});
@@ -51,7 +51,7 @@ class GpuOperation final : public Operation {
 
  private:
   Status begin_active(const Response& response, const Group& group, const Active& active,
-                      const Entries& entries, std::span<Outcome> outcomes, const Over& over) {
+                      const Entries& entries, std::span<Outcome> outcomes, const Completion& over) {
     auto link =
         world_->link(group, active, world_->lane_of(response.number), entries.front().device.cuda);
     HVD_RETURN_IF_ERROR(link.status().with_context(name_));
@@ -74,7 +74,7 @@ class GpuOperation final : public Operation {
       void* const stream = event != nullptr ? event->waiting_stream() : nullptr;
       if (stream != nullptr) streams.push_back(stream);
     }
-    // One that nobody's stream waits for must be seen to end.
+    // An operation that no stream waits for must be seen to end.
     if (streams.size() < entries.size()) streams.clear();
     std::sort(streams.begin(), streams.end());
     streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
@@ -112,13 +112,13 @@ Result<std::byte*> GpuWork::output_of(std::size_t entry, const std::vector<std::
   return static_cast<std::byte*>(*memory);
 }
 
-Status GpuWork::copy(const gpu::Passage& passage, std::span<const gpu::Stretch> stretches) const {
-  return stretches.empty() ? Status() : gpu().copy(lane(), passage, stretches);
+Status GpuWork::copy(const gpu::ElementCast& cast, std::span<const gpu::CopyExtent> extents) const {
+  return extents.empty() ? Status() : gpu().copy(lane(), cast, extents);
 }
 
 Status GpuWork::copy_bytes(const void* from, void* to, std::size_t bytes) const {
   if (bytes == 0 || from == to) return {};
-  const gpu::Stretch all{from, to, bytes};
+  const gpu::CopyExtent all{from, to, bytes};
   return copy({}, {&all, 1});
 }
 
@@ -133,7 +133,7 @@ std::vector<std::string> tell_over(Mesh& mesh, std::chrono::milliseconds timeout
                                    const Group& group, const Active& active, std::string own) {
   std::vector<std::string> all(static_cast<std::size_t>(active.size()),
                                std::string(own.size(), '\0'));
-  std::vector<Stretch> receives;
+  std::vector<Extent> receives;
   for (auto& text : all) {
     receives.push_back({reinterpret_cast<std::byte*>(text.data()), text.size()});
   }

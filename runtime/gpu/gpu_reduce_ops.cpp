@@ -7,8 +7,8 @@ namespace hvd::runtime {
 namespace {
 
 using gpu::Communicator;
+using gpu::CopyExtent;
 using gpu::ReductionPlan;
-using gpu::Stretch;
 
 struct Tensor {
   const void* input;
@@ -55,9 +55,9 @@ Status reduce_by_hosts(const GpuWork& work, const ReductionPlan& plan,
 }
 
 // Tensors that are reduced where they lie: what is to be done before and after.
-Status pass_in_place(const GpuWork& work, const gpu::Passage& passage,
-                     std::vector<Stretch> stretches) {
-  return passage.changes_nothing() ? Status() : work.copy(passage, stretches);
+Status pass_in_place(const GpuWork& work, const gpu::ElementCast& cast,
+                     std::vector<CopyExtent> extents) {
+  return cast.changes_nothing() ? Status() : work.copy(cast, extents);
 }
 
 }  // namespace
@@ -104,13 +104,13 @@ Status gpu_allreduce(GpuWork& work) {
     buffer = *room;
     reduced.push_back({buffer, buffer, bytes / wire});
   }
-  std::vector<Stretch> in;
+  std::vector<CopyExtent> in;
   for (std::size_t i = 0; i < packed.size(); ++i) {
     in.push_back({packed[i].input, buffer + packing.offsets[i], packed[i].elements});
   }
   HVD_RETURN_IF_ERROR(work.copy(plan.in, in));
   if (!plan.in.changes_nothing()) {
-    std::vector<Stretch> scaled;
+    std::vector<CopyExtent> scaled;
     for (auto& tensor : direct) {
       scaled.push_back({tensor.input, tensor.output, tensor.elements});
       tensor.input = tensor.output;
@@ -122,12 +122,12 @@ Status gpu_allreduce(GpuWork& work) {
   HVD_RETURN_IF_ERROR(work.link.by_hosts ? reduce_by_hosts(work, plan, reduced)
                                          : reduce_flat(work, plan, reduced));
 
-  std::vector<Stretch> out;
+  std::vector<CopyExtent> out;
   for (std::size_t i = 0; i < packed.size(); ++i) {
     out.push_back({buffer + packing.offsets[i], packed[i].output, packed[i].elements});
   }
   HVD_RETURN_IF_ERROR(work.copy(plan.out, out));
-  std::vector<Stretch> finished;
+  std::vector<CopyExtent> finished;
   for (const auto& tensor : direct) {
     finished.push_back({tensor.output, tensor.output, tensor.elements});
   }
@@ -169,7 +169,7 @@ Status gpu_reducescatter(GpuWork& work) {
   auto room = work.world.buffer(work.lane(), block * ranks);
   HVD_RETURN_IF_ERROR(room.status());
   std::byte* const buffer = *room;
-  std::vector<Stretch> in;
+  std::vector<CopyExtent> in;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
       const auto [begin, count] = rows_of(i, work.active.positions[rank]);
@@ -186,7 +186,7 @@ Status gpu_reducescatter(GpuWork& work) {
   HVD_RETURN_IF_ERROR(work.world.together(work.link, [&](Communicator& all) {
     return all.reduce_scatter(buffer, kept, block / wire, plan.wire, plan.reduction);
   }));
-  std::vector<Stretch> out;
+  std::vector<CopyExtent> out;
   for (std::size_t i = 0; i < work.entries.size(); ++i) {
     const auto count = static_cast<std::size_t>(rows_of(i, work.group.rank).count);
     if (count * row_elements(i) == 0) continue;

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
-#include "runtime/gpu/acquaintance.h"
+#include "runtime/gpu/capability_exchange.h"
 #include "runtime/gpu/plan.h"
 
 namespace hvd::runtime::gpu {
@@ -126,7 +126,7 @@ Result<std::shared_ptr<Link>> GpuWorld::link(const Group& group, const Active& a
 
 Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, const Active& active,
                       int device) {
-  Acquaintance own;
+  Capabilities own;
   own.ready = open(device);
   own.lanes = options_.lanes;
   if (gpu_) own.identity = gpu_->identity();
@@ -144,11 +144,11 @@ Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, con
   make_id(own.id, std::binary_search(meet_at.begin(), meet_at.end(), active.rank));
   make_id(own.id_inside, own.by_hosts && plan.local == 0);
   make_id(own.id_across, own.by_hosts && plan.host == 0);
-  std::vector<Acquaintance> all{own};
+  std::vector<Capabilities> all{own};
   if (active.size() > 1) {
     all.clear();
     for (const auto& bytes : options_.tell(group, active, own.encode())) {
-      auto one = Acquaintance::decode(bytes);
+      auto one = Capabilities::decode(bytes);
       HVD_RETURN_IF_ERROR(one.status());
       all.push_back(std::move(*one));
     }
@@ -156,11 +156,11 @@ Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, con
   std::vector<std::string> names;
   for (const int rank : active.ranks)
     names.push_back(options_.names[static_cast<std::size_t>(rank)]);
-  link->refused = check_acquaintances(all, names);
+  link->refused = check_capabilities(all, names);
   if (!link->refused.ok()) return {};
   link->adds_float8 = all_add_float8(all);
   // All these have left the world before.
-  destroy_what_rests();
+  destroy_retired();
   Joining joining;
   for (const int root : meet_at) joining.ids.push_back(all[static_cast<std::size_t>(root)].id);
   joining.rank = active.rank;
@@ -170,13 +170,13 @@ Status GpuWorld::form(const std::shared_ptr<Link>& link, const Group& group, con
   const auto deadline = Clock::now() + options_.connect_timeout;
   HVD_RETURN_IF_ERROR(join(link, &Link::communicator, joining, deadline));
   if (!all_go_by_hosts(all)) return {};
-  // All in this order, so that nobody waits for somebody who waits for him.
+  // All in this order, so that there is no circle of waiting ranks.
   const auto said_by = [&all](int rank) { return all[static_cast<std::size_t>(rank)]; };
   link->local_rank = static_cast<std::size_t>(plan.local);
-  link->local_size = plan.mates().size();
-  joining.ids = {said_by(plan.mates().front()).id_inside};
+  link->local_size = plan.node_peers().size();
+  joining.ids = {said_by(plan.node_peers().front()).id_inside};
   joining.rank = plan.local;
-  joining.size = static_cast<int>(plan.mates().size());
+  joining.size = static_cast<int>(plan.node_peers().size());
   HVD_RETURN_IF_ERROR(join(link, &Link::inside, joining, deadline));
   joining.ids = {said_by(plan.lane().front()).id_across};
   joining.rank = plan.host;
@@ -240,7 +240,7 @@ Status GpuWorld::together(Link& link, Link::Place place,
 }
 
 Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
-                          std::span<void* const> streams, const Over& over) {
+                          std::span<void* const> streams, const Completion& over) {
   for (void* const memory : temporary) gpu_->release(link->lane, memory);
   auto mark = gpu_->mark(link->lane);
   HVD_RETURN_IF_ERROR(mark.status());
@@ -250,7 +250,7 @@ Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* con
       return held;
     }
   }
-  // The user's streams wait, so nobody else has to.
+  // The user's streams wait, so no thread has to.
   const bool at_once = !streams.empty();
   {
     const std::lock_guard lock(mutex_);
@@ -258,7 +258,7 @@ Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* con
       gpu_->forget(*mark);
       return was_aborted();
     }
-    flights_.push_back({link, *mark, at_once ? Over() : over, Clock::now()});
+    flights_.push_back({link, *mark, at_once ? Completion() : over, Clock::now()});
     changed_.notify_all();
   }
   if (at_once) over({});
@@ -344,7 +344,7 @@ bool GpuWorld::look_at_flights(std::unique_lock<std::mutex>& lock) {
       return true;
     }
     if (!reached.ok() || !*reached) continue;
-    const Over over = std::move(flight->over);
+    const Completion over = std::move(flight->over);
     flights_.erase(flight);
     lock.unlock();
     if (over) over({});
@@ -355,7 +355,7 @@ bool GpuWorld::look_at_flights(std::unique_lock<std::mutex>& lock) {
 }
 
 void GpuWorld::look_for_errors(const Links& links) {
-  // Whoever is in a call will be told of errors there.
+  // A thread in a call is told of errors there.
   const std::unique_lock in_call(calls_, std::try_to_lock);
   if (!in_call.owns_lock() || closed_) return;
   for (const auto& link : links) {

@@ -3,14 +3,15 @@
 // thread, the executor's, calls everything here but abort().
 //
 // Nothing of it exists before the first tensor of a GPU: then the device is opened, and for each
-// process set (and those of it who have not joined) the members tell each other whether they can
-// (acquaintance.h) and form a communicator. If one of them cannot, that set's calls fail on all of
-// them with the same words, and the world goes on.
+// process set (those of it that have not joined) the members tell each other whether they can
+// (capability_exchange.h) and form a communicator. If one of them cannot, that set's calls fail on
+// all of them with the same words, and the world goes on.
 //
 // One thread, the watchdog, looks at what is in flight: at the marks behind each batch, which it
 // then calls over, and at the errors that communicators come to have meanwhile. After abort(), or
-// at the end in peace, it takes the communicators down (retirement.h). If even that gets stuck, it
-// ends the process: whoever started it starts it anew, but nothing frees a GPU that hangs.
+// at the end in peace, it takes the communicators down (communicator_teardown.h). If even that gets
+// stuck, it ends the process: the launcher starts it anew, but nothing frees a GPU that
+// hangs.
 #pragma once
 
 #include <atomic>
@@ -28,9 +29,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/gpu/ending.h"
+#include "runtime/gpu/async_destroy.h"
+#include "runtime/gpu/communicator_teardown.h"
 #include "runtime/gpu/gpu.h"
-#include "runtime/gpu/retirement.h"
 #include "runtime/ops/layout.h"
 #include "runtime/ops/operation.h"
 
@@ -52,11 +53,11 @@ struct GpuWorldOptions {
   std::function<void(const Group&, const Active&, DataType type, void* data,
                      const std::vector<std::size_t>& lengths)>
       adasum;
-  std::function<void(const Status&)> on_broken;  // an error nobody waits for; any thread
-  Retirement::Limits limits;
+  std::function<void(const Status&)> on_broken;  // an error that no caller waits for; any thread
+  CommunicatorTeardown::Limits limits;
 };
 
-// The members of a process set who have not joined, on one lane.
+// The members of a process set that have not joined, on one lane.
 struct Link {
   int process_set = kGlobalSet;
   std::vector<int> ranks;
@@ -122,7 +123,7 @@ class GpuWorld {
   // What is in the lane now will be over: calls `over` then, or at the latest when the world has
   // failed. `temporary`: memory of the lane that may go.
   Status take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
-                  std::span<void* const> streams, const Over& over);
+                  std::span<void* const> streams, const Completion& over);
 
   void forget(int process_set);
   void abort();  // any thread
@@ -133,7 +134,7 @@ class GpuWorld {
   struct Flight {
     std::shared_ptr<Link> link;
     Mark mark = nullptr;
-    Over over;  // may be empty
+    Completion over;  // may be empty
     TimePoint since;
   };
   struct Buffer {
@@ -155,7 +156,7 @@ class GpuWorld {
   void leave(const Links& links);
   Status leave(Link& link, Link::Place place, TimePoint deadline);
   void retire();
-  void perform(Ending& ending, Retirement::Action action);
+  void perform(AsyncDestroy& teardown, CommunicatorTeardown::Action action);
   bool revoke_all(const std::vector<Communicator*>& communicators);
   std::vector<Communicator*> all_communicators();
   Links all_links();
@@ -169,9 +170,9 @@ class GpuWorld {
   std::vector<Buffer> buffers_;
   std::vector<Buffer> host_buffers_;
 
-  // Held by whoever calls a communicator.
+  // Held during each call of a communicator.
   std::mutex calls_;
-  std::atomic<bool> closed_ = false;  // nobody may any more
+  std::atomic<bool> closed_ = false;  // no call may begin any more
 
   std::mutex mutex_;
   std::condition_variable changed_;

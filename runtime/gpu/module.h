@@ -1,5 +1,5 @@
 // The module libhvd_nccl.so, in which all that knows CUDA and NCCL is: found, loaded and asked only
-// when somebody uses a GPU, so that one installation serves machines with and without. Once loaded
+// when a program uses a GPU, so that one installation serves machines with and without. Once loaded
 // it stays. Safe from any thread.
 //
 // It is looked for where HVD_NCCL_MODULE says; else beside the library or program that this code is
@@ -23,7 +23,7 @@ namespace hvd::runtime::gpu {
 
 inline constexpr std::string_view kModuleVariable = "HVD_NCCL_MODULE";
 inline constexpr std::string_view kModuleName = "libhvd_nccl.so";
-// Changes with whatever a module and those who load it must agree about: this header, gpu.h,
+// Changes with everything that a module and its loader must agree about: this header, gpu.h,
 // copier.h.
 inline constexpr std::uint32_t kModuleInterface = 4;
 
@@ -35,7 +35,7 @@ struct Module {
   // How many devices this process can use; an error says why there are none.
   Result<int> (*device_count)() = nullptr;
   Result<std::unique_ptr<Gpu>> (*open)(int device, int lanes) = nullptr;
-  // Memory for a result, and where it goes when nobody needs it any more: after what the legacy
+  // Memory for a result, and where it goes once it is not needed any more: after what the legacy
   // stream has by then.
   Result<void*> (*allocate)(int device, std::size_t bytes) = nullptr;
   void (*release)(int device, void* memory) = nullptr;

@@ -1,4 +1,4 @@
-// How stretches of memory become blocks of one kernel: a block finds its piece by the number of the
+// How extents of memory become blocks of one kernel: a block finds its piece by the number of the
 // piece's first block. Pure, and in the form in which a kernel takes it: as its parameter.
 #pragma once
 
@@ -33,26 +33,26 @@ using ManyPieces = Pieces<960>;
 
 // How much a block takes on, in elements of the larger of both types: enough for all processors of
 // the device several times over, if there is so much, and no less than some loads of each thread.
-inline std::uint64_t elements_per_block(std::span<const Stretch> stretches,
+inline std::uint64_t elements_per_block(std::span<const CopyExtent> extents,
                                         std::size_t element_bytes, int processors) {
   constexpr std::uint64_t kLeast = std::uint64_t{8} << 10;
   constexpr std::uint64_t kMost = std::uint64_t{64} << 10;
   std::uint64_t bytes = 0;
-  for (const auto& stretch : stretches) bytes += stretch.elements * element_bytes;
+  for (const auto& extent : extents) bytes += extent.elements * element_bytes;
   const auto share = bytes / (static_cast<std::uint64_t>(std::max(processors, 1)) * 8);
   // A multiple of what a block loads at once, so that all but the last are full.
   const auto of_block = std::clamp(share / kLeast * kLeast, kLeast, kMost);
   return of_block / element_bytes;
 }
 
-// Takes pieces off the front of `stretches`, as many as fit; returns how many blocks they make.
+// Takes pieces off the front of `extents`, as many as fit; returns how many blocks they make.
 template <int kMax>
-std::uint64_t take_pieces(std::span<const Stretch>& stretches, Pieces<kMax>& pieces) {
+std::uint64_t take_pieces(std::span<const CopyExtent>& extents, Pieces<kMax>& pieces) {
   std::uint64_t blocks = 0;
   pieces.count = 0;
-  while (!stretches.empty() && pieces.count < kMax) {
-    const Stretch& next = stretches.front();
-    stretches = stretches.subspan(1);
+  while (!extents.empty() && pieces.count < kMax) {
+    const CopyExtent& next = extents.front();
+    extents = extents.subspan(1);
     if (next.elements == 0) continue;
     pieces.pieces[pieces.count++] = {next.from, next.to, next.elements, blocks};
     blocks += (next.elements + pieces.elements_per_block - 1) / pieces.elements_per_block;

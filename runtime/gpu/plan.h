@@ -24,13 +24,13 @@ struct ReductionPlan {
   DataType type = DataType::uint8;  // of the tensors
   DataType wire = DataType::uint8;  // what is added up; the library has no 16-bit integers, say
   Reduction reduction = Reduction::sum;
-  Passage in;   // on the way to the wire
-  Passage out;  // and back
+  ElementCast in;   // on the way to the wire
+  ElementCast out;  // and back
 
   // Whether elements could travel from where they lie.
   bool as_they_are() const { return in.changes_nothing(); }
 };
-// Of all operations but adasum (ops/gpu_adasum.cpp). `ranks`: those who give something;
+// Of all operations but adasum (ops/gpu_adasum.cpp). `ranks`: those that give something;
 // `adds_float8`: the library does, for all of them.
 ReductionPlan plan_reduction(const Request& request, int ranks, bool adds_float8);
 

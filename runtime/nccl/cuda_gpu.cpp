@@ -11,10 +11,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/gpu/acquaintance.h"
+#include "runtime/gpu/capability_exchange.h"
+#include "runtime/nccl/cast.h"
 #include "runtime/nccl/cuda_status.h"
 #include "runtime/nccl/nccl_communicator.h"
-#include "runtime/nccl/pass.h"
 
 namespace hvd::runtime::gpu {
 namespace {
@@ -39,7 +39,7 @@ bool may_share(int version) {
   return version >= kSharingVersion && told != nullptr && std::string_view(told) == "1";
 }
 
-// An event of CUDA, for whoever asks whether it has come.
+// A CUDA event, for callers that ask whether it has come.
 class CudaEvent final : public CudaReadyEvent {
  public:
   CudaEvent(cudaEvent_t event, void* waiting_stream) : event_(event), stream_(waiting_stream) {}
@@ -158,15 +158,15 @@ void CudaGpu::release(int lane, void* memory) {
   }
 }
 
-Status CudaGpu::copy(int lane, const Passage& passage, std::span<const Stretch> stretches) {
-  if (!passage.changes_nothing()) {
-    return cuda_status(launch_pass(stream(lane), processors_, passage, stretches),
+Status CudaGpu::copy(int lane, const ElementCast& cast, std::span<const CopyExtent> extents) {
+  if (!cast.changes_nothing()) {
+    return cuda_status(launch_cast(stream(lane), processors_, cast, extents),
                        "copy and change tensors");
   }
-  const std::size_t element = size_of(passage.from);
-  std::vector<Stretch> bytes(stretches.begin(), stretches.end());
-  for (auto& stretch : bytes) stretch.elements *= element;
-  return cuda_status(launch_pass(stream(lane), processors_, {}, bytes), "copy tensors");
+  const std::size_t element = size_of(cast.from);
+  std::vector<CopyExtent> bytes(extents.begin(), extents.end());
+  for (auto& extent : bytes) extent.elements *= element;
+  return cuda_status(launch_cast(stream(lane), processors_, {}, bytes), "copy tensors");
 }
 
 Result<void*> CudaGpu::allocate_host(std::size_t bytes) {

@@ -24,7 +24,7 @@ class CudaGpu final : public Gpu {
   Status enter() override;
   Result<void*> allocate(int lane, std::size_t bytes) override;
   void release(int lane, void* memory) override;
-  Status copy(int lane, const Passage& passage, std::span<const Stretch> stretches) override;
+  Status copy(int lane, const ElementCast& cast, std::span<const CopyExtent> extents) override;
   Result<void*> allocate_host(std::size_t bytes) override;
   void release_host(int lane, void* memory) override;
   Status transfer(int lane, const void* from, void* to, std::size_t bytes) override;

@@ -6,7 +6,7 @@
 
 #include "base/build_id.h"
 #include "base/text.h"
-#include "runtime/gpu/acquaintance.h"
+#include "runtime/gpu/capability_exchange.h"
 #include "runtime/nccl/cuda_copier.h"
 #include "runtime/nccl/cuda_gpu.h"
 #include "runtime/nccl/nccl_communicator.h"

@@ -12,7 +12,7 @@
 //   both              trace_*, clock_*   the timeline and the flight recorder (trace/frames.h)
 //                     abort              the world has failed, why, and because of which rank;
 //                                        forwarded to all
-//                     shm_notification   messages wait in shared memory (shm/host_mail.h)
+//                     shm_notification   messages wait in shared memory (shm/shm_mailbox.h)
 #pragma once
 
 #include <chrono>

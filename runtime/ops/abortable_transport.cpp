@@ -77,7 +77,7 @@ std::unique_ptr<gloo::transport::UnboundBuffer> AbortableTransport::createUnboun
 
 void AbortableTransport::abort() {
   const std::lock_guard lock(shared_->mutex);
-  // First the flag: whoever wakes up, or comes after this, must see it.
+  // First the flag: each waiter that wakes up, and each later call, must see it.
   shared_->aborted = true;
   for (Buffer* const buffer : shared_->buffers) {
     buffer->abortWaitRecv();

@@ -1,6 +1,6 @@
 // A Gloo transport that passes everything on to another one, and can be aborted. Gloo's TCP
-// transport tells a broken connection only to those who wait for a message that has not begun:
-// whoever waits for the rest of one that is half sent or half received waits until his timeout. So
+// transport tells a broken connection only to a waiter whose message has not begun:
+// a waiter for the rest of a message that is half sent or half received runs into its timeout. So
 // every buffer that a collective makes is known here, and abort() ends its waits.
 //
 // Aborting is for ever: the buffers stay known to connections that must be shut by then.

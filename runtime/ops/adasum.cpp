@@ -58,7 +58,7 @@ class Adasum {
       const Range keep = lower ? low : high;
       swap_ranges(rank ^ distance, lower ? high : low, keep, arrived_);
       add_products(keep, lower);
-      // Who shares the two vectors with this rank: 2 * distance neighbours.
+      // The ranks that share the two vectors with this one: 2 * distance neighbours.
       for (int other = 1; other <= distance; other *= 2) exchange_sums(rank ^ other);
       combine_range(keep, lower);
       ranges.push_back(keep);

@@ -63,7 +63,7 @@ void tree_broadcast(const Peers& peers, void* data, std::size_t bytes, int root)
   const int size = peers.size();
   const int from_root = (peers.rank() - root + size) % size;
   const auto rank_of = [&](int relative) { return (relative + root) % size; };
-  // The lowest bit that is set says who the parent is; all bits below it, who the children are.
+  // The lowest set bit gives the parent; the bits below it give the children.
   int mask = 1;
   while (mask < size && (from_root & mask) == 0) mask *= 2;
   std::vector<int> children;  // those with the largest subtrees first
@@ -104,9 +104,8 @@ void barrier(const Peers& peers) {
   out.wait_all_sent();
 }
 
-void exchange(const Peers& peers, std::span<const Stretch> sends,
-              std::span<const Stretch> receives) {
-  const auto at = [](std::span<const Stretch> all, int rank) {
+void exchange(const Peers& peers, std::span<const Extent> sends, std::span<const Extent> receives) {
+  const auto at = [](std::span<const Extent> all, int rank) {
     return all[static_cast<std::size_t>(rank)];
   };
   std::vector<MessageMemory> arriving;
@@ -125,15 +124,15 @@ void exchange(const Peers& peers, std::span<const Stretch> sends,
     leaving.push_back(peers.memory(data, bytes));
     leaving.back().send(to, 0, bytes);
   }
-  const Stretch out = at(sends, peers.rank());
-  const Stretch in = at(receives, peers.rank());
+  const Extent out = at(sends, peers.rank());
+  const Extent in = at(receives, peers.rank());
   if (in.bytes > 0 && out.data != in.data) bulk_copy(in.data, out.data, in.bytes);
   for (auto& memory : arriving) memory.wait_received();
   for (auto& memory : leaving) memory.wait_all_sent();
 }
 
-void gather_all(const Peers& peers, Stretch own, std::span<const Stretch> receives) {
-  const std::vector<Stretch> sends(static_cast<std::size_t>(peers.size()), own);
+void gather_all(const Peers& peers, Extent own, std::span<const Extent> receives) {
+  const std::vector<Extent> sends(static_cast<std::size_t>(peers.size()), own);
   exchange(peers, sends, receives);
 }
 

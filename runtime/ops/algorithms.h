@@ -1,5 +1,5 @@
-// Collectives over Peers other than the ring: few steps for little data, trees, and everybody to
-// everybody. P ranks, n bytes of each. Each needs peers.size() of at least 2, and the same sizes on
+// Collectives over Peers other than the ring: few steps for little data, trees, and all to
+// all. P ranks, n bytes of each. Each needs peers.size() of at least 2, and the same sizes on
 // all ranks.
 //
 // These are ours, not Gloo's: Gloo's ring waits between its steps, which costs 6 ms for 4 KB at
@@ -29,20 +29,19 @@ void doubling_allreduce(const Peers& peers, void* data, std::size_t elements,
 // they arrive: n bytes through log2 P hops, the root sends log2 P times n.
 void tree_broadcast(const Peers& peers, void* data, std::size_t bytes, int root);
 
-// Nobody returns before all have come. Dissemination (D. Hensgen, R. Finkel and U. Manber, "Two
+// No rank returns before all have come. Dissemination (D. Hensgen, R. Finkel and U. Manber, "Two
 // algorithms for barrier synchronization", 1988): log2 P steps of one byte.
 void barrier(const Peers& peers);
 
 // Memory of messages to or from one rank.
-struct Stretch {
+struct Extent {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
 // Every rank sends sends[r] to rank r and receives receives[r] from it, one step of P - 1 messages;
-// what goes from a rank to itself is copied. No stretches that overlap.
-void exchange(const Peers& peers, std::span<const Stretch> sends,
-              std::span<const Stretch> receives);
-// The same with one stretch for all: all of them end up, in the order of the ranks, in receives.
-void gather_all(const Peers& peers, Stretch own, std::span<const Stretch> receives);
+// what goes from a rank to itself is copied. No extents that overlap.
+void exchange(const Peers& peers, std::span<const Extent> sends, std::span<const Extent> receives);
+// The same with one extent for all: all of them end up, in the order of the ranks, in receives.
+void gather_all(const Peers& peers, Extent own, std::span<const Extent> receives);
 
 }  // namespace hvd::runtime

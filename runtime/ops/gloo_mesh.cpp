@@ -104,7 +104,7 @@ std::vector<int> all_but(int rank, int size) {
 
 }  // namespace
 
-// Gloo's loop sleeps up to 10 ms between two looks at its surroundings, and whoever takes a
+// Gloo's loop sleeps up to 10 ms between two looks at its surroundings, and a thread that takes a
 // descriptor out of it waits for the next look: once per pair when connecting, once when closing. A
 // timer that only wakes the loop makes that a fraction of a millisecond.
 class GlooMesh::Ticker final : public tcp::Handler {
@@ -222,7 +222,7 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
     if (peers.back().we_connect) dialled_.insert(theirs);
   }
   // Those that we connect to answer by themselves; those that connect to us do so in their own
-  // time. In this order nobody waits for somebody who waits for him.
+  // time. In this order there is no circle of waiting ranks.
   std::stable_partition(peers.begin(), peers.end(), [](const Peer& p) { return p.we_connect; });
   for (const auto& peer : peers) {
     if (aborted_) return {Code::aborted, "connecting was aborted"};

@@ -1,11 +1,11 @@
 // The connections of one rank to the others, on Gloo's stock TCP transport, and what that transport
 // lacks: it can be aborted, and forming and leaving it take no 10 ms per peer.
 //
-// Everybody is connected to everybody: process sets and alltoall may need any pair, at any time,
+// Each rank is connected to every other: process sets and alltoall may need any pair, at any time,
 // and only connecting can tell a rank that is not in the set. Gloo keeps its descriptors to itself,
 // so the mesh finds them by the addresses that its pairs report and keeps duplicates: shutdown(2)
-// on a duplicate wakes whoever waits for the connection, and a duplicate can never be mistaken for
-// a descriptor that somebody else opened since.
+// on a duplicate wakes each waiter of the connection, and a duplicate can never be mistaken for
+// a descriptor that was opened since.
 //
 // create(), connect() and the destructor belong to one thread; abort() is safe from any. The thread
 // that calls create() must have SIGPIPE blocked: Gloo's thread inherits that, and writes to sockets
@@ -64,7 +64,7 @@ class GlooMesh final : public Mesh {
   std::unique_ptr<Ticker> ticker_;  // outlives the device, whose loop calls it
   std::unique_ptr<Gloo> gloo_;
   std::shared_ptr<AbortableTransport> transport_;  // over Gloo's, once all pairs are listening
-  std::set<std::string> listening_;                // endpoints of our own that nobody else can have
+  std::set<std::string> listening_;                // endpoints that only this process can have
   std::set<std::string> dialled_;                  // those of others that we connect to
   std::mutex mutex_;
   std::vector<UniqueFd> descriptors_;  // guarded by mutex_

@@ -68,13 +68,13 @@ class GlooAllgather final : public GlooOperation {
     }
     packing.end();
     if (direct) {
-      // All packed, or one tensor: a block is one stretch.
-      std::vector<Stretch> stretches;
+      // All packed, or one tensor: a block is one extent.
+      std::vector<Extent> extents;
       for (const auto& block : blocks) {
         const Part& part = tensors_.size() > 1 ? block.front() : block.back();
-        stretches.push_back({part.result, part.bytes});
+        extents.push_back({part.result, part.bytes});
       }
-      gather_all(peers, stretches[own], stretches);
+      gather_all(peers, extents[own], extents);
     } else if (work.plan != nullptr) {
       hierarchical_allgather(peers, *work.plan, *mates_of(work, peers, scratch_), blocks);
     } else {
@@ -146,7 +146,7 @@ class GlooAlltoall final : public GlooOperation {
       return tensor.first_extents[static_cast<std::size_t>(work.active.positions[rank])];
     };
     exchange_splits(peers, encode_splits(entry, set_size), matrix);
-    // Everybody sees all splits, so that all come to the same verdict before anything is sent.
+    // Each rank sees all splits, so that all come to the same verdict before anything is sent.
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const Status right = check_splits(entry.request, splits_of(rank), work.active.ranks[rank],
                                         extent_of(rank), set_size);
@@ -166,20 +166,20 @@ class GlooAlltoall final : public GlooOperation {
     std::byte* const output = output_of(entry, with_rows(entry.request.shape, all_rows), outcome);
     const std::byte* const input =
         input_of(entry, output, static_cast<std::size_t>(all_rows) * row);
-    std::vector<Stretch> sends;
+    std::vector<Extent> sends;
     std::size_t offset = 0;
     std::size_t next = 0;  // of the active ranks
     for (int position = 0; position < set_size; ++position) {
       const auto count = split_for(splits_of(own), position, extent_of(own), set_size);
       const std::size_t bytes = static_cast<std::size_t>(count) * row;
-      // Rows for those who have joined go nowhere.
+      // Rows for ranks that have joined are dropped.
       if (next < ranks && work.active.positions[next] == position) {
         sends.push_back({const_cast<std::byte*>(input) + offset, bytes});
         ++next;
       }
       offset += bytes;
     }
-    std::vector<Stretch> receives;
+    std::vector<Extent> receives;
     offset = 0;
     for (const int position : work.active.positions) {
       const std::size_t bytes =
@@ -194,7 +194,7 @@ class GlooAlltoall final : public GlooOperation {
   static void exchange_splits(const Peers& peers, std::vector<std::int64_t> own,
                               std::vector<std::int64_t>& matrix) {
     const std::size_t bytes = own.size() * sizeof(std::int64_t);
-    std::vector<Stretch> receives;
+    std::vector<Extent> receives;
     for (int rank = 0; rank < peers.size(); ++rank) {
       auto* const row = &matrix[static_cast<std::size_t>(rank) * own.size()];
       receives.push_back({reinterpret_cast<std::byte*>(row), bytes});

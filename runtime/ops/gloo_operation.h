@@ -34,16 +34,16 @@ class GlooOperation : public Operation {
     const Active& active;  // at least two ranks, of which this is one
     const Entries& entries;
     std::span<Outcome> outcomes;
-    const HostPlan* plan;  // how to go by hosts, if that is of use here
-    Meeting* meeting;      // of those of this host, if they share memory for that
+    const HostPlan* plan;       // how to go by hosts, if that is of use here
+    ShmCollective* collective;  // of those of this host, if they share memory for that
   };
   // May throw; an error that concerns one tensor goes into its outcome, and no further.
   virtual void run(const Work& work, const Peers& peers) = 0;
 
   const GlooOperationOptions& options() const { return options_; }
   // Those of this host; there is a plan.
-  static std::unique_ptr<Mates> mates_of(const Work& work, const Peers& peers,
-                                         FusionBuffer& scratch);
+  static std::unique_ptr<NodePeers> mates_of(const Work& work, const Peers& peers,
+                                             FusionBuffer& scratch);
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
   std::byte* output_of(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);

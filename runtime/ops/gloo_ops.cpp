@@ -9,7 +9,7 @@
 #include "base/forced_unwind.h"
 #include "base/text.h"
 #include "runtime/ops/gloo_operation.h"
-#include "runtime/ops/shm_mates.h"
+#include "runtime/ops/shm_node_peers.h"
 #include "runtime/transport/gloo_context.h"
 
 namespace hvd::runtime {
@@ -47,14 +47,14 @@ Status GlooOperation::execute(const Response& response, const Group& group, cons
   const Active active = active_of(response, group);
   try {
     const HostPlan* const plan = plan_of(response, active);
-    std::optional<Meeting> meeting;
+    std::optional<ShmCollective> collective;
     if (counts(response, group)) {
-      if (plan != nullptr && plan->mates().size() > 1) {
-        std::vector<int> mates;
-        for (const int position : plan->mates()) {
-          mates.push_back(active.ranks[static_cast<std::size_t>(position)]);
+      if (plan != nullptr && plan->node_peers().size() > 1) {
+        std::vector<int> node_peers;
+        for (const int position : plan->node_peers()) {
+          node_peers.push_back(active.ranks[static_cast<std::size_t>(position)]);
         }
-        meeting.emplace(*options_.host, group.id, mates, plan->local);
+        collective.emplace(*options_.host, group.id, node_peers, plan->local);
       } else {
         options_.host->skip(group.id);
       }
@@ -67,8 +67,9 @@ Status GlooOperation::execute(const Response& response, const Group& group, cons
     if (mesh_->aborted()) return {Code::aborted, cat(name_, ": the data connections were shut")};
     await_inputs(entries);
     const Peers peers(mesh_->transport(), active.ranks, active.rank, group.id, options_.timeout);
-    run({response, group, active, entries, outcomes, plan, meeting ? &*meeting : nullptr}, peers);
-    if (meeting) meeting->end();
+    run({response, group, active, entries, outcomes, plan, collective ? &*collective : nullptr},
+        peers);
+    if (collective) collective->end();
     throwaway_.clear();
     return {};
   } catch (...) {
@@ -99,10 +100,10 @@ const HostPlan* GlooOperation::plan_of(const Response& response, const Active& a
   return plan_.useful() ? &plan_ : nullptr;
 }
 
-std::unique_ptr<Mates> GlooOperation::mates_of(const Work& work, const Peers& peers,
-                                               FusionBuffer& scratch) {
-  if (work.meeting != nullptr) return std::make_unique<ShmMates>(*work.meeting);
-  return std::make_unique<MessagingMates>(peers.part(work.plan->mates()), scratch);
+std::unique_ptr<NodePeers> GlooOperation::mates_of(const Work& work, const Peers& peers,
+                                                   FusionBuffer& scratch) {
+  if (work.collective != nullptr) return std::make_unique<ShmNodePeers>(*work.collective);
+  return std::make_unique<MessagingNodePeers>(peers.part(work.plan->node_peers()), scratch);
 }
 
 std::byte* GlooOperation::output_of(Entry& entry, const std::vector<std::int64_t>& shape,

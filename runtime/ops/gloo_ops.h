@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/ops/operation.h"
-#include "runtime/shm/meeting.h"
+#include "runtime/shm/shm_group.h"
 #include "runtime/transport/mesh.h"
 
 namespace hvd::runtime {
@@ -37,7 +37,7 @@ struct GlooOperationOptions {
   // without them.
   std::vector<int> hosts = {};
   // The memory that the ranks of this host share, for what goes by hosts; null: they send messages.
-  std::shared_ptr<Host> host = nullptr;
+  std::shared_ptr<ShmGroup> host = nullptr;
 };
 
 // In the order of their priority. For sets of any size, also of one rank.

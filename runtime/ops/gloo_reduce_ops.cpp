@@ -64,7 +64,7 @@ class GlooAllreduce final : public GlooOperation {
       elements += count;
     }
     if (elements == 0) return;
-    const auto mates = work.plan != nullptr ? mates_of(work, peers, scratch_) : nullptr;
+    const auto node_peers = work.plan != nullptr ? mates_of(work, peers, scratch_) : nullptr;
     if (arithmetic.op == ReduceOp::adasum) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         std::vector<std::size_t> lengths;
@@ -76,8 +76,9 @@ class GlooAllreduce final : public GlooOperation {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const ReduceFunction reduce = reduce_function(arithmetic.wire, arithmetic.op);
         const std::size_t element = size_of(arithmetic.wire);
-        if (mates) {
-          leaders_allreduce(peers, *work.plan, *mates, buffer, elements, element, reduce, scratch_);
+        if (node_peers) {
+          leaders_allreduce(peers, *work.plan, *node_peers, buffer, elements, element, reduce,
+                            scratch_);
         } else {
           doubling_allreduce(peers, buffer, elements, element, reduce, scratch_);
         }
@@ -86,18 +87,19 @@ class GlooAllreduce final : public GlooOperation {
     } else if (arithmetic.compressed()) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const std::size_t bytes = elements * size_of(arithmetic.wire);
-        reduce_much(arithmetic, peers, work, mates.get(), {{buffer, buffer, bytes}});
+        reduce_much(arithmetic, peers, work, node_peers.get(), {{buffer, buffer, bytes}});
       });
     } else {
-      in_place(arithmetic, peers, work, mates.get());
+      in_place(arithmetic, peers, work, node_peers.get());
     }
   }
 
-  // `mates`: null if it does not go by hosts.
+  // `node_peers`: null if it does not go by hosts.
   void reduce_much(const BatchArithmetic& arithmetic, const Peers& peers, const Work& work,
-                   Mates* mates, const std::vector<Part>& parts) {
-    if (mates != nullptr) {
-      hierarchical_allreduce(peers, *work.plan, *mates, parts, reduction_of(arithmetic), scratch_);
+                   NodePeers* node_peers, const std::vector<Part>& parts) {
+    if (node_peers != nullptr) {
+      hierarchical_allreduce(peers, *work.plan, *node_peers, parts, reduction_of(arithmetic),
+                             scratch_);
     } else {
       ring_allreduce(peers, cut_into_blocks(parts, size_of(arithmetic.wire), peers.size()),
                      reduction_of(arithmetic), scratch_);
@@ -129,7 +131,7 @@ class GlooAllreduce final : public GlooOperation {
 
   // Packs only small tensors; large ones are sent and received where they lie.
   void in_place(const BatchArithmetic& arithmetic, const Peers& peers, const Work& work,
-                Mates* mates) {
+                NodePeers* node_peers) {
     const std::size_t element = size_of(arithmetic.type);
     const auto is_packed = [&](const Tensor& tensor) {
       return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
@@ -155,7 +157,7 @@ class GlooAllreduce final : public GlooOperation {
       parts.push_back({input, tensor.output, tensor.elements * element});
     }
     packing.end();
-    reduce_much(arithmetic, peers, work, mates, parts);
+    reduce_much(arithmetic, peers, work, node_peers, parts);
     const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer, packed > 0);
     at = parts.front().result;
     for (const auto& tensor : tensors_) {

@@ -23,7 +23,7 @@ bool HostPlan::useful() const {
 std::vector<int> HostPlan::lane() const {
   std::vector<int> ranks;
   ranks.reserve(hosts.size());
-  for (const auto& mates : hosts) ranks.push_back(mates[static_cast<std::size_t>(local)]);
+  for (const auto& node_peers : hosts) ranks.push_back(node_peers[static_cast<std::size_t>(local)]);
   return ranks;
 }
 
@@ -34,26 +34,26 @@ HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> ho
     const int host = host_of[static_cast<std::size_t>(ranks[position])];
     const auto [found, is_new] = index_of.emplace(host, plan.hosts.size());
     if (is_new) plan.hosts.emplace_back();
-    auto& mates = plan.hosts[found->second];
+    auto& node_peers = plan.hosts[found->second];
     if (static_cast<int>(position) == rank) {
       plan.host = static_cast<int>(found->second);
-      plan.local = static_cast<int>(mates.size());
+      plan.local = static_cast<int>(node_peers.size());
     }
-    mates.push_back(static_cast<int>(position));
+    node_peers.push_back(static_cast<int>(position));
   }
   std::size_t smallest = ranks.size();
-  for (const auto& mates : plan.hosts) smallest = std::min(smallest, mates.size());
+  for (const auto& node_peers : plan.hosts) smallest = std::min(smallest, node_peers.size());
   plan.lanes = static_cast<int>(smallest);
   return plan;
 }
 
-void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates,
+void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
                             const std::vector<Part>& parts, const Reduction& reduction,
                             FusionBuffer& scratch) {
-  const bool alone = plan.mates().size() == 1;
+  const bool alone = plan.node_peers().size() == 1;
   auto lanes = cut_into_blocks(parts, reduction.element_size, plan.lanes);
-  lanes.resize(plan.mates().size());  // those without a lane have none
-  if (!alone) mates.reduce(lanes, {reduction.reduce, reduction.element_size, {}});
+  lanes.resize(plan.node_peers().size());  // those without a lane have none
+  if (!alone) node_peers.reduce(lanes, {reduction.reduce, reduction.element_size, {}});
   if (plan.has_lane()) {
     Block own = lanes[static_cast<std::size_t>(plan.local)];
     if (!alone) {
@@ -63,30 +63,30 @@ void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, Mates& mat
     ring_allreduce(lane, cut_into_blocks(own, reduction.element_size, lane.size()), reduction,
                    scratch);
   }
-  if (!alone) mates.gather(lanes);
+  if (!alone) node_peers.gather(lanes);
 }
 
-void leaders_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates, void* data,
+void leaders_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers, void* data,
                        std::size_t elements, std::size_t element_size, ReduceFunction reduce,
                        FusionBuffer& scratch) {
-  const bool alone = plan.mates().size() == 1;
-  if (!alone) mates.reduce_to_first(data, elements, element_size, reduce);
+  const bool alone = plan.node_peers().size() == 1;
+  if (!alone) node_peers.reduce_to_first(data, elements, element_size, reduce);
   if (plan.local == 0) {
     doubling_allreduce(peers.part(plan.lane()), data, elements, element_size, reduce, scratch);
   }
-  if (!alone) mates.tell_all(data, elements * element_size);
+  if (!alone) node_peers.broadcast_from_first(data, elements * element_size);
 }
 
-void hierarchical_allgather(const Peers& peers, const HostPlan& plan, Mates& mates,
+void hierarchical_allgather(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
                             const std::vector<Block>& blocks) {
-  const bool alone = plan.mates().size() == 1;
+  const bool alone = plan.node_peers().size() == 1;
   const auto block_of = [&blocks](int rank) -> const Block& {
     return blocks[static_cast<std::size_t>(rank)];
   };
   if (!alone) {
     std::vector<Block> of_mates;
-    for (const int rank : plan.mates()) of_mates.push_back(block_of(rank));
-    mates.gather(of_mates);
+    for (const int rank : plan.node_peers()) of_mates.push_back(block_of(rank));
+    node_peers.gather(of_mates);
   }
   std::vector<std::vector<Block>> lanes;  // of each host
   for (const auto& ranks : plan.hosts) {
@@ -100,14 +100,14 @@ void hierarchical_allgather(const Peers& peers, const HostPlan& plan, Mates& mat
     ring_allgather(peers.part(plan.lane()), of_hosts);
   }
   if (alone) return;
-  std::vector<Block> from_elsewhere(plan.mates().size());
+  std::vector<Block> from_elsewhere(plan.node_peers().size());
   for (std::size_t host = 0; host < lanes.size(); ++host) {
     if (static_cast<int>(host) == plan.host) continue;
     for (std::size_t lane = 0; lane < lanes[host].size(); ++lane) {
       append(from_elsewhere[lane], lanes[host][lane]);
     }
   }
-  mates.gather(from_elsewhere);
+  node_peers.gather(from_elsewhere);
 }
 
 }  // namespace hvd::runtime

@@ -19,7 +19,7 @@
 
 #include "runtime/core/arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
-#include "runtime/ops/mates.h"
+#include "runtime/ops/node_peers.h"
 #include "runtime/ops/peers.h"
 #include "runtime/ops/ring.h"
 
@@ -35,7 +35,7 @@ struct HostPlan {
 
   // With one host, or one rank on each, there is nothing to gain.
   bool useful() const;
-  const std::vector<int>& mates() const { return hosts[static_cast<std::size_t>(host)]; }
+  const std::vector<int>& node_peers() const { return hosts[static_cast<std::size_t>(host)]; }
   bool has_lane() const { return local < lanes; }
   // The own lane's ranks, one of each host.
   std::vector<int> lane() const;
@@ -45,19 +45,19 @@ struct HostPlan {
 // number of the host of the world's rank r.
 HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> host_of);
 
-// The plan must be useful; `mates`: those of the own host.
+// The plan must be useful; `node_peers`: those of the own host.
 //
 // As ring_allreduce(), of what lies in `parts`.
-void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates,
+void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
                             const std::vector<Part>& parts, const Reduction& reduction,
                             FusionBuffer& scratch);
-// The same for little data, as doubling_allreduce(): everybody gives to the first rank of his host,
+// The same for little data, as doubling_allreduce(): each rank gives to the first rank of its host,
 // those double between each other, and tell their hosts.
-void leaders_allreduce(const Peers& peers, const HostPlan& plan, Mates& mates, void* data,
+void leaders_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers, void* data,
                        std::size_t elements, std::size_t element_size, ReduceFunction reduce,
                        FusionBuffer& scratch);
 // As ring_allgather().
-void hierarchical_allgather(const Peers& peers, const HostPlan& plan, Mates& mates,
+void hierarchical_allgather(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
                             const std::vector<Block>& blocks);
 
 }  // namespace hvd::runtime

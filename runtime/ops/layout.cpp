@@ -73,7 +73,7 @@ std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, 
   return static_cast<std::byte*>(output);
 }
 
-// The first word says how many splits were given, 0: none, the rows are shared evenly.
+// The first number says how many splits were given; 0: the rows are shared evenly.
 std::size_t split_words(int set_size) { return static_cast<std::size_t>(set_size) + 1; }
 
 std::vector<std::int64_t> encode_splits(const Entry& entry, int set_size) {

@@ -1,5 +1,5 @@
-// What operations know of tensors, whatever carries the bytes: who takes part, which rows belong to
-// whom, and where an output lies. Pure, but for Entry::allocate.
+// The layout of tensors in operations, whatever carries the bytes: which ranks take part, which
+// rows belong to whom, and where an output lies. Pure, but for Entry::allocate.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace hvd::runtime {
 
-// Those ranks of the set that have not joined. Nobody else takes part: a neutral element that is
-// never sent is right for every operation, and Average divides by the number of those who gave
+// The ranks of the set that have not joined. Only they take part: a neutral element that is
+// never sent is right for every operation, and Average divides by the number of ranks that gave
 // something.
 struct Active {
   std::vector<int> ranks;      // of the world
@@ -30,8 +30,8 @@ std::int64_t rows(const Request& request);  // the first extent; 1 of a scalar
 std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows);
 
 // Rows of the reduced tensor that the set's rank keeps: the first ones get one row more if they
-// cannot be shared evenly. Those who have joined keep their share, which nobody gets, so that
-// nobody else's changes.
+// cannot be shared evenly. Ranks that have joined keep their share, which is dropped, so that
+// the shares of the others do not change.
 struct Rows {
   std::int64_t begin = 0;
   std::int64_t count = 0;
@@ -48,11 +48,11 @@ std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, 
 std::size_t split_words(int set_size);
 std::vector<std::int64_t> encode_splits(const Entry& entry, int set_size);
 // What is wrong with the splits that a rank gave, or ok; `first_extent` is its number of rows.
-Status check_splits(const Request& request, std::span<const std::int64_t> words, int world_rank,
+Status check_splits(const Request& request, std::span<const std::int64_t> splits, int world_rank,
                     std::int64_t first_extent, int set_size);
 // Rows that the splits' owner sends to the set's rank; they must be right.
-std::int64_t split_for(std::span<const std::int64_t> words, int set_rank, std::int64_t first_extent,
-                       int set_size);
+std::int64_t split_for(std::span<const std::int64_t> splits, int set_rank,
+                       std::int64_t first_extent, int set_size);
 
 // Why a broadcast whose root has joined cannot be.
 Status root_has_joined(const Request& request);

@@ -40,15 +40,15 @@ void broadcast(const Group& group, Entry& entry, Outcome& outcome) {
 
 void alltoall(const Group& group, Entry& entry, Outcome& outcome) {
   const Request& request = entry.request;
-  const auto words = encode_splits(entry, group.size());
+  const auto splits = encode_splits(entry, group.size());
   const int self = group.ranks[static_cast<std::size_t>(group.rank)];
-  const Status right = check_splits(request, words, self, rows(request), group.size());
+  const Status right = check_splits(request, splits, self, rows(request), group.size());
   if (!right.ok()) {
     outcome.failure = right;
     return;
   }
   const auto split = [&](int position) {
-    return split_for(words, position, rows(request), group.size());
+    return split_for(splits, position, rows(request), group.size());
   };
   std::int64_t before = 0;
   for (int position = 0; position < group.rank; ++position) before += split(position);

@@ -1,4 +1,4 @@
-// The collectives of one rank: nobody to talk to, so only the arithmetic is left. For worlds of
+// The collectives of one rank: there is no peer, so only the arithmetic is left. For worlds of
 // one, without any connections; and, for the other families, for sets of one rank or of which all
 // others have joined.
 #pragma once

@@ -30,7 +30,7 @@ struct Group {
 };
 
 // What begin() has begun is over: called once, from any thread.
-using Over = std::function<void(const Status& status)>;
+using Completion = std::function<void(const Status& status)>;
 
 class Operation {
  public:
@@ -45,7 +45,7 @@ class Operation {
   // called, which it is unless begin() returns an error; abort() hastens it.
   virtual bool goes_on() const { return false; }
   virtual Status begin(const Response& response, const Group& group, const Entries& entries,
-                       std::span<Outcome> outcomes, Over over) {  // NOLINT: others keep it
+                       std::span<Outcome> outcomes, Completion over) {  // NOLINT: others keep it
     HVD_RETURN_IF_ERROR(execute(response, group, entries, outcomes));
     over({});
     return {};

@@ -3,7 +3,7 @@
 // world, and gives the set slots of its own, so that a member that is already in another set's next
 // operation is not misunderstood. It is a view: made for one operation, at no cost.
 //
-// Whoever takes part must know beforehand how long each message is: lengths are not told, and one
+// Each rank must know beforehand how long each message is: lengths are not told, and one
 // that differs from what the other end expects breaks the connection. Messages from one rank to
 // another arrive in the order in which they were sent and are expected; of one memory they end in
 // that order, too, so that wait_received() is for the oldest one. A message of no bytes is not sent

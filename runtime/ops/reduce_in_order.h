@@ -1,5 +1,5 @@
-// The sum of what several ranks have in memory, in the order of the ranks: the same bits, whoever
-// adds them up. For any thread.
+// The sum of what several ranks have in memory, in the order of the ranks: the same bits, whichever
+// rank adds them up. For any thread.
 #pragma once
 
 #include <array>

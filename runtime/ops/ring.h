@@ -9,7 +9,7 @@
 // clusters of workstations", 2009. Cutting the blocks into pieces and not waiting between the two
 // halves of an allreduce is what hides the latency of the steps, as pipelined broadcasts do it.
 //
-// The data need not lie in one stretch of memory: a block is a list of parts, wherever they are. So
+// The data need not lie in one extent of memory: a block is a list of parts, wherever they are. So
 // tensors of one batch that are large are sent from and received where they lie, without being
 // copied into a fusion buffer and back.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace hvd::runtime {
 
-// One stretch of a block: where this rank's own elements are, and where what was made of them goes.
+// One extent of a block: where this rank's own elements are, and where what was made of them goes.
 // They may be the same memory.
 struct Part {
   const std::byte* input = nullptr;  // allgather: unused

@@ -26,43 +26,43 @@ void unpack(const std::byte* from, const Outputs& to, std::size_t begin, std::si
 
 class ShmAllgather final : public ShmOperation {
  public:
-  explicit ShmAllgather(const std::shared_ptr<Host>& host)
+  explicit ShmAllgather(const std::shared_ptr<ShmGroup>& host)
       : ShmOperation(Kind::allgather, "shared-memory allgather", host) {}
 
  private:
-  Status run(const Work& work, Meeting& meeting) override {
-    const auto ranks = static_cast<std::size_t>(meeting.size());
+  Status run(const Work& work, ShmCollective& collective) override {
+    const auto ranks = static_cast<std::size_t>(collective.size());
     from_.resize(ranks);
-    for (auto& strip : from_) strip.clear();
+    for (auto& list : from_) list.clear();
     own_.clear();
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
-      add(work, meeting, work.response.tensors[i]->first_extents, work.entries[i],
+      add(work, collective, work.response.tensors[i]->first_extents, work.entries[i],
           work.outcomes[i]);
     }
     std::size_t longest = 0;
-    for (const auto& strip : from_) longest = std::max(longest, strip.size());
+    for (const auto& list : from_) longest = std::max(longest, list.size());
     if (longest == 0) return {};
-    HVD_RETURN_IF_ERROR(meeting.open());
-    const std::size_t step = meeting.capacity();
+    HVD_RETURN_IF_ERROR(collective.open());
+    const std::size_t step = collective.capacity();
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      meeting.writer().write(own_.count_from(begin, step), [&](CopyFunction copy) {
-        pack(copy, own_, begin, step, meeting.window(meeting.rank()));
+      collective.writer().write(own_.count_from(begin, step), [&](CopyFunction copy) {
+        pack(copy, own_, begin, step, collective.chunk(collective.rank()));
       });
-      HVD_RETURN_IF_ERROR(meeting.sync());
-      for (int other = 1; other < meeting.size(); ++other) {
+      HVD_RETURN_IF_ERROR(collective.sync());
+      for (int other = 1; other < collective.size(); ++other) {
         // Each begins with another one, so that not all read the same memory.
-        const int rank = (meeting.rank() + other) % meeting.size();
-        unpack(meeting.window(rank), from_[static_cast<std::size_t>(rank)], begin, step);
+        const int rank = (collective.rank() + other) % collective.size();
+        unpack(collective.chunk(rank), from_[static_cast<std::size_t>(rank)], begin, step);
       }
-      meeting.next_window();
+      collective.next_chunk();
     }
     return {};
   }
 
   // The own rows go where they belong before anything arrives beside them, and are packed from
   // there.
-  void add(const Work& work, const Meeting& meeting, const std::vector<std::int64_t>& extents,
-           Entry& entry, Outcome& outcome) {
+  void add(const Work& work, const ShmCollective& collective,
+           const std::vector<std::int64_t>& extents, Entry& entry, Outcome& outcome) {
     const std::size_t row = row_bytes(entry.request);
     std::vector<std::size_t> bytes;
     std::int64_t all_rows = 0;
@@ -73,7 +73,7 @@ class ShmAllgather final : public ShmOperation {
     }
     std::byte* at = prepare_output(entry, with_rows(entry.request.shape, all_rows), outcome);
     for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
-      if (rank == meeting.index()) {
+      if (rank == collective.index()) {
         const auto* const input = static_cast<const std::byte*>(entry.input);
         if (at != nullptr && bytes[rank] > 0) std::memmove(at, input, bytes[rank]);
         own_.add(at != nullptr ? at : input, bytes[rank]);
@@ -89,7 +89,7 @@ class ShmAllgather final : public ShmOperation {
 
 class ShmAlltoall final : public ShmOperation {
  public:
-  explicit ShmAlltoall(const std::shared_ptr<Host>& host)
+  explicit ShmAlltoall(const std::shared_ptr<ShmGroup>& host)
       : ShmOperation(Kind::alltoall, "shared-memory alltoall", host) {}
 
  private:
@@ -103,22 +103,22 @@ class ShmAlltoall final : public ShmOperation {
     }
   };
 
-  Status run(const Work& work, Meeting& meeting) override {
+  Status run(const Work& work, ShmCollective& collective) override {
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
-      HVD_RETURN_IF_ERROR(run_one(work, meeting, i));
+      HVD_RETURN_IF_ERROR(run_one(work, collective, i));
     }
     return {};
   }
 
-  Status run_one(const Work& work, Meeting& meeting, std::size_t i) {
+  Status run_one(const Work& work, ShmCollective& collective, std::size_t i) {
     Entry& entry = work.entries[i];
     Splits splits{{}, {}, work.group.size()};
     for (const int position : work.active.positions) {
       splits.extents.push_back(
           work.response.tensors[i]->first_extents[static_cast<std::size_t>(position)]);
     }
-    HVD_RETURN_IF_ERROR(exchange_splits(entry, meeting, splits));
-    // Everybody sees all splits, so that all come to the same verdict before anything moves.
+    HVD_RETURN_IF_ERROR(exchange_splits(entry, collective, splits));
+    // Each rank sees all splits, so that all come to the same verdict before anything moves.
     for (std::size_t rank = 0; rank < splits.words.size(); ++rank) {
       const Status right = check_splits(entry.request, splits.words[rank], work.active.ranks[rank],
                                         splits.extents[rank], splits.set_size);
@@ -126,27 +126,27 @@ class ShmAlltoall final : public ShmOperation {
       work.outcomes[i].failure = right;
       return {};
     }
-    return move_rows(work, meeting, splits, entry, work.outcomes[i]);
+    return move_rows(work, collective, splits, entry, work.outcomes[i]);
   }
 
-  static Status exchange_splits(const Entry& entry, Meeting& meeting, Splits& splits) {
+  static Status exchange_splits(const Entry& entry, ShmCollective& collective, Splits& splits) {
     const auto own = encode_splits(entry, splits.set_size);
     const std::size_t bytes = own.size() * sizeof(std::int64_t);
-    HVD_RETURN_IF_ERROR(meeting.open());
-    if (bytes > meeting.capacity()) {
+    HVD_RETURN_IF_ERROR(collective.open());
+    if (bytes > collective.capacity()) {
       return {Code::resource_exhausted, "there is no room for the splits of so many ranks"};
     }
-    std::memcpy(meeting.window(meeting.rank()), own.data(), bytes);
-    HVD_RETURN_IF_ERROR(meeting.sync());
-    for (int rank = 0; rank < meeting.size(); ++rank) {
+    std::memcpy(collective.chunk(collective.rank()), own.data(), bytes);
+    HVD_RETURN_IF_ERROR(collective.sync());
+    for (int rank = 0; rank < collective.size(); ++rank) {
       splits.words.emplace_back(own.size());
-      std::memcpy(splits.words.back().data(), meeting.window(rank), bytes);
+      std::memcpy(splits.words.back().data(), collective.chunk(rank), bytes);
     }
-    meeting.next_window();
+    collective.next_chunk();
     return {};
   }
 
-  Status move_rows(const Work& work, Meeting& meeting, const Splits& splits, Entry& entry,
+  Status move_rows(const Work& work, ShmCollective& collective, const Splits& splits, Entry& entry,
                    Outcome& outcome) {
     const std::size_t row = row_bytes(entry.request);
     const auto bytes_of = [&](std::size_t from, int to_position) {
@@ -169,8 +169,8 @@ class ShmAlltoall final : public ShmOperation {
     std::size_t offset = 0;
     std::size_t next = 0;  // of the active ranks
     for (int position = 0; position < splits.set_size; ++position) {
-      const std::size_t bytes = bytes_of(meeting.index(), position);
-      // Rows for those who have joined go nowhere.
+      const std::size_t bytes = bytes_of(collective.index(), position);
+      // Rows for ranks that have joined are dropped.
       if (next < to.size() && work.active.positions[next] == position) {
         to[next++].add(input + offset, bytes);
       }
@@ -181,28 +181,28 @@ class ShmAlltoall final : public ShmOperation {
       from[rank].add(output, bytes);
       if (output != nullptr) output += bytes;
     }
-    HVD_RETURN_IF_ERROR(exchange(meeting, to, from, longest));
+    HVD_RETURN_IF_ERROR(exchange(collective, to, from, longest));
     if (outcome.ok()) outcome.received_splits = std::move(received);
     return {};
   }
 
-  static Status exchange(Meeting& meeting, const std::vector<Inputs>& to,
+  static Status exchange(ShmCollective& collective, const std::vector<Inputs>& to,
                          const std::vector<Outputs>& from, std::size_t longest) {
     if (longest == 0) return {};
-    HVD_RETURN_IF_ERROR(meeting.open());
-    const std::size_t step = meeting.capacity() / to.size();
+    HVD_RETURN_IF_ERROR(collective.open());
+    const std::size_t step = collective.capacity() / to.size();
     for (std::size_t begin = 0; begin < longest; begin += step) {
-      meeting.writer().write(count_from(to, begin, step), [&](CopyFunction copy) {
+      collective.writer().write(count_from(to, begin, step), [&](CopyFunction copy) {
         for (std::size_t rank = 0; rank < to.size(); ++rank) {
-          pack(copy, to[rank], begin, step, meeting.window(meeting.rank()) + rank * step);
+          pack(copy, to[rank], begin, step, collective.chunk(collective.rank()) + rank * step);
         }
       });
-      HVD_RETURN_IF_ERROR(meeting.sync());
+      HVD_RETURN_IF_ERROR(collective.sync());
       for (std::size_t rank = 0; rank < from.size(); ++rank) {
-        unpack(meeting.window(static_cast<int>(rank)) + meeting.index() * step, from[rank], begin,
-               step);
+        unpack(collective.chunk(static_cast<int>(rank)) + collective.index() * step, from[rank],
+               begin, step);
       }
-      meeting.next_window();
+      collective.next_chunk();
     }
     return {};
   }
@@ -226,18 +226,19 @@ class ShmAlltoall final : public ShmOperation {
 
 class ShmBroadcast final : public ShmOperation {
  public:
-  explicit ShmBroadcast(const std::shared_ptr<Host>& host)
+  explicit ShmBroadcast(const std::shared_ptr<ShmGroup>& host)
       : ShmOperation(Kind::broadcast, "shared-memory broadcast", host) {}
 
  private:
-  Status run(const Work& work, Meeting& meeting) override {
+  Status run(const Work& work, ShmCollective& collective) override {
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
-      HVD_RETURN_IF_ERROR(run_one(work.active, meeting, work.entries[i], work.outcomes[i]));
+      HVD_RETURN_IF_ERROR(run_one(work.active, collective, work.entries[i], work.outcomes[i]));
     }
     return {};
   }
 
-  static Status run_one(const Active& active, Meeting& meeting, Entry& entry, Outcome& outcome) {
+  static Status run_one(const Active& active, ShmCollective& collective, Entry& entry,
+                        Outcome& outcome) {
     const auto found = std::find(active.ranks.begin(), active.ranks.end(), entry.request.root);
     if (found == active.ranks.end()) {
       outcome.failure = root_has_joined(entry.request);
@@ -248,22 +249,22 @@ class ShmBroadcast final : public ShmOperation {
     const auto* const input = static_cast<const std::byte*>(entry.input);
     const std::size_t bytes = entry.request.bytes();
     if (bytes == 0) return {};
-    HVD_RETURN_IF_ERROR(meeting.open());
-    // The root fills the next window while the others empty this one.
-    const std::size_t step = meeting.capacity();
+    HVD_RETURN_IF_ERROR(collective.open());
+    // The root fills the next chunk while the others empty this one.
+    const std::size_t step = collective.capacity();
     for (std::size_t begin = 0; begin < bytes; begin += step) {
       const std::size_t count = std::min(step, bytes - begin);
-      if (root == meeting.rank()) {
-        meeting.writer().write(
-            count, [&](CopyFunction copy) { copy(meeting.window(root), input + begin, count); });
+      if (root == collective.rank()) {
+        collective.writer().write(
+            count, [&](CopyFunction copy) { copy(collective.chunk(root), input + begin, count); });
       }
-      HVD_RETURN_IF_ERROR(meeting.sync());
-      if (root != meeting.rank()) {
-        if (output != nullptr) bulk_copy(output + begin, meeting.window(root), count);
+      HVD_RETURN_IF_ERROR(collective.sync());
+      if (root != collective.rank()) {
+        if (output != nullptr) bulk_copy(output + begin, collective.chunk(root), count);
       }
-      meeting.next_window();
+      collective.next_chunk();
     }
-    if (root == meeting.rank() && output != nullptr && output != input) {
+    if (root == collective.rank() && output != nullptr && output != input) {
       std::memmove(output, input, bytes);
     }
     return {};
@@ -272,28 +273,28 @@ class ShmBroadcast final : public ShmOperation {
 
 class ShmBarrier final : public ShmOperation {
  public:
-  explicit ShmBarrier(const std::shared_ptr<Host>& host)
+  explicit ShmBarrier(const std::shared_ptr<ShmGroup>& host)
       : ShmOperation(Kind::barrier, "shared-memory barrier", host) {}
 
  private:
-  Status run(const Work& /*work*/, Meeting& meeting) override { return meeting.sync(); }
+  Status run(const Work& /*work*/, ShmCollective& collective) override { return collective.sync(); }
 };
 
 }  // namespace
 
-std::unique_ptr<Operation> make_shm_allgather(const std::shared_ptr<Host>& host) {
+std::unique_ptr<Operation> make_shm_allgather(const std::shared_ptr<ShmGroup>& host) {
   return std::make_unique<ShmAllgather>(host);
 }
 
-std::unique_ptr<Operation> make_shm_alltoall(const std::shared_ptr<Host>& host) {
+std::unique_ptr<Operation> make_shm_alltoall(const std::shared_ptr<ShmGroup>& host) {
   return std::make_unique<ShmAlltoall>(host);
 }
 
-std::unique_ptr<Operation> make_shm_broadcast(const std::shared_ptr<Host>& host) {
+std::unique_ptr<Operation> make_shm_broadcast(const std::shared_ptr<ShmGroup>& host) {
   return std::make_unique<ShmBroadcast>(host);
 }
 
-std::unique_ptr<Operation> make_shm_barrier(const std::shared_ptr<Host>& host) {
+std::unique_ptr<Operation> make_shm_barrier(const std::shared_ptr<ShmGroup>& host) {
   return std::make_unique<ShmBarrier>(host);
 }
 

@@ -7,14 +7,14 @@
 
 #include "runtime/ops/layout.h"
 #include "runtime/ops/local_ops.h"
+#include "runtime/ops/scatter_list.h"
 #include "runtime/ops/shm_ops.h"
-#include "runtime/ops/strip.h"
 
 namespace hvd::runtime {
 
 class ShmOperation : public Operation {
  public:
-  ShmOperation(Kind kind, std::string_view name, std::shared_ptr<Host> host)
+  ShmOperation(Kind kind, std::string_view name, std::shared_ptr<ShmGroup> host)
       : kind_(kind), name_(name), host_(std::move(host)) {}
 
   std::string_view name() const final { return name_; }
@@ -34,20 +34,20 @@ class ShmOperation : public Operation {
   };
   // An error that concerns one tensor goes into its outcome, and no further: the others count on
   // what this rank writes, not on what it reads. May throw what allocators throw.
-  virtual Status run(const Work& work, Meeting& meeting) = 0;
+  virtual Status run(const Work& work, ShmCollective& collective) = 0;
 
  private:
   Kind kind_;
   std::string_view name_;
-  std::shared_ptr<Host> host_;
+  std::shared_ptr<ShmGroup> host_;
 };
 
-std::unique_ptr<Operation> make_shm_allreduce(const std::shared_ptr<Host>& host,
+std::unique_ptr<Operation> make_shm_allreduce(const std::shared_ptr<ShmGroup>& host,
                                               const ShmOperationOptions& options);
-std::unique_ptr<Operation> make_shm_reducescatter(const std::shared_ptr<Host>& host);
-std::unique_ptr<Operation> make_shm_allgather(const std::shared_ptr<Host>& host);
-std::unique_ptr<Operation> make_shm_alltoall(const std::shared_ptr<Host>& host);
-std::unique_ptr<Operation> make_shm_broadcast(const std::shared_ptr<Host>& host);
-std::unique_ptr<Operation> make_shm_barrier(const std::shared_ptr<Host>& host);
+std::unique_ptr<Operation> make_shm_reducescatter(const std::shared_ptr<ShmGroup>& host);
+std::unique_ptr<Operation> make_shm_allgather(const std::shared_ptr<ShmGroup>& host);
+std::unique_ptr<Operation> make_shm_alltoall(const std::shared_ptr<ShmGroup>& host);
+std::unique_ptr<Operation> make_shm_broadcast(const std::shared_ptr<ShmGroup>& host);
+std::unique_ptr<Operation> make_shm_barrier(const std::shared_ptr<ShmGroup>& host);
 
 }  // namespace hvd::runtime

@@ -29,10 +29,10 @@ Status ShmOperation::execute(const Response& response, const Group& group, const
       return {};
     }
     await_inputs(entries);
-    Meeting meeting(*host_, group.id, active.ranks, active.rank);
+    ShmCollective collective(*host_, group.id, active.ranks, active.rank);
     HVD_RETURN_IF_ERROR(
-        run({response, group, active, entries, outcomes}, meeting).with_context(name_));
-    meeting.end();
+        run({response, group, active, entries, outcomes}, collective).with_context(name_));
+    collective.end();
     return {};
   } catch (const std::bad_alloc&) {
     return {Code::resource_exhausted, cat(name_, ": no memory left")};
@@ -41,7 +41,7 @@ Status ShmOperation::execute(const Response& response, const Group& group, const
   }
 }
 
-std::vector<std::unique_ptr<Operation>> make_shm_operations(const std::shared_ptr<Host>& host,
+std::vector<std::unique_ptr<Operation>> make_shm_operations(const std::shared_ptr<ShmGroup>& host,
                                                             const ShmOperationOptions& options) {
   std::vector<std::unique_ptr<Operation>> operations;
   operations.push_back(make_shm_allreduce(host, options));

@@ -1,10 +1,10 @@
-// Collectives of ranks that share a host, straight in the memory that they share (shm/meeting.h):
+// Collectives of ranks that share a host, straight in the memory that they share (shm/shm_group.h):
 // packing is the only copy in, unpacking the only copy out, and each rank reduces its share of
-// every window from all others' windows. One object of each kind per world; each shares the Host,
-// and aborting one aborts the Host. docs/shared_memory.md has the costs.
+// every chunk from all others' chunks. One object of each kind per world; each shares the ShmGroup,
+// and aborting one aborts the group. docs/shared_memory.md has the costs.
 //
-// Elements are reduced in the order of the ranks, whoever does it and in whatever window they lie:
-// all ranks get the same bits, in every run.
+// Elements are reduced in the order of the ranks, whichever rank does it and in whatever chunk they
+// lie: all ranks get the same bits, in every run.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "runtime/ops/operation.h"
-#include "runtime/shm/meeting.h"
+#include "runtime/shm/shm_group.h"
 
 namespace hvd::runtime {
 
 struct ShmOperationOptions {
-  // An allreduce of up to so many bytes is reduced by everybody, after one sync() instead of two.
+  // An allreduce of up to so many bytes is reduced by every rank, after one sync() instead of two.
   std::size_t direct_bytes = std::size_t{32} << 10;
 };
 
 // In the order of their priority: all that come before Gloo's. Adasum is left to those.
-std::vector<std::unique_ptr<Operation>> make_shm_operations(const std::shared_ptr<Host>& host,
+std::vector<std::unique_ptr<Operation>> make_shm_operations(const std::shared_ptr<ShmGroup>& host,
                                                             const ShmOperationOptions& options);
 
 }  // namespace hvd::runtime

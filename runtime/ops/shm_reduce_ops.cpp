@@ -15,11 +15,11 @@ std::size_t rounded_up(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-// Reduces, in the current windows of a meeting's ranks, what all of them packed.
-class WindowReduction {
+// Reduces, in the current chunks of a collective's ranks, what all of them packed.
+class ChunkReduction {
  public:
-  WindowReduction(const Meeting& meeting, const BatchArithmetic& arithmetic)
-      : meeting_(meeting),
+  ChunkReduction(const ShmCollective& collective, const BatchArithmetic& arithmetic)
+      : collective_(collective),
         arithmetic_(arithmetic),
         element_(size_of(arithmetic.wire)),
         reduce_(reduce_function(arithmetic.wire, arithmetic.op)) {}
@@ -28,10 +28,10 @@ class WindowReduction {
   std::size_t block() const { return kReducedAtOnce / element_; }
 
   // `count` elements, at most a block(), from `at` on. Into `out`, which may be where they lie in
-  // one of the windows.
+  // one of the chunks.
   void block_into(std::byte* out, std::size_t at, std::size_t count) const {
-    const auto elements_of = [&](int rank) { return meeting_.window(rank) + at * element_; };
-    reduce_in_order(reduce_, meeting_.size(), elements_of, out, count);
+    const auto elements_of = [&](int rank) { return collective_.chunk(rank) + at * element_; };
+    reduce_in_order(reduce_, collective_.size(), elements_of, out, count);
     if (arithmetic_.changes_sums()) arithmetic_.finish(out, count);
   }
 
@@ -80,7 +80,7 @@ class WindowReduction {
     }
   }
 
-  const Meeting& meeting_;
+  const ShmCollective& collective_;
   const BatchArithmetic& arithmetic_;
   std::size_t element_;
   ReduceFunction reduce_;
@@ -88,11 +88,11 @@ class WindowReduction {
 
 class ShmAllreduce final : public ShmOperation {
  public:
-  ShmAllreduce(const std::shared_ptr<Host>& host, const ShmOperationOptions& options)
+  ShmAllreduce(const std::shared_ptr<ShmGroup>& host, const ShmOperationOptions& options)
       : ShmOperation(Kind::allreduce, "shared-memory allreduce", host), options_(options) {}
 
  private:
-  Status run(const Work& work, Meeting& meeting) override {
+  Status run(const Work& work, ShmCollective& collective) override {
     const BatchArithmetic arithmetic(work.response.tensors.front()->request, work.active.size());
     inputs_.clear();
     outputs_.clear();
@@ -103,51 +103,51 @@ class ShmAllreduce final : public ShmOperation {
       outputs_.add(prepare_output(entry, entry.request.shape, work.outcomes[i]), count);
     }
     if (inputs_.size() == 0) return {};
-    const WindowReduction reduction(meeting, arithmetic);
+    const ChunkReduction reduction(collective, arithmetic);
     const std::size_t bytes = inputs_.size() * reduction.element();
-    HVD_RETURN_IF_ERROR(meeting.open());
-    if (bytes <= std::min(options_.direct_bytes, meeting.capacity())) {
-      return by_everybody(reduction, meeting);
+    HVD_RETURN_IF_ERROR(collective.open());
+    if (bytes <= std::min(options_.direct_bytes, collective.capacity())) {
+      return by_everybody(reduction, collective);
     }
-    return by_shares(reduction, meeting);
+    return by_shares(reduction, collective);
   }
 
-  Status by_everybody(const WindowReduction& reduction, Meeting& meeting) {
-    fill_window(reduction, meeting, 0, inputs_.size());
-    HVD_RETURN_IF_ERROR(meeting.sync());
+  Status by_everybody(const ChunkReduction& reduction, ShmCollective& collective) {
+    fill_window(reduction, collective, 0, inputs_.size());
+    HVD_RETURN_IF_ERROR(collective.sync());
     reduction.unpack_into(outputs_, 0, 0, inputs_.size());
-    meeting.next_window();
+    collective.next_chunk();
     return {};
   }
 
-  Status by_shares(const WindowReduction& reduction, Meeting& meeting) {
+  Status by_shares(const ChunkReduction& reduction, ShmCollective& collective) {
     const std::size_t total = inputs_.size();
-    const std::size_t room = meeting.capacity() / reduction.element();
-    const std::size_t windows = (total + room - 1) / room;
-    const std::size_t step = rounded_up((total + windows - 1) / windows, kReduceGrain);
+    const std::size_t room = collective.capacity() / reduction.element();
+    const std::size_t chunks = (total + room - 1) / room;
+    const std::size_t step = rounded_up((total + chunks - 1) / chunks, kReduceGrain);
     const auto count_at = [&](std::size_t begin) { return std::min(step, total - begin); };
-    fill_window(reduction, meeting, 0, count_at(0));
-    HVD_RETURN_IF_ERROR(meeting.sync());
+    fill_window(reduction, collective, 0, count_at(0));
+    HVD_RETURN_IF_ERROR(collective.sync());
     for (std::size_t begin = 0; begin < total; begin += step) {
       const std::size_t count = count_at(begin);
-      reduce_own_share(reduction, meeting, count);
+      reduce_own_share(reduction, collective, count);
       const std::size_t next = begin + step;
-      if (next < total) fill_window(reduction, meeting, next, count_at(next), 1);
-      HVD_RETURN_IF_ERROR(meeting.sync());
-      for (int rank = 0; rank < meeting.size(); ++rank) {
-        const auto [from, to] = share_of(meeting, rank, count);
-        reduction.unpack(meeting.window(rank) + from * reduction.element(), outputs_, begin + from,
-                         to - from);
+      if (next < total) fill_window(reduction, collective, next, count_at(next), 1);
+      HVD_RETURN_IF_ERROR(collective.sync());
+      for (int rank = 0; rank < collective.size(); ++rank) {
+        const auto [from, to] = share_of(collective, rank, count);
+        reduction.unpack(collective.chunk(rank) + from * reduction.element(), outputs_,
+                         begin + from, to - from);
       }
-      meeting.next_window();
+      collective.next_chunk();
     }
     return {};
   }
 
-  void fill_window(const WindowReduction& reduction, const Meeting& meeting, std::size_t begin,
-                   std::size_t count, std::size_t ahead = 0) const {
-    meeting.writer().write(count * reduction.element(), [&](CopyFunction copy) {
-      reduction.pack(copy, inputs_, begin, count, meeting.window(meeting.rank(), ahead));
+  void fill_window(const ChunkReduction& reduction, const ShmCollective& collective,
+                   std::size_t begin, std::size_t count, std::size_t ahead = 0) const {
+    collective.writer().write(count * reduction.element(), [&](CopyFunction copy) {
+      reduction.pack(copy, inputs_, begin, count, collective.chunk(collective.rank(), ahead));
     });
   }
 
@@ -155,19 +155,19 @@ class ShmAllreduce final : public ShmOperation {
     std::size_t begin;
     std::size_t end;
   };
-  static Share share_of(const Meeting& meeting, int rank, std::size_t count) {
-    const auto ranks = static_cast<std::size_t>(meeting.size());
+  static Share share_of(const ShmCollective& collective, int rank, std::size_t count) {
+    const auto ranks = static_cast<std::size_t>(collective.size());
     const std::size_t each = rounded_up((count + ranks - 1) / ranks, kReduceGrain);
     const auto index = static_cast<std::size_t>(rank);
     return {std::min(count, index * each), std::min(count, (index + 1) * each)};
   }
 
-  // Where nobody else reads what it packed.
-  static void reduce_own_share(const WindowReduction& reduction, const Meeting& meeting,
+  // Where no other rank reads what it packed.
+  static void reduce_own_share(const ChunkReduction& reduction, const ShmCollective& collective,
                                std::size_t count) {
-    const auto [begin, end] = share_of(meeting, meeting.rank(), count);
+    const auto [begin, end] = share_of(collective, collective.rank(), count);
     for (std::size_t at = begin; at < end; at += reduction.block()) {
-      reduction.block_into(meeting.window(meeting.rank()) + at * reduction.element(), at,
+      reduction.block_into(collective.chunk(collective.rank()) + at * reduction.element(), at,
                            std::min(reduction.block(), end - at));
     }
   }
@@ -179,15 +179,15 @@ class ShmAllreduce final : public ShmOperation {
 
 class ShmReducescatter final : public ShmOperation {
  public:
-  explicit ShmReducescatter(const std::shared_ptr<Host>& host)
+  explicit ShmReducescatter(const std::shared_ptr<ShmGroup>& host)
       : ShmOperation(Kind::reducescatter, "shared-memory reducescatter", host) {}
 
  private:
-  // A block for each rank, with its rows of all tensors; every window has a part of each block.
-  Status run(const Work& work, Meeting& meeting) override {
+  // A block for each rank, with its rows of all tensors; every chunk has a part of each block.
+  Status run(const Work& work, ShmCollective& collective) override {
     const BatchArithmetic arithmetic(work.response.tensors.front()->request, work.active.size());
-    const WindowReduction reduction(meeting, arithmetic);
-    const auto ranks = static_cast<std::size_t>(meeting.size());
+    const ChunkReduction reduction(collective, arithmetic);
+    const auto ranks = static_cast<std::size_t>(collective.size());
     blocks_.resize(ranks);
     for (auto& block : blocks_) block.clear();
     own_.clear();
@@ -211,23 +211,23 @@ class ShmReducescatter final : public ShmOperation {
       elements += static_cast<std::size_t>(entry.request.elements());
     }
     if (elements == 0) return {};
-    HVD_RETURN_IF_ERROR(meeting.open());
-    return in_windows(reduction, meeting, overlaps);
+    HVD_RETURN_IF_ERROR(collective.open());
+    return in_windows(reduction, collective, overlaps);
   }
 
-  Status in_windows(const WindowReduction& reduction, Meeting& meeting, bool overlaps) {
+  Status in_windows(const ChunkReduction& reduction, ShmCollective& collective, bool overlaps) {
     std::size_t longest = 0;
     for (const auto& block : blocks_) longest = std::max(longest, block.size());
-    const auto ranks = static_cast<std::size_t>(meeting.size());
-    const std::size_t most = meeting.capacity() / reduction.element() / ranks;
+    const auto ranks = static_cast<std::size_t>(collective.size());
+    const std::size_t most = collective.capacity() / reduction.element() / ranks;
     const std::size_t step = most > kReduceGrain ? most / kReduceGrain * kReduceGrain : most;
     // Where rows are written that are yet to be packed, all are packed first.
     const bool aside = overlaps && longest > step;
     if (aside) keep_inputs(reduction);
     for (std::size_t begin = 0; begin < longest; begin += step) {
       const std::size_t elements = count_from(blocks_, begin, step);
-      meeting.writer().write(elements * reduction.element(), [&](CopyFunction copy) {
-        std::byte* to = meeting.window(meeting.rank());
+      collective.writer().write(elements * reduction.element(), [&](CopyFunction copy) {
+        std::byte* to = collective.chunk(collective.rank());
         std::size_t kept = 0;
         for (const auto& block : blocks_) {
           const std::size_t count = block.count_from(begin, step);
@@ -241,17 +241,17 @@ class ShmReducescatter final : public ShmOperation {
           to += step * reduction.element();
         }
       });
-      HVD_RETURN_IF_ERROR(meeting.sync());
+      HVD_RETURN_IF_ERROR(collective.sync());
       if (begin < own_.size()) {
-        reduction.unpack_into(own_, begin, meeting.index() * step,
+        reduction.unpack_into(own_, begin, collective.index() * step,
                               std::min(step, own_.size() - begin));
       }
-      meeting.next_window();
+      collective.next_chunk();
     }
     return {};
   }
 
-  void keep_inputs(const WindowReduction& reduction) {
+  void keep_inputs(const ChunkReduction& reduction) {
     std::size_t elements = 0;
     for (const auto& block : blocks_) elements += block.size();
     kept_ = buffer_.reserve(elements * reduction.element());
@@ -279,12 +279,12 @@ class ShmReducescatter final : public ShmOperation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_shm_allreduce(const std::shared_ptr<Host>& host,
+std::unique_ptr<Operation> make_shm_allreduce(const std::shared_ptr<ShmGroup>& host,
                                               const ShmOperationOptions& options) {
   return std::make_unique<ShmAllreduce>(host, options);
 }
 
-std::unique_ptr<Operation> make_shm_reducescatter(const std::shared_ptr<Host>& host) {
+std::unique_ptr<Operation> make_shm_reducescatter(const std::shared_ptr<ShmGroup>& host) {
   return std::make_unique<ShmReducescatter>(host);
 }
 

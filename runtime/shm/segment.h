@@ -1,6 +1,6 @@
 // Memory that processes of one host share: an anonymous file in memory (memfd) that has no name, so
 // that nothing is left of it when the last process that has it ends, however it ends. Its size is
-// sealed: nobody can cut it off under another one's feet.
+// sealed: no process can truncate it while another one uses it.
 //
 // Pages are there only once they are reserved: touching one that the machine cannot give is the end
 // of a process (SIGBUS), reserving it is an error. What is never reserved costs nothing.

@@ -42,7 +42,7 @@ struct Receive {
   bool is_begun() const { return stripes && stripes->rank >= 0; }
 };
 
-// Of all links of a messenger: memory for messages that nobody expected, and their order.
+// Of all links of a messenger: memory for unexpected messages, and their order.
 struct Unexpected {
   std::size_t bytes_left;
   std::uint64_t arrivals = 0;
@@ -71,7 +71,7 @@ class Link {
   void send(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes,
             std::shared_ptr<Stripes> stripes = nullptr);
   void expect(std::shared_ptr<Receive> receive) { expected_.push_back(std::move(receive)); }
-  // When the oldest message came that nobody expected and that fits the receive; 0: there is none.
+  // When the oldest unexpected message that fits the receive came; 0: there is none.
   std::uint64_t waiting_since(const Receive& receive) const;
   // Gives that message to the receive. An error breaks the link.
   Status take_waiting(const std::shared_ptr<Receive>& receive, std::vector<Ended>& ended);

@@ -1,6 +1,6 @@
 // What stands before each message on a data connection, in the byte order of the machines that we
 // run on. Both ends have proved that they belong to the job (base/security/handshake.h) before the
-// first one travels; the checks here find what is broken, not who lies.
+// first one travels; the checks here find corruption, not forgery.
 #pragma once
 
 #include <bit>

@@ -13,7 +13,7 @@
 namespace hvd::runtime {
 namespace {
 
-// With sends stuck and nothing moving for so long, what nobody expects is kept.
+// When sends are stuck and nothing has moved for so long, unexpected messages are read and kept.
 constexpr std::chrono::milliseconds kStandstill{2};
 constexpr std::chrono::hours kLongest{24 * 365};
 constexpr int kNobody = -1;
@@ -60,7 +60,7 @@ Status Messenger::adopt(const Route& route, UniqueFd fd) {
   if (its.state() == Link::State::open || its.state() == Link::State::closed) {
     return {Code::already_exists, cat("rank ", route.rank, " has connected before")};
   }
-  // Edge-triggered: what is told once is remembered by the link. Whoever polls hears of the new
+  // Edge-triggered: what is told once is remembered by the link. A poller hears of the new
   // connection at once.
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -103,7 +103,7 @@ void Messenger::link_ended(Link& its, const Status& why) {
 
 // --- messages -----------------------------------------------------------------------------------
 
-Messenger::Stretch Messenger::stretch_of(std::size_t bytes, int stripe, int stripes) {
+Messenger::StripeExtent Messenger::stripe_extent(std::size_t bytes, int stripe, int stripes) {
   constexpr std::size_t kTogether = 64;  // a line of the caches
   const auto count = static_cast<std::size_t>(stripes);
   const auto index = static_cast<std::size_t>(stripe);
@@ -133,7 +133,7 @@ Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std
       fail(there);
       break;
     }
-    const auto [begin, count] = stretch_of(bytes, i, stripes);
+    const auto [begin, count] = stripe_extent(bytes, i, stripes);
     its.send(endpoint, slot, data + begin, count, parts);
     if (its.can_move()) move(its);
   }
@@ -142,7 +142,7 @@ Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std
 
 Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::uint64_t slot,
                           std::byte* data, std::size_t bytes) {
-  if (from.empty()) return {Code::invalid_argument, "receive from nobody"};
+  if (from.empty()) return {Code::invalid_argument, "receive from an empty list of ranks"};
   for (const int rank : from) HVD_RETURN_IF_ERROR(check_peer(rank, "receive from"));
   const std::lock_guard lock(mutex_);
   if (must_stop()) return failure_;
@@ -150,7 +150,7 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
   const auto parts = stripes_for(endpoint, Direction::receive, slot, stripes, -1);
   ++endpoint.pending;
   for (int i = 0; i < stripes && failure_.ok(); ++i) {
-    const auto [begin, count] = stretch_of(bytes, i, stripes);
+    const auto [begin, count] = stripe_extent(bytes, i, stripes);
     auto wanted = std::make_shared<Receive>(Receive{&endpoint, slot, data + begin, count});
     wanted->stripes = parts;
     HVD_RETURN_IF_ERROR(receive_on(i, from, wanted));
@@ -243,7 +243,7 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
   }
   waiters_.remove(&self);
   if (self.leads) has_leader_ = false;
-  // Not only who leads: he may have made way for this one, who goes, too.
+  // Not only the leader: it may have handed over to this waiter, which ends, too.
   if (!has_leader_ && !waiters_.empty()) waiters_.front()->wake.notify_one();
   if (!rank && !failure_.ok()) return failure_;
   return rank;
@@ -279,7 +279,7 @@ void Messenger::lead(std::unique_lock<std::mutex>& lock, const Waiter& self, Dir
     if ((*at)->state() != Link::State::open) continue;
     move(**at);
     if (must_stop()) return;
-    // Whoever has what he waits for goes at once.
+    // A waiter whose message has ended returns at once.
     if (self.endpoint->ended_of(direction).empty()) continue;
     for (++at; at != movable.end(); ++at) leave_for_leader(**at);
     return;
@@ -349,7 +349,7 @@ void Messenger::leave_for_leader(Link& its) {
   wake_leader();
 }
 
-// Tells those who wait what has ended.
+// Wakes the waiters of messages that have ended.
 void Messenger::settle() {
   for (const auto& message : ended_) {
     Endpoint* const endpoint = message.endpoint;

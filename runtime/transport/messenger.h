@@ -10,7 +10,7 @@
 // what becomes of it.
 //
 // A connection is asked for when a message first needs it, from the higher rank's side; it is made
-// elsewhere (door.h) and handed in.
+// elsewhere (mesh_connector.h) and handed in.
 //
 // Messages from one rank with one slot are received in the order in which they were sent; the
 // receive says how many bytes it expects. wait() tells them in that order, too: of the messages of
@@ -21,9 +21,9 @@
 // stuck because all ranks wait so: then up to kUnexpectedBytes are kept in memory.
 //
 // Failures are for ever. A connection that ends while a message needs it fails the messenger as a
-// whole, and closes all its connections, so that whoever waits for this rank hears of it; one that
-// nobody needs may end in silence. A message that has ended well before the failure can still be
-// waited for.
+// whole, and closes all its connections, so that each rank that waits for this one hears of it; an
+// unused connection may end in silence. A message that has ended well before the failure can still
+// be waited for.
 //
 // All calls are safe from any thread.
 #pragma once
@@ -107,11 +107,11 @@ class Messenger {
     return options_.sockets > 1 && bytes >= options_.striped_from ? options_.sockets : 1;
   }
   // The whole message if there is one stripe.
-  struct Stretch {
+  struct StripeExtent {
     std::size_t begin;
     std::size_t bytes;
   };
-  static Stretch stretch_of(std::size_t bytes, int stripe, int stripes);
+  static StripeExtent stripe_extent(std::size_t bytes, int stripe, int stripes);
   // What is to be known of a message that begins; null if there is one connection.
   std::shared_ptr<Stripes> stripes_for(Endpoint& endpoint, Direction direction, std::uint64_t slot,
                                        int stripes, int rank) const;

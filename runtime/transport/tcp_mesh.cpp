@@ -11,34 +11,34 @@
 namespace hvd::runtime {
 namespace {
 
-Door::Options door_options(const TcpMesh::Options& options) {
-  Door::Options door = options.door;
-  door.sockets = options.messages.sockets;
-  return door;
+MeshConnector::Options connector_options(const TcpMesh::Options& options) {
+  MeshConnector::Options connector = options.connector;
+  connector.sockets = options.messages.sockets;
+  return connector;
 }
 
 }  // namespace
 
 TcpMesh::TcpMesh(Options options)
     : options_(std::move(options)),
-      messenger_(
-          std::make_shared<Messenger>(options_.door.rank, options_.door.size, options_.messages)),
-      door_(door_options(options_),
-            {[this](const Route& route, UniqueFd fd) { return adopt(route, std::move(fd)); },
-             [this](const Route& route, const Status& why) { messenger_->lose(route, why); }}),
-      context_(make_gloo_context(options_.door.rank, options_.door.size, messenger_,
+      messenger_(std::make_shared<Messenger>(options_.connector.rank, options_.connector.size,
+                                             options_.messages)),
+      connector_(connector_options(options_),
+                 {[this](const Route& route, UniqueFd fd) { return adopt(route, std::move(fd)); },
+                  [this](const Route& route, const Status& why) { messenger_->lose(route, why); }}),
+      context_(make_gloo_context(options_.connector.rank, options_.connector.size, messenger_,
                                  options_.silence_timeout)) {}
 
 TcpMesh::~TcpMesh() {
-  door_.close();
+  connector_.close();
   messenger_->abort({Code::aborted, "the data connections were closed"});
 }
 
 Result<std::unique_ptr<TcpMesh>> TcpMesh::create(Options options) {
   std::unique_ptr<TcpMesh> mesh(new TcpMesh(std::move(options)));
-  HVD_RETURN_IF_ERROR(
-      mesh->messenger_->open([&door = mesh->door_](const Route& route) { door.dial(route); }));
-  auto where = mesh->door_.open();
+  HVD_RETURN_IF_ERROR(mesh->messenger_->open(
+      [&connector = mesh->connector_](const Route& route) { connector.dial(route); }));
+  auto where = mesh->connector_.open();
   HVD_RETURN_IF_ERROR(where.status());
   mesh->where_ = std::move(*where);
   return mesh;
@@ -61,16 +61,16 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
     if (sockets != options_.messages.sockets) {
       return {Code::invalid_argument,
               cat("rank ", rank, " has ", sockets, " data connections with each rank, and rank ",
-                  options_.door.rank, " has ", options_.messages.sockets,
+                  options_.connector.rank, " has ", options_.messages.sockets,
                   ": HVD_SOCKETS_PER_PAIR must be the same for all")};
     }
     all.push_back(std::move(where));
   }
-  if (all.size() != static_cast<std::size_t>(options_.door.size)) {
-    return {Code::internal,
-            cat("there are ", all.size(), " data addresses for ", options_.door.size, " ranks")};
+  if (all.size() != static_cast<std::size_t>(options_.connector.size)) {
+    return {Code::internal, cat("there are ", all.size(), " data addresses for ",
+                                options_.connector.size, " ranks")};
   }
-  door_.set_addresses(std::move(all));
+  connector_.set_addresses(std::move(all));
   return messenger_->failure();
 }
 
@@ -85,7 +85,7 @@ Status TcpMesh::adopt(const Route& route, UniqueFd fd) {
 void TcpMesh::abort(const Status& why) {
   aborted_ = true;
   messenger_->abort(why);
-  door_.stop();
+  connector_.stop();
 }
 
 }  // namespace hvd::runtime

@@ -1,13 +1,14 @@
 // The data connections of one rank over TCP: a listening port, a connection to each rank that it
 // exchanges messages with, made when the first one is due, and everything that can be stopped at
-// once. Parts: the door makes connections, the messenger moves messages, Gloo's view is on top.
+// once. Parts: MeshConnector makes the connections, Messenger moves the messages,
+// and a Gloo context (gloo_context.h) stands on top.
 #pragma once
 
 #include <atomic>
 #include <memory>
 
-#include "runtime/transport/door.h"
 #include "runtime/transport/mesh.h"
+#include "runtime/transport/mesh_connector.h"
 #include "runtime/transport/messenger.h"
 
 namespace hvd::runtime {
@@ -15,7 +16,7 @@ namespace hvd::runtime {
 class TcpMesh final : public Mesh {
  public:
   struct Options {
-    Door::Options door;
+    MeshConnector::Options connector;
     // A peer that acknowledges nothing for so long is gone; also the default of Gloo's waits.
     std::chrono::milliseconds silence_timeout{30'000};
     Messenger::Options messages = {};
@@ -27,7 +28,7 @@ class TcpMesh final : public Mesh {
   TcpMesh& operator=(const TcpMesh&) = delete;
 
   std::string address() const override;
-  // Connects to nobody yet.
+  // Makes no connection yet.
   Status connect(const std::vector<std::string>& addresses) override;
   gloo::transport::Context& transport() const override { return *context_; }
   std::shared_ptr<gloo::transport::Context> shared_transport() const { return context_; }
@@ -41,7 +42,7 @@ class TcpMesh final : public Mesh {
   Options options_;
   SocketAddress where_;
   std::shared_ptr<Messenger> messenger_;  // buffers keep it, too
-  Door door_;
+  MeshConnector connector_;
   std::shared_ptr<gloo::transport::Context> context_;
   std::atomic<bool> aborted_ = false;
 };

@@ -65,7 +65,7 @@ class Planner {
     const std::vector<std::optional<bool>> choices{std::nullopt, true, true, false};
     world.hierarchical_allreduce = random_.one_of(choices);
     world.hierarchical_allgather = random_.one_of(choices);
-    world.window_bytes = random_.one_of<std::size_t>({4 << 10, 12 << 10, 64 << 10, 256 << 10});
+    world.chunk_bytes = random_.one_of<std::size_t>({4 << 10, 12 << 10, 64 << 10, 256 << 10});
     world.fusion_threshold = random_.one_of<std::size_t>({0, 3'000, 100'000, 128 << 20, 128 << 20});
     world.cycle_us = random_.one_of<int>({0, 100, 1'000, 5'000});
     world.cache_capacity = random_.one_of<std::size_t>({0, 3, 1'024, 1'024});
@@ -351,7 +351,7 @@ std::string world_text(const Plan& plan) {
              world.transport == runtime::Transport::hvd
                  ? cat(", hvd with ", world.sockets, " sockets for each pair")
                  : ", gloo-tcp",
-             ", shared memory wanted ", sharing, " in windows of ", world.window_bytes,
+             ", shared memory wanted ", sharing, " in chunks of ", world.chunk_bytes,
              ", by hosts: allreduce ", choice_text(world.hierarchical_allreduce), ", allgather ",
              choice_text(world.hierarchical_allgather), ", fusion up to ", world.fusion_threshold,
              ", cycle ", world.cycle_us, " us, cache ", world.cache_capacity,

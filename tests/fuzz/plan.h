@@ -24,7 +24,7 @@ struct WorldPlan {
   std::vector<bool> shares;  // whether the rank wants shared memory
   std::optional<bool> hierarchical_allreduce;
   std::optional<bool> hierarchical_allgather;
-  std::size_t window_bytes = std::size_t{256} << 10;
+  std::size_t chunk_bytes = std::size_t{256} << 10;
   std::size_t fusion_threshold = std::size_t{128} << 20;
   int cycle_us = 1'000;
   std::size_t cache_capacity = 1'024;

@@ -333,7 +333,7 @@ runtime::WorldSpec spec_of(const Plan& plan, int rank) {
   spec.config.shared_memory = world.shares[static_cast<std::size_t>(rank)];
   spec.config.hierarchical_allreduce = world.hierarchical_allreduce;
   spec.config.hierarchical_allgather = world.hierarchical_allgather;
-  spec.config.window_bytes = world.window_bytes;
+  spec.config.chunk_bytes = world.chunk_bytes;
   spec.config.fusion_threshold = world.fusion_threshold;
   spec.config.cycle_time = std::chrono::microseconds(world.cycle_us);
   spec.config.cache_capacity = world.cache_capacity;

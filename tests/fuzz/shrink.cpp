@@ -99,7 +99,7 @@ class Shrinker {
         [](WorldPlan& world) { world.host.assign(world.host.size(), 0); },
         [](WorldPlan& world) { world.hierarchical_allreduce = std::nullopt; },
         [](WorldPlan& world) { world.hierarchical_allgather = std::nullopt; },
-        [](WorldPlan& world) { world.window_bytes = WorldPlan().window_bytes; },
+        [](WorldPlan& world) { world.chunk_bytes = WorldPlan().chunk_bytes; },
         [](WorldPlan& world) { world.fusion_threshold = WorldPlan().fusion_threshold; },
         [](WorldPlan& world) { world.cycle_us = WorldPlan().cycle_us; },
         [](WorldPlan& world) { world.cache_capacity = WorldPlan().cache_capacity; },

@@ -1,6 +1,5 @@
 # The negotiation: pure, so quick to build and to run.
 hvd_test(hvd_negotiation_test COMPUTES
-  runtime/tuning/autotuner_test.cpp
   runtime/negotiation/control_tree_test.cpp
   runtime/negotiation/coordinator_sets_test.cpp
   runtime/negotiation/coordinator_test.cpp
@@ -11,25 +10,26 @@ hvd_test(hvd_negotiation_test COMPUTES
   runtime/negotiation/negotiation_simulation_test.cpp
   runtime/negotiation/response_cache_test.cpp
   runtime/negotiation/stall_inspector_test.cpp
-  runtime/tuning/step_meter_test.cpp
   runtime/negotiation/tensor_queue_test.cpp
+  runtime/tuning/autotuner_test.cpp
+  runtime/tuning/step_meter_test.cpp
   runtime/tuning/tuning_log_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
 
 hvd_test(hvd_runtime_test
+  runtime/control/progress_engine_test.cpp
+  runtime/control/world_failure_test.cpp
+  runtime/control/world_negotiation_test.cpp
+  runtime/control/world_progress_test.cpp
+  runtime/control/world_test.cpp
+  runtime/control/world_tuning_test.cpp
   runtime/core/affinity_test.cpp
   runtime/core/arithmetic_test.cpp
-  runtime/control/progress_engine_test.cpp
   runtime/core/float8_test.cpp
   runtime/net/member_acceptor_test.cpp
   runtime/tsan_options.cpp
-  runtime/control/world_failure_test.cpp
-  runtime/control/world_progress_test.cpp
-  runtime/control/world_negotiation_test.cpp
-  runtime/control/world_test.cpp
-  runtime/control/world_tuning_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
@@ -48,8 +48,8 @@ hvd_test(hvd_conformance_test COMPUTES
   TIMEOUT 600)
 
 hvd_test(hvd_operations_test
-  runtime/ops/algorithms_test.cpp
   runtime/core/arithmetic_kernels_test.cpp
+  runtime/ops/algorithms_test.cpp
   runtime/ops/gloo_ops_test.cpp
   runtime/ops/hierarchy_test.cpp
   runtime/ops/layout_test.cpp
@@ -72,17 +72,17 @@ hvd_test(hvd_transport_test
 
 # Memory that the ranks of a host share, and what is done in it.
 hvd_test(hvd_shm_test
-  runtime/shm/host_door_test.cpp
-  runtime/shm/host_mail_test.cpp
-  runtime/shm/host_ranks_test.cpp
-  runtime/shm/letter_box_test.cpp
-  runtime/shm/shm_mates_test.cpp
-  runtime/shm/shm_meeting_test.cpp
-  runtime/shm/shm_ops_test.cpp
-  runtime/shm/shm_world_test.cpp
   runtime/control/tree_links_test.cpp
+  runtime/shm/chunk_writer_test.cpp
+  runtime/shm/local_ranks_test.cpp
+  runtime/shm/shm_group_test.cpp
+  runtime/shm/shm_mailbox_test.cpp
+  runtime/shm/shm_node_peers_test.cpp
+  runtime/shm/shm_ops_test.cpp
+  runtime/shm/shm_rendezvous_test.cpp
+  runtime/shm/shm_world_test.cpp
+  runtime/shm/spsc_ring_test.cpp
   runtime/tsan_options.cpp
-  runtime/shm/window_writer_test.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
   TIMEOUT 300)
@@ -92,13 +92,13 @@ if(HVD_HAS_CUDA)
   set(nccl_module $<TARGET_FILE:hvd_nccl>)
 endif()
 hvd_test(hvd_gpu_test COMPUTES
-  runtime/ops/conformance.cpp
-  runtime/ops/conformance_tables.cpp
   runtime/gpu/gpu_copier_test.cpp
   runtime/gpu/gpu_device_test.cpp
   runtime/gpu/gpu_ops_test.cpp
   runtime/gpu/gpu_parts_test.cpp
   runtime/gpu/gpu_worlds_test.cpp
+  runtime/ops/conformance.cpp
+  runtime/ops/conformance_tables.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_test_gpus hvd_runtime hvd_base
   DEFINITIONS HVD_NCCL_MODULE_PATH="${nccl_module}"

@@ -13,10 +13,10 @@
 namespace hvd::test {
 namespace {
 
-using runtime::HostMail;
-using runtime::HostMemory;
 using runtime::Poller;
 using runtime::ProgressEngine;
+using runtime::ShmLayout;
+using runtime::ShmMailbox;
 
 UniqueFd make_event() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
@@ -208,24 +208,24 @@ TEST(ProgressEngine, AnOccasionalPollSeesEvents) {
 class ProgressEngineWithMailbox : public testing::Test {
  protected:
   ProgressEngineWithMailbox() {
-    const auto memory = HostMemory::create(2, 4096);
+    const auto memory = ShmLayout::create(2, 4096);
     EXPECT_TRUE(memory.ok()) << memory.status().to_string();
     for (std::size_t self = 0; self < 2; ++self) {
-      mail_.push_back(
-          std::make_shared<HostMail>(adopted(*memory, 2), std::vector<int>{0, 1}, self));
+      mailbox_.push_back(
+          std::make_shared<ShmMailbox>(adopted(*memory, 2), std::vector<int>{0, 1}, self));
     }
     EXPECT_TRUE(running_.engine.claim());
   }
-  HostMail::Left leave() { return mail_[1]->leave(0, 0, "a message", false); }
-  bool has_news() { return mail_[0]->has_news(); }
+  ShmMailbox::SendResult send() { return mailbox_[1]->send(0, 0, "a message", false); }
+  bool has_new() { return mailbox_[0]->has_new(); }
   void read() {
-    mail_[0]->note_news();
-    while (mail_[0]->look(1)) mail_[0]->take(1);
+    mailbox_[0]->note_new();
+    while (mailbox_[0]->look(1)) mailbox_[0]->take(1);
   }
   // Skips the wake-ups of the engine's creation and of the first use of the mailbox.
   ProgressEngine::Lock driving() {
     auto lock = running_.engine.lock();
-    running_.engine.use_mailbox(mail_[0]);
+    running_.engine.use_mailbox(mailbox_[0]);
     running_.engine.begin(lock);
     std::vector<Poller::Event> events;
     while (running_.engine.poll_briefly(lock, events)) {
@@ -234,12 +234,12 @@ class ProgressEngineWithMailbox : public testing::Test {
   }
 
   EngineWithThread running_;
-  std::vector<std::shared_ptr<HostMail>> mail_;
+  std::vector<std::shared_ptr<ShmMailbox>> mailbox_;
 };
 
 TEST_F(ProgressEngineWithMailbox, ABriefPollSeesMessages) {
   auto lock = driving();
-  EXPECT_EQ(leave(), HostMail::Left::seen);
+  EXPECT_EQ(send(), ShmMailbox::SendResult::seen);
   std::vector<Poller::Event> events;
   EXPECT_TRUE(running_.engine.poll_briefly(lock, events));
   EXPECT_TRUE(events.empty());
@@ -252,7 +252,7 @@ TEST_F(ProgressEngineWithMailbox, MessagesDoNotHideEvents) {
   auto lock = driving();
   const UniqueFd event = make_event();
   running_.poller.watch_edge_triggered(event.get());
-  EXPECT_EQ(leave(), HostMail::Left::seen);
+  EXPECT_EQ(send(), ShmMailbox::SendResult::seen);
   ring(event.get());
   std::vector<Poller::Event> events;
   EXPECT_TRUE(running_.engine.poll_briefly(lock, events));
@@ -262,10 +262,10 @@ TEST_F(ProgressEngineWithMailbox, MessagesDoNotHideEvents) {
 
 TEST_F(ProgressEngineWithMailbox, ACallerWithUnreadMessagesDoesNotSleep) {
   auto lock = driving();
-  EXPECT_EQ(leave(), HostMail::Left::seen);
+  EXPECT_EQ(send(), ShmMailbox::SendResult::seen);
   EXPECT_TRUE(running_.engine.wait_in_caller(lock, kNever).empty());
-  EXPECT_TRUE(has_news());
-  EXPECT_EQ(leave(), HostMail::Left::seen) << "it looks again";
+  EXPECT_TRUE(has_new());
+  EXPECT_EQ(send(), ShmMailbox::SendResult::seen) << "it looks again";
   running_.engine.release(lock, kNever);
 }
 
@@ -274,19 +274,19 @@ TEST_F(ProgressEngineWithMailbox, NoMessageIsLeftForASleepingCaller) {
   auto left = std::async(std::launch::async, [this] {
     // The caller gives up the lock when it is about to sleep.
     const auto meanwhile = running_.engine.lock();
-    const auto how = leave();
+    const auto how = send();
     running_.engine.notify_caller();
     return how;
   });
   running_.engine.wait_in_caller(lock, kNever);
-  EXPECT_EQ(left.get(), HostMail::Left::no);
+  EXPECT_EQ(left.get(), ShmMailbox::SendResult::no);
   running_.engine.release(lock, kNever);
 }
 
 TEST_F(ProgressEngineWithMailbox, TheThreadIsWokenForMessagesThatTheCallerLeaves) {
   for (const bool for_good : {false, true}) {
     auto lock = driving();
-    EXPECT_EQ(leave(), HostMail::Left::seen);
+    EXPECT_EQ(send(), ShmMailbox::SendResult::seen);
     const int before = running_.looked();
     if (for_good) {
       running_.engine.release(lock, kNever);
@@ -295,7 +295,7 @@ TEST_F(ProgressEngineWithMailbox, TheThreadIsWokenForMessagesThatTheCallerLeaves
     }
     lock.unlock();
     running_.wait_for_look_after(before);
-    EXPECT_TRUE(has_news());
+    EXPECT_TRUE(has_new());
     read();
   }
 }
@@ -304,9 +304,9 @@ TEST_F(ProgressEngineWithMailbox, SuspendingTwiceIsTheSameAsOnce) {
   auto lock = driving();
   running_.engine.suspend(lock, kNever);
   running_.engine.suspend(lock, kNever);
-  EXPECT_EQ(leave(), HostMail::Left::no);
+  EXPECT_EQ(send(), ShmMailbox::SendResult::no);
   running_.engine.begin(lock);
-  EXPECT_EQ(leave(), HostMail::Left::seen);
+  EXPECT_EQ(send(), ShmMailbox::SendResult::seen);
   running_.engine.release(lock, kNever);
 }
 
@@ -315,11 +315,11 @@ TEST_F(ProgressEngineWithMailbox, ASleepingCallerPollsTheMailboxFromItsFirstUseO
   running_.engine.begin(lock);
   auto watched = std::async(std::launch::async, [this] {
     const auto meanwhile = running_.engine.lock();
-    running_.engine.use_mailbox(mail_[0]);
-    return leave();
+    running_.engine.use_mailbox(mailbox_[0]);
+    return send();
   });
-  while (!has_news()) running_.engine.wait_in_caller(lock, kNever);
-  EXPECT_EQ(watched.get(), HostMail::Left::seen);
+  while (!has_new()) running_.engine.wait_in_caller(lock, kNever);
+  EXPECT_EQ(watched.get(), ShmMailbox::SendResult::seen);
   running_.engine.release(lock, kNever);
 }
 

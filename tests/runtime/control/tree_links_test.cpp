@@ -19,10 +19,10 @@ namespace hvd::test {
 namespace {
 
 using runtime::ControlTree;
-using runtime::HostMail;
-using runtime::HostMemory;
-using runtime::LetterBox;
 using runtime::Poller;
+using runtime::ShmLayout;
+using runtime::ShmMailbox;
+using runtime::SpscRing;
 using runtime::TreeLinks;
 
 constexpr std::uint16_t kKind = 1000;
@@ -53,7 +53,7 @@ struct Member {
   runtime::WorldSpec spec;
   ControlTree tree;
   Poller poller;
-  std::shared_ptr<HostMail> mail;
+  std::shared_ptr<ShmMailbox> mailbox;
   std::optional<TreeLinks> links;
   std::vector<Frame> frames;
   Status lost;
@@ -72,12 +72,12 @@ class TreeLinksOfTwo : public testing::Test {
   }
 
   void share_memory() {
-    const auto memory = HostMemory::create(2, 4096);
+    const auto memory = ShmLayout::create(2, 4096);
     ASSERT_TRUE(memory.ok()) << memory.status().to_string();
     for (auto* const one : {&parent_, &child_}) {
-      one->mail = std::make_shared<HostMail>(adopted(*memory, 2), std::vector<int>{0, 1},
-                                             static_cast<std::size_t>(one->spec.rank));
-      one->links->use_mailbox(one->mail);
+      one->mailbox = std::make_shared<ShmMailbox>(adopted(*memory, 2), std::vector<int>{0, 1},
+                                                  static_cast<std::size_t>(one->spec.rank));
+      one->links->use_mailbox(one->mailbox);
     }
   }
 
@@ -96,10 +96,10 @@ class TreeLinksOfTwo : public testing::Test {
     const auto deadline = Clock::now() + kLong;
     for (;;) {
       ASSERT_LT(Clock::now(), deadline);
-      child_.mail->attend();
-      child_.mail->cease(true);
+      child_.mailbox->start_polling();
+      child_.mailbox->stop_polling(true);
       parent_.links->send(1, encode_frame(kKind, payload), true);
-      if (child_.mail->has_news()) return;
+      if (child_.mailbox->has_new()) return;
       // The child had stopped polling too long ago: the message went over the connection.
       const auto before = child_.frames.size();
       until([&] { return child_.frames.size() > before; });
@@ -118,7 +118,7 @@ class TreeLinksOfTwo : public testing::Test {
 // Numbered frames, of sizes from zero to more than a socket holds, most of them short.
 std::string numbered(std::uint64_t number, std::mt19937& random) {
   std::size_t size = random() % 100;
-  if (random() % 8 == 0) size = random() % (2 * LetterBox::kMostBytes);
+  if (random() % 8 == 0) size = random() % (2 * SpscRing::kMaxBytes);
   if (random() % 200 == 0) size = random() % (std::size_t{8} << 20);
   return encode_frame(kKind, WireWriter().u64(number).take() + std::string(size, 'x'));
 }
@@ -132,9 +132,9 @@ TEST_F(TreeLinksOfTwo, SharedMemoryAndSocketKeepTheOrderOfSending) {
   while (sent < kFrames) {
     for (auto* const one : {&parent_, &child_}) {
       if (random() % 2 == 0) {
-        one->mail->attend();
+        one->mailbox->start_polling();
       } else {
-        one->mail->cease(random() % 2 == 0);
+        one->mailbox->stop_polling(random() % 2 == 0);
       }
     }
     for (auto burst = random() % 20; burst > 0; --burst, ++sent) {
@@ -179,11 +179,11 @@ TEST_F(TreeLinksOfTwo, ANotificationIsNotDeliveredWhereMemoryIsShared) {
   share_memory();
   leave_unseen("may wait");
   parent_.links->notify_unseen();
-  parent_.links->send(1, encode_frame(kKind, std::string(LetterBox::kMostBytes, 'x')));
+  parent_.links->send(1, encode_frame(kKind, std::string(SpscRing::kMaxBytes, 'x')));
   until([this] { return child_.frames.size() >= 2; });
   EXPECT_EQ(child_.frames.size(), 2U);
   EXPECT_EQ(child_.frames.front().payload, "may wait");
-  EXPECT_EQ(child_.frames.back().payload.size(), LetterBox::kMostBytes);
+  EXPECT_EQ(child_.frames.back().payload.size(), SpscRing::kMaxBytes);
 }
 
 TEST_F(TreeLinksOfTwo, MessagesThatAreReadNeedNoNotification) {
@@ -197,10 +197,10 @@ TEST_F(TreeLinksOfTwo, MessagesThatAreReadNeedNoNotification) {
   leave_unseen("will be read");
   while (hears_something()) {
   }
-  child_.mail->attend();
+  child_.mailbox->start_polling();
   parent_.links->notify_unseen();
   EXPECT_FALSE(hears_something());
-  EXPECT_TRUE(child_.mail->cease(false)) << "the closing side checks again";
+  EXPECT_TRUE(child_.mailbox->stop_polling(false)) << "the closing side checks again";
 }
 
 TEST_F(TreeLinksOfTwo, WithoutSharedMemoryANotificationIsDelivered) {
@@ -212,7 +212,7 @@ TEST_F(TreeLinksOfTwo, WithoutSharedMemoryANotificationIsDelivered) {
 
 TEST_F(TreeLinksOfTwo, MessagesOfALostPeerAreReadFirst) {
   share_memory();
-  child_.mail->attend();
+  child_.mailbox->start_polling();
   const std::string large(std::size_t{1} << 16, 'x');
   for (const auto& payload : {std::string("first"), large, std::string("last")}) {
     parent_.links->send(1, encode_frame(kKind, payload));
@@ -241,11 +241,11 @@ TEST_F(TreeLinksOfTwo, AMessageIsOneFrameOrTheConnectionEnds) {
   const std::string cut = frame.substr(0, frame.size() - 1);
   const std::string endless = WireWriter().u32(1U << 31).u16(kKind).take();
   for (const auto& bytes : {std::string(), std::string("x"), cut, frame + frame, frame + "x",
-                            endless, std::string(LetterBox::kMostBytes, '\xff')}) {
+                            endless, std::string(SpscRing::kMaxBytes, '\xff')}) {
     share_memory();
-    child_.mail->attend();
+    child_.mailbox->start_polling();
     parent_.links->send(1, frame);
-    ASSERT_EQ(parent_.mail->leave(1, 0, bytes, false), HostMail::Left::seen);
+    ASSERT_EQ(parent_.mailbox->send(1, 0, bytes, false), ShmMailbox::SendResult::seen);
     const auto received = child_.links->read_shm_messages();
     ASSERT_EQ(received.size(), 1U);
     EXPECT_TRUE(received.front().is_malformed);

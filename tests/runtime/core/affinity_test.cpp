@@ -49,7 +49,7 @@ TEST(Affinity, HoldsForEveryThreadOfAWorldAndForNoOther) {
         }
         EXPECT_EQ(pinned["hvd-control"], 2);
         EXPECT_EQ(pinned["hvd-executor"], 2);
-        EXPECT_EQ(pinned["hvd-door"], 2);
+        EXPECT_EQ(pinned["hvd-connect"], 2);
       },
       [&](runtime::WorldSpec& spec) { spec.config.core = core; });
   for (const auto& [number, thread] : threads()) {

@@ -9,19 +9,19 @@
 #include <gtest/gtest.h>
 #include <type_traits>
 
-#include "runtime/gpu/ending.h"
+#include "runtime/gpu/async_destroy.h"
+#include "runtime/gpu/element_cast.h"
 #include "runtime/gpu/module.h"
-#include "runtime/gpu/passage.h"
 #include "tests/runtime/control/worlds.h"
 #include "tests/runtime/gpu/gpu_ranks.h"
 
 namespace hvd::test {
 namespace {
 
+using runtime::gpu::CopyExtent;
+using runtime::gpu::ElementCast;
 using runtime::gpu::Gpu;
 using runtime::gpu::Module;
-using runtime::gpu::Passage;
-using runtime::gpu::Stretch;
 
 // The driver's own words for what the seam does not need: to and from the memory of the host.
 struct Driver {
@@ -173,7 +173,7 @@ std::unique_ptr<Gpu> open_gpu() {
   return std::move(*gpu);
 }
 
-// Many stretches of all lengths, from and to places of every alignment.
+// Many extents of all lengths, from and to places of every alignment.
 TEST(DeviceKernel, WhatPassesIsWhatTheSameCodeMakesOfItOnTheHost) {
   HVD_NEEDS_A_GPU();
   const auto gpu = open_gpu();
@@ -185,43 +185,42 @@ TEST(DeviceKernel, WhatPassesIsWhatTheSameCodeMakesOfItOnTheHost) {
   for (int a = 0; a < kDataTypes; ++a) {
     for (int b = 0; b < kDataTypes; ++b) {
       for (const double factor : {1.0, 0.5, 3.0}) {
-        const Passage passage{static_cast<DataType>(a), static_cast<DataType>(b), factor,
-                              factor == 3.0 ? 2 : 1};
+        const ElementCast cast{static_cast<DataType>(a), static_cast<DataType>(b), factor,
+                               factor == 3.0 ? 2 : 1};
         Bytes input(kBytes);
         Bytes expected(kBytes, std::byte{0xA5});
-        const bool known =
-            runtime::gpu::with_types(passage.from, passage.to, [&](auto one, auto other) {
-              using From = decltype(one);
-              using To = decltype(other);
-              auto* const in = reinterpret_cast<From*>(input.data());
-              auto* const out = reinterpret_cast<To*>(expected.data());
-              const std::size_t many = kBytes / std::max(sizeof(From), sizeof(To)) - 64;
-              for (std::size_t i = 0; i < many + 64; ++i) {
-                in[i] = runtime::gpu::store_element<From>(static_cast<std::int64_t>(i % 120));
-              }
-              std::vector<Stretch> stretches;
-              std::size_t at = 0;
-              for (std::size_t length = 1; at + length + 3 < many; length = length * 3 / 2 + 1) {
-                const std::size_t count = length % 70'000;
-                const std::size_t skip = length % 4;
-                for (std::size_t i = 0; i < count; ++i) {
-                  if constexpr (std::is_same_v<From, To>) {
-                    if (passage.changes_nothing()) {
-                      out[at + i] = in[at + i + skip];
-                      continue;
-                    }
-                  }
-                  out[at + i] = runtime::gpu::pass_element<From, To>(
-                      in[at + i + skip], passage.factor, passage.divisor);
+        const bool known = runtime::gpu::with_types(cast.from, cast.to, [&](auto one, auto other) {
+          using From = decltype(one);
+          using To = decltype(other);
+          auto* const in = reinterpret_cast<From*>(input.data());
+          auto* const out = reinterpret_cast<To*>(expected.data());
+          const std::size_t many = kBytes / std::max(sizeof(From), sizeof(To)) - 64;
+          for (std::size_t i = 0; i < many + 64; ++i) {
+            in[i] = runtime::gpu::store_element<From>(static_cast<std::int64_t>(i % 120));
+          }
+          std::vector<CopyExtent> extents;
+          std::size_t at = 0;
+          for (std::size_t length = 1; at + length + 3 < many; length = length * 3 / 2 + 1) {
+            const std::size_t count = length % 70'000;
+            const std::size_t skip = length % 4;
+            for (std::size_t i = 0; i < count; ++i) {
+              if constexpr (std::is_same_v<From, To>) {
+                if (cast.changes_nothing()) {
+                  out[at + i] = in[at + i + skip];
+                  continue;
                 }
-                stretches.push_back({reinterpret_cast<From*>(from.get()) + at + skip,
-                                     reinterpret_cast<To*>(to.get()) + at, count});
-                at += count + 1;
               }
-              transfer(from.get(), input.data(), kBytes);
-              transfer(to.get(), Bytes(kBytes, std::byte{0xA5}).data(), kBytes);
-              ASSERT_TRUE(gpu->copy(0, passage, stretches).ok());
-            });
+              out[at + i] = runtime::gpu::cast_element<From, To>(in[at + i + skip], cast.factor,
+                                                                 cast.divisor);
+            }
+            extents.push_back({reinterpret_cast<From*>(from.get()) + at + skip,
+                               reinterpret_cast<To*>(to.get()) + at, count});
+            at += count + 1;
+          }
+          transfer(from.get(), input.data(), kBytes);
+          transfer(to.get(), Bytes(kBytes, std::byte{0xA5}).data(), kBytes);
+          ASSERT_TRUE(gpu->copy(0, cast, extents).ok());
+        });
         if (!known) continue;
         ++passages;
         wait_for(*gpu);
@@ -257,7 +256,7 @@ TEST(DeviceNumbers, PackingBesideOneCopyOfTheDevice) {
   const DeviceMemory from(kBytes);
   const DeviceMemory to(kBytes);
   constexpr std::size_t kTensors = 1'000;
-  std::vector<Stretch> many;
+  std::vector<CopyExtent> many;
   for (std::size_t i = 0; i < kTensors; ++i) {
     const std::size_t at = i * (kBytes / kTensors / 256 * 256);
     many.push_back({from.get() + at, to.get() + at, kBytes / kTensors / 256 * 256});
@@ -368,7 +367,7 @@ TEST(DeviceWorlds, FiftyThatFailAndAreFormedAnewLeaveNothingBehind) {
       ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
       world.abort(Status(Code::unavailable, "the test says so"));
     });
-    runtime::gpu::destroy_what_rests();
+    runtime::gpu::destroy_retired();
     if (round == 4) {
       threads = threads_here();
       free = free_memory();

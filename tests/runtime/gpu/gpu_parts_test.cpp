@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "base/text.h"
-#include "runtime/gpu/acquaintance.h"
+#include "runtime/gpu/capability_exchange.h"
+#include "runtime/gpu/communicator_teardown.h"
 #include "runtime/gpu/module.h"
 #include "runtime/gpu/pieces.h"
 #include "runtime/gpu/plan.h"
-#include "runtime/gpu/retirement.h"
 
 namespace hvd::runtime::gpu {
 namespace {
@@ -126,17 +126,17 @@ TEST(GpuPlan, LargeWorldsMeetAtSeveralRanksWhereTheLibraryCan) {
 
 TEST(GpuPieces, EveryElementOfEveryStretchIsInExactlyOneBlock) {
   std::vector<char> memory(1 << 20);
-  std::vector<Stretch> stretches;
+  std::vector<CopyExtent> extents;
   std::size_t expected = 0;
   for (std::size_t i = 0; i < 2'500; ++i) {
     const std::size_t elements = i % 7 == 0 ? 0 : (i * 7919) % 5'000;
-    stretches.push_back({memory.data() + i, memory.data() + i, elements});
+    extents.push_back({memory.data() + i, memory.data() + i, elements});
     expected += elements;
   }
-  const auto per_block = elements_per_block(stretches, 4, 132);
-  std::span<const Stretch> left(stretches);
+  const auto per_block = elements_per_block(extents, 4, 132);
+  std::span<const CopyExtent> left(extents);
   std::size_t covered = 0;
-  std::size_t at = 0;  // the stretch whose turn it is
+  std::size_t at = 0;  // the extent whose turn it is
   std::uint64_t from = 0;
   int launches = 0;
   while (!left.empty()) {
@@ -149,11 +149,11 @@ TEST(GpuPieces, EveryElementOfEveryStretchIsInExactlyOneBlock) {
       const auto begin = (block - piece.first_block) * per_block;
       ASSERT_LT(begin, piece.elements);
       const auto count = std::min(per_block, piece.elements - begin);
-      while (stretches[at].elements == from) {
+      while (extents[at].elements == from) {
         ++at;
         from = 0;
       }
-      ASSERT_EQ(piece.from, stretches[at].from);
+      ASSERT_EQ(piece.from, extents[at].from);
       ASSERT_EQ(begin, from);
       from += count;
       covered += count;
@@ -164,23 +164,23 @@ TEST(GpuPieces, EveryElementOfEveryStretchIsInExactlyOneBlock) {
 }
 
 TEST(GpuPieces, BlocksAreSmallEnoughToOccupyTheDeviceAndLargeEnoughToBeWorthIt) {
-  const Stretch little{nullptr, nullptr, 1'000};
+  const CopyExtent little{nullptr, nullptr, 1'000};
   EXPECT_EQ(elements_per_block({&little, 1}, 4, 132), 2'048U);
-  const Stretch much{nullptr, nullptr, std::size_t{1} << 30};
+  const CopyExtent much{nullptr, nullptr, std::size_t{1} << 30};
   EXPECT_EQ(elements_per_block({&much, 1}, 4, 132), 16'384U);
 }
 
 // --- who may meet -------------------------------------------------------------------------------
 
-Acquaintance ready_on(const std::string& uuid) {
-  Acquaintance one;
+Capabilities ready_on(const std::string& uuid) {
+  Capabilities one;
   one.identity = {uuid, "H200", "0000:1b:00.0", 22809, false, false};
   return one;
 }
 const std::vector<std::string> kNames{"rank 0 (a#0)", "rank 1 (a#1)", "rank 2 (b#0)"};
 
-std::string verdict(const std::vector<Acquaintance>& all) {
-  return check_acquaintances(all, kNames).message();
+std::string verdict(const std::vector<Capabilities>& all) {
+  return check_capabilities(all, kNames).message();
 }
 
 TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
@@ -190,8 +190,8 @@ TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
   one.by_hosts = true;
   one.lanes = 3;
   const auto bytes = one.encode();
-  EXPECT_EQ(bytes.size(), Acquaintance::kBytes);
-  const auto read = Acquaintance::decode(bytes);
+  EXPECT_EQ(bytes.size(), Capabilities::kBytes);
+  const auto read = Capabilities::decode(bytes);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->ready.code(), Code::not_found);
   EXPECT_EQ(read->id, one.id);
@@ -200,12 +200,12 @@ TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
   EXPECT_TRUE(read->by_hosts);
   EXPECT_EQ(read->identity.uuid, "GPU-1");
   EXPECT_EQ(read->lanes, 3);
-  EXPECT_FALSE(Acquaintance::decode(std::string(Acquaintance::kBytes, '\xFF')).ok());
-  EXPECT_FALSE(Acquaintance::decode("short").ok());
+  EXPECT_FALSE(Capabilities::decode(std::string(Capabilities::kBytes, '\xFF')).ok());
+  EXPECT_FALSE(Capabilities::decode("short").ok());
 }
 
 TEST(GpuAcquaintance, ItGoesByHostsOnlyIfAllWantThat) {
-  std::vector<Acquaintance> all{ready_on("1"), ready_on("2")};
+  std::vector<Capabilities> all{ready_on("1"), ready_on("2")};
   all[0].by_hosts = true;
   EXPECT_FALSE(all_go_by_hosts(all));
   all[1].by_hosts = true;
@@ -216,10 +216,10 @@ TEST(GpuAcquaintance, Float8IsAddedAsItIsOnlyWhereAllCan) {
   auto one = ready_on("1");
   auto other = ready_on("2");
   one.identity.adds_float8 = true;
-  EXPECT_FALSE(all_add_float8(std::vector<Acquaintance>{one, other}));
+  EXPECT_FALSE(all_add_float8(std::vector<Capabilities>{one, other}));
   other.identity.adds_float8 = true;
-  EXPECT_TRUE(all_add_float8(std::vector<Acquaintance>{one, other}));
-  EXPECT_TRUE(Acquaintance::decode(one.encode())->identity.adds_float8);
+  EXPECT_TRUE(all_add_float8(std::vector<Capabilities>{one, other}));
+  EXPECT_TRUE(Capabilities::decode(one.encode())->identity.adds_float8);
 
   EXPECT_TRUE(adds_float8(22400, 22809, 9));
   EXPECT_FALSE(adds_float8(22304, 22809, 9)) << "built with a header that does not name it";
@@ -258,18 +258,18 @@ TEST(GpuAcquaintance, TwoOnOneGpuMayMeetIfBothMay) {
   EXPECT_NE(verdict({one, other}), "");
   other.identity.may_share_device = true;
   EXPECT_EQ(verdict({one, other}), "");
-  EXPECT_TRUE(share_device(std::vector<Acquaintance>{one, other}));
+  EXPECT_TRUE(share_device(std::vector<Capabilities>{one, other}));
 }
 
 // --- the end ------------------------------------------------------------------------------------
 
-using Action = Retirement::Action;
-using State = Retirement::State;
+using Action = CommunicatorTeardown::Action;
+using State = CommunicatorTeardown::State;
 
 class GpuRetirement : public ::testing::Test {
  protected:
-  Retirement::Limits limits_;
-  Retirement it_{limits_};
+  CommunicatorTeardown::Limits limits_;
+  CommunicatorTeardown it_{limits_};
   TimePoint now_{std::chrono::hours(1)};
 };
 
@@ -280,7 +280,7 @@ TEST_F(GpuRetirement, ItRevokesRestsAndDestroysWhenThePeersAreQuiet) {
   EXPECT_EQ(it_.state(), State::resting);
   // However long that takes.
   EXPECT_EQ(it_.tick(now_ + std::chrono::hours(100)), Action::none);
-  EXPECT_EQ(it_.peers_are_quiet(now_), Action::destroy);
+  EXPECT_EQ(it_.peers_idle(now_), Action::destroy);
   EXPECT_EQ(it_.ended(), Action::none);
   EXPECT_EQ(it_.state(), State::gone);
 }
@@ -303,7 +303,7 @@ TEST_F(GpuRetirement, ItAbortsWhatCouldNotBeRevoked) {
 TEST_F(GpuRetirement, NothingIsAbortedWhileSomebodyIsInACall) {
   it_.failed(now_);
   EXPECT_EQ(it_.revoked(true, now_), Action::none);
-  EXPECT_EQ(it_.peers_are_quiet(now_), Action::none);
+  EXPECT_EQ(it_.peers_idle(now_), Action::none);
   EXPECT_EQ(it_.ended(), Action::none);
   EXPECT_EQ(it_.state(), State::closing);
 }
@@ -311,11 +311,11 @@ TEST_F(GpuRetirement, NothingIsAbortedWhileSomebodyIsInACall) {
 TEST_F(GpuRetirement, EachStepThatGetsStuckEndsTheProcessAndSaysInWhat) {
   const auto later = now_ + std::chrono::minutes(1);
   const auto at = [&](int steps) {
-    Retirement one(limits_);
+    CommunicatorTeardown one(limits_);
     one.failed(now_);
     if (steps > 0) one.all_out(true, now_);
     if (steps > 1) one.revoked(steps != 2, now_);
-    if (steps > 2) one.peers_are_quiet(now_);
+    if (steps > 2) one.peers_idle(now_);
     EXPECT_EQ(one.tick(now_), Action::none);
     EXPECT_EQ(one.tick(later), Action::end_process);
     EXPECT_EQ(one.tick(later), Action::none);

@@ -4,7 +4,7 @@
 
 #include <hvd/float8.h>
 
-#include "runtime/gpu/ending.h"
+#include "runtime/gpu/async_destroy.h"
 #include "tests/runtime/control/worlds.h"
 #include "tests/runtime/gpu/host_gpu.h"
 
@@ -157,7 +157,7 @@ void fail_again_and_again(int size, int communicators, const Change& configure) 
     }
     EXPECT_EQ(fabric.revoked, can_revoke ? 3 * size * communicators : 0);
     EXPECT_EQ(fabric.aborted, can_revoke ? 0 : 3 * size * communicators);
-    runtime::gpu::destroy_what_rests();
+    runtime::gpu::destroy_retired();
     EXPECT_EQ(fabric.living, 0);
   }
 }
@@ -264,7 +264,7 @@ TEST(GpuWorlds, AnAdasumThatWaitsForItsInputEndsWithTheWorld) {
         if (rank == 0) is_told();
       },
       with_gpus(fabric));
-  runtime::gpu::destroy_what_rests();
+  runtime::gpu::destroy_retired();
   EXPECT_EQ(fabric.living, 0);
 }
 

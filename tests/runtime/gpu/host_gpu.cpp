@@ -6,20 +6,20 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/gpu/passage.h"
+#include "runtime/gpu/element_cast.h"
 #include "tests/runtime/gpu/host_calls.h"
 #include "tests/runtime/gpu/host_lane.h"
 
 namespace hvd::test {
 
 using runtime::gpu::Communicator;
+using runtime::gpu::CopyExtent;
+using runtime::gpu::ElementCast;
 using runtime::gpu::Gpu;
 using runtime::gpu::Identity;
 using runtime::gpu::Joining;
 using runtime::gpu::Mark;
-using runtime::gpu::Passage;
 using runtime::gpu::Reduction;
-using runtime::gpu::Stretch;
 
 void* HostGpuMemory::allocate(std::size_t bytes) {
   return ::operator new(std::max<std::size_t>(bytes, 1));
@@ -49,20 +49,19 @@ void HostEvent::State::set() {
 
 namespace {
 
-void pass(const Passage& passage, const Stretch& stretch) {
-  if (passage.changes_nothing()) {
-    std::memcpy(stretch.to, stretch.from, stretch.elements * size_of(passage.from));
+void pass(const ElementCast& cast, const CopyExtent& extent) {
+  if (cast.changes_nothing()) {
+    std::memcpy(extent.to, extent.from, extent.elements * size_of(cast.from));
     return;
   }
-  const bool known = runtime::gpu::with_types(passage.from, passage.to, [&](auto from, auto to) {
+  const bool known = runtime::gpu::with_types(cast.from, cast.to, [&](auto from, auto to) {
     using From = decltype(from);
     using To = decltype(to);
-    for (std::size_t i = 0; i < stretch.elements; ++i) {
+    for (std::size_t i = 0; i < extent.elements; ++i) {
       From element;
-      std::memcpy(&element, static_cast<const From*>(stretch.from) + i, sizeof(element));
-      const To result =
-          runtime::gpu::pass_element<From, To>(element, passage.factor, passage.divisor);
-      std::memcpy(static_cast<To*>(stretch.to) + i, &result, sizeof(result));
+      std::memcpy(&element, static_cast<const From*>(extent.from) + i, sizeof(element));
+      const To result = runtime::gpu::cast_element<From, To>(element, cast.factor, cast.divisor);
+      std::memcpy(static_cast<To*>(extent.to) + i, &result, sizeof(result));
     }
   });
   if (!known) std::abort();  // no kernel would do it
@@ -199,14 +198,14 @@ class HostGpu final : public Gpu {
   void release(int lane, void* memory) override {
     at(lane).put([all = options_.memory, memory] { all->release(memory); });
   }
-  Status copy(int lane, const Passage& passage, std::span<const Stretch> stretches) override {
-    std::vector<Stretch> all(stretches.begin(), stretches.end());
-    for (auto& stretch : all) {
-      stretch.from = options_.memory->reach(stretch.from);
-      stretch.to = options_.memory->reach(stretch.to);
+  Status copy(int lane, const ElementCast& cast, std::span<const CopyExtent> extents) override {
+    std::vector<CopyExtent> all(extents.begin(), extents.end());
+    for (auto& extent : all) {
+      extent.from = options_.memory->reach(extent.from);
+      extent.to = options_.memory->reach(extent.to);
     }
-    at(lane).put([passage, all = std::move(all)] {
-      for (const auto& stretch : all) pass(passage, stretch);
+    at(lane).put([cast, all = std::move(all)] {
+      for (const auto& extent : all) pass(cast, extent);
     });
     return {};
   }

@@ -1,7 +1,7 @@
 // A Gpu in the memory of the host, for tests where there is none: lanes are threads that work off
 // what was put into them, and collectives meet by their ids, as the library's do. It does what the
-// kernels do, with their own code for each element (gpu/passage.h), so that everything above the
-// device is tested as it is: types, packing, rows, splits, the order of events, abort.
+// kernels do, with their own code for each element (gpu/element_cast.h), so that everything above
+// the device is tested as it is: types, packing, rows, splits, the order of events, abort.
 #pragma once
 
 #include <atomic>

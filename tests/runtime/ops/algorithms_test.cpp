@@ -17,10 +17,10 @@ namespace hvd::test {
 namespace {
 
 using runtime::Block;
+using runtime::Extent;
 using runtime::kPieceBytes;
 using runtime::Part;
 using runtime::Peers;
-using runtime::Stretch;
 
 class Algorithms : public ::testing::TestWithParam<int> {
  protected:
@@ -91,8 +91,8 @@ TEST_P(Algorithms, AnExchangeGivesEachTheirOwnAndLeavesNothingBehind) {
     for (int round = 0; round < 8; ++round) {
       std::vector<std::vector<std::byte>> out;
       std::vector<std::vector<std::byte>> in;
-      std::vector<Stretch> sends;
-      std::vector<Stretch> receives;
+      std::vector<Extent> sends;
+      std::vector<Extent> receives;
       for (int other = 0; other < peers.size(); ++other) {
         out.emplace_back(bytes_of(rank, other, round), std::byte(16 * rank + other));
         in.emplace_back(bytes_of(other, rank, round), std::byte{0xFF});

@@ -19,7 +19,7 @@ Backend mesh_backend(runtime::Transport transport) {
 }
 
 // The same inside hosts and between them: `hosts[r]` is where rank r is. With so little memory that
-// the sizes of the tables need many windows; hosts in `without` have none.
+// the sizes of the tables need many chunks; hosts in `without` have none.
 Backend hierarchical_backend(const std::string& name, const std::vector<int>& hosts,
                              const std::set<int>& without = {}, int sockets = 1) {
   return {

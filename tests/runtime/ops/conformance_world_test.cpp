@@ -112,11 +112,11 @@ Backend world_backend() {
   return backend_of("world", [](runtime::WorldSpec&) {});
 }
 
-// All ranks on one host: with little shared memory, so that much takes many windows.
+// All ranks on one host: with little shared memory, so that much takes many chunks.
 Backend one_host_backend() {
   return backend_of("one host", [](runtime::WorldSpec& spec) {
     for (auto& member : spec.members) member.host = "h0";
-    spec.config.window_bytes = 4096;
+    spec.config.chunk_bytes = 4096;
   });
 }
 

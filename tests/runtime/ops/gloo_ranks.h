@@ -82,27 +82,27 @@ inline void on_gloo_ranks(runtime::Transport transport, int size, const GlooBody
 }
 
 // What the test has made, for a rank that may be another process: such a one maps it anew.
-inline runtime::HostMemory adopted(const runtime::HostMemory& memory, int ranks) {
-  auto mapped = runtime::HostMemory::adopt(UniqueFd(::fcntl(memory.fd(), F_DUPFD_CLOEXEC, 0)),
-                                           ranks, memory.window_bytes());
+inline runtime::ShmLayout adopted(const runtime::ShmLayout& memory, int ranks) {
+  auto mapped = runtime::ShmLayout::adopt(UniqueFd(::fcntl(memory.fd(), F_DUPFD_CLOEXEC, 0)), ranks,
+                                          memory.chunk_bytes());
   if (!mapped.ok()) throw std::runtime_error(mapped.status().to_string());
   return *std::move(mapped);
 }
 
-// The same on hosts, options.hosts[r] of rank r, whose ranks share memory with windows of so many
+// The same on hosts, options.hosts[r] of rank r, whose ranks share memory with chunks of so many
 // bytes. The ranks of those in `without` do not, and send messages.
 inline void on_gloo_hosts(runtime::Transport transport, const GlooBody& body,
-                          const runtime::GlooOperationOptions& options, std::size_t window_bytes,
+                          const runtime::GlooOperationOptions& options, std::size_t chunk_bytes,
                           const std::set<int>& without = {}, RanksAs how = RanksAs::threads) {
   std::map<int, std::vector<int>> ranks;  // of each host
   const auto size = static_cast<int>(options.hosts.size());
   for (int rank = 0; rank < size; ++rank) {
     ranks[options.hosts[static_cast<std::size_t>(rank)]].push_back(rank);
   }
-  std::map<int, runtime::HostMemory> memories;
-  for (const auto& [host, mates] : ranks) {
-    if (mates.size() == 1 || without.contains(host)) continue;
-    auto memory = runtime::HostMemory::create(static_cast<int>(mates.size()), window_bytes);
+  std::map<int, runtime::ShmLayout> memories;
+  for (const auto& [host, node_peers] : ranks) {
+    if (node_peers.size() == 1 || without.contains(host)) continue;
+    auto memory = runtime::ShmLayout::create(static_cast<int>(node_peers.size()), chunk_bytes);
     ASSERT_TRUE(memory.ok()) << memory.status().to_string();
     memories.emplace(host, *memory);
   }
@@ -111,11 +111,11 @@ inline void on_gloo_hosts(runtime::Transport transport, const GlooBody& body,
     const int host = options.hosts[static_cast<std::size_t>(rank)];
     const auto memory = memories.find(host);
     if (memory != memories.end()) {
-      const auto& mates = ranks.at(host);
-      const auto local = std::find(mates.begin(), mates.end(), rank) - mates.begin();
-      own.host = std::make_shared<runtime::Host>(
-          adopted(memory->second, static_cast<int>(mates.size())), mates, static_cast<int>(local),
-          runtime::Host::Options{kLong, false});
+      const auto& node_peers = ranks.at(host);
+      const auto local = std::find(node_peers.begin(), node_peers.end(), rank) - node_peers.begin();
+      own.host = std::make_shared<runtime::ShmGroup>(
+          adopted(memory->second, static_cast<int>(node_peers.size())), node_peers,
+          static_cast<int>(local), runtime::ShmGroup::Options{kLong, false});
     }
     return own;
   };

@@ -24,7 +24,7 @@ TEST(HostPlan, HasALaneForEachRankOfTheSmallestHost) {
   const HostPlan first = host_plan(ranks, 1, hosts);
   EXPECT_EQ(first.hosts, (Lists{{0, 1}, {2, 3, 4}}));
   EXPECT_EQ(first.lanes, 2);
-  EXPECT_EQ(first.mates(), (std::vector<int>{0, 1}));
+  EXPECT_EQ(first.node_peers(), (std::vector<int>{0, 1}));
   EXPECT_EQ(first.lane(), (std::vector<int>{1, 3}));
   EXPECT_TRUE(first.has_lane());
   const HostPlan last = host_plan(ranks, 4, hosts);

@@ -40,9 +40,9 @@ class MeshSockets {
 };
 
 inline runtime::TcpMesh::Options mesh_options(int rank, int size, std::uint64_t generation = 1) {
-  runtime::Door::Options door(rank, size, "127.0.0.1", generation, mesh_token);
-  door.connect_timeout = kLong;
-  return {std::move(door), kLong, MeshSockets::now()};
+  runtime::MeshConnector::Options connector(rank, size, "127.0.0.1", generation, mesh_token);
+  connector.connect_timeout = kLong;
+  return {std::move(connector), kLong, MeshSockets::now()};
 }
 
 inline std::unique_ptr<runtime::TcpMesh> make_tcp_mesh(const runtime::TcpMesh::Options& options) {

@@ -78,7 +78,7 @@ std::vector<float> result_of(const Large& large, int rank, ShmRank& self) {
   return std::move(result);
 }
 
-// Where there are windows enough, and long enough, some are written past the caches in any case.
+// Where there are chunks enough, and long enough, some are written past the caches in any case.
 TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
   constexpr std::size_t kTooShort = 32 << 10;
   constexpr auto kNone = Compression::none;
@@ -96,8 +96,8 @@ TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
         EXPECT_EQ(wanted, result) << runtime::kind_name(large.kind) << ", rank " << rank;
       }
     };
-    for (const std::size_t window_bytes : {kTooShort, 4 * kTooShort}) {
-      on_shm_ranks(3, run_often, {window_bytes, {}, {kLong, false}});
+    for (const std::size_t chunk_bytes : {kTooShort, 4 * kTooShort}) {
+      on_shm_ranks(3, run_often, {chunk_bytes, {}, {kLong, false}});
     }
   }
 }
@@ -196,7 +196,7 @@ TEST(ShmOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
   });
 }
 
-// The rows that are kept are written where rows of others lie that go into a later window.
+// The rows that are kept are written where rows of others lie that go into a later chunk.
 TEST(ShmOps, AReducescatterOfManyTensorsInPlaceReadsAllBeforeItOverwrites) {
   on_shm_ranks(
       3,

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/ops/shm_ops.h"
-#include "runtime/shm/host_memory.h"
-#include "runtime/shm/meeting.h"
+#include "runtime/shm/shm_group.h"
+#include "runtime/shm/shm_layout.h"
 #include "tests/runtime/ops/gloo_ranks.h"
 
 namespace hvd::test {
@@ -25,31 +25,32 @@ inline std::size_t segments_mapped() {
 }
 
 struct ShmRankOptions {
-  std::size_t window_bytes = std::size_t{256} << 10;
+  std::size_t chunk_bytes = std::size_t{256} << 10;
   runtime::ShmOperationOptions operations;
-  runtime::Host::Options host{kLong, false};
+  runtime::ShmGroup::Options host{kLong, false};
   bool gloo = false;
 };
 
-// So little memory that the sizes of the conformance tables need many windows.
+// So little memory that the sizes of the conformance tables need many chunks.
 inline ShmRankOptions little_memory() {
   ShmRankOptions options;
-  options.window_bytes = 4096;
+  options.chunk_bytes = 4096;
   options.operations.direct_bytes = 256;
   options.gloo = true;
   return options;
 }
 
-inline std::shared_ptr<runtime::Host> host_of(const runtime::HostMemory& memory, int size, int rank,
-                                              const runtime::Host::Options& options) {
+inline std::shared_ptr<runtime::ShmGroup> host_of(const runtime::ShmLayout& memory, int size,
+                                                  int rank,
+                                                  const runtime::ShmGroup::Options& options) {
   std::vector<int> ranks;
   for (int other = 0; other < size; ++other) ranks.push_back(other);
-  return std::make_shared<runtime::Host>(memory, std::move(ranks), rank, options);
+  return std::make_shared<runtime::ShmGroup>(memory, std::move(ranks), rank, options);
 }
 
 class ShmRank final : public RankUnderTest {
  public:
-  ShmRank(std::shared_ptr<runtime::Host> host, const ShmRankOptions& options, GlooRank* gloo)
+  ShmRank(std::shared_ptr<runtime::ShmGroup> host, const ShmRankOptions& options, GlooRank* gloo)
       : host_(std::move(host)),
         operations_(runtime::make_shm_operations(host_, options.operations)),
         gloo_(gloo) {}
@@ -66,11 +67,11 @@ class ShmRank final : public RankUnderTest {
     return {Code::internal, "no operation is enabled"};
   }
 
-  runtime::Host& host() { return *host_; }
+  runtime::ShmGroup& host() { return *host_; }
   void abort() { host_->abort(); }
 
  private:
-  std::shared_ptr<runtime::Host> host_;
+  std::shared_ptr<runtime::ShmGroup> host_;
   std::vector<std::unique_ptr<runtime::Operation>> operations_;
   GlooRank* gloo_;
 };
@@ -78,7 +79,7 @@ class ShmRank final : public RankUnderTest {
 // Runs `body` on as many ranks, and waits for all. Threads have one mapping, processes one each.
 inline void on_shm_ranks(int size, const std::function<void(int rank, ShmRank& self)>& body,
                          const ShmRankOptions& options = {}, RanksAs how = RanksAs::threads) {
-  const auto memory = runtime::HostMemory::create(size, options.window_bytes);
+  const auto memory = runtime::ShmLayout::create(size, options.chunk_bytes);
   ASSERT_TRUE(memory.ok()) << memory.status().to_string();
   const auto run = [&](int rank, GlooRank* gloo) {
     ShmRank self(host_of(adopted(*memory, size), size, rank, options.host), options, gloo);

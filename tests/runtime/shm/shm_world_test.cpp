@@ -154,7 +154,7 @@ Failure sum_of(World& world, const std::string& name, std::vector<float>& data, 
 }
 
 // Ranks two levels deep under rank 0, of whom some never help; negotiations of a few bytes, and of
-// far more than a letter holds, with the timeline on.
+// far more than a message holds, with the timeline on.
 TEST(ShmWorld, LettersAndLongFramesNegotiateSideBySide) {
   constexpr int kRanks = 6;
   const TemporaryDirectory directory;
@@ -241,14 +241,13 @@ TEST(ShmWorld, AMemberThatGoesWhileLettersAreOnTheirWayIsNamedToAll) {
 }
 
 // The only one that there is in this process.
-Result<runtime::HostMemory> memory_of_a_world(int ranks, std::size_t window_bytes) {
+Result<runtime::ShmLayout> memory_of_a_world(int ranks, std::size_t chunk_bytes) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto name = std::filesystem::read_symlink(entry.path(), gone).string();
     if (name.find("memfd:hvd") == std::string::npos) continue;
     const int fd = std::stoi(entry.path().filename().string());
-    return runtime::HostMemory::adopt(UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)), ranks,
-                                      window_bytes);
+    return runtime::ShmLayout::adopt(UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)), ranks, chunk_bytes);
   }
   return Status(Code::not_found, "no world has memory");
 }
@@ -261,17 +260,19 @@ TEST(ShmWorld, ALetterThatNoMemberCanHaveWrittenEndsTheWorld) {
         expect_sum(world, 100);
         all.arrive_and_wait();
         if (rank == 2) {
-          const auto memory = memory_of_a_world(3, runtime::Config().window_bytes);
+          const auto memory = memory_of_a_world(3, runtime::Config().chunk_bytes);
           ASSERT_TRUE(memory.ok()) << memory.status().to_string();
-          auto& desk = memory->desk(1);
-          EXPECT_TRUE(desk.to_parent.put(0, "gar"));
-          ++memory->desk(0).arrived;
+          auto& slot = memory->slot(1);
+          EXPECT_TRUE(slot.to_parent.put(0, "gar"));
+          ++memory->slot(0).arrived;
         }
         all.arrive_and_wait();
         std::vector<float> data(16);
         const auto outcome = sum_of(world, "second", data, true);
         EXPECT_EQ(outcome.rank, 1);
-        EXPECT_TRUE(mentions(outcome, "does not keep to the protocol: a message in shared memory is not a whole frame"))
+        EXPECT_TRUE(mentions(
+            outcome,
+            "does not keep to the protocol: a message in shared memory is not a whole frame"))
             << outcome.status.message();
       },
       on_one_host);

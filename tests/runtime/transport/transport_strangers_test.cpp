@@ -236,7 +236,7 @@ TEST_P(Strangers, WhoAreManyAndSayNothingCostABoundedAmountAndHoldUpNobody) {
   std::vector<UniqueFd> open;
   std::mutex mutex;
   visit_rank_0([&](const SocketAddress& port) {
-    for (std::size_t i = 0; i < 2 * runtime::Door::kMaxGuests; ++i) {
+    for (std::size_t i = 0; i < 2 * runtime::MeshConnector::kMaxPending; ++i) {
       auto fd = knock(port);
       const std::lock_guard lock(mutex);
       open.push_back(std::move(fd));
@@ -249,7 +249,7 @@ TEST_P(Strangers, WhoAreManyAndSayNothingCostABoundedAmountAndHoldUpNobody) {
 
 TEST(StrangersTime, IsLimited) {
   auto options = mesh_options(0, 2);
-  options.door.handshake_timeout = std::chrono::milliseconds(50);
+  options.connector.handshake_timeout = std::chrono::milliseconds(50);
   const auto mesh = make_tcp_mesh(options);
   const auto fd = knock(port_of(*mesh));
   expect_shown_out(fd);
@@ -261,7 +261,7 @@ TEST(StrangersAtOurSide, WhoAnswerAtAPeersAddressAreNotBelieved) {
     ASSERT_TRUE(listener.ok());
     const auto where = local_address(listener->get());
     auto options = mesh_options(1, 2);
-    options.door.connect_timeout = std::chrono::milliseconds(200);
+    options.connector.connect_timeout = std::chrono::milliseconds(200);
     const auto mesh = make_tcp_mesh(options);
     const auto theirs = WireWriter().str(where->host).u16(where->port).u16(1).take();
     ASSERT_TRUE(mesh->connect({theirs, mesh->address()}).ok());

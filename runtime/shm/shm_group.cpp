@@ -1,0 +1,150 @@
+#include "runtime/shm/shm_group.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/machine/own_time.h"
+#include "base/text.h"
+#include "runtime/core/brief_wait.h"
+#include "runtime/core/threads.h"
+
+namespace hvd::runtime {
+namespace {
+
+// A step is the number of the operation above those of its sync()s.
+constexpr unsigned kSyncBits = 24;
+
+Status ended() { return {Code::aborted, "shared memory: the world has ended"}; }
+
+}  // namespace
+
+ShmGroup::ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Options& options)
+    : memory_(std::move(memory)), ranks_(std::move(ranks)), rank_(rank), options_(options) {}
+
+int ShmGroup::local_of(int world_rank) const {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), world_rank);
+  if (found == ranks_.end() || *found != world_rank) return -1;
+  return static_cast<int>(found - ranks_.begin());
+}
+
+ShmGroup::Place& ShmGroup::place_for(int process_set, std::span<const int> ranks) {
+  const auto [known, is_new] = places_.try_emplace(process_set);
+  if (is_new) {
+    known->second.here = static_cast<std::size_t>(std::count_if(
+        ranks.begin(), ranks.end(), [this](int rank) { return local_of(rank) >= 0; }));
+  }
+  return known->second;
+}
+
+bool ShmGroup::found(int process_set, Place& place) {
+  if (!place.looked_for) {
+    place.looked_for = true;
+    place.index = memory_.place_of(process_set);
+    if (!place.index && !full_) {
+      full_ = true;
+      HVD_LOG(warning, "process set " << process_set
+                                      << " and all after it do without shared memory: only "
+                                      << ShmLayout::kSets << " sets of a generation have it");
+    }
+  }
+  return place.index.has_value();
+}
+
+bool ShmGroup::serves(int process_set, std::span<const int> ranks) {
+  Place& place = place_for(process_set, ranks);
+  return place.here == ranks.size() && found(process_set, place);
+}
+
+bool ShmGroup::serves_part(int process_set, std::span<const int> ranks) {
+  Place& place = place_for(process_set, ranks);
+  return place.here > 1 && found(process_set, place);
+}
+
+std::size_t ShmGroup::place_of(int process_set) { return *places_.at(process_set).index; }
+
+void ShmGroup::abort() {
+  aborted_ = true;
+  memory_.event().notify_all();
+}
+
+bool ShmGroup::reached(const Step& step) const {
+  return std::all_of(step.of.begin(), step.of.end(),
+                     [&step](const auto* reached) { return reached->load() >= step.value; });
+}
+
+Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patiently) {
+  const auto is_over = [this, &step] { return aborted_ || reached(step); };
+  const bool soon = wait_briefly(options_.own_core && !patiently, is_over);
+  if (!soon) CallerProgressScope::about_to_sleep();
+  OwnDeadline deadline(Clock::now(), options_.timeout);
+  bool over = soon || memory_.event().sleep_until(deadline.at(), is_over);
+  // A job that was stopped as a whole goes on: no rank was late.
+  while (!over && !deadline.passed(Clock::now())) {
+    over = memory_.event().sleep_until(deadline.at(), is_over);
+  }
+  if (aborted_) return ended();
+  if (over) return {};
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (step.of[i]->load() < step.value) missing.push_back(cat("rank ", ranks[i]));
+  }
+  return {Code::deadline_exceeded, cat("shared memory: nothing came from ", join(missing, ", "),
+                                       " for ", options_.timeout.count(), " ms")};
+}
+
+ShmCollective::ShmCollective(ShmGroup& host, int process_set, std::span<const int> ranks, int rank)
+    : host_(host),
+      ranks_(ranks.begin(), ranks.end()),
+      rank_(rank),
+      place_(host.place_of(process_set)),
+      subgroup_(&host.subgroups_[{process_set, ranks_}]),
+      own_(host.memory_.step(place_, host.rank_)) {
+  for (const int member : ranks_) {
+    locals_.push_back(host.local_of(member));
+    step_.of.push_back(&host.memory_.step(place_, locals_.back()));
+  }
+  step_.value = ++host.operations_[process_set] << kSyncBits;
+}
+
+void ShmCollective::end() {
+  step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
+  own_ = step_.value;
+  if (host_.memory_.waiting_for_ends() > 0) host_.memory_.event().notify();
+  // Nothing of it was in the chunks; the ranks of the last collective may still read there.
+  if (!opened_) return;
+  host_.last_subgroup_ = subgroup_;
+  host_.last_ranks_ = std::move(ranks_);
+  host_.last_end_ = std::move(step_);
+}
+
+Status ShmCollective::open() {
+  if (host_.aborted_) return ended();
+  // The three chunks keep members of one team apart, but not those of different ones.
+  if (host_.last_subgroup_ != nullptr && host_.last_subgroup_ != subgroup_) {
+    auto& memory = host_.memory_;
+    ++memory.waiting_for_ends();
+    const Status read = host_.await(host_.last_end_, host_.last_ranks_);
+    --memory.waiting_for_ends();
+    HVD_RETURN_IF_ERROR(read);
+  }
+  opened_ = true;
+  return {};
+}
+
+std::byte* ShmCollective::chunk(int rank, std::size_t ahead) const {
+  return host_.memory_.chunk(locals_[static_cast<std::size_t>(rank)],
+                             (subgroup_->chunks + ahead) % ShmLayout::kChunks);
+}
+
+Status ShmCollective::sync(bool patiently) {
+  // A rank that gave up an operation must not be taken for one that came to it.
+  if (host_.aborted_) return ended();
+  own_ = ++step_.value;
+  if (host_.reached(step_)) {
+    host_.memory_.event().notify();
+    return {};
+  }
+  return host_.await(step_, ranks_, patiently);
+}
+
+}  // namespace hvd::runtime

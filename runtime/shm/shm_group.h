@@ -1,0 +1,142 @@
+// Collectives of the ranks of one host in shared memory.
+//
+// A ShmGroup is this rank's place among those that share its host, one per world. A ShmCollective
+// is one operation of those members of a process set that take part in it. All of them create it,
+// in the order of the operations, and call the same functions of it. In each step a rank writes
+// into its own chunk, and reads the chunks of the others after a sync():
+//
+//     chunks     w                    w + 1                w + 2
+//     write w -- sync -- read w, write w + 1 -- sync -- read w + 1, write w + 2 -- ...
+//
+// Each rank has three chunks, used in turn: a chunk that is written after a sync() was read for the
+// last time before it, even by ranks that still read chunk w while others write w + 1 and w + 2. So
+// one sync() for each chunk is enough.
+//
+// A waiting rank spins as long as each rank can have a core of its own, then sleeps. abort() wakes
+// this rank's waiter at once and for good, whatever the others do.
+//
+// For one thread at a time, the executor; abort() is safe from any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/shm/chunk_writer.h"
+#include "runtime/shm/shm_layout.h"
+
+namespace hvd::runtime {
+
+class ShmGroup {
+ public:
+  struct Options {
+    std::chrono::milliseconds timeout;  // of a rank that the others wait for
+    bool own_core = true;               // for each rank: a waiter spins before it sleeps
+  };
+  // `ranks`: those of the world on this host, ascending; `rank`: the own position among them.
+  ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Options& options);
+
+  // Whether they all are on this host, and the set has a place; the same on all of them.
+  bool serves(int process_set, std::span<const int> ranks);
+  // Whether at least two of them are, so that these can meet; the same on all that are.
+  bool serves_part(int process_set, std::span<const int> ranks);
+  // An operation of the set in which this rank has no part.
+  void skip(int process_set) { ++operations_[process_set]; }
+
+  void abort();
+  bool aborted() const { return aborted_; }
+
+ private:
+  friend class ShmCollective;
+  // Of a set in the memory; looked for when it is first needed.
+  struct Place {
+    std::size_t here = 0;  // of its ranks
+    bool looked_for = false;
+    std::optional<std::size_t> index = {};
+  };
+  Place& place_for(int process_set, std::span<const int> ranks);
+  bool found(int process_set, Place& place);
+  // The progress of those ranks of a set that take part together.
+  struct Subgroup {
+    std::size_t chunks = 0;
+  };
+  using SubgroupKey = std::pair<int, std::vector<int>>;  // the set, and world ranks
+  struct Step {
+    std::vector<const std::atomic<std::uint64_t>*> of;
+    std::uint64_t value = 0;
+  };
+
+  int local_of(int world_rank) const;
+  std::size_t place_of(int process_set);
+  // Until all have come to the step.
+  Status await(const Step& step, std::span<const int> ranks, bool patiently = false);
+  bool reached(const Step& step) const;
+
+  ShmLayout memory_;
+  ChunkWriter writer_;
+  std::vector<int> ranks_;
+  int rank_;
+  Options options_;
+  std::map<int, Place> places_;
+  bool full_ = false;                        // and that was said
+  std::map<int, std::uint64_t> operations_;  // of each set
+  std::map<SubgroupKey, Subgroup> subgroups_;
+  // The last collective, whose other members may still be reading this rank's chunks.
+  const Subgroup* last_subgroup_ = nullptr;
+  std::vector<int> last_ranks_;
+  Step last_end_;
+  std::atomic<bool> aborted_ = false;
+};
+
+class ShmCollective {
+ public:
+  // `ranks`: those of the world that take part, at least two, this one among them at `rank`.
+  ShmCollective(ShmGroup& host, int process_set, std::span<const int> ranks, int rank);
+  // Unless end() was called the operation has failed, and with it the world: the others must not
+  // take this rank for one that has done its part, and wait until they are aborted, too.
+  ~ShmCollective() = default;
+  ShmCollective(const ShmCollective&) = delete;
+  ShmCollective& operator=(const ShmCollective&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(locals_.size()); }
+  std::size_t index() const { return static_cast<std::size_t>(rank_); }
+
+  // Before the first write: waits until no rank reads this rank's chunks any more.
+  Status open();
+  // Of each chunk, in bytes.
+  std::size_t capacity() const { return host_.memory_.chunk_bytes(); }
+
+  // The chunk of the rank at that position that is `ahead` of the current one.
+  std::byte* chunk(int rank, std::size_t ahead = 0) const;
+  // Copies much into the own ones with those stores that are the cheaper ones here; what is little
+  // may be written there directly.
+  ChunkWriter& writer() const { return host_.writer_; }
+  void next_chunk() { ++subgroup_->chunks; }
+  // Everything that was written before is there for all who return. Patiently: a rank has
+  // other work to do first, and spinning for so long would only cost.
+  Status sync(bool patiently = false);
+  // The operation has been done, and what was read in it was read for the last time.
+  void end();
+
+ private:
+  ShmGroup& host_;
+  std::vector<int> ranks_;   // of the world
+  std::vector<int> locals_;  // on this host
+  int rank_;
+  std::size_t place_;
+  ShmGroup::Subgroup* subgroup_;
+  ShmGroup::Step step_;
+  bool opened_ = false;
+  std::atomic<std::uint64_t>& own_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,58 @@
+#include "runtime/shm/shm_layout.h"
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+std::size_t ShmLayout::head_bytes(int ranks) {
+  return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(Line) +
+                     static_cast<std::size_t>(ranks) * sizeof(RankSlot));
+}
+
+std::size_t ShmLayout::total_bytes(int ranks, std::size_t chunk_bytes) {
+  return head_bytes(ranks) + static_cast<std::size_t>(ranks) * kChunks * chunk_bytes;
+}
+
+Result<ShmLayout> ShmLayout::create(int ranks, std::size_t chunk_bytes) {
+  if (ranks > kMaxRanks) {
+    return Status(Code::resource_exhausted, cat(ranks, " ranks are too many for shared memory"));
+  }
+  auto segment = Segment::create(total_bytes(ranks, chunk_bytes));
+  HVD_RETURN_IF_ERROR(segment.status());
+  HVD_RETURN_IF_ERROR((*segment)->reserve(0, (*segment)->size()));
+  return ShmLayout(std::move(*segment), ranks, chunk_bytes);
+}
+
+Result<ShmLayout> ShmLayout::adopt(UniqueFd fd, int ranks, std::size_t chunk_bytes) {
+  auto segment = Segment::adopt(std::move(fd), total_bytes(ranks, chunk_bytes));
+  HVD_RETURN_IF_ERROR(segment.status());
+  return ShmLayout(std::move(*segment), ranks, chunk_bytes);
+}
+
+std::optional<std::size_t> ShmLayout::place_of(int process_set) const {
+  // The first rank takes the place, and no rank gives it up: so all find the same.
+  const auto number = static_cast<std::uint32_t>(process_set) + 1;
+  for (std::size_t place = 0; place < kSets; ++place) {
+    std::uint32_t taken = 0;
+    if (head().sets[place].compare_exchange_strong(taken, number) || taken == number) return place;
+  }
+  return std::nullopt;
+}
+
+std::atomic<std::uint64_t>& ShmLayout::step(std::size_t place, int rank) const {
+  return lines()[place * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank)].value;
+}
+
+std::byte* ShmLayout::chunk(int rank, std::size_t index) const {
+  const std::size_t before = static_cast<std::size_t>(rank) * kChunks + index;
+  return segment_->data() + head_bytes(ranks_) + before * window_bytes_;
+}
+
+}  // namespace hvd::runtime

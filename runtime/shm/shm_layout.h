@@ -1,0 +1,80 @@
+// The layout of the shared-memory segment of one host:
+//
+//     | head: event, sets | steps: a line for each set and rank | slots: one for each rank |
+//     | chunks of rank 0: three of chunk_bytes | chunks of rank 1 | ...
+//
+// All of it is reserved when it is made, and zero at first. A view: it keeps the
+// segment.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "runtime/shm/futex_event.h"
+#include "runtime/shm/segment.h"
+#include "runtime/shm/spsc_ring.h"
+
+namespace hvd::runtime {
+
+// The messages of a rank and of its parent to each other (shm_mailbox.h).
+struct RankSlot {
+  alignas(kSharedLine) std::atomic<bool> polling;
+  std::atomic<std::int64_t> stopped_at;  // if it is not: nanoseconds of the machine's clock
+  alignas(kSharedLine) std::atomic<std::uint64_t> arrived;  // so many messages, from all
+  SpscRing from_parent;
+  SpscRing to_parent;
+};
+
+class ShmLayout {
+ public:
+  static constexpr std::size_t kChunks = 3;
+  static constexpr std::size_t kSets = 256;  // in one generation
+  static constexpr int kMaxRanks = 512;
+
+  // Shared by so many ranks; the first of them makes it. What is larger than a chunk (whole pages)
+  // is moved chunk by chunk.
+  static Result<ShmLayout> create(int ranks, std::size_t chunk_bytes);
+  static Result<ShmLayout> adopt(UniqueFd fd, int ranks, std::size_t chunk_bytes);
+
+  int fd() const { return segment_->fd(); }
+  std::size_t chunk_bytes() const { return window_bytes_; }
+
+  FutexEvent& event() const { return head().event; }
+  // Ranks that wait for others to have ended an operation, and not only to come into one.
+  std::atomic<std::uint32_t>& waiting_for_ends() const { return head().waiting_for_ends; }
+  // Where the set's steps are; nothing if there were too many sets. All ranks come to the same.
+  std::optional<std::size_t> place_of(int process_set) const;
+  // How far the rank has come in what the set does.
+  std::atomic<std::uint64_t>& step(std::size_t place, int rank) const;
+
+  RankSlot& slot(std::size_t rank) const { return slots()[rank]; }
+  std::byte* chunk(int rank, std::size_t index) const;
+
+ private:
+  struct Head {
+    alignas(kSharedLine) FutexEvent event;
+    alignas(kSharedLine) std::atomic<std::uint32_t> waiting_for_ends;
+    alignas(kSharedLine) std::atomic<std::uint32_t> sets[kSets];  // number of a set + 1
+  };
+  struct alignas(kSharedLine) Line {
+    std::atomic<std::uint64_t> value;
+  };
+
+  ShmLayout(std::shared_ptr<Segment> segment, int ranks, std::size_t chunk_bytes)
+      : segment_(std::move(segment)), ranks_(ranks), window_bytes_(chunk_bytes) {}
+  static std::size_t head_bytes(int ranks);
+  static std::size_t total_bytes(int ranks, std::size_t chunk_bytes);
+  Head& head() const { return *reinterpret_cast<Head*>(segment_->data()); }
+  Line* lines() const { return reinterpret_cast<Line*>(segment_->data() + sizeof(Head)); }
+  RankSlot* slots() const { return reinterpret_cast<RankSlot*>(lines() + lines_of(ranks_)); }
+  static std::size_t lines_of(int ranks) { return kSets * static_cast<std::size_t>(ranks); }
+
+  std::shared_ptr<Segment> segment_;
+  int ranks_;
+  std::size_t window_bytes_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,254 @@
+#include "runtime/shm/shm_rendezvous.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/socket.h"
+#include "base/text.h"
+#include "runtime/net/member_connector.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::string_view kSharedMemory = "shared memory";
+
+// The answers after the handshake, one byte each.
+constexpr char kYes = 'y';  // from the first rank: with the descriptor, or: we all have it
+constexpr char kNo = 'n';
+
+std::string identity_of(int rank) { return cat("rank ", rank); }
+
+struct UnixAddress {
+  sockaddr_un address{};
+  socklen_t size = 0;
+};
+
+// A leading zero makes the name an abstract one.
+UnixAddress abstract_address(std::string_view name) {
+  UnixAddress result;
+  result.address.sun_family = AF_UNIX;
+  name = name.substr(0, sizeof(result.address.sun_path) - 1);
+  name.copy(result.address.sun_path + 1, name.size());
+  result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return result;
+}
+
+Result<UniqueFd> connect_abstract(std::string_view name, TimePoint deadline) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return Status::from_errno("socket", errno);
+  // It blocks while too many wait there already.
+  const int left = std::max(1, milliseconds_until(deadline, Clock::now()));
+  const timeval timeout{left / 1000, left % 1000 * 1000};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  const auto where = abstract_address(name);
+  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size) != 0) {
+    if (errno != EINTR) return Status::from_errno("connect", errno);
+  }
+  return fd;
+}
+
+// One byte, with a descriptor if there is one.
+Status send_byte(int socket, char byte, int fd, TimePoint deadline) {
+  HVD_RETURN_IF_ERROR(wait_for(socket, POLLOUT, deadline));
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  }
+  while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+    if (errno != EINTR) return Status::from_errno("send", errno);
+  }
+  return {};
+}
+
+// Its descriptor goes into `fd`, if one came.
+Result<char> receive_byte(int socket, UniqueFd& fd, TimePoint deadline, int interrupt) {
+  HVD_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline, interrupt));
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t got = 0;
+  while ((got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno != EINTR) return Status::from_errno("receive", errno);
+  }
+  if (got == 0) return Status(Code::unavailable, "the other side closed the connection");
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    int number = -1;
+    std::memcpy(&number, CMSG_DATA(header), sizeof(number));
+    fd.reset(number);
+  }
+  return byte;
+}
+
+}  // namespace
+
+ShmRendezvous::ShmRendezvous(const Token& token, int rank, std::uint64_t generation,
+                             std::chrono::milliseconds handshake_timeout)
+    : token_(token),
+      rank_(rank),
+      generation_(generation),
+      acceptor_(poller_, token, {identity_of(rank), generation}, handshake_timeout, kSharedMemory,
+                1) {}
+
+Status ShmRendezvous::open() {
+  HVD_RETURN_IF_ERROR(poller_.open());
+  abort_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return Status::from_errno("socket", errno);
+  name_ = cat("hvd-", to_hex(random_bytes(16)));
+  const auto where = abstract_address(name_);
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size) != 0 ||
+      ::listen(fd.get(), SOMAXCONN) != 0) {
+    name_.clear();
+    return Status::from_errno("listen on a Unix socket", errno);
+  }
+  return acceptor_.adopt(std::move(fd));
+}
+
+void ShmRendezvous::abort() {
+  aborted_ = true;
+  poller_.wake();
+  const std::uint64_t once = 1;
+  [[maybe_unused]] const auto put = ::write(abort_.get(), &once, sizeof(once));
+}
+
+Result<ShmRendezvous::Shared> ShmRendezvous::form(const std::vector<LocalRank>& ranks,
+                                                  std::size_t chunk_bytes, TimePoint deadline) {
+  for (const auto& other : ranks) {
+    if (!other.name.empty()) continue;
+    return Shared{{},
+                  {Code::failed_precondition, cat("rank ", other.rank,
+                                                  " does without, or may not "
+                                                  "listen on Unix sockets")}};
+  }
+  auto shared = rank_ == ranks.front().rank ? make(ranks, chunk_bytes, deadline)
+                                            : receive(ranks, chunk_bytes, deadline);
+  acceptor_.close();
+  if (aborted_) return Status(Code::aborted, "the world has failed");
+  return shared;
+}
+
+// --- the first rank -----------------------------------------------------------------------------
+
+Result<UniqueFd> ShmRendezvous::connect_to(const LocalRank& other, TimePoint deadline) const {
+  auto fd = connect_abstract(other.name, deadline);
+  HVD_RETURN_IF_ERROR(fd.status());
+  HVD_RETURN_IF_ERROR(authenticate(fd->get(), token_, kSharedMemory,
+                                   {identity_of(rank_), generation_},
+                                   {identity_of(other.rank), generation_}, deadline, abort_.get()));
+  return fd;
+}
+
+Result<ShmRendezvous::Shared> ShmRendezvous::make(const std::vector<LocalRank>& ranks,
+                                                  std::size_t chunk_bytes, TimePoint deadline) {
+  Shared shared;
+  const auto fails = [&shared](int rank, const Status& why) {
+    if (shared.why_not.ok()) shared.why_not = why.with_context(identity_of(rank));
+  };
+  std::vector<std::pair<int, UniqueFd>> visited;
+  for (const auto& other : ranks) {
+    if (other.rank == rank_) continue;
+    auto connection = connect_to(other, deadline);
+    if (!connection.ok()) {
+      fails(other.rank, connection.status());
+      continue;
+    }
+    visited.emplace_back(other.rank, std::move(*connection));
+  }
+  if (shared.why_not.ok()) {
+    auto memory = ShmLayout::create(static_cast<int>(ranks.size()), chunk_bytes);
+    if (memory.ok()) shared.memory = std::move(*memory);
+    shared.why_not = memory.status();
+  }
+  for (const auto& [rank, socket] : visited) {
+    const bool there = shared.memory.has_value();
+    const Status sent =
+        send_byte(socket.get(), there ? kYes : kNo, there ? shared.memory->fd() : -1, deadline);
+    if (!sent.ok()) fails(rank, sent);
+  }
+  if (!shared.memory) return shared;
+  for (const auto& [rank, socket] : visited) {
+    UniqueFd none;
+    const auto answer = receive_byte(socket.get(), none, deadline, abort_.get());
+    if (!answer.ok()) fails(rank, answer.status());
+    if (answer.ok() && *answer != kYes) {
+      fails(rank, {Code::resource_exhausted, "it could not map the shared memory"});
+    }
+  }
+  // A rank that refused or has gone does not listen any more.
+  for (const auto& [rank, socket] : visited) {
+    (void)send_byte(socket.get(), shared.why_not.ok() ? kYes : kNo, -1, deadline);
+  }
+  if (!shared.why_not.ok()) shared.memory.reset();
+  return shared;
+}
+
+// --- the others ---------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Connection>> ShmRendezvous::accept_rank(int first, TimePoint deadline) {
+  while (!aborted_) {
+    const auto now = Clock::now();
+    if (now >= deadline) {
+      return Status(Code::deadline_exceeded, cat("rank ", first, " did not come"));
+    }
+    for (const auto& event : poller_.wait(std::min(deadline, acceptor_.expire(now)))) {
+      if (!acceptor_.owns(event.fd)) continue;
+      auto arrival = acceptor_.handle(event, Clock::now());
+      if (!arrival) continue;
+      poller_.forget(arrival->connection->fd());
+      if (arrival->name == identity_of(first)) return std::move(arrival->connection);
+    }
+  }
+  return Status(Code::aborted, "the world has failed");
+}
+
+Result<ShmRendezvous::Shared> ShmRendezvous::receive(const std::vector<LocalRank>& ranks,
+                                                     std::size_t chunk_bytes, TimePoint deadline) {
+  const auto without = [&ranks](const Status& why) {
+    return Shared{{}, why.with_context(identity_of(ranks.front().rank))};
+  };
+  const auto reached = connect_abstract(ranks.front().name, deadline);
+  if (!reached.ok()) return without(reached.status());
+  auto connect_to = accept_rank(ranks.front().rank, deadline);
+  if (!connect_to.ok()) return without(connect_to.status());
+  const int socket = (*connect_to)->fd();
+  UniqueFd fd;
+  const auto offer = receive_byte(socket, fd, deadline, abort_.get());
+  if (!offer.ok()) return without(offer.status());
+  if (*offer != kYes || !fd) return without({Code::unavailable, "not all ranks can share memory"});
+  Shared shared;
+  auto memory = ShmLayout::adopt(std::move(fd), static_cast<int>(ranks.size()), chunk_bytes);
+  const Status answered = send_byte(socket, memory.ok() ? kYes : kNo, -1, deadline);
+  if (!memory.ok()) return without(memory.status());
+  HVD_RETURN_IF_ERROR(answered.with_context("shared memory"));
+  UniqueFd none;
+  const auto all = receive_byte(socket, none, deadline, abort_.get());
+  HVD_RETURN_IF_ERROR(all.status().with_context(
+      cat("shared memory: rank ", ranks.front().rank, " did not say whether all have it")));
+  if (*all != kYes) return without({Code::unavailable, "not all ranks can share memory"});
+  shared.memory = std::move(*memory);
+  return shared;
+}
+
+}  // namespace hvd::runtime
