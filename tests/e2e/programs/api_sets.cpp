@@ -134,7 +134,7 @@ void dynamic() {
        std::vector<std::pair<std::vector<int>, std::string>>{{{}, "at least one rank"},
                                                              {{0, 99}, "no rank 99"},
                                                              {{-1}, "no rank -1"},
-                                                             {{1, 1}, "once"}}) {
+                                                             {{1, 1}, "without duplicates"}}) {
     throws<hvd::InvalidArgumentError>("bad ranks", {said},
                                       [ranks = ranks] { hvd::add_process_set(ranks); });
   }
