@@ -42,9 +42,9 @@ class Executor {
 
   struct Hooks {
     std::function<void(const Status&)> on_broken;  // an operation failed
-    std::function<void()> on_done;  // a batch has ended that did not run inline
-    std::function<void()> on_delivered;   // callbacks have returned
-    trace::Recorder* recorder = nullptr;  // records all batches
+    std::function<void()> on_done;                 // a batch has ended that did not run inline
+    std::function<void()> on_delivered;            // callbacks have returned
+    trace::Recorder* recorder = nullptr;           // records all batches
   };
 
   Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)
@@ -82,11 +82,11 @@ class Executor {
     Response response;
     int set_size = 0;
     bool has_joined = false;       // this rank has joined
-    bool is_inline = false;  // executed by run_inline()
+    bool is_inline = false;        // executed by run_inline()
     bool is_asynchronous = false;  // a device's thread ends it
     TensorQueue::Slots slots;
     std::vector<Entry> placeholders;  // used instead of the slots if this rank has joined
-    Entries entries;  // pointers into either of them
+    Entries entries;                  // pointers into either of them
     std::vector<Outcome> outcomes;
     std::vector<Callback> callbacks;
     std::optional<trace::TracedBatch> traced;
@@ -121,7 +121,7 @@ class Executor {
   std::condition_variable arrived_;
   std::deque<Response> responses_;           // guarded by mutex_
   std::deque<std::function<void()>> tasks_;  // guarded by mutex_
-  bool busy_ = false;  // guarded by mutex_: a batch is being executed
+  bool busy_ = false;                        // guarded by mutex_: a batch is being executed
   bool stopping_ = false;                    // guarded by mutex_
   std::condition_variable device_batch_ended_;
   int device_batches_ = 0;  // guarded by mutex_

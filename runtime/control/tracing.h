@@ -34,7 +34,7 @@ namespace hvd::runtime::trace {
 class Tracing {
  public:
   static constexpr std::chrono::milliseconds kSendEvery{200};
-  static constexpr std::chrono::milliseconds kRetry{20};    // while a link is busy
+  static constexpr std::chrono::milliseconds kRetry{20};  // while a link is busy
   // For batches that run when recording stops.
   static constexpr std::chrono::seconds kReportTimeout{5};
   static constexpr std::size_t kBusy = std::size_t{256} << 10;    // unsent bytes of a link

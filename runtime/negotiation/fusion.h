@@ -21,7 +21,7 @@ struct ReadyTensor {
 };
 
 enum class Fusion {
-  look_ahead,  // all tensors that may share a buffer, within the threshold
+  look_ahead,   // all tensors that may share a buffer, within the threshold
   groups_only,  // only adjacent tensors of one group
 };
 

@@ -37,12 +37,12 @@ class MessageTable {
     std::map<int, std::int64_t> first_extents;  // by rank, if is_ragged()
   };
   struct Row {
-    TimePoint since{};  // when the first rank requested it
-    RankSet asked;  // all ranks that requested it
-    std::optional<CacheId> id;  // the cache id that ...
-    RankSet by_id;  // ... these of them used
+    TimePoint since{};           // when the first rank requested it
+    RankSet asked;               // all ranks that requested it
+    std::optional<CacheId> id;   // the cache id that ...
+    RankSet by_id;               // ... these of them used
     std::vector<Variant> whole;  // the requests of the others, in full
-    RankSet forwarded;  // those of `asked` that the parent has been told of
+    RankSet forwarded;           // those of `asked` that the parent has been told of
   };
 
   MessageTable(const ResponseCache& cache, const ProcessSets& sets, RankSet scope)

@@ -26,9 +26,9 @@ namespace hvd::runtime {
 class StallInspector {
  public:
   struct Findings {
-    std::vector<std::string> warnings;  // tensors that stall
+    std::vector<std::string> warnings;    // tensors that stall
     std::vector<std::string> recoveries;  // tensors that stalled and have completed
-    Failure failure;  // a stall that exceeded `shutdown`
+    Failure failure;                      // a stall that exceeded `shutdown`
   };
 
   // `warning` zero: no inspection. `shutdown` zero: a stall is never a failure.
@@ -55,8 +55,8 @@ class StallInspector {
   const ControlTree& tree_;
   Duration warning_;
   Duration shutdown_;
-  TimePoint look_at_ = kNever;  // set as soon as the table is not empty
-  TimePoint quiet_until_{};  // no warning before this time
+  TimePoint look_at_ = kNever;             // set as soon as the table is not empty
+  TimePoint quiet_until_{};                // no warning before this time
   std::map<TensorKey, TimePoint> warned_;  // with the time since which they stall
 };
 

@@ -104,7 +104,7 @@ class TensorQueue {
   const int rank_;
   ProcessSets sets_;
   std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;
-  std::unordered_map<CacheId, Slot*> by_id_;            // of Slot::agreed
+  std::unordered_map<CacheId, Slot*> by_id_;  // of Slot::agreed
   std::list<Slot*> busy_;  // slots with an entry in flight, in the order of push()
   std::list<Slot*> idle_;  // unused slots, the oldest first
   // The slot that the next push() probably needs.
@@ -112,12 +112,12 @@ class TensorQueue {
   // How many tensors of each group, by process set and name, are in flight.
   std::unordered_map<TensorKey, int, TensorKeyHash, TensorKeyEqual> groups_;
   std::uint64_t pushed_ = 0;   // so many
-  Slots undrained_;  // the newest slots, unless their process set was removed
+  Slots undrained_;            // the newest slots, unless their process set was removed
   std::uint64_t drained_ = 0;  // number of entries drained so far
   bool joined_ = false;        // this rank's join is in flight
   Failure closed_;
   TimePoint busy_since_ = kNever;  // kNever: nothing is in flight
-  Duration busy_time_{};  // the total before busy_since_
+  Duration busy_time_{};           // the total before busy_since_
 };
 
 }  // namespace hvd::runtime

@@ -265,7 +265,8 @@ TEST(CoordinatorLeave, AJoinFailsAtOnceAndSaysWhichCallItWas) {
   ASSERT_TRUE(world.join(0).ok());
   const auto response = world.only();
   EXPECT_EQ(response.error.code(), Code::failed_precondition);
-  says(response, "join \"join\" cannot complete: rank 1 on host host1 has already called shutdown()");
+  says(response,
+       "join \"join\" cannot complete: rank 1 on host host1 has already called shutdown()");
 }
 
 TEST(CoordinatorLeave, ProcessSetsWithoutTheRankThatLeftGoOn) {
