@@ -33,7 +33,7 @@ using boost::system::error_code;
 using Pipe = asio::posix::stream_descriptor;
 
 constexpr std::size_t kReadSize = std::size_t{16} << 10;
-constexpr std::chrono::seconds kEndLimit{5};  // of a keeper that was told to end
+constexpr std::chrono::seconds kEndLimit{5};  // of a reaper that was told to end
 
 std::string time_text(std::chrono::milliseconds time) {
   return time.count() % 1000 == 0 ? cat(time.count() / 1000, " s") : cat(time.count(), " ms");
@@ -79,7 +79,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
       asio::post(io_, [self = shared_from_this()] { self->finish(); });
       return;
     }
-    keeper_ = started->keeper;
+    reaper_ = started->reaper;
     control_.assign(asio::local::stream_protocol(), started->control.release());
     output_.assign(started->output.release());
     errors_.assign(started->errors.release());
@@ -97,12 +97,12 @@ class Script::Run : public std::enable_shared_from_this<Run> {
   }
 
   bool done() const { return !done_; }
-  // True when its keeper is gone.
+  // True when its reaper is gone.
   bool gone() {
-    if (keeper_ > 0 && ::waitpid(keeper_, nullptr, WNOHANG) != 0) keeper_ = -1;
-    return keeper_ < 0;
+    if (reaper_ > 0 && ::waitpid(reaper_, nullptr, WNOHANG) != 0) reaper_ = -1;
+    return reaper_ < 0;
   }
-  pid_t keeper() const { return keeper_; }
+  pid_t reaper() const { return reaper_; }
 
  private:
   void spawn(asio::awaitable<void> work) {
@@ -170,13 +170,13 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     timer_.expires_after(options_.kill_timeout);
     co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
     if (error || !done_) co_return;
-    // Something that no signal reaches; or, if the keeper has ended, somebody else who holds the
+    // Something that no signal reaches; or, if the reaper has ended, somebody else who holds the
     // pipes and is no business of ours.
     if (!over_) {
       end_.trouble += ", and is still there";
-      // Its keeper does not answer: the script may have stopped it. With it the script dies, or the
+      // Its reaper does not answer: the script may have stopped it. With it the script dies, or the
       // next run would find it.
-      ::kill(keeper_, SIGKILL);
+      ::kill(reaper_, SIGKILL);
       timer_.expires_after(options_.kill_timeout);
       co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
       if (error || !done_) co_return;
@@ -210,24 +210,24 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     timer_.cancel();
   }
 
-  // The keeper was told to end, or has ended. What it cannot kill is left to the kernel.
+  // The reaper was told to end, or has ended. What it cannot kill is left to the kernel.
   void reap() {
-    if (keeper_ < 0) return;
-    wait_for_child(keeper_, Clock::now() + kEndLimit);
-    if (::waitpid(keeper_, nullptr, WNOHANG) != 0) keeper_ = -1;
+    if (reaper_ < 0) return;
+    wait_for_child(reaper_, Clock::now() + kEndLimit);
+    if (::waitpid(reaper_, nullptr, WNOHANG) != 0) reaper_ = -1;
   }
 
   asio::io_context& io_;
   const ScriptOptions options_;
   std::function<void(ScriptEnd)> done_;
-  pid_t keeper_ = -1;
+  pid_t reaper_ = -1;
   asio::local::stream_protocol::socket control_;
   Pipe output_;
   Pipe errors_;
   asio::steady_timer timer_;
   ScriptEnd end_;
   int reading_ = 0;
-  bool over_ = false;  // the keeper has said how the script ended
+  bool over_ = false;  // the reaper has said how the script ended
 };
 
 Script::Script(asio::io_context& io, ScriptOptions options)
@@ -250,6 +250,6 @@ void Script::run(std::function<void(ScriptEnd)> done) {
 
 bool Script::running() const { return run_ && !run_->done(); }
 
-pid_t Script::child() const { return run_ ? run_->keeper() : -1; }
+pid_t Script::child() const { return run_ ? run_->reaper() : -1; }
 
 }  // namespace hvd::discovery

@@ -24,11 +24,11 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace hvd::discovery {
 namespace {
 
-constexpr int kControl = 3;  // in the keeper
+constexpr int kControl = 3;  // in the reaper
 constexpr std::size_t kListSize = 4096;
 constexpr int kLookAgainMs = 5;  // whether the script has ended, on a kernel without pidfd_open()
 
-// ---- in the keeper: it was forked beside threads, so only what is safe in a signal handler ----
+// ---- in the reaper: it was forked beside threads, so only what is safe in a signal handler ----
 
 void set_signals_to_default() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
@@ -37,11 +37,11 @@ void set_signals_to_default() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void become_script(pid_t keeper, int null, int output, int errors,
+[[noreturn]] void become_script(pid_t reaper, int null, int output, int errors,
                                 char* const* arguments) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != keeper) ::_exit(1);  // it died before that held
+  if (::getppid() != reaper) ::_exit(1);  // it died before that held
   ::dup2(null, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
@@ -164,14 +164,14 @@ Result<ScriptProcess> start_script(const std::string& command) {
   sigset_t before;
   sigfillset(&every);
   ::pthread_sigmask(SIG_SETMASK, &every, &before);
-  const pid_t keeper = ::fork();
-  if (keeper == 0) {
+  const pid_t reaper = ::fork();
+  if (reaper == 0) {
     keep(control->second.get(), output->second.get(), errors->second.get(), arguments.data());
   }
   const int error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (keeper < 0) return Status::from_errno("fork", error);
-  return ScriptProcess{keeper, std::move(control->first), std::move(output->first),
+  if (reaper < 0) return Status::from_errno("fork", error);
+  return ScriptProcess{reaper, std::move(control->first), std::move(output->first),
                        std::move(errors->first)};
 }
 

@@ -1,7 +1,7 @@
-// Starts a discovery script under a keeper: a child of this process that has the script as its only
+// Starts a discovery script under a reaper: a child of this process that has the script as its only
 // child and is a subreaper, so that whatever descends from the script, however it forks and changes
 // sessions, falls to it. When the script ends, when this process orders it, or when this process is
-// gone, even by SIGKILL, the keeper kills all that is left, reaps it, says how the script itself
+// gone, even by SIGKILL, the reaper kills all that is left, reaps it, says how the script itself
 // ended, and ends.
 //
 // For any thread; safe beside threads of which nobody knows.
@@ -16,8 +16,8 @@
 namespace hvd::discovery {
 
 struct ScriptProcess {
-  pid_t keeper = -1;  // to be reaped by the caller, once `control` has ended
-  // A Unix stream socket. To shut it down is the order to kill; the keeper writes the script's wait
+  pid_t reaper = -1;  // to be reaped by the caller, once `control` has ended
+  // A Unix stream socket. To shut it down is the order to kill; the reaper writes the script's wait
   // status, an int, when nothing is left.
   UniqueFd control;
   UniqueFd output;  // what the script prints

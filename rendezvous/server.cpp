@@ -50,27 +50,27 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 
   Result<SocketAddress> listen(SocketAddress where) {
     if (hub_->stopping) return Status(Code::failed_precondition, "the rendezvous was stopped");
-    const bool any_port = where.port == 0 && !doors_.empty();
+    const bool any_port = where.port == 0 && !listeners_.empty();
     if (any_port) where.port = address().port;
-    auto listener = listen_tcp(where, kBacklog);
-    if (!listener.ok() && any_port) {
+    auto socket = listen_tcp(where, kBacklog);
+    if (!socket.ok() && any_port) {
       where.port = 0;
-      listener = listen_tcp(where, kBacklog);
+      socket = listen_tcp(where, kBacklog);
     }
-    HVD_RETURN_IF_ERROR(listener.status().with_context("rendezvous"));
-    auto bound = local_address(listener->get());
+    HVD_RETURN_IF_ERROR(socket.status().with_context("rendezvous"));
+    auto bound = local_address(socket->get());
     HVD_RETURN_IF_ERROR(bound.status().with_context("rendezvous"));
-    auto door = std::make_shared<Door>(io_, *bound);
+    auto listener = std::make_shared<Listener>(io_, *bound);
     const bool v6 = bound->host.find(':') != std::string::npos;
     error_code error;
-    door->acceptor.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), listener->get(), error);
+    listener->acceptor.assign(v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), socket->get(), error);
     if (error) {
       return Status(Code::internal, cat("rendezvous: listen: ", error.message()));
     }
-    listener->release();
-    doors_.push_back(door);
+    socket->release();
+    listeners_.push_back(listener);
     const auto self = shared_from_this();
-    asio::co_spawn(io_, accept(self, std::move(door)), [](const std::exception_ptr& escaped) {
+    asio::co_spawn(io_, accept(self, std::move(listener)), [](const std::exception_ptr& escaped) {
       log_escaped("accepting connections", escaped);
     });
     if (!std::exchange(watching_, true)) watch(self);
@@ -78,23 +78,24 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   }
 
   void close(const SocketAddress& where) {
-    std::erase_if(doors_, [&](const std::shared_ptr<Door>& door) {
-      if (door->address.host != where.host || door->address.port != where.port) return false;
-      door->close();
+    std::erase_if(listeners_, [&](const std::shared_ptr<Listener>& listener) {
+      if (listener->address.host != where.host || listener->address.port != where.port)
+        return false;
+      listener->close();
       return true;
     });
   }
 
   void stop() {
     hub_->stopping = true;
-    for (const auto& door : doors_) door->close();
+    for (const auto& listener : listeners_) listener->close();
     wait_timer_.cancel();
     sweep_timer_.cancel();
     for (Session* const session : hub_->sessions) session->close();
   }
 
   SocketAddress address() const {
-    return doors_.empty() ? SocketAddress() : doors_.front()->address;
+    return listeners_.empty() ? SocketAddress() : listeners_.front()->address;
   }
   const ServerOptions& options() const { return options_; }
 
@@ -117,8 +118,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 
  private:
   // One address where clients are let in. Kept alive by its coroutine.
-  struct Door {
-    Door(asio::io_context& io, SocketAddress where)
+  struct Listener {
+    Listener(asio::io_context& io, SocketAddress where)
         : address(std::move(where)), acceptor(io), pause_timer(io) {}
     void close() {
       error_code ignored;
@@ -148,19 +149,20 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     });
   }
 
-  static asio::awaitable<void> accept(std::shared_ptr<Impl> self, std::shared_ptr<Door> door) {
+  static asio::awaitable<void> accept(std::shared_ptr<Impl> self,
+                                      std::shared_ptr<Listener> listener) {
     while (!self->hub_->stopping) {
       error_code error;
-      auto socket = co_await door->acceptor.async_accept(redirect_error(use_awaitable, error));
-      if (self->hub_->stopping || !door->acceptor.is_open()) break;
+      auto socket = co_await listener->acceptor.async_accept(redirect_error(use_awaitable, error));
+      if (self->hub_->stopping || !listener->acceptor.is_open()) break;
       if (error == asio::error::no_descriptors || error == asio::error::no_memory ||
           error == asio::error::no_buffer_space ||
           error == boost::system::errc::too_many_files_open_in_system) {
         // A stranger makes room for whoever waits, who may be a member of the job.
         if (self->close_stranger(error.message())) continue;
         self->tell_not_accepted(error);
-        door->pause_timer.expires_after(kPauseWithoutDescriptors);
-        co_await door->pause_timer.async_wait(redirect_error(use_awaitable, error));
+        listener->pause_timer.expires_after(kPauseWithoutDescriptors);
+        co_await listener->pause_timer.async_wait(redirect_error(use_awaitable, error));
         continue;
       }
       if (error) continue;  // that client is gone already
@@ -264,7 +266,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   asio::io_context& io_;
   ServerOptions options_;
   std::shared_ptr<Hub> hub_;
-  std::vector<std::shared_ptr<Door>> doors_;
+  std::vector<std::shared_ptr<Listener>> listeners_;
   asio::steady_timer wait_timer_;
   asio::steady_timer sweep_timer_;
   CountedWarning not_accepted_;

@@ -1,6 +1,6 @@
 // The rendezvous service: the store (rendezvous/store.h) behind HTTP/1.1. It lives on one Asio
 // executor and thread, that of the driver or of `hvdrun rendezvous`; no call here is safe from
-// another thread. It may listen on several addresses, all of them doors to the same store.
+// another thread. It may listen on several addresses, all of them listeners to the same store.
 #pragma once
 
 #include <cstddef>

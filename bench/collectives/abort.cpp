@@ -43,9 +43,9 @@ Belongings belongings() {
           static_cast<double>(pages) * static_cast<double>(::getpagesize()) / 1e6};
 }
 
-class Rounds {
+class AbortRounds {
  public:
-  Rounds(Ranks& ranks, std::size_t megabytes)
+  AbortRounds(Ranks& ranks, std::size_t megabytes)
       : ranks_(ranks), data_((megabytes << 20) / sizeof(float), 1.0F) {}
 
   void run(int round) {
@@ -103,7 +103,7 @@ class Rounds {
 int run(int size, int rounds, std::size_t megabytes) {
   Ranks ranks(size);
   const runtime::SignalShield shield;
-  Rounds all(ranks, megabytes);
+  AbortRounds all(ranks, megabytes);
   Belongings before;
   for (int round = 0; round < rounds; ++round) {
     if (round == 10) before = belongings();

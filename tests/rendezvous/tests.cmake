@@ -1,11 +1,11 @@
 hvd_test(hvd_rendezvous_test
   rendezvous/auth_test.cpp
   rendezvous/client_test.cpp
-  rendezvous/doors_test.cpp
   rendezvous/flood_test.cpp
   rendezvous/hostile_test.cpp
   rendezvous/http_test.cpp
   rendezvous/legacy_test.cpp
+  rendezvous/listeners_test.cpp
   rendezvous/server_fixture.cpp
   rendezvous/standalone_test.cpp
   rendezvous/store_test.cpp

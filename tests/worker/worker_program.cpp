@@ -98,7 +98,7 @@ void expect_throws(const char* what, Call call) {
   throw std::runtime_error(what);
 }
 
-// One membership from init() to shutdown(), with something of everything; some rounds fail.
+// One membership from init() to shutdown(), with something of everything; some protocol fail.
 void one_round(int round) {
   hvd::init({.dynamic_process_sets = true});
   const int sum = hvd::size() * (hvd::size() + 1) / 2;
@@ -142,8 +142,8 @@ void one_round(int round) {
   hvd::shutdown();
 }
 
-int rounds() {
-  constexpr int kKinds = 10;  // of rounds
+int protocol() {
+  constexpr int kKinds = 10;  // of protocol
   for (int round = 0; round < kKinds; ++round) one_round(round);
   const int descriptors = entries_of("/proc/self/fd");
   const int threads = entries_of("/proc/self/task");
@@ -167,9 +167,9 @@ int run(const std::string& scenario) {
     place();
     return 0;
   }
-  if (scenario == "rounds") {
+  if (scenario == "protocol") {
     hvd::shutdown();
-    return rounds();
+    return protocol();
   }
   if (scenario == "threads") {  // which core each of the library's runs on
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

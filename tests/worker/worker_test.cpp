@@ -20,7 +20,7 @@ using test::ExitStatus;
 using test::Process;
 using test::Workers;
 
-// What a hundred rounds left behind. Allocators keep some memory, and those of sanitizers much.
+// What a hundred protocol left behind. Allocators keep some memory, and those of sanitizers much.
 void expect_nothing_more(const ExitStatus& status) {
   int descriptors = -1;
   int threads = -1;
@@ -132,7 +132,7 @@ TEST_F(Workers, AreDoneWhenTheyReturnFromMainWithoutShutdown) {
 }
 
 TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
-  start_all(2, "rounds");
+  start_all(2, "protocol");
   // An agent reads what its workers say.
   std::vector<std::future<std::vector<worker_link::Kind>>> all_told;
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -142,7 +142,7 @@ TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
     EXPECT_EQ(status.code, 0) << status.err;
     expect_nothing_more(status);
   }
-  // Six of the rounds end with a world that has failed, of which nobody says "done".
+  // Six of the protocol end with a world that has failed, of which nobody says "done".
   for (auto& one : all_told) EXPECT_EQ(one.get().size(), 2 * 111U - 6U);
 }
 
@@ -233,9 +233,9 @@ TEST(WorkerAlone, IsAWorldOfOne) {
     EXPECT_EQ(status.code, 0) << status.err;
     EXPECT_EQ(status.out, "rank 0 of 1, local 0 of 1, cross 0 of 1, homogeneous, sum 1\n");
   }
-  const auto rounds = test::run({test::binary("hvd_worker_program"), "rounds"}, options);
-  EXPECT_EQ(rounds.code, 0) << rounds.err;
-  expect_nothing_more(rounds);
+  const auto protocol = test::run({test::binary("hvd_worker_program"), "protocol"}, options);
+  EXPECT_EQ(protocol.code, 0) << protocol.err;
+  expect_nothing_more(protocol);
 }
 
 TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {

@@ -72,7 +72,7 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
   for (std::size_t rank = 0; rank < votes.size(); ++rank) {
     const bool holds =
         resume.from == Resume::From::state ? votes[rank].holds == resume.id : rank == 0;
-    (holds ? resume.holders : resume.lackers).push_back(static_cast<int>(rank));
+    (holds ? resume.holders : resume.receivers).push_back(static_cast<int>(rank));
     if (holds && resume.from == Resume::From::state) resume.bytes = votes[rank].bytes;
   }
   return resume;

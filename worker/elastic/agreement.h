@@ -42,10 +42,10 @@ struct Resume {
     loader,     // what was committed is lost: rank 0's program loads, and all go on from there
   };
   From from = From::state;
-  CommitId id;               // what all hold then
-  std::uint64_t bytes = 0;   // From::state: of that state
-  std::vector<int> holders;  // ranks, ascending; of `beginning` and `loader`, rank 0
-  std::vector<int> lackers;  // all others
+  CommitId id;                 // what all hold then
+  std::uint64_t bytes = 0;     // From::state: of that state
+  std::vector<int> holders;    // ranks, ascending; of `beginning` and `loader`, rank 0
+  std::vector<int> receivers;  // all others
 };
 
 // `votes` by rank, of the world `generation`; `high_water`: the newest commit that anybody may have

@@ -45,9 +45,9 @@ class Stage {
 
 class DeviceWindows {
  public:
-  DeviceWindows(Talk& talk, DeviceParts& parts, const DeviceParts::Kept& kept, Role role, int root,
-                std::uint64_t window)
-      : talk_(talk),
+  DeviceWindows(StateChannel& channel, DeviceParts& parts, const DeviceParts::Kept& kept, Role role,
+                int root, std::uint64_t window)
+      : channel_(channel),
         parts_(parts),
         kept_(kept),
         role_(role),
@@ -66,8 +66,8 @@ class DeviceWindows {
         if (role_ == Role::receives && i > 0) copied = stage(i - 1);
       };
       std::byte* const at = straight_ ? kept_.memory + begin(i) : stage_.half(i);
-      auto moved = talk_.broadcast_on(parts_.device(), "tensors", root_, {at, size(i)},
-                                      straight_ ? std::function<void()>() : meanwhile);
+      auto moved = channel_.broadcast_on(parts_.device(), "tensors", root_, {at, size(i)},
+                                         straight_ ? std::function<void()>() : meanwhile);
       if (!moved.ok()) return moved;
       if (!copied.ok()) return copied;
     }
@@ -96,7 +96,7 @@ class DeviceWindows {
     return parts_.copier().wait();
   }
 
-  Talk& talk_;
+  StateChannel& channel_;
   DeviceParts& parts_;
   const DeviceParts::Kept& kept_;
   Role role_;
@@ -108,18 +108,18 @@ class DeviceWindows {
 
 }  // namespace
 
-Failure transfer_device_parts(Talk& talk, DeviceParts& parts, std::size_t copy,
+Failure transfer_device_parts(StateChannel& channel, DeviceParts& parts, std::size_t copy,
                               const Resume& resume, std::uint64_t window) {
   if (Status opened = parts.open(); !opened.ok()) return opened;
   const int root = resume.holders.front();
-  const bool holds =
-      std::find(resume.holders.begin(), resume.holders.end(), talk.rank()) != resume.holders.end();
+  const bool holds = std::find(resume.holders.begin(), resume.holders.end(), channel.rank()) !=
+                     resume.holders.end();
   Role role = Role::receives;
-  if (holds) role = talk.rank() == root ? Role::sends : Role::watches;
+  if (holds) role = channel.rank() == root ? Role::sends : Role::watches;
   if (role == Role::receives) {
     if (Status room = parts.make_room(copy); !room.ok()) return room;
   }
-  return DeviceWindows(talk, parts, parts.kept(copy), role, root, window).move_all();
+  return DeviceWindows(channel, parts, parts.kept(copy), role, root, window).move_all();
 }
 
 }  // namespace hvd::worker

@@ -9,13 +9,13 @@
 
 #include "worker/elastic/agreement.h"
 #include "worker/elastic/device_parts.h"
-#include "worker/elastic/talk.h"
+#include "worker/elastic/state_channel.h"
 
 namespace hvd::worker {
 
 // `copy`: of DeviceParts, the one that is sent or received; of holders other than the first it is
 // not touched. All members call it, with tensors of the same sizes.
-runtime::Failure transfer_device_parts(Talk& talk, DeviceParts& parts, std::size_t copy,
+runtime::Failure transfer_device_parts(StateChannel& channel, DeviceParts& parts, std::size_t copy,
                                        const Resume& resume, std::uint64_t window);
 
 }  // namespace hvd::worker

@@ -9,12 +9,12 @@ namespace hvd::worker {
 
 using runtime::Failure;
 
-Failure Progress::begin(Rounds& rounds, bool rolls_back) {
+Failure Progress::begin(CommitProtocol& protocol, bool rolls_back) {
   Resume resume;
-  auto voted = rounds.vote(store_, static_cast<bool>(options_.loader), resume);
+  auto voted = protocol.vote(store_, static_cast<bool>(options_.loader), resume);
   lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
   if (!voted.ok()) return voted;
-  const bool gives = resume.from != Resume::From::state && rounds.talk().rank() == 0;
+  const bool gives = resume.from != Resume::From::state && protocol.channel().rank() == 0;
   if (gives && resume.from == Resume::From::loader) {
     HVD_LOG(warning,
             "every worker that held the newest commit is gone: the program loads its "
@@ -22,16 +22,16 @@ Failure Progress::begin(Rounds& rounds, bool rolls_back) {
     options_.loader();
   }
   // The same one may be entered again, and then goes on counting.
-  if (generation_ != rounds.generation()) store_.entered(rounds.generation());
-  generation_ = rounds.generation();
+  if (generation_ != protocol.generation()) store_.entered(protocol.generation());
+  generation_ = protocol.generation();
   if (gives) store_.keep(resume.id);
   bool received = false;
-  if (auto moved = rounds.transfer(store_, resume, received); !moved.ok()) return moved;
+  if (auto moved = protocol.transfer(store_, resume, received); !moved.ok()) return moved;
   if (!received && !gives && rolls_back) store_.load();
   return {};
 }
 
-Failure Progress::commit(Rounds& rounds, const Proposal& proposal, std::string& next) {
+Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {
   Prepared prepared;
   if (store_.mode() == elastic::CommitMode::copy) {
     prepared.id = store_.next();
@@ -46,34 +46,34 @@ Failure Progress::commit(Rounds& rounds, const Proposal& proposal, std::string& 
   }
   const auto every = static_cast<std::uint64_t>(std::max(0, options_.compare_every));
   if (every != 0 && prepared.id.sequence % every == 0) prepared.checksum = store_.checksum();
-  return rounds.commit(prepared, proposal, next);
+  return protocol.commit(prepared, proposal, next);
 }
 
-Failure Progress::check(Rounds& rounds, const Proposal& proposal, std::string& next) {
+Failure Progress::check(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {
   bool wants = false;
   next.clear();
-  if (auto looked = rounds.look(proposal, wants); !looked.ok() || !wants) return looked;
-  return commit(rounds, proposal, next);
+  if (auto looked = protocol.look(proposal, wants); !looked.ok() || !wants) return looked;
+  return commit(protocol, proposal, next);
 }
 
-Failure Progress::sync(Rounds& rounds) {
+Failure Progress::sync(CommitProtocol& protocol) {
   Resume resume;
-  resume.id = {rounds.generation(), 0};
+  resume.id = {protocol.generation(), 0};
   resume.holders = {0};
-  for (int rank = 1; rank < rounds.talk().size(); ++rank) resume.lackers.push_back(rank);
+  for (int rank = 1; rank < protocol.channel().size(); ++rank) resume.receivers.push_back(rank);
   // Beside what is kept, which counts until the next commit.
   Store now = store_.of_the_same_objects();
-  const bool gives = rounds.talk().rank() == 0;
+  const bool gives = protocol.channel().rank() == 0;
   if (gives) now.keep(resume.id);
   Failure moved;
   bool received = false;
-  mutate([&] { moved = rounds.transfer(now, resume, received); });
+  mutate([&] { moved = protocol.transfer(now, resume, received); });
   return moved;
 }
 
-Failure Progress::finish(Rounds& rounds, HighWater& high_water) {
-  if (auto met = rounds.talk().barrier("finish"); !met.ok()) return met;
-  if (rounds.talk().rank() == 0) {
+Failure Progress::finish(CommitProtocol& protocol, HighWater& high_water) {
+  if (auto met = protocol.channel().barrier("finish"); !met.ok()) return met;
+  if (protocol.channel().rank() == 0) {
     if (const Status cleared = high_water.clear(); !cleared.ok()) {
       HVD_LOG(warning, "at the end: " << cleared.message());
     }

@@ -13,7 +13,7 @@
 
 #include <hvd/elastic.h>
 
-#include "worker/elastic/rounds.h"
+#include "worker/elastic/commit_protocol.h"
 #include "worker/elastic/store.h"
 
 namespace hvd::worker {
@@ -30,16 +30,16 @@ class Progress {
 
   // In a new world: all agree from where they go on, and have that state when this returns.
   // `rolls_back`: what this rank did since it kept it last does not count.
-  runtime::Failure begin(Rounds& rounds, bool rolls_back);
+  runtime::Failure begin(CommitProtocol& protocol, bool rolls_back);
   // begin() has failed because the state is lost, not because of anything else.
   bool is_lost() const { return lost_; }
   // `next`: the world that all go over to now; empty: they stay.
-  runtime::Failure commit(Rounds& rounds, const Proposal& proposal, std::string& next);
-  runtime::Failure check(Rounds& rounds, const Proposal& proposal, std::string& next);
+  runtime::Failure commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
+  runtime::Failure check(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
   // Everybody gets what rank 0's objects hold; nothing is committed.
-  runtime::Failure sync(Rounds& rounds);
+  runtime::Failure sync(CommitProtocol& protocol);
   // All have finished: what was committed is of no use any more.
-  runtime::Failure finish(Rounds& rounds, HighWater& high_water);
+  runtime::Failure finish(CommitProtocol& protocol, HighWater& high_water);
   void mutate(const std::function<void()>& change);
 
  private:

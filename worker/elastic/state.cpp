@@ -12,8 +12,8 @@
 namespace hvd::elastic {
 namespace detail {
 
+using worker::CommitProtocol;
 using worker::ProcessWorld;
-using worker::Rounds;
 
 void copy_bytes(std::span<std::byte> into, const void* from) {
   if (!into.empty()) bulk_copy(into.data(), from, into.size());
@@ -70,12 +70,12 @@ void StateImpl::step(std::string_view call, Step what) {
   at_commit_ = false;
   const auto generation = process.generation_for(cat("elastic::State::", call));
   auto* const membership = process.membership();
-  Rounds rounds(*generation.world, generation.number, *generation.high_water);
+  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
   std::string next;
   const auto proposal = [membership] {
     return membership == nullptr ? std::string() : membership->proposal();
   };
-  const auto failed = (progress_.*what)(rounds, proposal, next);
+  const auto failed = (progress_.*what)(protocol, proposal, next);
   if (!failed.ok()) raise(failed);
   if (next.empty() || membership == nullptr) return;
   at_commit_ = true;
@@ -89,8 +89,8 @@ void StateImpl::check_host_updates() { step("check_host_updates", &worker::Progr
 
 void StateImpl::sync() {
   const auto generation = ProcessWorld::instance().generation_for("elastic::State::sync");
-  Rounds rounds(*generation.world, generation.number, *generation.high_water);
-  if (const auto failed = progress_.sync(rounds); !failed.ok()) raise(failed);
+  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  if (const auto failed = progress_.sync(protocol); !failed.ok()) raise(failed);
 }
 
 void StateImpl::make_room() {
@@ -106,8 +106,8 @@ void StateImpl::make_room() {
 void StateImpl::begin(bool rolls_back) {
   at_commit_ = false;
   const auto generation = ProcessWorld::instance().generation_for("elastic::run");
-  Rounds rounds(*generation.world, generation.number, *generation.high_water);
-  const auto failed = progress_.begin(rounds, rolls_back);
+  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  const auto failed = progress_.begin(protocol, rolls_back);
   if (!failed.ok()) raise(failed, progress_.is_lost());
 }
 
@@ -117,8 +117,8 @@ void StateImpl::call_back() {
 
 void StateImpl::finish() {
   const auto generation = ProcessWorld::instance().generation_for("elastic::run");
-  Rounds rounds(*generation.world, generation.number, *generation.high_water);
-  if (const auto failed = progress_.finish(rounds, *generation.high_water); !failed.ok()) {
+  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  if (const auto failed = progress_.finish(protocol, *generation.high_water); !failed.ok()) {
     raise(failed);
   }
 }

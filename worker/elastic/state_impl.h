@@ -41,8 +41,8 @@ class StateImpl {
   bool running = false;
 
  private:
-  using Step = runtime::Failure (worker::Progress::*)(worker::Rounds&, const worker::Proposal&,
-                                                      std::string&);
+  using Step = runtime::Failure (worker::Progress::*)(worker::CommitProtocol&,
+                                                      const worker::Proposal&, std::string&);
   void step(std::string_view call, Step what);
   [[noreturn]] void raise(const runtime::Failure& failure, bool lost = false) const;
 

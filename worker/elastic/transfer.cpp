@@ -1,8 +1,8 @@
 // How those who lack the state receive it, in windows. All who hold it send: each window is cut by
-// lackers, each lacker's part by holders, so that no byte is sent by two, and every lacker gets a
-// part of its own. Then the lackers exchange their parts. With one or two lackers nothing is copied
-// on the way but into the sockets. The first holder and the lackers read what they have sent and
-// received, for the checksum, while the next bytes are on their way.
+// receivers, each receiver's part by holders, so that no byte is sent by two, and every receiver
+// gets a part of its own. Then the receivers exchange their parts. With one or two receivers
+// nothing is copied on the way but into the sockets. The first holder and the receivers read what
+// they have sent and received, for the checksum, while the next bytes are on their way.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -10,8 +10,8 @@
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "worker/elastic/commit_protocol.h"
 #include "worker/elastic/device_transfer.h"
-#include "worker/elastic/rounds.h"
 
 namespace hvd::worker {
 
@@ -42,16 +42,16 @@ class Windows {
  public:
   // `idle`: memory to pack in; null: it gets some of its own. `warms_up`: receivers fault
   // in all of its pages on the way.
-  Windows(Talk& talk, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
+  Windows(StateChannel& channel, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
           bool warms_up)
-      : talk_(talk),
+      : channel_(channel),
         holders_(resume.holders),
-        lackers_(resume.lackers),
+        lackers_(resume.receivers),
         held_(held),
         room_(room),
         packing_(idle != nullptr ? *idle : own_packing_),
         warms_up_(warms_up),
-        place_(place_in(held != nullptr ? holders_ : lackers_, talk.rank())) {}
+        place_(place_in(held != nullptr ? holders_ : lackers_, channel.rank())) {}
 
   Failure move_all(std::uint64_t total, std::uint64_t window) {
     for (std::uint64_t at = 0; at < total; at += window) {
@@ -63,7 +63,7 @@ class Windows {
     read_what_is_here();
     return {};
   }
-  // Of the whole, on the first holder and on the lackers.
+  // Of the whole, on the first holder and on the receivers.
   std::uint64_t checksum() const { return checksum_.value(); }
 
  private:
@@ -80,7 +80,7 @@ class Windows {
     read_ = moved_;
   }
   std::vector<std::int64_t> nothing() const {
-    return std::vector<std::int64_t>(static_cast<std::size_t>(talk_.size()));
+    return std::vector<std::int64_t>(static_cast<std::size_t>(channel_.size()));
   }
   static std::int64_t& at(std::vector<std::int64_t>& splits, int rank) {
     return splits[static_cast<std::size_t>(rank)];
@@ -89,7 +89,7 @@ class Windows {
     return room_->bytes.bytes().subspan(range.begin, range.size());
   }
 
-  // Each holder its share of every lacker's part.
+  // Each holder its share of every receiver's part.
   Failure hand_out(const Range& window) {
     auto splits = nothing();
     const auto meanwhile = [this, &window] {
@@ -98,15 +98,15 @@ class Windows {
       if (warms_up_) packing_.touch(window.begin, window.end);
     };
     if (held_ == nullptr) {
-      return talk_.scatter("state", {}, std::move(splits),
-                           room(part_of(window, place_, lackers_.size())), meanwhile);
+      return channel_.scatter("state", {}, std::move(splits),
+                              room(part_of(window, place_, lackers_.size())), meanwhile);
     }
     const auto all = held_->bytes.bytes();
     if (lackers_.size() == 1) {
       const auto share = part_of(window, place_, holders_.size());
       at(splits, lackers_[0]) = static_cast<std::int64_t>(share.size());
-      return talk_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits), {},
-                           meanwhile);
+      return channel_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits),
+                              {}, meanwhile);
     }
     begin_to_pack(window);
     for (std::size_t i = 0; i < lackers_.size(); ++i) {
@@ -114,29 +114,30 @@ class Windows {
       at(splits, lackers_[i]) = static_cast<std::int64_t>(share.size());
       pack(all.subspan(share.begin, share.size()));
     }
-    return talk_.scatter("state", packed(), std::move(splits), {}, meanwhile);
+    return channel_.scatter("state", packed(), std::move(splits), {}, meanwhile);
   }
 
-  // Each lacker its part to the other, or to all, itself included.
+  // Each receiver its part to the other, or to all, itself included.
   Failure exchange(const Range& window) {
     auto splits = nothing();
-    if (held_ != nullptr) return talk_.scatter("parts", {}, std::move(splits), {});
+    if (held_ != nullptr) return channel_.scatter("parts", {}, std::move(splits), {});
     const auto own = room(part_of(window, place_, lackers_.size()));
     if (lackers_.size() == 2) {
       at(splits, lackers_[1 - place_]) = static_cast<std::int64_t>(own.size());
-      return talk_.scatter("parts", own, std::move(splits), room(part_of(window, 1 - place_, 2)));
+      return channel_.scatter("parts", own, std::move(splits),
+                              room(part_of(window, 1 - place_, 2)));
     }
     begin_to_pack(window);
     for (const int rank : lackers_) {
       at(splits, rank) = static_cast<std::int64_t>(own.size());
       pack(own);
     }
-    return talk_.scatter("parts", packed(), std::move(splits), room(window));
+    return channel_.scatter("parts", packed(), std::move(splits), room(window));
   }
 
   // What goes to several ranks lies one after the other, in memory that serves for all windows.
   void begin_to_pack(const Range& window) {
-    // Parts are rounded: what one lacker repeats may be a byte longer for each.
+    // Parts are rounded: what one receiver repeats may be a byte longer for each.
     packing_.resize(window.size() + lackers_.size());
     packed_ = 0;
   }
@@ -147,7 +148,7 @@ class Windows {
   }
   std::span<const std::byte> packed() const { return packing_.bytes().first(packed_); }
 
-  Talk& talk_;
+  StateChannel& channel_;
   const std::vector<int>& holders_;
   const std::vector<int>& lackers_;
   const Copy* held_;
@@ -155,7 +156,7 @@ class Windows {
   Buffer own_packing_;
   Buffer& packing_;
   bool warms_up_;
-  std::size_t place_;  // among the holders, or among the lackers
+  std::size_t place_;  // among the holders, or among the receivers
   std::size_t packed_ = 0;
   std::uint64_t moved_ =
       0;                    // bytes that are here, of the holders' also those that are on their way
@@ -164,13 +165,14 @@ class Windows {
 };
 
 // The first holder's numbers for everybody.
-Failure tell(Talk& talk, const std::string& name, int root, std::vector<std::uint64_t>& numbers) {
+Failure tell(StateChannel& channel, const std::string& name, int root,
+             std::vector<std::uint64_t>& numbers) {
   WireWriter out;
   out.u64(numbers.size());  // a state may have no parts, and a message has some bytes
   for (const auto number : numbers) out.u64(number);
   std::string text = out.take();
   auto told =
-      talk.broadcast(name, root, std::as_writable_bytes(std::span(text.data(), text.size())));
+      channel.broadcast(name, root, std::as_writable_bytes(std::span(text.data(), text.size())));
   if (!told.ok()) return told;
   WireReader in(text);
   in.u64();
@@ -180,11 +182,11 @@ Failure tell(Talk& talk, const std::string& name, int root, std::vector<std::uin
 
 }  // namespace
 
-Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
+Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& received) {
   received = false;
-  if (resume.lackers.empty()) return {};
-  const bool holds =
-      std::find(resume.holders.begin(), resume.holders.end(), talk_.rank()) != resume.holders.end();
+  if (resume.receivers.empty()) return {};
+  const bool holds = std::find(resume.holders.begin(), resume.holders.end(), channel_.rank()) !=
+                     resume.holders.end();
   const Copy* const held = holds ? &store.to_send() : nullptr;
   Copy* const room = holds ? nullptr : &store.to_receive();
   const int first = resume.holders.front();
@@ -195,17 +197,18 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
   if (holds) sizes = held->sizes;
   sizes.insert(sizes.end(), tensor_sizes.begin(), tensor_sizes.end());
   const auto own_sizes = sizes;
-  if (auto told = tell(talk_, "description", first, sizes); !told.ok()) return told;
+  if (auto told = tell(channel_, "description", first, sizes); !told.ok()) return told;
   if (holds && sizes != own_sizes) {
     return Status(Code::data_loss,
-                  cat("the state of commit ", to_text(resume.id), " on rank ", talk_.rank(),
+                  cat("the state of commit ", to_text(resume.id), " on rank ", channel_.rank(),
                       " is of another size than that on rank ", first));
   }
   const auto of_tensors = sizes.begin() + static_cast<std::ptrdiff_t>(store.parts());
   if (!std::equal(tensor_sizes.begin(), tensor_sizes.end(), of_tensors)) {
-    return Status(Code::invalid_argument, cat("the state's tensors on the GPU of rank ",
-                                              talk_.rank(), " have other sizes than those of rank ",
-                                              first, "; all ranks must add the same"));
+    return Status(
+        Code::invalid_argument,
+        cat("the state's tensors on the GPU of rank ", channel_.rank(),
+            " have other sizes than those of rank ", first, "; all ranks must add the same"));
   }
   sizes.erase(of_tensors, sizes.end());
   const auto total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
@@ -217,20 +220,20 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
   // The first commit will need it.
   const bool grows = !holds && idle != nullptr && idle->capacity() < total;
   if (grows) idle->resize(total);
-  Windows windows(talk_, resume, held, room, idle, grows);
+  Windows windows(channel_, resume, held, room, idle, grows);
   if (auto moved = windows.move_all(total, window_); !moved.ok()) return moved;
   std::vector<std::uint64_t> own{windows.checksum()};
   if (!device.empty()) {
-    auto moved = transfer_device_parts(talk_, device, copy, resume, kDeviceWindows * window_);
+    auto moved = transfer_device_parts(channel_, device, copy, resume, kDeviceWindows * window_);
     if (!moved.ok()) return moved;
     // Of who neither sends nor receives nobody asks.
-    const bool matters = !holds || talk_.rank() == first;
+    const bool matters = !holds || channel_.rank() == first;
     auto digest = matters ? device.digest(copy) : Result<std::uint64_t>(0);
     if (!digest.ok()) return digest.status();
     own.push_back(*digest);
   }
   std::vector<std::uint64_t> sent = own;
-  if (auto told = tell(talk_, "checksum", first, sent); !told.ok()) return told;
+  if (auto told = tell(channel_, "checksum", first, sent); !told.ok()) return told;
   if (holds) {
     store.let_go();
     return {};
@@ -240,7 +243,7 @@ Failure Rounds::transfer(Store& store, const Resume& resume, bool& received) {
                   cat("the state of commit ", to_text(resume.id),
                       " did not arrive whole: what "
                       "rank ",
-                      talk_.rank(), " received has another checksum than what was sent"));
+                      channel_.rank(), " received has another checksum than what was sent"));
   }
   store.take_over(resume.id);
   store.let_go();

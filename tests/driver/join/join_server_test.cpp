@@ -28,16 +28,16 @@ class Client {
   explicit Client(const JoinPoint& join_point, char digit = 'a') {
     const auto file = directory_.file("token", std::string(64, digit) + "\n");
     std::filesystem::permissions(file, std::filesystem::perms{0600});
-    words.join = {join_point.address().host, join_point.address().port};
-    words.token_file = file;
-    words.host = "h1";
-    words.slots = 3;
-    words.join_timeout = kGenerous;
+    arguments.join = {join_point.address().host, join_point.address().port};
+    arguments.token_file = file;
+    arguments.host = "h1";
+    arguments.slots = 3;
+    arguments.join_timeout = kGenerous;
   }
   Result<cli::Joined> join() {
-    return cli::join_job(words, [this](std::string_view line) { said.emplace_back(line); });
+    return cli::join_job(arguments, [this](std::string_view line) { said.emplace_back(line); });
   }
-  cli::AgentWords words;
+  cli::AgentArguments arguments;
   std::vector<std::string> said;
 
  private:
@@ -144,7 +144,7 @@ TEST(JoinServer, TheEndOfOneSideIsTheEndOfTheOther) {
   Client client(join_point);
   auto first = client.join();
   ASSERT_TRUE(first.ok() && join_point.wait_for_joined(1));
-  client.words.host = "h2";
+  client.arguments.host = "h2";
   auto second = client.join();
   ASSERT_TRUE(second.ok() && join_point.wait_for_joined(2));
 
@@ -283,24 +283,24 @@ TEST(JoinServer, WhoIsRefusedForGoodGivesUp) {
 
 TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   test::TemporaryDirectory directory;
-  cli::AgentWords words;
-  words.token_file = directory.path() / "token";
-  words.host = "h1";
-  words.join_timeout = kGenerous;
+  cli::AgentArguments arguments;
+  arguments.token_file = directory.path() / "token";
+  arguments.host = "h1";
+  arguments.join_timeout = kGenerous;
   // A port without a listener, until the server starts.
   auto listener = *listen_tcp({"127.0.0.1", 0});
-  words.join = {"localhost", local_address(listener.get())->port};
+  arguments.join = {"localhost", local_address(listener.get())->port};
   listener.reset();
   std::optional<JoinPoint> join_point;
   std::vector<std::string> said;
-  const auto joined = cli::join_job(words, [&](std::string_view line) {
+  const auto joined = cli::join_job(arguments, [&](std::string_view line) {
     said.emplace_back(line);
     if (said.size() == 1) {
       std::filesystem::permissions(directory.file("token", std::string(64, 'a')),
                                    std::filesystem::perms{0600});
     } else if (!join_point) {
       join_point.emplace();
-      words.join.port = join_point->address().port;
+      arguments.join.port = join_point->address().port;
     }
   });
   ASSERT_TRUE(joined.ok()) << joined.status().message();
@@ -313,14 +313,14 @@ TEST(JoinClient, GivesUpInTimeAndSaysWhatItWaitedFor) {
   JoinPoint join_point;
   Client client(join_point);
   join_point.close();
-  client.words.join_timeout = std::chrono::milliseconds(300);
+  client.arguments.join_timeout = std::chrono::milliseconds(300);
   const auto refused = client.join();
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("could not join in time (--join-timeout): connect to "
                                             "127.0.0.1:"),
             std::string::npos)
       << refused.status().message();
-  client.words.join.host = "no-such-host.invalid";
+  client.arguments.join.host = "no-such-host.invalid";
   const auto unknown = client.join();
   ASSERT_FALSE(unknown.ok());
   EXPECT_NE(unknown.status().message().find("resolve no-such-host.invalid"), std::string::npos);

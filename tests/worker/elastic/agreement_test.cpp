@@ -96,7 +96,7 @@ struct Case {
   Resume::From from;
   CommitId id;
   std::vector<int> holders;
-  std::vector<int> lackers;
+  std::vector<int> receivers;
 };
 
 TEST(Resume, is_the_newest_state_that_anybody_has) {
@@ -150,7 +150,7 @@ TEST(Resume, is_the_newest_state_that_anybody_has) {
     EXPECT_EQ(resume->from, one.from) << one.what;
     EXPECT_EQ(resume->id, one.id) << one.what;
     EXPECT_EQ(resume->holders, one.holders) << one.what;
-    EXPECT_EQ(resume->lackers, one.lackers) << one.what;
+    EXPECT_EQ(resume->receivers, one.receivers) << one.what;
   }
 }
 

@@ -13,11 +13,11 @@ TEST_F(ElasticProgress, AFailureInTheMidstOfSavingLosesNothing) {
                            },
                            [](std::span<const std::byte>) {}};
   for (auto& worker : workers_) EXPECT_TRUE(worker->progress.store().add("it", fragile).ok());
-  generation(all(), [&](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [&](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.weights = "kept";
-    EXPECT_TRUE(commit(worker, rounds).ok());
-    (void)rounds.talk().barrier("both have committed");
+    EXPECT_TRUE(commit(worker, protocol).ok());
+    (void)protocol.channel().barrier("both have committed");
     worker.weights = "half done";
     if (rank != 0) return;
     throws = true;
@@ -30,11 +30,11 @@ TEST_F(ElasticProgress, AFailureInTheMidstOfSavingLosesNothing) {
 
 TEST_F(ElasticProgress, RanksThatCommitMoreOftenThanOthersAreNamed) {
   add(3);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     std::string next;
     Prepared prepared{{1, rank == 1 ? 2U : 1U}, {}};
-    const auto failed = rounds.commit(prepared, no_proposal, next);
+    const auto failed = protocol.commit(prepared, no_proposal, next);
     EXPECT_TRUE(mentions(failed, "ranks 0, 2 came to commit 1.1, rank 1 to commit 1.2"))
         << failed.status.to_string();
   });
@@ -43,11 +43,11 @@ TEST_F(ElasticProgress, RanksThatCommitMoreOftenThanOthersAreNamed) {
 
 TEST_F(ElasticProgress, ACommitThatMeetsALookIsAnErrorThatSaysSo) {
   add(3);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     std::string next;
-    const auto failed = rank == 2 ? worker.progress.check(rounds, no_proposal, next)
-                                  : worker.progress.commit(rounds, no_proposal, next);
+    const auto failed = rank == 2 ? worker.progress.check(protocol, no_proposal, next)
+                                  : worker.progress.commit(protocol, no_proposal, next);
     EXPECT_TRUE(mentions(failed, "rank 0 has called commit(), rank 2 check_host_updates()"))
         << failed.status.to_string();
   });
@@ -57,11 +57,11 @@ TEST_F(ElasticProgress, StatesThatDifferAreFoundWhenItIsTimeToCompare) {
   StateOptions options;
   options.compare_every = 2;
   add(3, options);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     if (rank == 1) worker.weights = "another";
-    EXPECT_TRUE(commit(worker, rounds).ok());
-    const auto failed = commit(worker, rounds);
+    EXPECT_TRUE(commit(worker, protocol).ok());
+    const auto failed = commit(worker, protocol);
     EXPECT_EQ(failed.status.code(), Code::data_loss);
     EXPECT_TRUE(mentions(failed, "the state of rank 1 differs from that of ranks 0, 2"))
         << failed.status.to_string();
@@ -73,8 +73,8 @@ TEST_F(ElasticProgress, RanksThatHaveAddedOtherThingsAreNamed) {
   add(2);
   std::string more;
   EXPECT_TRUE(workers_[1]->progress.store().add("more", handler_of(more)).ok());
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    const auto failed = worker.progress.begin(rounds, true);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    const auto failed = worker.progress.begin(protocol, true);
     EXPECT_TRUE(mentions(failed, "rank 1 has added other things to the state than rank 0"))
         << failed.status.to_string();
     EXPECT_FALSE(worker.progress.is_lost());
@@ -83,11 +83,11 @@ TEST_F(ElasticProgress, RanksThatHaveAddedOtherThingsAreNamed) {
 
 TEST_F(ElasticProgress, AMarkThatCannotBeWrittenEndsTheWorldOnAllRanks) {
   add(3);
-  generation(all(), [this](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
-    (void)rounds.talk().barrier("all have begun");
+  generation(all(), [this](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
+    (void)protocol.channel().barrier("all have begun");
     mark_.refuse(Status(Code::aborted, "a newer world has gone on"));
-    const auto failed = commit(worker, rounds);
+    const auto failed = commit(worker, protocol);
     EXPECT_TRUE(failed.world_failed);
     EXPECT_TRUE(mentions(failed, "a newer world has gone on")) << failed.status.to_string();
   });
@@ -95,15 +95,15 @@ TEST_F(ElasticProgress, AMarkThatCannotBeWrittenEndsTheWorldOnAllRanks) {
 
 TEST_F(ElasticProgress, AllGoOverToTheWorldThatRank0Proposes) {
   add(3);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     std::string next;
     const auto wants = [] { return std::string("the next world"); };
     const auto not_asked = [] { return std::string("nonsense"); };
-    EXPECT_TRUE(worker.progress.check(rounds, no_proposal, next).ok());
+    EXPECT_TRUE(worker.progress.check(protocol, no_proposal, next).ok());
     EXPECT_EQ(next, "");
-    const auto checked = rank == 0 ? worker.progress.check(rounds, wants, next)
-                                   : worker.progress.check(rounds, not_asked, next);
+    const auto checked = rank == 0 ? worker.progress.check(protocol, wants, next)
+                                   : worker.progress.check(protocol, not_asked, next);
     EXPECT_TRUE(checked.ok()) << checked.status.to_string();
     EXPECT_EQ(next, "the next world");
     EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1})) << "a change makes it a commit";
@@ -117,14 +117,14 @@ TEST_F(ElasticProgress, SyncGivesAllWhatRank0HasAndCommitsNothing) {
     StateOptions options;
     options.mode = mode;
     add(3, options);
-    generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-      begin(worker, rounds);
+    generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+      begin(worker, protocol);
       worker.weights = cat("now of ", rank);
-      const auto synced = worker.progress.sync(rounds);
+      const auto synced = worker.progress.sync(protocol);
       EXPECT_TRUE(synced.ok()) << synced.status.to_string();
       EXPECT_EQ(worker.weights, "now of 0");
-      EXPECT_TRUE(commit(worker, rounds).ok());
-      const auto finished = rounds.talk().barrier("committed");
+      EXPECT_TRUE(commit(worker, protocol).ok());
+      const auto finished = protocol.channel().barrier("committed");
       EXPECT_TRUE(finished.ok());
     });
     EXPECT_TRUE(mark_.write({}).ok());
@@ -137,11 +137,11 @@ TEST_F(ElasticProgress, WithMarksTheNewestWholeStateWinsWithoutACopy) {
   StateOptions options;
   options.mode = CommitMode::mark;
   add(3, options);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.progress.mutate([&] { worker.weights = "step 1"; });
-    EXPECT_TRUE(commit(worker, rounds).ok());
-    (void)rounds.talk().barrier("committed");
+    EXPECT_TRUE(commit(worker, protocol).ok());
+    (void)protocol.channel().barrier("committed");
     // The step's last collective is over; one rank has used what it gave, one is in the midst.
     if (rank == 1) worker.progress.mutate([&] { worker.weights = "step 2"; });
     if (rank == 2) {
@@ -153,11 +153,11 @@ TEST_F(ElasticProgress, WithMarksTheNewestWholeStateWinsWithoutACopy) {
       EXPECT_TRUE(worker.progress.store().holds().none());
     }
   });
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     EXPECT_EQ(worker.weights, "step 2");
     worker.progress.mutate([&] { worker.weights = "step 3"; });
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
   });
   EXPECT_EQ(mark(), (CommitId{2, 1}));
 }
@@ -166,9 +166,9 @@ TEST_F(ElasticProgress, WithMarksTheNewestWholeStateWinsWithoutACopy) {
 TEST_F(ElasticProgress, AWorldThatANewerOneHasLeftBehindIsOverAndNothingIsCalledLost) {
   add(2);
   ASSERT_TRUE(mark_.write({2, 5}).ok());
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    (void)rounds.talk().barrier("nobody ends the world before all have it");
-    const auto begun = worker.progress.begin(rounds, true);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    (void)protocol.channel().barrier("nobody ends the world before all have it");
+    const auto begun = worker.progress.begin(protocol, true);
     EXPECT_TRUE(begun.world_failed);
     EXPECT_TRUE(mentions(begun, "this world is over: a newer one has reached commit 2.5 already"))
         << begun.status.to_string();
@@ -180,30 +180,30 @@ TEST_F(ElasticProgress, WithMarksARankThatWasInterruptedIsNoCandidate) {
   StateOptions options;
   options.mode = CommitMode::mark;
   add(1, options);
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.progress.mutate([&] { worker.weights = "step 1"; });
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
     EXPECT_THROW(worker.progress.mutate([] { throw std::runtime_error("interrupted"); }),
                  std::runtime_error);
-    EXPECT_TRUE(mentions(commit(worker, rounds), "the state is broken"));
+    EXPECT_TRUE(mentions(commit(worker, protocol), "the state is broken"));
   });
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    const auto begun = worker.progress.begin(rounds, true);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    const auto begun = worker.progress.begin(protocol, true);
     EXPECT_TRUE(mentions(begun, "committed state lost")) << begun.status.to_string();
   });
 }
 
 TEST_F(ElasticProgress, AfterTheEndANewRunBeginsAnew) {
   add(2);
-  generation(all(), [this](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [this](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.weights = "the end";
-    EXPECT_TRUE(commit(worker, rounds).ok());
-    EXPECT_TRUE(worker.progress.finish(rounds, mark_).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
+    EXPECT_TRUE(worker.progress.finish(protocol, mark_).ok());
     Worker other("of the second run");
-    begin(other, rounds);
-    EXPECT_TRUE(commit(other, rounds).ok());
+    begin(other, protocol);
+    EXPECT_TRUE(commit(other, protocol).ok());
   });
 }
 

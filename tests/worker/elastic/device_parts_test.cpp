@@ -223,17 +223,17 @@ struct DeviceWorker {
 
 class DeviceTransfer : public ::testing::Test {
  protected:
-  using Body = std::function<void(DeviceWorker& worker, Rounds& rounds)>;
+  using Body = std::function<void(DeviceWorker& worker, CommitProtocol& protocol)>;
   void generation(const std::vector<DeviceWorker*>& members, const Body& body) {
     ++number_;
     test::run_world(
         static_cast<int>(members.size()),
         [&](int rank, runtime::World& world) {
-          Rounds rounds(world, number_, mark_, kWindow);
+          CommitProtocol protocol(world, number_, mark_, kWindow);
           DeviceWorker& self = *members[static_cast<std::size_t>(rank)];
           self.world = &world;
-          body(self, rounds);
-          (void)rounds.talk().barrier("end of test");
+          body(self, protocol);
+          (void)protocol.channel().barrier("end of test");
           if (world.failure().ok()) (void)world.shutdown(Clock::now() + test::kLong);
         },
         [&](runtime::WorldSpec& spec) {
@@ -247,14 +247,14 @@ class DeviceTransfer : public ::testing::Test {
           };
         });
   }
-  static void begin(DeviceWorker& worker, Rounds& rounds) {
-    const auto begun = worker.progress.begin(rounds, true);
+  static void begin(DeviceWorker& worker, CommitProtocol& protocol) {
+    const auto begun = worker.progress.begin(protocol, true);
     ASSERT_TRUE(begun.ok()) << begun.status.to_string();
   }
-  static void commit(DeviceWorker& worker, Rounds& rounds) {
+  static void commit(DeviceWorker& worker, CommitProtocol& protocol) {
     std::string next;
     const auto done = worker.progress.commit(
-        rounds, [] { return std::string(); }, next);
+        protocol, [] { return std::string(); }, next);
     ASSERT_TRUE(done.ok()) << done.status.to_string();
   }
   static constexpr std::uint64_t kWindow = 1000;  // a few of a GPU's make a state of 20,000 bytes
@@ -270,21 +270,22 @@ TEST_F(DeviceTransfer, WhoeverLacksTheStateGetsItWhereverCopiesAreKept) {
       for (const std::size_t limit_of_new : {std::size_t{0}, kMegabyte}) {
         DeviceWorker first('a', 20'003, limit_of_old, mode);
         DeviceWorker second('b', 20'003, limit_of_new, mode);
-        generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
-          begin(self, rounds);
+        generation({&first, &second}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+          begin(self, protocol);
           EXPECT_TRUE(self.is('a')) << "at the beginning all have what rank 0 has";
           self.set('c');
-          commit(self, rounds);
+          commit(self, protocol);
         });
         DeviceWorker third('x', 20'003, limit_of_new, mode);
         DeviceWorker fourth('y', 20'003, limit_of_old, mode);
         // Holders have gone on, and come back; one of them is neither first nor lacks anything.
         if (mode == CommitMode::copy) first.set('d');
-        generation({&third, &first, &second, &fourth}, [&](DeviceWorker& self, Rounds& rounds) {
-          begin(self, rounds);
-          EXPECT_TRUE(self.is('c'));
-          commit(self, rounds);
-        });
+        generation({&third, &first, &second, &fourth},
+                   [&](DeviceWorker& self, CommitProtocol& protocol) {
+                     begin(self, protocol);
+                     EXPECT_TRUE(self.is('c'));
+                     commit(self, protocol);
+                   });
         mark_ = {};
       }
     }
@@ -295,26 +296,26 @@ TEST_F(DeviceTransfer, AFailureInTheMiddleOfItIsOneMoreGenerationAndNobodyHasHal
   for (const std::size_t limit : {std::size_t{0}, kMegabyte}) {
     DeviceWorker first('a', 20'003, limit);
     DeviceWorker second('b', 20'003, limit);
-    generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
-      begin(self, rounds);
+    generation({&first, &second}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+      begin(self, protocol);
       self.set('c');
-      commit(self, rounds);
+      commit(self, protocol);
     });
     DeviceWorker joiner('x', 20'003, std::size_t{0});
     joiner.gpu.on_copy = [&joiner, copies = 0]() mutable {
       if (++copies == 3) joiner.world->abort(Status(Code::unavailable, "cut by the test"));
     };
-    generation({&first, &second, &joiner}, [&](DeviceWorker& self, Rounds& rounds) {
-      const auto begun = self.progress.begin(rounds, true);
+    generation({&first, &second, &joiner}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+      const auto begun = self.progress.begin(protocol, true);
       EXPECT_TRUE(begun.world_failed);
       EXPECT_TRUE(mentions(begun, "cut by the test")) << begun.status.message();
       EXPECT_TRUE(self.is(&self == &joiner ? 'x' : 'c'));
     });
     joiner.gpu.on_copy = [] {};
-    generation({&first, &second, &joiner}, [&](DeviceWorker& self, Rounds& rounds) {
-      begin(self, rounds);
+    generation({&first, &second, &joiner}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+      begin(self, protocol);
       EXPECT_TRUE(self.is('c'));
-      commit(self, rounds);
+      commit(self, protocol);
     });
     mark_ = {};
   }
@@ -323,11 +324,11 @@ TEST_F(DeviceTransfer, AFailureInTheMiddleOfItIsOneMoreGenerationAndNobodyHasHal
 TEST_F(DeviceTransfer, SyncGivesAllWhatRankZeroHasNowAndKeepsNothing) {
   DeviceWorker first('a', 5'000, kMegabyte);
   DeviceWorker second('b', 5'000, std::size_t{0});
-  generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
-    begin(self, rounds);
-    commit(self, rounds);
-    self.set(rounds.talk().rank() == 0 ? 'z' : 'y');
-    const auto synced = self.progress.sync(rounds);
+  generation({&first, &second}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+    begin(self, protocol);
+    commit(self, protocol);
+    self.set(protocol.channel().rank() == 0 ? 'z' : 'y');
+    const auto synced = self.progress.sync(protocol);
     ASSERT_TRUE(synced.ok()) << synced.status.to_string();
     EXPECT_TRUE(self.is('z'));
     self.progress.store().load();
@@ -338,13 +339,13 @@ TEST_F(DeviceTransfer, SyncGivesAllWhatRankZeroHasNowAndKeepsNothing) {
 TEST_F(DeviceTransfer, RanksWhoseTensorsDifferAreToldAtACommit) {
   DeviceWorker first('a', 5'000, kMegabyte);
   DeviceWorker second('a', 5'000, std::size_t{0});
-  generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
-    begin(self, rounds);
-    commit(self, rounds);
-    if (rounds.talk().rank() == 1) self.gpu.fill(self.bias, 'q');
+  generation({&first, &second}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+    begin(self, protocol);
+    commit(self, protocol);
+    if (protocol.channel().rank() == 1) self.gpu.fill(self.bias, 'q');
     std::string next;
     const auto done = self.progress.commit(
-        rounds, [] { return std::string(); }, next);
+        protocol, [] { return std::string(); }, next);
     EXPECT_EQ(done.status.code(), Code::data_loss);
     EXPECT_TRUE(mentions(done, "the state of rank 1 differs from that of rank 0"))
         << done.status.message();
@@ -354,15 +355,15 @@ TEST_F(DeviceTransfer, RanksWhoseTensorsDifferAreToldAtACommit) {
 TEST_F(DeviceTransfer, ATensorOfAnotherSizeIsAnErrorThatNamesTheRanks) {
   DeviceWorker first('a', 5'000, kMegabyte);
   DeviceWorker second('a', 6'000, kMegabyte);
-  generation({&first, &second}, [&](DeviceWorker& self, Rounds& rounds) {
-    const auto begun = self.progress.begin(rounds, true);
-    if (rounds.talk().rank() == 0) {  // whose peer has given up
+  generation({&first, &second}, [&](DeviceWorker& self, CommitProtocol& protocol) {
+    const auto begun = self.progress.begin(protocol, true);
+    if (protocol.channel().rank() == 0) {  // whose peer has given up
       EXPECT_TRUE(begun.world_failed);
       return;
     }
     EXPECT_TRUE(mentions(begun, "on the GPU of rank 1 have other sizes than those of rank 0"))
         << begun.status.message();
-    (void)rounds.talk().give_up(begun.status);
+    (void)protocol.channel().give_up(begun.status);
   });
 }
 

@@ -8,8 +8,8 @@ namespace {
 
 TEST_F(ElasticProgress, AtTheBeginningAllGetWhatRank0sProgramMade) {
   add(3);
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     EXPECT_EQ(worker.weights, "weights of 0");
     EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 0}));
   });
@@ -18,10 +18,10 @@ TEST_F(ElasticProgress, AtTheBeginningAllGetWhatRank0sProgramMade) {
 
 TEST_F(ElasticProgress, AfterALossTheNewestPreparedStateWinsAndTheOthersReceiveIt) {
   add(3);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.weights = "committed";
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
     worker.weights = "prepared";
     if (rank == 2) worker.progress.store().keep({1, 2});  // the others died before they could
     if (rank != 2) worker.weights = "half done";
@@ -29,34 +29,34 @@ TEST_F(ElasticProgress, AfterALossTheNewestPreparedStateWinsAndTheOthersReceiveI
   EXPECT_EQ(mark(), (CommitId{1, 1}));
   Worker& joiner = add("of a newcomer");
   generation({workers_[1].get(), workers_[2].get(), &joiner},
-             [](int, Worker& worker, Rounds& rounds) {
-               begin(worker, rounds);
+             [](int, Worker& worker, CommitProtocol& protocol) {
+               begin(worker, protocol);
                EXPECT_EQ(worker.weights, "prepared");
-               EXPECT_TRUE(commit(worker, rounds).ok());
+               EXPECT_TRUE(commit(worker, protocol).ok());
              });
   EXPECT_EQ(mark(), (CommitId{2, 1}));
 }
 
 TEST_F(ElasticProgress, WhoHoldsTheStateReceivesNothingAndRollsBackOnlyIfAsked) {
   add(2);
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.weights = "kept";
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
     worker.weights = "half done";
   });
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds, rank == 0);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol, rank == 0);
     EXPECT_EQ(worker.weights, rank == 0 ? "kept" : "half done");
   });
 }
 
 TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
   add(2);
-  const auto commit_twice = [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
-    EXPECT_TRUE(commit(worker, rounds).ok());
-    EXPECT_TRUE(commit(worker, rounds).ok());
+  const auto commit_twice = [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
+    EXPECT_TRUE(commit(worker, protocol).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
   };
   generation(all(), commit_twice);
   EXPECT_EQ(mark(), (CommitId{1, 2}));
@@ -65,10 +65,10 @@ TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
   EXPECT_EQ(mark(), (CommitId{1, 4}));
 }
 
-// Every way to cut it: one and several holders and lackers, with windows that fit and do not.
+// Every way to cut it: one and several holders and receivers, with windows that fit and do not.
 TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
   for (const int holders : {1, 2, 3}) {
-    for (const int lackers : {1, 2, 3}) {
+    for (const int receivers : {1, 2, 3}) {
       for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{7},
                                      std::size_t{1000}, std::size_t{100'003}}) {
         workers_.clear();
@@ -79,12 +79,12 @@ TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
         for (int i = 0; i < holders; ++i) {
           add(weights).progress.store().keep({number_ + 1, 5});
         }
-        for (int i = 0; i < lackers; ++i) add("nothing");
+        for (int i = 0; i < receivers; ++i) add("nothing");
         auto members = all();
         std::swap(members.front(), members.back());  // rank 0 need not be a holder
-        generation(members, [&](int, Worker& worker, Rounds& rounds) {
-          begin(worker, rounds);
-          EXPECT_EQ(worker.weights, weights) << holders << " " << lackers << " " << size;
+        generation(members, [&](int, Worker& worker, CommitProtocol& protocol) {
+          begin(worker, protocol);
+          EXPECT_EQ(worker.weights, weights) << holders << " " << receivers << " " << size;
           EXPECT_EQ(worker.progress.store().holds(), (CommitId{number_, 5}));
         });
       }
@@ -97,8 +97,8 @@ TEST_F(ElasticProgress, WhoDidNotKnowHowLargeTheStateIsHasRoomForACommitWhenItIs
   add(weights).progress.store().keep({1, 1});
   Worker& joiner = add("");
   joiner.progress.store().make_room();
-  generation(all(), [&](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [&](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     EXPECT_EQ(worker.weights, weights);
     if (rank == 0) return;
     Buffer* const spare = worker.progress.store().idle(false);
@@ -111,20 +111,20 @@ TEST_F(ElasticProgress, AStateWithoutPartsTravelsToo) {
   std::array<Progress, 2> progress{Progress({}), Progress({})};
   progress[0].store().keep({1, 1});
   test::run_world(2, [&](int rank, runtime::World& world) {
-    Rounds rounds(world, 1, mark_);
-    const auto begun = progress[static_cast<std::size_t>(rank)].begin(rounds, true);
+    CommitProtocol protocol(world, 1, mark_);
+    const auto begun = progress[static_cast<std::size_t>(rank)].begin(protocol, true);
     EXPECT_TRUE(begun.ok()) << begun.status.to_string();
-    (void)rounds.talk().barrier("end of test");
+    (void)protocol.channel().barrier("end of test");
   });
   EXPECT_EQ(progress[1].store().holds(), (CommitId{1, 1}));
 }
 
 TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {
   add(2);
-  generation(all(), [](int rank, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.weights = "committed";
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
     worker.weights = rank == 0 ? "prepared" : "half done";
     if (rank == 0) worker.progress.store().keep({1, 2});
   });
@@ -134,34 +134,34 @@ TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {
   Worker& joiner = add("of a newcomer");
   joiner.progress.store().make_room();
   generation({workers_[0].get(), workers_[1].get(), &other, &joiner},
-             [](int rank, Worker& worker, Rounds& rounds) {
-               EXPECT_EQ(worker.progress.begin(rounds, true).ok(), rank == 0 || rank == 2);
+             [](int rank, Worker& worker, CommitProtocol& protocol) {
+               EXPECT_EQ(worker.progress.begin(protocol, true).ok(), rank == 0 || rank == 2);
                if (rank != 1) return;
                EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1}));
                worker.progress.store().load();
                EXPECT_EQ(worker.weights, "committed");
              });
   generation({workers_[0].get(), workers_[1].get(), &joiner},
-             [](int, Worker& worker, Rounds& rounds) {
-               begin(worker, rounds);
+             [](int, Worker& worker, CommitProtocol& protocol) {
+               begin(worker, protocol);
                EXPECT_EQ(worker.weights, "prepared");
              });
 }
 
 TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
   add(3);
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     worker.weights = "committed";
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
   });
   // The second holder's memory has changed: what it sends does not fit the first one's checksum.
   workers_[1]->weights = "damaged!!";
   workers_[1]->progress.store().keep({1, 1});
   Worker& joiner = add("of a newcomer");
   generation({workers_[0].get(), workers_[1].get(), &joiner},
-             [](int rank, Worker& worker, Rounds& rounds) {
-               const auto begun = worker.progress.begin(rounds, true);
+             [](int rank, Worker& worker, CommitProtocol& protocol) {
+               const auto begun = worker.progress.begin(protocol, true);
                EXPECT_EQ(begun.ok(), rank != 2);
                if (rank != 2) return;
                EXPECT_TRUE(mentions(begun, "did not arrive whole")) << begun.status.to_string();
@@ -172,25 +172,26 @@ TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
 
 TEST_F(ElasticProgress, CommittedStateThatIsLostIsAnErrorOnAllRanks) {
   add(2);
-  generation({workers_[0].get()}, [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
-    EXPECT_TRUE(commit(worker, rounds).ok());
+  generation({workers_[0].get()}, [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
+    EXPECT_TRUE(commit(worker, protocol).ok());
   });
   add("of a newcomer");
-  generation({workers_[1].get(), workers_[2].get()}, [](int, Worker& worker, Rounds& rounds) {
-    const auto begun = worker.progress.begin(rounds, true);
-    EXPECT_TRUE(mentions(begun, "committed state lost: commit 1.1 was reached"))
-        << begun.status.to_string();
-    EXPECT_TRUE(worker.progress.is_lost());
-    EXPECT_FALSE(begun.world_failed);
-  });
+  generation({workers_[1].get(), workers_[2].get()},
+             [](int, Worker& worker, CommitProtocol& protocol) {
+               const auto begun = worker.progress.begin(protocol, true);
+               EXPECT_TRUE(mentions(begun, "committed state lost: commit 1.1 was reached"))
+                   << begun.status.to_string();
+               EXPECT_TRUE(worker.progress.is_lost());
+               EXPECT_FALSE(begun.world_failed);
+             });
 }
 
 TEST_F(ElasticProgress, ALoaderOfRank0StandsInForWhatWasLost) {
   add(1);
-  generation(all(), [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
-    EXPECT_TRUE(commit(worker, rounds).ok());
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
+    EXPECT_TRUE(commit(worker, protocol).ok());
   });
   std::vector<Worker*> fresh;
   int loaded = 0;
@@ -202,10 +203,10 @@ TEST_F(ElasticProgress, ALoaderOfRank0StandsInForWhatWasLost) {
     };
     fresh.push_back(&add("fresh", options));
   }
-  generation(fresh, [](int, Worker& worker, Rounds& rounds) {
-    begin(worker, rounds);
+  generation(fresh, [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
     EXPECT_EQ(worker.weights, "checkpoint of 0");
-    EXPECT_TRUE(commit(worker, rounds).ok());
+    EXPECT_TRUE(commit(worker, protocol).ok());
   });
   EXPECT_EQ(loaded, 1);
   EXPECT_EQ(mark(), (CommitId{2, 1}));

@@ -69,7 +69,7 @@ inline std::string no_proposal() { return {}; }
 
 class ElasticProgress : public ::testing::Test {
  protected:
-  using Body = std::function<void(int rank, Worker& worker, Rounds& rounds)>;
+  using Body = std::function<void(int rank, Worker& worker, CommitProtocol& protocol)>;
 
   Worker& add(const std::string& weights, const StateOptions& options = {}) {
     workers_.push_back(std::make_unique<Worker>(weights, options));
@@ -84,9 +84,9 @@ class ElasticProgress : public ::testing::Test {
     test::run_world(
         static_cast<int>(members.size()),
         [&](int rank, runtime::World& world) {
-          Rounds rounds(world, number_, mark_, window_);
-          body(rank, *members[static_cast<std::size_t>(rank)], rounds);
-          (void)rounds.talk().barrier("end of test");  // nobody leaves before all are here
+          CommitProtocol protocol(world, number_, mark_, window_);
+          body(rank, *members[static_cast<std::size_t>(rank)], protocol);
+          (void)protocol.channel().barrier("end of test");  // nobody leaves before all are here
         },
         [&](runtime::WorldSpec& spec) { spec.generation = number_; });
   }
@@ -95,13 +95,13 @@ class ElasticProgress : public ::testing::Test {
     for (auto& worker : workers_) members.push_back(worker.get());
     return members;
   }
-  static void begin(Worker& worker, Rounds& rounds, bool rolls_back = true) {
-    const auto begun = worker.progress.begin(rounds, rolls_back);
+  static void begin(Worker& worker, CommitProtocol& protocol, bool rolls_back = true) {
+    const auto begun = worker.progress.begin(protocol, rolls_back);
     ASSERT_TRUE(begun.ok()) << begun.status.to_string();
   }
-  static Failure commit(Worker& worker, Rounds& rounds) {
+  static Failure commit(Worker& worker, CommitProtocol& protocol) {
     std::string next;
-    return worker.progress.commit(rounds, no_proposal, next);
+    return worker.progress.commit(protocol, no_proposal, next);
   }
   CommitId mark() { return *mark_.read(); }
 

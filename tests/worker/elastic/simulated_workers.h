@@ -57,7 +57,7 @@ enum class Flaw {
   takes_half_a_transfer,
 };
 
-// Where workers run, and whom they talk to.
+// Where workers run, and whom they channel to.
 class Surroundings {
  public:
   virtual ~Surroundings() = default;

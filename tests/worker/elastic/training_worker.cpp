@@ -167,9 +167,9 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
     }
   }
   const int state = whole_state(process);
-  for (const int lacker : process.resume.lackers) {
+  for (const int receiver : process.resume.receivers) {
     if (!message(process)) return;
-    const Incarnation to = groups_[process.group].members[static_cast<std::size_t>(lacker)];
+    const Incarnation to = groups_[process.group].members[static_cast<std::size_t>(receiver)];
     const TimePoint there = std::max(surroundings_.reaches_others(process.host),
                                      surroundings_.reaches_others(of(to).host));
     deliver(to, there - time_.now() + some(kChunkTime) + wire_time(),

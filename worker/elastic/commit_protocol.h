@@ -7,8 +7,8 @@
 #include <string>
 
 #include "worker/elastic/agreement.h"
+#include "worker/elastic/state_channel.h"
 #include "worker/elastic/store.h"
-#include "worker/elastic/talk.h"
 #include "worker/process/high_water.h"
 
 namespace hvd::worker {
@@ -19,14 +19,14 @@ inline constexpr std::uint64_t kTransferWindow = std::uint64_t{16} << 20;
 // What rank 0 wants to go over to: the document of a proposed world, or nothing.
 using Proposal = std::function<std::string()>;
 
-class Rounds {
+class CommitProtocol {
  public:
   // The high-water mark is rank 0's business. Both must outlive it.
-  Rounds(runtime::World& world, std::uint64_t generation, HighWater& high_water,
-         std::uint64_t window = kTransferWindow)
-      : talk_(world), generation_(generation), high_water_(high_water), window_(window) {}
+  CommitProtocol(runtime::World& world, std::uint64_t generation, HighWater& high_water,
+                 std::uint64_t window = kTransferWindow)
+      : channel_(world), generation_(generation), high_water_(high_water), window_(window) {}
 
-  Talk& talk() { return talk_; }
+  StateChannel& channel() { return channel_; }
   std::uint64_t generation() const { return generation_; }
 
   // All are prepared for this commit, and it is one. `next`: the world that all go over to now;
@@ -45,7 +45,7 @@ class Rounds {
   // An error that all ranks have found in the same way.
   runtime::Failure common(const Status& error);
 
-  Talk talk_;
+  StateChannel channel_;
   std::uint64_t generation_;
   HighWater& high_water_;
   std::uint64_t window_;

@@ -14,10 +14,10 @@
 
 namespace hvd::worker {
 
-class Talk {
+class StateChannel {
  public:
   // The world must outlive it.
-  explicit Talk(runtime::World& world) : world_(world) {}
+  explicit StateChannel(runtime::World& world) : world_(world) {}
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
 

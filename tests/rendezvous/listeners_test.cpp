@@ -7,7 +7,7 @@
 namespace hvd::rendezvous::test {
 namespace {
 
-class Doors : public testing::Test {
+class Listeners : public testing::Test {
  protected:
   Result<SocketAddress> listen(const SocketAddress& where) {
     Result<SocketAddress> result(Status(Code::internal, "not called"));
@@ -27,7 +27,7 @@ class Doors : public testing::Test {
   RunningServer server_;
 };
 
-TEST_F(Doors, LeadToTheSameStoreOnTheSamePort) {
+TEST_F(Listeners, LeadToTheSameStoreOnTheSamePort) {
   const auto second = listen({"127.0.0.2", 0});
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   const auto third = listen({"::1", 0});
@@ -39,16 +39,16 @@ TEST_F(Doors, LeadToTheSameStoreOnTheSamePort) {
   EXPECT_EQ(server_.client()->get("s", "k")->value, "by the second");
 }
 
-TEST_F(Doors, HaveAnotherPortWhereTheFirstIsTaken) {
+TEST_F(Listeners, HaveAnotherPortWhereTheFirstIsTaken) {
   auto taken = listen_tcp({"127.0.0.3", server_.address().port});
   ASSERT_TRUE(taken.ok()) << taken.status().to_string();
-  const auto door = listen({"127.0.0.3", 0});
-  ASSERT_TRUE(door.ok()) << door.status().to_string();
-  EXPECT_NE(door->port, server_.address().port);
-  EXPECT_TRUE(client_at(*door)->put("s", "k", "v").ok());
+  const auto listener = listen({"127.0.0.3", 0});
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  EXPECT_NE(listener->port, server_.address().port);
+  EXPECT_TRUE(client_at(*listener)->put("s", "k", "v").ok());
 }
 
-TEST_F(Doors, CloseOneByOneAndKeepWhoIsIn) {
+TEST_F(Listeners, CloseOneByOneAndKeepWhoIsIn) {
   const auto second = listen({"127.0.0.2", 0});
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   const auto inside = client_at(server_.address());
@@ -65,7 +65,7 @@ TEST_F(Doors, CloseOneByOneAndKeepWhoIsIn) {
   EXPECT_TRUE(open(server_.address()));
 }
 
-TEST_F(Doors, AreRefusedWhereThisMachineIsNot) {
+TEST_F(Listeners, AreRefusedWhereThisMachineIsNot) {
   const auto nowhere = listen({"192.0.2.1", 0});
   ASSERT_FALSE(nowhere.ok());
   EXPECT_NE(nowhere.status().message().find("192.0.2.1"), std::string::npos)

@@ -1,4 +1,4 @@
-#include "worker/elastic/talk.h"
+#include "worker/elastic/state_channel.h"
 
 #include <chrono>
 #include <future>
@@ -26,7 +26,7 @@ Entry entry_of(Kind kind, const std::string& name, std::size_t bytes) {
 
 }  // namespace
 
-Outcome Talk::run(Entry entry, const std::function<void()>& meanwhile) {
+Outcome StateChannel::run(Entry entry, const std::function<void()>& meanwhile) {
   const auto promise = std::make_shared<std::promise<Outcome>>();
   auto future = promise->get_future();
   entry.done_wakes_only = true;
@@ -39,8 +39,8 @@ Outcome Talk::run(Entry entry, const std::function<void()>& meanwhile) {
   return future.get();
 }
 
-Failure Talk::gather(const std::string& name, std::string_view record,
-                     std::vector<std::string>& all) {
+Failure StateChannel::gather(const std::string& name, std::string_view record,
+                             std::vector<std::string>& all) {
   auto entry = entry_of(Kind::allgather, name, record.size());
   std::string room;
   entry.input = record.data();
@@ -64,7 +64,7 @@ Failure Talk::gather(const std::string& name, std::string_view record,
   return {};
 }
 
-Failure Talk::broadcast(const std::string& name, int root, std::span<std::byte> bytes) {
+Failure StateChannel::broadcast(const std::string& name, int root, std::span<std::byte> bytes) {
   auto entry = entry_of(Kind::broadcast, name, bytes.size());
   entry.request.root = root;
   entry.input = bytes.data();
@@ -72,8 +72,9 @@ Failure Talk::broadcast(const std::string& name, int root, std::span<std::byte> 
   return run(std::move(entry)).failure;
 }
 
-Failure Talk::broadcast_on(int device, const std::string& name, int root,
-                           std::span<std::byte> bytes, const std::function<void()>& meanwhile) {
+Failure StateChannel::broadcast_on(int device, const std::string& name, int root,
+                                   std::span<std::byte> bytes,
+                                   const std::function<void()>& meanwhile) {
   auto entry = entry_of(Kind::broadcast, name, bytes.size());
   entry.request.root = root;
   entry.request.on_host = false;
@@ -83,9 +84,9 @@ Failure Talk::broadcast_on(int device, const std::string& name, int root,
   return run(std::move(entry), meanwhile).failure;
 }
 
-Failure Talk::scatter(const std::string& name, std::span<const std::byte> from,
-                      std::vector<std::int64_t> splits, std::span<std::byte> into,
-                      const std::function<void()>& meanwhile) {
+Failure StateChannel::scatter(const std::string& name, std::span<const std::byte> from,
+                              std::vector<std::int64_t> splits, std::span<std::byte> into,
+                              const std::function<void()>& meanwhile) {
   auto entry = entry_of(Kind::alltoall, name, from.size());
   entry.input = from.data();
   entry.splits = std::move(splits);
@@ -102,11 +103,11 @@ Failure Talk::scatter(const std::string& name, std::span<const std::byte> from,
   return outcome.failure;
 }
 
-Failure Talk::barrier(const std::string& name) {
+Failure StateChannel::barrier(const std::string& name) {
   return run(entry_of(Kind::barrier, name, 0)).failure;
 }
 
-Failure Talk::give_up(const Status& why) {
+Failure StateChannel::give_up(const Status& why) {
   world_.abort(why);
   // What is asked of it from now on returns the reason, as soon as it is known everywhere.
   for (;;) {

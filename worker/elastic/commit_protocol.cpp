@@ -1,4 +1,4 @@
-#include "worker/elastic/rounds.h"
+#include "worker/elastic/commit_protocol.h"
 
 #include <array>
 #include <utility>
@@ -38,7 +38,7 @@ std::vector<std::string> ranks_that_differ(const std::vector<Item>& all, const I
 }  // namespace
 
 // What each rank says at a commit, or when it looks whether there is to be one.
-struct Rounds::Record {
+struct CommitProtocol::Record {
   bool commits = false;
   bool wants_change = false;  // rank 0
   Prepared prepared;
@@ -66,14 +66,14 @@ struct Rounds::Record {
 
 // The caller may exit on this error, so wait until every rank has received the data that leads to
 // the same error.
-Failure Rounds::common(const Status& error) {
-  (void)talk_.barrier("error");
+Failure CommitProtocol::common(const Status& error) {
+  (void)channel_.barrier("error");
   return error;
 }
 
-Failure Rounds::meet(const Record& own, std::vector<Record>& all) {
+Failure CommitProtocol::meet(const Record& own, std::vector<Record>& all) {
   std::vector<std::string> texts;
-  if (auto failed = talk_.gather("commit", own.encode(), texts); !failed.ok()) return failed;
+  if (auto failed = channel_.gather("commit", own.encode(), texts); !failed.ok()) return failed;
   for (const auto& text : texts) {
     auto record = Record::decode(text);
     HVD_RETURN_IF_ERROR(record.status());
@@ -88,16 +88,17 @@ Failure Rounds::meet(const Record& own, std::vector<Record>& all) {
                      "; all ranks must make the same calls")});
 }
 
-Failure Rounds::look(const Proposal& proposal, bool& wants) {
+Failure CommitProtocol::look(const Proposal& proposal, bool& wants) {
   Record own;
-  own.wants_change = talk_.rank() == 0 && !proposal().empty();
+  own.wants_change = channel_.rank() == 0 && !proposal().empty();
   std::vector<Record> all;
   if (auto failed = meet(own, all); !failed.ok()) return failed;
   wants = all[0].wants_change;
   return {};
 }
 
-Failure Rounds::commit(const Prepared& prepared, const Proposal& proposal, std::string& next) {
+Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposal,
+                               std::string& next) {
   Record own;
   own.commits = true;
   own.prepared = prepared;
@@ -109,32 +110,33 @@ Failure Rounds::commit(const Prepared& prepared, const Proposal& proposal, std::
   if (const Status agreed = agree(said); !agreed.ok()) return common(agreed);
 
   next.clear();
-  if (talk_.rank() == 0) {
+  if (channel_.rank() == 0) {
     if (const Status written = high_water_.write(prepared.id); !written.ok()) {
-      return talk_.give_up(written);
+      return channel_.give_up(written);
     }
     next = proposal();
   }
   std::string length = WireWriter().u64(next.size()).take();
-  if (auto failed = talk_.broadcast("committed", 0, bytes_of(length)); !failed.ok()) return failed;
+  if (auto failed = channel_.broadcast("committed", 0, bytes_of(length)); !failed.ok())
+    return failed;
   const auto size = WireReader(length).u64();
   if (size == 0) return {};
   next.resize(size);
-  if (auto failed = talk_.broadcast("next", 0, bytes_of(next)); !failed.ok()) return failed;
+  if (auto failed = channel_.broadcast("next", 0, bytes_of(next)); !failed.ok()) return failed;
   // Nobody leaves before all know. If one hears of it by the others' leaving, it is as well.
-  (void)talk_.barrier("change");
+  (void)channel_.barrier("change");
   return {};
 }
 
-Failure Rounds::vote(Store& store, bool can_load, Resume& resume) {
+Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
   CommitId mark;
-  if (talk_.rank() == 0) {
+  if (channel_.rank() == 0) {
     auto found = high_water_.read();
-    if (!found.ok()) return talk_.give_up(found.status());
+    if (!found.ok()) return channel_.give_up(found.status());
     mark = *found;
     // The others have gone on without this world; nothing is lost.
     if (mark.generation > generation_) {
-      return talk_.give_up(
+      return channel_.give_up(
           {Code::aborted,
            cat("this world is over: a newer one has reached commit ", to_text(mark), " already")});
     }
@@ -144,7 +146,7 @@ Failure Rounds::vote(Store& store, bool can_load, Resume& resume) {
   write_id(own, mark);
   own.u64(store.bytes()).boolean(can_load).u64(store.shape());
   std::vector<std::string> texts;
-  if (auto failed = talk_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
+  if (auto failed = channel_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
   std::vector<Vote> votes;
   std::vector<std::uint64_t> shapes;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
