@@ -240,7 +240,8 @@ TEST_P(Messages, WhatDoesNotLieInTheBufferIsRefused) {
     EXPECT_TRUE(holds(error_of([&] { bytes.buffer->send(2, 1); }), "has no such peer"));
     EXPECT_TRUE(holds(error_of([&] { bytes.buffer->send(rank, 1); }), "has no such peer"));
     EXPECT_TRUE(holds(error_of([&] { bytes.buffer->recv(-1, 1); }), "has no such peer"));
-    EXPECT_TRUE(holds(error_of([&] { bytes.buffer->recv(std::vector<int>{}, 1); }), "from nobody"));
+    EXPECT_TRUE(holds(error_of([&] { bytes.buffer->recv(std::vector<int>{}, 1); }),
+                      "from an empty list of ranks"));
     // And nothing is broken.
     Bytes out(mesh, 10, rank);
     bytes.receive(1 - rank, 1);
