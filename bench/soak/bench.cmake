@@ -4,7 +4,7 @@ if(HVD_BUILD_TESTS)
   hvd_compile_options(hvd_soak)
   target_link_libraries(hvd_soak PRIVATE hvd_test_steps_job)
   add_test(NAME Soak.AMinuteOfFaultsLosesNothing COMMAND hvd_soak --seconds 60 --seed 1 --stop 3)
-  set_tests_properties(Soak.AMinuteOfFaultsLosesNothing PROPERTIES LABELS soak TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77)
+  set_tests_properties(Soak.AMinuteOfFaultsLosesNothing PROPERTIES LABELS soak TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77 COST 100)
 
   # hvd_soak_refuses(NAME "what it says" words...)
   function(hvd_soak_refuses name said)

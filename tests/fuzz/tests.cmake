@@ -9,7 +9,7 @@ add_executable(hvd_data_plane_fuzz
 hvd_compile_options(hvd_data_plane_fuzz)
 target_link_libraries(hvd_data_plane_fuzz PRIVATE hvd_runtime hvd_base hvd_test_support GTest::gtest)
 add_test(NAME Fuzz.AMinuteOfRandomCollectivesIsRight COMMAND hvd_data_plane_fuzz --minutes 1)
-set_tests_properties(Fuzz.AMinuteOfRandomCollectivesIsRight PROPERTIES LABELS fuzz TIMEOUT 400 PROCESSORS 2)
+set_tests_properties(Fuzz.AMinuteOfRandomCollectivesIsRight PROPERTIES LABELS fuzz TIMEOUT 400 PROCESSORS 2 COST 100)
 
 # hvd_fuzz_refuses(NAME "what it says" words...)
 function(hvd_fuzz_refuses name said)

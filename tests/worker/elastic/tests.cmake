@@ -37,5 +37,5 @@ hvd_test(hvd_simulation_test COMPUTES
   LABELS quick)
 add_test(NAME ElasticSimulation/100000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/100000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2
+set_tests_properties(ElasticSimulation/100000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2 COST 200
   ENVIRONMENT HVD_SIMULATION_RUNS=100000)
