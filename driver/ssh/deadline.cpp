@@ -69,7 +69,7 @@ Status call_with_deadline(const Deadline& deadline, std::function<void()> work) 
 
   const auto done = std::make_shared<EventFlag>();
   ThreadGroup thread;
-  const Status started = thread.start([done, work = std::move(work)] {
+  Status started = thread.start([done, work = std::move(work)] {
     work();
     --calls;
     done->set();
@@ -79,7 +79,7 @@ Status call_with_deadline(const Deadline& deadline, std::function<void()> work) 
     return started;
   }
 
-  const Status waited = deadline.wait_for(done->fd(), POLLIN);
+  Status waited = deadline.wait_for(done->fd(), POLLIN);
   thread.join_until(waited.ok() ? kNever : Clock::now());
   return waited;
 }

@@ -13,14 +13,14 @@
 
 namespace hvd::runtime {
 
-inline constexpr std::size_t kOps = 6;
+inline constexpr std::size_t kReduceOpCount = 6;
 
 using FillFunction = void (*)(void* data, std::size_t count);
 using ConvertFunction = void (*)(const void* in, void* out, std::size_t count, double factor);
 
 struct TypeKernels {
-  ReduceFunction reduce[kOps] = {};
-  FillFunction fill[kOps] = {};
+  ReduceFunction reduce[kReduceOpCount] = {};
+  FillFunction fill[kReduceOpCount] = {};
   void (*scale)(void* out, const void* in, std::size_t count, double factor) = nullptr;
   void (*divide)(void* data, std::size_t count, int ranks) = nullptr;
   // Null for integers.
