@@ -1,6 +1,6 @@
 // Runs one job from a JobSpec to its end: finds the hosts, starts agents on them (or waits for
 // agents to join), runs the rendezvous service, feeds events to the job's state machine
-// (driver/job/any_job.h) and performs its actions. All of it happens on the thread that calls
+// (driver/job/job.h) and performs its actions. All of it happens on the thread that calls
 // run_job(), except SSH sessions and name lookups, which have threads of their own. While it runs
 // it handles the signals of driver/core/signals.h (SIGHUP and SIGTSTP not if they were ignored, as
 // with nohup); afterwards they have their default effect. While it runs, orphans of its descendants

@@ -14,7 +14,6 @@
 #include "base/machine/gpus.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "driver/job/elastic_job.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -44,16 +43,15 @@ JobOptions job_options(const JobSpec& spec, const std::string& job_id,
   return options;
 }
 
-std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan& plan,
-                                 const std::vector<HostSlots>& hosts) {
+std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& plan,
+                              const std::vector<HostSlots>& hosts) {
   if (!spec.elastic && plan.members.empty()) {
     return std::make_unique<Job>(std::move(job),
                                  PlanRequest{hosts, spec.processes, spec.oversubscribe});
   }
   if (!spec.elastic) return std::make_unique<Job>(std::move(job), plan.members);
 
-  ElasticOptions options;
-  options.job = std::move(job);
+  ElasticOptions& options = job.elastic;
   options.limits = spec.elastic->limits;
   options.processes = spec.processes;
   options.budget = spec.elastic->budget;
@@ -66,7 +64,7 @@ std::unique_ptr<AnyJob> make_job(const JobSpec& spec, JobOptions job, const Plan
   options.leave_grace = spec.elastic->leave_grace;
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
   std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
-  return std::make_unique<ElasticJob>(std::move(options));
+  return std::make_unique<Job>(std::move(job));
 }
 
 rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer) {
@@ -165,8 +163,8 @@ void JobRunner::on_request(int signal) {
 
 std::map<std::uint64_t, ActivityRow> JobRunner::live_workers() const {
   std::map<std::uint64_t, ActivityRow> rows;
-  for (std::size_t index = 0; index < job_->worker_count(); ++index) {
-    const JobWorker& worker = job_->worker_at(index);
+  for (std::size_t index = 0; index < job_->workers().size(); ++index) {
+    const JobWorker& worker = job_->workers()[index];
     const bool lives = worker.state >= WorkerState::launching && worker.state <= WorkerState::done;
     if (!lives) continue;
     ActivityRow& row = rows[worker.member.incarnation];
@@ -320,8 +318,8 @@ void JobRunner::handle(const Event& event) {
 }
 
 void JobRunner::register_new_hosts() {
-  for (HostIndex host = host_names_.size(); host < job_->host_count(); ++host) {
-    host_names_.push_back(job_->host_at(host).name);
+  for (HostIndex host = host_names_.size(); host < job_->hosts().size(); ++host) {
+    host_names_.push_back(job_->hosts()[host].name);
     found_hosts_.push_back(known_hosts_.at(host_names_.back()));
     sessions_.emplace_back();
     rendezvous_.emplace_back();
@@ -414,7 +412,7 @@ void JobRunner::close_session(HostIndex host) {
 
 void JobRunner::return_credit(const agent_link::Credit& credit) {
   const std::size_t index = job_->index_of(credit.incarnation);
-  if (index < job_->worker_count()) send(job_->worker_at(index).host, credit);
+  if (index < job_->workers().size()) send(job_->workers()[index].host, credit);
 }
 
 void JobRunner::kill_orphans() {

@@ -1,4 +1,4 @@
-// The I/O around a job's state machine (driver/job/any_job.h): performs its actions and feeds it
+// The I/O around a job's state machine (driver/job/job.h): performs its actions and feeds it
 // the events. It owns the sockets, processes and timers of one job; created and used by run_job()
 // (driver/driver.h), on its thread.
 #pragma once
@@ -30,7 +30,7 @@
 #include "driver/core/signals.h"
 #include "driver/core/this_machine.h"
 #include "driver/driver.h"
-#include "driver/job/any_job.h"
+#include "driver/job/job.h"
 #include "driver/job/plan.h"
 #include "driver/orphans.h"
 #include "driver/worker_environment.h"
@@ -134,7 +134,7 @@ class JobRunner {
   const Token token_ = Token::random();
   const std::string job_id_;
   rendezvous::Server server_;
-  const std::unique_ptr<AnyJob> job_;
+  const std::unique_ptr<Job> job_;
   std::map<std::string, event::FoundHost> known_hosts_;  // the newest answer, by name
   // By HostIndex.
   std::vector<std::string> host_names_;

@@ -46,7 +46,7 @@ void JobRunner::perform(const action::PublishWorld& action) {
 
 void JobRunner::send_world(std::uint64_t generation, bool effective, const SharedBytes& world) {
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
-    if (sessions_[host] && job_->host_at(host).live > 0) {
+    if (sessions_[host] && job_->hosts()[host].live > 0) {
       sessions_[host]->send_world(generation, effective, world);
     }
   }
@@ -56,7 +56,7 @@ void JobRunner::update_master_endpoint(const WorldDocument& world) {
   const WorldMember& leader = world.members.front();
   environment_.size = static_cast<int>(world.members.size());
   if (std::exchange(leader_, leader.incarnation) == leader.incarnation) return;
-  const HostIndex host = job_->worker_at(job_->index_of(leader.incarnation)).host;
+  const HostIndex host = job_->workers()[job_->index_of(leader.incarnation)].host;
   environment_.master_address = leader.address;
   if (const auto port = master_port(host, leader.address)) environment_.master_port = *port;
 }
@@ -100,7 +100,7 @@ void JobRunner::perform(const action::ChooseAddresses& /*action*/) {
   std::vector<HostNetwork> networks;
   // Hosts without workers come last in the job's order, so the indices stay the same.
   for (HostIndex host = 0; host < host_names_.size(); ++host) {
-    if (!job_->host_at(host).workers.empty()) networks.push_back(network_of(host));
+    if (!job_->hosts()[host].workers.empty()) networks.push_back(network_of(host));
   }
   search_ = std::make_unique<AddressSearch>(
       io_, server_, std::move(networks), address_preferences(),
@@ -122,8 +122,8 @@ void JobRunner::on_addresses(const AddressChoice& choice) {
     return;
   }
 
-  const HostIndex first = job_->worker_at(0).host;
-  environment_.size = static_cast<int>(job_->worker_count());
+  const HostIndex first = job_->workers()[0].host;
+  environment_.size = static_cast<int>(job_->workers().size());
   environment_.master_address = choice.addresses[first];
   const auto port = master_port(first, environment_.master_address);
   if (!port) {

@@ -24,7 +24,7 @@ WorkerView view_of(const JobWorker& worker) {
           worker.pid};
 }
 
-WorkerOutput::WorkerOutput(const AnyJob& job, Observer& observer, OutputCredit::Send send,
+WorkerOutput::WorkerOutput(const Job& job, Observer& observer, OutputCredit::Send send,
                            OutputCredit::Post post)
     : job_(job), observer_(observer), credit_(std::move(send), std::move(post)) {}
 
@@ -35,8 +35,8 @@ bool WorkerOutput::is_closed(std::size_t worker, Stream stream) const {
 Result<std::size_t> WorkerOutput::find(HostIndex host, Incarnation incarnation,
                                        agent_link::Stream stream) {
   const std::size_t index = job_.index_of(incarnation);
-  if (index >= job_.worker_count() || job_.worker_at(index).host != host ||
-      job_.worker_at(index).pid == 0) {
+  if (index >= job_.workers().size() || job_.workers()[index].host != host ||
+      job_.workers()[index].pid == 0) {
     return Status(Code::data_loss,
                   cat("it sent output of incarnation ", incarnation, ", which does not run there"));
   }
@@ -66,7 +66,7 @@ Status WorkerOutput::on_output(HostIndex host, agent_link::Output output) {
     }
     return {};
   }
-  observer_.on_output(view_of(job_.worker_at(*index)), stream, std::move(output.bytes),
+  observer_.on_output(view_of(job_.workers()[*index]), stream, std::move(output.bytes),
                       *std::move(consumed));
   return {};
 }
@@ -82,7 +82,7 @@ void WorkerOutput::close(std::size_t worker, Stream stream) {
   if (is_closed(worker, stream)) return;
   if (worker >= closed_.size()) closed_.resize(worker + 1);
   closed_[worker] |= bit_of(stream);
-  const JobWorker& one = job_.worker_at(worker);
+  const JobWorker& one = job_.workers()[worker];
   credit_.end(one.member.incarnation, stream == Stream::standard_error
                                           ? agent_link::Stream::standard_error
                                           : agent_link::Stream::standard_output);
@@ -97,14 +97,14 @@ void WorkerOutput::forget_old_tails() {
   if (ended_.size() <= kTailsOfTheEnded) return;
   const auto first_cause = job_.first_cause();
   const auto oldest = std::find_if(ended_.begin(), ended_.end(), [&](std::size_t worker) {
-    return job_.worker_at(worker).member.incarnation != first_cause;
+    return job_.workers()[worker].member.incarnation != first_cause;
   });
   tails_.erase(*oldest);
   ended_.erase(oldest);
 }
 
 void WorkerOutput::close_all(std::size_t worker) {
-  if (job_.worker_at(worker).pid == 0) return;
+  if (job_.workers()[worker].pid == 0) return;
   close(worker, Stream::standard_output);
   close(worker, Stream::standard_error);
 }

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "driver/core/observer.h"
 #include "driver/core/stderr_tail.h"
-#include "driver/job/any_job.h"
+#include "driver/job/job.h"
 #include "driver/output_credit.h"
 
 namespace hvd::driver {
@@ -27,7 +27,7 @@ WorkerView view_of(const JobWorker& worker);
 class WorkerOutput {
  public:
   // `job` and `observer` outlive this.
-  WorkerOutput(const AnyJob& job, Observer& observer, OutputCredit::Send send,
+  WorkerOutput(const Job& job, Observer& observer, OutputCredit::Send send,
                OutputCredit::Post post);
 
   // From the agent of `host`; an error if the agent was not allowed to send it.
@@ -54,11 +54,11 @@ class WorkerOutput {
   void close(std::size_t worker, Stream stream);
   void forget_old_tails();
 
-  const AnyJob& job_;
+  const Job& job_;
   Observer& observer_;
   OutputCredit credit_;
   bool lost_some_ = false;
-  // By index of AnyJob::worker_at(): a bit for each stream. An elastic job may start any number of
+  // By index of Job::workers(): a bit for each stream. An elastic job may start any number of
   // workers, so this byte is all that is kept of one that has ended.
   std::vector<std::uint8_t> closed_;
   std::map<std::size_t, StderrTail> tails_;  // of workers with output on standard error

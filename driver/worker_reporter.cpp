@@ -27,8 +27,8 @@ void WorkerReporter::on_event(const Event& event) {
 
 void WorkerReporter::on(const event::Launched& event) {
   const std::size_t index = job_.index_of(event.incarnation);
-  if (index == job_.worker_count()) return;
-  const JobWorker& worker = job_.worker_at(index);
+  if (index == job_.workers().size()) return;
+  const JobWorker& worker = job_.workers()[index];
   // Only if the job has accepted it, and not for the second time.
   if (worker.host == event.host && worker.pid == event.pid && worker.pid != 0 &&
       mark(started_, index)) {
@@ -38,15 +38,15 @@ void WorkerReporter::on(const event::Launched& event) {
 
 void WorkerReporter::on(const event::Exited& event) {
   const std::size_t index = job_.index_of(event.incarnation);
-  if (index == job_.worker_count() || job_.worker_at(index).host != event.host ||
-      job_.worker_at(index).state != WorkerState::exited) {
+  if (index == job_.workers().size() || job_.workers()[index].host != event.host ||
+      job_.workers()[index].state != WorkerState::exited) {
     return;
   }
   ended(index, exit_text(event));
 }
 
 void WorkerReporter::host_gone(HostIndex host) {
-  for (const std::size_t index : job_.host_at(host).workers) {
+  for (const std::size_t index : job_.hosts()[host].workers) {
     output_.close_all(index);
     ended(index, "ended with its agent");
   }
@@ -54,7 +54,7 @@ void WorkerReporter::host_gone(HostIndex host) {
 
 void WorkerReporter::ended(std::size_t worker, std::string_view how) {
   if (worker >= started_.size() || !started_[worker] || !mark(ended_, worker)) return;
-  observer_.on_exited(view_of(job_.worker_at(worker)), how);
+  observer_.on_exited(view_of(job_.workers()[worker]), how);
 }
 
 }  // namespace hvd::driver

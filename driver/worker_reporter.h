@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "driver/core/observer.h"
-#include "driver/job/any_job.h"
+#include "driver/job/job.h"
 #include "driver/worker_output.h"
 
 namespace hvd::driver {
@@ -15,7 +15,7 @@ namespace hvd::driver {
 class WorkerReporter {
  public:
   // All arguments outlive this.
-  WorkerReporter(const AnyJob& job, Observer& observer, WorkerOutput& output)
+  WorkerReporter(const Job& job, Observer& observer, WorkerOutput& output)
       : job_(job), observer_(observer), output_(output) {}
 
   // To be called after the job has handled the event.
@@ -28,7 +28,7 @@ class WorkerReporter {
   void on(const event::Exited& event);
   void ended(std::size_t worker, std::string_view how);
 
-  const AnyJob& job_;
+  const Job& job_;
   Observer& observer_;
   WorkerOutput& output_;
   // By worker: two bits for each worker that the job ever had.

@@ -1,183 +1,367 @@
 // The driver's decisions, as a pure state machine: an event and the time go in, actions come out.
-// No clock, socket, thread or random number inside, so that the same code runs in hvdrun and, with
-// thousands of hosts over virtual time, in tests/driver/job/job_simulation_test.cpp.
+// There is no clock, socket, thread or random number inside, so that the same code runs in hvdrun
+// and, with thousands of hosts over virtual time, in tests.
 //
-// The policy here is that of a static job. First agents are brought to all hosts, each step of each
-// host with a deadline of its own; only when every host has answered and addresses are known by
-// which they reach each other are workers launched, else the job fails and names all hosts that
-// cannot take part. What slots nobody named is known then, too, and so is who works where. Then
-// every worker must exit with 0, and one that called hvd::init must have said before that it was
-// done. The first worker, launch or host that fails ends the job: all others are asked to stop and
-// killed when their grace is over. A host that is silent for too long is lost
-// (driver/job/heartbeats.h). Every wait has its own deadline, except that for a running program,
-// and its own words (waiting_for).
+// One machine serves all jobs, and asks a policy (driver/job/job_policy.h) where they differ.
+//
+// The hosts of an elastic job are discovered. Each of them takes part as soon as it is found: an
+// agent is brought to it, its address is looked for, and when it is no longer found, is lost or
+// fails, its part ends. A host that failed rests before it is used again
+// (driver/job/slot_budget.h). The first world begins as soon as enough hosts are ready. After that
+// newcomers are started, get ready on standby, are proposed with the next world, and are members
+// when a commit has taken it into force. A worker that is to leave leaves the same way, but not
+// before another worker has the state, nor while the world would be too small
+// (driver/job/handover.h). Only a loss makes an effective world at once, of all workers that are
+// left or on standby; if these are too few, the job waits for replacements. Losses and newcomers
+// that come together are taken together. Workers declare success.
+//
+// The hosts of a static job are a list. Agents are brought to all of them; only when every host has
+// answered and addresses are known by which they reach each other are workers launched, else the
+// job fails and names all hosts that cannot take part. Slots without a number are known then, too,
+// and with them the ranks. Then every worker must exit with 0, and one that called hvd::init must
+// have said before that it was done. The first worker, launch or host that fails ends the job: all
+// others are asked to stop and killed when their grace is over.
+//
+// A host that is silent for too long is lost (driver/job/heartbeats.h). Every wait has its own
+// deadline, except that for a running program, and its own words (waiting_for).
 //
 // A value for one thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/machine/capacity.h"
-#include "base/protocol/world_document.h"
-#include "driver/job/any_job.h"
-#include "driver/job/heartbeats.h"
+#include "driver/job/common_cause.h"
+#include "driver/job/handover.h"
+#include "driver/job/hosts.h"
 #include "driver/job/init_watch.h"
 #include "driver/job/job_io.h"
+#include "driver/job/job_options.h"
+#include "driver/job/job_policy.h"
 #include "driver/job/job_states.h"
 #include "driver/job/plan.h"
+#include "driver/job/slot_budget.h"
+#include "driver/job/staffing.h"
+#include "driver/job/workers.h"
+#include "driver/job/worlds.h"
 
 namespace hvd::driver {
 
-class Job final : public AnyJob {
+// The exit code of a job that no worker's own decides.
+inline constexpr int kOwnTrouble = 1;
+// Bounds of how a process can end; an agent that says otherwise lies.
+inline constexpr int kMaxSignal = 64;
+inline constexpr int kMaxExitCode = 255;
+inline constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
+inline constexpr std::chrono::milliseconds kAtOnce{0};
+
+class Job {
  public:
-  // `members` are ordered by rank, those of one host together; incarnations are given here.
+  // Hosts and the world change; the hosts are told with HostsFound.
+  explicit Job(JobOptions options);
+  // A static job. `members` are ordered by rank, those of one host together.
   Job(JobOptions options, std::vector<WorldMember> members);
-  // Agents are brought to all of these hosts, of which some have as many slots as their agents find
-  // room for; when all have answered the plan is made, and those that it does not need are let go.
+  // A static job with slots that only the agents can tell: agents are brought to all of these
+  // hosts, and when all have answered the plan is made, and hosts that it does not need are let go.
   Job(JobOptions options, PlanRequest request);
 
-  std::vector<Action> step(const Event& event, TimePoint now) override;
-  TimePoint next_deadline() const override;
-  std::string waiting_for(TimePoint now) const override;
-  bool preparing() const override {
-    return state_ == JobState::preparing || state_ == JobState::choosing;
+  // After Finish was returned, every event is answered with nothing. Ticks that are further apart
+  // than a third of heartbeat_timeout are taken for a hold-up of this process.
+  std::vector<Action> step(const Event& event, TimePoint now);
+
+  // When a Tick is due; kNever if nothing has a deadline.
+  TimePoint next_deadline() const;
+  // What the job waits for, in words for a person, of bounded length; empty only when it is
+  // finished.
+  std::string waiting_for(TimePoint now) const;
+  // Workers cannot work yet, or not at the moment, which may take long: a person likes to hear why.
+  bool preparing() const {
+    return state_ == JobState::preparing || state_ == JobState::choosing ||
+           state_ == JobState::waiting;
   }
-  bool at_work() const override {
-    return state_ == JobState::running || state_ == JobState::finished;
+  // A program runs, or all is over: nobody wonders what is waited for.
+  bool at_work() const {
+    return state_ == JobState::running || state_ == JobState::ending ||
+           state_ == JobState::finished;
   }
-  std::size_t host_count() const override { return hosts_.size(); }
-  const JobHost& host_at(HostIndex host) const override { return hosts_[host]; }
-  std::size_t worker_count() const override { return workers_.size(); }
-  const JobWorker& worker_at(std::size_t worker) const override { return workers_[worker]; }
-  std::size_t index_of(Incarnation incarnation) const override;
-  Incarnation first_cause() const override { return failure_ ? failure_->incarnation : 0; }
 
   JobState state() const { return state_; }
-  const std::vector<JobHost>& hosts() const { return hosts_; }
-  const std::vector<JobWorker>& workers() const { return workers_; }
-  std::vector<std::string> host_names() const;
-  WorldDocument world() const override;
+  // Hosts and workers are counted in the order in which they came up, and keep their numbers.
+  const std::vector<JobHost>& hosts() const { return hosts_.all(); }
+  const std::vector<JobWorker>& workers() const { return workers_.all(); }
+  std::vector<std::string> host_names() const { return hosts_.names(); }
+  // workers().size() if there is no such worker.
+  std::size_t index_of(Incarnation incarnation) const { return workers_.index_of(incarnation); }
+  // That in force, without members before there is one; of a static job the one that will be.
+  const WorldDocument& world() const { return worlds_.in_force(); }
+  // The newest generation that was published.
+  std::uint64_t generation() const { return worlds_.generation(); }
+  // The worker that the job would name if it failed now; 0 if there is none.
+  Incarnation first_cause() const;
 
  private:
-  // driver/job/job_seating.cpp
-  Job(JobOptions options, const std::vector<std::string>& hosts);
-  void seat(std::vector<WorldMember> members);
-  void hear_capacity(HostIndex host, const Capacity& capacity);
-  // If there is no plan yet; false if there can be none, and the job has failed.
-  bool plan();
-  void shut_down(HostIndex host);
-  bool is_needed(HostIndex host) const { return host < seated_; }
+  Job(JobOptions options, JobPolicy policy);
 
-  // driver/job/job_hosts.cpp: the way of hosts to being ready, and their loss
+  // driver/job/job_hosts.cpp
   void on(const event::Begin&);
+  void on(const event::HostsFound& event);
+  void on(const event::DiscoveryFailed& event);
   void on(const event::HostProgress& event);
   void on(const event::AgentReady& event);
+  void on(const event::AddressFound& event);
   void on(const event::HostFailed& event);
-  void on(const event::AddressesChosen& event);
-  void on(const event::Heard& event);
-  void on(const event::Unserved& event);
+  void on(const event::HostLeaves& event);
   void on(const event::AgentGone& event);
   void on(const event::AgentBroken& event);
-  void exclude(HostIndex host, HostTrouble trouble);
-  void something_moved() { state_deadline_ = now_ + options_.start_timeout; }
+  void on(const event::Heard& event);
+  void on(const event::Unserved& event);
+  void hear_capacity(HostIndex host, const Capacity& capacity);
+  void start_agent(HostIndex host);
+  void start_agents();
+  void shut_down(HostIndex host);
+  void release_hosts();
+  void host_failed(HostIndex host, Step step, const std::string& message, int exit_code);
+  void broken(HostIndex host, const std::string& what);
+  void drop(HostIndex host);
+  void drop_all(const std::string& why, bool only_with_workers);
+  void lose_agent(HostIndex host, const HostTrouble& trouble);
+  // Its part in the job is over.
+  void leave(HostIndex host);
+  void lose_workers(HostIndex host, const std::string& how);
   void on_host_deadlines();
   void on_silence();
   void say_heard(HostIndex host);
+  const event::FoundHost* found(const std::string& host) const;
+
+  // driver/job/job_list.cpp: hosts that are a list, and are made ready together
+  void list_hosts(const std::vector<std::string>& names);
+  void seat(std::vector<WorldMember> members);
+  // If there is no plan yet; false if there can be none, and the job has failed.
+  bool plan_members();
+  void on(const event::AddressesChosen& event);
+  void something_moved();
+  // The host stays out, and with it the job.
+  void exclude(HostIndex host, HostTrouble trouble);
+  // Excludes the host while hosts are made ready, else ends the job.
+  void listed_host_failed(HostIndex host, Step step, const std::string& message, int exit_code);
+  void lose_silent_hosts(const std::vector<HostIndex>& lost,
+                         const std::function<std::string(HostIndex)>& cause);
+  void fail_unstarted(const std::vector<HostIndex>& hosts);
   void on_preparation_deadline();
   void fail_preparation();
+  void launch_list(const std::vector<std::string>& addresses);
+  void worker_is_started(HostIndex host);
+  void check_completeness();
+  void settle_list();
+  bool is_needed(HostIndex host) const { return host < seated_; }
+  bool is_preparing_list() const {
+    return !policy_.discovers_hosts &&
+           (state_ == JobState::preparing || state_ == JobState::choosing);
+  }
   std::vector<FailedHost> excluded_hosts() const;
+  std::string interrupt_text() const;
+  std::vector<int> ranks_of(HostIndex host, bool unstarted_only) const;
+  std::string list_text(TimePoint now) const;
 
-  // driver/job/job.cpp: workers, and persons
+  // driver/job/job_workers.cpp
   void on(const event::Launched& event);
   void on(const event::LaunchFailed& event);
   void on(const event::Initialised& event);
+  void on(const event::WorkerReady& event);
   void on(const event::Done& event);
-  void on(const event::Described& event);
   void on(const event::Exited& event);
+  void on(const event::LeaveRequested& event);
+  void hear(std::size_t worker, WorkerState said);
+  void hear_ready(std::size_t worker);
+  void exited_well(std::size_t worker, WorkerState before);
+  void on_worker_deadlines();
+  void launch(const SlotPlace& place, HostIndex host, bool as_member);
+  // As it can: at a commit if it is in a world or may be, else at once.
+  void send_away(std::size_t worker, const std::string& why, bool for_good);
+  void ask_to_leave(std::size_t worker, std::string why, bool for_good);
+  // It is of no world any more, and is told to end; nobody waits for a commit.
+  void let_go(std::size_t worker, const std::string& why);
+  void expect_exit(std::size_t worker);
+  // Its time to leave is over.
+  void stop_waiting_for(std::size_t worker);
+  void end(std::size_t worker, WorkerState state);
+  JobWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
+
+  // driver/job/job_given_up.cpp
+  void on(const event::WorkerLeft& event);
+  void on(const event::Described& event);
+  // It lives, and is of no use to the others any more: they go on without it, and its slot is
+  // started again as after a failure.
+  void give_up(std::size_t worker, const std::string& how, bool is_failure);
+  void hear_left(std::size_t worker, const std::string& reason);
+  void on_init_watch();
+  int rank_that_waits() const;
+  void notice_exits_before_init();
+
+  // driver/job/job_failures.cpp
+  void worker_failed(std::size_t worker, const std::string& how, int exit_code, bool by_itself);
+  void start_again_or_set_aside(std::size_t worker, const std::string& how);
+  void note_cause(const JobWorker& worker, const std::string& how, int exit_code);
+  void tell_failures(const std::vector<SlotPlace>& started_again);
+  std::string set_aside_text(const JobWorker& worker, TimePoint until) const;
+  CommonCause::Situation situation() const;
+  double random();
+
+  // driver/job/job_staff.cpp
+  void form_first_world();
+  void begin_world(const std::vector<SlotPlace>& places, const std::vector<Incarnation>& gone);
+  void plan_list();
+  void staff_slots();
+  // All members have ended before anybody joined: there is no state that could be lost.
+  void begin_again();
+  void release_those_beyond_the_most(std::set<Incarnation>& released);
+  Limits limits_now() const;
+  // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
+  int slots_of(const HostSlots& found) const;
+  std::vector<Room> rooms() const;
+  std::vector<Occupant> occupants() const;
+
+  // driver/job/job_world.cpp
+  void on(const event::Committed& event);
+  void decide();
+  void decide_within(std::chrono::milliseconds time);
+  void reform();
+  void reform_now();
+  void reform_at_commit();
+  void publish(WorldState state, const std::vector<Incarnation>& gone,
+               const std::vector<Newcomer>& newcomers);
+  void take_into_force(WorldDocument world);
+  void fall_short(std::size_t there);
+  // Though all that rests came back.
+  bool can_never_be_enough() const;
+  // What the world in force has become.
+  struct MembershipCount {
+    std::vector<Incarnation> staying;
+    std::vector<Incarnation> leaving;  // alive, and asked to leave
+    std::vector<Incarnation> lost;     // ended, or told to end
+    std::size_t standby = 0;
+    std::size_t joining = 0;
+  };
+  MembershipCount count_members() const;
+  // Of those who leave; the newcomers are those of the next world.
+  std::vector<Incarnation> needed(const MembershipCount& now,
+                                  const std::vector<Newcomer>& come) const;
+  // A member that has the state and is there for sure, and is one of these.
+  bool has_heir(const std::function<bool(const JobWorker&)>& among) const;
+  // Of a member that left.
+  TimePoint commit_is_told_by(const JobWorker& worker,
+                              const std::vector<Incarnation>& in_all_proposed) const;
+  bool nobody_is_left() const;
+  void all_are_gone();
+  void await_commits_of_those_who_left();
+  bool others_wait_for_the_done();
+  std::vector<Newcomer> newcomers(std::size_t most) const;
+
+  // driver/job/job_end.cpp
   void on(const event::StopRequested& event);
   void on(const event::Tick&);
-  // What only an elastic job is told.
-  template <typename Other>
-  void on(const Other& /*event*/) {}
   void on_state_deadline();
-  void on_init_watch();
-
-  // A worker's own word, which may be out of turn.
-  void hear(JobWorker& worker, WorkerState said);
-  // driver/job/job_decisions.cpp
   void fail(JobFailure failure, int exit_code);
-  std::string reason_of(const JobFailure& failure) const;
-  std::string interrupt_text() const;
-  // The step is that of a host that is lost while hosts are still being made ready.
-  void fail_host(HostIndex host, std::string cause, Step step);
-  void fail_worker(const JobWorker& worker, std::string cause, int exit_code);
-  void broken(HostIndex host, const std::string& what);
+  void fail_because(const std::string& cause);
+  void fail_with_cause(const std::string& why);
+  void fail_with(const JobWorker& first, const std::string& cause, int exit_code);
+  void fail_with_common_cause(const CommonCause::Verdict& fault);
+  static bool ended_well(const JobWorker& worker);
+  bool anybody_completed() const;
+  void begin_to_end();
+  void go_on_if_nobody_is_done();
   void begin_stop(const std::string& reason);
   void kill_all();
-  void drop(HostIndex host);
-  void drop_all(const std::string& why, bool only_with_workers);
-  void leave(HostIndex host);
-  void lose_workers(HostIndex host);
-  // A worker that ended well and never joined leaves those who join waiting for it.
-  void check_completeness();
-  // What follows by itself from what has happened.
   void settle();
+  void finish();
+  std::string reason_of(const JobFailure& failure) const;
 
-  JobWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
-  bool believed(HostIndex host) const;
-  bool decided() const { return failure_.has_value() || interrupt_ != 0; }
-  bool stop_has_begun() const { return state_ >= JobState::stopping; }
-  void end(JobWorker& worker, WorkerState state);
-  void move(JobState to);
-  void move(HostIndex host, HostState to);
-  static void move(JobWorker& worker, WorkerState to);
-  void warn(std::string text) {
-    actions_.emplace_back(action::Say{action::Say::To::warning, std::move(text)});
-  }
-  void notice(std::string text) {
-    actions_.emplace_back(action::Say{action::Say::To::notice, std::move(text)});
-  }
-  void say(std::string text) {
-    actions_.emplace_back(action::Say{action::Say::To::verbose, std::move(text)});
-  }
-
-  std::vector<int> ranks_of(HostIndex host, bool unstarted_only) const;
-  std::string live_ranks_text() const;  // "ranks 1, 3 are"
+  // driver/job/job_waiting.cpp
   std::string preparing_text(TimePoint now) const;
+  std::string short_text() const;
+  std::string room_text() const;
+  std::string troubles_text() const;
+  std::string members_text() const;
+  std::string live_text() const;
+  std::string live_ranks_text() const;
+  std::vector<std::string> worker_parts(TimePoint now) const;
+  std::vector<std::string> agent_parts(TimePoint now) const;
+  std::string rest_text(TimePoint until) const;
+  // What a world changes in the one in force: "b#1 was killed by SIGKILL (signal 9); c#0 joined".
+  std::string change_text(const WorldDocument& next) const;
 
-  JobOptions options_;
-  std::vector<JobHost> hosts_;
-  std::vector<JobWorker> workers_;
+  void move(JobState to);
+  bool stop_has_begun() const { return state_ >= JobState::stopping; }
+  bool runs() const {
+    return state_ == JobState::running || state_ == JobState::waiting || state_ == JobState::ending;
+  }
+  void warn(std::string text) { tell(action::Say::To::warning, std::move(text)); }
+  void notice(std::string text) { tell(action::Say::To::notice, std::move(text)); }
+  void say(std::string text) { tell(action::Say::To::verbose, std::move(text)); }
+  void tell(action::Say::To to, std::string text) {
+    actions_.emplace_back(action::Say{to, std::move(text)});
+  }
+
+  const JobOptions options_;
+  const JobPolicy policy_;
+  Hosts hosts_;
+  Workers workers_;
+  Worlds worlds_;
+
   JobState state_ = JobState::planned;
   TimePoint state_deadline_ = kNever;
-  std::uint64_t generation_ = 1;
-  Incarnation first_incarnation_ = 1;
-  int live_ = 0;
-  int unstarted_ = 0;
-  int absent_ = 0;  // workers that live, or are to, and have not called hvd::init
+  TimePoint decide_at_ = kNever;
+  TimePoint begun_{};
+  TimePoint last_done_ = kNever;    // when a worker was done last, while the job ends
+  TimePoint next_rest_ = kNever;    // the end of the next rest of a host
+  TimePoint joiners_due_ = kNever;  // when those on standby wait no longer for others that come
+
+  // Hosts as they are named, and what is known of each name.
+  std::optional<std::vector<event::FoundHost>> found_;  // the newest answer, or the list
+  std::map<std::string, int> counted_;                  // slots, as the last agent there said
+  std::map<std::string, int> planned_;                  // slots that the list needed to have
+  bool list_is_planned_ = false;
+  std::map<std::string, HostTrouble> troubles_;  // of the last time, if it came to nothing
+  std::map<std::pair<std::string, int>, std::string> slot_troubles_;  // of the last that failed
+  SlotBudget budget_;
+
+  // Of a list of hosts.
   std::optional<PlanRequest> request_;  // as long as there is no plan
-  std::size_t seated_ = 0;      // hosts that have workers, the first ones; all, if nobody knows yet
-  std::size_t agents_ = 0;      // hosts that are not gone
-  std::size_t unanswered_ = 0;  // hosts that are neither ready nor excluded
-  std::size_t excluded_ = 0;    // hosts with a trouble
-  Heartbeats heartbeats_;
+  std::size_t seated_ = 0;  // hosts that have workers, the first ones; all, if it is not known yet
+  std::size_t excluded_ = 0;  // hosts that cannot take part
+
   InitWatch init_watch_;
+  bool anybody_joined_ = false;
+  bool a_member_joined_ = false;  // so there may be a state
+  int first_joined_ = -1;         // rank of the first that called hvd::init
+  std::optional<std::size_t> first_exited_before_init_;
+
+  CommonCause common_cause_;
+  std::vector<std::size_t> untold_;  // workers that failed, until it is decided on their slots
+  std::optional<JobFailure> cause_;  // the first of the failures that belong together
+  int cause_code_ = 0;
+  TimePoint last_failure_{};
+  std::string state_lost_with_;  // with whom the only copy of the state went, and why
+  int failure_resets_ = 0;
+  int planned_resets_ = 0;
+  std::uint64_t random_state_;
 
   std::optional<JobFailure> failure_;
   int failure_code_ = 0;
-  int first_joined_ = -1;  // rank of the first that called hvd::init
-  int first_absent_ = -1;  // rank of the first that exited with 0 and never did
-  int interrupt_ = 0;      // the first signal, if it came before any failure
+  int interrupt_ = 0;  // the first signal, if it came before any failure
   int stop_requests_ = 0;
 
   // Of the step under way.
   TimePoint now_{};
   std::vector<Action> actions_;
+  std::vector<std::size_t> launches_;  // decided, and said when the worlds are
 };
 
 }  // namespace hvd::driver

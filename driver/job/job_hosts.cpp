@@ -1,5 +1,4 @@
-// A host's way from being planned to being ready, all hosts' way to reaching each other, and the
-// loss of one. The events about workers are in driver/job/job.cpp.
+// Hosts of a job: they are found, used, lost, rest, and are used again.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -8,31 +7,51 @@
 #include "driver/job/job.h"
 
 namespace hvd::driver {
-namespace {
 
-constexpr int kNotExecutable = 126;  // as shells say it
-constexpr int kNotFound = 127;
-
-// That of the first, if the program is the matter everywhere.
-int exit_code_of(const std::vector<FailedHost>& hosts) {
-  for (const auto& host : hosts) {
-    const int code = host.trouble.exit_code;
-    if (code != kNotFound && code != kNotExecutable) return kOwnTrouble;
-  }
-  return hosts.empty() ? kOwnTrouble : hosts.front().trouble.exit_code;
-}
-
-}  // namespace
-
-// ---- getting ready ----
+// ---- they are named ----
 
 void Job::on(const event::Begin& /*event*/) {
   if (state_ != JobState::planned) return;
   move(JobState::preparing);
+  begun_ = now_;
+  state_deadline_ = now_ + options_.elastic.elastic_timeout;
   something_moved();
-  for (HostIndex host = 0; host < hosts_.size(); ++host) {
-    move(host, HostState::starting);
-    actions_.emplace_back(action::StartAgent{host});
+  for (HostIndex host = 0; host < hosts_.size(); ++host) start_agent(host);
+}
+
+void Job::on(const event::HostsFound& event) {
+  if (!policy_.discovers_hosts) return;
+  found_ = event.hosts;
+  std::erase_if(troubles_, [&](const auto& trouble) { return found(trouble.first) == nullptr; });
+  decide_within(kAtOnce);
+}
+
+void Job::on(const event::DiscoveryFailed& event) {
+  if (found_) return;  // the last good answer stays in force
+  fail_because(event.message);
+}
+
+const event::FoundHost* Job::found(const std::string& name) const {
+  if (!found_) return nullptr;
+  const auto host = std::find_if(found_->begin(), found_->end(),
+                                 [&](const auto& one) { return one.host.name == name; });
+  return host == found_->end() ? nullptr : &*host;
+}
+
+// ---- they become ready ----
+
+void Job::start_agent(HostIndex host) {
+  hosts_.move(host, HostState::starting);
+  actions_.emplace_back(action::StartAgent{host});
+}
+
+// On hosts that are found, have no agent, and do not rest.
+void Job::start_agents() {
+  for (const auto& found : *found_) {
+    const std::string& name = found.host.name;
+    if (hosts_.current(name) || budget_.rests(name, now_)) continue;
+    // There is no deadline yet, since others may have their turn first.
+    start_agent(hosts_.add(name, found.local));
   }
 }
 
@@ -45,132 +64,294 @@ void Job::on(const event::HostProgress& event) {
 }
 
 void Job::on(const event::AgentReady& event) {
-  if (!believed(event.host)) return;
-  if (hosts_[event.host].state != HostState::starting) {
+  if (!hosts_.is_believed(event.host)) return;
+  JobHost& host = hosts_[event.host];
+  if (host.state != HostState::starting) {
     broken(event.host, "it said twice that it was ready");
     return;
   }
-  move(event.host, HostState::ready);
-  hosts_[event.host].deadline = kNever;
+  hosts_.move(event.host, HostState::ready);
   hear_capacity(event.host, event.capacity);
-  if (heartbeats_.watch(event.host, now_)) say_heard(event.host);
+  if (hosts_.heartbeats().watch(event.host, now_)) say_heard(event.host);
   something_moved();
+
+  if (!policy_.discovers_hosts) {
+    host.deadline = kNever;  // addresses are chosen for all hosts together
+    return;
+  }
+  host.step = Step::reach;
+  host.deadline = now_ + options_.start_timeout;
+  if (!stop_has_begun()) actions_.emplace_back(action::FindAddress{event.host});
+}
+
+void Job::hear_capacity(HostIndex host, const Capacity& capacity) {
+  const std::string& name = hosts_[host].name;
+  if (request_) {
+    HostSlots& there = request_->hosts[host];
+    if (there.slots > 0) return;
+    there.slots = slots_found(there, slots_by(capacity));
+    say(slots_text(there, capacity));
+    return;
+  }
+  const event::FoundHost* const one = found(name);
+  if (one != nullptr && one->host.slots == 0) say(slots_text(one->host, capacity));
+  counted_[name] = slots_by(capacity);
+}
+
+void Job::on(const event::AddressFound& event) {
+  JobHost& host = hosts_[event.host];
+  if (host.state != HostState::ready || !host.address.empty() || event.address.empty()) return;
+  host.address = event.address;
+  host.deadline = kNever;
+  troubles_.erase(host.name);
+  say(cat("host ", host.name, " is ready"));
+  decide_within(kAtOnce);
+}
+
+// ---- they are no longer wanted ----
+
+void Job::on(const event::HostLeaves& event) {
+  JobHost& host = hosts_[event.host];
+  if (!policy_.discovers_hosts || !hosts_.is_believed(event.host) || host.leaves) return;
+  host.leaves = true;
+  say(cat("host ", host.name, " was told to go"));
+  for (const std::size_t worker : std::vector<std::size_t>(host.workers)) {
+    const bool is_live = !has_ended(workers_[worker].state);
+    if (!is_live || workers_[worker].membership == MemberStatus::removed) continue;
+    send_away(worker, cat("host ", host.name, " is taken away"), true);
+  }
+  decide_within(kAtOnce);
+}
+
+// Hosts that are no longer found, and have no worker left.
+void Job::release_hosts() {
+  std::set<std::string> names;
+  for (const auto& one : *found_) names.insert(one.host.name);
+  for (const auto& [name, index] : hosts_.current()) {
+    const JobHost& host = hosts_[index];
+    if ((names.count(name) != 0 && !host.leaves) || host.live > 0) continue;
+    if (host.state == HostState::starting) {
+      drop(index);
+    } else if (host.state == HostState::ready) {
+      shut_down(index);
+    }
+  }
+}
+
+void Job::shut_down(HostIndex host) {
+  hosts_.move(host, HostState::closing);
+  hosts_[host].deadline = now_ + options_.close_timeout;
+  actions_.emplace_back(action::ShutDownAgent{host});
+}
+
+void Job::drop(HostIndex host) {
+  hosts_.move(host, HostState::dropping);
+  hosts_[host].deadline = now_ + options_.drop_timeout;
+  actions_.emplace_back(action::DropAgent{host});
+  // Nobody waits for them: their agent freezes and kills by itself if it is cut off.
+  if (policy_.restarts_workers) lose_workers(host, "was lost with its host");
+}
+
+void Job::drop_all(const std::string& why, bool only_with_workers) {
+  std::vector<std::string> dropped;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    if (!hosts_.is_believed(index) || (only_with_workers && hosts_[index].live == 0)) continue;
+    dropped.push_back(hosts_[index].name);
+    drop(index);
+  }
+  if (!dropped.empty()) {
+    warn(cat(why, ": killing ", dropped.size() == 1 ? "the agent on " : "the agents on ",
+             names_text(dropped)));
+  }
+}
+
+// ---- loss ----
+
+// A host that is discovered rests before it is used again.
+void Job::host_failed(HostIndex index, Step step, const std::string& message, int exit_code) {
+  if (!policy_.discovers_hosts) {
+    listed_host_failed(index, step, message, exit_code);
+    return;
+  }
+  const JobHost& host = hosts_[index];
+  if (stop_has_begun()) {
+    if (host.state != HostState::starting) warn(cat("host ", host.name, ": ", message));
+    return;
+  }
+  // One that was of use gets another chance at once.
+  const TimePoint until = hosts_.is_usable(index) ? budget_.host_lost(host.name, now_, random())
+                                                  : budget_.host_failed(host.name, now_, random());
+  decide_within(kAtOnce);
+  if (host.leaves) return;  // as it had been told to
+  troubles_[host.name] = {step, message, exit_code};
+  warn(cat("host ", host.name, ": ", name_of(step), ": ", message,
+           found(host.name) != nullptr ? cat("; it ", rest_text(until)) : ""));
 }
 
 void Job::on(const event::HostFailed& event) {
   const HostState before = hosts_[event.host].state;
   if (before == HostState::planned || before == HostState::gone) return;
-  if (before == HostState::ready && state_ == JobState::choosing) {
-    exclude(event.host, event.trouble);
+  const HostTrouble& trouble = event.trouble;
+  // Out of reach although its agent is there, which is told to leave.
+  const bool agent_is_there =
+      before == HostState::ready && (policy_.discovers_hosts || state_ == JobState::choosing);
+  if (agent_is_there) {
+    host_failed(event.host, trouble.step, trouble.message, trouble.exit_code);
+    if (policy_.discovers_hosts) drop(event.host);
     return;
   }
-  leave(event.host);
-  if (before == HostState::starting) {
-    something_moved();
-    exclude(event.host, event.trouble);
-  } else if (before == HostState::ready) {
-    fail_host(event.host, event.trouble.message, event.trouble.step);
-  }
+  lose_agent(event.host, trouble);
 }
 
-// The host stays out, and with it the job: but the others are heard to the end, so that a person
-// learns of all that is wrong at once.
-void Job::exclude(HostIndex index, HostTrouble trouble) {
-  JobHost& host = hosts_[index];
-  if (host.trouble) return;
-  say(cat("host ", host.name, ": ", name_of(trouble.step), ": ", trouble.message));
-  host.trouble = std::move(trouble);
-  if (++excluded_ == 1 && state_ == JobState::choosing) {
-    state_deadline_ = now_ + options_.gather_time;
-  }
+void Job::on(const event::AgentGone& event) {
+  const HostState before = hosts_[event.host].state;
+  if (before == HostState::planned || before == HostState::gone) return;
+  const bool was_ready = before == HostState::ready;
+  lose_agent(event.host, {Step::start_agent,
+                          cat(was_ready ? "its agent went away: it "
+                                        : "its agent ended before it was ready: it ",
+                              event.how),
+                          kOwnTrouble});
 }
 
-void Job::on_preparation_deadline() {
-  if (state_ == JobState::preparing) {
-    // Every step has its own deadline, which is over before this one. What is left has not begun.
-    for (HostIndex host = 0; host < hosts_.size(); ++host) {
-      if (hosts_[host].state != HostState::starting) continue;
-      exclude(host, {Step::start_agent,
-                     cat("its turn did not come: nothing moved on any host for ",
-                         seconds_text(options_.start_timeout), " (--start-timeout)"),
-                     kOwnTrouble});
-      drop(host);
-    }
-  } else if (excluded_ > 0) {
-    fail_preparation();
+// No agent is there any more.
+void Job::lose_agent(HostIndex host, const HostTrouble& trouble) {
+  const HostState before = hosts_[host].state;
+  const bool was_wanted = before == HostState::starting || before == HostState::ready;
+  const int exit_code = before == HostState::starting ? trouble.exit_code : kOwnTrouble;
+  const auto tell = [&] {
+    if (was_wanted) host_failed(host, trouble.step, trouble.message, exit_code);
+  };
+  if (policy_.discovers_hosts) {
+    tell();  // before the host is gone: it matters whether it was of use
+    leave(host);
+    return;
+  }
+  leave(host);
+  if (before == HostState::starting) something_moved();
+  tell();
+}
+
+void Job::on(const event::AgentBroken& event) {
+  if (hosts_.is_believed(event.host)) broken(event.host, event.how);
+}
+
+void Job::broken(HostIndex host, const std::string& what) {
+  const std::string message = cat("its agent broke the protocol: ", what);
+  if (policy_.discovers_hosts) {
+    host_failed(host, Step::start_agent, message, kOwnTrouble);
+    drop(host);
+    return;
+  }
+  drop(host);
+  if (state_ == JobState::closing || !is_needed(host)) {
+    // The job's outcome stands: every worker has ended; or it does not depend on this host.
+    warn(cat("the agent on host ", hosts_[host].name, " broke the protocol: ", what));
   } else {
-    JobFailure failure;
-    failure.cause = cat("addresses by which all hosts reach each other were not found within ",
-                        seconds_text(options_.start_timeout), " (--start-timeout)");
-    fail(std::move(failure), kOwnTrouble);
+    host_failed(host, Step::start_agent, message, kOwnTrouble);
   }
 }
 
-void Job::fail_preparation() {
-  JobFailure failure;
-  failure.hosts = excluded_hosts();
-  const FailedHost& first = failure.hosts.front();
-  failure.host = first.name;
-  failure.cause = cat(name_of(first.trouble.step), ": ", first.trouble.message);
-  const int exit_code = exit_code_of(failure.hosts);
-  fail(std::move(failure), exit_code);
+void Job::leave(HostIndex index) {
+  hosts_.move(index, HostState::gone);
+  lose_workers(index, "was lost with its host");
+  decide_within(kAtOnce);
+  const JobHost& host = hosts_[index];
+  if (!host.leaves || stop_has_begun()) return;
+  // Whoever told it to go is about to take it away, whatever discovery still says.
+  const TimePoint until = budget_.host_failed(host.name, now_, random());
+  say(cat("host ", host.name, " has left; it ", rest_text(until)));
 }
 
-std::vector<FailedHost> Job::excluded_hosts() const {
-  std::vector<FailedHost> excluded;
-  for (const auto& host : hosts_) {
-    if (host.trouble) excluded.push_back({host.name, *host.trouble});
+void Job::lose_workers(HostIndex host, const std::string& how) {
+  for (const std::size_t index : std::vector<std::size_t>(hosts_[host].workers)) {
+    JobWorker& worker = workers_[index];
+    if (has_ended(worker.state)) continue;
+    const bool wanted = worker.membership != MemberStatus::removed;
+    const bool was_done = worker.state == WorkerState::done;
+    end(index,
+        worker.state == WorkerState::planned ? WorkerState::never_started : WorkerState::lost);
+    if (was_done && wanted) workers_.move(index, MemberStatus::completed);
+    worker.how = cat("was lost with host ", hosts_[host].name);
+    if (wanted && !was_done && !stop_has_begun()) note_cause(worker, how, kOwnTrouble);
+    decide_within(options_.elastic.loss_gather);
   }
-  return excluded;
 }
 
-void Job::on(const event::AddressesChosen& event) {
-  if (state_ != JobState::choosing) return;
-  if (excluded_ > 0) {
-    fail_preparation();  // nobody else will be found out of reach
+// ---- silence and deadlines ----
+
+void Job::on(const event::Heard& event) {
+  if (hosts_.heartbeats().hear(event.host, now_)) say_heard(event.host);
+}
+
+void Job::on(const event::Unserved& event) { hosts_.heartbeats().excuse(event.host, now_); }
+
+void Job::say_heard(HostIndex host) {
+  warn(cat("host ", hosts_[host].name, " is heard; the others get another ",
+           seconds_text(options_.heartbeat_timeout)));
+}
+
+void Job::on_silence() {
+  Heartbeats& heartbeats = hosts_.heartbeats();
+  const std::string limit = seconds_text(options_.heartbeat_timeout);
+  if (const auto held_up = heartbeats.look(now_)) {
+    say(cat("hvdrun was held up for ",
+            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
+            ": hosts that were not heard meanwhile get another ", limit));
+  }
+  if (heartbeats.next_look() > now_) return;
+
+  const auto judgement = heartbeats.judge(now_);
+  if (judgement.delay_begins) {
+    const bool says_how_long = !policy_.discovers_hosts && options_.orphan_timeout.count() != 0;
+    warn(cat(
+        heartbeats.delaying_everybody() ? "no host" : "no other machine", " has been heard for ",
+        limit,
+        " (--heartbeat-timeout): this machine may be cut off or overloaded, so none is given up "
+        "yet; waiting for one of them",
+        says_how_long
+            ? cat(", at most ", seconds_text(options_.orphan_timeout - options_.heartbeat_timeout),
+                  " more (--orphan-timeout)")
+            : ""));
+  }
+  if (judgement.lost.empty()) return;
+
+  const auto cause = [&](HostIndex host) {
+    return cat(
+        "no sign of life for ", seconds_text(judgement.silent_for),
+        judgement.delayed ? " (--orphan-timeout)" : " (--heartbeat-timeout)",
+        hosts_[host].local ? ": its agent hangs or was stopped" : ": the host is lost or cut off");
+  };
+  if (!policy_.discovers_hosts) {
+    lose_silent_hosts(judgement.lost, cause);
     return;
   }
-  if (event.addresses.size() != seated_) {
-    JobFailure failure;
-    failure.cause = cat("addresses were chosen for ", event.addresses.size(), " of ", seated_,
-                        " hosts (this is a bug of hvdrun)");
-    fail(std::move(failure), kOwnTrouble);
-    return;
-  }
-  for (auto& worker : workers_) worker.member.address = event.addresses[worker.host];
-  move(JobState::starting);
-  state_deadline_ = kNever;
-  actions_.emplace_back(action::PublishWorld{world(), ""});
-  for (HostIndex host = 0; host < seated_; ++host) {
-    hosts_[host].deadline = now_ + options_.start_timeout;
-  }
-  for (auto& worker : workers_) {
-    move(worker, WorkerState::launching);
-    actions_.emplace_back(action::Launch{worker.host, worker.member});
+  for (const HostIndex host : judgement.lost) {
+    host_failed(host, Step::reach, cause(host), kOwnTrouble);
+    drop(host);
   }
 }
-
-// ---- deadlines ----
 
 void Job::on_host_deadlines() {
-  std::vector<int> unstarted;
-  HostIndex first_missing = hosts_.size();
+  std::vector<HostIndex> unstarted;
   for (HostIndex index = 0; index < hosts_.size(); ++index) {
     JobHost& host = hosts_[index];
     if (host.deadline > now_) continue;
+    host.deadline = kNever;
     switch (host.state) {
+      case HostState::ready:
+        if (!policy_.discovers_hosts) {
+          unstarted.push_back(index);
+          break;
+        }
+        [[fallthrough]];
       case HostState::starting:
-        exclude(index, {*host.step,
-                        cat("no answer within ", seconds_text(options_.start_timeout),
-                            " (--start-timeout)"),
-                        kOwnTrouble});
+        host_failed(
+            index, host.step.value_or(Step::start_agent),
+            cat("no answer within ", seconds_text(options_.start_timeout), " (--start-timeout)"),
+            kOwnTrouble);
         drop(index);
         something_moved();
-        break;
-      case HostState::ready:
-        host.deadline = kNever;
-        for (const int rank : ranks_of(index, true)) unstarted.push_back(rank);
-        first_missing = std::min(first_missing, index);
         break;
       case HostState::closing:
         warn(cat("the agent on host ", host.name, " did not leave within ",
@@ -179,8 +360,8 @@ void Job::on_host_deadlines() {
         break;
       case HostState::dropping:
         warn(cat("the agent on host ", host.name, " is not gone ",
-                 seconds_text(options_.drop_timeout),
-                 " after it was given up; processes may be left there"));
+                 seconds_text(options_.drop_timeout), " after it was given up",
+                 policy_.discovers_hosts ? "" : "; processes may be left there"));
         leave(index);
         break;
       case HostState::planned:
@@ -188,89 +369,7 @@ void Job::on_host_deadlines() {
         break;
     }
   }
-  if (first_missing == hosts_.size()) return;
-  fail_host(first_missing,
-            cat(unstarted.size() == 1 ? "rank " : "ranks ", range_text(unstarted),
-                unstarted.size() == 1 ? " was" : " were", " not started within ",
-                seconds_text(options_.start_timeout), " (--start-timeout)"),
-            Step::start_agent);
-}
-
-// ---- loss ----
-
-void Job::on(const event::AgentGone& event) {
-  const HostState before = hosts_[event.host].state;
-  if (before == HostState::planned || before == HostState::gone) return;
-  leave(event.host);
-  if (before == HostState::starting) {
-    something_moved();
-    exclude(event.host, {Step::start_agent,
-                         cat("its agent ended before it was ready: it ", event.how), kOwnTrouble});
-  } else if (before == HostState::ready) {
-    fail_host(event.host, cat("its agent went away: it ", event.how), Step::start_agent);
-  }
-}
-
-void Job::on(const event::AgentBroken& event) {
-  if (believed(event.host)) broken(event.host, event.how);
-}
-
-void Job::on(const event::Heard& event) {
-  if (heartbeats_.hear(event.host, now_)) say_heard(event.host);
-}
-
-void Job::say_heard(HostIndex host) {
-  warn(cat("host ", hosts_[host].name, " is heard; the others get another ",
-           seconds_text(options_.heartbeat_timeout)));
-}
-
-void Job::on(const event::Unserved& event) { heartbeats_.excuse(event.host, now_); }
-
-void Job::on_silence() {
-  if (const auto held_up = heartbeats_.look(now_)) {
-    say(cat("hvdrun was held up for ",
-            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
-            ": hosts that were not heard meanwhile get another ",
-            seconds_text(options_.heartbeat_timeout)));
-  }
-  if (heartbeats_.next_look() > now_) return;
-  const auto judgement = heartbeats_.judge(now_);
-  const std::string limit = seconds_text(options_.heartbeat_timeout);
-  if (judgement.delay_begins) {
-    warn(cat(
-        heartbeats_.delaying_everybody() ? "no host" : "no other machine", " has been heard for ",
-        limit,
-        " (--heartbeat-timeout): this machine may be cut off or overloaded, so none is "
-        "given up yet; waiting for one of them",
-        options_.orphan_timeout.count() == 0
-            ? ""
-            : cat(", at most ", seconds_text(options_.orphan_timeout - options_.heartbeat_timeout),
-                  " more (--orphan-timeout)")));
-  }
-  if (judgement.lost.empty()) return;
-  const std::set<std::string> local(options_.local_hosts.begin(), options_.local_hosts.end());
-  const auto cause = [&](HostIndex host) {
-    return cat("no sign of life for ", seconds_text(judgement.silent_for),
-               judgement.delayed ? " (--orphan-timeout)" : " (--heartbeat-timeout)",
-               local.count(hosts_[host].name) != 0 ? ": its agent hangs or was stopped"
-                                                   : ": the host is lost or cut off");
-  };
-  std::vector<std::string> others;
-  for (const HostIndex host : judgement.lost) {
-    drop(host);
-    // Nobody waits for what cannot be reached: its agent freezes and kills by itself.
-    lose_workers(host);
-    if (preparing()) exclude(host, {Step::reach, cause(host), kOwnTrouble});
-    if (host != judgement.lost.front()) others.push_back(hosts_[host].name);
-  }
-  if (preparing()) return;
-  std::string text = cause(judgement.lost.front());
-  if (!others.empty()) text += cat("; the same holds for ", names_text(others));
-  if (stop_has_begun()) {
-    warn(cat("host ", hosts_[judgement.lost.front()].name, ": ", text));
-  } else {
-    fail_host(judgement.lost.front(), std::move(text), Step::reach);
-  }
+  if (!unstarted.empty()) fail_unstarted(unstarted);
 }
 
 }  // namespace hvd::driver

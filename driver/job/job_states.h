@@ -2,6 +2,8 @@
 // follow. Pure; driver/job/job.cpp checks every change against these tables.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -10,11 +12,13 @@ namespace hvd::driver {
 
 enum class JobState : std::uint8_t {
   planned,    // nothing is started
-  preparing,  // agents are on their way
-  choosing,   // all agents are ready: addresses by which all hosts reach each other are looked for
-  starting,   // workers are on their way
-  running,    // every worker runs or has ended well
-  stopping,   // the job has failed or is to stop: workers were asked to end and have their grace
+  preparing,  // agents are on their way; workers start when there are enough hosts
+  choosing,   // all agents of a list are ready: addresses by which they reach each other are sought
+  starting,   // the workers of a list are on their way
+  running,    // a world is in force
+  waiting,    // too few are left for a world; replacements are on their way
+  ending,     // a worker has declared that the work is done
+  stopping,   // failed or to stop: workers were asked to end and have their grace
   killing,    // the grace is over, or somebody could not wait: workers are being killed
   closing,    // no worker is left; agents clean up and leave
   finished,   // no process of the job is left
@@ -28,6 +32,7 @@ enum class HostState : std::uint8_t {
   dropping,  // its agent was given up and is being killed
   gone,      // no agent is there; what it had started ended with it
 };
+inline constexpr std::size_t kHostStates = 6;
 
 enum class WorkerState : std::uint8_t {
   planned,        // not started
@@ -40,45 +45,31 @@ enum class WorkerState : std::uint8_t {
   lost,           // it ended with its agent; nobody knows how
 };
 
-// Of an elastic job, driver/job/elastic_job.h.
-enum class ElasticState : std::uint8_t {
-  planned,    // nothing is started
-  gathering,  // hosts are made ready for the first world
-  training,   // a world is in force
-  waiting,    // too few are left for a world; replacements are on their way
-  ending,     // a worker has declared that the work is done
-  stopping,   // failed or to stop: workers were asked to end and have their grace
-  killing,    // workers are being killed
-  closing,    // no worker is left; agents clean up and leave
-  finished,   // no process of the job is left
+// The role of a worker in the world, beside the state of its process.
+enum class MemberStatus : std::uint8_t {
+  joining,             // it was started, and has not said that it is ready
+  standby,             // it waits for a world that has it
+  member,              // of the world in force
+  removed,             // of no world any more: it ends, or is made to
+  exited_before_init,  // it ended with 0 and never called hvd::init, as far as all others have not
+  completed,           // it ended after it had declared that its work is done
 };
 
-// What a worker of an elastic job is to the world.
-enum class Standing : std::uint8_t {
-  coming,  // it was started, and has not said that it is ready
-  warm,    // it waits for a world that has it
-  member,  // of the world in force
-  out,     // of no world any more: it ends, or is made to
-};
-
-std::string_view name_of(ElasticState state);
-std::string_view name_of(Standing standing);
 std::string_view name_of(JobState state);
 std::string_view name_of(HostState state);
 std::string_view name_of(WorkerState state);
+std::string_view name_of(MemberStatus status);
 
 std::span<const JobState> successors(JobState state);
 std::span<const HostState> successors(HostState state);
 std::span<const WorkerState> successors(WorkerState state);
+std::span<const MemberStatus> successors(MemberStatus status);
 
-std::span<const ElasticState> successors(ElasticState state);
-std::span<const Standing> successors(Standing standing);
-
-bool may_follow(ElasticState from, ElasticState to);
-bool may_follow(Standing from, Standing to);
-bool may_follow(JobState from, JobState to);
-bool may_follow(HostState from, HostState to);
-bool may_follow(WorkerState from, WorkerState to);
+template <typename State>
+bool may_follow(State from, State to) {
+  const auto next = successors(from);
+  return std::find(next.begin(), next.end(), to) != next.end();
+}
 
 // A change that the tables do not know is a bug of ours: ends the process. Going on could leave
 // processes behind; ending does not, since the agents kill everything when their link closes.
@@ -88,7 +79,11 @@ void check_move(State from, State to) {
   if (!may_follow(from, to)) end_with_bug(name_of(from), name_of(to));
 }
 
-// True of the last three: no process of this worker's own is left.
-bool has_ended(WorkerState state);
+// No process of this worker is left.
+constexpr bool has_ended(WorkerState state) { return state >= WorkerState::exited; }
+// It was not started yet and still may be.
+constexpr bool is_unstarted(WorkerState state) {
+  return state == WorkerState::planned || state == WorkerState::launching;
+}
 
 }  // namespace hvd::driver

@@ -1,7 +1,6 @@
-// What a job waits for, in words. driver/job/job.cpp decides; nothing here changes anything.
+// What an elastic job waits for and what has changed, in words. Nothing here changes anything.
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "base/text.h"
 #include "driver/job/job.h"
@@ -9,169 +8,273 @@
 namespace hvd::driver {
 namespace {
 
-// What a host has to do, or what is to be done with it.
-std::string_view to_be_done(Step step) {
-  switch (step) {
-    case Step::resolve:
-      return "to be resolved";
-    case Step::connect:
-      return "to be connected";
-    case Step::host_key:
-      return "to show the right host key";
-    case Step::authenticate:
-      return "to authenticate";
-    case Step::start_agent:
-      return "to start the agent";
-    case Step::change_directory:
-      return "to change the directory";
-    case Step::find_program:
-      return "to find the program";
-    case Step::reach:
-      return "to reach the others";
-  }
-  return "to be ready";
+constexpr std::size_t kMaxTroubles = 3;
+constexpr std::size_t kMaxChanges = 4;  // in one line
+
+std::string counted(std::size_t number, std::string_view what) {
+  return cat(number, " ", what, number == 1 ? "" : "s");
+}
+
+// "rank 3", "ranks 0-2, 5"
+std::string ranks_text(const std::vector<int>& ranks) {
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", range_text(ranks));
 }
 
 }  // namespace
 
-std::vector<int> Job::ranks_of(HostIndex host, bool unstarted_only) const {
+// "rests for 10 s"
+std::string Job::rest_text(TimePoint until) const {
+  if (until <= now_) return "is tried again";
+  if (until == kNever) return "is not used again";
+  return cat("rests for ",
+             seconds_text(std::chrono::ceil<std::chrono::milliseconds>(until - now_)));
+}
+
+std::string Job::members_text() const {
   std::vector<int> ranks;
-  for (const std::size_t index : hosts_[host].workers) {
-    const JobWorker& worker = workers_[index];
-    const bool unstarted =
-        worker.state == WorkerState::planned || worker.state == WorkerState::launching;
-    if (unstarted_only ? unstarted : !has_ended(worker.state)) ranks.push_back(worker.member.rank);
+  for (const auto& member : worlds_.in_force().members) {
+    if (!has_ended(workers_.of(member.incarnation).state)) ranks.push_back(member.rank);
   }
-  return ranks;
+  if (ranks.empty()) return "nobody";
+  return ranks_text(ranks);
+}
+
+// "3 slots are ready on 2 of 4 hosts", of those that may be used now.
+std::string Job::room_text() const {
+  if (!found_) return "no host is known yet";
+  std::size_t slots = 0;
+  std::size_t ready = 0;
+  for (const auto& found : *found_) {
+    const auto host = hosts_.current(found.host.name);
+    if (!host || !hosts_.is_usable(*host)) continue;
+    const auto resting = budget_.resting_slots(found.host.name, now_);
+    const int all = slots_of(found.host);
+    const auto aside =
+        std::count_if(resting.begin(), resting.end(), [&](int slot) { return slot < all; });
+    if (budget_.rests(found.host.name, now_) || aside >= all) continue;
+    ++ready;
+    slots += static_cast<std::size_t>(all - aside);
+  }
+  return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
+             counted(found_->size(), "host"));
+}
+
+// " (b: connect: refused)"
+std::string Job::troubles_text() const {
+  std::vector<std::string> parts;
+  for (const auto& [name, trouble] : troubles_) {
+    if (parts.size() == kMaxTroubles) break;
+    parts.push_back(cat(name, ": ", name_of(trouble.step), ": ", trouble.message));
+  }
+  std::size_t all = troubles_.size();
+  for (const auto& [place, how] : slot_troubles_) {
+    const auto& [host, slot] = place;
+    const bool rests = budget_.rests(host, now_) || budget_.slot_rest_ends(host, slot) > now_;
+    if (!rests || found(host) == nullptr) continue;
+    ++all;
+    if (parts.size() < kMaxTroubles) {
+      parts.push_back(cat(host, "#", slot, " is set aside, since it ", how));
+    }
+  }
+  if (parts.empty()) return {};
+  if (all > parts.size()) parts.push_back(cat(all - parts.size(), " more"));
+  return cat(" (", join(parts, "; "), ")");
+}
+
+std::string Job::short_text() const {
+  const int least = std::max(options_.elastic.limits.least, 1);
+  return cat("at least ", counted(static_cast<std::size_t>(least), "worker"), " needed, ",
+             room_text(), troubles_text());
+}
+
+std::string Job::preparing_text(TimePoint now) const {
+  if (!found_) return cat("the first hosts to be discovered", left_text(state_deadline_, now));
+  std::map<Step, std::vector<std::string>> steps;
+  for (const auto& [name, index] : hosts_.current()) {
+    const JobHost& host = hosts_[index];
+    const bool on_its_way = host.state == HostState::starting ||
+                            (host.state == HostState::ready && host.address.empty());
+    if (on_its_way) steps[host.step.value_or(Step::resolve)].push_back(name);
+  }
+  std::vector<std::string> parts;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    parts.push_back(cat(names_text(step->second), " (", name_of(step->first), ")"));
+  }
+  const std::string who = parts.empty() ? "more hosts" : join(parts, ", ");
+  return cat(who, " to be ready: ", short_text(), left_text(state_deadline_, now));
+}
+
+std::string Job::change_text(const WorldDocument& next) const {
+  if (worlds_.in_force().members.empty()) return {};
+  const auto members_of = [](const WorldDocument& world) {
+    std::set<Incarnation> members;
+    for (const auto& member : world.members) members.insert(member.incarnation);
+    return members;
+  };
+  const auto before = members_of(worlds_.in_force());
+  const auto after = members_of(next);
+  std::vector<std::pair<std::string, std::vector<std::string>>> changes;  // what, and whom
+  const auto add = [&](const std::string& what, const std::string& who) {
+    const auto same = std::find_if(changes.begin(), changes.end(),
+                                   [&](const auto& change) { return change.first == what; });
+    if (same == changes.end()) {
+      changes.push_back({what, {who}});
+    } else {
+      same->second.push_back(who);
+    }
+  };
+  for (const auto& member : worlds_.in_force().members) {
+    if (after.count(member.incarnation) != 0) continue;
+    const JobWorker& one = workers_.of(member.incarnation);
+    const bool left = one.how.empty();
+    add(!left                 ? one.how
+        : !one.leaves.empty() ? cat("left: ", one.leaves)
+        : ended_well(one)     ? "ended"
+                              : "left",
+        member.worker());
+  }
+  for (const auto& member : next.members) {
+    if (before.count(member.incarnation) != 0) continue;
+    add("joined", member.worker());
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, who] : changes) {
+    if (parts.size() == kMaxChanges) {
+      parts.push_back(cat(changes.size() - parts.size(), " more changes"));
+      break;
+    }
+    const bool many = who.size() > 1 && what.starts_with("was ");
+    parts.push_back(cat(names_text(who), many ? " were " : " ", many ? what.substr(4) : what));
+  }
+  return join(parts, "; ");
+}
+
+// "ranks 1, 3 are", "2 workers are"
+std::string Job::live_text() const {
+  const std::size_t number = workers_.live().size();
+  const std::string who = policy_.changes_world ? counted(number, "worker") : live_ranks_text();
+  return cat(who, number == 1 ? " is" : " are");
 }
 
 std::string Job::live_ranks_text() const {
-  std::vector<int> live;
-  for (const auto& worker : workers_) {
-    if (!has_ended(worker.state)) live.push_back(worker.member.rank);
-  }
-  return live.size() == 1 ? cat("rank ", live.front(), " is")
-                          : cat("ranks ", range_text(live), " are");
+  std::vector<int> ranks;
+  for (const std::size_t index : workers_.live()) ranks.push_back(workers_[index].member.rank);
+  return ranks_text(ranks);
 }
-
-// ---- while hosts are made ready ----
-
-// "h3 to authenticate (12 s left), h4 and h5 to be connected (8 s left) (12 of 50 hosts are ready)"
-std::string Job::preparing_text(TimePoint now) const {
-  struct Group {
-    std::vector<std::string> names;
-    TimePoint deadline = kNever;
-  };
-  std::map<Step, Group> groups;
-  std::vector<std::string> without_turn;
-  std::size_t ready = 0;
-  for (const auto& host : hosts_) {
-    if (host.state == HostState::ready && !host.trouble) ++ready;
-    if (host.state != HostState::starting) continue;
-    if (!host.step) {
-      without_turn.push_back(host.name);
-      continue;
-    }
-    Group& group = groups[*host.step];
-    group.names.push_back(host.name);
-    group.deadline = std::min(group.deadline, host.deadline);
-  }
-  std::vector<std::string> parts;
-  if (state_ == JobState::choosing) {
-    parts.push_back(
-        cat("addresses by which all hosts reach each other", left_text(state_deadline_, now)));
-  }
-  // Who is nearest to being ready stands first.
-  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    parts.push_back(cat(names_text(group->second.names), " ", to_be_done(group->first),
-                        left_text(group->second.deadline, now)));
-  }
-  if (!without_turn.empty()) {
-    parts.push_back(cat(names_text(without_turn), " to have ",
-                        without_turn.size() == 1 ? "its" : "their", " turn",
-                        left_text(state_deadline_, now)));
-  }
-  std::string text = join(parts, ", ");
-  if (seated_ == 1) return text;
-  text += cat(" (", ready, " of ", seated_, ready == 1 ? " hosts is ready" : " hosts are ready");
-  if (excluded_ > 0) text += cat(", ", excluded_, excluded_ == 1 ? " has failed" : " have failed");
-  return text + ")";
-}
-
-// ---- all states ----
 
 std::string Job::waiting_for(TimePoint now) const {
-  const auto left = [now](TimePoint deadline) { return left_text(deadline, now); };
-  const auto named = [](std::string_view one, const std::vector<std::string>& hosts) {
-    return cat(one, hosts.size() == 1 ? "" : "s", " on ", names_text(hosts));
-  };
-  std::vector<std::string> closing;
-  std::vector<std::string> dropping;
-  std::vector<int> unstarted;
-  std::vector<int> live;
-  TimePoint worker_deadline = kNever;
-  TimePoint close_deadline = kNever;
-  TimePoint drop_deadline = kNever;
-  for (HostIndex index = 0; index < hosts_.size(); ++index) {
-    const JobHost& host = hosts_[index];
-    if (host.state == HostState::closing) {
-      closing.push_back(host.name);
-      close_deadline = std::min(close_deadline, host.deadline);
-    } else if (host.state == HostState::dropping) {
-      dropping.push_back(host.name);
-      drop_deadline = std::min(drop_deadline, host.deadline);
-    } else if (host.state == HostState::ready && !preparing()) {
-      for (const int rank : ranks_of(index, true)) unstarted.push_back(rank);
-      for (const int rank : ranks_of(index, false)) live.push_back(rank);
-      worker_deadline = std::min(worker_deadline, host.deadline);
-    }
-  }
-  const auto ranks = [](const std::vector<int>& numbers) {
-    return cat(numbers.size() == 1 ? "rank " : "ranks ", range_text(numbers));
-  };
-  std::vector<std::string> parts;
   switch (state_) {
     case JobState::planned:
       return "to be begun";
     case JobState::preparing:
     case JobState::choosing:
-      return preparing_text(now);
+      return policy_.discovers_hosts ? preparing_text(now) : list_text(now);
+    case JobState::finished:
+      return "";
+    default:
+      break;
+  }
+  std::vector<std::string> parts = worker_parts(now);
+  for (std::string& part : agent_parts(now)) parts.push_back(std::move(part));
+  const Heartbeats& heartbeats = hosts_.heartbeats();
+  if (heartbeats.delaying()) {
+    parts.push_back(cat(heartbeats.delaying_everybody() ? "any host" : "any other machine",
+                        " to be heard", left_text(heartbeats.delay_ends(), now)));
+  }
+  return join(parts, " and ");
+}
+
+std::vector<std::string> Job::worker_parts(TimePoint now) const {
+  std::vector<std::string> parts;
+  const std::size_t live = workers_.live().size();
+  const std::string left = left_text(state_deadline_, now);
+  // Of a static job, those whose agents were not given up.
+  std::vector<int> ranks;
+  std::vector<int> unstarted;
+  TimePoint start_deadline = kNever;
+  for (HostIndex host = 0; host < hosts_.size() && !policy_.changes_world; ++host) {
+    if (hosts_[host].state != HostState::ready) continue;
+    for (const int rank : ranks_of(host, false)) ranks.push_back(rank);
+    for (const int rank : ranks_of(host, true)) unstarted.push_back(rank);
+    start_deadline = std::min(start_deadline, hosts_[host].deadline);
+  }
+  const bool any = policy_.changes_world ? live > 0 : !ranks.empty();
+  const std::string who = policy_.changes_world ? counted(live, "worker") : ranks_text(ranks);
+
+  switch (state_) {
     case JobState::starting:
-      parts.push_back(ranks(unstarted) + " to be started" + left(worker_deadline));
+      parts.push_back(cat(ranks_text(unstarted), " to be started", left_text(start_deadline, now)));
       break;
     case JobState::running:
-      parts.push_back(cat(ranks(live), " of ", workers_.size(), " to exit"));
+      if (worlds_.is_change_proposed()) {
+        parts.push_back(
+            cat("a commit, to go over to generation ", worlds_.proposed().rbegin()->first));
+      }
+      parts.push_back(cat(policy_.changes_world ? members_text() : who, " of ",
+                          worlds_.in_force().members.size(), " to exit"));
+      break;
+    case JobState::waiting:
+      parts.push_back(cat("replacements: ", short_text(), left));
+      break;
+    case JobState::ending:
+      parts.push_back(cat(members_text(), " to exit, since the work is done"));
       break;
     case JobState::stopping:
-      if (!live.empty()) {
-        parts.push_back(cat(ranks(live), " to stop, with a grace of ", seconds_text(options_.grace),
-                            left(state_deadline_)));
+      if (any) {
+        parts.push_back(cat(who, " to stop, with a grace of ", seconds_text(options_.grace), left));
       }
       break;
     case JobState::killing:
-      if (!live.empty()) {
-        parts.push_back(cat(ranks(live), " to be gone after SIGKILL", left(state_deadline_)));
-      }
+      if (any) parts.push_back(cat(who, " to be gone after SIGKILL", left));
       break;
-    case JobState::closing:
-      if (!closing.empty()) {
-        parts.push_back(named("the agent", closing) + " to clean up and leave" +
-                        left(close_deadline));
-      }
+    default:
       break;
-    case JobState::finished:
-      return "";
   }
-  if (!dropping.empty()) {
-    parts.push_back(cat(named("the agent", dropping),
-                        dropping.size() == 1 ? ", which was given up," : ", which were given up,",
-                        " to be gone", left(drop_deadline)));
+  if (!runs()) return parts;
+
+  std::size_t joining = 0;
+  std::size_t leaving = 0;
+  for (const std::size_t index : workers_.live()) {
+    const JobWorker& worker = workers_[index];
+    const bool never_came = worker.membership == MemberStatus::standby && !worker.leaves.empty();
+    if (worker.membership == MemberStatus::joining) ++joining;
+    if (worker.membership == MemberStatus::removed || never_came) ++leaving;
   }
-  if (heartbeats_.delaying()) {
-    parts.push_back(cat(heartbeats_.delaying_everybody() ? "any host" : "any other machine",
-                        " to be heard", left(heartbeats_.delay_ends())));
+  if (joining > 0) parts.push_back(cat(counted(joining, "new worker"), " to be ready"));
+  if (leaving > 0) parts.push_back(cat(counted(leaving, "worker"), " to leave"));
+  return parts;
+}
+
+std::vector<std::string> Job::agent_parts(TimePoint now) const {
+  std::vector<std::string> closing;
+  std::vector<std::string> dropping;
+  TimePoint close_deadline = kNever;
+  TimePoint drop_deadline = kNever;
+  // Nobody waits for the agent of a host that a list does not need.
+  const bool shows_closing = policy_.discovers_hosts || state_ == JobState::closing;
+  for (const auto& host : hosts_.all()) {
+    if (host.state == HostState::closing && shows_closing) {
+      closing.push_back(host.name);
+      close_deadline = std::min(close_deadline, host.deadline);
+    } else if (host.state == HostState::dropping) {
+      dropping.push_back(host.name);
+      drop_deadline = std::min(drop_deadline, host.deadline);
+    }
   }
-  return join(parts, " and ");
+
+  const auto agents = [](const std::vector<std::string>& names) {
+    return cat(names.size() == 1 ? "the agent on " : "the agents on ", names_text(names));
+  };
+  std::vector<std::string> parts;
+  if (!closing.empty()) {
+    parts.push_back(cat(agents(closing), " to clean up and leave", left_text(close_deadline, now)));
+  }
+  if (dropping.empty()) return parts;
+  const char* const given_up = policy_.discovers_hosts ? ", given up,"
+                               : dropping.size() == 1  ? ", which was given up,"
+                                                       : ", which were given up,";
+  parts.push_back(cat(agents(dropping), given_up, " to be gone", left_text(drop_deadline, now)));
+  return parts;
 }
 
 }  // namespace hvd::driver

@@ -1,10 +1,9 @@
 hvd_test(hvd_job_test COMPUTES
   driver/job/addresses_test.cpp
   driver/job/common_cause_test.cpp
-  driver/job/elastic_golden_test.cpp
+  driver/job/golden_test.cpp
   driver/job/handover_test.cpp
   driver/job/heartbeats_test.cpp
-  driver/job/job_golden_test.cpp
   driver/job/job_rules.cpp
   driver/job/job_simulation_test.cpp
   driver/job/job_text_test.cpp

@@ -105,9 +105,10 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
   }
   const int size = static_cast<int>(world.members.size());
   if (size == 0) wrong("a world of nobody");
-  if (size < options_.limits.least && !somebody_is_done_) wrong("a world below the least");
+  if (size < options_.elastic.limits.least && !somebody_is_done_) wrong("a world below the least");
   const auto before = static_cast<int>(in_force_.members.size());
-  if (options_.limits.most == 0 || size <= std::max(options_.limits.most, before)) return;
+  if (options_.elastic.limits.most == 0 || size <= std::max(options_.elastic.limits.most, before))
+    return;
   // One more may be there for a moment: to hand the state over.
   const bool hands_over =
       std::any_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
@@ -185,7 +186,7 @@ void ElasticRules::check(const action::PublishWorld& action) {
     }
   }
   if (world.state == WorldState::effective) in_force_ = world;
-  if (world.state == WorldState::proposed && somebody_is_done_ && before_ == ElasticState::ending) {
+  if (world.state == WorldState::proposed && somebody_is_done_ && before_ == JobState::ending) {
     wrong("a world is proposed while the job ends");
   }
 }
@@ -218,7 +219,7 @@ void ElasticRules::check(const action::Launch& action) {
   }
   if (visit.address != member.address) wrong("a worker was launched with another address");
   if (found_.count(member.host) == 0) wrong("a worker was launched on a host that is not found");
-  if (before_ >= ElasticState::ending) wrong("a worker was launched while the job ends");
+  if (before_ >= JobState::ending) wrong("a worker was launched while the job ends");
   for (const auto& [incarnation, other] : workers_) {
     if (!other.ended && other.place == member.worker()) {
       wrong(cat("two workers in ", member.worker(), " at once"));
@@ -253,8 +254,8 @@ void ElasticRules::check(const action::DropAgent& action) {
 // ---- always ----
 
 void ElasticRules::after(const Event& event, TimePoint now, bool in_detail) {
-  const ElasticState state = job_.state();
-  if (finished() != (state == ElasticState::finished)) wrong("finished and not finished");
+  const JobState state = job_.state();
+  if (finished() != (state == JobState::finished)) wrong("finished and not finished");
   if (finished()) return;
   if (std::holds_alternative<event::Tick>(event) && job_.next_deadline() <= now) {
     wrong("a deadline is over and nothing was done");
@@ -264,7 +265,7 @@ void ElasticRules::after(const Event& event, TimePoint now, bool in_detail) {
   if (waits.empty()) wrong(cat("waits for nothing while ", name_of(state)));
   if (waits.size() > kMaxWords) wrong("says too much of what it waits for");
   // Only a running program may take for ever.
-  const bool may_wait = state == ElasticState::training || state == ElasticState::ending;
+  const bool may_wait = state == JobState::running || state == JobState::ending;
   if (job_.next_deadline() == kNever && !may_wait) {
     wrong(cat("no deadline while ", name_of(state)));
   }

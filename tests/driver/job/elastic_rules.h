@@ -11,14 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "driver/job/elastic_job.h"
+#include "driver/job/job.h"
 
 namespace hvd::driver {
 
 class ElasticRules {
  public:
-  ElasticRules(const ElasticJob& job, const ElasticOptions& options)
-      : job_(job), options_(options) {}
+  ElasticRules(const Job& job, const JobOptions& options) : job_(job), options_(options) {}
 
   void before(const Event& event);
   void answered(const Action& action);
@@ -83,8 +82,8 @@ class ElasticRules {
   void check_state_goes_on(const WorldDocument& world);
   static std::string disorder(const WorldDocument& before, const WorldDocument& after);
 
-  const ElasticJob& job_;
-  ElasticOptions options_;
+  const Job& job_;
+  JobOptions options_;
   std::map<HostIndex, Visit> visits_;
   std::map<Incarnation, Worker> workers_;
   std::set<std::string> found_;
@@ -94,7 +93,7 @@ class ElasticRules {
   WorldDocument committed_;  // what is said to be now, if this step is about that
   bool somebody_is_done_ = false;
   bool a_member_joined_ = false;
-  ElasticState before_ = ElasticState::planned;
+  JobState before_ = JobState::planned;
   std::optional<action::Finish> finish_;
   std::string wrong_;
 };

@@ -31,5 +31,17 @@ TEST(AbsentText, counts_those_that_are_absent_likewise) {
   EXPECT_NE(text(1, 0).find("waits for it there, for as long as it lives: "), std::string::npos);
 }
 
+TEST(ExitText, SaysWhatTheAccountOfTheControlGroupSays) {
+  event::Exited exited{.host = 0, .incarnation = 1, .signal_number = 9};
+  EXPECT_EQ(exit_text(exited), "was killed by SIGKILL (signal 9)");
+  exited.out_of_memory = true;
+  EXPECT_EQ(exit_text(exited), "was killed by SIGKILL (signal 9): out of memory");
+  exited.memory_limit = std::uint64_t{1536} << 20;
+  EXPECT_EQ(
+      exit_text(exited),
+      "was killed by SIGKILL (signal 9): out of memory (the memory limit of its control group "
+      "is 1.5 GiB)");
+}
+
 }  // namespace
 }  // namespace hvd::driver

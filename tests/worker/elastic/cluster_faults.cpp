@@ -48,10 +48,10 @@ void SimulatedCluster::plan_faults() {
     });
   });
   now_and_then(climate_.worker_stopped, [this] {
-    if (options_.job.heartbeat_timeout.count() == 0) return;  // nobody would ever notice
+    if (options_.heartbeat_timeout.count() == 0) return;  // nobody would ever notice
     on_some_worker([this](Incarnation one) {
       workers_.stop(one);
-      stop_worker(one, options_.job.heartbeat_timeout, 9);
+      stop_worker(one, options_.heartbeat_timeout, 9);
     });
   });
   now_and_then(climate_.worker_leaves, [this] {
@@ -99,8 +99,8 @@ void SimulatedCluster::cut_off_machine() {
   const milliseconds time = dice_.one_in(2) ? dice_.up_to(100) : dice_.up_to(1'500);
   machine.cut_off_until = std::max(machine.cut_off_until, time_.now() + time);
   machine.cut_off_from_all = dice_.one_in(2);
-  if (options_.job.heartbeat_timeout.count() != 0 && machine.lease_ends == kNever) {
-    machine.lease_ends = time_.now() + options_.job.heartbeat_timeout * 2 / 3;
+  if (options_.heartbeat_timeout.count() != 0 && machine.lease_ends == kNever) {
+    machine.lease_ends = time_.now() + options_.heartbeat_timeout * 2 / 3;
   }
   schedule(time, [this, index] { heal(index); });
 }
@@ -121,10 +121,10 @@ void SimulatedCluster::heal(std::size_t index) {
 void SimulatedCluster::stall() {
   const milliseconds time = dice_.up_to(500);
   held_up_until_ = std::max(held_up_until_, time_.now() + time);
-  if (options_.job.heartbeat_timeout.count() != 0) {
+  if (options_.heartbeat_timeout.count() != 0) {
     for (auto& machine : machines_) {
       machine.lease_ends =
-          std::min(machine.lease_ends, time_.now() + options_.job.heartbeat_timeout * 2 / 3);
+          std::min(machine.lease_ends, time_.now() + options_.heartbeat_timeout * 2 / 3);
     }
   }
   schedule(time, [this] {
@@ -167,7 +167,7 @@ void SimulatedCluster::replace_everybody() {
       if (!calm_) swap_machines();
     });
   };
-  const int way = dice_.below(options_.limits.least == 1 ? 5 : 3);
+  const int way = dice_.below(options_.elastic.limits.least == 1 ? 5 : 3);
   if (way == 0) {
     // First an answer that names nobody.
     to_driver(event::HostsFound{});

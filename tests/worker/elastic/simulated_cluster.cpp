@@ -8,10 +8,10 @@
 
 namespace hvd {
 
-using driver::ElasticState;
 using driver::Event;
 using driver::HostIndex;
 using driver::Incarnation;
+using driver::JobState;
 using driver::Step;
 using std::chrono::milliseconds;
 namespace action = driver::action;
@@ -47,27 +47,27 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
     machine.found = climate.everybody_is_replaced == 0 || index % 2 == 0;
     machines_.push_back(std::move(machine));
   }
-  options_.job.job_id = "simulated";
-  options_.job.grace = dice_.up_to(300);
-  options_.job.start_timeout = milliseconds(2'000);
-  if (!dice_.one_in(4)) options_.job.heartbeat_timeout = milliseconds(dice_.one_in(2) ? 100 : 300);
-  options_.job.orphan_timeout = milliseconds(900);
-  options_.job.stop_margin = options_.job.kill_timeout = milliseconds(500);
-  options_.job.close_timeout = milliseconds(500);
-  options_.job.drop_timeout = milliseconds(3'000);  // more than any stall
-  options_.elastic_timeout = milliseconds(20'000);
-  options_.leave_grace = milliseconds(climate.leave_grace);
-  options_.leave_gather = milliseconds(100);
-  options_.join_gather = milliseconds(50);
-  options_.budget.restarts = dice_.below(4);
-  options_.budget.policy =
+  options_.job_id = "simulated";
+  options_.grace = dice_.up_to(300);
+  options_.start_timeout = milliseconds(2'000);
+  if (!dice_.one_in(4)) options_.heartbeat_timeout = milliseconds(dice_.one_in(2) ? 100 : 300);
+  options_.orphan_timeout = milliseconds(900);
+  options_.stop_margin = options_.kill_timeout = milliseconds(500);
+  options_.close_timeout = milliseconds(500);
+  options_.drop_timeout = milliseconds(3'000);  // more than any stall
+  options_.elastic.elastic_timeout = milliseconds(20'000);
+  options_.elastic.leave_grace = milliseconds(climate.leave_grace);
+  options_.elastic.leave_gather = milliseconds(100);
+  options_.elastic.join_gather = milliseconds(50);
+  options_.elastic.budget.restarts = dice_.below(4);
+  options_.elastic.budget.policy =
       dice_.one_in(4) ? driver::FailurePolicy::host : driver::FailurePolicy::slot;
-  options_.budget.shortest = milliseconds(100);
-  options_.budget.longest = milliseconds(2'000);
-  options_.jitter_seed = seed;
+  options_.elastic.budget.shortest = milliseconds(100);
+  options_.elastic.budget.longest = milliseconds(2'000);
+  options_.elastic.jitter_seed = seed;
   break_something();
   choose_limits();
-  job_ = std::make_unique<driver::ElasticJob>(options_);
+  job_ = std::make_unique<driver::Job>(options_);
   rules_ = std::make_unique<driver::ElasticRules>(*job_, options_);
 }
 
@@ -80,7 +80,7 @@ void SimulatedCluster::break_something() {
   if (climate_.broken == Climate::Broken::nothing) return;
   // Else the good slots of the machine would go, too, and there may be no other.
   if (climate_.broken == Climate::Broken::slot) {
-    options_.budget.policy = driver::FailurePolicy::slot;
+    options_.elastic.budget.policy = driver::FailurePolicy::slot;
   }
   Machine& machine =
       machines_[static_cast<std::size_t>(dice_.below(static_cast<int>(machines_.size())))];
@@ -102,14 +102,14 @@ void SimulatedCluster::choose_limits() {
   }
   // Everybody can only be replaced if either half is enough.
   const int least = of_the_others == 0 ? slots : std::min(slots, of_the_others);
-  if (dice_.one_in(2)) options_.limits.least = 1 + dice_.below(least);
+  if (dice_.one_in(2)) options_.elastic.limits.least = 1 + dice_.below(least);
   // Nobody else would have the state if the only worker broke.
   const bool may_be_small = climate_.broken == Climate::Broken::nothing || !climate_.breaks_late;
   if (may_be_small && dice_.one_in(3)) {
-    options_.limits.most = options_.limits.least + dice_.below(slots);
+    options_.elastic.limits.most = options_.elastic.limits.least + dice_.below(slots);
   }
-  if (dice_.one_in(3)) options_.limits.spares = dice_.below(3);
-  if (dice_.one_in(3)) options_.processes = options_.limits.least;
+  if (dice_.one_in(3)) options_.elastic.limits.spares = dice_.below(3);
+  if (dice_.one_in(3)) options_.elastic.processes = options_.elastic.limits.least;
 }
 
 std::string SimulatedCluster::run() {
@@ -144,7 +144,8 @@ std::string SimulatedCluster::verdict() {
   if (finish.exit_code == 0) return "";
   if (!finish.failure) return "a failure without a name";
   // With Horovod's policy one failure may take the last host.
-  const bool may_fail = climate_.may_fail || options_.budget.policy == driver::FailurePolicy::host;
+  const bool may_fail =
+      climate_.may_fail || options_.elastic.budget.policy == driver::FailurePolicy::host;
   return may_fail ? "" : cat("the job failed: ", finish.reason);
 }
 
@@ -231,7 +232,7 @@ TimePoint SimulatedCluster::reaches_others(HostIndex host) const {
 }
 
 void SimulatedCluster::beat(HostIndex host) {
-  schedule(options_.job.heartbeat_timeout / 10, [this, host] {
+  schedule(options_.heartbeat_timeout / 10, [this, host] {
     if (visits_[host].gone || is_over()) return;
     if (!is_cut_off(host)) to_driver(event::Heard{host});
     beat(host);
@@ -251,8 +252,8 @@ void SimulatedCluster::settle_down() {
 }
 
 void SimulatedCluster::look_whether_whole() {
-  const ElasticState state = job_->state();
-  if (is_over() || state >= ElasticState::ending) return;
+  const JobState state = job_->state();
+  if (is_over() || state >= JobState::ending) return;
   if (is_whole()) {
     finish_work();
   } else if (time_.now() > whole_by_) {
@@ -269,10 +270,10 @@ void SimulatedCluster::look_whether_whole() {
 bool SimulatedCluster::is_whole() const {
   int slots = 0;
   for (const auto& machine : machines_) slots += good_slots(machine);
-  const auto& limits = options_.limits;
+  const auto& limits = options_.elastic.limits;
   if (limits.most != 0) slots = std::min(slots, limits.most + limits.spares);
   const WorldDocument& world = job_->world();
-  return job_->state() == ElasticState::training &&
+  return job_->state() == JobState::running &&
          static_cast<int>(world.members.size()) >= driver::world_size(slots, limits) &&
          history_.commits() > commits_before_calm_ &&
          std::all_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
@@ -321,7 +322,7 @@ void SimulatedCluster::perform(const action::StartAgent& action) {
       Machine& there = machines_[visits_[host].machine];
       if (there.open && dice_.one_in(4)) ++there.slots;  // it was away, and has more now
       tell(host, event::AgentReady{host, {0, there.slots}});
-      if (options_.job.heartbeat_timeout.count() != 0) beat(host);
+      if (options_.heartbeat_timeout.count() != 0) beat(host);
     });
   });
 }
@@ -437,7 +438,7 @@ void SimulatedCluster::perform(const action::DropAgent& action) {
   schedule(dice_.up_to(10), [this, host = action.host] {
     if (std::exchange(visits_[host].gone, true)) return;
     const Duration sees = reaches_driver(host) - time_.now();
-    time_.after(std::min<Duration>(sees, options_.job.orphan_timeout),
+    time_.after(std::min<Duration>(sees, options_.orphan_timeout),
                 [this, host] { kill_all_on(host, milliseconds(20)); });
     if (!visits_[host].ready && dice_.one_in(2)) {
       to_driver(event::HostFailed{host, {Step::connect, "given up", 1}});

@@ -1,4 +1,4 @@
-// An elastic job (driver/job/elastic_job.h) and its workers (simulated_workers.h) in a simulated
+// An elastic job (driver/job/job.h) and its workers (simulated_workers.h) in a simulated
 // cluster over virtual time: hosts that come and go, fail, are slow, are cut off and come back, or
 // not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
 // lies; everybody is replaced; agents that die and lie; workers that crash, are killed or stopped,
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/job/elastic_job.h"
+#include "driver/job/job.h"
 #include "tests/driver/job/elastic_rules.h"
 #include "tests/worker/elastic/simulated_workers.h"
 
@@ -159,8 +159,8 @@ class SimulatedCluster : private Surroundings {
   Climate climate_;
   TrainingHistory history_;
   SimulatedWorkers workers_;
-  driver::ElasticOptions options_;
-  std::unique_ptr<driver::ElasticJob> job_;
+  driver::JobOptions options_;
+  std::unique_ptr<driver::Job> job_;
   std::unique_ptr<driver::ElasticRules> rules_;
   std::uint64_t in_force_ = 0;
   bool calm_ = false;       // no more faults

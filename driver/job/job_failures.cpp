@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "driver/job/elastic_job.h"
+#include "driver/job/job.h"
 
 namespace hvd::driver {
 namespace {
@@ -13,7 +13,8 @@ constexpr std::chrono::seconds kOneCause{10};  // failures that follow each othe
 }  // namespace
 
 // The first of the failures that follow each other is what a person wants to know.
-void ElasticJob::note_cause(const ElasticWorker& worker, const std::string& how, int exit_code) {
+void Job::note_cause(const JobWorker& worker, const std::string& how, int exit_code) {
+  if (!policy_.restarts_workers) return;  // every failure ends the job
   const bool follows = cause_ && now_ - last_failure_ <= kOneCause;
   last_failure_ = now_;
   if (follows) return;
@@ -23,9 +24,9 @@ void ElasticJob::note_cause(const ElasticWorker& worker, const std::string& how,
 }
 
 // What was decided of the slots of those that failed is told with the failure.
-void ElasticJob::tell_failures(const std::vector<SlotPlace>& started_again) {
+void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
   for (const std::size_t index : std::exchange(untold_, {})) {
-    const ElasticWorker& one = workers_[index];
+    const JobWorker& one = workers_[index];
     const bool is_started =
         std::any_of(started_again.begin(), started_again.end(), [&](const SlotPlace& place) {
           return place.host == one.member.host && place.slot == one.member.slot;
@@ -35,22 +36,21 @@ void ElasticJob::tell_failures(const std::vector<SlotPlace>& started_again) {
 }
 
 // "; its slot has failed 4 times: it is set aside and tried again in 14.4 s"
-std::string ElasticJob::set_aside_text(const ElasticWorker& worker, TimePoint until) const {
+std::string Job::set_aside_text(const JobWorker& worker, TimePoint until) const {
   const std::string& host = worker.member.host;
   const std::string back =
       until == kNever
           ? std::string(" for the rest of the job")
           : cat(" and tried again in ",
                 seconds_text(std::chrono::ceil<std::chrono::milliseconds>(until - now_)));
-  if (options_.budget.policy == FailurePolicy::host) {
+  if (options_.elastic.budget.policy == FailurePolicy::host) {
     return cat("; its host is set aside (--failure-policy host)", back,
                until == kNever ? " (--blacklist-cooldown-range lets it come back)" : "");
   }
   if (budget_.rests(host, now_)) return cat("; its host is set aside", back);
   const auto resting = budget_.resting_slots(host, now_);
-  const auto found = std::find_if(found_->begin(), found_->end(),
-                                  [&](const auto& one) { return one.host.name == host; });
-  const bool is_all = found != found_->end() && slots_of(found->host) > 1 &&
+  const event::FoundHost* const found = this->found(host);
+  const bool is_all = found != nullptr && slots_of(found->host) > 1 &&
                       static_cast<int>(resting.size()) >= slots_of(found->host);
   const int failures = budget_.failures(host, worker.member.slot);
   return cat("; its slot has failed ", failures, failures == 1 ? " time" : " times",
@@ -58,18 +58,18 @@ std::string ElasticJob::set_aside_text(const ElasticWorker& worker, TimePoint un
              is_all ? cat(", as all ", resting.size(), " slots of host ", host, " are now") : "");
 }
 
-CommonCause::Situation ElasticJob::situation() const {
+CommonCause::Situation Job::situation() const {
   CommonCause::Situation situation;
-  situation.world_size = effective_.members.size();
-  situation.too_few = state_ == ElasticState::waiting;
-  std::string_view host;
-  for (const auto& member : effective_.members) {
-    if (std::exchange(host, member.host) != member.host) ++situation.world_hosts;
+  situation.world_size = worlds_.in_force().members.size();
+  situation.too_few = state_ == JobState::waiting;
+  std::string_view last_host;
+  for (const auto& member : worlds_.in_force().members) {
+    if (std::exchange(last_host, member.host) != member.host) ++situation.world_hosts;
   }
   for (const auto& found : *found_) {
-    const auto visit = visit_of_.find(found.host.name);
-    if (visit == visit_of_.end()) continue;
-    const ElasticHost& one = hosts_[visit->second];
+    const auto host = hosts_.current(found.host.name);
+    if (!host) continue;
+    const JobHost& one = hosts_[*host];
     const bool may_be_used = one.state == HostState::starting || one.state == HostState::ready;
     if (!may_be_used || one.leaves) continue;
     ++situation.hosts;
@@ -78,28 +78,32 @@ CommonCause::Situation ElasticJob::situation() const {
   return situation;
 }
 
-void ElasticJob::worker_failed(std::size_t index, const std::string& how, int exit_code,
-                               bool by_itself) {
-  const ElasticWorker& worker = workers_[index];
+void Job::worker_failed(std::size_t index, const std::string& how, int exit_code, bool by_itself) {
+  const JobWorker& worker = workers_[index];
   const std::string name = worker.member.worker();
-  const bool was_member = worker.standing == Standing::member;
+  const bool was_member = worker.membership == MemberStatus::member;
   const bool never_ran = worker.state == WorkerState::launching;
-  const bool wanted = worker.standing != Standing::out;
+  const bool wanted = worker.membership != MemberStatus::removed;
   std::optional<CommonCause::Verdict> fault;
   workers_[index].exit_code = exit_code;
   const bool leaves = !worker.leaves.empty();
-  if (by_itself && wanted && !leaves && !stop_has_begun()) {
+  const bool can_have_common_cause = policy_.restarts_workers && by_itself && wanted && !leaves;
+  if (can_have_common_cause && !stop_has_begun()) {
     const CommonCause::Place place{worker.member.host, worker.member.slot};
     fault = common_cause_.failed({worker.member.incarnation, place, how}, situation(), now_);
   }
   end(index, never_ran ? WorkerState::never_started : WorkerState::exited);
   workers_[index].how = how;
-  decide_within(was_member ? options_.loss_gather : kAtOnce);
+  decide_within(was_member ? options_.elastic.loss_gather : kAtOnce);
   if (stop_has_begun() || !wanted) return;
+  if (!policy_.restarts_workers) {
+    fail_with(worker, how, exit_code);
+    return;
+  }
   note_cause(worker, how, exit_code);
-  const bool at_the_end = state_ == ElasticState::ending;
+  const bool at_the_end = state_ == JobState::ending;
   if (fault) {
-    fail_with(this->worker(fault->first), fault->why);
+    fail_with_common_cause(*fault);
     return;
   }
   if (at_the_end && by_itself && was_member) {
@@ -117,8 +121,8 @@ void ElasticJob::worker_failed(std::size_t index, const std::string& how, int ex
   start_again_or_set_aside(index, how);
 }
 
-void ElasticJob::start_again_or_set_aside(std::size_t index, const std::string& how) {
-  const ElasticWorker& worker = workers_[index];
+void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
+  const JobWorker& worker = workers_[index];
   const auto& member = worker.member;
   const std::string name = member.worker();
   slot_troubles_[{member.host, member.slot}] = how;
@@ -128,13 +132,13 @@ void ElasticJob::start_again_or_set_aside(std::size_t index, const std::string& 
     return;
   }
   warn(cat(name, " ", how, set_aside_text(worker, until)));
-  if (options_.budget.policy == FailurePolicy::slot) return;
+  if (options_.elastic.budget.policy == FailurePolicy::slot) return;
   for (const std::size_t other : std::vector<std::size_t>(hosts_[worker.host].workers)) {
-    if (live_.count(other) == 0 || workers_[other].standing == Standing::out) continue;
+    if (workers_.live().count(other) == 0 || workers_[other].membership == MemberStatus::removed)
+      continue;
     const std::string why = cat("host ", worker.member.host, " rests (--failure-policy host)");
-    const bool has_heirs =
-        has_heir([&](const ElasticWorker& one) { return one.host != worker.host; });
-    if (workers_[other].standing == Standing::member && !has_heirs) {
+    const bool has_heirs = has_heir([&](const JobWorker& one) { return one.host != worker.host; });
+    if (workers_[other].membership == MemberStatus::member && !has_heirs) {
       ask_to_leave(other, why, true);
     } else {
       let_go(other, why);

@@ -6,46 +6,44 @@
 #include <utility>
 
 #include "base/text.h"
-#include "driver/job/elastic_job.h"
+#include "driver/job/job.h"
 #include "driver/job/plan.h"
 
 namespace hvd::driver {
 // ---- the first world ----
 
 // Once, when every host of the list has said how many slots it has.
-void ElasticJob::plan_list() {
-  if (!options_.plan_list || list_is_planned_) return;
+void Job::plan_list() {
+  if (!options_.elastic.plan_list || list_is_planned_) return;
   std::vector<HostSlots> hosts;
   for (const auto& found : *found_) {
     hosts.push_back({found.host.name, slots_of(found.host)});
     if (hosts.back().slots == 0) return;
   }
   list_is_planned_ = true;
-  const auto plan = plan_static(hosts, options_.processes, options_.oversubscribe);
+  const auto plan = plan_static(hosts, options_.elastic.processes, options_.elastic.oversubscribe);
   Status status = plan.status();
-  if (status.ok()) status = check_least(options_.limits.least, hosts, *plan);
+  if (status.ok()) status = check_least(options_.elastic.limits.least, hosts, *plan);
   if (!status.ok()) {
-    JobFailure failure;
-    failure.cause = status.message();
-    fail(std::move(failure), kOwnTrouble);
+    fail_because(status.message());
     return;
   }
   if (!plan->oversubscription.empty()) warn(plan->oversubscription);
   for (const auto& member : plan->members) ++planned_[member.host];
 }
 
-void ElasticJob::form_first_world() {
+void Job::form_first_world() {
   int room = 0;
   bool settled = true;
   bool program_is_missing = !found_->empty();
   int room_in_order = 0;  // on hosts before the first that is still on its way
   for (const auto& found : *found_) {
-    const auto visit = visit_of_.find(found.host.name);
+    const auto host = hosts_.current(found.host.name);
     const auto trouble = troubles_.find(found.host.name);
-    const bool is_usable = visit != visit_of_.end() && usable(visit->second);
+    const bool is_usable = host && hosts_.is_usable(*host);
     if (is_usable) room += slots_of(found.host);
     if (is_usable && settled) room_in_order += slots_of(found.host);
-    if (visit != visit_of_.end() && !is_usable && hosts_[visit->second].state <= HostState::ready) {
+    if (host && !is_usable && hosts_[*host].state <= HostState::ready) {
       settled = false;
     }
     program_is_missing = program_is_missing && trouble != troubles_.end() &&
@@ -63,76 +61,77 @@ void ElasticJob::form_first_world() {
     fail(std::move(failure), first.trouble.exit_code);
     return;
   }
-  if (room < std::max(options_.limits.least, 1)) return;
+  if (room < std::max(options_.elastic.limits.least, 1)) return;
   // As many as are wanted are waited for, for a while, and the hosts that were named first; without
   // a number all that are on their way.
-  const TimePoint patience = begun_ + options_.job.start_timeout;
-  const bool enough = options_.processes > 0 ? room_in_order >= options_.processes : settled;
+  const TimePoint patience = begun_ + options_.start_timeout;
+  const bool enough =
+      options_.elastic.processes > 0 ? room_in_order >= options_.elastic.processes : settled;
   if (!enough && now_ < patience) {
     decide_at_ = std::min(decide_at_, patience);
     return;
   }
-  const Limits limits = options_.limits;
+  const Limits limits = options_.elastic.limits;
   const auto places = staff(rooms(), {}, limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
   begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, {});
   for (std::size_t i = size; i < places.size(); ++i) {
-    launch(places[i], visit_of_.at(places[i].host), false);
+    launch(places[i], *hosts_.current(places[i].host), false);
   }
 }
 
 // Of workers that are started for it.
-void ElasticJob::begin_world(const std::vector<SlotPlace>& places,
-                             const std::vector<Incarnation>& gone) {
+void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<Incarnation>& gone) {
   std::vector<Newcomer> first;
   for (const auto& place : places) {
-    const HostIndex host = visit_of_.at(place.host);
+    const HostIndex host = *hosts_.current(place.host);
     launch(place, host, true);
-    workers_.back().has_state = true;  // the state begins with what the program makes
+    workers_[workers_.size() - 1].has_state = true;  // the state begins with what the program makes
     first.push_back({place.host, place.slot, workers_.size(), hosts_[host].address});
   }
-  if (state_ != ElasticState::training) move(ElasticState::training);
+  if (state_ != JobState::running) move(JobState::running);
   state_deadline_ = kNever;
   publish(WorldState::effective, gone, first);
   for (const auto& newcomer : first) {
-    const ElasticWorker& one = worker(newcomer.incarnation);
+    const JobWorker& one = workers_.of(newcomer.incarnation);
     actions_.emplace_back(action::Launch{one.host, one.member});
   }
 }
 
-void ElasticJob::begin_again() {
-  const auto places = staff(rooms(), occupants(), options_.limits).launch;
-  const bool others_come = std::any_of(live_.begin(), live_.end(), [&](std::size_t index) {
-    return workers_[index].standing != Standing::out;
-  });
-  const auto size =
-      static_cast<std::size_t>(world_size(static_cast<int>(places.size()), options_.limits));
-  if (others_come || size < static_cast<std::size_t>(std::max(options_.limits.least, 1))) {
+void Job::begin_again() {
+  const auto places = staff(rooms(), occupants(), options_.elastic.limits).launch;
+  const bool others_come = std::any_of(
+      workers_.live().begin(), workers_.live().end(),
+      [&](std::size_t index) { return workers_[index].membership != MemberStatus::removed; });
+  const auto size = static_cast<std::size_t>(
+      world_size(static_cast<int>(places.size()), options_.elastic.limits));
+  if (others_come || size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
     staff_slots();  // they join
     reform_now();
     return;
   }
   tell_failures(places);
   std::vector<Incarnation> gone;
-  for (const auto& member : effective_.members) gone.push_back(member.incarnation);
+  for (const auto& member : worlds_.in_force().members) gone.push_back(member.incarnation);
   begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, gone);
   for (std::size_t i = size; i < places.size(); ++i) {
-    launch(places[i], visit_of_.at(places[i].host), false);
+    launch(places[i], *hosts_.current(places[i].host), false);
   }
 }
 
 // ---- who is started, and who is to go ----
 
-Limits ElasticJob::limits_now() const {
-  Limits limits = options_.limits;
-  if (options_.planned_reset_limit >= 0 && planned_resets_ >= options_.planned_reset_limit) {
-    const int size = static_cast<int>(effective_.members.size());
+Limits Job::limits_now() const {
+  Limits limits = options_.elastic.limits;
+  if (options_.elastic.planned_reset_limit >= 0 &&
+      planned_resets_ >= options_.elastic.planned_reset_limit) {
+    const int size = static_cast<int>(worlds_.in_force().members.size());
     limits.most = limits.most == 0 ? size : std::min(limits.most, size);
   }
   return limits;
 }
 
-int ElasticJob::slots_of(const HostSlots& found) const {
+int Job::slots_of(const HostSlots& found) const {
   const auto planned = planned_.find(found.name);
   const int least = planned == planned_.end() ? 0 : planned->second;
   if (found.slots > 0) return std::max(found.slots, least);
@@ -140,74 +139,75 @@ int ElasticJob::slots_of(const HostSlots& found) const {
   return std::max(counted == counted_.end() ? 0 : slots_found(found, counted->second), least);
 }
 
-std::vector<Room> ElasticJob::rooms() const {
+std::vector<Room> Job::rooms() const {
   std::vector<Room> rooms;
   for (const auto& found : *found_) {
-    const auto visit = visit_of_.find(found.host.name);
-    const bool rests =
-        visit == visit_of_.end() || !usable(visit->second) || budget_.rests(found.host.name, now_);
+    const auto host = hosts_.current(found.host.name);
+    const bool rests = !host || !hosts_.is_usable(*host) || budget_.rests(found.host.name, now_);
     rooms.push_back({found.host.name, slots_of(found.host), rests,
                      budget_.resting_slots(found.host.name, now_)});
   }
   return rooms;
 }
 
-std::vector<Occupant> ElasticJob::occupants() const {
+std::vector<Occupant> Job::occupants() const {
   std::vector<Occupant> occupants;
-  const auto add = [&](const ElasticWorker& one, bool member) {
-    const bool leaves = one.standing == Standing::out || one.keeps_leaving;
+  const auto add = [&](const JobWorker& one, bool member) {
+    const bool leaves = one.membership == MemberStatus::removed || one.keeps_leaving;
     occupants.push_back({one.member.host, one.member.slot, one.member.incarnation, member, leaves});
   };
-  for (const auto& member : effective_.members) {
-    const ElasticWorker& one = worker(member.incarnation);
-    if (one.standing == Standing::member && (!has_ended(one.state) || one.quiet)) add(one, true);
+  for (const auto& member : worlds_.in_force().members) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    const bool is_there = one.membership == MemberStatus::member && !has_ended(one.state);
+    if (is_there || one.membership == MemberStatus::exited_before_init) add(one, true);
   }
-  for (const std::size_t index : live_) {
-    if (workers_[index].standing != Standing::member) add(workers_[index], false);
+  for (const std::size_t index : workers_.live()) {
+    if (workers_[index].membership != MemberStatus::member) add(workers_[index], false);
   }
   return occupants;
 }
 
 // A world that was larger for a moment, to hand the state over, and whose members stay after all.
-void ElasticJob::release_those_beyond_the_most(std::set<Incarnation>& released) {
-  if (options_.limits.most == 0) return;
+void Job::release_those_beyond_the_most(std::set<Incarnation>& released) {
+  if (options_.elastic.limits.most == 0) return;
   int staying = 0;
-  for (const auto& member : effective_.members) {
-    const ElasticWorker& one = worker(member.incarnation);
+  for (const auto& member : worlds_.in_force().members) {
+    const JobWorker& one = workers_.of(member.incarnation);
     const bool leaves = one.keeps_leaving || released.count(member.incarnation) != 0;
-    if (one.standing != Standing::member || has_ended(one.state) || leaves) continue;
-    if (++staying <= options_.limits.most) continue;
+    if (one.membership != MemberStatus::member || has_ended(one.state) || leaves) continue;
+    if (++staying <= options_.elastic.limits.most) continue;
     released.insert(member.incarnation);
     ask_to_leave(member.incarnation - 1, "the world has more workers than --max-np", false);
   }
 }
 
-void ElasticJob::staff_slots() {
+void Job::staff_slots() {
   const Staffing staffing = staff(rooms(), occupants(), limits_now());
   std::set<Incarnation> released(staffing.release.begin(), staffing.release.end());
   for (const Incarnation incarnation : staffing.release) {
-    const ElasticWorker& one = worker(incarnation);
+    const JobWorker& one = workers_.of(incarnation);
     if (has_ended(one.state)) continue;  // quietly
     const std::string why =
         cat("host ", one.member.host,
-            is_found(one.member.host) ? " has fewer slots now" : " is no longer named");
+            found(one.member.host) != nullptr ? " has fewer slots now" : " is no longer named");
     send_away(one.member.incarnation - 1, why, false);
   }
   release_those_beyond_the_most(released);
-  for (const std::size_t index : std::set<std::size_t>(live_)) {
-    ElasticWorker& one = workers_[index];
-    if (one.leaves.empty() || one.standing == Standing::out) continue;
+  for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
+    JobWorker& one = workers_[index];
+    if (one.leaves.empty() || one.membership == MemberStatus::removed) continue;
     if (!one.keeps_leaving && released.count(one.member.incarnation) == 0) {
       say(cat(one.member.worker(), " stays after all"));
       one.leaves.clear();
       one.leave_by = kNever;
-      renew_deadline(index);
-    } else if (one.standing != Standing::member && !is_proposed(one.member.incarnation)) {
+      workers_.renew_deadline(index);
+    } else if (one.membership != MemberStatus::member &&
+               !worlds_.is_proposed(one.member.incarnation)) {
       let_go(index, one.leaves);
     }
   }
   tell_failures(staffing.launch);
-  for (const auto& place : staffing.launch) launch(place, visit_of_.at(place.host), false);
+  for (const auto& place : staffing.launch) launch(place, *hosts_.current(place.host), false);
 }
 
 }  // namespace hvd::driver

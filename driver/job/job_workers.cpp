@@ -3,13 +3,12 @@
 #include <utility>
 
 #include "base/text.h"
-#include "driver/job/elastic_job.h"
+#include "driver/job/job.h"
 
 namespace hvd::driver {
 // The worker that an agent speaks of, if there is one there and the agent may speak.
-ElasticWorker* ElasticJob::worker_of(HostIndex host, Incarnation incarnation,
-                                     std::string_view what) {
-  if (!believed(host)) return nullptr;
+JobWorker* Job::worker_of(HostIndex host, Incarnation incarnation, std::string_view what) {
+  if (!hosts_.is_believed(host)) return nullptr;
   const std::size_t index = index_of(incarnation);
   if (hosts_[host].state == HostState::starting) {
     broken(host, cat("it reported a worker as ", what, " before it was ready"));
@@ -24,33 +23,31 @@ ElasticWorker* ElasticJob::worker_of(HostIndex host, Incarnation incarnation,
 
 // ---- they come ----
 
-void ElasticJob::launch(const SlotPlace& place, HostIndex host, bool as_member) {
-  const std::size_t index = workers_.size();
-  ElasticWorker worker;
+void Job::launch(const SlotPlace& place, HostIndex host, bool as_member) {
+  JobWorker worker;
   // No world has it yet: it chooses its device by its slot.
   worker.member.rank = worker.member.cross_rank = worker.member.cross_size = -1;
   worker.member.local_rank = place.slot;
   worker.member.local_size = place.slots;
   worker.member.host = place.host;
   worker.member.slot = place.slot;
-  worker.member.incarnation = index + 1;
   worker.member.address = hosts_[host].address;
   worker.host = host;
-  workers_.push_back(std::move(worker));
-  live_.insert(index);
+  worker.launch_by = now_ + options_.start_timeout;
+
+  const std::size_t index = workers_.add(std::move(worker));
   hosts_[host].workers.push_back(index);
   ++hosts_[host].live;
-  common_cause_.launched(index + 1, {place.host, place.slot});
-  move(index, WorkerState::launching);
-  workers_[index].launch_by = now_ + options_.job.start_timeout;
-  renew_deadline(index);
+  common_cause_.launched(workers_[index].member.incarnation, {place.host, place.slot});
+  workers_.move(index, WorkerState::launching);
+  workers_.renew_deadline(index);
   // Of a member the action follows when the world is known; of others when the survivors know
   // theirs.
   if (!as_member) launches_.push_back(index);
 }
 
-void ElasticJob::on(const event::Launched& event) {
-  const ElasticWorker* const worker = worker_of(event.host, event.incarnation, "launched");
+void Job::on(const event::Launched& event) {
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "launched");
   if (worker == nullptr) return;
   const std::size_t index = index_of(event.incarnation);
   if (worker->state != WorkerState::launching || event.pid <= 0) {
@@ -58,21 +55,22 @@ void ElasticJob::on(const event::Launched& event) {
                            name_of(worker->state), ", with pid ", event.pid));
     return;
   }
-  move(index, WorkerState::running);
+  workers_.move(index, WorkerState::running);
   workers_[index].pid = event.pid;
   workers_[index].launch_by = kNever;
-  if (worker->standing != Standing::out) renew_deadline(index);
+  if (worker->membership != MemberStatus::removed) workers_.renew_deadline(index);
   for (const WorkerState said : std::exchange(workers_[index].said_early, {})) hear(index, said);
-  const ElasticWorker& one = workers_[index];
+  const JobWorker& one = workers_[index];
   if (one.ready_early && one.state == WorkerState::initialised &&
-      one.standing == Standing::coming) {
+      one.membership == MemberStatus::joining) {
     hear_ready(index);
   }
   if (one.left_early) hear_left(index, *one.left_early);
+  worker_is_started(event.host);
 }
 
-void ElasticJob::on(const event::LaunchFailed& event) {
-  const ElasticWorker* const worker = worker_of(event.host, event.incarnation, "not launched");
+void Job::on(const event::LaunchFailed& event) {
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "not launched");
   if (worker == nullptr) return;
   if (worker->state != WorkerState::launching) {
     broken(event.host, cat("it reported that it could not start ", worker->member.worker(),
@@ -86,18 +84,18 @@ void ElasticJob::on(const event::LaunchFailed& event) {
 
 // What a worker says on its own descriptor may be said twice, or out of turn, or be wrong: that is
 // no reason to distrust its agent.
-void ElasticJob::on(const event::Initialised& event) {
+void Job::on(const event::Initialised& event) {
   if (worker_of(event.host, event.incarnation, "initialised") == nullptr) return;
   hear(index_of(event.incarnation), WorkerState::initialised);
 }
 
-void ElasticJob::on(const event::Done& event) {
+void Job::on(const event::Done& event) {
   if (worker_of(event.host, event.incarnation, "done") == nullptr) return;
   hear(index_of(event.incarnation), WorkerState::done);
 }
 
-void ElasticJob::hear(std::size_t index, WorkerState said) {
-  const ElasticWorker& worker = workers_[index];
+void Job::hear(std::size_t index, WorkerState said) {
+  const JobWorker& worker = workers_[index];
   if (worker.state == WorkerState::launching) {
     auto& early = workers_[index].said_early;
     if (early.size() < kMaxSaidEarly) early.push_back(said);
@@ -108,35 +106,43 @@ void ElasticJob::hear(std::size_t index, WorkerState said) {
                                                        worker.state == WorkerState::done;
   if (!in_turn) return;
   // Only a member that takes its word back makes the job go on; who comes late does not.
-  const bool is_back = worker.state == WorkerState::done && worker.standing == Standing::member;
-  move(index, said);
+  const bool is_back =
+      worker.state == WorkerState::done && worker.membership == MemberStatus::member;
+  workers_.move(index, said);
   if (said == WorkerState::initialised) {
     workers_[index].joined = true;
     // A member needs nothing else to join; one that comes still has to get warm.
-    if (worker.standing == Standing::member) {
+    if (worker.membership == MemberStatus::member) {
       common_cause_.joined(worker.member.incarnation);
       a_member_joined_ = true;
     }
-    if (!std::exchange(anybody_joined_, true)) notice_quiet_ones();
+    if (!std::exchange(anybody_joined_, true)) {
+      first_joined_ = worker.member.rank;
+      notice_exits_before_init();
+    }
     if (is_back) go_on_if_nobody_is_done();
     decide_within(kAtOnce);
-  } else if (worker.standing == Standing::member) {
+  } else if (!policy_.changes_world) {
+    return;  // the job ends when all workers have exited
+  } else if (worker.membership == MemberStatus::member) {
     // Else it may be done because it was told to go, or has left at a commit of which we have not
     // heard.
     if (!worker.keeps_leaving && !worker.may_have_left) begin_to_end();
-    if (state_ == ElasticState::ending) {
+    if (state_ == JobState::ending) {
       last_done_ = now_;
-      decide_within(options_.leave_gather);
+      decide_within(options_.elastic.leave_gather);
     }
-  } else if (worker.standing == Standing::coming || worker.standing == Standing::warm) {
+  } else if (worker.membership == MemberStatus::joining ||
+             worker.membership == MemberStatus::standby) {
     expect_exit(index);  // whatever made it think so, it is of no use any more
     decide_within(kAtOnce);
   }
 }
 
-void ElasticJob::on(const event::WorkerReady& event) {
-  const ElasticWorker* const worker = worker_of(event.host, event.incarnation, "ready");
-  if (worker == nullptr || worker->standing != Standing::coming) return;
+void Job::on(const event::WorkerReady& event) {
+  if (!policy_.changes_world) return;
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "ready");
+  if (worker == nullptr || worker->membership != MemberStatus::joining) return;
   const std::size_t index = index_of(event.incarnation);
   if (worker->state == WorkerState::launching) {
     workers_[index].ready_early = true;
@@ -145,117 +151,114 @@ void ElasticJob::on(const event::WorkerReady& event) {
   }
 }
 
-void ElasticJob::hear_ready(std::size_t index) {
-  const ElasticWorker& worker = workers_[index];
-  move(index, Standing::warm);
+void Job::hear_ready(std::size_t index) {
+  const JobWorker& worker = workers_[index];
+  workers_.move(index, MemberStatus::standby);
   common_cause_.joined(worker.member.incarnation);
   say(cat(worker.member.worker(), " is ready to join"));
-  if (joiners_due_ == kNever) joiners_due_ = now_ + options_.join_gather;
+  if (joiners_due_ == kNever) joiners_due_ = now_ + options_.elastic.join_gather;
   decide_within(kAtOnce);
 }
 
 // ---- they go ----
 
-void ElasticJob::on(const event::LeaveRequested& event) {
-  const ElasticWorker* const worker = worker_of(event.host, event.incarnation, "leaving");
-  if (worker == nullptr || has_ended(worker->state) || worker->standing == Standing::out) return;
+void Job::on(const event::LeaveRequested& event) {
+  if (!policy_.changes_world) return;
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "leaving");
+  if (worker == nullptr || has_ended(worker->state) || worker->membership == MemberStatus::removed)
+    return;
   const std::size_t index = index_of(event.incarnation);
   send_away(index, cat(worker->member.worker(), " was told to go"), true);
 }
 
 // One that is proposed may be a member by now, without our having heard of the commit.
-void ElasticJob::send_away(std::size_t index, const std::string& why, bool for_good) {
-  const ElasticWorker& worker = workers_[index];
-  if (worker.standing == Standing::member) {
+void Job::send_away(std::size_t index, const std::string& why, bool for_good) {
+  const JobWorker& worker = workers_[index];
+  if (worker.membership == MemberStatus::member) {
     ask_to_leave(index, why, for_good);
-  } else if (is_proposed(worker.member.incarnation)) {
+  } else if (worlds_.is_proposed(worker.member.incarnation)) {
     ask_to_leave(index, why, for_good);
-    workers_[index].leave_by = std::min(worker.leave_by, now_ + options_.leave_gather);
-    renew_deadline(index);
+    workers_[index].leave_by = std::min(worker.leave_by, now_ + options_.elastic.leave_gather);
+    workers_.renew_deadline(index);
   } else {
     let_go(index, why);
   }
 }
 
-void ElasticJob::ask_to_leave(std::size_t index, std::string why, bool for_good) {
-  ElasticWorker& worker = workers_[index];
+void Job::ask_to_leave(std::size_t index, std::string why, bool for_good) {
+  JobWorker& worker = workers_[index];
   worker.keeps_leaving = worker.keeps_leaving || for_good;
   if (!worker.leaves.empty()) return;
   say(cat(why, ": ", worker.member.worker(),
-          worker.standing == Standing::member ? " leaves at the next commit"
-                                              : " is to leave if no commit has taken it in"));
+          worker.membership == MemberStatus::member ? " leaves at the next commit"
+                                                    : " is to leave if no commit has taken it in"));
   worker.leaves = std::move(why);
-  worker.leave_by = now_ + options_.leave_grace;
-  renew_deadline(index);
+  worker.leave_by = now_ + options_.elastic.leave_grace;
+  workers_.renew_deadline(index);
   decide_within(kAtOnce);
 }
 
-void ElasticJob::let_go(std::size_t index, const std::string& why) {
-  const ElasticWorker& worker = workers_[index];
-  move(index, Standing::out);
-  set_deadline(index, kNever);
-  decide_within(options_.loss_gather);
+void Job::let_go(std::size_t index, const std::string& why) {
+  const JobWorker& worker = workers_[index];
+  workers_.move(index, MemberStatus::removed);
+  workers_.set_deadline(index, kNever);
+  decide_within(options_.elastic.loss_gather);
   if (hosts_[worker.host].state != HostState::ready) return;
   actions_.emplace_back(
-      action::StopWorkers{worker.host, worker.member.incarnation, options_.job.grace, why});
-  set_deadline(index, now_ + options_.job.grace + options_.job.stop_margin);
+      action::StopWorkers{worker.host, worker.member.incarnation, options_.grace, why});
+  workers_.set_deadline(index, now_ + options_.grace + options_.stop_margin);
 }
 
 // It knows by itself that it is out, and ends.
-void ElasticJob::expect_exit(std::size_t index) {
-  move(index, Standing::out);
-  set_deadline(index, now_ + options_.leave_grace);
+void Job::expect_exit(std::size_t index) {
+  workers_.move(index, MemberStatus::removed);
+  workers_.set_deadline(index, now_ + options_.elastic.leave_grace);
 }
 
-void ElasticJob::on_worker_deadlines() {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
-    const std::size_t index = deadlines_.begin()->second;
-    set_deadline(index, kNever);
-    const ElasticWorker& worker = workers_[index];
+void Job::on_worker_deadlines() {
+  while (const auto overdue = workers_.take_overdue(now_)) {
+    const std::size_t index = *overdue;
+    const JobWorker& worker = workers_[index];
     const std::string name = worker.member.worker();
-    if (worker.standing == Standing::out) {
+    if (worker.membership == MemberStatus::removed) {
       if (hosts_[worker.host].state != HostState::ready) continue;
       if (std::exchange(workers_[index].killed, true)) {
         broken(worker.host, cat("it did not end ", name, " within ",
-                                seconds_text(options_.job.kill_timeout), " after SIGKILL"));
+                                seconds_text(options_.kill_timeout), " after SIGKILL"));
         continue;
       }
       // Its agent has killed it long ago, or was never asked to.
       warn(cat(name, " did not end by itself; killing it"));
       actions_.emplace_back(action::KillWorkers{worker.host, worker.member.incarnation});
-      set_deadline(index, now_ + options_.job.kill_timeout);
+      workers_.set_deadline(index, now_ + options_.kill_timeout);
     } else if (worker.launch_by <= now_) {
       // An agent that cannot start anything is of no use, and what it may still start is in the
       // way.
       broken(worker.host, cat("it did not start ", name, " within ",
-                              seconds_text(options_.job.start_timeout), " (--start-timeout)"));
+                              seconds_text(options_.start_timeout), " (--start-timeout)"));
     } else if (!worker.leaves.empty()) {
       stop_waiting_for(index);
     }
   }
 }
 
-void ElasticJob::stop_waiting_for(std::size_t index) {
-  const ElasticWorker& worker = workers_[index];
-  if (worker.standing != Standing::member) {
+void Job::stop_waiting_for(std::size_t index) {
+  const JobWorker& worker = workers_[index];
+  if (worker.membership != MemberStatus::member) {
     let_go(index, worker.leaves);  // no commit has made it a member
     return;
   }
   const std::string name = worker.member.worker();
-  const std::string grace = cat(seconds_text(options_.leave_grace), " (--leave-grace)");
-  const auto stands_in = [&](const WorldDocument& world) {
-    return std::any_of(world.members.begin(), world.members.end(), [&](const WorldMember& one) {
-      return one.incarnation == worker.member.incarnation;
-    });
-  };
+  const std::string grace = cat(seconds_text(options_.elastic.leave_grace), " (--leave-grace)");
   const bool is_alone = std::none_of(
-      effective_.members.begin(), effective_.members.end(), [&](const WorldMember& member) {
-        const ElasticWorker& one = this->worker(member.incarnation);
-        return &one != &worker && one.standing == Standing::member && !has_ended(one.state);
+      worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
+      [&](const WorldMember& member) {
+        const JobWorker& one = workers_.of(member.incarnation);
+        return &one != &worker && one.membership == MemberStatus::member && !has_ended(one.state);
       });
-  const bool was_needed =
-      std::all_of(proposed_.begin(), proposed_.end(),
-                  [&](const auto& proposed) { return stands_in(proposed.second); });
+  const bool was_needed = std::all_of(
+      worlds_.proposed().begin(), worlds_.proposed().end(),
+      [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });
   if (is_alone) {
     state_lost_with_ =
         cat("the state is lost: ", name, " had the only copy of it and was to leave (",
@@ -268,7 +271,7 @@ void ElasticJob::stop_waiting_for(std::size_t index) {
     warn(cat(name, " came to no commit within ", grace, " (", worker.leaves,
              "); the others go on without it"));
   }
-  const bool has_heirs = has_heir([&](const ElasticWorker& one) { return &one != &worker; });
+  const bool has_heirs = has_heir([&](const JobWorker& one) { return &one != &worker; });
   if (!is_alone && worker.has_state && !has_heirs) {
     state_lost_with_ =
         cat(name, ", the last worker that was known to have the state, was to leave (",
@@ -279,11 +282,11 @@ void ElasticJob::stop_waiting_for(std::size_t index) {
 
 // ---- they end ----
 
-void ElasticJob::on(const event::Exited& event) {
-  const ElasticWorker* const found = worker_of(event.host, event.incarnation, "exited");
+void Job::on(const event::Exited& event) {
+  const JobWorker* const found = worker_of(event.host, event.incarnation, "exited");
   if (found == nullptr) return;
   const std::size_t index = index_of(event.incarnation);
-  ElasticWorker& worker = workers_[index];
+  JobWorker& worker = workers_[index];
   const WorkerState before = worker.state;
   const bool runs = before == WorkerState::running || before == WorkerState::initialised ||
                     before == WorkerState::done;
@@ -299,28 +302,41 @@ void ElasticJob::on(const event::Exited& event) {
   const bool well = event.exit_code == 0 && event.signal_number == 0;
   if (stop_has_begun()) {
     end(index, WorkerState::exited);
-  } else if (worker.standing == Standing::out) {
+  } else if (worker.membership == MemberStatus::removed) {
     end(index, WorkerState::exited);
-    workers_[index].well = well && before == WorkerState::done && state_ == ElasticState::ending;
-    // Who was stopped ends by the signal.
+    if (well && before == WorkerState::done && state_ == JobState::ending) {
+      workers_.move(index, MemberStatus::completed);
+    }
+    // One that was stopped ends by the signal.
     if (!well && event.signal_number != 15) say(cat(worker.member.worker(), ", which left, ", how));
     decide_within(kAtOnce);
   } else if (event.signal_number != 0) {
     worker_failed(index, how, 128 + event.signal_number, !comes_from_outside(event.signal_number));
   } else if (event.exit_code != 0) {
     worker_failed(index, how, event.exit_code, true);
-  } else if (state_ != ElasticState::ending && worker.standing == Standing::member &&
-             (!worker.leaves.empty() || worker.may_have_left)) {
+  } else {
+    exited_well(index, before);
+  }
+}
+
+// Its exit code is 0, which is not always the end that it should have.
+void Job::exited_well(std::size_t index, WorkerState before) {
+  JobWorker& worker = workers_[index];
+  const bool is_member = worker.membership == MemberStatus::member;
+  const bool was_to_leave = !worker.leaves.empty() || worker.may_have_left;
+  if (state_ != JobState::ending && is_member && was_to_leave) {
     end(index, WorkerState::exited);
-    worker.well = before == WorkerState::done;
+    if (before == WorkerState::done) workers_.move(index, MemberStatus::completed);
     worker.left_at = now_;
     decide_within(kAtOnce);
-  } else if (before == WorkerState::done && worker.standing == Standing::member) {
+  } else if (before == WorkerState::done && is_member) {
     end(index, WorkerState::exited);
-    worker.well = true;
-  } else if (before == WorkerState::running && !anybody_joined_) {
+    workers_.move(index, MemberStatus::completed);
+  } else if (before == WorkerState::running && (!anybody_joined_ || !policy_.restarts_workers)) {
     end(index, WorkerState::exited);
-    worker.quiet = true;
+    workers_.move(index, MemberStatus::exited_before_init);
+    if (!first_exited_before_init_) first_exited_before_init_ = index;
+    if (!policy_.restarts_workers) check_completeness();
   } else {
     worker_failed(index,
                   worker.joined
@@ -328,18 +344,6 @@ void ElasticJob::on(const event::Exited& event) {
                         "ended before hvd::shutdown or the normal end of its program"
                       : "exited with 0 without calling hvd::init, which others have called",
                   kOwnTrouble, true);
-  }
-}
-
-// Somebody has called hvd::init: who ended well before and never did has left a hole.
-void ElasticJob::notice_quiet_ones() {
-  for (std::size_t index = 0; index < workers_.size(); ++index) {
-    if (!std::exchange(workers_[index].quiet, false)) continue;
-    const std::string how = "exited with 0 without calling hvd::init, which others have called";
-    workers_[index].how = how;
-    note_cause(workers_[index], how, kOwnTrouble);
-    warn(cat(workers_[index].member.worker(), " ", how));
-    decide_within(options_.loss_gather);
   }
 }
 

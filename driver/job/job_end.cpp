@@ -1,0 +1,278 @@
+// The end of an elastic job: declared, failed or asked for.
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+namespace {
+
+constexpr int kMaxDecisions = 4;  // in one step; each follows from the one before
+
+}  // namespace
+
+// ---- declared ----
+
+void Job::begin_to_end() {
+  if (state_ != JobState::running && state_ != JobState::waiting) return;
+  move(JobState::ending);
+  tell_failures({});
+  state_deadline_ = kNever;
+  worlds_.withdraw_proposed();
+  say("a worker says that the work is done: the job ends with the others");
+  for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
+    const MemberStatus membership = workers_[index].membership;
+    if (membership == MemberStatus::joining || membership == MemberStatus::standby) {
+      let_go(index, "the work is done");
+    }
+  }
+}
+
+void Job::go_on_if_nobody_is_done() {
+  decide_within(kAtOnce);
+  if (state_ != JobState::ending) return;
+  // Those, too, without whom the others formed a world to finish.
+  const bool any_done =
+      std::any_of(workers_.live().begin(), workers_.live().end(), [&](std::size_t index) {
+        return workers_[index].state == WorkerState::done && workers_[index].leaves.empty();
+      });
+  if (!anybody_completed() && !any_done) move(JobState::running);
+}
+
+// ---- failed ----
+
+void Job::fail(JobFailure failure, int exit_code) {
+  if (stop_has_begun()) return;
+  tell_failures({});
+  failure_ = std::move(failure);
+  failure_code_ = exit_code;
+  const std::string reason = reason_of(*failure_);
+  say(cat(reason, "; stopping the job"));
+  begin_stop(reason);
+}
+
+// With the first of the failures that led here.
+void Job::fail_with_cause(const std::string& why) {
+  JobFailure failure = cause_.value_or(JobFailure());
+  for (const std::string& more : {why, state_lost_with_}) {
+    if (!more.empty()) failure.cause += failure.cause.empty() ? more : cat("; ", more);
+  }
+  fail(std::move(failure), cause_ ? cause_code_ : kOwnTrouble);
+}
+
+void Job::fail_because(const std::string& cause) {
+  JobFailure failure;
+  failure.cause = cause;
+  fail(std::move(failure), kOwnTrouble);
+}
+
+void Job::fail_with(const JobWorker& worker, const std::string& cause, int exit_code) {
+  const auto& member = worker.member;
+  fail({member.rank, member.host, member.slot, member.incarnation, worker.pid, cause, {}},
+       exit_code);
+}
+
+void Job::fail_with_common_cause(const CommonCause::Verdict& fault) {
+  const JobWorker& first = workers_.of(fault.first);
+  fail_with(first, cat(first.how, "; ", fault.why), first.exit_code);
+}
+
+std::string Job::reason_of(const JobFailure& failure) const {
+  const bool is_list = !policy_.discovers_hosts;
+  const std::string& host = failure.host;
+  if (failure.hosts.size() > 1) {
+    const std::string who =
+        is_list ? cat(failure.hosts.size(), " of ", seated_, " hosts cannot take part")
+                : cat("none of ", failure.hosts.size(), " hosts can take part");
+    return cat(who, "; the first is ", host, ": ", failure.cause);
+  }
+  if (failure.hosts.size() == 1 && is_list) {
+    return cat("host ", host, " cannot take part: ", failure.cause);
+  }
+  if (failure.slot >= 0) {
+    const std::string who =
+        failure.rank >= 0 ? cat("rank ", failure.rank, " on ", host) : cat(host, "#", failure.slot);
+    return cat(who, " ", failure.cause);
+  }
+  return host.empty() ? failure.cause : cat("host ", host, ": ", failure.cause);
+}
+
+// ---- asked for ----
+
+void Job::on(const event::StopRequested& event) {
+  ++stop_requests_;
+  const std::string signal = signal_text(event.signal_number);
+  switch (state_) {
+    case JobState::planned:
+      interrupt_ = event.signal_number;
+      break;
+    case JobState::preparing:
+    case JobState::choosing:
+    case JobState::starting:
+    case JobState::running:
+    case JobState::waiting:
+    case JobState::ending:
+      interrupt_ = event.signal_number;
+      notice(is_preparing_list()
+                 ? cat(interrupt_text(), ": no worker was started yet; giving up")
+                 : stopping_text(event.signal_number, workers_.live().size(), options_.grace));
+      begin_stop(cat("hvdrun was interrupted by ", signal));
+      break;
+    case JobState::stopping:
+      if (stop_requests_ == 1) {
+        notice(cat(signal, ": the job is stopping already; a second signal kills at once"));
+      } else {
+        notice(cat("a second signal, ", signal, ": killing what is left"));
+        kill_all();
+      }
+      break;
+    case JobState::killing:
+    case JobState::closing:
+      if (stop_requests_ > 1) drop_all(cat(signal, " once more"), false);
+      break;
+    case JobState::finished:
+      break;
+  }
+}
+
+void Job::begin_stop(const std::string& reason) {
+  tell_failures({});
+  move(JobState::stopping);
+  state_deadline_ = now_ + options_.grace + options_.stop_margin;
+  decide_at_ = kNever;
+  for (const std::size_t index : std::exchange(launches_, {})) {
+    end(index, WorkerState::never_started);
+  }
+  for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
+    workers_.set_deadline(index, kNever);
+    if (workers_[index].state == WorkerState::planned) end(index, WorkerState::never_started);
+  }
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    JobHost& host = hosts_[index];
+    if (host.state == HostState::starting) {
+      drop(index);
+    } else if (host.state == HostState::ready) {
+      host.deadline = kNever;
+      if (host.live > 0) {
+        actions_.emplace_back(action::StopWorkers{index, kEveryWorker, options_.grace, reason});
+      }
+    }
+  }
+}
+
+void Job::kill_all() {
+  move(JobState::killing);
+  state_deadline_ = now_ + options_.kill_timeout;
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    if (hosts_[index].state == HostState::ready && hosts_[index].live > 0) {
+      actions_.emplace_back(action::KillWorkers{index, kEveryWorker});
+    }
+  }
+}
+
+// ---- time, and what follows by itself ----
+
+void Job::on(const event::Tick& /*event*/) {
+  on_host_deadlines();
+  on_silence();
+  on_worker_deadlines();
+  on_init_watch();
+  on_state_deadline();
+}
+
+void Job::on_state_deadline() {
+  if (state_deadline_ > now_) return;
+  state_deadline_ = kNever;
+  if (is_preparing_list()) {
+    on_preparation_deadline();
+  } else if (state_ == JobState::preparing || state_ == JobState::waiting) {
+    std::string cause =
+        cat("there was not enough room for ", seconds_text(options_.elastic.elastic_timeout),
+            " (--elastic-timeout): ", short_text());
+    if (state_ == JobState::waiting && cause_) {
+      cause += cat("; the first failure was that ", reason_of(*cause_));
+    }
+    fail_because(cause);
+  } else if (state_ == JobState::stopping) {
+    warn(cat(live_text(), " still there ", seconds_text(options_.stop_margin),
+             " after the end of the grace; killing"));
+    kill_all();
+  } else if (state_ == JobState::killing) {
+    drop_all(
+        cat(live_text(), " still there ", seconds_text(options_.kill_timeout), " after SIGKILL"),
+        true);
+  }
+}
+
+bool Job::ended_well(const JobWorker& worker) {
+  return worker.membership == MemberStatus::exited_before_init ||
+         worker.membership == MemberStatus::completed;
+}
+
+bool Job::anybody_completed() const {
+  const auto& workers = workers_.all();
+  return std::any_of(workers.begin(), workers.end(), [](const JobWorker& one) {
+    return one.membership == MemberStatus::completed;
+  });
+}
+
+void Job::settle() {
+  if (state_ == JobState::planned) {
+    if (interrupt_ == 0) return;
+    move(JobState::finished);
+    actions_.emplace_back(action::Finish{128 + interrupt_, std::nullopt,
+                                         cat("interrupted by ", signal_text(interrupt_))});
+    return;
+  }
+  if (!policy_.discovers_hosts) settle_list();
+  init_watch_.set_waiting(anybody_joined_ && !workers_.absent().empty() && runs(), now_);
+  if (next_rest_ <= now_) decide_within(kAtOnce);  // a host has rested
+  for (int round = 0; round < kMaxDecisions && decide_at_ <= now_; ++round) decide();
+  next_rest_ = budget_.next_end(now_);
+  if (policy_.changes_world && runs() && workers_.live().empty()) {
+    const auto& members = worlds_.in_force().members;
+    const bool all = std::all_of(members.begin(), members.end(), [&](const WorldMember& member) {
+      return ended_well(workers_.of(member.incarnation));
+    });
+    if (state_ == JobState::ending ? anybody_completed() : all) {
+      move(JobState::closing);
+    } else if (state_ == JobState::ending) {
+      fail_with_cause("no worker of the world is left");
+    }
+  }
+  if ((state_ == JobState::stopping || state_ == JobState::killing) && workers_.live().empty()) {
+    move(JobState::closing);
+  }
+  if (state_ == JobState::closing) {
+    state_deadline_ = kNever;
+    for (HostIndex index = 0; index < hosts_.size(); ++index) {
+      if (hosts_[index].state == HostState::starting) drop(index);
+      if (hosts_[index].state == HostState::ready) shut_down(index);
+    }
+    if (hosts_.agents() == 0) finish();
+  }
+}
+
+void Job::finish() {
+  move(JobState::finished);
+  action::Finish finish;
+  if (failure_) {
+    finish.exit_code = failure_code_;
+    finish.failure = failure_;
+    finish.reason = reason_of(*failure_);
+  } else if (interrupt_ != 0) {
+    finish.exit_code = 128 + interrupt_;
+    finish.reason = interrupt_text();
+  } else if (!policy_.changes_world) {
+    finish.reason = workers_.size() == 1 ? "the worker exited with 0"
+                                         : cat("all ", workers_.size(), " workers exited with 0");
+  } else {
+    const std::size_t size = worlds_.in_force().members.size();
+    finish.reason =
+        cat("the work is done; the last world had ", size, size == 1 ? " worker" : " workers");
+  }
+  actions_.emplace_back(std::move(finish));
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,68 @@
+// The settings of a job. Values.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "driver/job/slot_budget.h"
+#include "driver/job/staffing.h"
+
+namespace hvd::driver {
+
+struct ElasticOptions {
+  Limits limits;
+  int processes = 0;  // the first world should have; 0: as many as there is room for
+  BudgetOptions budget;
+  int reset_limit = -1;          // effective worlds because of losses; -1: no limit
+  int planned_reset_limit = -1;  // planned ones; beyond it the world grows no more
+  std::chrono::milliseconds elastic_timeout{600'000};  // for there to be enough workers
+  // From the wish that a worker leaves to its leaving at a commit, and from that to its exit.
+  std::chrono::milliseconds leave_grace{30'000};
+  // What happens within this time is one change: losses, and joiners that get warm while others
+  // are still coming.
+  std::chrono::milliseconds loss_gather{5};
+  // A worker that leaves may end before somebody else tells of the commit at which it left.
+  std::chrono::milliseconds leave_gather{1'000};
+  std::chrono::milliseconds join_gather{200};
+  std::uint64_t jitter_seed = 0;  // spreads the rests of hosts
+  // The hosts are a list that does not change and names some without slots: when each of them has
+  // said how many it has, the list is checked, and gets room for `processes`, as one with numbers
+  // is before the job begins.
+  bool plan_list = false;
+  bool hosts_are_fixed = false;  // a list: no host will ever come
+  bool oversubscribe = true;
+};
+
+struct JobOptions {
+  std::string job_id;
+  std::chrono::milliseconds grace{5'000};
+  // For each step of a host to being ready, for the choice of addresses, and then for all workers
+  // of a host to run.
+  std::chrono::milliseconds start_timeout{30'000};
+  // Hosts that are out of reach are told one by one; those that come within this time of the first
+  // are told together.
+  std::chrono::milliseconds gather_time{100};
+  // Silence of an agent for this long is taken for the loss of its host; 0: never. With it comes a
+  // Tick every tenth of that time.
+  std::chrono::milliseconds heartbeat_timeout{0};
+  // Silence of all for this long is theirs and no longer ours; 0: never.
+  std::chrono::milliseconds orphan_timeout{30'000};
+  // For workers that live to call hvd::init() when others have; 0: for ever.
+  std::chrono::milliseconds init_timeout{3'600'000};
+  // Names of those hosts whose agents are children of hvdrun.
+  std::vector<std::string> local_hosts;
+  // Beyond the grace, for the agents to kill what ignored it and to report.
+  std::chrono::milliseconds stop_margin{2'000};
+  // For killed workers to be reported.
+  std::chrono::milliseconds kill_timeout{5'000};
+  // For an agent to clean up and leave.
+  std::chrono::milliseconds close_timeout{5'000};
+  // For an agent that was given up to be gone.
+  std::chrono::milliseconds drop_timeout{5'000};
+  // Of a job whose hosts and world change.
+  ElasticOptions elastic;
+};
+
+}  // namespace hvd::driver

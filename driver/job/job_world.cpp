@@ -1,0 +1,393 @@
+// The worlds of an elastic job, and what becomes of them.
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+
+void Job::decide_within(std::chrono::milliseconds time) {
+  if (policy_.changes_world) decide_at_ = std::min(decide_at_, now_ + time);
+}
+
+void Job::decide() {
+  decide_at_ = kNever;
+  if (stop_has_begun() || state_ == JobState::planned || !found_) return;
+  if (state_ != JobState::ending) start_agents();
+  plan_list();
+  if (stop_has_begun()) return;
+  if (state_ == JobState::preparing) {
+    form_first_world();
+  } else if (state_ != JobState::ending && nobody_is_left()) {
+    // A message of the worker may arrive after it was told to end.
+    const bool one_of_these_joined = std::any_of(
+        worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
+        [&](const WorldMember& member) { return workers_.of(member.incarnation).joined; });
+    a_member_joined_ || one_of_these_joined ? all_are_gone() : begin_again();
+  } else {
+    if (state_ != JobState::ending) staff_slots();
+    reform();
+  }
+  if (stop_has_begun()) return;
+  for (const std::size_t index : std::exchange(launches_, {})) {
+    actions_.emplace_back(action::Launch{workers_[index].host, workers_[index].member});
+  }
+  release_hosts();
+}
+
+Job::MembershipCount Job::count_members() const {
+  MembershipCount count;
+  const auto in_all = worlds_.in_all_proposed();
+  for (const auto& member : worlds_.in_force().members) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    if (one.left_at != kNever) {
+      const bool was_last = state_ == JobState::ending && one.membership == MemberStatus::completed;
+      if (!was_last && now_ >= commit_is_told_by(one, in_all)) {
+        count.lost.push_back(member.incarnation);
+      }
+      continue;
+    }
+    if (ended_well(one)) continue;
+    if (has_ended(one.state) || one.membership == MemberStatus::removed) {
+      count.lost.push_back(member.incarnation);
+    } else if (one.leaves.empty()) {
+      count.staying.push_back(member.incarnation);
+    } else {
+      count.leaving.push_back(member.incarnation);
+    }
+  }
+  for (const std::size_t index : workers_.live()) {
+    const bool is_of_use = workers_[index].leaves.empty();
+    if (workers_[index].membership == MemberStatus::standby && is_of_use) ++count.standby;
+    if (workers_[index].membership == MemberStatus::joining) ++count.joining;
+  }
+  return count;
+}
+
+// Warm workers; those that are proposed first, since a commit may have made them members already,
+// and in the order of discovery.
+std::vector<Newcomer> Job::newcomers(std::size_t most) const {
+  std::unordered_map<std::string, std::size_t> place;
+  for (const auto& found : *found_) place.emplace(found.host.name, place.size());
+  std::set<Incarnation> proposed;
+  for (const auto& [generation, world] : worlds_.proposed()) {
+    for (const auto& member : world.members) proposed.insert(member.incarnation);
+  }
+  using Order = std::tuple<bool, std::size_t, int>;
+  std::vector<std::pair<Order, std::size_t>> warm;
+  for (const std::size_t index : workers_.live()) {
+    const JobWorker& one = workers_[index];
+    const auto host = place.find(one.member.host);
+    if (one.membership != MemberStatus::standby || !one.leaves.empty() || host == place.end())
+      continue;
+    const bool is_new = proposed.count(one.member.incarnation) == 0;
+    warm.push_back({{is_new, host->second, one.member.slot}, index});
+  }
+  std::sort(warm.begin(), warm.end());
+  if (warm.size() > most) warm.resize(most);
+  std::vector<Newcomer> result;
+  for (const auto& [order, index] : warm) {
+    const WorldMember& member = workers_[index].member;
+    result.push_back({member.host, member.slot, member.incarnation, member.address});
+  }
+  return result;
+}
+
+bool Job::nobody_is_left() const {
+  const MembershipCount now = count_members();
+  return !now.lost.empty() && now.staying.empty() && now.leaving.empty();
+}
+
+// If all were asked to leave, and all said that they were done, they were done with the work.
+void Job::all_are_gone() {
+  const bool all_well =
+      std::all_of(worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
+                  [&](const WorldMember& member) {
+                    return workers_.of(member.incarnation).membership == MemberStatus::completed;
+                  });
+  if (all_well) {
+    begin_to_end();
+  } else {
+    fail_with_cause(state_lost_with_.empty() ? "no worker of the world is left" : "");
+  }
+}
+
+// Until when a commit may still be told of at which this worker left. If no world without it is
+// proposed any more, since a loss has made another, there is none to wait for; unless it was done,
+// since then the others may be done, too.
+TimePoint Job::commit_is_told_by(const JobWorker& one,
+                                 const std::vector<Incarnation>& in_all_proposed) const {
+  const bool may_be_told =
+      state_ == JobState::ending || one.membership == MemberStatus::completed ||
+      !std::binary_search(in_all_proposed.begin(), in_all_proposed.end(), one.member.incarnation);
+  return may_be_told ? one.left_at + options_.elastic.leave_gather : one.left_at;
+}
+
+// A worker that left counts as lost if no commit is told of in time.
+void Job::await_commits_of_those_who_left() {
+  const auto in_all = worlds_.in_all_proposed();
+  for (const auto& member : worlds_.in_force().members) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    if (one.left_at == kNever) continue;
+    const TimePoint told_by = commit_is_told_by(one, in_all);
+    if (told_by > now_) decide_at_ = std::min(decide_at_, told_by);
+  }
+}
+
+void Job::reform() {
+  await_commits_of_those_who_left();
+  if (state_ == JobState::waiting || !count_members().lost.empty() || others_wait_for_the_done()) {
+    reform_now();
+  } else if (state_ == JobState::running) {
+    reform_at_commit();
+  }
+}
+
+// Some are done, and some are not, since they had not heard that all were and are in a newer world
+// with them, for which they wait in vain.
+bool Job::others_wait_for_the_done() {
+  if (state_ != JobState::ending || last_done_ == kNever) return false;
+  if (now_ < last_done_ + options_.elastic.leave_gather) {
+    decide_at_ = std::min(decide_at_, last_done_ + options_.elastic.leave_gather);
+    return false;
+  }
+  last_done_ = kNever;
+  const auto& members = worlds_.in_force().members;
+  return std::any_of(members.begin(), members.end(), [&](const WorldMember& member) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    return has_ended(one.state) || one.state == WorkerState::done;
+  });
+}
+
+void Job::reform_now() {
+  MembershipCount now = count_members();
+  if (state_ == JobState::ending) {
+    // Who is done does not come back; the others finish their work among themselves.
+    std::vector<Incarnation> gone;
+    std::size_t left = 0;
+    for (const auto& member : worlds_.in_force().members) {
+      const JobWorker& one = workers_.of(member.incarnation);
+      const bool works = !has_ended(one.state) && one.membership == MemberStatus::member &&
+                         one.state != WorkerState::done;
+      if (works) ++left;
+      if (!works) gone.push_back(member.incarnation);
+    }
+    if (left > 0) publish(WorldState::effective, gone, {});
+    return;
+  }
+  // Those who are to leave stay: they may be the only ones who have the state. They leave at the
+  // next commit.
+  const auto least = static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1));
+  const std::size_t left = now.staying.size() + now.leaving.size();
+  const std::size_t there = left + now.standby;
+  const auto size = static_cast<std::size_t>(
+      std::max(world_size(static_cast<int>(there + now.joining), limits_now()),
+               static_cast<int>(std::min(worlds_.in_force().members.size(), there))));
+  const auto come = newcomers(size - std::min(size, left));
+  if (left + come.size() < least) {
+    fall_short(left + come.size());
+    return;
+  }
+  std::vector<Incarnation> gone = now.lost;
+  for (const auto& member : worlds_.in_force().members) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    const bool ended = ended_well(one) || one.left_at != kNever;
+    const bool is_lost =
+        std::find(now.lost.begin(), now.lost.end(), member.incarnation) != now.lost.end();
+    if (ended && !is_lost) gone.push_back(member.incarnation);
+  }
+  if (options_.elastic.reset_limit >= 0 && ++failure_resets_ > options_.elastic.reset_limit) {
+    fail_with_cause(
+        cat("Horovod was shutdown because number of resets during elastic job exceeded "
+            "limit: ",
+            options_.elastic.reset_limit, " (--reset-limit)"));
+    return;
+  }
+  if (state_ == JobState::waiting) {
+    move(JobState::running);
+    state_deadline_ = kNever;
+  }
+  publish(WorldState::effective, gone, come);
+}
+
+bool Job::can_never_be_enough() const {
+  if (!options_.elastic.hosts_are_fixed) return false;
+  int slots = 0;
+  for (const auto& found : *found_) {
+    const std::string& name = found.host.name;
+    if (budget_.rest_ends(name) == kNever) continue;
+    // What its agent has not counted yet may be any number.
+    if (slots_of(found.host) == 0) return false;
+    slots += slots_of(found.host);
+    for (const int slot : budget_.resting_slots(name, now_)) {
+      if (slot < slots_of(found.host) && budget_.slot_rest_ends(name, slot) == kNever) --slots;
+    }
+  }
+  return slots < std::max(options_.elastic.limits.least, 1);
+}
+
+void Job::fall_short(std::size_t there) {
+  if (can_never_be_enough()) {
+    fail_with_cause(cat("there will never be enough room again: ", short_text()));
+    return;
+  }
+  if (state_ == JobState::waiting) return;
+  move(JobState::waiting);
+  state_deadline_ = now_ + options_.elastic.elastic_timeout;
+  warn(cat(there, there == 1 ? " worker is" : " workers are",
+           " left, and the world needs at least ", options_.elastic.limits.least,
+           " (--min-np): waiting for replacements, at most ",
+           seconds_text(options_.elastic.elastic_timeout), " (--elastic-timeout)"));
+}
+
+std::vector<Incarnation> Job::needed(const MembershipCount& now,
+                                     const std::vector<Newcomer>& come) const {
+  std::vector<Leaver> leavers;
+  for (const Incarnation incarnation : now.leaving) {
+    leavers.push_back({incarnation, workers_.of(incarnation).leave_by});
+  }
+  std::vector<Incarnation> going_on = now.staying;
+  for (const auto& newcomer : come) going_on.push_back(newcomer.incarnation);
+  std::vector<std::vector<Incarnation>> worlds{membership(worlds_.in_force())};
+  for (const auto& [generation, world] : worlds_.proposed()) worlds.push_back(membership(world));
+  const auto least = static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1));
+  return who_stays_on(std::move(leavers), least - std::min(least, going_on.size()), going_on,
+                      worlds);
+}
+
+bool Job::has_heir(const std::function<bool(const JobWorker&)>& among) const {
+  return std::any_of(worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
+                     [&](const WorldMember& member) {
+                       const JobWorker& one = workers_.of(member.incarnation);
+                       return one.has_state && one.membership == MemberStatus::member &&
+                              !has_ended(one.state) && !one.may_have_left && among(one);
+                     });
+}
+
+void Job::reform_at_commit() {
+  const MembershipCount now = count_members();
+  const auto least = static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1));
+  const auto all = static_cast<int>(now.staying.size() + now.standby + now.joining);
+  const auto size =
+      std::max(static_cast<std::size_t>(world_size(all, limits_now())), now.staying.size());
+  std::vector<Newcomer> come = newcomers(size - now.staying.size());
+  std::vector<Incarnation> kept = needed(now, come);
+  // A world is larger than the most only to hand the state over to its only other member.
+  const auto most = static_cast<std::size_t>(limits_now().most);
+  while (most != 0 && come.size() > 1 && now.staying.size() + come.size() + kept.size() > most) {
+    come.pop_back();
+    kept = needed(now, come);
+  }
+
+  if (come.empty()) {
+    joiners_due_ = kNever;
+  } else if (now.joining > 0 && joiners_due_ != kNever && now_ < joiners_due_) {
+    decide_at_ = std::min(decide_at_, joiners_due_);
+    const bool can_wait = kept.size() == now.leaving.size() || now.staying.size() < least;
+    if (can_wait || !worlds_.proposed().empty()) return;  // what is proposed stays so
+    come.clear();
+    kept = needed(now, come);
+  }
+
+  std::vector<Incarnation> gone;
+  for (const Incarnation leaver : now.leaving) {
+    if (std::find(kept.begin(), kept.end(), leaver) == kept.end()) gone.push_back(leaver);
+  }
+  // Of whom it is not known yet at which commit they left.
+  for (const auto& member : worlds_.in_force().members) {
+    if (workers_.of(member.incarnation).left_at != kNever) gone.push_back(member.incarnation);
+  }
+  WorldDocument next;
+  next.members = plan_world(worlds_.in_force().members, gone, come);
+  if (next.members.size() < least) return;
+  const WorldDocument& last =
+      worlds_.proposed().empty() ? worlds_.in_force() : worlds_.proposed().rbegin()->second;
+  if (membership(next) == membership(last)) return;
+  publish(WorldState::proposed, gone, come);
+}
+
+void Job::publish(WorldState state, const std::vector<Incarnation>& gone,
+                  const std::vector<Newcomer>& newcomers) {
+  WorldDocument world = worlds_.plan_next(state, gone, newcomers);
+  actions_.emplace_back(action::PublishWorld{
+      world, state == WorldState::effective ? change_text(world) : std::string()});
+  joiners_due_ = kNever;
+  if (state == WorldState::proposed) {
+    for (const Incarnation incarnation : gone) workers_.of(incarnation).may_have_left = true;
+    worlds_.propose(std::move(world));
+    return;
+  }
+  worlds_.withdraw_proposed();
+  take_into_force(std::move(world));
+}
+
+void Job::take_into_force(WorldDocument world) {
+  const WorldDocument before = worlds_.take_into_force(std::move(world));
+  // Another commit may have followed, to a world that is proposed still.
+  std::vector<std::vector<Incarnation>> later;
+  for (const auto& [generation, proposed] : worlds_.proposed())
+    later.push_back(membership(proposed));
+  const auto stays_for_sure = [&](Incarnation incarnation) {
+    return std::all_of(later.begin(), later.end(), [&](const auto& incarnations) {
+      return std::binary_search(incarnations.begin(), incarnations.end(), incarnation);
+    });
+  };
+  std::set<Incarnation> members;
+  for (const auto& member : worlds_.in_force().members) {
+    members.insert(member.incarnation);
+    JobWorker& one = workers_.of(member.incarnation);
+    one.member = member;
+    if (!stays_for_sure(member.incarnation)) one.may_have_left = true;
+    // One that was told to end, while a commit took it in, ends: it counts as lost.
+    if (one.membership == MemberStatus::member || one.membership == MemberStatus::removed ||
+        has_ended(one.state)) {
+      continue;
+    }
+    workers_.move(member.incarnation - 1, MemberStatus::member);
+    a_member_joined_ = a_member_joined_ || one.joined;
+    workers_.renew_deadline(member.incarnation - 1);
+  }
+  for (const auto& member : before.members) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    if (members.count(member.incarnation) != 0 || has_ended(one.state) ||
+        one.membership != MemberStatus::member) {
+      continue;
+    }
+    // Who is done takes the time that it needs to end.
+    const bool is_done = state_ == JobState::ending && one.state == WorkerState::done;
+    expect_exit(member.incarnation - 1);
+    if (is_done) workers_.set_deadline(member.incarnation - 1, kNever);
+  }
+}
+
+void Job::on(const event::Committed& event) {
+  const JobWorker* const who = worker_of(event.host, event.incarnation, "committed");
+  if (who == nullptr || stop_has_begun()) return;
+  if (event.generation <= worlds_.generation()) workers_.of(event.incarnation).has_state = true;
+  const auto proposed = worlds_.proposed().find(event.generation);
+  // An effective one was faster, or another worker has said it before.
+  if (proposed == worlds_.proposed().end()) return;
+  const bool is_member = has_member(proposed->second, event.incarnation);
+  const bool was_member = who->membership == MemberStatus::member;
+  if (!is_member && !was_member) return;
+  WorldDocument world = *worlds_.take_proposed(event.generation);
+
+  // It stayed at that commit; there may have been another since.
+  if (is_member) workers_.of(event.incarnation).may_have_left = false;
+  ++planned_resets_;
+  state_lost_with_.clear();
+  cause_.reset();  // they have worked since: what fails now has a cause of its own
+  world.state = WorldState::effective;
+  for (const auto& member : worlds_.in_force().members) {
+    workers_.of(member.incarnation).has_state = true;
+  }
+  // Joiners wait for just that.
+  actions_.emplace_back(action::PublishWorld{world, change_text(world)});
+  take_into_force(std::move(world));
+  decide_within(kAtOnce);
+}
+
+}  // namespace hvd::driver
