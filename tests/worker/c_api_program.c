@@ -150,7 +150,7 @@ static void before_init(void) {
   INVALID(hvd_init_options_init(&options, 1), "1 bytes");
   CHECK(hvd_init_options_init(&options, sizeof(options)) == HVD_OK);
   CHECK(options.size == sizeof(options) && options.process_set_count == 0);
-  for (int code = HVD_ERROR_LEFT; code <= 0; ++code) {
+  for (int code = HVD_ERROR_STATE_DIVERGED; code <= 0; ++code) {
     CHECK(strcmp(hvd_code_text(code), "unknown code") != 0);
   }
   CHECK(strcmp(hvd_code_text(1), "unknown code") == 0);

@@ -14,6 +14,7 @@ struct LastError {
   std::string text;
   int rank = -1;
   std::string host;
+  std::exception_ptr exception;  // null if the failure was none of C++
 };
 
 thread_local LastError last_error;
@@ -37,7 +38,7 @@ class CReadyEvent final : public ReadyEvent {
 
 int remember(int code, const char* what, int rank = -1, const std::string& host = {}) noexcept {
   try {
-    last_error = {code, what, rank, host};
+    last_error = {code, what, rank, host, nullptr};
   } catch (...) {  // no memory for the text
     last_error.code = code;
     last_error.text.clear();
@@ -47,10 +48,13 @@ int remember(int code, const char* what, int rank = -1, const std::string& host 
 
 }  // namespace
 
-int note(const std::exception_ptr& error) noexcept {
-  if (!error) return HVD_OK;
+namespace {
+
+int remember_exception(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
+  } catch (const CallbackError& e) {
+    return remember(e.code(), e.what());
   } catch (const ProcessSetError& e) {
     return remember(static_cast<int>(e.code()), e.what());
   } catch (const InvalidArgumentError& e) {
@@ -63,6 +67,10 @@ int note(const std::exception_ptr& error) noexcept {
     return remember(HVD_ERROR_COLLECTIVE, e.what(), e.rank(), e.host());
   } catch (const HostsUpdated& e) {
     return remember(HVD_ERROR_HOSTS_UPDATED, e.what());
+  } catch (const CommittedStateLostError& e) {
+    return remember(HVD_ERROR_STATE_LOST, e.what());
+  } catch (const StateDivergedError& e) {
+    return remember(HVD_ERROR_STATE_DIVERGED, e.what());
   } catch (const OutOfMemoryError& e) {
     return remember(HVD_ERROR_OUT_OF_MEMORY, e.what());
   } catch (const std::bad_alloc&) {
@@ -72,6 +80,24 @@ int note(const std::exception_ptr& error) noexcept {
   } catch (...) {
     return remember(HVD_ERROR_INTERNAL, "something that is no exception was thrown");
   }
+}
+
+}  // namespace
+
+int note(const std::exception_ptr& error) noexcept {
+  if (!error) return HVD_OK;
+  const int code = remember_exception(error);
+  last_error.exception = error;
+  return code;
+}
+
+void forget_failure() noexcept { last_error.exception = nullptr; }
+
+void check_callback(int code, const char* what) {
+  if (code == HVD_OK) return;
+  const std::exception_ptr failure = std::exchange(last_error.exception, nullptr);
+  if (failure && last_error.code == code) std::rethrow_exception(failure);
+  throw CallbackError(code, cat(what, " has returned ", code));
 }
 
 int note(int code, const std::string& what) noexcept { return remember(code, what.c_str()); }
@@ -181,6 +207,10 @@ const char* hvd_code_text(int code) {
       return "the world has changed";
     case HVD_ERROR_LEFT:
       return "the job goes on without this worker";
+    case HVD_ERROR_STATE_LOST:
+      return "the committed state is lost";
+    case HVD_ERROR_STATE_DIVERGED:
+      return "the ranks' states differ";
     default:
       return "unknown code";
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,28 @@ Result guard(Call call) {
     if (thread_is_ending()) throw;
     return static_cast<Result>(note(std::current_exception()));
   }
+}
+
+// A code that a callback of the program has returned, on its way to the call that ran the callback.
+class CallbackError : public std::runtime_error {
+ public:
+  CallbackError(int code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+// Before a callback of the program: failures of earlier calls are not those of the callback.
+void forget_failure() noexcept;
+// After it: throws the failure of the last call of hvd on this thread, if `code` is its code, and
+// CallbackError for every other code than HVD_OK. `what` names the callback.
+void check_callback(int code, const char* what);
+
+template <typename Call>
+void run_callback(const char* what, Call call) {
+  forget_failure();
+  check_callback(call(), what);
 }
 
 template <typename... Why>

@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <hvd/c_elastic.h>
 #include <hvd/export.h>
 #include <hvd/version.h>
 
@@ -55,7 +56,9 @@ enum hvd_code {
   HVD_ERROR_NOT_READY = -12,     /* the result of work that is not done */
   HVD_ERROR_LOST_MEMBER = -13,   /* of the process set, in an elastic job */
   HVD_ERROR_HOSTS_UPDATED = -14, /* at a commit all went over to another world */
-  HVD_ERROR_LEFT = -15           /* the job goes on without this worker */
+  HVD_ERROR_LEFT = -15,          /* the job goes on without this worker */
+  HVD_ERROR_STATE_LOST = -16,    /* every worker that held the committed state is gone */
+  HVD_ERROR_STATE_DIVERGED = -17 /* the states of the ranks differ at a commit */
 };
 
 /* Of the last call of this thread that failed; what a callback is told of, during the callback.
@@ -390,7 +393,8 @@ HVD_API int hvd_reducer_rebind(hvd_reducer reducer, size_t index, void* data);
 HVD_API int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes);
 HVD_API int hvd_reducer_reset(hvd_reducer reducer);
 
-/* --- elastic jobs, without collectives of hvd ------------------------------------------------ */
+/* --- elastic jobs, without collectives of hvd (with them: hvd/c_elastic.h)
+ * ------------------------------------------------ */
 
 /* For frameworks that have collectives of their own: they follow the world, and do not call
  * hvd_init().
