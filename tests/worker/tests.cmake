@@ -32,20 +32,23 @@ target_compile_definitions(hvd_framework_program PRIVATE HVD_SOURCE_DIR="${PROJE
 target_link_libraries(hvd_framework_program PRIVATE hvd)
 
 # As another language sees it: strictly C11.
-add_executable(hvd_c_api_program worker/c_api_program.c)
-set_target_properties(hvd_c_api_program PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
-target_compile_options(hvd_c_api_program PRIVATE -Wall -Wextra -Wpedantic -Werror)
-target_link_libraries(hvd_c_api_program PRIVATE hvd)
+foreach(program c_api_program c_elastic_program)
+  add_executable(hvd_${program} worker/${program}.c)
+  set_target_properties(hvd_${program} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+  target_compile_options(hvd_${program} PRIVATE -Wall -Wextra -Wpedantic -Werror)
+  target_link_libraries(hvd_${program} PRIVATE hvd)
+endforeach()
 
 hvd_test(hvd_seam_test
   e2e/job_test.cpp
   runtime/trace/trace_check.cpp
   worker/c_api_test.cpp
+  worker/c_elastic_test.cpp
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
   worker/process/other_launcher_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)
-add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program
+add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program hvd_c_elastic_program
   hvd_framework_program hvd_worker_program)

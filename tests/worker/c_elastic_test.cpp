@@ -1,0 +1,29 @@
+// Elastic training through the C API alone: a C11 program in real jobs.
+#include "tests/e2e/job_test.h"
+
+namespace hvd::test {
+namespace {
+
+class CElasticTest : public JobTest {
+ protected:
+  const std::string program_ = binary("hvd_c_elastic_program");
+};
+
+TEST_F(CElasticTest, AKilledWorkerIsReplacedAndNoStepIsLost) {
+  const ExitStatus end = run_job({"-np", "3", "--min-np", "3", program_, "train"});
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(lines_of_rank(end.out, rank),
+              Words{"steps 20, total 20, note after step 20, in a later world"})
+        << end.err;
+  }
+}
+
+TEST_F(CElasticTest, CodesOfCallbacksComeBackAndWrongArgumentsAreRefused) {
+  const ExitStatus end = run_job({"-np", "1", program_, "codes"});
+  EXPECT_EQ(end.code, 0) << end.out << end.err;
+  EXPECT_EQ(lines_of_rank(end.out, 0), Words{"all codes are right"});
+}
+
+}  // namespace
+}  // namespace hvd::test
