@@ -18,3 +18,6 @@ hvd_test(hvd_packaging_test ${packaging}/install_test.cpp
     HVD_CXX_FLAGS="${consumer_flags}" HVD_INSTALL_LIBDIR="${CMAKE_INSTALL_LIBDIR}"
     HVD_PROJECT_VERSION="${PROJECT_VERSION}")
 add_dependencies(hvd_packaging_test hvd hvd_static hvdrun hvd-agent hvd_manual)
+if(TARGET hvd_nccl)
+  add_dependencies(hvd_packaging_test hvd_nccl)
+endif()
