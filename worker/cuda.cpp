@@ -51,12 +51,12 @@ int device() {
   return value_or_throw(worker::device_of(local_rank(), local_size(), devices));
 }
 
-std::shared_ptr<ReadyEvent> ready_after(void* stream) {
+std::shared_ptr<ReadyEvent> ready_after(Stream stream) {
   const int own = device();
   return value_or_throw(value_or_throw(runtime::gpu::module())->record(own, stream, nullptr));
 }
 
-std::shared_ptr<ReadyEvent> in_order_of(void* stream) {
+std::shared_ptr<ReadyEvent> in_order_of(Stream stream) {
   const int own = device();
   return value_or_throw(value_or_throw(runtime::gpu::module())->record(own, stream, stream));
 }

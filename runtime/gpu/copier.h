@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <hvd/cuda_event.h>
 #include <hvd/types.h>
 
 #include "base/status.h"
@@ -32,9 +33,9 @@ class Copier {
 
   // What is begun after this comes after all that is in the stream of the program by now. Null: the
   // legacy stream.
-  virtual Status follow(void* stream) = 0;
+  virtual Status follow(cuda::Stream stream) = 0;
   // What is put into that stream after this comes after all that was begun here.
-  virtual Status lead(void* stream) = 0;
+  virtual Status lead(cuda::Stream stream) = 0;
   // Between any two kinds of memory that the device reaches.
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
   // Until all is done.

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include <hvd/cuda_event.h>
 #include <hvd/types.h>
 
 #include "base/status.h"
@@ -124,7 +125,7 @@ class Gpu {
   virtual Result<bool> reached(Mark mark) = 0;
   virtual void forget(Mark mark) = 0;
   // A stream of the user's goes on when the mark has been reached.
-  virtual Status hold(void* stream, Mark mark) = 0;
+  virtual Status hold(cuda::Stream stream, Mark mark) = 0;
 
   virtual Result<std::string> new_id() = 0;
   // Begins; see settled().

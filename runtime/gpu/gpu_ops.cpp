@@ -71,7 +71,7 @@ class GpuOperation final : public Operation {
     std::vector<void*> streams;
     for (const auto& entry : entries) {
       const auto* const event = dynamic_cast<const CudaReadyEvent*>(entry.ready.get());
-      void* const stream = event != nullptr ? event->waiting_stream() : nullptr;
+      const cuda::Stream stream = event != nullptr ? event->waiting_stream() : nullptr;
       if (stream != nullptr) streams.push_back(stream);
     }
     // An operation that no stream waits for must be seen to end.

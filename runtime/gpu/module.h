@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include <hvd/cuda_event.h>
 #include <hvd/types.h>
 
 #include "base/status.h"
@@ -41,8 +42,8 @@ struct Module {
   void (*release)(int device, void* memory) = nullptr;
   // An event behind what the stream has by now (hvd/cuda_event.h); a stream that waits for the
   // result, or null.
-  Result<std::shared_ptr<ReadyEvent>> (*record)(int device, void* stream,
-                                                void* waiting_stream) = nullptr;
+  Result<std::shared_ptr<ReadyEvent>> (*record)(int device, cuda::Stream stream,
+                                                cuda::Stream waiting_stream) = nullptr;
   Result<std::unique_ptr<Copier>> (*open_copier)(int device) = nullptr;
 };
 using ModuleEntry = const Module* (*)();

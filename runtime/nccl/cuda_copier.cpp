@@ -76,18 +76,17 @@ void CudaCopier::release(KeptIn where, void* memory) {
   where == KeptIn::device ? cudaFree(memory) : cudaFreeHost(memory);
 }
 
-Status CudaCopier::follow(void* stream) {
+Status CudaCopier::follow(cuda::Stream stream) {
   const DeviceScope scope(device_);
-  HVD_RETURN_IF_ERROR(cuda_status(cudaEventRecord(event_, static_cast<cudaStream_t>(stream)),
-                                  "record an event in a stream of the program"));
+  HVD_RETURN_IF_ERROR(
+      cuda_status(cudaEventRecord(event_, stream), "record an event in a stream of the program"));
   return cuda_status(cudaStreamWaitEvent(stream_, event_, 0), "wait for a stream of the program");
 }
 
-Status CudaCopier::lead(void* stream) {
+Status CudaCopier::lead(cuda::Stream stream) {
   const DeviceScope scope(device_);
   HVD_RETURN_IF_ERROR(cuda_status(cudaEventRecord(event_, stream_), "record an event"));
-  return cuda_status(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_, 0),
-                     "let a stream of the program wait");
+  return cuda_status(cudaStreamWaitEvent(stream, event_, 0), "let a stream of the program wait");
 }
 
 Status CudaCopier::copy(void* to, const void* from, std::size_t bytes) {

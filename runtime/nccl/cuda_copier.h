@@ -18,8 +18,8 @@ class CudaCopier final : public Copier {
   Result<std::size_t> free_bytes() override;
   Result<void*> allocate(KeptIn where, std::size_t bytes) override;
   void release(KeptIn where, void* memory) override;
-  Status follow(void* stream) override;
-  Status lead(void* stream) override;
+  Status follow(cuda::Stream stream) override;
+  Status lead(cuda::Stream stream) override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
   Status wait() override;
   Result<std::uint64_t> digest(const void* memory, std::size_t bytes) override;

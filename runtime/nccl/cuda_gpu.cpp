@@ -42,7 +42,8 @@ bool may_share(int version) {
 // A CUDA event, for callers that ask whether it has come.
 class CudaEvent final : public CudaReadyEvent {
  public:
-  CudaEvent(cudaEvent_t event, void* waiting_stream) : event_(event), stream_(waiting_stream) {}
+  CudaEvent(cudaEvent_t event, cuda::Stream waiting_stream)
+      : event_(event), stream_(waiting_stream) {}
   ~CudaEvent() override { cudaEventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
@@ -50,12 +51,12 @@ class CudaEvent final : public CudaReadyEvent {
   void wait() override {
     while (!ready()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  void* cuda_event() const override { return event_; }
-  void* waiting_stream() const override { return stream_; }
+  cuda::Event cuda_event() const override { return event_; }
+  cuda::Stream waiting_stream() const override { return stream_; }
 
  private:
   cudaEvent_t event_;
-  void* stream_;
+  cuda::Stream stream_;
 };
 
 }  // namespace
@@ -190,7 +191,7 @@ Status CudaGpu::wait_for(int lane, ReadyEvent& event) {
     event.wait();
     return {};
   }
-  auto* const native = static_cast<cudaEvent_t>(of_device->cuda_event());
+  auto* const native = of_device->cuda_event();
   return cuda_status(cudaStreamWaitEvent(stream(lane), native, 0), "wait for an input");
 }
 
@@ -231,9 +232,8 @@ void CudaGpu::forget(Mark mark) {
   idle_events_.push_back(static_cast<cudaEvent_t>(mark));
 }
 
-Status CudaGpu::hold(void* user_stream, Mark mark) {
-  return cuda_status(cudaStreamWaitEvent(static_cast<cudaStream_t>(user_stream),
-                                         static_cast<cudaEvent_t>(mark), 0),
+Status CudaGpu::hold(cuda::Stream user_stream, Mark mark) {
+  return cuda_status(cudaStreamWaitEvent(user_stream, static_cast<cudaEvent_t>(mark), 0),
                      "let a stream of the program wait");
 }
 
@@ -340,15 +340,16 @@ void release_result(int device, void* memory) {
   if (scope.status().ok() && pool.ok()) (*pool)->release(memory);
 }
 
-Result<std::shared_ptr<ReadyEvent>> record_event(int device, void* stream, void* waiting_stream) {
+Result<std::shared_ptr<ReadyEvent>> record_event(int device, cuda::Stream stream,
+                                                 cuda::Stream waiting_stream) {
   const DeviceScope scope(device);
   HVD_RETURN_IF_ERROR(scope.status());
   cudaEvent_t event = nullptr;
   HVD_RETURN_IF_ERROR(
       cuda_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event"));
   auto made = std::make_shared<CudaEvent>(event, waiting_stream);
-  HVD_RETURN_IF_ERROR(cuda_status(cudaEventRecord(event, static_cast<cudaStream_t>(stream)),
-                                  "record an event in a stream of the program"));
+  HVD_RETURN_IF_ERROR(
+      cuda_status(cudaEventRecord(event, stream), "record an event in a stream of the program"));
   return std::shared_ptr<ReadyEvent>(std::move(made));
 }
 

@@ -32,7 +32,7 @@ class CudaGpu final : public Gpu {
   Result<Mark> mark(int lane) override;
   Result<bool> reached(Mark mark) override;
   void forget(Mark mark) override;
-  Status hold(void* stream, Mark mark) override;
+  Status hold(cuda::Stream stream, Mark mark) override;
   Result<std::string> new_id() override;
   Result<std::unique_ptr<Communicator>> join(const Joining& joining) override;
   Status abort_together(std::span<Communicator* const> communicators) override;
@@ -56,6 +56,7 @@ class CudaGpu final : public Gpu {
 Result<void*> allocate_result(int device, std::size_t bytes);
 void release_result(int device, void* memory);
 // An event behind what the stream has by now; a stream that waits for the result, or null.
-Result<std::shared_ptr<ReadyEvent>> record_event(int device, void* stream, void* waiting_stream);
+Result<std::shared_ptr<ReadyEvent>> record_event(int device, cuda::Stream stream,
+                                                 cuda::Stream waiting_stream);
 
 }  // namespace hvd::runtime::gpu

@@ -32,7 +32,7 @@ static const int64_t two[1] = {2};
 static const int64_t matrix[2] = {2, 3};
 
 static hvd_tensor vector(float* data, const int64_t* length) {
-  hvd_tensor tensor = {data, length, 1, HVD_FLOAT32, HVD_HOST};
+  hvd_tensor tensor = HVD_TENSOR_OF(data, length, 1, HVD_FLOAT32, HVD_HOST);
   return tensor;
 }
 
@@ -177,7 +177,7 @@ static void allreduces(void) {
   for (int type = HVD_BOOL; type <= HVD_FLOAT8_E5M2; ++type) {
     unsigned char elements[16];
     memset(elements, 0, sizeof(elements));
-    hvd_tensor tensor = {elements, two, 1, type, HVD_HOST};
+    hvd_tensor tensor = HVD_TENSOR_OF(elements, two, 1, type, HVD_HOST);
     hvd_options largest = HVD_OPTIONS_INIT;
     largest.op = HVD_MAX;
     CHECK(hvd_allreduce(&tensor, NULL, &largest) == HVD_OK);
@@ -185,7 +185,7 @@ static void allreduces(void) {
   }
   /* A scalar, and nothing at all. */
   float scalar = (float)rank;
-  hvd_tensor one = {&scalar, NULL, 0, HVD_FLOAT32, HVD_HOST};
+  hvd_tensor one = HVD_TENSOR_OF(&scalar, NULL, 0, HVD_FLOAT32, HVD_HOST);
   hvd_options least = HVD_OPTIONS_INIT;
   least.op = HVD_MIN;
   CHECK(hvd_allreduce(&one, NULL, &least) == HVD_OK && scalar == 0);
@@ -202,7 +202,7 @@ static void allreduces(void) {
   CHECK(hvd_wait_for(handle, INT64_MAX) == HVD_OK && hvd_wait_for(handle, -1) == HVD_OK);
   CHECK(hvd_wait(handle) == HVD_OK && hvd_wait(handle) == HVD_OK && hvd_ready(handle) == 1);
   CHECK(data[0] == (float)size);
-  hvd_tensor result;
+  hvd_tensor result = HVD_TENSOR_INIT;
   CHECK(hvd_result_count(handle) == 1 && hvd_result(handle, 0, &result) == HVD_OK);
   CHECK(result.data == data && result.dimensions == 1 && result.shape[0] == 2 &&
         result.type == HVD_FLOAT32 && result.device == HVD_HOST);
@@ -240,7 +240,7 @@ static void allreduces(void) {
 static void moves(void) {
   float data[6];
   hvd_handle handle;
-  hvd_tensor result;
+  hvd_tensor result = HVD_TENSOR_INIT;
   hvd_options options = HVD_OPTIONS_INIT;
 
   options.root = size - 1;
@@ -264,7 +264,7 @@ static void moves(void) {
   CHECK(hvd_result(handle, 0, &result) == HVD_OK && result.shape[0] == size * (size - 1) / 2);
   if (size > 1) CHECK(((float*)result.data)[result.shape[0] - 1] == (float)(size - 1));
   CHECK(hvd_release(handle) == HVD_OK);
-  hvd_tensor both[2] = {vector(data, two), {data, matrix, 2, HVD_FLOAT32, HVD_HOST}};
+  hvd_tensor both[2] = {vector(data, two), HVD_TENSOR_OF(data, matrix, 2, HVD_FLOAT32, HVD_HOST)};
   CHECK(hvd_grouped_allgather(both, 2, NULL, &handle) == HVD_OK && hvd_result_count(handle) == 2);
   CHECK(hvd_result(handle, 1, &result) == HVD_OK && result.dimensions == 2 &&
         result.shape[0] == 2 * size && result.shape[1] == 3);
@@ -313,7 +313,7 @@ static void moves(void) {
 
 static void objects(void) {
   hvd_handle handle;
-  hvd_tensor result;
+  hvd_tensor result = HVD_TENSOR_INIT;
   hvd_options options = HVD_OPTIONS_INIT;
   options.root = size - 1;
   CHECK(hvd_broadcast_object(rank == size - 1 ? "word" : "", rank == size - 1 ? 4 : 0, &options,
@@ -337,8 +337,8 @@ static void objects(void) {
   const int64_t row[2] = {1, 2};
   int64_t index = rank;
   float values[2] = {(float)size, 2 * (float)size};
-  hvd_tensor indices = {&index, one, 1, HVD_INT64, HVD_HOST};
-  hvd_tensor rows = {values, row, 2, HVD_FLOAT32, HVD_HOST};
+  hvd_tensor indices = HVD_TENSOR_OF(&index, one, 1, HVD_INT64, HVD_HOST);
+  hvd_tensor rows = HVD_TENSOR_OF(values, row, 2, HVD_FLOAT32, HVD_HOST);
   CHECK(hvd_sparse_allreduce(&indices, &rows, NULL, &handle) == HVD_OK);
   CHECK(hvd_result_count(handle) == 2 && hvd_result(handle, 0, &result) == HVD_OK);
   CHECK(((int64_t*)result.data)[size - 1] == size - 1);
@@ -395,7 +395,7 @@ static void* set_later(void* data) {
 
 static void seams(void) {
   float data[2] = {1, 1};
-  hvd_tensor tensor = vector(data, two), result;
+  hvd_tensor tensor = vector(data, two), result = HVD_TENSOR_INIT;
   hvd_options options = HVD_OPTIONS_INIT;
   hvd_handle handle;
   room made = {NULL, 9, 0, 0};
@@ -415,7 +415,7 @@ static void seams(void) {
 
   /* Not read before it is ready. */
   signal_of later = SIGNAL_INIT, done = SIGNAL_INIT;
-  const hvd_ready_event event = {is_set, wait_signal, release_signal, &later};
+  const hvd_ready_event event = HVD_READY_EVENT_OF(is_set, wait_signal, release_signal, &later);
   options = (hvd_options)HVD_OPTIONS_INIT;
   options.name = "later";
   options.op = HVD_SUM;
@@ -442,8 +442,10 @@ static void seams(void) {
   /* One for each of a group; released too if the call fails. */
   signal_of now[2] = {SIGNAL_INIT, SIGNAL_INIT};
   now[0].set = now[1].set = 1;
-  const hvd_ready_event events[2] = {{is_set, wait_signal, release_signal, &now[0]},
-                                     {is_set, wait_signal, release_signal, &now[1]}};
+  hvd_ready_event events[2] = {
+      HVD_READY_EVENT_OF(is_set, wait_signal, release_signal, &now[0]),
+      HVD_READY_EVENT_OF(is_set, wait_signal, release_signal, &now[1]),
+  };
   float more[2] = {1, 1};
   hvd_tensor group[2] = {vector(data, two), vector(more, two)};
   options.name = "events";
@@ -454,12 +456,20 @@ static void seams(void) {
   wait_released(&now[1]);
   INVALID(hvd_grouped_allreduce_async(group, NULL, 2, &options, NULL), "handle is null");
   CHECK(now[0].released == 2 && now[1].released == 2);
+  events[1].size += 8;
+  INVALID(
+      hvd_grouped_allreduce(group, NULL, 2, &options),
+      "hvd_grouped_allreduce(): a ready event 1 of an array has size 48, but the first one has 40");
+  events[0].size = 0;
+  INVALID(hvd_grouped_allreduce(group, NULL, 2, &options), "a ready event.size is 0");
+  events[0].size = events[1].size = sizeof(hvd_ready_event);
+  CHECK(now[0].released == 2 && now[1].released == 2); /* whose they are was not known */
   INVALID(hvd_allreduce(&tensor, NULL, &options), "ready_count is 2 for 1 tensors");
   CHECK(now[0].released == 2);
   options.ready_count = 1;
   options.ready = NULL;
   INVALID(hvd_allreduce(&tensor, NULL, &options), "options.ready is null");
-  const hvd_ready_event deaf = {NULL, wait_signal, release_signal, &now[0]};
+  const hvd_ready_event deaf = HVD_READY_EVENT_OF(NULL, wait_signal, release_signal, &now[0]);
   options.ready = &deaf;
   INVALID(hvd_allreduce(&tensor, NULL, &options), "`ready` and `wait`");
   CHECK(now[0].released == 3);
@@ -535,6 +545,46 @@ static void sets(void) {
 
 /* --- arguments that can never be right --- */
 
+/* Structs of a program that was compiled with a later version of hvd. */
+typedef struct later_tensor {
+  hvd_tensor tensor;
+  int64_t more;
+} later_tensor;
+
+static void tensors_of_other_versions(void) {
+  float a[2] = {1, 1}, b[2] = {1, 1};
+  later_tensor later[2] = {{vector(a, two), 0}, {vector(b, two), 0}};
+  later[0].tensor.size = later[1].tensor.size = sizeof(later_tensor);
+  const hvd_tensor* tensors = &later[0].tensor;
+  hvd_handle handle;
+  CHECK(hvd_grouped_allreduce(tensors, NULL, 2, NULL) == HVD_OK);
+  CHECK(a[1] == 1 && b[1] == 1); /* the average */
+  CHECK(hvd_grouped_allgather(tensors, 2, NULL, &handle) == HVD_OK);
+  later_tensor result = {HVD_TENSOR_INIT, 7};
+  result.tensor.size = sizeof(result);
+  CHECK(hvd_result(handle, 1, &result.tensor) == HVD_OK);
+  CHECK(result.tensor.size == sizeof(result) && result.tensor.shape[0] == 2 * size);
+  CHECK(result.more == 7);
+
+  hvd_tensor none = HVD_TENSOR_INIT;
+  none.size = 0;
+  INVALID(hvd_result(handle, 0, &none), "hvd_result(): tensor.size is 0; it is sizeof");
+  CHECK(hvd_release(handle) == HVD_OK);
+
+  later[1].more = 1;
+  INVALID(hvd_grouped_allreduce(tensors, NULL, 2, NULL), "that only a newer version of hvd knows");
+  later[1].more = 0;
+  later[1].tensor.size = sizeof(hvd_tensor);
+  INVALID(hvd_grouped_allreduce(tensors, NULL, 2, NULL), "the input 1 of an array has size 48");
+
+  CHECK(hvd_tensor_init(&none, sizeof(none)) == HVD_OK && none.size == sizeof(none));
+  CHECK(none.data == NULL && none.type == HVD_FLOAT32 && none.device == HVD_HOST);
+  INVALID(hvd_tensor_init(&none, 8), "there is no version with options of 8 bytes");
+  INVALID(hvd_tensor_init(NULL, sizeof(none)), "is null");
+  hvd_ready_event event;
+  CHECK(hvd_ready_event_init(&event, sizeof(event)) == HVD_OK && event.size == sizeof(event));
+}
+
 static void wrong_tensors(void) {
   float data[2] = {1, 1};
   hvd_handle handle;
@@ -543,19 +593,21 @@ static void wrong_tensors(void) {
     hvd_tensor tensor;
     const char* words;
   } wrong[] = {
-      {{data, two, -1, HVD_FLOAT32, HVD_HOST}, "-1 dimensions"},
-      {{data, two, 257, HVD_FLOAT32, HVD_HOST}, "257 dimensions"},
-      {{data, NULL, 1, HVD_FLOAT32, HVD_HOST}, "its shape is null"},
-      {{data, two, 1, -1, HVD_HOST}, "the type -1"},
-      {{data, two, 1, 13, HVD_HOST}, "the type 13"},
-      {{data, two, 1, HVD_FLOAT32, -1}, "the device -1"},
-      {{NULL, two, 1, HVD_FLOAT32, HVD_HOST}, "no memory"},
+      {{8, data, two, 1, HVD_FLOAT32, HVD_HOST, 0}, "size is 8; it is sizeof of the struct"},
+      {{sizeof(hvd_tensor), data, two, 1, HVD_FLOAT32, HVD_HOST, 1}, "`reserved` is not 0"},
+      {HVD_TENSOR_OF(data, two, -1, HVD_FLOAT32, HVD_HOST), "-1 dimensions"},
+      {HVD_TENSOR_OF(data, two, 257, HVD_FLOAT32, HVD_HOST), "257 dimensions"},
+      {HVD_TENSOR_OF(data, NULL, 1, HVD_FLOAT32, HVD_HOST), "its shape is null"},
+      {HVD_TENSOR_OF(data, two, 1, -1, HVD_HOST), "the type -1"},
+      {HVD_TENSOR_OF(data, two, 1, 13, HVD_HOST), "the type 13"},
+      {HVD_TENSOR_OF(data, two, 1, HVD_FLOAT32, -1), "the device -1"},
+      {HVD_TENSOR_OF(NULL, two, 1, HVD_FLOAT32, HVD_HOST), "no memory"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
     const hvd_tensor* bad = &wrong[i].tensor;
     const char* words = wrong[i].words;
     INVALID(hvd_allreduce(bad, NULL, NULL), words);
-    INVALID(hvd_allreduce(&good, bad, NULL), i == 6 ? "" : words);
+    INVALID(hvd_allreduce(&good, bad, NULL), i == 8 ? "" : words);
     INVALID(hvd_allreduce_async(bad, NULL, NULL, &handle), words);
     INVALID(hvd_grouped_allreduce(bad, NULL, 1, NULL), words);
     INVALID(hvd_grouped_allreduce_async(bad, NULL, 1, NULL, &handle), words);
@@ -646,24 +698,24 @@ static void reducers(void) {
   CHECK(hvd_reducer_create(&options, &reducer) == HVD_OK && reducer != 0);
   CHECK(hvd_reducer_add(reducer, "a", &first) == 0 && hvd_reducer_add(reducer, "b", &second) == 1);
   const int64_t table[2] = {size, 2};
-  const hvd_tensor embedding = {NULL, table, 2, HVD_FLOAT32, HVD_HOST};
+  const hvd_tensor embedding = HVD_TENSOR_OF(NULL, table, 2, HVD_FLOAT32, HVD_HOST);
   CHECK(hvd_reducer_add_sparse(reducer, "e", &embedding) == 2 && hvd_reducer_size(reducer) == 3);
   CHECK(hvd_reducer_index_of(reducer, "e") == 2);
   signal_of now = SIGNAL_INIT;
   now.set = 1;
-  const hvd_ready_event event = {is_set, wait_signal, release_signal, &now};
+  const hvd_ready_event event = HVD_READY_EVENT_OF(is_set, wait_signal, release_signal, &now);
   CHECK(hvd_reducer_ready(reducer, 0, &event) == HVD_OK);
   int64_t index = rank;
   float values[2] = {1, 2};
   const int64_t one[1] = {1}, row[2] = {1, 2};
-  const hvd_tensor indices = {&index, one, 1, HVD_INT64, HVD_HOST};
-  const hvd_tensor rows = {values, row, 2, HVD_FLOAT32, HVD_HOST};
+  const hvd_tensor indices = HVD_TENSOR_OF(&index, one, 1, HVD_INT64, HVD_HOST);
+  const hvd_tensor rows = HVD_TENSOR_OF(values, row, 2, HVD_FLOAT32, HVD_HOST);
   CHECK(hvd_reducer_ready_sparse(reducer, 2, &indices, &rows) == HVD_OK);
   CHECK(hvd_reducer_synchronized(reducer) == 0);
   CHECK(hvd_reducer_synchronize(reducer) == HVD_OK && hvd_reducer_synchronized(reducer) == 1);
   CHECK(a[0] == sum_of_ranks() && b[0] == 0 && zeroed == 1);
   wait_released(&now);
-  hvd_tensor all, of_all, again;
+  hvd_tensor all = HVD_TENSOR_INIT, of_all = HVD_TENSOR_INIT, again = HVD_TENSOR_INIT;
   CHECK(hvd_reducer_reduced(reducer, 2, &all, &of_all) == HVD_OK);
   CHECK(hvd_reducer_reduced(reducer, 2, &all, &again) == HVD_OK && again.shape == of_all.shape);
   CHECK(all.shape[0] == size && ((int64_t*)all.data)[size - 1] == size - 1);
@@ -683,7 +735,7 @@ static void reducers(void) {
         hvd_reducer_ready(reducer, 0, NULL) == HVD_OK);
   INVALID(hvd_reducer_ready(reducer, 0, &event), "3. time");
   CHECK(now.released == 2);
-  const hvd_ready_event deaf = {is_set, NULL, release_signal, &now};
+  const hvd_ready_event deaf = HVD_READY_EVENT_OF(is_set, NULL, release_signal, &now);
   INVALID(hvd_reducer_ready(reducer, 1, &deaf), "`ready` and `wait`");
   CHECK(now.released == 3);
   INVALID(hvd_reducer_ready(reducer, 3, NULL), "no gradient 3");

@@ -65,7 +65,7 @@ static int train(void* data) {
     if (generation == 1 && training->step == 5 && hvd_rank() == 1) raise(SIGKILL);
 
     double one = 1;
-    const hvd_tensor tensor = {&one, NULL, 0, HVD_FLOAT64, HVD_HOST};
+    const hvd_tensor tensor = HVD_TENSOR_OF(&one, NULL, 0, HVD_FLOAT64, HVD_HOST);
     hvd_options options = HVD_OPTIONS_INIT;
     options.name = "one";
     int code = hvd_allreduce(&tensor, NULL, &options);
@@ -86,7 +86,7 @@ static int run_training(void) {
   CHECK(hvd_state_create(NULL, &training.state) == HVD_OK);
   CHECK(hvd_state_add_memory(training.state, "step", &training.step, sizeof(training.step)) ==
         HVD_OK);
-  const hvd_tensor total = {&training.total, NULL, 0, HVD_FLOAT64, HVD_HOST};
+  const hvd_tensor total = HVD_TENSOR_OF(&training.total, NULL, 0, HVD_FLOAT64, HVD_HOST);
   CHECK(hvd_state_add_tensor(training.state, "total", &total) == HVD_OK);
   CHECK(hvd_state_add_sampler(training.state, "sampler", training.sampler) == HVD_OK);
   hvd_state_handler note = HVD_STATE_HANDLER_INIT;

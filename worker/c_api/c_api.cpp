@@ -21,6 +21,10 @@ thread_local LastError last_error;
 
 constexpr std::int32_t kMaxDimensions = 256;
 
+// Sizes in the first version of each struct.
+constexpr std::size_t kFirstTensor = sizeof(hvd_tensor);
+constexpr std::size_t kFirstReadyEvent = sizeof(hvd_ready_event);
+
 class CReadyEvent final : public ReadyEvent {
  public:
   explicit CReadyEvent(const hvd_ready_event& event) : event_(event) {}
@@ -103,7 +107,8 @@ void check_callback(int code, const char* what) {
 int note(int code, const std::string& what) noexcept { return remember(code, what.c_str()); }
 
 TensorView tensor_of(const hvd_tensor* tensor, const char* call, const char* what) {
-  const auto& given = not_null(tensor, call, what);
+  const auto given = read_struct<hvd_tensor>(not_null(tensor, call, what), HVD_TENSOR_INIT,
+                                             kFirstTensor, call, what);
   if (given.dimensions < 0 || given.dimensions > kMaxDimensions) {
     refuse(call, "(): ", what, " has ", given.dimensions, " dimensions; 0 to ", kMaxDimensions,
            " are allowed");
@@ -118,16 +123,29 @@ TensorView tensor_of(const hvd_tensor* tensor, const char* call, const char* wha
     refuse(call, "(): ", what, " has the device ", given.device,
            ", which is neither HVD_HOST nor HVD_CUDA(n)");
   }
+  if (given.reserved != 0) refuse(call, "(): ", what, ": the member `reserved` is not 0");
   return {given.data,
           {given.shape, given.shape + given.dimensions},
           static_cast<DataType>(given.type),
           {given.device - 1}};
 }
 
+TensorView tensor_of(const hvd_tensor* tensors, std::size_t index, const char* call,
+                     const char* what) {
+  return tensor_of(element_of(tensors, index, kFirstTensor, call, what), call, what);
+}
+
 hvd_tensor c_tensor_of(const void* data, const std::vector<std::int64_t>& shape, DataType type,
                        Device device) {
-  return {const_cast<void*>(data), shape.data(), static_cast<std::int32_t>(shape.size()),
-          static_cast<std::int32_t>(type), device.cuda + 1};
+  return HVD_TENSOR_OF(const_cast<void*>(data), shape.data(),
+                       static_cast<std::int32_t>(shape.size()), static_cast<std::int32_t>(type),
+                       device.cuda + 1);
+}
+
+void write_tensor(hvd_tensor* out, hvd_tensor tensor, const char* call, const char* what) {
+  const std::size_t size = check_size(not_null(out, call, what), kFirstTensor, call, what);
+  tensor.size = size;
+  std::memcpy(out, &tensor, std::min(size, sizeof(tensor)));
 }
 
 ReduceOp op_of(std::int32_t op, const char* call) {
@@ -144,14 +162,24 @@ Compression compression_of(std::int32_t compression, const char* call) {
   return static_cast<Compression>(compression);
 }
 
-std::shared_ptr<ReadyEvent> event_of(const hvd_ready_event& event) {
-  return std::make_shared<CReadyEvent>(event);
-}
-
-void check_event(const hvd_ready_event& event, const char* call) {
-  if (event.ready == nullptr || event.wait == nullptr) {
-    refuse(call, "(): a ready event needs its functions `ready` and `wait`");
+std::vector<std::shared_ptr<ReadyEvent>> events_of(const hvd_ready_event* events, std::size_t count,
+                                                   const char* call) {
+  constexpr const char* kWhat = "a ready event";
+  std::vector<hvd_ready_event> read;
+  for (std::size_t i = 0; i < count; ++i) {
+    read.push_back(
+        read_struct<hvd_ready_event>(*element_of(events, i, kFirstReadyEvent, call, kWhat),
+                                     HVD_READY_EVENT_INIT, kFirstReadyEvent, call, kWhat));
   }
+
+  std::vector<std::shared_ptr<ReadyEvent>> owned;
+  for (const auto& event : read) owned.push_back(std::make_shared<CReadyEvent>(event));
+  for (const auto& event : read) {
+    if (event.ready == nullptr || event.wait == nullptr) {
+      refuse(call, "(): a ready event needs its functions `ready` and `wait`");
+    }
+  }
+  return owned;
 }
 
 namespace {
@@ -214,6 +242,15 @@ const char* hvd_code_text(int code) {
     default:
       return "unknown code";
   }
+}
+
+int hvd_tensor_init(hvd_tensor* tensor, size_t size) {
+  return write_defaults<hvd_tensor>(tensor, size, HVD_TENSOR_INIT, kFirstTensor, "hvd_tensor_init");
+}
+
+int hvd_ready_event_init(hvd_ready_event* event, size_t size) {
+  return write_defaults<hvd_ready_event>(event, size, HVD_READY_EVENT_INIT, kFirstReadyEvent,
+                                         "hvd_ready_event_init");
 }
 
 int hvd_init_options_init(hvd_init_options* options, size_t size) {

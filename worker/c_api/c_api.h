@@ -72,25 +72,56 @@ T& not_null(T* pointer, const char* call, const char* what) {
   return *pointer;
 }
 
-// Options of an older or the same version, completed by defaults; those of a newer one if what this
-// version does not know was not set.
+// The member `size` of a struct of the caller, with which all structs that may grow begin.
+// `first_size`: that of the first version of the struct. `what` names the struct.
+template <typename Struct>
+std::size_t check_size(const Struct& given, std::size_t first_size, const char* call,
+                       const char* what) {
+  constexpr std::size_t kLargest = 4096;
+  if (given.size < first_size || given.size > kLargest) {
+    refuse(call, "(): ", what, ".size is ", given.size, "; it is sizeof of the struct, ",
+           sizeof(Struct), " in this version");
+  }
+  return given.size;
+}
+
+// A struct of an older or the same version, completed by defaults; one of a newer version if what
+// this version does not know was not set.
+template <typename Struct>
+Struct read_struct(const Struct& given, const Struct& defaults, std::size_t first_size,
+                   const char* call, const char* what) {
+  const std::size_t size = check_size(given, first_size, call, what);
+  Struct read = defaults;
+  std::memcpy(&read, &given, std::min(size, sizeof(Struct)));
+
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
+  for (std::size_t i = sizeof(Struct); i < size; ++i) {
+    if (bytes[i] != 0) refuse(call, "(): ", what, " that only a newer version of hvd knows");
+  }
+  return read;
+}
+
+// Null stands for the defaults.
 template <typename Options>
 Options read_options(const Options* given, const Options& defaults, std::size_t first_size,
                      const char* call) {
-  if (given == nullptr) return defaults;
-  const std::size_t size = given->size;
-  constexpr std::size_t kLargest = 4096;
-  if (size < first_size || size > kLargest) {
-    refuse(call, "(): options.size is ", size, "; it is sizeof of the struct, ", sizeof(Options),
-           " in this version");
+  return given == nullptr ? defaults : read_struct(*given, defaults, first_size, call, "options");
+}
+
+// The element `index` of an array of structs of the caller's version, which are as far apart as the
+// first one says.
+template <typename Struct>
+const Struct* element_of(const Struct* array, std::size_t index, std::size_t first_size,
+                         const char* call, const char* what) {
+  if (array == nullptr || index == 0) return array;
+  const std::size_t size = check_size(*array, first_size, call, what);
+  const auto* const element =
+      reinterpret_cast<const Struct*>(reinterpret_cast<const unsigned char*>(array) + index * size);
+  if (element->size != size) {
+    refuse(call, "(): ", what, " ", index, " of an array has size ", element->size,
+           ", but the first one has ", size);
   }
-  Options options = defaults;
-  std::memcpy(&options, given, std::min(size, sizeof(Options)));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
-  for (std::size_t i = sizeof(Options); i < size; ++i) {
-    if (bytes[i] != 0) refuse(call, "(): options that only a newer version of hvd knows");
-  }
-  return options;
+  return element;
 }
 
 // hvd_..._init().
@@ -110,14 +141,20 @@ int write_defaults(Options* options, std::size_t size, const Options& defaults,
 }
 
 TensorView tensor_of(const hvd_tensor* tensor, const char* call, const char* what);
+// The tensor `index` of an array.
+TensorView tensor_of(const hvd_tensor* tensors, std::size_t index, const char* call,
+                     const char* what);
+// The shape of the result is that of the argument, which must live as long.
 hvd_tensor c_tensor_of(const void* data, const std::vector<std::int64_t>& shape, DataType type,
                        Device device = {});
+// Writes as much of `tensor` as the caller's version of the struct has.
+void write_tensor(hvd_tensor* out, hvd_tensor tensor, const char* call, const char* what);
 ReduceOp op_of(std::int32_t op, const char* call);
 Compression compression_of(std::int32_t compression, const char* call);
-// Owns what the struct says, whatever is wrong with it.
-std::shared_ptr<ReadyEvent> event_of(const hvd_ready_event& event);
-// Throws if it cannot be asked or waited for.
-void check_event(const hvd_ready_event& event, const char* call);
+// Owns what `count` structs of an array say, and only then throws if one of them cannot be asked or
+// waited for. An event whose size makes no sense is not owned.
+std::vector<std::shared_ptr<ReadyEvent>> events_of(const hvd_ready_event* events, std::size_t count,
+                                                   const char* call);
 
 // Things that callers hold by a number, which is never used again for another one.
 template <typename T>

@@ -25,10 +25,10 @@ std::vector<Submission> read_tensors(const Call& call, const hvd_tensor* inputs,
   if (count > 0) not_null(inputs, call.name, "the input");
   std::vector<Submission> works;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto input = tensor_of(&inputs[i], call.name, "the input");
+    const auto input = tensor_of(inputs, i, call.name, "the input");
     hvd::TensorView to;
     if (outputs != nullptr) {
-      to = tensor_of(&outputs[i], call.name, "the output");
+      to = tensor_of(outputs, i, call.name, "the output");
     } else if (output == Output::in_place_or_given) {
       to = input;
     }

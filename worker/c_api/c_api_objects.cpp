@@ -71,7 +71,7 @@ int hvd_broadcast_parameters(const char* const* names, const hvd_tensor* tensors
     std::vector<hvd::NamedTensor> list;
     for (size_t i = 0; i < count; ++i) {
       list.push_back(
-          {&not_null(names[i], kCall, "a name"), tensor_of(&tensors[i], kCall, "a tensor")});
+          {&not_null(names[i], kCall, "a name"), tensor_of(tensors, i, kCall, "a tensor")});
     }
     hvd::broadcast_parameters(list,
                               {.root = options.c().root, .process_set = options.process_set()});

@@ -137,9 +137,8 @@ int64_t hvd_reducer_size(hvd_reducer reducer) {
 
 int hvd_reducer_ready(hvd_reducer reducer, size_t index, const hvd_ready_event* ready) {
   return guard([&] {
-    const auto event = ready == nullptr ? nullptr : event_of(*ready);
-    if (event) check_event(*ready, "hvd_reducer_ready");
-    reducers().find(reducer)->gradients.ready(index, event);
+    const auto events = events_of(ready, ready == nullptr ? 0 : 1, "hvd_reducer_ready");
+    reducers().find(reducer)->gradients.ready(index, events.empty() ? nullptr : events.front());
     return HVD_OK;
   });
 }
@@ -165,8 +164,7 @@ int hvd_reducer_synchronized(hvd_reducer reducer) {
 int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,
                         hvd_tensor* values) {
   return with(reducer, [&](Reducer& held) {
-    not_null(indices, "hvd_reducer_reduced", "indices");
-    not_null(values, "hvd_reducer_reduced", "values");
+    constexpr const char* kCall = "hvd_reducer_reduced";
     auto rows = held.gradients.reduced(index);
     const std::lock_guard lock(held.mutex);
     auto& shown = held.shown[index];
@@ -174,8 +172,10 @@ int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,
     if (shown.values.data != rows.values.data || shown.values.shape != rows.values.shape) {
       shown = std::move(rows);
     }
-    *indices = c_tensor_of(shown.indices.data, shown.indices.shape, shown.indices.type);
-    *values = c_tensor_of(shown.values.data, shown.values.shape, shown.values.type);
+    write_tensor(indices, c_tensor_of(shown.indices.data, shown.indices.shape, shown.indices.type),
+                 kCall, "indices");
+    write_tensor(values, c_tensor_of(shown.values.data, shown.values.shape, shown.values.type),
+                 kCall, "values");
   });
 }
 

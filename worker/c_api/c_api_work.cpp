@@ -50,8 +50,7 @@ CallOptions::CallOptions(const hvd_options* given, const char* call, std::size_t
     refuse(call, "(): options.ready_count is ", events, " for ", count, " tensors");
   }
   if (events != 0) not_null(options_.ready, call, "options.ready");
-  for (std::size_t i = 0; i < events; ++i) events_.push_back(event_of(options_.ready[i]));
-  for (std::size_t i = 0; i < events; ++i) check_event(options_.ready[i], call);
+  events_ = events_of(options_.ready, events, call);
   if (options_.split_count != 0) not_null(options_.splits, call, "options.splits");
   op_of(options_.op, call);
   compression_of(options_.compression, call);
@@ -195,13 +194,13 @@ int hvd_result_count(hvd_handle handle) {
 
 int hvd_result(hvd_handle handle, size_t index, hvd_tensor* tensor) {
   return when_ready(handle, [&](Work& work) {
-    auto& out = not_null(tensor, "hvd_result", "tensor");
     const auto& tensors = work.results().tensors;
     if (index >= tensors.size()) {
       refuse("hvd_result(): there is no result ", index, "; there are ", tensors.size());
     }
     const auto& result = tensors[index];
-    out = c_tensor_of(result.data, result.shape, result.type, result.device);
+    write_tensor(tensor, c_tensor_of(result.data, result.shape, result.type, result.device),
+                 "hvd_result", "tensor");
     return static_cast<int>(HVD_OK);
   });
 }

@@ -24,7 +24,7 @@
 namespace hvd::worker {
 
 struct DeviceOptions {
-  void* stream = nullptr;                      // of the program; null: the legacy one
+  cuda::Stream stream = nullptr;               // of the program; null: the legacy one
   std::optional<std::size_t> on_device_limit;  // bytes; nothing: kOnDeviceShare of what is free
   // Empty: by the module for NCCL.
   std::function<Result<std::unique_ptr<runtime::gpu::Copier>>(int device)> open = {};

@@ -4,17 +4,28 @@
 
 #include <hvd/types.h>
 
+// What CUDA's cudaStream_t and cudaEvent_t point to.
+struct CUstream_st;
+struct CUevent_st;
+
 namespace hvd {
+
+namespace cuda {
+
+// cudaStream_t and cudaEvent_t. Null is the legacy stream.
+using Stream = CUstream_st*;
+using Event = CUevent_st*;
+
+}  // namespace cuda
 
 // The readiness of a tensor of a GPU: what reduces it waits on the device, and no thread does.
 class CudaReadyEvent : public ReadyEvent {
  public:
-  // The event of the device, a cudaEvent_t.
-  virtual void* cuda_event() const = 0;
-  // A stream of the device, a cudaStream_t, that shall go on only when the result is there. Then
+  virtual cuda::Event cuda_event() const = 0;
+  // A stream of the device that shall go on only when the result is there. Then
   // the call may be done as soon as that stream waits; what fails after that is an error of the
   // next call. Null: the call is done when the result is there.
-  virtual void* waiting_stream() const { return nullptr; }
+  virtual cuda::Stream waiting_stream() const { return nullptr; }
 };
 
 }  // namespace hvd

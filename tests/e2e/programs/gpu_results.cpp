@@ -93,13 +93,13 @@ void c_results() {
     auto rows = on_device(Floats(4, static_cast<float>(hvd::rank())), {4});
     const std::int64_t shape[] = {4};
     const int32_t device = HVD_CUDA(hvd::cuda::device());
-    const hvd_tensor tensor = {rows.data(), shape, 1, HVD_FLOAT32, device};
+    const hvd_tensor tensor = HVD_TENSOR_OF(rows.data(), shape, 1, HVD_FLOAT32, device);
     hvd_options options = HVD_OPTIONS_INIT;
     options.name = "gather";
     hvd_handle handle = 0;
     same(hvd_allgather_async(&tensor, &options, &handle), static_cast<int>(HVD_OK), "allgather");
     same(hvd_wait(handle), static_cast<int>(HVD_OK), "wait");
-    hvd_tensor result{};
+    hvd_tensor result = HVD_TENSOR_INIT;
     same(hvd_result(handle, 0, &result), static_cast<int>(HVD_OK), "result");
     same(result.device, device, "device of the result");
     same(result.shape[0], 4 * hvd::size(), "rows of the result");

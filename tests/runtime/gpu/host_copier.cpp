@@ -27,11 +27,11 @@ class HostCopier final : public runtime::gpu::Copier {
   }
   void release(KeptIn where, void* memory) override { memory_of(where).release(memory); }
 
-  Status follow(void* stream) override {
+  Status follow(cuda::Stream stream) override {
     order(stream_of(stream), lane_);
     return {};
   }
-  Status lead(void* stream) override {
+  Status lead(cuda::Stream stream) override {
     order(lane_, stream_of(stream));
     return {};
   }
@@ -58,8 +58,8 @@ class HostCopier final : public runtime::gpu::Copier {
   HostGpuMemory& memory_of(KeptIn where) const {
     return where == KeptIn::device ? *options_.memory : HostGpuMemory::plain();
   }
-  HostLane& stream_of(void* stream) const {
-    return stream == nullptr ? *options_.legacy_stream : *static_cast<HostLane*>(stream);
+  HostLane& stream_of(cuda::Stream stream) const {
+    return stream == nullptr ? *options_.legacy_stream : *reinterpret_cast<HostLane*>(stream);
   }
   // What comes in `second` waits for what is in `first`.
   static void order(HostLane& first, HostLane& second) {

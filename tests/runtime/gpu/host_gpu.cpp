@@ -238,8 +238,8 @@ class HostGpu final : public Gpu {
   }
   Result<bool> reached(Mark mark) override { return static_cast<std::atomic<bool>*>(mark)->load(); }
   void forget(Mark /*mark*/) override {}
-  Status hold(void* stream, Mark mark) override {
-    static_cast<std::atomic<Mark>*>(stream)->store(mark);
+  Status hold(cuda::Stream stream, Mark mark) override {
+    reinterpret_cast<std::atomic<Mark>*>(stream)->store(mark);
     return {};
   }
   Result<std::string> new_id() override { return network_.new_id(); }

@@ -67,9 +67,9 @@ class HostEvent final : public CudaReadyEvent {
 
   bool ready() const override { return state_->is_set(); }
   void wait() override { state_->wait(); }
-  void* cuda_event() const override { return const_cast<HostEvent*>(this); }
+  cuda::Event cuda_event() const override { return const_cast<HostEvent*>(this); }
   void set() { state_->set(); }
-  void* waiting_stream() const override { return stream; }
+  cuda::Stream waiting_stream() const override { return stream; }
   std::atomic<void*>* stream = nullptr;  // what waits for the result
   const std::shared_ptr<State>& state() const { return state_; }
 

@@ -61,7 +61,8 @@ void release(int /*device*/, void* allocated) {
   legacy_stream().put([allocated] { memory().release(allocated); });
 }
 
-Result<std::shared_ptr<ReadyEvent>> record(int /*device*/, void* stream, void* waiting_stream) {
+Result<std::shared_ptr<ReadyEvent>> record(int /*device*/, cuda::Stream stream,
+                                           cuda::Stream waiting_stream) {
   if (stream != nullptr || waiting_stream != nullptr) {
     return Status(Code::invalid_argument, "there is no stream but the legacy one");
   }

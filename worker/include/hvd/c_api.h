@@ -2,7 +2,7 @@
  * whose headers say what each call means; here stands what is particular to C (docs/c_api.md).
  *
  *     hvd_init(NULL);
- *     hvd_tensor tensor = {gradients, shape, 1, HVD_FLOAT32, HVD_HOST};
+ *     hvd_tensor tensor = HVD_TENSOR_OF(gradients, shape, 1, HVD_FLOAT32, HVD_HOST);
  *     hvd_options options = HVD_OPTIONS_INIT;
  *     options.name = "gradients";
  *     if (hvd_allreduce(&tensor, NULL, &options) != HVD_OK) puts(hvd_last_error());
@@ -172,21 +172,37 @@ enum hvd_compression {
 #define HVD_HOST 0                      /* hvd_tensor.device: the memory of this process, */
 #define HVD_CUDA(number) ((number) + 1) /* or that of a CUDA device */
 
+/* A tensor. It begins with the size of the struct, as options do, so that later versions can add
+ * fields. All tensors of an array have the same size, and so have all ready events of an array.
+ * Fill it by HVD_TENSOR_OF, by HVD_TENSOR_INIT, or by hvd_tensor_init(). */
 typedef struct hvd_tensor {
+  size_t size;
   void* data; /* elements one after the other, the last dimension fastest */
   const int64_t* shape;
   int32_t dimensions; /* of shape; 0: one element */
   int32_t type;       /* hvd_data_type */
   int32_t device;     /* HVD_HOST or HVD_CUDA(n) */
+  int32_t reserved;   /* 0 */
 } hvd_tensor;
 
-/* Until when an input is not there yet. The functions are called from threads of hvd. */
+#define HVD_TENSOR_OF(data, shape, dimensions, type, device) \
+  { sizeof(hvd_tensor), (data), (shape), (dimensions), (type), (device), 0 }
+#define HVD_TENSOR_INIT HVD_TENSOR_OF(NULL, NULL, 0, HVD_FLOAT32, HVD_HOST)
+HVD_API int hvd_tensor_init(hvd_tensor* tensor, size_t size);
+
+/* Says when an input is there. The functions are called from threads of hvd. */
 typedef struct hvd_ready_event {
+  size_t size;
   int (*ready)(void* data); /* not 0: it is */
   void (*wait)(void* data);
   void (*release)(void* data); /* may be null; see hvd_options.ready */
   void* data;
 } hvd_ready_event;
+
+#define HVD_READY_EVENT_OF(ready, wait, release, data) \
+  { sizeof(hvd_ready_event), (ready), (wait), (release), (data) }
+#define HVD_READY_EVENT_INIT HVD_READY_EVENT_OF(NULL, NULL, NULL, NULL)
+HVD_API int hvd_ready_event_init(hvd_ready_event* event, size_t size);
 
 /* Makes room for a result of this shape, of the tensor `index` of a group; null: there is none.
  * Called from a thread of hvd, once, before the work is done. */
@@ -205,7 +221,8 @@ typedef struct hvd_options {
   const int64_t* splits; /* alltoall: rows for each rank; none: even */
   size_t split_count;
   /* None, one for all tensors of the call, or one for each. `release` of each is called once, when
-   * hvd needs it no more: also if the call fails, unless because `size` or `ready` make no sense.
+   * hvd needs it no more: also if the call fails, unless because a `size` or `ready` makes no
+   * sense.
    */
   const hvd_ready_event* ready;
   size_t ready_count;
@@ -247,8 +264,9 @@ HVD_API int hvd_release(hvd_handle handle);
 /* How many tensors the result has: of a group as many as it has, of one collective 1, else as the
  * call says. Negative: HVD_ERROR_NOT_READY, HVD_ERROR_INVALID_ARGUMENT, [wait]. */
 HVD_API int hvd_result_count(hvd_handle handle);
-/* One of them; pointer and shape are valid until the handle is released. Returns HVD_OK,
- * HVD_ERROR_NOT_READY, HVD_ERROR_INVALID_ARGUMENT (null, no such handle or index), [wait]. */
+/* Writes one of them into `tensor`, whose `size` the caller has set (HVD_TENSOR_INIT). Pointer and
+ * shape are valid until the handle is released. Returns HVD_OK, HVD_ERROR_NOT_READY,
+ * HVD_ERROR_INVALID_ARGUMENT (null, no such handle or index), [wait]. */
 HVD_API int hvd_result(hvd_handle handle, size_t index, hvd_tensor* tensor);
 /* Of alltoall: rows from each rank. The same. */
 HVD_API int hvd_received_splits(hvd_handle handle, const int64_t** splits, size_t* count);

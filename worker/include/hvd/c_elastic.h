@@ -37,6 +37,9 @@ extern "C" {
 
 struct hvd_tensor;
 
+/* CUDA's cudaStream_t. Null is the legacy stream. */
+typedef struct CUstream_st* hvd_cuda_stream;
+
 /* The number of the world that this process is in, into `generation`: it grows with each one.
  * Returns HVD_OK, HVD_ERROR_NOT_INITIALIZED, HVD_ERROR_INVALID_ARGUMENT (null). */
 HVD_API int hvd_generation(uint64_t* generation);
@@ -78,9 +81,9 @@ typedef struct hvd_state_options {
    * state is gone. Called on rank 0. Null: hvd_elastic_run() fails then. */
   int (*loader)(void* data);
   void* loader_data;
-  /* A cudaStream_t: the stream in which the program works with the tensors of a GPU that it adds.
+  /* The stream in which the program works with the tensors of a GPU that it adds.
    * Null: the legacy stream. */
-  void* cuda_stream;
+  hvd_cuda_stream cuda_stream;
 } hvd_state_options;
 
 #define HVD_STATE_OPTIONS_INIT \

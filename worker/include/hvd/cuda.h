@@ -1,6 +1,5 @@
-// Tensors on GPUs. They need no CUDA header here: streams and events are void*, and are
-// cudaStream_t and cudaEvent_t. What reduces them, libhvd_nccl.so, is loaded when it is first
-// needed.
+// Tensors on GPUs. No CUDA header is needed here: hvd::cuda::Stream is CUDA's own cudaStream_t. The
+// module that reduces them, libhvd_nccl.so, is loaded when it is first needed.
 //
 //     cudaSetDevice(hvd::cuda::device());
 //     ...
@@ -37,9 +36,9 @@ HVD_API std::string why_unavailable();
 HVD_API int device();
 // Ready when what the stream of device() has by now is done. Null: the legacy stream. The call is
 // done when the result is there.
-HVD_API std::shared_ptr<ReadyEvent> ready_after(void* stream);
+HVD_API std::shared_ptr<ReadyEvent> ready_after(Stream stream);
 // The same, and the stream goes on when the result is there: the call may be done as soon as it
 // waits (CudaReadyEvent::waiting_stream()).
-HVD_API std::shared_ptr<ReadyEvent> in_order_of(void* stream);
+HVD_API std::shared_ptr<ReadyEvent> in_order_of(Stream stream);
 
 }  // namespace hvd::cuda

@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include <hvd/cuda_event.h>
 #include <hvd/error.h>
 #include <hvd/export.h>
 #include <hvd/tensor.h>
@@ -63,10 +64,10 @@ struct StateOptions {
   // objects to its last checkpoint. Called on rank 0, whose state all have then. Without it run()
   // throws CommittedStateLostError.
   std::function<void()> loader = {};
-  // The stream (a cudaStream_t) in which the program works with the tensors of a GPU that it adds:
+  // The stream in which the program works with the tensors of a GPU that it adds:
   // they are copied after what is there at a commit, and what comes there later comes after the
   // copies. Null: the legacy stream, and with it all streams but non-blocking ones.
-  void* cuda_stream = nullptr;
+  cuda::Stream cuda_stream = nullptr;
 };
 
 class State;
