@@ -1,7 +1,7 @@
 // Talks to a rendezvous server (rendezvous/server.h; the HTTP it speaks stands in
-// docs/rendezvous.md). It keeps one connection alive, signs every request with the job's token,
-// checks the signature of every answer, and tries again with a growing pause while the server
-// cannot be reached, until the call's deadline.
+// docs/internals/rendezvous.md). It keeps one connection alive, signs every request with the job's
+// token, checks the signature of every answer, and tries again with a growing pause while the
+// server cannot be reached, until the call's deadline.
 //
 // A Client is for one thread at a time; make one per thread. Blocking calls end at their deadline,
 // or as soon as another thread calls cancel(), which is the one call that is safe from any thread.

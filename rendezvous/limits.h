@@ -1,5 +1,5 @@
 // What one rendezvous server is ready to hold and to wait for. Each limit is refused with its own
-// status code and a reason (docs/rendezvous.md). A plain value.
+// status code and a reason (docs/internals/rendezvous.md). A plain value.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // hvd-agent: started by hvdrun on each host, speaks base/protocol/agent_link.h on standard input
-// and output. docs/agent.md says how it works.
+// and output. docs/internals/agent.md says how it works.
 #include <cerrno>
 #include <csignal>
 #include <cstdio>

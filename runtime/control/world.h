@@ -2,9 +2,9 @@
 //
 //     enqueue() -> tensor queue -> negotiation -> fusion -> executor -> callback
 //
-// (docs/runtime.md) with three threads: the control loop, the executor, and the acceptor of data
-// connections, which sleeps once they are made. A world of one makes no socket. Many worlds may
-// live in one process.
+// (docs/internals/worker.md) with three threads: the control loop, the executor, and the acceptor
+// of data connections, which sleeps once they are made. A world of one makes no socket. Many worlds
+// may live in one process.
 //
 // create() and shutdown() block and belong to one thread at a time; enqueue(), abort() and the
 // getters are safe from any. After a failure every call returns the first cause of it.

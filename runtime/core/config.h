@@ -34,7 +34,7 @@ struct Config {
   // Entries of the response cache; 0: no cache.
   std::size_t cache_capacity = 1024;
   // Hierarchical operations: inside hosts first, then between them; Response::hierarchical. If
-  // unset, they are used where ranks of a host share memory (docs/tuning.md).
+  // unset, they are used where ranks of a host share memory (docs/internals/tuning.md).
   std::optional<bool> hierarchical_allreduce = std::nullopt;
   std::optional<bool> hierarchical_allgather = std::nullopt;
   TuningOptions tuning;
@@ -44,7 +44,7 @@ struct Config {
   bool shared_memory = true;
   // Larger tensors pass through that memory in chunks of this size, of which each rank has three;
   // a multiple of 4 KiB. The chunks of all ranks fit into the caches, which gains more than the
-  // synchronisation of all ranks per window costs (docs/shared_memory.md).
+  // synchronisation of all ranks per window costs (docs/internals/shared_memory.md).
   std::size_t chunk_bytes = std::size_t{256} << 10;
   // Streams of a GPU that batches use in turns; each has its own communicators.
   int gpu_lanes = 1;

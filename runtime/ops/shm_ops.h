@@ -1,7 +1,7 @@
 // Collectives of ranks that share a host, straight in the memory that they share (shm/shm_group.h):
 // packing is the only copy in, unpacking the only copy out, and each rank reduces its share of
 // every chunk from all others' chunks. One object of each kind per world; each shares the ShmGroup,
-// and aborting one aborts the group. docs/shared_memory.md has the costs.
+// and aborting one aborts the group. docs/internals/shared_memory.md has the costs.
 //
 // Elements are reduced in the order of the ranks, whichever rank does it and in whatever chunk they
 // lie: all ranks get the same bits, in every run.

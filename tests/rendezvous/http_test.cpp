@@ -1,4 +1,4 @@
-// The protocol as docs/rendezvous.md promises it, byte by byte over real sockets.
+// The protocol as docs/internals/rendezvous.md promises it, byte by byte over real sockets.
 #include <gtest/gtest.h>
 
 #include "base/text.h"
