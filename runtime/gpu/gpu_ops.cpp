@@ -68,7 +68,7 @@ class GpuOperation final : public Operation {
     GpuWork work{response, group, active, entries, outcomes, options_, *world_, **link, {}};
     HVD_RETURN_IF_ERROR(await(work).with_context(name_));
     HVD_RETURN_IF_ERROR(run_(work).with_context(name_));
-    std::vector<void*> streams;
+    std::vector<cuda::Stream> streams;
     for (const auto& entry : entries) {
       const auto* const event = dynamic_cast<const CudaReadyEvent*>(entry.ready.get());
       const cuda::Stream stream = event != nullptr ? event->waiting_stream() : nullptr;

@@ -240,11 +240,11 @@ Status GpuWorld::together(Link& link, Link::Place place,
 }
 
 Status GpuWorld::take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
-                          std::span<void* const> streams, const Completion& over) {
+                          std::span<const cuda::Stream> streams, const Completion& over) {
   for (void* const memory : temporary) gpu_->release(link->lane, memory);
   auto mark = gpu_->mark(link->lane);
   HVD_RETURN_IF_ERROR(mark.status());
-  for (void* const stream : streams) {
+  for (const cuda::Stream stream : streams) {
     if (Status held = gpu_->hold(stream, *mark); !held.ok()) {
       gpu_->forget(*mark);
       return held;

@@ -123,7 +123,7 @@ class GpuWorld {
   // What is in the lane now will be over: calls `over` then, or at the latest when the world has
   // failed. `temporary`: memory of the lane that may go.
   Status take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
-                  std::span<void* const> streams, const Completion& over);
+                  std::span<const cuda::Stream> streams, const Completion& over);
 
   void forget(int process_set);
   void abort();  // any thread

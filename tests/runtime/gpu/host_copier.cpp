@@ -59,7 +59,7 @@ class HostCopier final : public runtime::gpu::Copier {
     return where == KeptIn::device ? *options_.memory : HostGpuMemory::plain();
   }
   HostLane& stream_of(cuda::Stream stream) const {
-    return stream == nullptr ? *options_.legacy_stream : *reinterpret_cast<HostLane*>(stream);
+    return stream == nullptr ? *options_.legacy_stream : HostLane::of(stream);
   }
   // What comes in `second` waits for what is in `first`.
   static void order(HostLane& first, HostLane& second) {

@@ -67,9 +67,12 @@ class HostEvent final : public CudaReadyEvent {
 
   bool ready() const override { return state_->is_set(); }
   void wait() override { state_->wait(); }
-  cuda::Event cuda_event() const override { return const_cast<HostEvent*>(this); }
+  // Only code that compares or passes it on sees this event of no device.
+  cuda::Event cuda_event() const override {
+    return reinterpret_cast<cuda::Event>(const_cast<HostEvent*>(this));
+  }
   void set() { state_->set(); }
-  cuda::Stream waiting_stream() const override { return stream; }
+  cuda::Stream waiting_stream() const override { return reinterpret_cast<cuda::Stream>(stream); }
   std::atomic<void*>* stream = nullptr;  // what waits for the result
   const std::shared_ptr<State>& state() const { return state_; }
 

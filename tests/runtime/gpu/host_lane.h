@@ -8,6 +8,8 @@
 #include <mutex>
 #include <thread>
 
+#include <hvd/cuda_event.h>
+
 namespace hvd::test {
 
 class HostLane {
@@ -19,6 +21,10 @@ class HostLane {
   }
   HostLane(const HostLane&) = delete;
   HostLane& operator=(const HostLane&) = delete;
+
+  // The same as a stream of CUDA, for code that only passes it on.
+  cuda::Stream stream() { return reinterpret_cast<cuda::Stream>(this); }
+  static HostLane& of(cuda::Stream stream) { return *reinterpret_cast<HostLane*>(stream); }
 
   void put(std::function<void()> work) {
     const std::lock_guard lock(mutex_);

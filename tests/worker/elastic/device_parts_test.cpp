@@ -110,7 +110,7 @@ TEST(DeviceParts, AProgramWithAStreamOfItsOwnIsFollowedThere) {
   OneGpu gpu;
   HostLane own;
   auto options = gpu.options();
-  options.stream = &own;
+  options.stream = own.stream();
   DeviceParts parts(options);
   const auto tensor = gpu.tensor(10);
   ASSERT_TRUE(parts.add("weights", tensor).ok());
