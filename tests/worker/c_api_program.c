@@ -575,7 +575,8 @@ static void tensors_of_other_versions(void) {
   INVALID(hvd_grouped_allreduce(tensors, NULL, 2, NULL), "that only a newer version of hvd knows");
   later[1].more = 0;
   later[1].tensor.size = sizeof(hvd_tensor);
-  INVALID(hvd_grouped_allreduce(tensors, NULL, 2, NULL), "the input 1 of an array has size 40, but the first");
+  INVALID(hvd_grouped_allreduce(tensors, NULL, 2, NULL),
+          "the input 1 of an array has size 40, but the first");
 
   CHECK(hvd_tensor_init(&none, sizeof(none)) == HVD_OK && none.size == sizeof(none));
   CHECK(none.data == NULL && none.type == HVD_FLOAT32 && none.device == HVD_HOST);
