@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The least that a job can do: join the world, reduce once, check, leave. bench/startup times it.
 #include <cstdio>
 #include <exception>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains a small language model on any text, with as many workers as hvdrun starts:
 //
 //     hvdrun -np 4 build/release/bin/train --text README.md --text docs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training of train.cpp with the model on GPUs, one for each worker:
 //
 //     hvdrun -np 4 build/release/bin/train_cuda --text README.md --text docs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text and the samples in it. A sample is `context` bytes and the one that follows; there is
 // one at each place of the text.
 #pragma once

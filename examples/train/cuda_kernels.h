@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the model does on a GPU beside products of matrices. Everything is put into the legacy
 // stream; pointers are to memory of the device, matrices lie row by row. Sums are made in one
 // order, so that equal runs give equal numbers.

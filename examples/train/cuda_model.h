@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model of model.h on the GPU of this worker: products of matrices by cuBLAS, the rest by
 // kernels of its own, all in the legacy stream. One thread at a time.
 #pragma once

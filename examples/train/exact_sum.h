@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How gradients are rounded so that their sum over all workers is exact: to multiples of 2^-k that
 // need no more than the 24 bits of a float. A sum of floats depends on its order, and the order on
 // which tensors the runtime happens to fuse; these sums do not, so equal runs give equal curves.

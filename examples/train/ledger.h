@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A log of this worker's steps, so that a test can check that no committed step was lost,
 // that each sample of an epoch was used once, that all workers held the same weights. Each process
 // writes a file of its own, DIR/WORKER.TIME.log, a line for each event, microseconds of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A language model over bytes: an embedding of each byte of the context, one hidden layer, a
 // softmax over the 256 bytes that may follow. Forward and backward pass are written by hand, in
 // loops that a compiler turns into vector code. One thread at a time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flags of the training example. A plain value, checked where it is made.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers as a pure function of what they are for: every worker can compute any of them, in
 // any order, and all get the same.
 #pragma once

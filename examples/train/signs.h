@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files by which a person, or a script, tells a training that runs what to do. Any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training, of a model that computes on the host or on a GPU: what is particular to hvd stands
 // here. Each worker computes its share of every batch; the gradients are summed over all; each then
 // takes the same step, so that the weights stay the same everywhere, to the last bit. Workers may

@@ -1,0 +1,59 @@
+// Does what docs/getting_started.md says, on two pretend hosts: somebody who has only the documents
+// gets from a build to an elastic job.
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "base/text.h"
+#include "tests/many_hosts/many_hosts_test.h"
+
+namespace hvd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The commands of a page: its blocks of ```sh, except those after a comment that begins with
+// "<!-- not run:" and says why.
+std::string commands_of(const fs::path& page) {
+  std::ifstream in(page);
+  EXPECT_TRUE(in) << page;
+  std::string commands;
+  std::string line;
+  std::string before;
+  bool inside = false;
+  while (std::getline(in, line)) {
+    const bool fence = line.starts_with("```");
+    if (inside && !fence) commands += line + "\n";
+    if (fence) inside = !inside && line == "```sh" && !before.starts_with("<!-- not run:");
+    before = line;
+  }
+  return commands;
+}
+
+class GettingStarted : public ManyHostsTest {};
+
+TEST_F(GettingStarted, LeadsFromABuildToAnElasticJobOnTwoHosts) {
+  make_bed({.hosts = 2});
+  // Stands for the clone, which the page builds into build/release.
+  const TemporaryDirectory clone;
+  fs::create_directory(clone.path() / "build");
+  fs::create_directory_symlink(HVD_BUILD_DIR, clone.path() / "build" / "release");
+  fs::create_directory_symlink(HVD_SOURCE_DIR "/examples", clone.path() / "examples");
+
+  const auto commands = commands_of(HVD_SOURCE_DIR "/docs/getting_started.md");
+  const ExitStatus end =
+      bed().head().shell(cat("set -eux\ncd ", clone.path().string(), "\n", commands));
+
+  EXPECT_EQ(end.code, 0) << end.out << end.err;
+  for (const char* const expected :
+       {"[0]<stdout>:rank 0 of 2: the average is 1.5\n",
+        "[1]<stdout>:rank 1 of 2: the average is 1.5\n",
+        "[3]<stdout>:rank 3 of 4: the average is 2.5\n", "[0]<stdout>:step 2000, weight 2000\n",
+        "[0]<stdout>:step 100, weight 100\n"}) {
+    EXPECT_NE(end.out.find(expected), std::string::npos) << expected << " is not in\n" << end.out;
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test
