@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -69,19 +68,22 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   }
   // Programs that this one starts must not hold the link open.
   ::fcntl(*number, F_SETFD, FD_CLOEXEC);
-  // Never deleted: its thread lives as long as the process.
+  // Never deleted: its thread runs as long as the process.
   return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome),
                           std::move(first_world));
 }
 
 AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
                            std::string first_world)
-    : fd_(std::move(fd)),
+    : opener_(::getpid()),
+      fd_(std::move(fd)),
       decoder_(std::move(decoder)),
       welcome_(std::move(welcome)),
       first_world_(std::move(first_world)) {
-  runtime::start_thread("hvd-agent-link", [this] { watch(); }).detach();
+  watcher_ = runtime::start_thread("hvd-agent-link", [this] { watch(); });
 }
+
+bool AgentChannel::is_of_this_process() const { return opener_ == ::getpid(); }
 
 void AgentChannel::end_process(const std::string& why) {
   const std::string line = cat("hvd: ", why, "; this worker ends\n");

@@ -13,6 +13,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <sys/types.h>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -29,6 +31,8 @@ class AgentChannel {
   // lies there and the World that follows it, and starts to watch. Fails if another process of this
   // worker has read it before.
   static Result<AgentChannel*> open(const std::string& descriptor);
+  // False in a process that was forked from the one that opened the channel.
+  bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
   // The world document that came with the Welcome; empty if none did.
@@ -81,6 +85,7 @@ class AgentChannel {
   void end_if_late();
   Status send(const std::string& frame);
 
+  const pid_t opener_;
   UniqueFd fd_;
   FrameDecoder decoder_;  // of the watching thread
   const worker_link::Welcome welcome_;
@@ -93,6 +98,10 @@ class AgentChannel {
   Listener listener_;
   std::function<Activity()> activity_;
   std::optional<std::string> stop_reason_;
+  // Watches until the last moment of the process, and is therefore never joined: while the handlers
+  // of exit() and the destructors of other libraries run, it still answers the agent, which would
+  // else take the process for one that hangs, and ends it when the agent goes.
+  std::thread watcher_;
 };
 
 }  // namespace hvd::worker
