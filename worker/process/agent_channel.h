@@ -1,5 +1,5 @@
 // The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
-// rest of its life: the agent is the one who notices when this process ends.
+// rest of its life: the agent notices when this process ends.
 //
 // A thread watches the descriptor, and the time in which this process runs
 // (base/machine/own_time.h). When the agent goes, the job is over, and the process ends at once
@@ -37,7 +37,7 @@ class AgentChannel {
   const worker_link::Welcome& welcome() const { return welcome_; }
   // The world document that came with the Welcome; empty if none did.
   const std::string& first_world() const { return first_world_; }
-  // The newest effective world document that the agent has sent since; empty if none.
+  // The newest effective world document that the agent has sent since; empty before the first.
   std::string world() const;
   // Why the job is being stopped; nothing while it is not.
   std::optional<std::string> stop_reason() const;
@@ -94,7 +94,7 @@ class AgentChannel {
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;
   std::string world_;
-  std::vector<worker_link::World> unheard_;  // until somebody listens
+  std::vector<worker_link::World> unheard_;  // until listen()
   Listener listener_;
   std::function<Activity()> activity_;
   std::optional<std::string> stop_reason_;

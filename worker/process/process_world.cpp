@@ -2,22 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <set>
 #include <thread>
 #include <unistd.h>
 
 #include <hvd/error.h>
 
 #include "base/log.h"
-#include "base/machine/proc.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
-#include "worker/process/dump_signal.h"
-#include "worker/process/other_launcher.h"
-#include "worker/process/rendezvous_exchange.h"
-#include "worker/process/settings.h"
 
 namespace hvd::worker {
 namespace {

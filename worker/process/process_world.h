@@ -124,8 +124,8 @@ class ProcessWorld {
   // Instead of init(): no world is formed, membership() says which there are.
   Status follow();
   Membership* followed() const;  // null before that
-  // Leaves the world that has ended, and enters the next one. failed_precondition: there is none
-  // with this worker in it.
+  // Leaves the world that has ended, and enters the next one. failed_precondition: no
+  // newer world has this worker in it.
   Status enter_next();
   // There is a world, and nothing has ended it.
   bool stands() const;
