@@ -6,6 +6,7 @@
 
 #include <hvd/error.h>
 #include <hvd/gradient_reducer.h>
+#include <hvd/types.h>
 
 #include "base/forced_unwind.h"
 #include "runtime/core/arithmetic.h"
