@@ -3,9 +3,9 @@
 //
 // A commit is an agreement in two steps. Each rank keeps its state under the commit's id and says
 // that it is prepared; when all are, rank 0 writes the high-water mark to the rendezvous and then
-// answers. A rank acts only on that answer. So every member of that world has kept
-// each state that a rank saw as committed: after a loss the newest state that a survivor keeps is
-// at least as new.
+// answers. A rank acts only on that answer. So every member of that world has kept each
+// state that a rank saw as committed: after a loss, the newest state that a survivor keeps is at
+// least as new.
 #pragma once
 
 #include <cstdint>
