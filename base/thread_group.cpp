@@ -68,7 +68,7 @@ struct ThreadGroup::State {
   bool closed = false;
 };
 
-ThreadGroup::ThreadGroup() : state_(std::make_shared<State>()) {}
+ThreadGroup::ThreadGroup(Stack stack) : state_(std::make_shared<State>()), stack_(stack) {}
 
 ThreadGroup::~ThreadGroup() {
   std::list<Member> ended;
@@ -95,7 +95,7 @@ Status ThreadGroup::start(std::function<void()> work) {
     pthread_attr_t attributes;
     ::pthread_attr_init(&attributes);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    ::pthread_attr_setstacksize(&attributes, kStackSize);
+    if (stack_ == Stack::small) ::pthread_attr_setstacksize(&attributes, kStackSize);
 #endif
     sigset_t every;
     sigfillset(&every);

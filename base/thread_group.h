@@ -16,15 +16,19 @@ namespace hvd {
 
 class ThreadGroup {
  public:
-  ThreadGroup();
+  enum class Stack {
+    small,          // 512 KiB, so that there may be many threads
+    of_the_system,  // for code of the program, such as its callbacks
+  };
+  explicit ThreadGroup(Stack stack = Stack::small);
   // Every thread has ended, or was left behind by join_until().
   ~ThreadGroup();
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // Runs `work` on a new thread with a small stack, so that there may be many, and with all signals
-  // blocked, since those belong to the main loop. `work` is destroyed on that thread. aborted: the
-  // group is closed; resource_exhausted and the like: the system gives no thread.
+  // Runs `work` on a new thread with all signals blocked, since those belong to the main loop.
+  // `work` is destroyed on that thread. aborted: the group is closed; resource_exhausted and the
+  // like: the system gives no thread.
   Status start(std::function<void()> work);
   // Threads whose work has not ended yet.
   std::size_t running() const;
@@ -42,6 +46,7 @@ class ThreadGroup {
  private:
   struct State;
   std::shared_ptr<State> state_;  // shared with the threads
+  [[maybe_unused]] Stack stack_;  // sanitizers need large ones in any case
 };
 
 }  // namespace hvd

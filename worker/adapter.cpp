@@ -68,7 +68,7 @@ std::optional<std::vector<std::int64_t>> output_shape(const Submission& work,
           .count);
 }
 
-// A shape that cannot be is no ground for words about memory.
+// An impossible shape is reported as such, not as a lack of memory.
 void check_view(const Submission& work, const ConstTensorView& view) {
   if (const Status fits = runtime::check_shape(view.shape, view.type); !fits.ok()) {
     refuse(work, fits.message());
@@ -83,6 +83,7 @@ void check_memory(const Submission& work, const runtime::World& world) {
   check_view(work, work.input);
   const bool input_is_read = work.collective != Kind::broadcast || work.root == world.rank();
   if (input_is_read) check_address(work, work.input, "input");
+
   const bool has_output = work.collective == Kind::allreduce ||
                           work.collective == Kind::broadcast ||
                           work.collective == Kind::reducescatter;
@@ -91,6 +92,7 @@ void check_memory(const Submission& work, const runtime::World& world) {
     refuse(work, "only the ranks together know the size of its output, so it needs `allocate`");
   }
   if (work.allocate || !has_output) return;
+
   const auto shape = output_shape(work, world);
   if (!shape) return;
   if (work.output.type != work.input.type || work.output.shape != *shape) {
@@ -100,11 +102,12 @@ void check_memory(const Submission& work, const runtime::World& world) {
   if (work.output.device != work.input.device) {
     refuse(work, "the input and the output are not on the same device");
   }
+
   check_address(work, work.output, "output");
   if (input_is_read) check_overlap(work);
 }
 
-// Nobody is there to whom an exception of a callback could go, and the thread is ours.
+// An exception of a callback has no caller to go to, and must not end a thread of hvd.
 template <typename Call>
 void guard(std::string_view what, const std::string& name, Call call) {
   try {
@@ -140,6 +143,7 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   request.group = group;
   request.group_size = group_size;
   request.ranks = std::move(work.ranks);
+
   entry.input = work.input.data;
   entry.output = work.output.data;
   if (work.allocate) {
@@ -149,9 +153,11 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
       return room;
     };
   }
+
   entry.splits = std::move(work.splits);
   entry.ready = std::move(work.ready);
   entry.device = work.input.device;
+
   entry.done = [done = std::move(work.done), kind = request.kind, ranks = request.ranks,
                 name = request.name](const runtime::Outcome& outcome) {
     auto& process = worker::ProcessWorld::instance();
@@ -168,6 +174,7 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
     }
     guard("the function to call when it is done", name, [&] { done(completion); });
   };
+
   return entry;
 }
 

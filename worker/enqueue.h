@@ -1,4 +1,4 @@
-// The calls of the seam (hvd/adapter.h), for those who want to know which world has taken them on.
+// The calls of the seam (hvd/adapter.h), for callers that need the world that has taken them on.
 // Safe from any thread.
 #pragma once
 

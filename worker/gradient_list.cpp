@@ -27,6 +27,7 @@ void GradientList::check_options() const {
   if (options_.name.empty()) {
     refuse_gradient("it needs a name, which stands before those of the gradients");
   }
+
   const double factor = options_.gradient_predivide_factor;
   if (!std::isfinite(factor) || factor <= 0) {
     refuse_gradient("gradient_predivide_factor ", factor, ": it must be above 0");
@@ -35,10 +36,12 @@ void GradientList::check_options() const {
     refuse_gradient("gradient_predivide_factor ", factor, " is there for average only, not for ",
                     runtime::op_name(options_.op));
   }
+
   if (options_.backward_passes_per_step < 1) {
     refuse_gradient("backward_passes_per_step ", options_.backward_passes_per_step,
                     ": it must be 1 or more");
   }
+
   if (options_.number_of_groups < 0) {
     refuse_gradient("number_of_groups ", options_.number_of_groups, ": it must be 0 or more");
   }
@@ -61,15 +64,18 @@ void GradientList::check_tensor(const Gradient& gradient) const {
   if (const Status status = runtime::check_request(request, 1); !status.ok()) {
     refuse_gradient(status.message());
   }
+
   if (!gradient.as_rows && tensor.data == nullptr && tensor.elements() != 0) {
     refuse_gradient("\"", gradient.name, "\" has ", tensor.elements(),
                     " elements, but no memory (data is null)");
   }
+
   if (!gradient.sparse) {
     if (tensor.device.is_host() || options_.fill_zeros) return;
     refuse_gradient("\"", gradient.name,
                     "\" does not lie in the memory of the host: that needs fill_zeros");
   }
+
   if (tensor.shape.empty()) refuse_gradient("\"", gradient.name, "\": a scalar has no rows");
   if (!tensor.device.is_host()) {
     refuse_gradient("\"", gradient.name, "\": rows are added in the memory of the host");

@@ -1,13 +1,15 @@
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include <hvd/error.h>
 #include <hvd/gradient_reducer.h>
+#include <hvd/types.h>
 
 #include "base/forced_unwind.h"
 #include "runtime/core/arithmetic.h"
-#include "worker/all_ready.h"
 #include "worker/gradient_list.h"
 #include "worker/sparse_rows.h"
 #include "worker/submissions.h"
@@ -15,9 +17,24 @@
 namespace hvd {
 namespace {
 
+// Several ready events as one: the passes of a step may each end on a stream of their own.
+class AllReady final : public ReadyEvent {
+ public:
+  explicit AllReady(std::vector<std::shared_ptr<ReadyEvent>> events) : events_(std::move(events)) {}
+  bool ready() const override {
+    return std::all_of(events_.begin(), events_.end(),
+                       [](const auto& event) { return event->ready(); });
+  }
+  void wait() override {
+    for (const auto& event : events_) event->wait();
+  }
+
+ private:
+  std::vector<std::shared_ptr<ReadyEvent>> events_;
+};
+
 using adapter::Submission;
 using detail::Pending;
-using worker::AllReady;
 using worker::Gradient;
 using worker::GradientGroup;
 using worker::GradientList;
@@ -102,6 +119,7 @@ void GradientReducer::Impl::ready(std::size_t index, const std::shared_ptr<Ready
                     ". time in one step, of which backward_passes_per_step allows ", passes_,
                     ": synchronize() comes first");
   }
+
   list_.close();
   const bool first_of_step = step_ == Step::synchronized;
   const std::size_t rows_before = gradient.sparse && !first_of_step ? gradient.rows->count() : 0;
@@ -116,9 +134,11 @@ void GradientReducer::Impl::ready(std::size_t index, const std::shared_ptr<Ready
   } else if (first_of_step) {
     forget_step();
   }
+
   step_ = Step::collecting;
   if (event) gradient.events.push_back(event);
   if (++gradient.passes < passes_) return;
+
   try {
     complete(index);
   } catch (...) {
@@ -241,6 +261,7 @@ void GradientReducer::Impl::synchronize() {
         "synchronize() was called in this step already, and no gradient is ready since; if this "
         "rank has none in the next step, call next_step()");
   }
+
   list_.close();
   std::exception_ptr error;
   try {
@@ -249,6 +270,7 @@ void GradientReducer::Impl::synchronize() {
     if (thread_is_ending()) throw;
     error = std::current_exception();
   }
+
   step_ = Step::synchronizing;
   const auto flights = in_flight_;
   lock.unlock();
@@ -260,6 +282,7 @@ void GradientReducer::Impl::synchronize() {
       if (!error) error = std::current_exception();
     }
   }
+
   lock.lock();
   if (!error) {
     try {
@@ -269,6 +292,7 @@ void GradientReducer::Impl::synchronize() {
       error = std::current_exception();
     }
   }
+
   if (error) {
     forget_step();
     std::rethrow_exception(error);

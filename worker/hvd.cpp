@@ -17,7 +17,7 @@ std::shared_ptr<runtime::World> world_for(const char* call) {
 }
 
 // Longer than the ranks wait for what they run when the end is called.
-constexpr std::chrono::seconds kPatienceWithReports{15};
+constexpr std::chrono::seconds kReportTimeout{15};
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void start_timeline(const std::string& path, bool mark_cycles) {
 void stop_timeline() {
   const auto world = world_for("stop_timeline");
   if (world->rank() != 0) return;
-  const Status stopped = world->stop_timeline(Clock::now() + kPatienceWithReports);
+  const Status stopped = world->stop_timeline(Clock::now() + kReportTimeout);
   if (stopped.ok()) return;
   if (stopped.code() == Code::failed_precondition) {
     throw InvalidArgumentError(cat("hvd::stop_timeline(): ", stopped.message()));

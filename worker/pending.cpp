@@ -19,7 +19,7 @@ namespace hvd {
 namespace detail {
 namespace {
 
-// What a callback throws has nobody to go to, and must not end the thread that it was called from.
+// An exception of a callback has no caller to go to, and must not end the thread that runs it.
 void call(const std::function<void(std::exception_ptr)>& callback,
           const std::exception_ptr& error) {
   try {
@@ -63,12 +63,14 @@ void Pending::finish(std::size_t part, const adapter::Completion& completion) {
   result.last_joined = completion.last_joined;
   result.process_set = completion.process_set;
   if (completion.error && !error_) error_ = completion.error;
+
   if (--left_ != 0) return;
   finished_.notify_all();
   if (callbacks_.empty()) {
     delivered_ = true;
     return;
   }
+
   lock.unlock();
   // A thread that drives progress itself may hold locks that the callbacks want. Without callbacks
   // there may be no world_ yet.

@@ -57,7 +57,7 @@ class Pending : public std::enable_shared_from_this<Pending> {
   void finish(std::size_t part, const adapter::Completion& completion);
   void call_back();
 
-  std::weak_ptr<runtime::World> world_;  // set before anybody else has this
+  std::weak_ptr<runtime::World> world_;  // set before another thread has this
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;
   std::vector<Part> parts_;

@@ -104,10 +104,12 @@ void Sampler::load(std::string_view saved) {
   options.shuffle = in.u8() != 0;
   const auto epoch = in.i64();
   const auto processed = in.i64();
+
   if (!in.finish("a sampler").ok() || version != kSavedVersion || processed < 0 ||
       processed > options.size) {
     throw InvalidArgumentError("what is to be loaded was not saved by a sampler of this version");
   }
+
   if (options.size != options_.size || options.seed != options_.seed ||
       options.shuffle != options_.shuffle) {
     throw InvalidArgumentError(
@@ -115,6 +117,7 @@ void Sampler::load(std::string_view saved) {
             options.seed, options.shuffle ? "" : " (in order)", ", this one has ", options_.size,
             " samples and seed ", options_.seed, options_.shuffle ? "" : " (in order)"));
   }
+
   epoch_ = epoch;
   processed_ = processed;
 }

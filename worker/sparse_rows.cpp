@@ -48,21 +48,25 @@ void SparseRows::append(const SparseGradient& gradient, const std::string& name)
     refuse(name, "indices are int32 or int64 with one dimension, not ",
            runtime::type_name(indices.type), runtime::shape_text(indices.shape));
   }
+
   const auto expected = runtime::with_rows(shape_, indices.shape.front());
   if (values.type != type_ || values.shape != expected) {
     refuse(name, "the values of ", indices.shape.front(), " rows are ", runtime::type_name(type_),
            runtime::shape_text(expected), ", not ", runtime::type_name(values.type),
            runtime::shape_text(values.shape));
   }
+
   if (indices.elements() > 0 &&
       (indices.data == nullptr || (values.bytes() > 0 && values.data == nullptr))) {
     refuse(name, "there are ", indices.elements(), " rows, but no memory (data is null)");
   }
+
   if (indices.type == DataType::int32) {
     append_indices<std::int32_t>(indices, name);
   } else {
     append_indices<std::int64_t>(indices, name);
   }
+
   if (values.bytes() == 0) return;
   const auto* const bytes = static_cast<const std::byte*>(values.data);
   values_.insert(values_.end(), bytes, bytes + values.bytes());

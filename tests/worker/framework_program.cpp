@@ -17,7 +17,7 @@ using hvd::Collective;
 using hvd::adapter::Completion;
 using hvd::adapter::Submission;
 
-// The framework's memory: counted, and with bytes around it that nobody may touch.
+// The framework's memory: counted, and with bytes around it that must not change.
 class Allocator {
  public:
   std::byte* allocate(std::size_t size) {

@@ -76,7 +76,7 @@ TEST(Sampler, EverySampleIsCommittedOnceWhateverTheWorldDoes) {
                                   left, static_cast<std::int64_t>(all.size())));
       uncommitted.insert(uncommitted.end(), all.begin(), all.end());
       switch (random() % 4) {
-        case 0:  // somebody dies: back to the commit, in another world
+        case 0:  // a rank dies: back to the commit, in another world
           uncommitted.clear();
           padding = 0;
           sampler.load(commit);

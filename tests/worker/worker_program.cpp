@@ -222,7 +222,7 @@ int run(const std::string& scenario) {
     hvd::shutdown();
     return 0;
   }
-  if (scenario == "wait") {  // until somebody else ends it
+  if (scenario == "wait") {  // until another process ends it
     place();
     for (;;) ::pause();
   }

@@ -142,7 +142,7 @@ TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
     EXPECT_EQ(status.code, 0) << status.err;
     expect_nothing_more(status);
   }
-  // Six of the protocol end with a world that has failed, of which nobody says "done".
+  // Six of the protocol end with a world that has failed, and no rank of it says "done".
   for (auto& one : all_told) EXPECT_EQ(one.get().size(), 2 * 111U - 6U);
 }
 
@@ -213,8 +213,8 @@ struct BadDescriptor {
 
 TEST(WorkerDescriptor, ThatIsNoneIsAnInitErrorThatNamesTheVariable) {
   for (const auto& [value, said] :
-       {BadDescriptor{"three", "that is no descriptor"},
-        BadDescriptor{"-1", "that is no descriptor"}, BadDescriptor{"999", "no socket behind"},
+       {BadDescriptor{"three", "that is not a descriptor"},
+        BadDescriptor{"-1", "that is not a descriptor"}, BadDescriptor{"999", "no socket behind"},
         BadDescriptor{"0", "no socket behind"}}) {
     test::ProcessOptions options;
     options.environment[worker_link::kDescriptorVariable] = value;

@@ -61,8 +61,9 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
   if (lost && !votes.front().can_load) {
     return Status(Code::data_loss,
                   cat("committed state lost: commit ", to_text(high_water),
-                      " was reached, and every worker that held it is gone; the newest state left ",
-                      resume.id.none() ? std::string("is none") : cat("is of ", to_text(resume.id)),
+                      " was reached, and every worker that held it is gone; ",
+                      resume.id.none() ? std::string("there is no state left")
+                                       : cat("the newest state left is of ", to_text(resume.id)),
                       ". A loader (StateOptions::loader) could go on from a checkpoint."));
   }
   if (lost || resume.id.none()) {

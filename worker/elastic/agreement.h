@@ -3,8 +3,9 @@
 //
 // A commit is an agreement in two steps. Each rank keeps its state under the commit's id and says
 // that it is prepared; when all are, rank 0 writes the high-water mark to the rendezvous and then
-// answers. A rank acts only on that answer. So whatever anybody saw committed, every member of that
-// world had kept: after a loss the newest state that a survivor keeps is at least as new.
+// answers. A rank acts only on that answer. So every member of that world has kept each
+// state that a rank saw as committed: after a loss, the newest state that a survivor keeps is at
+// least as new.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,7 @@ struct Resume {
   std::vector<int> receivers;  // all others
 };
 
-// `votes` by rank, of the world `generation`; `high_water`: the newest commit that anybody may have
+// `votes` by rank, of the world `generation`; `high_water`: the newest commit that a rank may have
 // seen. data_loss if every holder of it is gone and rank 0 cannot load.
 Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
                              std::uint64_t generation);

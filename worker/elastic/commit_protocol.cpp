@@ -123,7 +123,8 @@ Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposa
   if (size == 0) return {};
   next.resize(size);
   if (auto failed = channel_.broadcast("next", 0, bytes_of(next)); !failed.ok()) return failed;
-  // Nobody leaves before all know. If one hears of it by the others' leaving, it is as well.
+  // All ranks stay until all of them know. A rank that learns it from the departure of the others
+  // knows it as well.
   (void)channel_.barrier("change");
   return {};
 }
@@ -141,12 +142,14 @@ Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
            cat("this world is over: a newer one has reached commit ", to_text(mark), " already")});
     }
   }
+
   WireWriter own;
   write_id(own, store.holds());
   write_id(own, mark);
   own.u64(store.bytes()).boolean(can_load).u64(store.shape());
   std::vector<std::string> texts;
   if (auto failed = channel_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
+
   std::vector<Vote> votes;
   std::vector<std::uint64_t> shapes;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
@@ -161,6 +164,7 @@ Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
     HVD_RETURN_IF_ERROR(in.finish("a vote"));
     votes.push_back(vote);
   }
+
   const auto others = ranks_that_differ(shapes, [](std::uint64_t shape) { return shape; });
   if (!others.empty()) {
     return common({Code::invalid_argument,
@@ -169,6 +173,7 @@ Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
                        " added other things to the state than rank 0 has; all ranks must add the "
                        "same names, in the same order, in the same CommitMode")});
   }
+
   auto decided = decide_resume(votes, mark, generation_);
   if (!decided.ok()) return common(decided.status());
   resume = std::move(*decided);

@@ -14,7 +14,7 @@
 namespace hvd::worker {
 
 // Bytes of the state that are on their way at a time.
-inline constexpr std::uint64_t kTransferWindow = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t kTransferChunk = std::uint64_t{16} << 20;
 
 // What rank 0 wants to go over to: the document of a proposed world, or nothing.
 using Proposal = std::function<std::string()>;
@@ -23,8 +23,8 @@ class CommitProtocol {
  public:
   // The high-water mark is rank 0's business. Both must outlive it.
   CommitProtocol(runtime::World& world, std::uint64_t generation, HighWater& high_water,
-                 std::uint64_t window = kTransferWindow)
-      : channel_(world), generation_(generation), high_water_(high_water), window_(window) {}
+                 std::uint64_t chunk = kTransferChunk)
+      : channel_(world), generation_(generation), high_water_(high_water), chunk_(chunk) {}
 
   StateChannel& channel() { return channel_; }
   std::uint64_t generation() const { return generation_; }
@@ -32,11 +32,11 @@ class CommitProtocol {
   // All are prepared for this commit, and it is one. `next`: the world that all go over to now;
   // empty: they stay.
   runtime::Failure commit(const Prepared& prepared, const Proposal& proposal, std::string& next);
-  // Nobody commits: whether rank 0 wants to go over to another world.
+  // Without a commit: whether rank 0 wants to go over to another world.
   runtime::Failure look(const Proposal& proposal, bool& wants);
   // From which state all go on.
   runtime::Failure vote(Store& store, bool can_load, Resume& resume);
-  // Those who lack the state receive it, whole and checked, and take it over.
+  // The ranks without the state receive it, whole and checked, and take it over.
   runtime::Failure transfer(Store& store, const Resume& resume, bool& received);
 
  private:
@@ -48,7 +48,7 @@ class CommitProtocol {
   StateChannel channel_;
   std::uint64_t generation_;
   HighWater& high_water_;
-  std::uint64_t window_;
+  std::uint64_t chunk_;
 };
 
 }  // namespace hvd::worker

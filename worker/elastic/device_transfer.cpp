@@ -14,7 +14,7 @@ namespace {
 
 enum class Role { sends, receives, watches };
 
-// Two windows of the device's memory that take turns, for as long as this lives.
+// Two chunks of the device's memory that take turns, for as long as this lives.
 class Stage {
  public:
   explicit Stage(Copier& copier) : copier_(copier) {}
@@ -29,13 +29,13 @@ class Stage {
   Status make(std::size_t bytes) {
     for (auto& half : halves_) {
       auto memory = copier_.allocate(KeptIn::device, bytes);
-      HVD_RETURN_IF_ERROR(memory.status().with_context("room for a window of the state"));
+      HVD_RETURN_IF_ERROR(memory.status().with_context("memory for a chunk of the state"));
       half = *memory;
     }
     return copier_.wait();
   }
-  std::byte* half(std::uint64_t window) const {
-    return static_cast<std::byte*>(halves_[window % halves_.size()]);
+  std::byte* half(std::uint64_t chunk) const {
+    return static_cast<std::byte*>(halves_[chunk % halves_.size()]);
   }
 
  private:
@@ -43,26 +43,26 @@ class Stage {
   std::array<void*, 2> halves_{};
 };
 
-class DeviceWindows {
+class DeviceChunks {
  public:
-  DeviceWindows(StateChannel& channel, DeviceParts& parts, const DeviceParts::Kept& kept, Role role,
-                int root, std::uint64_t window)
+  DeviceChunks(StateChannel& channel, DeviceParts& parts, const DeviceParts::Kept& kept, Role role,
+               int root, std::uint64_t chunk)
       : channel_(channel),
         parts_(parts),
         kept_(kept),
         role_(role),
         root_(root),
-        window_(window),
+        chunk_(chunk),
         straight_(role != Role::watches && kept.where == KeptIn::device),
         stage_(parts.copier()) {}
 
   Failure move_all() {
     if (Status ready = prepare(); !ready.ok()) return ready;
-    const std::uint64_t windows = (parts_.bytes() + window_ - 1) / window_;
-    for (std::uint64_t i = 0; i < windows; ++i) {
+    const std::uint64_t chunks = (parts_.bytes() + chunk_ - 1) / chunk_;
+    for (std::uint64_t i = 0; i < chunks; ++i) {
       Status copied;
       const auto meanwhile = [&] {
-        if (role_ == Role::sends && i + 1 < windows) copied = stage(i + 1);
+        if (role_ == Role::sends && i + 1 < chunks) copied = stage(i + 1);
         if (role_ == Role::receives && i > 0) copied = stage(i - 1);
       };
       std::byte* const at = straight_ ? kept_.memory + begin(i) : stage_.half(i);
@@ -71,28 +71,28 @@ class DeviceWindows {
       if (!moved.ok()) return moved;
       if (!copied.ok()) return copied;
     }
-    return role_ == Role::receives && !straight_ && windows > 0 ? stage(windows - 1) : Status();
+    return role_ == Role::receives && !straight_ && chunks > 0 ? stage(chunks - 1) : Status();
   }
 
  private:
-  std::uint64_t begin(std::uint64_t window) const { return window * window_; }
-  std::size_t size(std::uint64_t window) const {
-    return std::min(window_, parts_.bytes() - begin(window));
+  std::uint64_t begin(std::uint64_t chunk) const { return chunk * chunk_; }
+  std::size_t size(std::uint64_t chunk) const {
+    return std::min(chunk_, parts_.bytes() - begin(chunk));
   }
 
   Status prepare() {
     HVD_RETURN_IF_ERROR(parts_.copier().wait());
     if (straight_ || parts_.bytes() == 0) return {};
-    HVD_RETURN_IF_ERROR(stage_.make(std::min(window_, parts_.bytes())));
+    HVD_RETURN_IF_ERROR(stage_.make(std::min(chunk_, parts_.bytes())));
     return role_ == Role::sends ? stage(0) : Status();
   }
   // From pinned memory to the device, or back; waits, since NCCL does not know of this stream.
-  Status stage(std::uint64_t window) {
-    std::byte* const pinned = kept_.memory + begin(window);
-    std::byte* const staged = stage_.half(window);
+  Status stage(std::uint64_t chunk) {
+    std::byte* const pinned = kept_.memory + begin(chunk);
+    std::byte* const staged = stage_.half(chunk);
     const bool sends = role_ == Role::sends;
     HVD_RETURN_IF_ERROR(
-        parts_.copier().copy(sends ? staged : pinned, sends ? pinned : staged, size(window)));
+        parts_.copier().copy(sends ? staged : pinned, sends ? pinned : staged, size(chunk)));
     return parts_.copier().wait();
   }
 
@@ -101,7 +101,7 @@ class DeviceWindows {
   const DeviceParts::Kept& kept_;
   Role role_;
   int root_;
-  std::uint64_t window_;
+  std::uint64_t chunk_;
   bool straight_;  // between the copies, without a stage
   Stage stage_;
 };
@@ -109,7 +109,7 @@ class DeviceWindows {
 }  // namespace
 
 Failure transfer_device_parts(StateChannel& channel, DeviceParts& parts, std::size_t copy,
-                              const Resume& resume, std::uint64_t window) {
+                              const Resume& resume, std::uint64_t chunk) {
   if (Status opened = parts.open(); !opened.ok()) return opened;
   const int root = resume.holders.front();
   const bool holds = std::find(resume.holders.begin(), resume.holders.end(), channel.rank()) !=
@@ -119,7 +119,7 @@ Failure transfer_device_parts(StateChannel& channel, DeviceParts& parts, std::si
   if (role == Role::receives) {
     if (Status room = parts.make_room(copy); !room.ok()) return room;
   }
-  return DeviceWindows(channel, parts, parts.kept(copy), role, root, window).move_all();
+  return DeviceChunks(channel, parts, parts.kept(copy), role, root, chunk).move_all();
 }
 
 }  // namespace hvd::worker

@@ -26,7 +26,7 @@ class KeptStates {
   // Under which id the next state is kept in this world.
   CommitId next() const { return {generation_, sequence_ + 1}; }
 
-  // The newest state that is whole, for the vote and for Prepared; {} if there is none.
+  // The newest state that is whole, for the vote and for Prepared; {} without one.
   CommitId newest() const { return newest_ ? ids_[*newest_] : CommitId(); }
 
   // ---- with copies ----

@@ -16,7 +16,7 @@ namespace hvd::worker {
 namespace {
 
 // A stop is announced before its signal, but read by another thread.
-constexpr std::chrono::milliseconds kPatienceWithTheAnnouncement{200};
+constexpr std::chrono::milliseconds kAnnouncementGrace{200};
 
 std::atomic<int> told{-1};           // an eventfd, which counts the signals; for ever
 std::atomic<pid_t> leave_owner{-1};  // a forked child is to end
@@ -72,7 +72,7 @@ void LeaveWatch::watch() {
     if (polled[1].revents != 0) return;
     std::uint64_t times = 0;
     if (polled[0].revents == 0 || ::read(told, &times, sizeof(times)) != sizeof(times)) continue;
-    if (agent_.wait_for_stop(Clock::now() + kPatienceWithTheAnnouncement)) {
+    if (agent_.wait_for_stop(Clock::now() + kAnnouncementGrace)) {
       std::signal(SIGTERM, SIG_DFL);
       ::kill(::getpid(), SIGTERM);
       return;

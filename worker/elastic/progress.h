@@ -1,6 +1,6 @@
-// One rank's way through the generations with its state: which commit comes next, what is sent to
-// whom when a generation begins. Below the process's one world: a test runs many as threads. For
-// one thread at a time.
+// One rank's way through the generations with its state: which commit comes next, and which rank
+// sends what to which others when a generation begins. Below the process's one world: a test runs
+// many as threads. For one thread at a time.
 //
 // Errors: Failure::world_failed if the world has ended; else invalid_argument if ranks use it
 // differently, data_loss if the state is lost (begin()) or differs between ranks (all others).
@@ -36,7 +36,7 @@ class Progress {
   // `next`: the world that all go over to now; empty: they stay.
   runtime::Failure commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
   runtime::Failure check(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
-  // Everybody gets what rank 0's objects hold; nothing is committed.
+  // All ranks get the content of rank 0's objects; nothing is committed.
   runtime::Failure sync(CommitProtocol& protocol);
   // All have finished: what was committed is of no use any more.
   runtime::Failure finish(CommitProtocol& protocol, HighWater& high_water);

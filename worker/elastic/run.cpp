@@ -23,8 +23,8 @@ namespace {
 
 using worker::ProcessWorld;
 
-// How long to wait for a newer world before one looks again whether the others have finished.
-constexpr std::chrono::milliseconds kPatience{500};
+// The wait for a newer world, before this rank asks again whether the others have finished.
+constexpr std::chrono::milliseconds kNewerWorldTimeout{500};
 
 class Running {
  public:
@@ -54,13 +54,13 @@ Entered enter_next() {
   throw InitError(cat("elastic::run(): ", entered.message()));
 }
 
-// The world has failed when this rank's function had returned. The others' had, too, if one of them
-// knows that all had; or they are about to run again.
+// The world has failed after this rank's function had returned. Either the functions of all others
+// had returned, too, which one of them knows, or the others are about to run again.
 bool all_had_finished() {
   auto& process = ProcessWorld::instance();
   if (process.others_have_finished()) return true;
   if (process.is_leaving()) return false;
-  const bool goes_on = process.membership()->wait_for_newer(Clock::now() + kPatience);
+  const bool goes_on = process.membership()->wait_for_newer(Clock::now() + kNewerWorldTimeout);
   return !goes_on && process.others_have_finished();
 }
 
@@ -74,6 +74,7 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
   if (auto* const membership = process.membership()) leave_watch.emplace(membership->agent());
   process.set_finished(false);
   if (process.is_joining()) impl.make_room();
+
   bool again = false;
   bool rolls_back = false;
   for (;;) {
@@ -100,6 +101,7 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
       if (process.membership() == nullptr || !process.is_leaving()) throw;
       HVD_LOG(info, "elastic::run(): " << error.what());
     }
+
     if (process.is_leaving()) break;
     if (finishing && all_had_finished()) {
       process.set_finished(true);
@@ -107,6 +109,7 @@ Ending run(State& state, const std::function<void()>& body, const RunOptions& op
     }
     again = true;
   }
+
   HVD_LOG(info, "the job goes on without this worker");
   if (options.return_when_left) return Ending::left;
   leave_watch.reset();

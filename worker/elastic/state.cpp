@@ -67,6 +67,7 @@ void StateImpl::step(std::string_view call, Step what) {
                                    "() can be called only while elastic::run() "
                                    "runs, from what it calls"));
   }
+
   at_commit_ = false;
   const auto generation = process.generation_for(cat("elastic::State::", call));
   auto* const membership = process.membership();
@@ -75,9 +76,11 @@ void StateImpl::step(std::string_view call, Step what) {
   const auto proposal = [membership] {
     return membership == nullptr ? std::string() : membership->proposal();
   };
+
   const auto failed = (progress_.*what)(protocol, proposal, next);
   if (!failed.ok()) raise(failed);
   if (next.empty() || membership == nullptr) return;
+
   at_commit_ = true;
   const Status told = membership->committed(next);
   if (!told.ok()) throw InternalError(cat("State::", call, "(): ", told.message()));

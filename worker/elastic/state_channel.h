@@ -21,7 +21,8 @@ class StateChannel {
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
 
-  // Everybody's record, by rank; all are of the same size. An error if some ranks have joined.
+  // The records of all ranks, in their order; all are of the same size. An error if some ranks have
+  // joined.
   runtime::Failure gather(const std::string& name, std::string_view record,
                           std::vector<std::string>& all);
   // The root's bytes, in the same memory.

@@ -87,11 +87,11 @@ Status Store::add(const std::string& name, elastic::Handler handler) {
 }
 
 std::uint64_t Store::shape() const {
-  WireWriter words;
-  words.u8(mode_ == CommitMode::mark ? 1 : 0);
-  for (const auto& part : parts_) words.str(part.name);
-  for (const auto& name : device_.names()) words.str(cat("on a GPU: ", name));
-  return checksum_of(std::as_bytes(std::span(words.bytes())));
+  WireWriter description;
+  description.u8(mode_ == CommitMode::mark ? 1 : 0);
+  for (const auto& part : parts_) description.str(part.name);
+  for (const auto& name : device_.names()) description.str(cat("on a GPU: ", name));
+  return checksum_of(std::as_bytes(std::span(description.bytes())));
 }
 
 std::uint64_t Store::bytes() const {

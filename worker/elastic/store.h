@@ -91,7 +91,7 @@ class Store {
     return static_cast<std::size_t>(&copy - copies_.data());
   }
   // A buffer that holds nothing, and is not what is sent or received: for whatever is needed on
-  // the way, since memory that was written before costs no page faults. Null if there is none.
+  // the way, since memory that was written before costs no page faults. Null without a free one.
   Buffer* idle(bool receives);
   void let_go();
   // The objects as they were kept. Where commits are only marked they are that already.

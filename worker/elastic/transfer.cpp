@@ -1,8 +1,8 @@
-// How those who lack the state receive it, in windows. All who hold it send: each window is cut by
-// receivers, each receiver's part by holders, so that no byte is sent by two, and every receiver
-// gets a part of its own. Then the receivers exchange their parts. With one or two receivers
-// nothing is copied on the way but into the sockets. The first holder and the receivers read what
-// they have sent and received, for the checksum, while the next bytes are on their way.
+// How the ranks without the state receive it, in chunks. All ranks that hold it send: each chunk is
+// cut by receivers and each receiver's part by holders, so that no byte is sent by two ranks, and
+// every receiver gets a part of its own. Then the receivers exchange their parts. With one or two
+// receivers nothing is copied on the way but into the sockets. The first holder and the receivers
+// read what they have sent and received, for the checksum, while the next bytes are on their way.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -20,7 +20,7 @@ using runtime::Failure;
 namespace {
 
 // A GPU has more under way than a host.
-constexpr std::uint64_t kDeviceWindows = 4;
+constexpr std::uint64_t kDeviceChunks = 4;
 
 struct Range {
   std::uint64_t begin = 0;
@@ -38,24 +38,24 @@ std::size_t place_in(const std::vector<int>& ranks, int rank) {
   return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-class Windows {
+class Chunks {
  public:
   // `idle`: memory to pack in; null: it gets some of its own. `warms_up`: receivers fault
   // in all of its pages on the way.
-  Windows(StateChannel& channel, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
-          bool warms_up)
+  Chunks(StateChannel& channel, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
+         bool warms_up)
       : channel_(channel),
         holders_(resume.holders),
-        lackers_(resume.receivers),
+        receivers_(resume.receivers),
         held_(held),
         room_(room),
         packing_(idle != nullptr ? *idle : own_packing_),
         warms_up_(warms_up),
-        place_(place_in(held != nullptr ? holders_ : lackers_, channel.rank())) {}
+        place_(place_in(held != nullptr ? holders_ : receivers_, channel.rank())) {}
 
-  Failure move_all(std::uint64_t total, std::uint64_t window) {
-    for (std::uint64_t at = 0; at < total; at += window) {
-      const Range next{at, std::min(total, at + window)};
+  Failure move_all(std::uint64_t total, std::uint64_t chunk) {
+    for (std::uint64_t at = 0; at < total; at += chunk) {
+      const Range next{at, std::min(total, at + chunk)};
       if (held_ != nullptr) moved_ = next.end;
       if (auto failed = move(next); !failed.ok()) return failed;
       moved_ = next.end;
@@ -67,9 +67,9 @@ class Windows {
   std::uint64_t checksum() const { return checksum_.value(); }
 
  private:
-  Failure move(const Range& window) {
-    if (auto failed = hand_out(window); !failed.ok() || lackers_.size() == 1) return failed;
-    return exchange(window);
+  Failure move(const Range& chunk) {
+    if (auto failed = hand_out(chunk); !failed.ok() || receivers_.size() == 1) return failed;
+    return exchange(chunk);
   }
 
   void read_what_is_here() {
@@ -90,55 +90,57 @@ class Windows {
   }
 
   // Each holder its share of every receiver's part.
-  Failure hand_out(const Range& window) {
+  Failure hand_out(const Range& chunk) {
     auto splits = nothing();
-    const auto meanwhile = [this, &window] {
+    const auto meanwhile = [this, &chunk] {
       read_what_is_here();
       // What was packed there has been sent.
-      if (warms_up_) packing_.touch(window.begin, window.end);
+      if (warms_up_) packing_.touch(chunk.begin, chunk.end);
     };
+
     if (held_ == nullptr) {
       return channel_.scatter("state", {}, std::move(splits),
-                              room(part_of(window, place_, lackers_.size())), meanwhile);
+                              room(part_of(chunk, place_, receivers_.size())), meanwhile);
     }
+
     const auto all = held_->bytes.bytes();
-    if (lackers_.size() == 1) {
-      const auto share = part_of(window, place_, holders_.size());
-      at(splits, lackers_[0]) = static_cast<std::int64_t>(share.size());
+    if (receivers_.size() == 1) {
+      const auto share = part_of(chunk, place_, holders_.size());
+      at(splits, receivers_[0]) = static_cast<std::int64_t>(share.size());
       return channel_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits),
                               {}, meanwhile);
     }
-    begin_to_pack(window);
-    for (std::size_t i = 0; i < lackers_.size(); ++i) {
-      const auto share = part_of(part_of(window, i, lackers_.size()), place_, holders_.size());
-      at(splits, lackers_[i]) = static_cast<std::int64_t>(share.size());
+
+    begin_to_pack(chunk);
+    for (std::size_t i = 0; i < receivers_.size(); ++i) {
+      const auto share = part_of(part_of(chunk, i, receivers_.size()), place_, holders_.size());
+      at(splits, receivers_[i]) = static_cast<std::int64_t>(share.size());
       pack(all.subspan(share.begin, share.size()));
     }
     return channel_.scatter("state", packed(), std::move(splits), {}, meanwhile);
   }
 
   // Each receiver its part to the other, or to all, itself included.
-  Failure exchange(const Range& window) {
+  Failure exchange(const Range& chunk) {
     auto splits = nothing();
     if (held_ != nullptr) return channel_.scatter("parts", {}, std::move(splits), {});
-    const auto own = room(part_of(window, place_, lackers_.size()));
-    if (lackers_.size() == 2) {
-      at(splits, lackers_[1 - place_]) = static_cast<std::int64_t>(own.size());
-      return channel_.scatter("parts", own, std::move(splits),
-                              room(part_of(window, 1 - place_, 2)));
+    const auto own = room(part_of(chunk, place_, receivers_.size()));
+    if (receivers_.size() == 2) {
+      at(splits, receivers_[1 - place_]) = static_cast<std::int64_t>(own.size());
+      return channel_.scatter("parts", own, std::move(splits), room(part_of(chunk, 1 - place_, 2)));
     }
-    begin_to_pack(window);
-    for (const int rank : lackers_) {
+    begin_to_pack(chunk);
+    for (const int rank : receivers_) {
       at(splits, rank) = static_cast<std::int64_t>(own.size());
       pack(own);
     }
-    return channel_.scatter("parts", packed(), std::move(splits), room(window));
+    return channel_.scatter("parts", packed(), std::move(splits), room(chunk));
   }
 
-  // What goes to several ranks lies one after the other, in memory that serves for all windows.
-  void begin_to_pack(const Range& window) {
+  // What goes to several ranks lies one after the other, in memory that serves for all chunks.
+  void begin_to_pack(const Range& chunk) {
     // Parts are rounded: what one receiver repeats may be a byte longer for each.
-    packing_.resize(window.size() + lackers_.size());
+    packing_.resize(chunk.size() + receivers_.size());
     packed_ = 0;
   }
   void pack(std::span<const std::byte> bytes) {
@@ -150,7 +152,7 @@ class Windows {
 
   StateChannel& channel_;
   const std::vector<int>& holders_;
-  const std::vector<int>& lackers_;
+  const std::vector<int>& receivers_;
   const Copy* held_;
   Copy* room_;
   Buffer own_packing_;
@@ -158,13 +160,13 @@ class Windows {
   bool warms_up_;
   std::size_t place_;  // among the holders, or among the receivers
   std::size_t packed_ = 0;
-  std::uint64_t moved_ =
-      0;                    // bytes that are here, of the holders' also those that are on their way
-  std::uint64_t read_ = 0;  // of them
-  Checksum checksum_;       // of those
+  // Bytes that have arrived, and on a holder those that are on their way, too.
+  std::uint64_t moved_ = 0;
+  std::uint64_t read_ = 0;  // bytes of them that the checksum covers
+  Checksum checksum_;
 };
 
-// The first holder's numbers for everybody.
+// Hands the first holder's numbers to all ranks.
 Failure tell(StateChannel& channel, const std::string& name, int root,
              std::vector<std::uint64_t>& numbers) {
   WireWriter out;
@@ -193,6 +195,7 @@ Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& recei
   DeviceParts& device = store.device();
   const std::size_t copy = store.number_of(holds ? *held : *room);
   const auto tensor_sizes = device.sizes();
+
   std::vector<std::uint64_t> sizes(store.parts());
   if (holds) sizes = held->sizes;
   sizes.insert(sizes.end(), tensor_sizes.begin(), tensor_sizes.end());
@@ -203,6 +206,7 @@ Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& recei
                   cat("the state of commit ", to_text(resume.id), " on rank ", channel_.rank(),
                       " is of another size than that on rank ", first));
   }
+
   const auto of_tensors = sizes.begin() + static_cast<std::ptrdiff_t>(store.parts());
   if (!std::equal(tensor_sizes.begin(), tensor_sizes.end(), of_tensors)) {
     return Status(
@@ -212,26 +216,29 @@ Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& recei
   }
   sizes.erase(of_tensors, sizes.end());
   const auto total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+
   if (!holds) {
     room->sizes = sizes;
     room->bytes.resize(total);
   }
   Buffer* const idle = store.idle(!holds);
-  // The first commit will need it.
+  // The first commit needs this memory.
   const bool grows = !holds && idle != nullptr && idle->capacity() < total;
   if (grows) idle->resize(total);
-  Windows windows(channel_, resume, held, room, idle, grows);
-  if (auto moved = windows.move_all(total, window_); !moved.ok()) return moved;
-  std::vector<std::uint64_t> own{windows.checksum()};
+
+  Chunks chunks(channel_, resume, held, room, idle, grows);
+  if (auto moved = chunks.move_all(total, chunk_); !moved.ok()) return moved;
+  std::vector<std::uint64_t> own{chunks.checksum()};
   if (!device.empty()) {
-    auto moved = transfer_device_parts(channel_, device, copy, resume, kDeviceWindows * window_);
+    auto moved = transfer_device_parts(channel_, device, copy, resume, kDeviceChunks * chunk_);
     if (!moved.ok()) return moved;
-    // Of who neither sends nor receives nobody asks.
+    // Ranks that neither send nor receive need no checksum.
     const bool matters = !holds || channel_.rank() == first;
     auto digest = matters ? device.digest(copy) : Result<std::uint64_t>(0);
     if (!digest.ok()) return digest.status();
     own.push_back(*digest);
   }
+
   std::vector<std::uint64_t> sent = own;
   if (auto told = tell(channel_, "checksum", first, sent); !told.ok()) return told;
   if (holds) {

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -41,18 +40,21 @@ Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
 
 Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   const auto number = parse_number<int>(descriptor);
-  if (!number || *number < 0) return refuse(descriptor, "that is no descriptor");
+  if (!number || *number < 0) return refuse(descriptor, "that is not a descriptor");
+
   struct stat info {};
   if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) {
     return refuse(descriptor, "there is no socket behind this descriptor");
   }
-  // The Welcome's beginning lies there since before this program started: if nothing does, somebody
-  // took it. The rest of a large one follows as it is read.
+
+  // The beginning of the Welcome was sent before this program started: if there is nothing to read,
+  // another process has read it. The rest of a large one follows as it is read.
   if (!wait_for(*number, POLLIN, Clock::now()).ok()) {
     return Status(Code::failed_precondition,
                   "another process of this worker has called hvd::init() already; of the processes "
                   "that one slot of hvdrun starts, only one can be the worker");
   }
+
   FrameDecoder decoder;
   auto frame = receive_frame(*number, decoder, Clock::now() + kWelcomeTimeout);
   HVD_RETURN_IF_ERROR(frame.status().with_context("the agent's welcome"));
@@ -61,27 +63,32 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   }
   auto welcome = worker_link::Welcome::decode(frame->payload);
   HVD_RETURN_IF_ERROR(welcome.status());
+
   std::string first_world;
   if (welcome->world_follows) {
     auto world = receive_world(*number, decoder);
     HVD_RETURN_IF_ERROR(world.status().with_context("the world that follows the agent's welcome"));
     first_world = *std::move(world);
   }
+
   // Programs that this one starts must not hold the link open.
   ::fcntl(*number, F_SETFD, FD_CLOEXEC);
-  // Never deleted: its thread lives as long as the process.
+  // Never deleted: its thread runs as long as the process.
   return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome),
                           std::move(first_world));
 }
 
 AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
                            std::string first_world)
-    : fd_(std::move(fd)),
+    : opener_(::getpid()),
+      fd_(std::move(fd)),
       decoder_(std::move(decoder)),
       welcome_(std::move(welcome)),
       first_world_(std::move(first_world)) {
-  runtime::start_thread("hvd-agent-link", [this] { watch(); }).detach();
+  watcher_ = runtime::start_thread("hvd-agent-link", [this] { watch(); });
 }
+
+bool AgentChannel::is_of_this_process() const { return opener_ == ::getpid(); }
 
 void AgentChannel::end_process(const std::string& why) {
   const std::string line = cat("hvd: ", why, "; this worker ends\n");

@@ -1,5 +1,5 @@
 // The worker's end of its link to the agent (base/protocol/worker_link.h). One per process, for the
-// rest of its life: the agent is the one who notices when this process ends.
+// rest of its life: the agent notices when this process ends.
 //
 // A thread watches the descriptor, and the time in which this process runs
 // (base/machine/own_time.h). When the agent goes, the job is over, and the process ends at once
@@ -13,6 +13,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <sys/types.h>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -29,11 +31,13 @@ class AgentChannel {
   // lies there and the World that follows it, and starts to watch. Fails if another process of this
   // worker has read it before.
   static Result<AgentChannel*> open(const std::string& descriptor);
+  // False in a process that was forked from the one that opened the channel.
+  bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
   // The world document that came with the Welcome; empty if none did.
   const std::string& first_world() const { return first_world_; }
-  // The newest effective world document that the agent has sent since; empty if none.
+  // The newest effective world document that the agent has sent since; empty before the first.
   std::string world() const;
   // Why the job is being stopped; nothing while it is not.
   std::optional<std::string> stop_reason() const;
@@ -81,6 +85,7 @@ class AgentChannel {
   void end_if_late();
   Status send(const std::string& frame);
 
+  const pid_t opener_;
   UniqueFd fd_;
   FrameDecoder decoder_;  // of the watching thread
   const worker_link::Welcome welcome_;
@@ -89,10 +94,14 @@ class AgentChannel {
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;
   std::string world_;
-  std::vector<worker_link::World> unheard_;  // until somebody listens
+  std::vector<worker_link::World> unheard_;  // until listen()
   Listener listener_;
   std::function<Activity()> activity_;
   std::optional<std::string> stop_reason_;
+  // Watches until the last moment of the process, and is therefore never joined: while the handlers
+  // of exit() and the destructors of other libraries run, it still answers the agent, which would
+  // else take the process for one that hangs, and ends it when the agent goes.
+  std::thread watcher_;
 };
 
 }  // namespace hvd::worker

@@ -13,7 +13,22 @@ Result<CommitId> commit_id_from_text(std::string_view text) {
     const auto sequence = parse_number<std::uint64_t>(text.substr(dot + 1));
     if (generation && sequence) return CommitId{*generation, *sequence};
   }
-  return Status(Code::data_loss, cat("\"", text, "\" is no commit: GENERATION.SEQUENCE is"));
+  return Status(Code::data_loss,
+                cat("\"", text, "\" is not a commit: it has the form GENERATION.SEQUENCE"));
+}
+
+void MarkWriter::found(CommitId mark, std::uint64_t version) {
+  version_ = version;
+  if (mark == id_) {
+    next_ = Next::written;  // by the write that was in doubt
+  } else {
+    next_ = mark < id_ ? Next::write : Next::superseded;
+  }
+}
+
+void MarkWriter::wrote(std::uint64_t version) {
+  version_ = version;
+  next_ = Next::written;
 }
 
 }  // namespace hvd::worker

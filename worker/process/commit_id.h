@@ -1,8 +1,10 @@
-// The number of a commit, and where the newest one is written down. Plain values.
+// The number of a commit, where the newest one is written down, and the steps of that. Plain
+// values.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,5 +30,46 @@ Result<CommitId> commit_id_from_text(std::string_view text);
 // Where the high-water mark stands in the rendezvous.
 inline constexpr const char* kCommitScope = "elastic";
 inline constexpr const char* kHighWaterKey = "committed";
+
+// How rank 0 raises the high-water mark at a commit. Rank 0 of an older world, which does not know
+// yet that it is over, may do the same at the same time, and a write whose answer is lost may have
+// been done or not. So a write is made only on top of the version that was read, and a doubtful one
+// is followed by another read. Pure, a value of one commit, for one thread.
+//
+//     MarkWriter mark(id, known_version);
+//     while (mark.next() == read or write) do it, and tell it what came of it
+//
+// A commit may be reported as one only after this has ended with `written`.
+class MarkWriter {
+ public:
+  enum class Next {
+    read,        // the key, with its version
+    write,       // `id`, if the key still has version()
+    written,     // the end: the mark is at `id`
+    superseded,  // the end: a newer world has committed, and this one is over
+  };
+
+  // `version`: that which the key has as far as is known, of the last commit of this world.
+  explicit MarkWriter(CommitId id, std::optional<std::uint64_t> version = {})
+      : id_(id), version_(version), next_(version ? Next::write : Next::read) {}
+
+  Next next() const { return next_; }
+  CommitId id() const { return id_; }
+  // Of the key, as far as is known; 0: there is no key.
+  std::uint64_t version() const { return version_.value_or(0); }
+
+  // What came of a read: the mark, {} without one, and its version.
+  void found(CommitId mark, std::uint64_t version);
+  // What came of a write.
+  void wrote(std::uint64_t version);
+  void refused() { next_ = Next::read; }  // the key has another version
+  // No answer came, to either.
+  void in_doubt() { next_ = Next::read; }
+
+ private:
+  CommitId id_;
+  std::optional<std::uint64_t> version_;
+  Next next_;
+};
 
 }  // namespace hvd::worker

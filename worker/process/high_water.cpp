@@ -1,7 +1,6 @@
 #include "worker/process/high_water.h"
 
 #include "base/text.h"
-#include "worker/process/mark_writer.h"
 
 namespace hvd::worker {
 
@@ -19,6 +18,7 @@ Result<CommitId> RendezvousHighWater::read() {
 Status RendezvousHighWater::write(const CommitId& id) {
   const auto text = to_text(id);
   MarkWriter mark(id, version_);
+
   for (;;) {
     if (mark.next() == MarkWriter::Next::read) {
       auto found = read();
@@ -38,9 +38,11 @@ Status RendezvousHighWater::write(const CommitId& id) {
       break;
     }
   }
+
   version_ = mark.version();
   if (mark.next() == MarkWriter::Next::written) return {};
-  return {Code::aborted, cat("commit ", text, " is none: a newer world has committed already")};
+  return {Code::aborted,
+          cat("commit ", text, " does not count: a newer world has committed already")};
 }
 
 Status RendezvousHighWater::clear() {

@@ -1,5 +1,5 @@
-// The newest commit that anybody may have seen, where it outlives all workers. For rank 0 of a
-// world, one thread at a time.
+// The newest commit that a rank may have seen, stored where it outlives all workers. For rank 0 of
+// a world, one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class HighWater {
   virtual ~HighWater() = default;
   // None: nothing was ever committed.
   virtual Result<CommitId> read() = 0;
-  // aborted: a newer world has committed meanwhile, and this commit is none.
+  // aborted: a newer world has committed meanwhile, and this commit does not count.
   virtual Status write(const CommitId& id) = 0;
-  // There is none any more.
+  // From now on nothing is committed.
   virtual Status clear() = 0;
 };
 
-// In the rendezvous service, as mark_writer.h says.
+// In the rendezvous service, as MarkWriter says.
 class RendezvousHighWater final : public HighWater {
  public:
   explicit RendezvousHighWater(std::shared_ptr<rendezvous::Client> client)

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "worker/process/world_change.h"
+#include "worker/process/world_follower.h"
 
 namespace hvd::worker {
 

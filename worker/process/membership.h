@@ -38,9 +38,10 @@ class Membership {
   // The newest world has this worker in it, and was not entered yet: next() returns at once.
   bool has_next() const;
   // Blocks until there is a world to enter: a newer one; at `again_at` the one entered last, if
-  // there is one, since nobody may have been lost with it. A worker that was in no world yet says
-  // that it is ready, and waits without end: the driver decides. failed_precondition: the newest
-  // world does without this worker. aborted: the job is being stopped. deadline_exceeded.
+  // there is one, since a world can fail without the loss of a member. A worker that was in no
+  // world yet says that it is ready, and waits without end: the driver decides.
+  // failed_precondition: the newest world does without this worker. aborted: the job is being
+  // stopped. deadline_exceeded.
   Result<Entry> next(TimePoint again_at, TimePoint deadline = kNever);
   // The others may have read where this process is, in the round of the last entry: it cannot be
   // used again. A process that fails before that comes back to the round in which they wait for it.
@@ -57,7 +58,7 @@ class Membership {
   bool wait_for_newer(TimePoint deadline);
 
   bool is_out() const;
-  // What a commit would take into force: the document of a proposed world; empty: none.
+  // What a commit would take into force: the document of a proposed world; empty without one.
   std::string proposal() const;
   std::optional<std::uint64_t> proposed_generation() const;
   // All have agreed to go over to it. Ends the world in force, and tells the agent.

@@ -12,16 +12,16 @@
 namespace hvd::worker {
 namespace {
 
-// A world may fail though all its members live: a connection broke. Nobody but they know, and after
-// so long without a newer one they form the same one again.
-constexpr std::chrono::milliseconds kPatienceWithTheDriver{1'000};
+// A world may fail though all its members live, since a connection broke. The driver does not know
+// of it, so that after this time without a newer world the members form the same one again.
+constexpr std::chrono::milliseconds kRetryDelay{1'000};
 // Attempts to form one generation that fail though no newer one has come meanwhile.
 constexpr int kAttempts = 5;
-// The same, if it may be others that are late: they are more patient with each other than with what
-// they lack themselves, so that it is the process at fault that goes.
+// The same, if other processes may be the ones that are late. There are more of these attempts, so
+// that the process at fault gives up first.
 constexpr int kAttemptsWithOthers = 3 * kAttempts;
 
-// Counts them: nobody tries for ever, and everybody says what happened.
+// Counts the attempts, so that a process does not try for ever, and reports what happened.
 class FailedAttempts {
  public:
   // True: that was the last.
@@ -38,7 +38,7 @@ class FailedAttempts {
 
  private:
   std::uint64_t generation_ = 0;
-  int own_ = 0;  // of whatever generation: what this process lacks, it lacks in all
+  int own_ = 0;  // in all generations: what this process lacks, it lacks in each of them
   int of_others_ = 0;
 };
 
@@ -96,8 +96,10 @@ bool ProcessWorld::breaks_for_departure(const runtime::Failure& failure) const {
   const auto current = world();
   {
     const std::lock_guard lock(mutex_);
-    if (membership_ == nullptr || runs_ == 0 || !current || world_ != current) return false;
-    deserted_ = current.get();
+    if (membership_ == nullptr || runs_ == 0 || !current || current_.world() != current) {
+      return false;
+    }
+    current_.note_departure(current.get());
   }
   current->abort(Status(Code::aborted, failure.status.message()));
   return true;
@@ -116,7 +118,7 @@ void ProcessWorld::end_run() {
 int ProcessWorld::local_rank() {
   {
     const std::lock_guard lock(mutex_);
-    if (joining_) {
+    if (current_.phase() == CurrentWorld::Phase::joining) {
       const auto& worker = agent_->welcome().worker;
       const auto slot = parse_number<int>(worker.substr(worker.rfind('#') + 1));
       if (slot) return *slot;
@@ -132,9 +134,10 @@ Status ProcessWorld::init_elastic() {
     const std::lock_guard lock(mutex_);
     membership_ = *membership;
     membership_->end_if_late(settings_.config.stall_shutdown);
-    joining_ = !membership_->has_next();
-    owner_ = ::getpid();
-    if (joining_) return {};
+    if (!membership_->has_next()) {
+      current_.wait_for_first();
+      return {};
+    }
   }
   {
     const std::lock_guard lock(mutex_);
@@ -150,18 +153,18 @@ Status ProcessWorld::enter(TimePoint again_at) {
     if (!entry.ok()) {
       // SIGTERM comes next. A program with no handler for it shall end by the signal, not by the
       // exception that we throw.
-      if (agent_->stop_reason()) std::this_thread::sleep_for(kPatienceWithTheSignal);
+      if (agent_->stop_reason()) std::this_thread::sleep_for(kSignalGrace);
       return entry.status();
     }
+
     {
       const std::lock_guard lock(mutex_);
-      high_water_ = std::make_shared<RendezvousHighWater>(entry->client);
-      client_ = entry->client;
-      if (formed_ != entry->document.generation) finished_runs_ = 0;
-      formed_ = entry->document.generation;
+      generation_.begin(entry->document.generation, entry->client);
     }
+
     Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
     if (formed.ok() || formed.code() == Code::invalid_argument) return formed;
+
     if (!entry->interrupt->raised()) {
       const bool is_last = failed.count(formed, entry->document.generation);
       HVD_LOG(warning, failed.text()
@@ -169,11 +172,11 @@ Status ProcessWorld::enter(TimePoint again_at) {
                            << (is_last ? "" : "; waiting for a newer world, or trying again"));
       if (is_last) return give_up(formed.with_context(failed.text()));
     }
-    again_at = Clock::now() + kPatienceWithTheDriver;
+    again_at = Clock::now() + kRetryDelay;
   }
 }
 
-// hvdrun hears why, and gives the others a world without this process.
+// hvdrun is told why, and gives the other workers a world without this process.
 Status ProcessWorld::give_up(const Status& why) {
   if (const Status told = agent_->send_left(why.message()); !told.ok()) {
     HVD_LOG(warning, told.to_string());
@@ -192,7 +195,7 @@ bool ProcessWorld::stands() const {
   if (!current || !current->failure().ok()) return false;
   {
     const std::lock_guard lock(mutex_);
-    if (deserted_ == current.get()) return false;
+    if (current_.lost_a_rank(current.get())) return false;
   }
   const auto* const elastic = membership();
   return elastic == nullptr || (!elastic->has_next() && !elastic->is_out());
@@ -200,13 +203,13 @@ bool ProcessWorld::stands() const {
 
 bool ProcessWorld::is_joining() const {
   const std::lock_guard lock(mutex_);
-  return joining_;
+  return current_.phase() == CurrentWorld::Phase::joining;
 }
 
 bool ProcessWorld::needs_next() const {
   {
     const std::lock_guard lock(mutex_);
-    if (membership_ == nullptr || joining_) return false;
+    if (membership_ == nullptr || current_.phase() == CurrentWorld::Phase::joining) return false;
   }
   return !stands();
 }
@@ -214,74 +217,22 @@ bool ProcessWorld::needs_next() const {
 Status ProcessWorld::enter_next() {
   const std::lock_guard lock(lifecycle_mutex_);
   leave_ended_world();
-  return enter(Clock::now() + kPatienceWithTheDriver);
+  return enter(Clock::now() + kRetryDelay);
 }
 
 void ProcessWorld::leave_ended_world() {
   auto leaving = world();
   if (!leaving) return;
-  leaving->wait_idle(Clock::now() + kPatienceWithMemory);
-  {
-    const std::lock_guard lock(mutex_);
-    between_ = leaving->failure();
-    if (between_.ok()) {
-      between_ = Status(Code::aborted, "this world was left for a newer one");
-    }
-    between_.world_failed = true;
-    world_.reset();
-  }
-  bury(std::move(leaving));
-}
+  leaving->wait_idle(Clock::now() + kInFlightTimeout);
 
-// In the first world all ranks have said which sets there are, and hear of it if they differ. Later
-// ones are joined by workers that know nothing of them, and survivors may have been interrupted in
-// the midst of adding one: so what rank 0 has counts.
-Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Client& client,
-                                  const std::string& scope, runtime::WorldSpec& spec) {
-  constexpr const char* kSetsKey = "sets";
-  SetTable sets;
+  auto why = leaving->failure();
+  if (why.ok()) why = Status(Code::aborted, "this world was left for a newer one");
+  why.world_failed = true;
   {
     const std::lock_guard lock(mutex_);
-    sets = sets_;
+    current_.end(std::move(why));
   }
-  if (sets.empty()) {
-    // The ranks that the program has named are those of the world that it was started in.
-    auto first = document;
-    if (auto started = WorldDocument::from_json(agent_->first_world()); started.ok()) {
-      const auto is_self = [this](const WorldMember& member) {
-        return member.incarnation == agent_->welcome().incarnation;
-      };
-      if (std::any_of(started->members.begin(), started->members.end(), is_self)) first = *started;
-    }
-    auto own =
-        SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink, first);
-    // Whose sets do not count need not have any that can be.
-    if (!own.ok() && (spec.rank == 0 || document.generation == kFirstGeneration)) {
-      return own.status();
-    }
-    if (own.ok()) sets = std::move(*own);
-  }
-  if (document.generation != kFirstGeneration) {
-    if (spec.rank == 0) {
-      HVD_RETURN_IF_ERROR(client.put(scope, kSetsKey, sets.encode()).status());
-    } else {
-      // It comes, or a newer world does.
-      auto found = client.wait(scope, kSetsKey, kNever);
-      HVD_RETURN_IF_ERROR(found.status().with_context("ask rank 0 which process sets there are"));
-      auto read = SetTable::decode(found->value);
-      HVD_RETURN_IF_ERROR(read.status());
-      sets = std::move(*read);
-    }
-  }
-  sets.enter(document);
-  if (document.generation != kFirstGeneration) {
-    spec.process_sets.clear();
-    spec.restored_sets = sets.ranks();
-    spec.next_process_set = sets.next();
-  }
-  const std::lock_guard lock(mutex_);
-  sets_ = std::move(sets);
-  return {};
+  teardown_.retire(std::move(leaving));
 }
 
 void ProcessWorld::check_set(std::string_view call, int id) const {
@@ -321,19 +272,10 @@ void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& 
   }
 }
 
-// To end, a world waits a moment for the others to hear of it; the next one need not.
-void ProcessWorld::bury(std::shared_ptr<runtime::World> world) {
-  if (undertaker_.joinable()) undertaker_.join();
-  undertaker_ = std::thread([gone = std::move(world)]() mutable {
-    gone->abandon();
-    gone.reset();
-  });
-}
-
 ProcessWorld::Generation ProcessWorld::generation_for(std::string_view call) {
   auto current = world_for(call);
   const std::lock_guard lock(mutex_);
-  return {formed_, std::move(current), high_water_};
+  return {generation_.number, std::move(current), generation_.high_water};
 }
 
 void ProcessWorld::set_finished(bool finished) {
@@ -341,10 +283,10 @@ void ProcessWorld::set_finished(bool finished) {
   std::string value;
   {
     const std::lock_guard lock(mutex_);
-    finished_ = finished;
+    departure_.finished = finished;
     if (!finished || membership_ == nullptr) return;
-    client = client_;
-    value = cat(formed_, ".", ++finished_runs_);
+    client = generation_.client;
+    value = cat(generation_.number, ".", ++generation_.finished_runs);
   }
   if (const auto told = client->put(kCommitScope, kFinishedKey, value); !told.ok()) {
     HVD_LOG(warning, "tell the others that all are done: " << told.status().message());
@@ -355,7 +297,7 @@ bool ProcessWorld::others_have_finished() {
   std::string value;
   {
     const std::lock_guard lock(mutex_);
-    value = cat(formed_, ".", finished_runs_ + 1);
+    value = cat(generation_.number, ".", generation_.finished_runs + 1);
   }
   const auto& welcome = agent_->welcome();
   rendezvous::ClientOptions options;

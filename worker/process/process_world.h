@@ -7,13 +7,11 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <sys/types.h>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <hvd/hvd.h>
@@ -23,29 +21,50 @@
 #include "rendezvous/client.h"
 #include "runtime/control/world.h"
 #include "worker/process/agent_channel.h"
+#include "worker/process/current_world.h"
 #include "worker/process/high_water.h"
 #include "worker/process/membership.h"
 #include "worker/process/set_table.h"
 #include "worker/process/settings.h"
+#include "worker/process/world_teardown.h"
 
 namespace hvd::worker {
 
-// From the word of a stop to its signal, usually milliseconds.
-inline constexpr std::chrono::milliseconds kPatienceWithTheSignal{200};
+// From the announcement of a stop to its signal; usually milliseconds.
+inline constexpr std::chrono::milliseconds kSignalGrace{200};
 // For what is in flight in a world that has failed: milliseconds, unless an event never comes.
-inline constexpr std::chrono::seconds kPatienceWithMemory{10};
+inline constexpr std::chrono::seconds kInFlightTimeout{10};
 
 inline constexpr std::uint64_t kFirstGeneration = 1;
 
-// Where this process stands among the others.
-struct Place {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 1;
-  int cross_rank = 0;
-  int cross_size = 1;
-  bool homogeneous = true;
+// Counts how often each generation of a static job was joined.
+class RoundCounter {
+ public:
+  std::uint64_t next(std::uint64_t generation) {
+    if (std::exchange(generation_, generation) != generation) round_ = 0;
+    return ++round_;
+  }
+
+ private:
+  std::uint64_t generation_ = 0;
+  std::uint64_t round_ = 0;
+};
+
+// The generation that this process has formed last, or tries to.
+struct FormedGeneration {
+  void begin(std::uint64_t generation, std::shared_ptr<rendezvous::Client> of_generation);
+
+  std::uint64_t number = 0;
+  std::shared_ptr<rendezvous::Client> client;  // null in a world of one process
+  std::shared_ptr<HighWater> high_water;
+  std::uint64_t finished_runs = 0;  // of elastic::run
+};
+
+// How this process is about to part from the job.
+struct Departure {
+  bool leaving = false;   // shutdown() was called, and init() not since
+  bool finished = false;  // all ranks' functions have returned
+  std::atomic<bool> program_ends = false;
 };
 
 class ProcessWorld {
@@ -105,8 +124,8 @@ class ProcessWorld {
   // Instead of init(): no world is formed, membership() says which there are.
   Status follow();
   Membership* followed() const;  // null before that
-  // Leaves the world that has ended, and enters the next one. failed_precondition: there is none
-  // with this worker in it.
+  // Leaves the world that has ended, and enters the next one. failed_precondition: no
+  // newer world has this worker in it.
   Status enter_next();
   // There is a world, and nothing has ended it.
   bool stands() const;
@@ -120,7 +139,7 @@ class ProcessWorld {
   // shutdown() was called, perhaps by the end of the program, and init() not since.
   bool is_leaving() const;
   // The program ends: a thread that does not end it has nothing more to do.
-  bool program_ends() const { return program_ends_; }
+  bool program_ends() const { return departure_.program_ends; }
   // All ranks' functions have returned: shutdown() says that the work is done, whatever happens to
   // the world until then. False: they run again.
   void set_finished(bool finished);
@@ -129,6 +148,7 @@ class ProcessWorld {
 
  private:
   ProcessWorld() = default;
+  static void register_end_of_program();
   void end_of_program(int exit_code);
   // For the agent, which a person has asked.
   AgentChannel::Activity activity() const;
@@ -151,43 +171,30 @@ class ProcessWorld {
   Status restore_sets(const WorldDocument& document, rendezvous::Client& client,
                       const std::string& scope, runtime::WorldSpec& spec);
   void leave_ended_world();
-  void bury(std::shared_ptr<runtime::World> world);
   Status join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange);
 
-  std::mutex lifecycle_mutex_;       // held through init() and shutdown()
-  AgentChannel* agent_ = nullptr;    // under lifecycle_mutex_ and mutex_; set once
-  pid_t agents_worker_ = -1;         // under both, too: who opened agent_
-  std::uint64_t generation_ = 0;     // under lifecycle_mutex_: of round_
-  std::uint64_t round_ = 0;          // under lifecycle_mutex_: how often this generation was joined
-  bool at_exit_registered_ = false;  // under lifecycle_mutex_
-  InitOptions options_;              // under lifecycle_mutex_: of the last init()
-  Settings settings_;                // likewise
-  std::thread undertaker_;           // under lifecycle_mutex_: takes the last world down
-  std::shared_ptr<rendezvous::Client> client_;  // under both: of the generation
+  std::mutex lifecycle_mutex_;  // held through init() and shutdown(); taken before mutex_
 
+  // Under lifecycle_mutex_.
+  InitOptions options_;  // of the last init()
+  Settings settings_;    // likewise
+  RoundCounter rounds_;
+  WorldTeardown teardown_;  // but destroy(), which needs no lock
+
+  // Under both for writing, and one of them for reading; set once.
+  AgentChannel* agent_ = nullptr;
+
+  // Under mutex_.
   mutable std::mutex mutex_;
-  std::shared_ptr<runtime::World> world_;
-  std::chrono::milliseconds shutdown_timeout_{};
-  Place place_;
-  TimePoint patience_until_ = kNever;  // of before_failure_is_thrown(), in this world
-  pid_t owner_ = -1;                   // a forked child has the memory, but not the threads
-  bool dynamic_sets_ = false;
+  mutable CurrentWorld current_;
+  FormedGeneration generation_;
+  Departure departure_;  // but program_ends
+  SetTable sets_;        // of the current world, or of the last one
+
+  // An elastic job, under mutex_.
   Membership* membership_ = nullptr;  // set once
-  SetTable sets_;                     // of world_, or the last one
   bool follows_ = false;              // follow() instead of init()
   int runs_ = 0;                      // of elastic::run, under way
-  bool leaving_ = false;              // shutdown() was called, and init() not since
-  bool joining_ = false;              // initialised, and no world yet
-  runtime::Failure between_;          // not ok: why the last world ended, until the next one
-  bool finished_ = false;
-  std::uint64_t finished_runs_ = 0;        // of this generation
-  std::uint64_t formed_ = 0;               // the generation of world_
-  std::shared_ptr<HighWater> high_water_;  // of world_
-  std::string last_failure_;               // of the world that was left last; empty: it had none
-  std::map<std::string, std::uint64_t, std::less<>> unnamed_;
-  // The world that a rank has left early, if it is over because of that.
-  mutable const runtime::World* deserted_ = nullptr;
-  std::atomic<bool> program_ends_ = false;
 };
 
 }  // namespace hvd::worker

@@ -1,5 +1,5 @@
 // runtime::Exchange over the rendezvous service: each rank puts its blob into the scope of the
-// generation, and reads everybody's in one request, which waits until all are there.
+// generation, and reads those of all ranks in one request, which waits until all are there.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ namespace hvd::worker {
 class RendezvousExchange final : public runtime::Exchange {
  public:
   // `members`: what they are called in messages, by rank. `first_report`: how long a wait lasts
-  // before the lowest rank that is there says who is missing; later lines come more rarely. Of zero
-  // it says nothing.
+  // before the lowest rank that is there reports the missing ones; later lines come more rarely. Of
+  // zero it says nothing.
   RendezvousExchange(rendezvous::Client& client, std::string scope, int rank,
                      std::vector<std::string> members, std::chrono::milliseconds first_report)
       : client_(client),

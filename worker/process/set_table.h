@@ -26,7 +26,7 @@ class SetTable {
 
   // A world is entered: the members of a set that are not in it are lost.
   void enter(const WorldDocument& world);
-  // In that world, those that have lost nobody, or shrink.
+  // In that world, the sets that have lost no member, or shrink.
   std::map<int, std::vector<int>> ranks() const;
   int next() const { return next_; }
 
@@ -46,7 +46,7 @@ class SetTable {
   struct Set {
     std::vector<std::uint64_t> members;  // incarnations
     bool shrinks = false;
-    std::string lost;     // who, in words
+    std::string lost;     // its lost members, as text
     bool is_old = false;  // of an earlier world
   };
   std::optional<std::vector<int>> ranks_of(const Set& set) const;

@@ -10,7 +10,7 @@ namespace hvd::worker {
 namespace {
 
 // The text of a knob that is set; nothing if it is not. A name that the table of knobs lacks is a
-// mistake in this file: it would otherwise read as a setting that nobody has ever set.
+// mistake in this file: it would otherwise read as a setting that is never set.
 Result<std::optional<std::string>> text_of(std::string_view variable,
                                            const EnvironmentLookup& lookup) {
   const Knob* const knob = find_knob_by_variable(variable);
@@ -169,22 +169,35 @@ Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_ran
   HVD_RETURN_IF_ERROR(text.status());
   if (!text->has_value()) return -1;
   const auto cores = split(**text, ',');
-  if (cores.size() == 1) return parse_number<int>(cores.front()).value_or(-1);
-  if (cores.size() < static_cast<std::size_t>(local_size)) {
+  const bool for_all = cores.size() == 1;
+  if (!for_all && cores.size() < static_cast<std::size_t>(local_size)) {
     return Status(
         Code::invalid_argument,
         cat("HVD_THREAD_AFFINITY=", **text, " names ", cores.size(), " cores for ", local_size,
             " workers on this host. Name one core for all, or one for each."));
   }
-  return parse_number<int>(cores[static_cast<std::size_t>(local_rank)]).value_or(-1);
+
+  const auto& own = for_all ? cores.front() : cores[static_cast<std::size_t>(local_rank)];
+  const auto core = parse_number<int>(own);
+  if (!core) {
+    return Status(Code::invalid_argument,
+                  cat("HVD_THREAD_AFFINITY=", **text, ": \"", own, "\" is not a core"));
+  }
+  return *core;
 }
 
-Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who) {
+Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view source) {
   LogOptions options;
-  options.who = who;
+  options.who = source;
   auto level = text_of("HVD_LOG_LEVEL", lookup);
   HVD_RETURN_IF_ERROR(level.status());
-  if (level->has_value()) options.level = parse_log_level(**level).value_or(options.level);
+  if (level->has_value()) {
+    const auto parsed = parse_log_level(**level);
+    if (!parsed) {
+      return {Code::invalid_argument, cat("HVD_LOG_LEVEL=", **level, ": not a log level")};
+    }
+    options.level = *parsed;
+  }
   HVD_RETURN_IF_ERROR(read_number("HVD_LOG_HIDE_TIME", lookup,
                                   [&](double hide) { options.show_time = hide == 0; }));
   set_log_options(options);

@@ -22,7 +22,7 @@ Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& look
 // The core that HVD_THREAD_AFFINITY gives to this local rank: of a list the one at its place, of
 // one core that one; -1: it is not set. A list that is too short is an error.
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size);
-// HVD_LOG_LEVEL and HVD_LOG_HIDE_TIME; lines are signed with `who`.
-Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view who);
+// HVD_LOG_LEVEL and HVD_LOG_HIDE_TIME; `source` stands in each line.
+Status apply_log_settings(const EnvironmentLookup& lookup, std::string_view source);
 
 }  // namespace hvd::worker

@@ -127,7 +127,7 @@ TEST(Resume, is_the_newest_state_that_anybody_has) {
        {3, 0},
        {0},
        {1}},
-      {"nobody has any", {joiner, joiner}, {}, From::beginning, {7, 0}, {0}, {1}},
+      {"no rank has any", {joiner, joiner}, {}, From::beginning, {7, 0}, {0}, {1}},
       {"one alone, the first", {joiner}, {}, From::beginning, {7, 0}, {0}, {}},
       {"lost, and rank 0 can load",
        {{{2, 5}, 80, true}, {{2, 5}, 80, true}},
@@ -171,7 +171,8 @@ TEST(Resume, of_what_is_lost_is_an_error_that_says_so) {
       "checkpoint.");
   const auto none = decide_resume({{}, {}}, {2, 5}, 7);
   ASSERT_FALSE(none.ok());
-  EXPECT_NE(none.status().message().find("is none."), std::string::npos) << none.status().message();
+  EXPECT_NE(none.status().message().find("there is no state left."), std::string::npos)
+      << none.status().message();
   // It is rank 0 that would load.
   EXPECT_FALSE(decide_resume({{}, {{}, 0, true}}, {2, 5}, 7).ok());
 }

@@ -42,13 +42,13 @@ void SimulatedCluster::plan_faults() {
   });
   now_and_then(climate_.worker_fails, [this] {
     on_some_worker([this](Incarnation one) {
-      // A program that never called hvd::init may well end with 0.
+      // A program that never called hvd::init may end with 0.
       const int least = workers_.joined(one) ? 0 : 1;
       workers_.die(one, least + dice_.below(2), dice_.one_in(2) ? 11 : 0);
     });
   });
   now_and_then(climate_.worker_stopped, [this] {
-    if (options_.heartbeat_timeout.count() == 0) return;  // nobody would ever notice
+    if (options_.heartbeat_timeout.count() == 0) return;  // no heartbeat would ever show it
     on_some_worker([this](Incarnation one) {
       workers_.stop(one);
       stop_worker(one, options_.heartbeat_timeout, 9);
@@ -169,14 +169,14 @@ void SimulatedCluster::replace_everybody() {
   };
   const int way = dice_.below(options_.elastic.limits.least == 1 ? 5 : 3);
   if (way == 0) {
-    // First an answer that names nobody.
+    // First an answer that names no host.
     to_driver(event::HostsFound{});
     swap_in(dice_.up_to(200));
   } else if (way < 3) {
     swap_machines();
     if (way == 1) swap_in(dice_.up_to(200));  // and back
   } else {
-    // With a least that needs all slots nobody could come in their place.
+    // With a minimum that needs all slots there could be no replacements.
     const milliseconds within = dice_.one_in(2) ? milliseconds(1) : milliseconds(100);
     for (const Incarnation one : workers_.running()) {
       schedule(dice_.up_to(static_cast<int>(within.count())), [this, one] {

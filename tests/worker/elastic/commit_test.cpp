@@ -162,12 +162,12 @@ TEST_F(ElasticProgress, WithMarksTheNewestWholeStateWinsWithoutACopy) {
   EXPECT_EQ(mark(), (CommitId{2, 1}));
 }
 
-// Somebody who stood still while the others went on, and now asks what was committed last.
+// A rank that stood still while the others went on, and now asks what was committed last.
 TEST_F(ElasticProgress, AWorldThatANewerOneHasLeftBehindIsOverAndNothingIsCalledLost) {
   add(2);
   ASSERT_TRUE(mark_.write({2, 5}).ok());
   generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
-    (void)protocol.channel().barrier("nobody ends the world before all have it");
+    (void)protocol.channel().barrier("the world ends when all have it");
     const auto begun = worker.progress.begin(protocol, true);
     EXPECT_TRUE(begun.world_failed);
     EXPECT_TRUE(mentions(begun, "this world is over: a newer one has reached commit 2.5 already"))

@@ -104,9 +104,10 @@ class ElasticWorkers : public Workers {
     return at == std::string::npos ? -1 : std::stoi(status.out.substr(at + 7));
   }
 
-  void expect_all_done(const std::vector<ExitStatus>& ended, const std::vector<std::size_t>& who) {
+  void expect_all_done(const std::vector<ExitStatus>& ended,
+                       const std::vector<std::size_t>& indices) {
     std::string last;
-    for (const auto index : who) {
+    for (const auto index : indices) {
       EXPECT_EQ(ended[index].code, 0) << index << ": " << ended[index].out << ended[index].err;
       const auto at = ended[index].out.find("done at step");
       ASSERT_NE(at, std::string::npos) << index << ": " << ended[index].out << ended[index].err;

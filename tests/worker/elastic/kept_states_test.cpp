@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/process/mark_writer.h"
+#include "worker/process/commit_id.h"
 
 namespace hvd::worker {
 namespace {
@@ -83,7 +83,7 @@ TEST(KeptStates, who_is_interrupted_inside_mutate_has_nothing) {
   states.entered(3);
   EXPECT_TRUE(states.newest().none());
   states.begin_to_keep();
-  states.kept({2, 1});  // received from somebody who has it
+  states.kept({2, 1});  // received from a rank that has it
   EXPECT_EQ(states.newest(), (CommitId{2, 1}));
 }
 

@@ -297,7 +297,7 @@ int run(const std::string& scenario) {
     say("done at step %d\n", training.step);
     return 0;
   }
-  if (scenario == "cut") {  // nobody has died, but a connection
+  if (scenario == "cut") {  // all live, and a connection breaks
     Training training;
     bool cut = false;
     elastic::run(training.state, [&] {

@@ -60,7 +60,7 @@ TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
   };
   generation(all(), commit_twice);
   EXPECT_EQ(mark(), (CommitId{1, 2}));
-  number_ = 0;  // the same generation: a connection broke, and nobody was lost
+  number_ = 0;  // the same generation: a connection broke, and no rank was lost
   generation(all(), commit_twice);
   EXPECT_EQ(mark(), (CommitId{1, 4}));
 }
@@ -128,7 +128,7 @@ TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {
     worker.weights = rank == 0 ? "prepared" : "half done";
     if (rank == 0) worker.progress.store().keep({1, 2});
   });
-  // Another holder, which has something else under the same name; and two who lack it.
+  // Another holder, which has something else under the same name; and two ranks that lack it.
   Worker& other = add("damaged!");
   other.progress.store().keep({1, 2});
   Worker& joiner = add("of a newcomer");

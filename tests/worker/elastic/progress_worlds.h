@@ -86,7 +86,7 @@ class ElasticProgress : public ::testing::Test {
         [&](int rank, runtime::World& world) {
           CommitProtocol protocol(world, number_, mark_, window_);
           body(rank, *members[static_cast<std::size_t>(rank)], protocol);
-          (void)protocol.channel().barrier("end of test");  // nobody leaves before all are here
+          (void)protocol.channel().barrier("end of test");  // all ranks stay until all are here
         },
         [&](runtime::WorldSpec& spec) { spec.generation = number_; });
   }
@@ -107,7 +107,7 @@ class ElasticProgress : public ::testing::Test {
 
   SharedMark mark_;
   std::uint64_t number_ = 0;
-  std::uint64_t window_ = kTransferWindow;
+  std::uint64_t window_ = kTransferChunk;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

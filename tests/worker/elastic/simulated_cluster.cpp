@@ -100,10 +100,10 @@ void SimulatedCluster::choose_limits() {
   for (const auto& machine : machines_) {
     (machine.found ? slots : of_the_others) += good_slots(machine);
   }
-  // Everybody can only be replaced if either half is enough.
+  // All can only be replaced if either half is enough.
   const int least = of_the_others == 0 ? slots : std::min(slots, of_the_others);
   if (dice_.one_in(2)) options_.elastic.limits.least = 1 + dice_.below(least);
-  // Nobody else would have the state if the only worker broke.
+  // No other worker would have the state if the only one broke.
   const bool may_be_small = climate_.broken == Climate::Broken::nothing || !climate_.breaks_late;
   if (may_be_small && dice_.one_in(3)) {
     options_.elastic.limits.most = options_.elastic.limits.least + dice_.below(slots);
@@ -432,7 +432,7 @@ void SimulatedCluster::perform(const action::ShutDownAgent& action) {
   });
 }
 
-// The driver gives up its own end: it needs nobody's answer for that. The agent kills when it sees
+// The driver gives up its own end: it needs no answer for that. The agent kills when it sees
 // the end of the link, and what is cut off when it has been silent for too long.
 void SimulatedCluster::perform(const action::DropAgent& action) {
   schedule(dice_.up_to(10), [this, host = action.host] {

@@ -1,10 +1,10 @@
 // An elastic job (driver/job/job.h) and its workers (simulated_workers.h) in a simulated
 // cluster over virtual time: hosts that come and go, fail, are slow, are cut off and come back, or
 // not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
-// lies; everybody is replaced; agents that die and lie; workers that crash, are killed or stopped,
-// start slowly, are told to go, do not leave; a driver that is held up. For a while anything
-// happens; then nothing does any more, and the world must become whole again, train on, and end
-// well when its work is done.
+// lies; all workers are replaced; agents that die and lie; workers that crash, are killed or
+// stopped, start slowly, are told to go, do not leave; a driver that is held up. For a while
+// anything happens; then nothing does any more, and the world must become whole again, train on,
+// and end well when its work is done.
 //
 // What must hold on the way is in tests/driver/job/elastic_rules.h for the driver, and in
 // training_history.h for the workers. A seed reproduces a run. A value for one thread.
@@ -75,7 +75,7 @@ class SimulatedCluster : private Surroundings {
   struct Machine {
     std::string name;
     int slots = 1;
-    bool open = false;  // nobody but its agent says how many they are
+    bool open = false;  // only its agent says how many they are
     bool found = true;
     bool local = false;
     std::vector<bool> broken = {};  // by slot

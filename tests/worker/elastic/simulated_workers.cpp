@@ -18,7 +18,7 @@ constexpr microseconds kWire{1'500};
 constexpr microseconds kSlowWire{40'000};
 constexpr milliseconds kStart{60};
 constexpr milliseconds kSlowStart{1'500};
-constexpr milliseconds kPatienceWithRendezvous{100};
+constexpr milliseconds kRendezvousTimeout{100};
 
 }  // namespace
 
@@ -265,7 +265,7 @@ void SimulatedWorkers::complete(Incarnation incarnation, std::uint64_t generatio
   if (process.group != generation || process.op != number) return;
   ++process.op;
   Group& group = groups_[generation];
-  // All have said it, and nobody is further than one behind.
+  // All have said it, and no worker is further than one behind.
   while (group.first_op + 2 < number) {
     group.ops.pop_front();
     ++group.first_op;
@@ -324,7 +324,7 @@ void SimulatedWorkers::lost_a_peer(Process& process) {
     case Phase::done:
       break;
     case Phase::shutting_down:
-      // A member that has ended well shows that all had come to the end.
+      // A member that has ended with 0 shows that all had come to the end.
       if (has_finished(process.group)) {
         end_well(process);
         break;
@@ -350,7 +350,7 @@ void SimulatedWorkers::ask_mark(Process& process, std::function<void(Process&)> 
                    lost = std::move(lost), at_server = std::move(at_server)] {
     if (arrives) at_server();
     const Duration way = surroundings_.reaches_driver(of(incarnation).host) - time_.now();
-    deliver(incarnation, way + (is_lost ? Duration(kPatienceWithRendezvous) : wire_time()),
+    deliver(incarnation, way + (is_lost ? Duration(kRendezvousTimeout) : wire_time()),
             [this, turn, is_lost, back, lost](Process& one) {
               if (one.turn != turn || !message(one)) return;
               (is_lost ? lost : back)(one);

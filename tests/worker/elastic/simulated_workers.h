@@ -22,7 +22,7 @@
 #include "tests/support/simulation.h"
 #include "tests/worker/elastic/training_history.h"
 #include "worker/elastic/kept_states.h"
-#include "worker/process/mark_writer.h"
+#include "worker/process/commit_id.h"
 #include "worker/process/world_follower.h"
 
 namespace hvd {
@@ -89,7 +89,7 @@ class SimulatedWorkers {
   void start(Incarnation incarnation, driver::HostIndex host, bool is_member);
   // The process ends now; its agent says so if it can. `in_peace`: as it was asked to.
   void die(Incarnation incarnation, int exit_code, int signal, bool in_peace = false);
-  // It is asked to end, and nobody else has failed: another has the committed state.
+  // It is asked to end, and no other has failed: another has the committed state.
   void check_heirs(Incarnation incarnation);
   // It calls shutdown() although the work is not done: it says so, and takes part in nothing any
   // more. Its process lives until it is ended. False: it has nothing to leave.
@@ -140,7 +140,7 @@ class SimulatedWorkers {
     driver::HostIndex host = 0;
     bool runs = false;
     bool ended = false;
-    bool fell = false;    // it ended, and nobody had asked it to
+    bool fell = false;    // it ended without being asked to
     bool member = false;  // of the first world
     bool joined = false;
     bool leaving = false;

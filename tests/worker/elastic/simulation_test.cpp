@@ -152,8 +152,8 @@ TEST(ElasticSimulation, lets_workers_leave_early) {
   });
 }
 
-// At once, twice in a row, after an answer that names nobody, or by telling each worker to go: the
-// state outlives all who have it.
+// At once, twice in a row, after an answer that names no host, or by telling each worker to go: the
+// state outlives all workers that have it.
 TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced) {
   simulate(2'000, [](std::uint64_t seed) {
     Climate climate;
@@ -174,7 +174,7 @@ TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced_and_some_are_
     climate.killed_while_replaced = 2;
     climate.workers.slow_message = 30;
     climate.workers.mutate_is_interrupted = 2;
-    climate.may_fail = true;  // if it is the only one who has the state that is killed
+    climate.may_fail = true;  // if the only one with the state is killed
     Dice dice(~seed);
     choose_program(climate.workers, dice);
     return climate;

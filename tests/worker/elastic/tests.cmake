@@ -10,9 +10,11 @@ hvd_test(hvd_elastic_test
   worker/elastic/commit_test.cpp
   worker/elastic/device_parts_test.cpp
   worker/elastic/kept_states_test.cpp
+  worker/process/current_world_test.cpp
   worker/process/membership_test.cpp
   worker/elastic/progress_test.cpp
   worker/process/set_table_test.cpp
+  worker/process/settings_test.cpp
   worker/elastic/store_test.cpp
   worker/elastic/workers_changes_test.cpp
   worker/elastic/workers_losses_test.cpp

@@ -45,7 +45,7 @@ class TrainingHistory {
   // At the end: the samples of all that was committed.
   void check_samples();
 
-  // What happens as text, line by line, if somebody wants it, which takes time.
+  // What happens as text, line by line, if it is asked for, which takes time.
   void tell_story() { tells_ = true; }
   bool tells() const { return tells_; }
   void tell(const std::string& line) { story_ += line + "\n"; }

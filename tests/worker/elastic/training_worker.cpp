@@ -60,7 +60,7 @@ void SimulatedWorkers::enter(Process& process, const WorldDocument& world) {
   say_in_collective(process, Phase::connecting, {});
 }
 
-// It is in no world any more, and ends well.
+// It is in no world any more, and ends with 0.
 void SimulatedWorkers::leave(Process& process) {
   if (std::exchange(process.leaving, true)) return;
   check_heirs(process.incarnation);
@@ -214,7 +214,7 @@ int SimulatedWorkers::whole_state(const Process& process) const {
   return buffer ? process.kept[*buffer] : TrainingHistory::kNothing;
 }
 
-// What was committed may be called lost, or never have been, only if nobody has it any more.
+// What was committed may be called lost, or never have been, only if no worker has it any more.
 void SimulatedWorkers::check_loss(const Process& process) {
   if (history_.newest().none()) return;
   for (const Incarnation member : groups_[process.group].members) {
@@ -415,7 +415,7 @@ void SimulatedWorkers::act_on_answer(Process& process) {
 
 // ---- the end ----
 
-// All say that they are through before anybody goes, so that nobody takes another's end for a loss.
+// All say that they are done before the first one goes, so that no end is taken for a loss.
 void SimulatedWorkers::shut_down(Process& process) {
   say_in_collective(process, Phase::shutting_down, {});
 }

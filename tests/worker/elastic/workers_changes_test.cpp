@@ -77,12 +77,13 @@ TEST_F(ElasticWorkers, ThatAreToldToGoSayThatTheyLeaveAndDoSoAtACommit) {
   ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
   worker(1).signal(SIGTERM);
   ASSERT_TRUE(hears(1, Kind::leave));
-  worker(1).signal(SIGTERM);  // once more, by somebody else
+  worker(1).signal(SIGTERM);  // once more, from elsewhere
   change_to(2, {0}, {0, 1});
   const auto ended = wait_all();
   expect_all_done(ended, {0});
   EXPECT_EQ(ended[1].code, 0) << ended[1].err;
-  EXPECT_EQ(step_at_entry(ended[0], 2), commit_before(ended[0], 2) + 1) << "nobody has rolled back";
+  EXPECT_EQ(step_at_entry(ended[0], 2), commit_before(ended[0], 2) + 1)
+      << "no rank has rolled back";
 }
 
 TEST_F(ElasticWorkers, EndBySigtermWhenTheJobIsBeingStopped) {
@@ -105,7 +106,7 @@ TEST_F(ElasticWorkers, ThatOnlyLookCommitWhereTheWorldChanges) {
   change_to(2, {0, 1, 2}, {0, 1});
   const auto ended = wait_all();
   expect_all_done(ended, {0, 1, 2});
-  EXPECT_GT(step_at_entry(ended[2], 2), 3) << "nobody has rolled back";
+  EXPECT_GT(step_at_entry(ended[2], 2), 3) << "no rank has rolled back";
 }
 
 TEST_F(ElasticWorkers, LetTheProgramsOwnErrorsThrough) {

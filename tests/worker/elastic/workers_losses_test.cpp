@@ -1,4 +1,4 @@
-// Elastic workers who lose others, at any point of their work or of a change, or a connection.
+// Elastic workers that lose others, at any point of their work or of a change, or a connection.
 #include <csignal>
 #include <gtest/gtest.h>
 #include <string>
@@ -109,7 +109,7 @@ TEST_F(ElasticWorkers, AreDoneWhenOneDiesAfterAllHaveComeToTheEnd) {
   publish(world_of(2, {0}));
   const auto ended = wait_all();
   expect_all_done(ended, {0});
-  EXPECT_EQ(step_at_entry(ended[0], 2), -1) << "nobody runs again";
+  EXPECT_EQ(step_at_entry(ended[0], 2), -1) << "no rank runs again";
   EXPECT_EQ(rest_of_words(0), (std::vector{Kind::initialised, Kind::done}));
 }
 

@@ -66,7 +66,7 @@ TEST_F(ElasticMembership, AWaitForANewerWorldEndsAsSoonAsItComes) {
 
 TEST_F(ElasticMembership, ARoundIsLeftOnlyWhenOthersMayKnowWhereThisProcessWasInIt) {
   EXPECT_EQ(enter()->round, 1U);
-  EXPECT_EQ(enter()->round, 1U) << "nobody has heard of the first attempt";
+  EXPECT_EQ(enter()->round, 1U) << "no rank has heard of the first attempt";
   membership_->announced();
   EXPECT_EQ(enter()->round, 2U);
   publish(world_of_one(2));

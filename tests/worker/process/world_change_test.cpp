@@ -1,6 +1,6 @@
-#include "worker/process/world_change.h"
-
 #include <gtest/gtest.h>
+
+#include "worker/process/world_follower.h"
 
 namespace hvd::worker {
 namespace {

@@ -33,7 +33,7 @@ struct Completion {
   void* output = nullptr;           // Submission::output's memory, or what allocate returned
   std::vector<std::int64_t> shape;  // of the output
   std::vector<std::int64_t> received_splits;  // alltoall: rows from each rank of the set
-  int contributors = 0;  // ranks that gave something: all of the set but those who have joined
+  int contributors = 0;  // ranks that gave something: all of the set but joined ones
   int last_joined = -1;  // join: the rank that came last
   int process_set = -1;  // add_process_set: its number
 };

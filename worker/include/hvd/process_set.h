@@ -20,7 +20,7 @@ namespace hvd {
 // number, and the ranks that its members have there. What becomes of it when a member is gone:
 enum class LostMember {
   fail,    // whatever is asked of it throws ProcessSetError, lost_member; it can be removed
-  shrink,  // it consists of those who are left
+  shrink,  // it consists of the members that are left
 };
 
 // A value: the number of a set. Its questions are answered by the world of this process; they throw

@@ -28,7 +28,7 @@ struct SparseTensor {
 struct SparseAllreduceOptions {
   std::string name = {};
   // Average divides the values by the number of ranks that gave something, be it no entries: all of
-  // the set but those who have joined. Or Sum.
+  // the set but joined ones. Or Sum.
   ReduceOp op = Average;
   ProcessSet process_set = {};
 };

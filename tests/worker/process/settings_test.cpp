@@ -1,0 +1,77 @@
+// What a worker reads from its environment: a value that cannot be read is an error, which names
+// the variable, and never the same as a variable that is not set.
+#include "worker/process/settings.h"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+
+namespace hvd::worker {
+namespace {
+
+EnvironmentLookup with(std::string variable, std::string value) {
+  return [variable = std::move(variable),
+          value = std::move(value)](std::string_view name) -> std::optional<std::string> {
+    if (name == variable) return value;
+    return std::nullopt;
+  };
+}
+
+void expect_refused(const Status& status, const std::string& variable, const std::string& value) {
+  EXPECT_EQ(status.code(), Code::invalid_argument) << variable << "=" << value;
+  EXPECT_NE(status.message().find(variable + "=" + value), std::string::npos) << status.message();
+}
+
+TEST(WorkerSettings, RefuseValuesThatCannotBeRead) {
+  const std::multimap<std::string, std::string> bad{
+      {"HVD_FUSION_THRESHOLD", "64MB"},
+      {"HVD_CYCLE_TIME", "fast"},
+      {"HVD_CACHE_CAPACITY", "-1"},
+      {"HVD_DETERMINISTIC", "maybe"},
+      {"HVD_DYNAMIC_PROCESS_SETS", "2"},
+      {"HVD_HIERARCHICAL_ALLREDUCE", "ture"},
+      {"HVD_AUTOTUNE", "on off"},
+      {"HVD_AUTOTUNE_WARMUP_SAMPLES", "three"},
+      {"HVD_SHARED_MEMORY", "-"},
+      {"HVD_NUM_NCCL_STREAMS", "1.5"},
+      {"HVD_STALL_CHECK_TIME_SECONDS", "60s"},
+      {"HVD_STALL_CHECK_DISABLE", "no way"},
+      {"HVD_GLOO_TIMEOUT_SECONDS", "nan"},
+      {"HVD_TRANSPORT", "gloo_tcp"},
+      {"HVD_SOCKETS_PER_PAIR", "0x2"},
+      {"HVD_START_TIMEOUT", "soon"},
+      {"HVD_INIT_TIMEOUT", "1m"},
+      {"HVD_TIMELINE_MARK_CYCLES", "sometimes"},
+      {"HOROVOD_FUSION_THRESHOLD", "64MB"},
+  };
+  for (const auto& [variable, value] : bad) {
+    expect_refused(settings_from_environment(with(variable, value)).status(), variable, value);
+  }
+}
+
+TEST(WorkerSettings, RefuseCoresLimitsAndLogLevelsThatCannotBeRead) {
+  expect_refused(core_from_environment(with("HVD_THREAD_AFFINITY", "0,x"), 1, 2).status(),
+                 "HVD_THREAD_AFFINITY", "0,x");
+  expect_refused(core_from_environment(with("HVD_THREAD_AFFINITY", "0,4"), 2, 3).status(),
+                 "HVD_THREAD_AFFINITY", "0,4");
+  expect_refused(on_device_limit(with("HVD_STATE_ON_DEVICE_LIMIT", "half")).status(),
+                 "HVD_STATE_ON_DEVICE_LIMIT", "half");
+  expect_refused(apply_log_settings(with("HVD_LOG_LEVEL", "LOUD"), "rank 0"), "HVD_LOG_LEVEL",
+                 "LOUD");
+}
+
+int core_of(const std::string& cores, int local_rank, int local_size) {
+  const auto core =
+      core_from_environment(with("HVD_THREAD_AFFINITY", cores), local_rank, local_size);
+  EXPECT_TRUE(core.ok()) << core.status().message();
+  return core.ok() ? *core : -2;
+}
+
+TEST(WorkerSettings, CoresAreOneForAllOrOneForEachLocalRank) {
+  EXPECT_EQ(core_of("3", 1, 2), 3);
+  EXPECT_EQ(core_of("0,4", 1, 2), 4);
+  EXPECT_EQ(core_of("", 0, 1), -1) << "not set";
+}
+
+}  // namespace
+}  // namespace hvd::worker

@@ -1,0 +1,58 @@
+#include "worker/process/current_world.h"
+
+#include <unistd.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::worker {
+
+bool CurrentWorld::is_of_this_process() const { return owner_ == ::getpid(); }
+
+void CurrentWorld::wait_for_first() {
+  phase_ = Phase::joining;
+  owner_ = ::getpid();
+}
+
+void CurrentWorld::enter(Entry entry) {
+  phase_ = Phase::inside;
+  owner_ = ::getpid();
+  world_ = std::move(entry.world);
+  shutdown_timeout_ = entry.shutdown_timeout;
+  dynamic_sets_ = entry.dynamic_sets;
+
+  end_reason_ = {};
+  last_failure_.clear();
+  unnamed_.clear();
+  departed_from_ = nullptr;
+}
+
+void CurrentWorld::end(runtime::Failure why) {
+  phase_ = Phase::between;
+  end_reason_ = std::move(why);
+  world_.reset();
+}
+
+void CurrentWorld::leave(std::string why) {
+  phase_ = Phase::outside;
+  last_failure_ = std::move(why);
+  end_reason_ = {};
+  world_.reset();
+}
+
+std::shared_ptr<runtime::World> CurrentWorld::world() const {
+  return is_of_this_process() ? world_ : nullptr;
+}
+
+std::string CurrentWorld::next_name(std::string_view call) {
+  auto counter = unnamed_.find(call);
+  if (counter == unnamed_.end()) counter = unnamed_.emplace(call, 0).first;
+  return cat(call, ".noname.", counter->second++);
+}
+
+TimePoint CurrentWorld::stop_deadline(std::chrono::milliseconds grace) {
+  if (stop_deadline_ == kNever) stop_deadline_ = Clock::now() + grace;
+  return stop_deadline_;
+}
+
+}  // namespace hvd::worker

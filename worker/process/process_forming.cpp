@@ -1,0 +1,279 @@
+// The part of ProcessWorld that forms a world: alone, or from a document of the rendezvous.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "base/machine/proc.h"
+#include "base/text.h"
+#include "worker/process/dump_signal.h"
+#include "worker/process/other_launcher.h"
+#include "worker/process/process_world.h"
+#include "worker/process/rendezvous_exchange.h"
+
+namespace hvd::worker {
+namespace {
+
+// How much longer than hvdrun a rank waits for ranks that have not called init(): hvdrun knows what
+// they do instead, and its message says it.
+constexpr std::chrono::seconds kRendezvousMargin{5};
+// Until the other ranks are told which ones have not come to a new world.
+constexpr std::chrono::seconds kFirstReport{10};
+
+class NoExchange final : public runtime::Exchange {
+ public:
+  Result<std::vector<std::string>> exchange(std::string_view /*blob*/,
+                                            TimePoint /*deadline*/) override {
+    return Status(Code::internal, "a world of one process has no other to exchange addresses with");
+  }
+};
+
+// A job that goes on after the loss of a worker keeps the timeline of what led to it: "t.json",
+// then "t.generation-2.json".
+std::string timeline_of_generation(const std::string& path, std::uint64_t generation) {
+  if (path.empty() || generation <= 1) return path;
+  const std::filesystem::path whole(path);
+  auto name = whole.stem();
+  name += cat(".generation-", generation);
+  name += whole.extension();
+  return (whole.parent_path() / name).string();
+}
+
+bool is_homogeneous(const WorldDocument& document) {
+  std::set<int> sizes;
+  for (const auto& member : document.members) sizes.insert(member.local_size);
+  return sizes.size() <= 1;
+}
+
+}  // namespace
+
+void FormedGeneration::begin(std::uint64_t generation,
+                             std::shared_ptr<rendezvous::Client> of_generation) {
+  if (std::exchange(number, generation) != generation) finished_runs = 0;
+  client = std::move(of_generation);
+  if (client) {
+    high_water = std::make_shared<RendezvousHighWater>(client);
+  } else {
+    high_water = std::make_shared<OwnHighWater>();
+  }
+}
+
+Status ProcessWorld::init_alone() {
+  HVD_RETURN_IF_ERROR(check_that_it_may_be_alone(
+      process_environment(), split(read_proc_file("/proc/self/cmdline"), '\0')));
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "rank 0"));
+  auto settings = settings_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(settings.status());
+
+  runtime::WorldSpec spec(0, {{"localhost#0", "localhost", "127.0.0.1"}}, 0, Token::random());
+  auto core = core_from_environment(process_environment(), 0, 1);
+  HVD_RETURN_IF_ERROR(core.status());
+  settings->config.core = *core;
+  settings->config.dump_requests = listen_for_dump_signal();
+
+  {
+    const std::lock_guard lock(mutex_);
+    current_.set_place({});
+    generation_.begin(generation_.number + 1, nullptr);
+  }
+  spec.process_sets = options_.process_sets;
+  NoExchange exchange;
+  return join(std::move(spec), std::move(*settings), exchange);
+}
+
+Status ProcessWorld::open_agent(const std::string& descriptor) {
+  if (agent_ == nullptr) {
+    auto channel = AgentChannel::open(descriptor);
+    HVD_RETURN_IF_ERROR(channel.status());
+    const std::lock_guard lock(mutex_);
+    agent_ = *channel;
+    agent_->answer_by([this] { return activity(); });
+  }
+  if (!agent_->is_of_this_process()) {
+    return {Code::failed_precondition,
+            "this process was forked from the worker after its hvd::init(); of the processes that "
+            "one slot of hvdrun starts, only one can be the worker"};
+  }
+  return agent_->send_initialised();
+}
+
+Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
+  std::string text = agent_->world();
+  if (text.empty()) text = agent_->first_world();
+  if (text.empty()) {
+    auto found = client.wait(kWorldScope, kCurrentWorldKey, deadline);
+    HVD_RETURN_IF_ERROR(found.status().with_context("wait for the world to be published"));
+    text = std::move(found->value);
+  }
+  auto document = WorldDocument::from_json(text);
+  HVD_RETURN_IF_ERROR(document.status().with_context("read the world"));
+  return document;
+}
+
+Status ProcessWorld::init_as_worker(const std::string& descriptor) {
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
+  auto settings = settings_from_environment(process_environment());
+  HVD_RETURN_IF_ERROR(settings.status());
+  settings_ = std::move(*settings);
+  HVD_RETURN_IF_ERROR(open_agent(descriptor));
+  const auto& welcome = agent_->welcome();
+  if (welcome.elastic) return init_elastic();
+
+  rendezvous::ClientOptions client_options;
+  client_options.host = welcome.rendezvous_host;
+  client_options.port = welcome.rendezvous_port;
+  auto client = std::make_shared<rendezvous::Client>(client_options, welcome.token);
+  auto document = read_document(*client, Clock::now() + settings_.config.connect_timeout);
+  HVD_RETURN_IF_ERROR(document.status());
+
+  const auto round = rounds_.next(document->generation);
+  {
+    const std::lock_guard lock(mutex_);
+    generation_.begin(document->generation, client);
+  }
+  return form(*document, *client, round, nullptr);
+}
+
+Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& client,
+                          std::uint64_t round, std::shared_ptr<runtime::Interrupt> interrupt) {
+  const auto& welcome = agent_->welcome();
+  const WorldMember* self = nullptr;
+  std::vector<runtime::Member> members;
+  for (const auto& member : document.members) {
+    if (member.incarnation == welcome.incarnation) self = &member;
+    members.push_back({member.worker(), member.host, member.address});
+  }
+  if (self == nullptr) {
+    return {Code::failed_precondition,
+            cat("this worker, ", welcome.worker, " of incarnation ", welcome.incarnation,
+                ", is no member of generation ", document.generation)};
+  }
+  HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
+
+  runtime::WorldSpec spec(self->rank, std::move(members), document.generation, welcome.token);
+  spec.interrupt = std::move(interrupt);
+  if (welcome.elastic) {
+    spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
+      AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
+    };
+  }
+  spec.on_dump_signal = [agent = agent_] { (void)agent->send_activity_wanted(); };
+
+  auto settings = settings_;
+  auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
+  HVD_RETURN_IF_ERROR(core.status());
+  settings.config.core = *core;
+  settings.config.dump_requests = listen_for_dump_signal();
+  settings.config.timeline = timeline_of_generation(settings.config.timeline, document.generation);
+  {
+    const std::lock_guard lock(mutex_);
+    current_.set_place({self->rank, spec.size(), self->local_rank, self->local_size,
+                        self->cross_rank, self->cross_size, is_homogeneous(document)});
+  }
+
+  // hvdrun watches which ranks have not come yet, and replaces them or ends the job. In a static
+  // job this rank reports it if hvdrun has not by then.
+  if (membership_ != nullptr) {
+    settings.config.rendezvous_timeout = {};
+  } else {
+    settings.config.rendezvous_timeout += kRendezvousMargin;
+  }
+
+  const auto scope = cat("world.", document.generation, ".", round);
+  spec.process_sets = options_.process_sets;
+  if (membership_ != nullptr) {
+    HVD_RETURN_IF_ERROR(restore_sets(document, client, scope, spec));
+  }
+
+  std::vector<std::string> names;
+  for (const auto& member : document.members) {
+    names.push_back(cat("rank ", member.rank, " (", member.worker(), ")"));
+  }
+  // In the first generation hvdrun reports which ranks have not come, and what they do instead.
+  const auto first_report =
+      document.generation == kFirstGeneration ? std::chrono::seconds(0) : kFirstReport;
+  RendezvousExchange exchange(client, scope, spec.rank, std::move(names), first_report);
+  Status joined = join(std::move(spec), std::move(settings), exchange);
+  if (membership_ != nullptr && exchange.announced()) membership_->announced();
+  return joined;
+}
+
+// In the first world all ranks name their sets, and each of them gets an error if these differ.
+// Workers that join later worlds do not know the sets, and survivors may have been interrupted
+// while they added one: so the sets of rank 0 count.
+Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Client& client,
+                                  const std::string& scope, runtime::WorldSpec& spec) {
+  constexpr const char* kSetsKey = "sets";
+  SetTable sets;
+  {
+    const std::lock_guard lock(mutex_);
+    sets = sets_;
+  }
+
+  if (sets.empty()) {
+    // The ranks that the program has named are those of the world that it was started in.
+    auto first = document;
+    if (auto started = WorldDocument::from_json(agent_->first_world()); started.ok()) {
+      const auto is_self = [this](const WorldMember& member) {
+        return member.incarnation == agent_->welcome().incarnation;
+      };
+      if (std::any_of(started->members.begin(), started->members.end(), is_self)) first = *started;
+    }
+    auto own =
+        SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink, first);
+    // The sets of a rank that do not count may be invalid.
+    if (!own.ok() && (spec.rank == 0 || document.generation == kFirstGeneration)) {
+      return own.status();
+    }
+    if (own.ok()) sets = std::move(*own);
+  }
+
+  if (document.generation != kFirstGeneration) {
+    if (spec.rank == 0) {
+      HVD_RETURN_IF_ERROR(client.put(scope, kSetsKey, sets.encode()).status());
+    } else {
+      // Without a deadline: either the answer comes, or a newer world ends the wait.
+      auto found = client.wait(scope, kSetsKey, kNever);
+      HVD_RETURN_IF_ERROR(found.status().with_context("ask rank 0 which process sets there are"));
+      auto read = SetTable::decode(found->value);
+      HVD_RETURN_IF_ERROR(read.status());
+      sets = std::move(*read);
+    }
+  }
+
+  sets.enter(document);
+  if (document.generation != kFirstGeneration) {
+    spec.process_sets.clear();
+    spec.restored_sets = sets.ranks();
+    spec.next_process_set = sets.next();
+  }
+  const std::lock_guard lock(mutex_);
+  sets_ = std::move(sets);
+  return {};
+}
+
+Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange) {
+  spec.config = std::move(settings.config);
+  spec.dynamic_process_sets = options_.dynamic_process_sets || settings.dynamic_process_sets;
+  for (auto& ranks : spec.process_sets) std::sort(ranks.begin(), ranks.end());
+  {
+    const std::lock_guard lock(mutex_);
+    current_.reset_stop_deadline();
+  }
+
+  auto world = runtime::World::create(spec, exchange);
+  if (!world.ok()) {
+    before_failure_is_thrown();
+    return world.status();
+  }
+
+  const std::lock_guard lock(mutex_);
+  current_.enter({{world->release(), [this](runtime::World* left) { teardown_.destroy(left); }},
+                  spec.config.shutdown_timeout,
+                  spec.dynamic_process_sets});
+  departure_.finished = false;
+  return {};
+}
+
+}  // namespace hvd::worker
