@@ -16,6 +16,7 @@ struct Interface {
   std::string name;     // "eth0"
   std::string address;  // one of its addresses, without a scope
   friend bool operator==(const Interface&, const Interface&) = default;
+  void fields(auto& archive) { archive(name, address); }
 };
 
 // Every address of every interface that is up, loopback and link-local ones too.

@@ -28,7 +28,7 @@
 // not returned by Credit, so a slow terminal holds back one worker's output and nothing else.
 //
 // Every struct here is a value with encode() to a whole frame and decode() from a payload that is
-// not trusted.
+// not trusted (base/protocol/fields.h).
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/frame.h"
 #include "base/machine/machine.h"
+#include "base/protocol/fields.h"
 #include "base/status.h"
 
 namespace hvd::agent_link {
@@ -95,6 +95,7 @@ using Incarnation = std::uint64_t;
 inline constexpr Incarnation kAllWorkers = 0;
 
 enum class Stream : std::uint8_t { standard_output = 1, standard_error = 2 };
+Status check(Stream stream);
 
 struct Hello {
   static constexpr Kind kKind = Kind::hello;
@@ -109,8 +110,8 @@ struct Hello {
   // A worker that has called hvd::init() and gives no sign of life for so long is killed; 0: never.
   std::uint32_t worker_silence_ms = 0;
   bool local = false;  // the agent is a child of the driver: it sees whether that was stopped
-  std::string encode() const;
-  static Result<Hello> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
+                     elastic, worker_silence_ms, local)
 };
 
 // What all workers of a job have in common. Said once, before the first Launch; it completes every
@@ -121,8 +122,7 @@ struct Program {
   std::vector<std::string> environment;
   std::string working_directory;
   std::vector<std::string> host_variables;
-  std::string encode() const;
-  static Result<Program> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Program, command, environment, working_directory, host_variables)
 };
 
 // The worker gets its Welcome through its descriptor, and behind it the newest effective World that
@@ -138,8 +138,8 @@ struct Launch {
   // Names whose values are this host's own business (HOME, USER, ...): what the agent itself was
   // given is added to `environment`, unless the name stands there.
   std::vector<std::string> host_variables;
-  std::string encode() const;
-  static Result<Launch> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Launch, incarnation, worker, command, environment, working_directory, welcome,
+                     host_variables)
 };
 
 // The Launch with what the Program says wherever the Launch itself is silent: of `command` and
@@ -152,8 +152,7 @@ struct Signal {
   static constexpr Kind kKind = Kind::signal;
   Incarnation incarnation = kAllWorkers;
   std::int32_t signal_number = 0;
-  std::string encode() const;
-  static Result<Signal> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Signal, incarnation, signal_number)
 };
 
 // Announces the stop on the worker's descriptor, sends SIGTERM to its process group, and after
@@ -163,16 +162,14 @@ struct Stop {
   Incarnation incarnation = kAllWorkers;
   std::uint32_t grace_ms = 0;
   std::string reason;
-  std::string encode() const;
-  static Result<Stop> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Stop, incarnation, grace_ms, reason)
 };
 
 // SIGKILL to every process that descends from the worker, at once.
 struct Kill {
   static constexpr Kind kKind = Kind::kill;
   Incarnation incarnation = kAllWorkers;
-  std::string encode() const;
-  static Result<Kill> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Kill, incarnation)
 };
 
 struct Credit {
@@ -180,8 +177,7 @@ struct Credit {
   Incarnation incarnation = 0;
   Stream stream = Stream::standard_output;
   std::uint64_t bytes = 0;
-  std::string encode() const;
-  static Result<Credit> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Credit, incarnation, stream, bytes)
 };
 
 // A new world document (base/protocol/world_document.h), handed on to every worker, as
@@ -193,24 +189,21 @@ struct World {
   std::uint64_t generation = 0;
   bool effective = true;
   std::string document;
-  std::string encode() const;
-  static Result<World> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(World, generation, effective, document)
 };
 
 struct Heartbeat {
   static constexpr Kind kKind = Kind::heartbeat;
   std::uint64_t sequence = 0;      // from 1 on
   std::uint64_t acknowledged = 0;  // the newest HeartbeatAck that had arrived; 0: none
-  std::string encode() const;
-  static Result<Heartbeat> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Heartbeat, sequence, acknowledged)
 };
 
 // Stops everything that descends from the workers, or lets it go on as far as the lease allows.
 struct Pause {
   static constexpr Kind kKind = Kind::pause;
   bool on = true;
-  std::string encode() const;
-  static Result<Pause> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Pause, on)
 };
 
 // What do the workers do? Answered by one WorkerActivity for each of them: at once, or when it has
@@ -219,14 +212,12 @@ struct AskActivity {
   static constexpr Kind kKind = Kind::ask_activity;
   std::uint32_t id = 0;
   std::uint32_t patience_ms = 0;
-  std::string encode() const;
-  static Result<AskActivity> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(AskActivity, id, patience_ms)
 };
 
 struct Shutdown {
   static constexpr Kind kKind = Kind::shutdown;
-  std::string encode() const;
-  static Result<Shutdown> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Shutdown)
 };
 
 // Can a worker be started here? Answered by Checked; nothing is started.
@@ -235,8 +226,7 @@ struct Check {
   std::string working_directory;
   std::string program;      // with a slash: a path, relative to working_directory; else searched in
   std::string search_path;  // this PATH
-  std::string encode() const;
-  static Result<Check> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Check, working_directory, program, search_path)
 };
 
 struct ProbeTarget {
@@ -244,6 +234,7 @@ struct ProbeTarget {
   std::uint16_t port = 0;
   std::string greeting;  // what the other side must send at once; empty: to connect is enough
   friend bool operator==(const ProbeTarget&, const ProbeTarget&) = default;
+  void fields(auto& archive) { archive(address, port, greeting); }
 };
 
 // Which of these can be reached from this host, by TCP? All are tried at once. Answered by Probed.
@@ -252,16 +243,14 @@ struct Probe {
   std::uint32_t id = 0;
   std::uint32_t timeout_ms = 0;
   std::vector<ProbeTarget> targets;
-  std::string encode() const;
-  static Result<Probe> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Probe, id, timeout_ms, targets)
 };
 
 // What is this worker doing? Answered by Described, unless it has ended.
 struct Describe {
   static constexpr Kind kKind = Kind::describe;
   Incarnation incarnation = 0;
-  std::string encode() const;
-  static Result<Describe> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Describe, incarnation)
 };
 
 struct Ready {
@@ -280,16 +269,16 @@ struct Ready {
   std::int32_t gpus = 0;          // of the machine
   std::int32_t visible_gpus = 0;  // that the agent's own CUDA_VISIBLE_DEVICES leaves of them
   std::int32_t cores = 1;         // that its processes may use
-  std::string encode() const;
-  static Result<Ready> decode(std::string_view payload);
+  Status check() const;
+  HVD_MESSAGE_FIELDS(Ready, protocol, build_id, pid, host_name, interfaces, probe_port,
+                     probe_greeting, free_port, gpus, visible_gpus, cores)
 };
 
 struct Launched {
   static constexpr Kind kKind = Kind::launched;
   Incarnation incarnation = 0;
   std::int32_t pid = 0;
-  std::string encode() const;
-  static Result<Launched> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Launched, incarnation, pid)
 };
 
 struct LaunchFailed {
@@ -298,8 +287,7 @@ struct LaunchFailed {
   std::int32_t error_number = 0;
   std::string
       message;  // what was tried and what happened: "find ./train in PATH: No such file ..."
-  std::string encode() const;
-  static Result<LaunchFailed> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(LaunchFailed, incarnation, error_number, message)
 };
 
 struct Output {
@@ -307,16 +295,14 @@ struct Output {
   Incarnation incarnation = 0;
   Stream stream = Stream::standard_output;
   std::string bytes;
-  std::string encode() const;
-  static Result<Output> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Output, incarnation, stream, bytes)
 };
 
 struct OutputClosed {
   static constexpr Kind kKind = Kind::output_closed;
   Incarnation incarnation = 0;
   Stream stream = Stream::standard_output;
-  std::string encode() const;
-  static Result<OutputClosed> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(OutputClosed, incarnation, stream)
 };
 
 struct Exited {
@@ -329,40 +315,36 @@ struct Exited {
   // The kernel killed it for want of memory, by the account of its control group.
   bool out_of_memory = false;
   std::uint64_t memory_limit = 0;  // of that group, in bytes; 0: none
-  std::string encode() const;
-  static Result<Exited> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Exited, incarnation, pid, exit_code, signal_number, core_dumped, out_of_memory,
+                     memory_limit)
 };
 
 // The worker called hvd::init().
 struct WorkerInitialised {
   static constexpr Kind kKind = Kind::worker_initialised;
   Incarnation incarnation = 0;
-  std::string encode() const;
-  static Result<WorkerInitialised> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorkerInitialised, incarnation)
 };
 
 // The worker declared that its work is done.
 struct WorkerDone {
   static constexpr Kind kKind = Kind::worker_done;
   Incarnation incarnation = 0;
-  std::string encode() const;
-  static Result<WorkerDone> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorkerDone, incarnation)
 };
 
 // The worker waits for a world to join (worker_link::Ready).
 struct WorkerReady {
   static constexpr Kind kKind = Kind::worker_ready;
   Incarnation incarnation = 0;
-  std::string encode() const;
-  static Result<WorkerReady> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorkerReady, incarnation)
 };
 
 // The worker wants to leave at a commit (worker_link::Leave).
 struct WorkerLeaves {
   static constexpr Kind kKind = Kind::worker_leaves;
   Incarnation incarnation = 0;
-  std::string encode() const;
-  static Result<WorkerLeaves> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorkerLeaves, incarnation)
 };
 
 // The worker takes no part any more (worker_link::Left).
@@ -370,8 +352,7 @@ struct WorkerLeft {
   static constexpr Kind kKind = Kind::worker_left;
   Incarnation incarnation = 0;
   std::string reason;
-  std::string encode() const;
-  static Result<WorkerLeft> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorkerLeft, incarnation, reason)
 };
 
 // For a person: "train (pid 4242) runs, 12.3 s of processor time".
@@ -379,8 +360,7 @@ struct Described {
   static constexpr Kind kKind = Kind::described;
   Incarnation incarnation = 0;
   std::string text;
-  std::string encode() const;
-  static Result<Described> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Described, incarnation, text)
 };
 
 // The worker says that at a commit all went over to this generation (worker_link::Committed).
@@ -388,23 +368,20 @@ struct WorldCommitted {
   static constexpr Kind kKind = Kind::world_committed;
   Incarnation incarnation = 0;
   std::uint64_t generation = 0;
-  std::string encode() const;
-  static Result<WorldCommitted> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorldCommitted, incarnation, generation)
 };
 
 // Of an elastic job: the agent got SIGTERM, its host is about to be taken away. It works on until
 // it is told to end, or gets another one.
 struct HostLeaves {
   static constexpr Kind kKind = Kind::host_leaves;
-  std::string encode() const;
-  static Result<HostLeaves> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(HostLeaves)
 };
 
 // The agent or one of its workers got SIGUSR1: somebody wants to know what all workers do.
 struct ActivityWanted {
   static constexpr Kind kKind = Kind::activity_wanted;
-  std::string encode() const;
-  static Result<ActivityWanted> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(ActivityWanted)
 };
 
 struct WorkerActivity {
@@ -416,55 +393,50 @@ struct WorkerActivity {
   bool answered = false;     // the texts are its own (worker_link::Activity); else they are empty
   std::string in_flight;
   std::string last;
-  std::string encode() const;
-  static Result<WorkerActivity> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(WorkerActivity, id, incarnation, process_state, initialised, answered,
+                     in_flight, last)
 };
 
 // The answer to Pause: what it asks for is being done.
 struct Paused {
   static constexpr Kind kKind = Kind::paused;
   bool on = true;
-  std::string encode() const;
-  static Result<Paused> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Paused, on)
 };
 
 struct HeartbeatAck {
   static constexpr Kind kKind = Kind::heartbeat_ack;
   std::uint64_t sequence = 0;
-  std::string encode() const;
-  static Result<HeartbeatAck> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(HeartbeatAck, sequence)
 };
 
 struct Checked {
   static constexpr Kind kKind = Kind::checked;
   enum class Step : std::uint8_t { nothing_wrong = 0, change_directory = 1, find_program = 2 };
+  friend Status check(Step step);
   Step failed = Step::nothing_wrong;
   std::int32_t error_number = 0;
   std::string message;  // what was tried and what happened
-  std::string encode() const;
-  static Result<Checked> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Checked, failed, error_number, message)
 };
 
 struct Probed {
   static constexpr Kind kKind = Kind::probed;
   std::uint32_t id = 0;
   std::vector<std::string> troubles;  // one for each target, in order; empty: it was reached
-  std::string encode() const;
-  static Result<Probed> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Probed, id, troubles)
 };
 
 // Something that the person should read; the agent goes on.
 struct Problem {
   static constexpr Kind kKind = Kind::problem;
   std::string message;
-  std::string encode() const;
-  static Result<Problem> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Problem, message)
 };
 
 struct Bye {
   static constexpr Kind kKind = Kind::bye;
-  std::string encode() const;
-  static Result<Bye> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Bye)
 };
 
 }  // namespace hvd::agent_link

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/frame.h"
+#include "base/protocol/fields.h"
 #include "base/status.h"
 
 namespace hvd::join_link {
@@ -19,22 +19,19 @@ struct Join {
   std::string build_id;
   std::string host;  // the name by which the job knows it
   std::int32_t slots = 1;
-  std::string encode() const;
-  static Result<Join> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Join, build_id, host, slots)
 };
 
 struct Accepted {
   static constexpr Kind kKind = Kind::accepted;
-  std::string encode() const;
-  static Result<Accepted> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Accepted)
 };
 
 struct Refused {
   static constexpr Kind kKind = Kind::refused;
   std::string reason;
   bool final = false;  // coming again would not help
-  std::string encode() const;
-  static Result<Refused> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Refused, reason, final)
 };
 
 }  // namespace hvd::join_link

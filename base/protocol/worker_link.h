@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/frame.h"
+#include "base/protocol/fields.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
 
@@ -64,52 +64,45 @@ struct World {
   std::uint64_t generation = 0;
   bool effective = true;
   std::string document;
-  std::string encode() const;
-  static Result<World> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(World, generation, effective, document)
 };
 
 // The job is being stopped; the SIGTERM that follows is no preemption notice.
 struct Stop {
   static constexpr Kind kKind = Kind::stop;
   std::string reason;
-  std::string encode() const;
-  static Result<Stop> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Stop, reason)
 };
 
 // To be answered at once. Only a worker that has said Initialised, and neither Done nor Left since,
 // is asked.
 struct Ping {
   static constexpr Kind kKind = Kind::ping;
-  std::string encode() const;
-  static Result<Ping> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Ping)
 };
 
 struct Initialised {
   static constexpr Kind kKind = Kind::initialised;
   std::int32_t pid = 0;
-  std::string encode() const;
-  static Result<Initialised> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Initialised, pid)
 };
 
 struct Done {
   static constexpr Kind kKind = Kind::done;
-  std::string encode() const;
-  static Result<Done> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Done)
 };
 
 // It is no member yet, has done all that can be done without a world, and waits for one that it is
 // a member of.
 struct Ready {
   static constexpr Kind kKind = Kind::ready;
-  std::string encode() const;
-  static Result<Ready> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Ready)
 };
 
 // It was told to go (SIGTERM that no Stop has announced), and wants to leave at a commit.
 struct Leave {
   static constexpr Kind kKind = Kind::leave;
-  std::string encode() const;
-  static Result<Leave> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Leave)
 };
 
 // At a commit all members went over to this generation, which had been proposed. Said by each of
@@ -117,16 +110,14 @@ struct Leave {
 struct Committed {
   static constexpr Kind kKind = Kind::committed;
   std::uint64_t generation = 0;
-  std::string encode() const;
-  static Result<Committed> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Committed, generation)
 };
 
 // What does the worker do? To be answered by Activity, at once.
 struct AskActivity {
   static constexpr Kind kKind = Kind::ask_activity;
   std::uint32_t id = 0;
-  std::string encode() const;
-  static Result<AskActivity> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(AskActivity, id)
 };
 
 // In words for a person.
@@ -135,15 +126,13 @@ struct Activity {
   std::uint32_t id = 0;   // of the question
   std::string in_flight;  // "allreduce "a" (4096 bytes) waits for other ranks for 12.3 s"
   std::string last;       // that ended: "allreduce "b" (4096 bytes), done 12.4 s ago"
-  std::string encode() const;
-  static Result<Activity> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Activity, id, in_flight, last)
 };
 
 // A person has asked this worker what it does (SIGUSR1), and wants to hear it of all.
 struct ActivityWanted {
   static constexpr Kind kKind = Kind::activity_wanted;
-  std::string encode() const;
-  static Result<ActivityWanted> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(ActivityWanted)
 };
 
 // Of an elastic job: it takes no part any more although the work is not done, since it has called
@@ -153,15 +142,13 @@ struct Left {
   static constexpr Kind kKind = Kind::left;
   static constexpr std::size_t kMaxReason = 4'000;  // bytes; what is longer is cut
   std::string reason;
-  std::string encode() const;
-  static Result<Left> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Left, reason)
 };
 
 // The answer to Ping.
 struct Alive {
   static constexpr Kind kKind = Kind::alive;
-  std::string encode() const;
-  static Result<Alive> decode(std::string_view payload);
+  HVD_MESSAGE_FIELDS(Alive)
 };
 
 }  // namespace hvd::worker_link

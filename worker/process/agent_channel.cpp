@@ -220,7 +220,7 @@ Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); 
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
 Status AgentChannel::send_left(const std::string& reason) {
-  return send(worker_link::Left{reason}.encode());
+  return send(worker_link::Left{reason.substr(0, worker_link::Left::kMaxReason)}.encode());
 }
 Status AgentChannel::send_committed(std::uint64_t generation) {
   return send(worker_link::Committed{generation}.encode());

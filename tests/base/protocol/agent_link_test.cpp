@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tuple>
 
+#include "base/wire.h"
 #include "tests/base/protocol/message_checks.h"
 
 namespace hvd::agent_link {
@@ -218,6 +219,34 @@ TEST(AgentLinkMessages, AStreamThatDoesNotExistIsRefused) {
     EXPECT_FALSE(OutputClosed::decode(payload_of(OutputClosed{1, wrong})).ok());
     EXPECT_FALSE(Credit::decode(payload_of(Credit{1, wrong, 1})).ok());
   }
+}
+
+TEST(AgentLink, FieldsLieOneAfterTheOtherAsTheWireWritesThem) {
+  EXPECT_EQ(payload_of(Stop{2, 5000, "because"}),
+            WireWriter().u64(2).u32(5000).str("because").bytes());
+  EXPECT_EQ(payload_of(Credit{4, Stream::standard_error, 7}),
+            WireWriter().u64(4).u8(2).u64(7).bytes());
+  EXPECT_EQ(
+      payload_of(WorkerActivity{7, 18, 'T', true, false, "a", "b"}),
+      WireWriter().u32(7).u64(18).u8('T').boolean(true).boolean(false).str("a").str("b").bytes());
+  EXPECT_EQ(payload_of(Ready{2, "build", 99, "host", {{"lo", "::1"}}, 4000, "hi", 5000, 8, 4, 16}),
+            WireWriter()
+                .u32(2)
+                .str("build")
+                .i32(99)
+                .str("host")
+                .u32(1)
+                .str("lo")
+                .str("::1")
+                .u16(4000)
+                .str("hi")
+                .u16(5000)
+                .i32(8)
+                .i32(4)
+                .i32(16)
+                .bytes());
+  EXPECT_EQ(payload_of(Probed{7, {"", "refused"}}),
+            WireWriter().u32(7).strings({"", "refused"}).bytes());
 }
 
 }  // namespace
