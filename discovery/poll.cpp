@@ -41,13 +41,13 @@ class Poll::Impl : public std::enable_shared_from_this<Impl> {
 
   // Any call may be the last.
   void take(const ScriptEnd& end) {
-    News news = watch_.take(end);
-    if (!news.warning.empty() && callbacks_.on_warning) callbacks_.on_warning(news.warning);
-    if (!news.fatal.ok()) {
-      if (callbacks_.on_fatal) std::exchange(callbacks_, {}).on_fatal(std::move(news.fatal));
+    Update update = watch_.take(end);
+    if (!update.warning.empty() && callbacks_.on_warning) callbacks_.on_warning(update.warning);
+    if (!update.fatal.ok()) {
+      if (callbacks_.on_fatal) std::exchange(callbacks_, {}).on_fatal(std::move(update.fatal));
       return;
     }
-    if (news.hosts && callbacks_.on_hosts) callbacks_.on_hosts(*std::move(news.hosts));
+    if (update.hosts && callbacks_.on_hosts) callbacks_.on_hosts(*std::move(update.hosts));
     if (!script_) return;
     timer_.expires_after(options_.interval);
     timer_.async_wait([self = shared_from_this()](error_code error) {

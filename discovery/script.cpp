@@ -39,7 +39,7 @@ std::string time_text(std::chrono::milliseconds time) {
   return time.count() % 1000 == 0 ? cat(time.count() / 1000, " s") : cat(time.count(), " ms");
 }
 
-std::string trouble_of(int status) {
+std::string error_of(int status) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
     const char* const name = ::sigabbrev_np(number);
@@ -75,7 +75,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
   void begin() {
     auto started = start_script(options_.command);
     if (!started) {
-      end_.trouble = cat("could not be started: ", started.status().message());
+      end_.error = cat("could not be started: ", started.status().message());
       asio::post(io_, [self = shared_from_this()] { self->finish(); });
       return;
     }
@@ -85,7 +85,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     errors_.assign(started->errors.release());
     spawn(read(output_, true));
     spawn(read(errors_, false));
-    spawn(wait_for_keeper());
+    spawn(wait_for_reaper());
     spawn(watch_time());
   }
 
@@ -126,9 +126,9 @@ class Script::Run : public std::enable_shared_from_this<Run> {
       if (is_output) {
         take_output({buffer.data(), size});
       } else {
-        end_.errors.append(buffer.data(), size);
-        if (end_.errors.size() > options_.max_errors) {
-          end_.errors.erase(0, end_.errors.size() - options_.max_errors);
+        end_.standard_error.append(buffer.data(), size);
+        if (end_.standard_error.size() > options_.max_errors) {
+          end_.standard_error.erase(0, end_.standard_error.size() - options_.max_errors);
         }
       }
     }
@@ -137,14 +137,14 @@ class Script::Run : public std::enable_shared_from_this<Run> {
   }
 
   void take_output(std::string_view bytes) {
-    if (!end_.trouble.empty()) return;
+    if (!end_.error.empty()) return;
     end_.output += bytes;
     if (end_.output.size() <= options_.max_output) return;
     end_.output.clear();
     kill(cat("printed more than ", with_thousands(options_.max_output), " bytes and was killed"));
   }
 
-  asio::awaitable<void> wait_for_keeper() {
+  asio::awaitable<void> wait_for_reaper() {
     int status = 0;
     std::array<char, sizeof status> bytes{};
     error_code error;
@@ -152,10 +152,10 @@ class Script::Run : public std::enable_shared_from_this<Run> {
                               asio::redirect_error(asio::use_awaitable, error));
     if (!done_) co_return;
     std::memcpy(&status, bytes.data(), sizeof status);
-    if (end_.trouble.empty()) {
-      end_.trouble = error ? "ended with the process that watches over it, which was killed (by "
-                             "the script itself, with kill -9 $PPID?)"
-                           : trouble_of(status);
+    if (end_.error.empty()) {
+      end_.error = error ? "ended with the process that watches over it, which was killed (by "
+                           "the script itself, with kill -9 $PPID?)"
+                         : error_of(status);
     }
     over_ = true;
     finish_if_over();
@@ -173,7 +173,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     // Something that no signal reaches; or, if the reaper has ended, somebody else who holds the
     // pipes and is no business of ours.
     if (!over_) {
-      end_.trouble += ", and is still there";
+      end_.error += ", and is still there";
       // Its reaper does not answer: the script may have stopped it. With it the script dies, or the
       // next run would find it.
       ::kill(reaper_, SIGKILL);
@@ -184,8 +184,8 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     finish();
   }
 
-  void kill(std::string trouble) {
-    if (end_.trouble.empty()) end_.trouble = std::move(trouble);
+  void kill(std::string error) {
+    if (end_.error.empty()) end_.error = std::move(error);
     error_code ignored;
     control_.shutdown(asio::local::stream_protocol::socket::shutdown_send, ignored);
   }

@@ -24,35 +24,35 @@ std::string last_lines(std::string_view errors) {
 
 }  // namespace
 
-News Watch::take(const ScriptEnd& end) {
-  if (!end.trouble.empty()) {
-    const std::string said = last_lines(end.errors);
-    return fail(end.trouble, said.empty() ? end.trouble : cat(end.trouble, "; it said: ", said));
+Update Watch::take(const ScriptEnd& end) {
+  if (!end.error.empty()) {
+    const std::string said = last_lines(end.standard_error);
+    return fail(end.error, said.empty() ? end.error : cat(end.error, "; it said: ", said));
   }
   auto hosts = parse_answer(end.output, slots_per_host_);
   if (!hosts) {
-    // Rubbish may differ each time; that it is rubbish is one trouble.
+    // Invalid output may differ each time, but it counts as one kind of failure.
     return fail("rubbish", cat("printed what names no hosts: ", hosts.status().message()));
   }
-  News news;
-  if (!std::exchange(trouble_, {}).empty()) {
-    news.warning = cat("the discovery script ", script_, " answers again");
+  Update update;
+  if (!std::exchange(failure_, {}).empty()) {
+    update.warning = cat("the discovery script ", script_, " answers again");
   }
-  if (answer_ == *hosts) return news;
+  if (answer_ == *hosts) return update;
   answer_ = *hosts;
-  news.hosts = *std::move(hosts);
-  return news;
+  update.hosts = *std::move(hosts);
+  return update;
 }
 
-News Watch::fail(const std::string& kind, const std::string& text) {
-  News news;
+Update Watch::fail(const std::string& kind, const std::string& text) {
+  Update update;
   const std::string what = cat("the discovery script ", script_, " ", text);
   if (!answer_) {
-    news.fatal = {Code::unavailable, what};
-  } else if (std::exchange(trouble_, kind) != kind) {
-    news.warning = cat(what, "; its last answer stays in force");
+    update.fatal = {Code::unavailable, what};
+  } else if (std::exchange(failure_, kind) != kind) {
+    update.warning = cat(what, "; its last answer stays in force");
   }
-  return news;
+  return update;
 }
 
 }  // namespace hvd::discovery

@@ -258,8 +258,8 @@ HostStarterCallbacks JobRunner::starter_callbacks() {
   callbacks.on_agent = [this](HostIndex host, AgentConnection connection) {
     open_session(host, std::move(connection));
   };
-  callbacks.on_error = [this](HostIndex host, HostTrouble trouble) {
-    handle(event::HostFailed{host, std::move(trouble)});
+  callbacks.on_error = [this](HostIndex host, HostError error) {
+    handle(event::HostFailed{host, std::move(error)});
   };
   return callbacks;
 }

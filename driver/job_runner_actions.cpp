@@ -114,10 +114,10 @@ void JobRunner::perform(const action::FindAddress& action) {
 }
 
 void JobRunner::on_addresses(const AddressChoice& choice) {
-  for (const auto& [host, message] : choice.troubles) {
+  for (const auto& [host, message] : choice.errors) {
     handle(event::HostFailed{host, {Step::reach, message, 1}});
   }
-  if (!choice.troubles.empty()) {
+  if (!choice.errors.empty()) {
     handle(event::AddressesChosen{});  // all failures were reported
     return;
   }

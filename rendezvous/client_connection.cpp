@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{5};
-constexpr milliseconds kPatienceWithOwnLimits{500};
+constexpr milliseconds kRetryWithoutResources{500};
 constexpr milliseconds kLongestPause{1'000};
 constexpr milliseconds kAnswerGrace{200};  // after the deadline, for an answer on its way
 constexpr std::size_t kMaxAnswerHead = std::size_t{16} << 10;
@@ -254,7 +254,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
     bool sent = false;
     auto answer = ask_once(request, later(deadline, kAnswerGrace), sent);
     if (sent && attempts != nullptr) ++*attempts;
-    Status trouble = answer.status();
+    Status error = answer.status();
     if (answer.ok()) {
       const bool wrong_time = answer->proved && answer->status == 401 && answer->time != 0;
       if (wrong_time && !clock_set) {
@@ -271,24 +271,24 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
         return Status(Code::unauthenticated,
                       describe(request, cat("refused: ", reason_of(answer->status, answer->body))));
       }
-      trouble = again ? Status(Code::unavailable, reason_of(answer->status, answer->body))
-                      : Status(Code::unauthenticated,
-                               cat("the answer (", reason_of(answer->status, answer->body),
-                                   ") is not signed with the job's token"));
+      error = again ? Status(Code::unavailable, reason_of(answer->status, answer->body))
+                    : Status(Code::unauthenticated,
+                             cat("the answer (", reason_of(answer->status, answer->body),
+                                 ") is not signed with the job's token"));
     }
     socket_.reset();
-    const Code code = trouble.code();
+    const Code code = error.code();
     if (code == Code::aborted || code == Code::invalid_argument || code == Code::unauthenticated ||
         code == Code::data_loss) {
-      return Status(code, describe(request, trouble.message()));
+      return Status(code, describe(request, error.message()));
     }
     // No descriptor, no memory: what this process lacks does not come by asking for long.
-    if (code == Code::resource_exhausted && Clock::now() >= begun + kPatienceWithOwnLimits) {
-      return Status(code, describe(request, trouble.message()));
+    if (code == Code::resource_exhausted && Clock::now() >= begun + kRetryWithoutResources) {
+      return Status(code, describe(request, error.message()));
     }
     if (Clock::now() >= deadline) {
       return Status(Code::unavailable,
-                    describe(request, cat(trouble.message(), "; gave up at the deadline")));
+                    describe(request, cat(error.message(), "; gave up at the deadline")));
     }
     // A kept connection may have been closed as idle just now; only a new one tells more.
     if (kept) continue;

@@ -211,8 +211,8 @@ struct Pause {
 struct AskActivity {
   static constexpr Kind kKind = Kind::ask_activity;
   std::uint32_t id = 0;
-  std::uint32_t patience_ms = 0;
-  HVD_MESSAGE_FIELDS(AskActivity, id, patience_ms)
+  std::uint32_t timeout_ms = 0;
+  HVD_MESSAGE_FIELDS(AskActivity, id, timeout_ms)
 };
 
 struct Shutdown {
@@ -423,8 +423,8 @@ struct Checked {
 struct Probed {
   static constexpr Kind kKind = Kind::probed;
   std::uint32_t id = 0;
-  std::vector<std::string> troubles;  // one for each target, in order; empty: it was reached
-  HVD_MESSAGE_FIELDS(Probed, id, troubles)
+  std::vector<std::string> errors;  // one for each target, in order; empty: it was reached
+  HVD_MESSAGE_FIELDS(Probed, id, errors)
 };
 
 // Something that the person should read; the agent goes on.

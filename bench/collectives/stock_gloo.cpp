@@ -11,7 +11,7 @@
 namespace hvd::bench {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kTimeout{60};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::shared_ptr<gloo::Context> gloo_context(int rank, int size,
   };
   auto context = std::make_shared<Context>(rank, size);
   context->set(std::move(device), std::move(transport));
-  context->setTimeout(kPatience);
+  context->setTimeout(kTimeout);
   return context;
 }
 
@@ -39,7 +39,7 @@ std::shared_ptr<gloo::Context> stock_gloo(int rank, int size, const std::string&
   gloo::transport::tcp::attr attributes(address.c_str());
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   std::shared_ptr<gloo::transport::Context> transport = device->createContext(rank, size);
-  transport->setTimeout(kPatience);  // it has none that is defined
+  transport->setTimeout(kTimeout);  // it has none that is defined
   std::string addresses;
   for (int peer = 0; peer < size; ++peer) {
     std::vector<char> place(kRoom);

@@ -22,7 +22,7 @@
 namespace hvd::bench {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kTimeout{60};
 
 std::int64_t unix_now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -49,7 +49,7 @@ class Asker {
     request_.append(target_).append(" HTTP/1.1\r\nHost: bench\r\nAuthorization: ");
     request_.append(signature.authorization).append("\r\n\r\n");
     sent_ = Clock::now();
-    return send_all(fd(), request_, sent_ + kPatience);
+    return send_all(fd(), request_, sent_ + kTimeout);
   }
 
   // True when the answer is there, whole and proved.
@@ -104,9 +104,8 @@ struct Crowd {
   Status run(Answered answered) {
     std::array<epoll_event, 256> events{};
     for (;;) {
-      const int ready =
-          ::epoll_wait(poll.get(), events.data(), events.size(),
-                       static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+      const int ready = ::epoll_wait(poll.get(), events.data(), events.size(),
+                                     static_cast<int>(std::chrono::milliseconds(kTimeout).count()));
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return {Code::deadline_exceeded, "the server does not answer"};
       for (int i = 0; i < ready; ++i) {
@@ -127,7 +126,7 @@ Result<Crowd> gather(const SocketAddress& server, const Token& token, int client
   std::uint64_t client = 0;
   std::memcpy(&client, random.data(), sizeof(client));
   for (int i = 0; i < clients; ++i) {
-    auto socket = connect_tcp(server, Clock::now() + kPatience);
+    auto socket = connect_tcp(server, Clock::now() + kTimeout);
     HVD_RETURN_IF_ERROR(socket.status());
     crowd.askers.push_back(std::make_unique<Asker>(std::move(*socket), token,
                                                    client + static_cast<std::uint64_t>(i), target));
@@ -162,16 +161,16 @@ Result<Measured> read_by_connections(const SocketAddress& server, const Token& t
   HVD_RETURN_IF_ERROR(crowd.status());
   Measured measured;
   const TimePoint begin = Clock::now();
-  Status trouble;
+  Status error;
   for (const auto& asker : crowd->askers) HVD_RETURN_IF_ERROR(asker->send());
   HVD_RETURN_IF_ERROR(crowd->run([&](Asker& asker) {
     const TimePoint now = Clock::now();
     measured.milliseconds.push_back(in_milliseconds(now - asker.sent_at()));
     if (now - begin >= time) return false;
-    trouble = asker.send();
-    return trouble.ok();
+    error = asker.send();
+    return error.ok();
   }));
-  HVD_RETURN_IF_ERROR(trouble);
+  HVD_RETURN_IF_ERROR(error);
   measured.seconds = in_milliseconds(Clock::now() - begin) / 1000;
   std::sort(measured.milliseconds.begin(), measured.milliseconds.end());
   return measured;
@@ -182,7 +181,7 @@ Result<Measured> read_by_clients(const SocketAddress& server, const Token& token
   HVD_RETURN_IF_ERROR(write_value(server, token, "read"));
   Measured measured;
   std::mutex mutex;
-  Status trouble;
+  Status error;
   std::atomic<bool> stop = false;
   std::vector<std::thread> threads;
   const TimePoint begin = Clock::now();
@@ -197,14 +196,14 @@ Result<Measured> read_by_clients(const SocketAddress& server, const Token& token
         own.push_back(in_milliseconds(Clock::now() - sent));
       }
       const std::lock_guard lock(mutex);
-      if (!status.ok()) trouble = status;
+      if (!status.ok()) error = status;
       measured.milliseconds.insert(measured.milliseconds.end(), own.begin(), own.end());
     });
   }
   std::this_thread::sleep_for(time);
   stop = true;
   for (auto& thread : threads) thread.join();
-  HVD_RETURN_IF_ERROR(trouble);
+  HVD_RETURN_IF_ERROR(error);
   measured.seconds = in_milliseconds(Clock::now() - begin) / 1000;
   std::sort(measured.milliseconds.begin(), measured.milliseconds.end());
   return measured;

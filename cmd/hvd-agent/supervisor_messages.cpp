@@ -199,7 +199,7 @@ Status Supervisor::on(const agent_link::Pause& pause) {
 }
 
 Status Supervisor::on(const agent_link::AskActivity& question) {
-  const TimePoint deadline = Clock::now() + milliseconds(question.patience_ms);
+  const TimePoint deadline = Clock::now() + milliseconds(question.timeout_ms);
   for (auto& [incarnation, worker] : workers_) worker->ask_activity(question.id, deadline);
   return {};
 }

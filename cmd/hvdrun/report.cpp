@@ -14,7 +14,7 @@ std::string hosts_report(const std::vector<driver::FailedHost>& hosts) {
   std::string text =
       cat("hvdrun: the job has failed: ", hosts.size(), " hosts cannot take part:\n");
   for (const auto& host : hosts) {
-    const auto& [step, message, exit_code] = host.trouble;
+    const auto& [step, message, exit_code] = host.error;
     text += cat("    ", host.name, ": ", driver::name_of(step), ": ");
     for (const char c : printable_lines(message)) {
       text += c;

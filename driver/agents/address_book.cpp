@@ -147,7 +147,7 @@ Result<std::vector<SocketAddress>> AddressBook::listeners_for(const HostNetwork&
 Status AddressBook::on_probed(HostIndex host, const agent_link::Probed& probed) {
   const auto pending = pending_probes_.find(probed.id);
   if (pending == pending_probes_.end() || pending->second.prober != host ||
-      pending->second.targets != probed.troubles.size()) {
+      pending->second.targets != probed.errors.size()) {
     return {Code::data_loss, "it answered a probe that it was not sent"};
   }
 
@@ -156,11 +156,10 @@ Status AddressBook::on_probed(HostIndex host, const agent_link::Probed& probed) 
   const auto search = searches_.find(about);
   if (search == searches_.end()) return {};  // it was settled without this answer
   if (host == about) {
-    search->second.own = ProbeAnswer{probed.troubles, ""};
+    search->second.own = ProbeAnswer{probed.errors, ""};
   } else {
     for (std::size_t i = 0; i < search->second.probers.size(); ++i) {
-      if (search->second.probers[i] == host)
-        search->second.tries[i].answer.troubles = probed.troubles;
+      if (search->second.probers[i] == host) search->second.tries[i].answer.errors = probed.errors;
     }
   }
   end_if_enough(about);
@@ -201,7 +200,7 @@ void AddressBook::forget(HostIndex host) {
   std::vector<HostIndex> about;
   for (auto& [other, search] : searches_) {
     for (std::size_t i = 0; i < search.probers.size(); ++i) {
-      if (search.probers[i] != host || !search.tries[i].answer.troubles.empty()) continue;
+      if (search.probers[i] != host || !search.tries[i].answer.errors.empty()) continue;
       search.tries[i].answer.failure = "its agent is gone";
       about.push_back(other);
     }

@@ -29,9 +29,9 @@ void AddressSearch::begin() {
   }
 
   AddressChoice failed;
-  find_candidates(failed.troubles);
-  if (failed.troubles.empty()) open_listeners(failed.troubles);
-  if (!failed.troubles.empty()) {
+  find_candidates(failed.errors);
+  if (failed.errors.empty()) open_listeners(failed.errors);
+  if (!failed.errors.empty()) {
     end_with(std::move(failed));
     return;
   }
@@ -68,7 +68,7 @@ void AddressSearch::choose_loopback() {
     if (auto v6 = server_.listen({"::1", 0})) listener = std::move(v6);
   }
   if (!listener) {
-    choice.troubles.emplace_back(
+    choice.errors.emplace_back(
         0, cat("the rendezvous service could not be started: ", listener.status().message()));
   } else {
     choice.addresses.assign(problem_.hosts.size(), listener->host);
@@ -77,7 +77,7 @@ void AddressSearch::choose_loopback() {
   end_with(std::move(choice));
 }
 
-void AddressSearch::find_candidates(HostErrors& troubles) {
+void AddressSearch::find_candidates(HostErrors& errors) {
   for (HostIndex host = 0; host < problem_.hosts.size(); ++host) {
     problem_.candidates.emplace_back();
     if (problem_.hosts[host].local) continue;
@@ -85,17 +85,17 @@ void AddressSearch::find_candidates(HostErrors& troubles) {
     if (candidates) {
       problem_.candidates.back() = *std::move(candidates);
     } else {
-      troubles.emplace_back(host, candidates.status().message());
+      errors.emplace_back(host, candidates.status().message());
     }
   }
 }
 
-void AddressSearch::open_listeners(HostErrors& troubles) {
+void AddressSearch::open_listeners(HostErrors& errors) {
   const auto candidates =
       candidates_of_this_machine(machine_interfaces(), preferences_.advertise_address,
                                  problem_.hosts, preferences_.network_interfaces);
   if (!candidates) {
-    troubles.emplace_back(0, cat(kHere, candidates.status().message()));
+    errors.emplace_back(0, cat(kHere, candidates.status().message()));
     return;
   }
 
@@ -109,19 +109,19 @@ void AddressSearch::open_listeners(HostErrors& troubles) {
     }
   }
   if (!problem_.rendezvous.empty()) return;
-  troubles.emplace_back(
-      0, cat(kHere, join(failures, "; "),
-             preferences_.advertise_address.empty() ? "" : " (--advertise-address)"));
+  errors.emplace_back(0,
+                      cat(kHere, join(failures, "; "),
+                          preferences_.advertise_address.empty() ? "" : " (--advertise-address)"));
 }
 
 Status AddressSearch::on_probed(HostIndex host, const agent_link::Probed& probed) {
   const std::size_t index = std::size_t{probed.id} - 1;
   if (probed.id == 0 || index >= tasks_.size() || tasks_[index].prober != host ||
-      probed.troubles.size() != tasks_[index].targets.size()) {
+      probed.errors.size() != tasks_[index].targets.size()) {
     return {Code::data_loss, "it answered a probe that it was not sent"};
   }
   if (answered_[index]) return {};  // after the timeout
-  answers_[index].troubles = probed.troubles;
+  answers_[index].errors = probed.errors;
   answered_[index] = true;
   end_if_complete();
   return {};

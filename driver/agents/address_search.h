@@ -55,8 +55,8 @@ class AddressSearch {
   using HostErrors = std::vector<std::pair<HostIndex, std::string>>;
 
   void choose_loopback();
-  void find_candidates(HostErrors& troubles);
-  void open_listeners(HostErrors& troubles);
+  void find_candidates(HostErrors& errors);
+  void open_listeners(HostErrors& errors);
   void end_if_complete();
   void end_with(AddressChoice choice);
 

@@ -222,7 +222,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   // The host cannot take part. That is reported when the agent has ended.
-  void reject(HostTrouble error) {
+  void reject(HostError error) {
     if (state_ != State::rejected && state_ != State::dropped) {
       enter(State::rejected);
       error_ = std::move(error);
@@ -413,7 +413,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
   State state_ = State::greeting;
   agent_link::Ready ready_;
-  HostTrouble error_;  // once rejected
+  HostError error_;  // once rejected
   bool link_closed_ = false;
   std::string kill_reason_;                // if the session had to kill the agent
   std::optional<std::string> end_reason_;  // once the process, or the tunnel to it, has ended

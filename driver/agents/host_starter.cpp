@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 // A callback of the launcher on one of its threads.
 struct LaunchUpdate {
   HostIndex host = 0;
-  std::variant<Step, AgentConnection, HostTrouble> value;
+  std::variant<Step, AgentConnection, HostError> value;
 };
 
 }  // namespace
@@ -78,7 +78,7 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     }
     ssh::Callbacks callbacks;
     callbacks.on_step = [this, host](Step step) { push({host, step}); };
-    callbacks.on_end = [this, host](std::variant<AgentConnection, HostTrouble> result) {
+    callbacks.on_end = [this, host](std::variant<AgentConnection, HostError> result) {
       std::visit([&](auto& value) { push({host, std::move(value)}); }, result);
     };
     // No update can be handled before the attempt is stored: that happens on this thread.
@@ -123,7 +123,7 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     if (auto* const connection = std::get_if<AgentConnection>(&update.value)) {
       callbacks_.on_agent(update.host, std::move(*connection));
     } else {
-      callbacks_.on_error(update.host, std::get<HostTrouble>(std::move(update.value)));
+      callbacks_.on_error(update.host, std::get<HostError>(std::move(update.value)));
     }
   }
 

@@ -23,7 +23,7 @@ struct HostStarterCallbacks {
   // Exactly one of these two is called for each host that was not given up. Both may be called from
   // within start().
   std::function<void(HostIndex host, AgentConnection connection)> on_agent;
-  std::function<void(HostIndex host, HostTrouble trouble)> on_error;
+  std::function<void(HostIndex host, HostError error)> on_error;
 };
 
 class HostStarter {

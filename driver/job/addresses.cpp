@@ -84,27 +84,27 @@ std::vector<HostIndex> ring_of(const std::vector<HostNetwork>& hosts) {
 }
 
 // "10.0.0.1: Connection refused"
-std::string with_address(const std::string& address, const std::string& trouble) {
-  return trouble.find(address) == std::string::npos ? cat(address, ": ", trouble) : trouble;
+std::string with_address(const std::string& address, const std::string& error) {
+  return error.find(address) == std::string::npos ? cat(address, ": ", error) : error;
 }
 
-std::string all_troubles(const std::vector<agent_link::ProbeTarget>& targets,
-                         const std::vector<std::string>& troubles, std::size_t from,
-                         std::size_t count) {
+std::string all_errors(const std::vector<agent_link::ProbeTarget>& targets,
+                       const std::vector<std::string>& errors, std::size_t from,
+                       std::size_t count) {
   std::vector<std::string> parts;
   for (std::size_t index = from; index < from + count; ++index) {
-    parts.push_back(with_address(targets[index].address, troubles[index]));
+    parts.push_back(with_address(targets[index].address, errors[index]));
   }
   return join(parts, "; ");
 }
 
 // Of the first `count` targets.
 std::vector<std::string> reached_addresses(const std::vector<agent_link::ProbeTarget>& targets,
-                                           const std::vector<std::string>& troubles,
+                                           const std::vector<std::string>& errors,
                                            std::size_t count) {
   std::vector<std::string> result;
   for (std::size_t index = 0; index < count; ++index) {
-    if (troubles[index].empty()) result.push_back(targets[index].address);
+    if (errors[index].empty()) result.push_back(targets[index].address);
   }
   return result;
 }
@@ -115,23 +115,23 @@ const std::string* first_of_family(const std::vector<std::string>& addresses, bo
   return found == addresses.end() ? nullptr : &*found;
 }
 
-// Which doors of the rendezvous were reached, by each host that tried.
+// Which endpoints of the rendezvous were reached, by each host that tried.
 using Reached = std::vector<std::vector<bool>>;
 
-std::ptrdiff_t times_reached(const Reached& reached, std::size_t door) {
+std::ptrdiff_t times_reached(const Reached& reached, std::size_t endpoint) {
   return std::count_if(reached.begin(), reached.end(),
-                       [door](const auto& host) { return host[door]; });
+                       [endpoint](const auto& host) { return host[endpoint]; });
 }
 
-// The door that all reach, else the one that most do, the earlier among equals; of the family, if
-// one is asked for and all reach one of it.
-std::size_t most_reached(const std::vector<SocketAddress>& doors, const Reached& reached,
+// The endpoint that all reach, else the one that most do, the earlier among equals; of the family,
+// if one is asked for and all reach one of it.
+std::size_t most_reached(const std::vector<SocketAddress>& endpoints, const Reached& reached,
                          std::optional<bool> v6) {
   std::vector<std::ptrdiff_t> marks;
-  for (const auto& door : doors) {
+  for (const auto& endpoint : endpoints) {
     const auto count = times_reached(reached, marks.size());
     const bool by_all = count == static_cast<std::ptrdiff_t>(reached.size());
-    const bool fits = by_all && v6 && is_v6(door.host) == *v6;
+    const bool fits = by_all && v6 && is_v6(endpoint.host) == *v6;
     marks.push_back(fits ? count + 1 : count);
   }
   return static_cast<std::size_t>(std::max_element(marks.begin(), marks.end()) - marks.begin());
@@ -139,7 +139,7 @@ std::size_t most_reached(const std::vector<SocketAddress>& doors, const Reached&
 
 // Workers listen at one address each, so all of them must have one of the same family: is it IPv6?
 // Nothing if there is no such family. `usable` are addresses by host, none for those that are this
-// machine, whose workers have the address of a door.
+// machine, whose workers have the address of an endpoint.
 std::optional<bool> common_family(const AddressProblem& problem,
                                   const std::vector<std::vector<std::string>>& usable,
                                   const Reached& reached) {
@@ -147,9 +147,9 @@ std::optional<bool> common_family(const AddressProblem& problem,
     for (HostIndex host = 0; host < usable.size(); ++host) {
       if (!problem.hosts[host].local && first_of_family(usable[host], v6) == nullptr) return false;
       if (!problem.hosts[host].local) continue;
-      const std::size_t door = most_reached(problem.rendezvous, reached, v6);
-      if (is_v6(problem.rendezvous[door].host) != v6 ||
-          times_reached(reached, door) != static_cast<std::ptrdiff_t>(reached.size())) {
+      const std::size_t endpoint = most_reached(problem.rendezvous, reached, v6);
+      if (is_v6(problem.rendezvous[endpoint].host) != v6 ||
+          times_reached(reached, endpoint) != static_cast<std::ptrdiff_t>(reached.size())) {
         return false;
       }
     }
@@ -250,9 +250,9 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
                                const std::vector<ProbeAnswer>& answers) {
   AddressChoice choice;
   const std::size_t hosts = problem.hosts.size();
-  const std::size_t doors = problem.rendezvous.size();
-  const auto trouble = [&](HostIndex host, std::string text) {
-    choice.troubles.emplace_back(host, std::move(text));
+  const std::size_t endpoints = problem.rendezvous.size();
+  const auto add_error = [&](HostIndex host, std::string text) {
+    choice.errors.emplace_back(host, std::move(text));
   };
   // Who is tried by nobody is taken at his word.
   std::vector<std::vector<std::string>> usable = problem.candidates;
@@ -265,30 +265,31 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
     const ProbeTask& task = tasks[index];
     const ProbeAnswer& answer = answers[index];
     if (!answer.failure.empty()) {
-      trouble(task.prober, answer.failure);
+      add_error(task.prober, answer.failure);
       continue;
     }
-    const std::size_t own = task.targets.size() - (problem.hosts[task.prober].local ? 0 : doors);
+    const std::size_t own =
+        task.targets.size() - (problem.hosts[task.prober].local ? 0 : endpoints);
     if (own != 0) {
-      usable[task.subject] = reached_addresses(task.targets, answer.troubles, own);
+      usable[task.subject] = reached_addresses(task.targets, answer.errors, own);
       if (usable[task.subject].empty()) {
         const HostNetwork& prober = problem.hosts[task.prober];
-        trouble(task.subject,
-                cat("no address of it can be reached from ",
-                    prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
-                    all_troubles(task.targets, answer.troubles, 0, own),
-                    "; --network-interface, or address= in the list of hosts, choose another"));
+        add_error(task.subject,
+                  cat("no address of it can be reached from ",
+                      prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
+                      all_errors(task.targets, answer.errors, 0, own),
+                      "; --network-interface, or address= in the list of hosts, choose another"));
       }
     }
     if (problem.hosts[task.prober].local) continue;
-    std::vector<bool> mine(doors);
-    for (std::size_t door = 0; door < doors; ++door)
-      mine[door] = answer.troubles[own + door].empty();
+    std::vector<bool> mine(endpoints);
+    for (std::size_t endpoint = 0; endpoint < endpoints; ++endpoint)
+      mine[endpoint] = answer.errors[own + endpoint].empty();
     if (std::find(mine.begin(), mine.end(), true) == mine.end()) {
-      trouble(task.prober,
-              cat("this machine cannot be reached from it: ",
-                  all_troubles(task.targets, answer.troubles, own, doors),
-                  "; --network-interface or --advertise-address choose another address"));
+      add_error(task.prober,
+                cat("this machine cannot be reached from it: ",
+                    all_errors(task.targets, answer.errors, own, endpoints),
+                    "; --network-interface or --advertise-address choose another address"));
       continue;
     }
     reached.push_back(std::move(mine));
@@ -296,7 +297,7 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
   }
 
   const std::optional<bool> v6 =
-      doors == 0 ? std::nullopt : common_family(problem, usable, reached);
+      endpoints == 0 ? std::nullopt : common_family(problem, usable, reached);
   for (HostIndex host = 0; host < hosts; ++host) {
     if (problem.hosts[host].local || usable[host].empty()) continue;
     const auto* const address = v6 ? first_of_family(usable[host], *v6) : nullptr;
@@ -314,17 +315,17 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
       choice.rendezvous[host] = problem.rendezvous[best];
       continue;
     }
-    const auto door =
+    const auto endpoint =
         static_cast<std::size_t>(std::find(mine.begin(), mine.end(), true) - mine.begin());
-    choice.rendezvous[host] = problem.rendezvous[door];
+    choice.rendezvous[host] = problem.rendezvous[endpoint];
     if (workers_here) {
-      trouble(host, cat("the workers on this machine, at ", problem.rendezvous[best].host,
-                        ", cannot be reached from it, which reaches this machine only at ",
-                        problem.rendezvous[door].host,
-                        "; --advertise-address chooses one address for all"));
+      add_error(host, cat("the workers on this machine, at ", problem.rendezvous[best].host,
+                          ", cannot be reached from it, which reaches this machine only at ",
+                          problem.rendezvous[endpoint].host,
+                          "; --advertise-address chooses one address for all"));
     }
   }
-  for (HostIndex host = 0; host < hosts && doors != 0; ++host) {
+  for (HostIndex host = 0; host < hosts && endpoints != 0; ++host) {
     if (!problem.hosts[host].local) continue;
     choice.addresses[host] = problem.rendezvous[best].host;
     choice.rendezvous[host] = problem.rendezvous[best];

@@ -60,10 +60,10 @@ struct ProbeTask {
 };
 std::vector<ProbeTask> plan_probes(const AddressProblem& problem);
 
-// One for each task: for each target its trouble, empty if it was reached; or no entries and why
+// One for each task: for each target its error, empty if it was reached; or no entries and why
 // the whole task came to nothing.
 struct ProbeAnswer {
-  std::vector<std::string> troubles;
+  std::vector<std::string> errors;
   std::string failure;
 };
 
@@ -71,7 +71,7 @@ struct AddressChoice {
   std::vector<std::string> addresses;     // by host: where the others reach its workers
   std::vector<SocketAddress> rendezvous;  // by host: where it reaches the rendezvous
   // Hosts that are out of reach; then the rest means nothing.
-  std::vector<std::pair<HostIndex, std::string>> troubles;
+  std::vector<std::pair<HostIndex, std::string>> errors;
 };
 AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<ProbeTask>& tasks,
                                const std::vector<ProbeAnswer>& answers);

@@ -9,17 +9,17 @@ namespace hvd::driver {
 namespace {
 
 bool reached(const Try& one, std::size_t target) {
-  return target < one.answer.troubles.size() && one.answer.troubles[target].empty();
+  return target < one.answer.errors.size() && one.answer.errors[target].empty();
 }
 
-std::string troubles_of(const std::vector<agent_link::ProbeTarget>& targets,
-                        const ProbeAnswer& answer) {
+std::string errors_of(const std::vector<agent_link::ProbeTarget>& targets,
+                      const ProbeAnswer& answer) {
   if (!answer.failure.empty()) return answer.failure;
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < targets.size() && i < answer.troubles.size(); ++i) {
-    const std::string& trouble = answer.troubles[i];
-    const bool named = trouble.find(targets[i].address) != std::string::npos;
-    parts.push_back(named ? trouble : cat(targets[i].address, ": ", trouble));
+  for (std::size_t i = 0; i < targets.size() && i < answer.errors.size(); ++i) {
+    const std::string& error = answer.errors[i];
+    const bool named = error.find(targets[i].address) != std::string::npos;
+    parts.push_back(named ? error : cat(targets[i].address, ": ", error));
   }
   return join(parts, "; ");
 }
@@ -48,14 +48,15 @@ std::vector<agent_link::ProbeTarget> targets_of_others(const Arrival& arrival) {
 
 std::vector<agent_link::ProbeTarget> targets_of_itself(const Arrival& arrival) {
   std::vector<agent_link::ProbeTarget> targets;
-  for (const auto& door : arrival.doors) targets.push_back({door.host, door.port, ""});
+  for (const auto& endpoint : arrival.endpoints)
+    targets.push_back({endpoint.host, endpoint.port, ""});
   return targets;
 }
 
 bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tries) {
   if (!own) return false;
   const auto answered = [](const Try& one) {
-    return !one.answer.failure.empty() || !one.answer.troubles.empty();
+    return !one.answer.failure.empty() || !one.answer.errors.empty();
   };
   if (std::all_of(tries.begin(), tries.end(), answered)) return true;
   return std::any_of(tries.begin(), tries.end(), [](const Try& one) { return reached(one, 0); });
@@ -65,25 +66,25 @@ Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& 
                                      const std::vector<Try>& tries) {
   ArrivalChoice choice;
   // Of this machine.
-  std::size_t door = arrival.doors.size();
-  for (std::size_t i = arrival.doors.size(); i-- > 0;) {
-    const bool good = i < own.troubles.size() && own.troubles[i].empty();
-    if (good && (arrival.here.empty() || arrival.doors[i].host == arrival.here)) door = i;
+  std::size_t endpoint = arrival.endpoints.size();
+  for (std::size_t i = arrival.endpoints.size(); i-- > 0;) {
+    const bool good = i < own.errors.size() && own.errors[i].empty();
+    if (good && (arrival.here.empty() || arrival.endpoints[i].host == arrival.here)) endpoint = i;
   }
-  if (door == arrival.doors.size()) {
+  if (endpoint == arrival.endpoints.size()) {
     return Status(Code::unavailable,
                   cat(arrival.here.empty() ? "this machine cannot be reached from it: "
                                            : cat("the workers on this machine, at ", arrival.here,
                                                  ", cannot be reached from it: "),
-                      troubles_of(targets_of_itself(arrival), own),
+                      errors_of(targets_of_itself(arrival), own),
                       "; --network-interface or --advertise-address choose another address"));
   }
-  choice.rendezvous = arrival.doors[door];
+  choice.rendezvous = arrival.endpoints[endpoint];
 
-  // Of the new one. Who could not even try has a trouble of his own.
+  // Of the new one. A host that could not even try has an error of its own.
   const auto targets = targets_of_others(arrival);
   const bool tried = std::any_of(tries.begin(), tries.end(), [](const Try& one) {
-    return one.answer.failure.empty() && !one.answer.troubles.empty();
+    return one.answer.failure.empty() && !one.answer.errors.empty();
   });
   choice.address = arrival.candidates.front();
   if (targets.empty() || !tried) return choice;
@@ -97,11 +98,11 @@ Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& 
   }
   if (most > 0) return choice;
   const auto first = std::find_if(tries.begin(), tries.end(), [](const Try& one) {
-    return one.answer.failure.empty() && !one.answer.troubles.empty();
+    return one.answer.failure.empty() && !one.answer.errors.empty();
   });
   return Status(Code::unavailable,
                 cat("no address of it can be reached from ", first->who, ": ",
-                    troubles_of(targets, first->answer),
+                    errors_of(targets, first->answer),
                     "; --network-interface, or address= in the list of hosts, choose another"));
 }
 

@@ -20,10 +20,10 @@
 namespace hvd::driver {
 
 struct Arrival {
-  HostNetwork host;                     // another machine
-  std::vector<std::string> candidates;  // of it, by preference
-  std::vector<SocketAddress> doors;     // where the rendezvous service listens, by preference
-  // Where the workers on this machine listen, one of the doors' addresses; empty: none are here
+  HostNetwork host;                      // another machine
+  std::vector<std::string> candidates;   // of it, by preference
+  std::vector<SocketAddress> endpoints;  // where the rendezvous service listens, by preference
+  // Where the workers on this machine listen, one of the endpoints' addresses; empty: none are here
   // yet.
   std::string here;
 };

@@ -84,7 +84,7 @@ Heartbeats::Delay Heartbeats::silent_together(TimePoint now) const {
   return machines ? Delay::machines : Delay::none;
 }
 
-// However often a delay ends with a fresh timeout, here the patience does.
+// The limit holds however often the end of a delay gives the hosts a fresh timeout.
 TimePoint Heartbeats::limit(const Host& host) const {
   if (options_.orphan_timeout.count() == 0) return kNever;
   return std::max(host.heard, host.excused) + std::max(options_.timeout, options_.orphan_timeout);

@@ -1,9 +1,10 @@
-// Who has been silent for too long, and whether that says something of him or of us. Pure: the job
-// (driver/job/job.h) tells what it heard and when, and carries the verdicts out.
+// Decides which hosts have been silent for too long, and whether that is their fault or the
+// driver's. Pure: the job (driver/job/job.h) tells what it heard and when, and carries the verdicts
+// out.
 //
 // A host is lost when it was not heard for `timeout`, in which the driver was listening. Three
 // things speak against such a verdict, for they look alike from here and are the driver's own
-// trouble:
+// fault:
 //   - All hosts of two or more are silent at the same moment, which means for at least half the
 //     timeout when the first verdict is due. Machines seldom die together, a cable does that. The
 //     verdict waits until one is heard again, whereupon the others get a fresh timeout, or until

@@ -27,7 +27,7 @@ struct JobHost {
   std::vector<std::size_t> workers;      // as Workers counts them
   TimePoint deadline = kNever;           // of what this host is waited for
   std::optional<Step> step;              // under way, while it is starting; empty before its turn
-  std::optional<HostTrouble> trouble;    // why it cannot take part; of a list of hosts only
+  std::optional<HostError> error;        // why it cannot take part; of a list of hosts only
   int live = 0;                          // workers that have not ended
 };
 

@@ -55,7 +55,7 @@
 namespace hvd::driver {
 
 // The exit code of a job that no worker's own decides.
-inline constexpr int kOwnTrouble = 1;
+inline constexpr int kLauncherError = 1;
 // Bounds of how a process can end; an agent that says otherwise lies.
 inline constexpr int kMaxSignal = 64;
 inline constexpr int kMaxExitCode = 255;
@@ -131,7 +131,7 @@ class Job {
   void broken(HostIndex host, const std::string& what);
   void drop(HostIndex host);
   void drop_all(const std::string& why, bool only_with_workers);
-  void lose_agent(HostIndex host, const HostTrouble& trouble);
+  void lose_agent(HostIndex host, const HostError& error);
   // Its part in the job is over.
   void leave(HostIndex host);
   void lose_workers(HostIndex host, const std::string& how);
@@ -148,7 +148,7 @@ class Job {
   void on(const event::AddressesChosen& event);
   void something_moved();
   // The host stays out, and with it the job.
-  void exclude(HostIndex host, HostTrouble trouble);
+  void exclude(HostIndex host, HostError error);
   // Excludes the host while hosts are made ready, else ends the job.
   void listed_host_failed(HostIndex host, Step step, const std::string& message, int exit_code);
   void lose_silent_hosts(const std::vector<HostIndex>& lost,
@@ -287,7 +287,7 @@ class Job {
   std::string preparing_text(TimePoint now) const;
   std::string short_text() const;
   std::string room_text() const;
-  std::string troubles_text() const;
+  std::string errors_text() const;
   std::string members_text() const;
   std::string live_text() const;
   std::string live_ranks_text() const;
@@ -328,8 +328,8 @@ class Job {
   std::map<std::string, int> counted_;                  // slots, as the last agent there said
   std::map<std::string, int> planned_;                  // slots that the list needed to have
   bool list_is_planned_ = false;
-  std::map<std::string, HostTrouble> troubles_;  // of the last time, if it came to nothing
-  std::map<std::pair<std::string, int>, std::string> slot_troubles_;  // of the last that failed
+  std::map<std::string, HostError> errors_;  // of the last time, if it came to nothing
+  std::map<std::pair<std::string, int>, std::string> slot_errors_;  // of the last that failed
   SlotBudget budget_;
 
   // Of a list of hosts.

@@ -58,13 +58,13 @@ void Job::fail_with_cause(const std::string& why) {
   for (const std::string& more : {why, state_lost_with_}) {
     if (!more.empty()) failure.cause += failure.cause.empty() ? more : cat("; ", more);
   }
-  fail(std::move(failure), cause_ ? cause_code_ : kOwnTrouble);
+  fail(std::move(failure), cause_ ? cause_code_ : kLauncherError);
 }
 
 void Job::fail_because(const std::string& cause) {
   JobFailure failure;
   failure.cause = cause;
-  fail(std::move(failure), kOwnTrouble);
+  fail(std::move(failure), kLauncherError);
 }
 
 void Job::fail_with(const JobWorker& worker, const std::string& cause, int exit_code) {

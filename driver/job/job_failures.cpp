@@ -125,7 +125,7 @@ void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
   const JobWorker& worker = workers_[index];
   const auto& member = worker.member;
   const std::string name = member.worker();
-  slot_troubles_[{member.host, member.slot}] = how;
+  slot_errors_[{member.host, member.slot}] = how;
   const TimePoint until = budget_.worker_failed(member.host, member.slot, now_, random());
   if (until <= now_) {
     untold_.push_back(index);

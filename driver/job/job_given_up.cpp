@@ -58,12 +58,12 @@ void Job::give_up(std::size_t index, const std::string& how, bool is_failure) {
     common_cause_.lost(worker.member.incarnation);
   }
   workers_[index].how = how;
-  workers_[index].exit_code = kOwnTrouble;
+  workers_[index].exit_code = kLauncherError;
   workers_.move(index, MemberStatus::removed);
   workers_.set_deadline(index, kNever);
   decide_within(options_.elastic.loss_gather);
   if (state_ == JobState::ending) return;  // the others finish among themselves
-  note_cause(worker, how, kOwnTrouble);
+  note_cause(worker, how, kLauncherError);
   if (fault) {
     fail_with_common_cause(*fault);
   } else {
@@ -88,7 +88,7 @@ void Job::on_init_watch() {
       fail_with(worker,
                 cat("did not call hvd::init within ", seconds_text(options_.init_timeout),
                     " (--init-timeout), and rank ", first_joined_, " waits for it there"),
-                kOwnTrouble);
+                kLauncherError);
       return;
     }
     give_up(index,
@@ -136,7 +136,7 @@ void Job::notice_exits_before_init() {
     if (worker.membership != MemberStatus::exited_before_init) continue;
     workers_.move(index, MemberStatus::removed);
     worker.how = "exited with 0 without calling hvd::init, which others have called";
-    note_cause(worker, worker.how, kOwnTrouble);
+    note_cause(worker, worker.how, kLauncherError);
     warn(cat(worker.member.worker(), " ", worker.how));
     decide_within(options_.elastic.loss_gather);
   }

@@ -22,7 +22,7 @@ void Job::on(const event::Begin& /*event*/) {
 void Job::on(const event::HostsFound& event) {
   if (!policy_.discovers_hosts) return;
   found_ = event.hosts;
-  std::erase_if(troubles_, [&](const auto& trouble) { return found(trouble.first) == nullptr; });
+  std::erase_if(errors_, [&](const auto& error) { return found(error.first) == nullptr; });
   decide_within(kAtOnce);
 }
 
@@ -103,7 +103,7 @@ void Job::on(const event::AddressFound& event) {
   if (host.state != HostState::ready || !host.address.empty() || event.address.empty()) return;
   host.address = event.address;
   host.deadline = kNever;
-  troubles_.erase(host.name);
+  errors_.erase(host.name);
   say(cat("host ", host.name, " is ready"));
   decide_within(kAtOnce);
 }
@@ -183,7 +183,7 @@ void Job::host_failed(HostIndex index, Step step, const std::string& message, in
                                                   : budget_.host_failed(host.name, now_, random());
   decide_within(kAtOnce);
   if (host.leaves) return;  // as it had been told to
-  troubles_[host.name] = {step, message, exit_code};
+  errors_[host.name] = {step, message, exit_code};
   warn(cat("host ", host.name, ": ", name_of(step), ": ", message,
            found(host.name) != nullptr ? cat("; it ", rest_text(until)) : ""));
 }
@@ -191,16 +191,16 @@ void Job::host_failed(HostIndex index, Step step, const std::string& message, in
 void Job::on(const event::HostFailed& event) {
   const HostState before = hosts_[event.host].state;
   if (before == HostState::planned || before == HostState::gone) return;
-  const HostTrouble& trouble = event.trouble;
+  const HostError& error = event.error;
   // Out of reach although its agent is there, which is told to leave.
   const bool agent_is_there =
       before == HostState::ready && (policy_.discovers_hosts || state_ == JobState::choosing);
   if (agent_is_there) {
-    host_failed(event.host, trouble.step, trouble.message, trouble.exit_code);
+    host_failed(event.host, error.step, error.message, error.exit_code);
     if (policy_.discovers_hosts) drop(event.host);
     return;
   }
-  lose_agent(event.host, trouble);
+  lose_agent(event.host, error);
 }
 
 void Job::on(const event::AgentGone& event) {
@@ -211,16 +211,16 @@ void Job::on(const event::AgentGone& event) {
                           cat(was_ready ? "its agent went away: it "
                                         : "its agent ended before it was ready: it ",
                               event.how),
-                          kOwnTrouble});
+                          kLauncherError});
 }
 
 // No agent is there any more.
-void Job::lose_agent(HostIndex host, const HostTrouble& trouble) {
+void Job::lose_agent(HostIndex host, const HostError& error) {
   const HostState before = hosts_[host].state;
   const bool was_wanted = before == HostState::starting || before == HostState::ready;
-  const int exit_code = before == HostState::starting ? trouble.exit_code : kOwnTrouble;
+  const int exit_code = before == HostState::starting ? error.exit_code : kLauncherError;
   const auto tell = [&] {
-    if (was_wanted) host_failed(host, trouble.step, trouble.message, exit_code);
+    if (was_wanted) host_failed(host, error.step, error.message, exit_code);
   };
   if (policy_.discovers_hosts) {
     tell();  // before the host is gone: it matters whether it was of use
@@ -239,7 +239,7 @@ void Job::on(const event::AgentBroken& event) {
 void Job::broken(HostIndex host, const std::string& what) {
   const std::string message = cat("its agent broke the protocol: ", what);
   if (policy_.discovers_hosts) {
-    host_failed(host, Step::start_agent, message, kOwnTrouble);
+    host_failed(host, Step::start_agent, message, kLauncherError);
     drop(host);
     return;
   }
@@ -248,7 +248,7 @@ void Job::broken(HostIndex host, const std::string& what) {
     // The job's outcome stands: every worker has ended; or it does not depend on this host.
     warn(cat("the agent on host ", hosts_[host].name, " broke the protocol: ", what));
   } else {
-    host_failed(host, Step::start_agent, message, kOwnTrouble);
+    host_failed(host, Step::start_agent, message, kLauncherError);
   }
 }
 
@@ -273,7 +273,7 @@ void Job::lose_workers(HostIndex host, const std::string& how) {
         worker.state == WorkerState::planned ? WorkerState::never_started : WorkerState::lost);
     if (was_done && wanted) workers_.move(index, MemberStatus::completed);
     worker.how = cat("was lost with host ", hosts_[host].name);
-    if (wanted && !was_done && !stop_has_begun()) note_cause(worker, how, kOwnTrouble);
+    if (wanted && !was_done && !stop_has_begun()) note_cause(worker, how, kLauncherError);
     decide_within(options_.elastic.loss_gather);
   }
 }
@@ -327,7 +327,7 @@ void Job::on_silence() {
     return;
   }
   for (const HostIndex host : judgement.lost) {
-    host_failed(host, Step::reach, cause(host), kOwnTrouble);
+    host_failed(host, Step::reach, cause(host), kLauncherError);
     drop(host);
   }
 }
@@ -349,7 +349,7 @@ void Job::on_host_deadlines() {
         host_failed(
             index, host.step.value_or(Step::start_agent),
             cat("no answer within ", seconds_text(options_.start_timeout), " (--start-timeout)"),
-            kOwnTrouble);
+            kLauncherError);
         drop(index);
         something_moved();
         break;

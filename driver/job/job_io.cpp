@@ -79,8 +79,7 @@ struct ActionText {
       text += cat(" [first failure: rank ", failure.rank, " host ", failure.host, " slot ",
                   failure.slot, " pid ", failure.pid, ": ", failure.cause, "]");
       for (const auto& host : failure.hosts) {
-        text +=
-            cat("\n    ", host.name, ": ", name_of(host.trouble.step), ": ", host.trouble.message);
+        text += cat("\n    ", host.name, ": ", name_of(host.error.step), ": ", host.error.message);
       }
     }
     return text;

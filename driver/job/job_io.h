@@ -41,7 +41,7 @@ struct AgentReady {
 // answer to ChooseAddresses: its agent still is, and will be told to leave.
 struct HostFailed {
   HostIndex host = 0;
-  HostTrouble trouble;
+  HostError error;
 };
 // The answer to ChooseAddresses, unless some HostFailed are: where the others reach the workers of
 // each host that has any.
@@ -238,7 +238,7 @@ struct DropAgent {
 struct Say {
   enum class To {
     verbose,  // for --verbose
-    notice,   // for everybody: no trouble, but good to know
+    notice,   // for everybody: information, not an error
     warning,  // for everybody
   };
   To to = To::verbose;

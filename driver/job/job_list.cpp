@@ -14,15 +14,15 @@ namespace {
 
 constexpr int kNotExecutable = 126;  // as shells say it
 constexpr int kNotFound = 127;
-constexpr std::size_t kMaxTroublesInReason = 3;
+constexpr std::size_t kMaxErrorsInReason = 3;
 
 // That of the first, if the program is the matter everywhere.
 int exit_code_of(const std::vector<FailedHost>& hosts) {
   for (const auto& host : hosts) {
-    const int code = host.trouble.exit_code;
-    if (code != kNotFound && code != kNotExecutable) return kOwnTrouble;
+    const int code = host.error.exit_code;
+    if (code != kNotFound && code != kNotExecutable) return kLauncherError;
   }
-  return hosts.empty() ? kOwnTrouble : hosts.front().trouble.exit_code;
+  return hosts.empty() ? kLauncherError : hosts.front().error.exit_code;
 }
 
 // What a host has to do, or what is to be done with it.
@@ -107,11 +107,11 @@ void Job::something_moved() {
 }
 
 // The others are heard to the end, so that a person learns of all that is wrong at once.
-void Job::exclude(HostIndex index, HostTrouble trouble) {
+void Job::exclude(HostIndex index, HostError error) {
   JobHost& host = hosts_[index];
-  if (host.trouble) return;
-  say(cat("host ", host.name, ": ", name_of(trouble.step), ": ", trouble.message));
-  host.trouble = std::move(trouble);
+  if (host.error) return;
+  say(cat("host ", host.name, ": ", name_of(error.step), ": ", error.message));
+  host.error = std::move(error);
   if (++excluded_ == 1 && state_ == JobState::choosing) {
     state_deadline_ = now_ + options_.gather_time;
   }
@@ -125,7 +125,7 @@ void Job::on_preparation_deadline() {
       exclude(host, {Step::start_agent,
                      cat("its turn did not come: nothing moved on any host for ",
                          seconds_text(options_.start_timeout), " (--start-timeout)"),
-                     kOwnTrouble});
+                     kLauncherError});
       drop(host);
     }
   } else if (excluded_ > 0) {
@@ -141,7 +141,7 @@ void Job::fail_preparation() {
   failure.hosts = excluded_hosts();
   const FailedHost& first = failure.hosts.front();
   failure.host = first.name;
-  failure.cause = cat(name_of(first.trouble.step), ": ", first.trouble.message);
+  failure.cause = cat(name_of(first.error.step), ": ", first.error.message);
   const int exit_code = exit_code_of(failure.hosts);
   fail(std::move(failure), exit_code);
 }
@@ -149,7 +149,7 @@ void Job::fail_preparation() {
 std::vector<FailedHost> Job::excluded_hosts() const {
   std::vector<FailedHost> excluded;
   for (const auto& host : hosts_.all()) {
-    if (host.trouble) excluded.push_back({host.name, *host.trouble});
+    if (host.error) excluded.push_back({host.name, *host.error});
   }
   return excluded;
 }
@@ -205,7 +205,7 @@ void Job::lose_silent_hosts(const std::vector<HostIndex>& lost,
     drop(host);
     // Nobody waits for what cannot be reached: its agent freezes and kills by itself.
     lose_workers(host, "was lost with its host");
-    if (is_preparing_list()) exclude(host, {Step::reach, cause(host), kOwnTrouble});
+    if (is_preparing_list()) exclude(host, {Step::reach, cause(host), kLauncherError});
     if (host != lost.front()) others.push_back(hosts_[host].name);
   }
   if (is_preparing_list()) return;
@@ -215,7 +215,7 @@ void Job::lose_silent_hosts(const std::vector<HostIndex>& lost,
   if (stop_has_begun()) {
     warn(cat("host ", hosts_[lost.front()].name, ": ", text));
   } else {
-    listed_host_failed(lost.front(), Step::reach, text, kOwnTrouble);
+    listed_host_failed(lost.front(), Step::reach, text, kLauncherError);
   }
 }
 
@@ -230,7 +230,7 @@ void Job::fail_unstarted(const std::vector<HostIndex>& hosts) {
                      cat(unstarted.size() == 1 ? "rank " : "ranks ", range_text(unstarted),
                          unstarted.size() == 1 ? " was" : " were", " not started within ",
                          seconds_text(options_.start_timeout), " (--start-timeout)"),
-                     kOwnTrouble);
+                     kLauncherError);
 }
 
 void Job::worker_is_started(HostIndex index) {
@@ -245,7 +245,7 @@ void Job::check_completeness() {
   fail_with(workers_[*first_exited_before_init_],
             cat("exited with 0 without calling hvd::init, which rank ", first_joined_,
                 " has called: the world can never be complete"),
-            kOwnTrouble);
+            kLauncherError);
 }
 
 void Job::settle_list() {
@@ -278,9 +278,8 @@ std::string Job::interrupt_text() const {
                                : cat("; ", excluded.size(), " hosts had failed: ");
   std::vector<std::string> each;
   for (const auto& host : excluded) {
-    if (each.size() == kMaxTroublesInReason) break;
-    each.push_back(
-        cat(host.name, " (", name_of(host.trouble.step), ": ", host.trouble.message, ")"));
+    if (each.size() == kMaxErrorsInReason) break;
+    each.push_back(cat(host.name, " (", name_of(host.error.step), ": ", host.error.message, ")"));
   }
   text += join(each, ", ");
   if (each.size() < excluded.size()) text += cat(" and ", excluded.size() - each.size(), " more");
@@ -307,7 +306,7 @@ std::string Job::list_text(TimePoint now) const {
   std::vector<std::string> without_turn;
   std::size_t ready = 0;
   for (const auto& host : hosts_.all()) {
-    if (host.state == HostState::ready && !host.trouble) ++ready;
+    if (host.state == HostState::ready && !host.error) ++ready;
     if (host.state != HostState::starting) continue;
     if (!host.step) {
       without_turn.push_back(host.name);

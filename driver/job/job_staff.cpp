@@ -39,36 +39,36 @@ void Job::form_first_world() {
   int room_in_order = 0;  // on hosts before the first that is still on its way
   for (const auto& found : *found_) {
     const auto host = hosts_.current(found.host.name);
-    const auto trouble = troubles_.find(found.host.name);
+    const auto error = errors_.find(found.host.name);
     const bool is_usable = host && hosts_.is_usable(*host);
     if (is_usable) room += slots_of(found.host);
     if (is_usable && settled) room_in_order += slots_of(found.host);
     if (host && !is_usable && hosts_[*host].state <= HostState::ready) {
       settled = false;
     }
-    program_is_missing = program_is_missing && trouble != troubles_.end() &&
-                         (trouble->second.step == Step::find_program ||
-                          trouble->second.step == Step::change_directory);
+    program_is_missing =
+        program_is_missing && error != errors_.end() &&
+        (error->second.step == Step::find_program || error->second.step == Step::change_directory);
   }
   if (settled && program_is_missing) {
     JobFailure failure;
     for (const auto& found : *found_) {
-      failure.hosts.push_back({found.host.name, troubles_.at(found.host.name)});
+      failure.hosts.push_back({found.host.name, errors_.at(found.host.name)});
     }
     const FailedHost first = failure.hosts.front();
     failure.host = first.name;
-    failure.cause = cat(name_of(first.trouble.step), ": ", first.trouble.message);
-    fail(std::move(failure), first.trouble.exit_code);
+    failure.cause = cat(name_of(first.error.step), ": ", first.error.message);
+    fail(std::move(failure), first.error.exit_code);
     return;
   }
   if (room < std::max(options_.elastic.limits.least, 1)) return;
   // As many as are wanted are waited for, for a while, and the hosts that were named first; without
   // a number all that are on their way.
-  const TimePoint patience = begun_ + options_.start_timeout;
+  const TimePoint deadline = begun_ + options_.start_timeout;
   const bool enough =
       options_.elastic.processes > 0 ? room_in_order >= options_.elastic.processes : settled;
-  if (!enough && now_ < patience) {
-    decide_at_ = std::min(decide_at_, patience);
+  if (!enough && now_ < deadline) {
+    decide_at_ = std::min(decide_at_, deadline);
     return;
   }
   const Limits limits = options_.elastic.limits;

@@ -8,7 +8,7 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::size_t kMaxTroubles = 3;
+constexpr std::size_t kMaxErrors = 3;
 constexpr std::size_t kMaxChanges = 4;  // in one line
 
 std::string counted(std::size_t number, std::string_view what) {
@@ -60,19 +60,19 @@ std::string Job::room_text() const {
 }
 
 // " (b: connect: refused)"
-std::string Job::troubles_text() const {
+std::string Job::errors_text() const {
   std::vector<std::string> parts;
-  for (const auto& [name, trouble] : troubles_) {
-    if (parts.size() == kMaxTroubles) break;
-    parts.push_back(cat(name, ": ", name_of(trouble.step), ": ", trouble.message));
+  for (const auto& [name, error] : errors_) {
+    if (parts.size() == kMaxErrors) break;
+    parts.push_back(cat(name, ": ", name_of(error.step), ": ", error.message));
   }
-  std::size_t all = troubles_.size();
-  for (const auto& [place, how] : slot_troubles_) {
+  std::size_t all = errors_.size();
+  for (const auto& [place, how] : slot_errors_) {
     const auto& [host, slot] = place;
     const bool rests = budget_.rests(host, now_) || budget_.slot_rest_ends(host, slot) > now_;
     if (!rests || found(host) == nullptr) continue;
     ++all;
-    if (parts.size() < kMaxTroubles) {
+    if (parts.size() < kMaxErrors) {
       parts.push_back(cat(host, "#", slot, " is set aside, since it ", how));
     }
   }
@@ -84,7 +84,7 @@ std::string Job::troubles_text() const {
 std::string Job::short_text() const {
   const int least = std::max(options_.elastic.limits.least, 1);
   return cat("at least ", counted(static_cast<std::size_t>(least), "worker"), " needed, ",
-             room_text(), troubles_text());
+             room_text(), errors_text());
 }
 
 std::string Job::preparing_text(TimePoint now) const {

@@ -343,7 +343,7 @@ void Job::exited_well(std::size_t index, WorkerState before) {
                       ? "exited with 0 without saying that it was done: it called hvd::init, and "
                         "ended before hvd::shutdown or the normal end of its program"
                       : "exited with 0 without calling hvd::init, which others have called",
-                  kOwnTrouble, true);
+                  kLauncherError, true);
   }
 }
 

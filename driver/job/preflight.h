@@ -24,7 +24,7 @@ enum class Step : std::uint8_t {
 std::string_view name_of(Step step);
 
 // Why a host cannot take part.
-struct HostTrouble {
+struct HostError {
   Step step = Step::connect;
   std::string
       message;        // what was tried, what happened, what the person can do; not the host's name
@@ -36,7 +36,7 @@ int exit_code_of_failed_start(int error_number);
 
 struct FailedHost {
   std::string name;
-  HostTrouble trouble;
+  HostError error;
 };
 
 }  // namespace hvd::driver

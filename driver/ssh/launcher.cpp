@@ -27,7 +27,7 @@ struct Work {
     const std::scoped_lock lock(mutex);
     if (!detached && callbacks.on_step) callbacks.on_step(step);
   }
-  void end(std::variant<AgentConnection, HostTrouble> result) {
+  void end(std::variant<AgentConnection, HostError> result) {
     const std::scoped_lock lock(mutex);
     if (!detached && callbacks.on_end) callbacks.on_end(std::move(result));
     detached = true;
@@ -86,7 +86,7 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
 
     waiting_.pop_back();
     lock.unlock();
-    work->end(HostTrouble{.step = Step::resolve, .message = status.message()});
+    work->end(HostError{.step = Step::resolve, .message = status.message()});
     return attempt;
   }
 
@@ -115,7 +115,7 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     begin(Step::resolve);
     auto connection = connect_and_start(work, begin);
     if (connection.ok()) return work.end(std::move(*connection));
-    work.end(HostTrouble{.step = step, .message = connection.status().message()});
+    work.end(HostError{.step = step, .message = connection.status().message()});
   }
 
   Result<AgentConnection> connect_and_start(Work& work, const std::function<void(Step)>& begin) {

@@ -32,7 +32,7 @@ struct Callbacks {
   // first call means that the host has left the queue.
   std::function<void(Step step)> on_step;
   // Once: a running agent to which nothing was sent yet, or the reason why there is none.
-  std::function<void(std::variant<AgentConnection, HostTrouble> result)> on_end;
+  std::function<void(std::variant<AgentConnection, HostError> result)> on_end;
 };
 
 class Launcher {

@@ -364,7 +364,7 @@ Status World::Impl::connect(Exchange& exchange) {
   std::vector<std::string> controls;
   std::vector<std::string> addresses;
   std::string initial_sets;
-  std::vector<std::string> doors;
+  std::vector<std::string> rendezvous_names;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
     HVD_RETURN_IF_ERROR(introduction.status());
@@ -379,14 +379,14 @@ Status World::Impl::connect(Exchange& exchange) {
     }
     controls.push_back(std::move(introduction->control));
     addresses.push_back(std::move(introduction->data));
-    doors.push_back(std::move(introduction->host));
+    rendezvous_names.push_back(std::move(introduction->host));
   }
 
   HVD_RETURN_IF_ERROR(requested_sets_.status());
   // Both planes connect at the same time: the control plane in its thread, the data plane here.
   HVD_RETURN_IF_ERROR(control_.start(std::move(controls), deadline));
   Status connected = mesh_->connect(addresses);
-  if (connected.ok()) connected = host_.form(doors, deadline);
+  if (connected.ok()) connected = host_.form(rendezvous_names, deadline);
   if (connected.ok()) {
     if (host_.mailbox()) control_.share(host_.mailbox());
     return {};

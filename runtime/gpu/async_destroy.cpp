@@ -25,7 +25,7 @@ Place& place() {
 }  // namespace
 
 AsyncDestroy::AsyncDestroy(CommunicatorTeardown::Limits limits)
-    : retirement_(limits), clock_(start_thread("hvd-gpu-end", [this] { watch_deadline(); })) {}
+    : teardown_(limits), clock_(start_thread("hvd-gpu-end", [this] { watch_deadline(); })) {}
 
 AsyncDestroy::~AsyncDestroy() {
   {
@@ -39,16 +39,16 @@ AsyncDestroy::~AsyncDestroy() {
 void AsyncDestroy::watch_deadline() {
   std::unique_lock lock(mutex_);
   while (!over_) {
-    if (retirement_.tick(Clock::now()) == CommunicatorTeardown::Action::end_process) {
+    if (teardown_.tick(Clock::now()) == CommunicatorTeardown::Action::end_process) {
       HVD_LOG(fatal, "the world has failed, but "
-                         << retirement_.stuck_in()
+                         << teardown_.stuck_in()
                          << ". Nothing in this process can free the GPU, so it ends.");
       std::_Exit(kStuckExitCode);
     }
-    if (retirement_.deadline() == kNever) {
+    if (teardown_.deadline() == kNever) {
       changed_.wait(lock);
     } else {
-      changed_.wait_until(lock, retirement_.deadline());
+      changed_.wait_until(lock, teardown_.deadline());
     }
   }
 }

@@ -27,13 +27,13 @@ class AsyncDestroy {
   template <typename Event>
   CommunicatorTeardown::Action tell(Event event) {
     const std::lock_guard lock(mutex_);
-    const auto action = event(retirement_);
+    const auto action = event(teardown_);
     changed_.notify_all();
     return action;
   }
   CommunicatorTeardown::State state() const {
     const std::lock_guard lock(mutex_);
-    return retirement_.state();
+    return teardown_.state();
   }
 
  private:
@@ -41,7 +41,7 @@ class AsyncDestroy {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  CommunicatorTeardown retirement_;
+  CommunicatorTeardown teardown_;
   bool over_ = false;
   std::thread clock_;
 };

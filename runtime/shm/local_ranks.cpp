@@ -30,18 +30,18 @@ bool LocalRanks::own_cores() const {
 std::string LocalRanks::open() {
   if (ranks_.size() < 2 || !spec_.config.shared_memory) return {};
   const std::lock_guard lock(mutex_);
-  door_.emplace(spec_.token, spec_.rank, spec_.generation, spec_.config.handshake_timeout);
-  closed_ = door_->open();
-  return door_->name();
+  rendezvous_.emplace(spec_.token, spec_.rank, spec_.generation, spec_.config.handshake_timeout);
+  closed_ = rendezvous_->open();
+  return rendezvous_->name();
 }
 
 Status LocalRanks::form(const std::vector<std::string>& names, TimePoint deadline) {
-  if (!door_) return {};
+  if (!rendezvous_) return {};
   std::vector<LocalRank> ranks;
   for (const int rank : ranks_) ranks.push_back({rank, names[static_cast<std::size_t>(rank)]});
-  auto shared = door_->form(ranks, spec_.config.chunk_bytes, deadline);
+  auto shared = rendezvous_->form(ranks, spec_.config.chunk_bytes, deadline);
   const std::lock_guard lock(mutex_);
-  door_.reset();
+  rendezvous_.reset();
   HVD_RETURN_IF_ERROR(shared.status());
   if (!shared->memory) {
     if (spec_.rank == ranks_.front()) {
@@ -62,7 +62,7 @@ Status LocalRanks::form(const std::vector<std::string>& names, TimePoint deadlin
 void LocalRanks::abort() {
   const std::lock_guard lock(mutex_);
   aborted_ = true;
-  if (door_) door_->abort();
+  if (rendezvous_) rendezvous_->abort();
   if (host_) host_->abort();
 }
 

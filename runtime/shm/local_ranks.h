@@ -51,9 +51,9 @@ class LocalRanks {
   std::vector<int> cores_;  // that they may use
   Status closed_;           // why open() said nothing
   std::mutex mutex_;
-  bool aborted_ = false;               // guarded by mutex_
-  std::optional<ShmRendezvous> door_;  // made under mutex_, and ended
-  std::shared_ptr<ShmGroup> host_;     // set under mutex_
+  bool aborted_ = false;                     // guarded by mutex_
+  std::optional<ShmRendezvous> rendezvous_;  // made under mutex_, and ended
+  std::shared_ptr<ShmGroup> host_;           // set under mutex_
   std::shared_ptr<ShmMailbox> mailbox_;
 };
 

@@ -74,7 +74,7 @@ class PollTest : public testing::Test {
   }
 };
 
-TEST_F(PollTest, tells_every_change_and_each_trouble_once) {
+TEST_F(PollTest, tells_every_change_and_each_failure_once) {
   answer("echo a; echo b:3");
   poll({then("echo a"), then("echo gone >&2; exit 3"), then("echo a; echo a:4"), then("echo c"),
         [] {}, end()});

@@ -63,20 +63,20 @@ class ScriptTest : public testing::Test {
 
 TEST_F(ScriptTest, returns_what_it_prints) {
   const ScriptEnd end = run(file("#!/bin/sh\necho a:4\necho b\n"));
-  EXPECT_EQ(end.trouble, "");
+  EXPECT_EQ(end.error, "");
   EXPECT_EQ(end.output, "a:4\nb\n");
-  EXPECT_EQ(end.errors, "");
+  EXPECT_EQ(end.standard_error, "");
 }
 
 TEST_F(ScriptTest, that_ends_its_parent_ends_nobody) {
   for (const char* const signal : {"TERM", "INT", "HUP", "QUIT", "USR1", "ABRT"}) {
     const ScriptEnd end =
         run(file(cat("#!/bin/sh\nkill -", signal, " $PPID\nsleep 0.05\nsleep 1000 &\necho a:4\n")));
-    EXPECT_EQ(end.trouble, "") << signal;
+    EXPECT_EQ(end.error, "") << signal;
     EXPECT_EQ(end.output, "a:4\n") << signal;
   }
   // Its own group is its own.
-  EXPECT_EQ(run(file("#!/bin/sh\necho a:4\nkill 0\nsleep 1000\n")).trouble,
+  EXPECT_EQ(run(file("#!/bin/sh\necho a:4\nkill 0\nsleep 1000\n")).error,
             "was killed by SIGTERM, signal 15");
 }
 
@@ -98,11 +98,11 @@ TEST_F(ScriptTest, that_kills_or_stops_what_watches_over_it_is_a_failure_and_the
     io.run_for(test::kGenerous);
     ASSERT_TRUE(end.has_value()) << signal;
     if (signal == std::string("KILL")) {
-      EXPECT_NE(end->trouble.find("kill -9 $PPID"), std::string::npos) << end->trouble;
+      EXPECT_NE(end->error.find("kill -9 $PPID"), std::string::npos) << end->error;
     } else if (signal == std::string("STOP")) {
-      EXPECT_NE(end->trouble.find("did not end within"), std::string::npos) << end->trouble;
+      EXPECT_NE(end->error.find("did not end within"), std::string::npos) << end->error;
     } else {
-      EXPECT_EQ(end->trouble, "");
+      EXPECT_EQ(end->error, "");
     }
   }
   std::filesystem::current_path(before);
@@ -114,7 +114,7 @@ TEST_F(ScriptTest, is_found_in_the_working_directory_without_a_slash) {
   std::filesystem::current_path(directory());
   const ScriptEnd end = run("discover.sh");
   std::filesystem::current_path(before);
-  EXPECT_EQ(end.trouble + end.errors, "");
+  EXPECT_EQ(end.error + end.standard_error, "");
   EXPECT_EQ(end.output, "here\n");
 }
 
@@ -127,21 +127,23 @@ TEST_F(ScriptTest, has_an_empty_standard_input) { EXPECT_EQ(run("cat; echo end")
 
 TEST_F(ScriptTest, tells_how_it_failed_and_what_it_said) {
   const ScriptEnd end = run(file("#!/bin/sh\necho a:4\necho no credentials >&2\nexit 3\n"));
-  EXPECT_EQ(end.trouble, "exited with code 3");
-  EXPECT_EQ(end.errors, "no credentials\n");
-  EXPECT_EQ(run("kill -SEGV $$").trouble, "was killed by SIGSEGV, signal 11");
+  EXPECT_EQ(end.error, "exited with code 3");
+  EXPECT_EQ(end.standard_error, "no credentials\n");
+  EXPECT_EQ(run("kill -SEGV $$").error, "was killed by SIGSEGV, signal 11");
 }
 
 TEST_F(ScriptTest, tells_that_it_is_missing_or_may_not_be_executed) {
   const ScriptEnd missing = run("/nowhere/discover.sh");
-  EXPECT_EQ(missing.trouble, "exited with code 127 (something was not found)");
-  EXPECT_NE(missing.errors.find("/nowhere/discover.sh"), std::string::npos) << missing.errors;
+  EXPECT_EQ(missing.error, "exited with code 127 (something was not found)");
+  EXPECT_NE(missing.standard_error.find("/nowhere/discover.sh"), std::string::npos)
+      << missing.standard_error;
   const std::string path = file("echo a\n");
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
   const ScriptEnd forbidden = run(path);
-  EXPECT_EQ(forbidden.trouble, "exited with code 126 (may it be executed? chmod +x)");
-  EXPECT_NE(forbidden.errors.find("discover.sh"), std::string::npos) << forbidden.errors;
-  EXPECT_EQ(run(directory().string()).trouble.substr(0, 20), "exited with code 126");
+  EXPECT_EQ(forbidden.error, "exited with code 126 (may it be executed? chmod +x)");
+  EXPECT_NE(forbidden.standard_error.find("discover.sh"), std::string::npos)
+      << forbidden.standard_error;
+  EXPECT_EQ(run(directory().string()).error.substr(0, 20), "exited with code 126");
 }
 
 TEST_F(ScriptTest, is_killed_with_all_its_children_when_it_hangs) {
@@ -152,12 +154,12 @@ TEST_F(ScriptTest, is_killed_with_all_its_children_when_it_hangs) {
       run("sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; "
           "trap '' TERM; echo a; while true; do sleep 1000; done",
           options);
-  EXPECT_EQ(end.trouble, "did not end within 300 ms and was killed");
+  EXPECT_EQ(end.error, "did not end within 300 ms and was killed");
 }
 
 TEST_F(ScriptTest, leaves_nothing_behind_when_it_ends_well) {
   const ScriptEnd end = run("(setsid sleep 1000 &) ; sleep 1000 & echo a:4");
-  EXPECT_EQ(end.trouble, "");
+  EXPECT_EQ(end.error, "");
   EXPECT_EQ(end.output, "a:4\n");
 }
 
@@ -165,16 +167,16 @@ TEST_F(ScriptTest, is_killed_when_it_prints_without_end) {
   ScriptOptions options;
   options.max_output = 100'000;
   const ScriptEnd end = run("yes", options);
-  EXPECT_EQ(end.trouble, "printed more than 100,000 bytes and was killed");
+  EXPECT_EQ(end.error, "printed more than 100,000 bytes and was killed");
   EXPECT_EQ(end.output, "");
 }
 
 TEST_F(ScriptTest, may_print_megabytes_on_its_standard_error_of_which_the_last_are_kept) {
   const ScriptEnd end = run("yes | head -c 8000000 >&2; echo the end >&2; echo a");
-  EXPECT_EQ(end.trouble, "");
+  EXPECT_EQ(end.error, "");
   EXPECT_EQ(end.output, "a\n");
-  EXPECT_EQ(end.errors.size(), ScriptOptions().max_errors);
-  EXPECT_EQ(end.errors.substr(end.errors.size() - 8), "the end\n");
+  EXPECT_EQ(end.standard_error.size(), ScriptOptions().max_errors);
+  EXPECT_EQ(end.standard_error.substr(end.standard_error.size() - 8), "the end\n");
 }
 
 TEST_F(ScriptTest, returns_rubbish_as_it_was_printed) {
@@ -233,15 +235,15 @@ TEST_F(ScriptTest, ends_with_a_process_that_is_killed) {
   EXPECT_EQ(::waitpid(runner, nullptr, 0), runner);
 }
 
-TEST_F(ScriptTest, says_so_when_its_keeper_is_killed) {
+TEST_F(ScriptTest, says_so_when_its_reaper_is_killed) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // as hvdrun is
   boost::asio::io_context io;
   Script script(io, {.command = "sleep 1000"});
-  std::string trouble;
-  script.run([&](const ScriptEnd& end) { trouble = end.trouble; });
+  std::string error;
+  script.run([&](const ScriptEnd& end) { error = end.error; });
   ::kill(script.child(), SIGKILL);
   io.run_for(test::kGenerous);
-  EXPECT_EQ(trouble,
+  EXPECT_EQ(error,
             "ended with the process that watches over it, which was killed (by the script itself, "
             "with kill "
             "-9 $PPID?)");

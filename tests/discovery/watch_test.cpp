@@ -11,18 +11,18 @@ class WatchTest : public testing::Test {
  protected:
   // What there is to be done, in a line.
   std::string prints(const std::string& output) { return shown(watch_.take({"", output, ""})); }
-  std::string fails(const std::string& trouble, const std::string& errors = "") {
-    return shown(watch_.take({trouble, "", errors}));
+  std::string fails(const std::string& error, const std::string& errors = "") {
+    return shown(watch_.take({error, "", errors}));
   }
 
  private:
-  static std::string shown(const News& news) {
+  static std::string shown(const Update& update) {
     std::vector<std::string> parts;
-    if (!news.fatal.ok()) parts.push_back("fatal: " + news.fatal.message());
-    if (!news.warning.empty()) parts.push_back("warning: " + news.warning);
-    if (news.hosts) {
+    if (!update.fatal.ok()) parts.push_back("fatal: " + update.fatal.message());
+    if (!update.warning.empty()) parts.push_back("warning: " + update.warning);
+    if (update.hosts) {
       std::string names = "hosts:";
-      for (const auto& host : *news.hosts) names += cat(" ", host.name, "=", host.slots);
+      for (const auto& host : *update.hosts) names += cat(" ", host.name, "=", host.slots);
       parts.push_back(names);
     }
     return join(parts, "; ");
@@ -61,7 +61,7 @@ TEST_F(WatchTest, ends_the_job_when_the_very_first_answer_is_rubbish) {
       "must be a number from 1 to 65,536, not \"x\"");
 }
 
-TEST_F(WatchTest, warns_once_for_each_change_of_trouble) {
+TEST_F(WatchTest, warns_once_for_each_kind_of_failure) {
   EXPECT_EQ(prints("a\n"), "hosts: a=2");
   EXPECT_EQ(fails("exited with code 3", "at 10:01"),
             "warning: the discovery script find.sh exited with code 3; it said: at 10:01; its last "
@@ -76,7 +76,7 @@ TEST_F(WatchTest, warns_once_for_each_change_of_trouble) {
   EXPECT_EQ(prints("a\n"), "");
 }
 
-TEST_F(WatchTest, keeps_the_last_good_answer_through_trouble) {
+TEST_F(WatchTest, keeps_the_last_good_answer_through_failures) {
   EXPECT_EQ(prints("a\n"), "hosts: a=2");
   EXPECT_NE(fails("exited with code 3"), "");
   EXPECT_EQ(prints("b\n"), "warning: the discovery script find.sh answers again; hosts: b=2");

@@ -76,7 +76,7 @@ TEST_F(LifetimeTest, CtrlCEndsTheJobWith130) {
 }
 
 TEST_F(LifetimeTest, CtrlCSaysAtOnceWhatItDoesAndWhatASecondOneWould) {
-  // The workers ignore SIGTERM, and the grace time would outlast the test's patience.
+  // The workers ignore SIGTERM, and the grace time would outlast the test's time limit.
   for (const Words& flags : {Words{}, Words{"--min-np", "1"}}) {
     Words all{"--grace", "3600"};
     all.insert(all.end(), flags.begin(), flags.end());
@@ -116,7 +116,7 @@ TEST_F(LifetimeTest, WorkersThatAreStoppedDoNotComplainOfEachOther) {
 }
 
 TEST_F(LifetimeTest, AWorkerThatWaitsInInitEndsBySigterm) {
-  // Only the grace could end it else, and that outlasts the test's patience.
+  // Only the grace could end it else, and that outlasts the test's time limit.
   Process& job = start({"--grace", "3600", "--start-timeout", "3600", "-np", "2", "sh", "-c",
                         "[ $HVD_RANK = 1 ] && exec sleep 3600; exec " + binary("e2e_works")});
   // With the threads of hvd and Gloo it is ready to meet the others, of whom one never comes.
@@ -138,7 +138,7 @@ TEST_F(LifetimeTest, AWorkerThatWaitsInInitEndsBySigterm) {
 }
 
 TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
-  // Without the second one the grace time would outlast the test's patience.
+  // Without the second one the grace time would outlast the test's time limit.
   Process& job = start_staying(2, {"--ignore-term", "--daemon"}, {"--verbose", "--grace", "3600"});
   job.signal(SIGINT);
   ASSERT_TRUE(job.wait_for_error("SIGINT")) << job.err();

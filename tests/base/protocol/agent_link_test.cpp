@@ -49,7 +49,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(ActivityWanted{});
   expect_sound(WorkerActivity{7, 18, 'S', true, true, "nothing", "a"});
   expect_sound(HeartbeatAck{15});
-  expect_sound(Problem{"trouble"});
+  expect_sound(Problem{"error"});
   expect_sound(Checked{Checked::Step::find_program, 2, "find train"});
   expect_sound(Probed{7, {"", "refused"}});
   expect_sound(Bye{});
@@ -172,7 +172,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfPausesAndActivities) {
   EXPECT_TRUE(Paused::decode(payload_of(Paused{true}))->on);
   const auto question = AskActivity::decode(payload_of(AskActivity{7, 1000}));
   EXPECT_EQ(question->id, 7U);
-  EXPECT_EQ(question->patience_ms, 1000U);
+  EXPECT_EQ(question->timeout_ms, 1000U);
   const auto activity =
       WorkerActivity::decode(payload_of(WorkerActivity{7, 18, 'T', true, false, "a", "b"}));
   ASSERT_TRUE(activity.ok());
@@ -210,7 +210,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfChecksAndProbes) {
   const auto probed = Probed::decode(payload_of(Probed{7, {"", "refused"}}));
   ASSERT_TRUE(probed.ok());
   EXPECT_EQ(probed->id, 7U);
-  EXPECT_EQ(probed->troubles, (std::vector<std::string>{"", "refused"}));
+  EXPECT_EQ(probed->errors, (std::vector<std::string>{"", "refused"}));
 }
 
 TEST(AgentLinkMessages, AStreamThatDoesNotExistIsRefused) {

@@ -44,7 +44,7 @@ TEST(AgentCheck, FindsWhatCanBeStarted) {
   }
 }
 
-TEST(AgentCheck, SaysThatTheWorkingDirectoryIsTheTrouble) {
+TEST(AgentCheck, SaysThatTheWorkingDirectoryCannotBeEntered) {
   AgentUnderTest agent;
   const auto plain = agent.directory().file("plain", "");
   Checked checked = answer(agent, {"/no/such/directory", "sh", "/bin"});

@@ -154,7 +154,7 @@ TEST(AgentLaunch, SaysWhatCouldNotBeStartedAndWhy) {
   }
 }
 
-TEST(AgentLaunch, SaysThatTheWorkingDirectoryIsTheTrouble) {
+TEST(AgentLaunch, SaysThatTheWorkingDirectoryCannotBeEntered) {
   AgentUnderTest agent;
   auto launch = agent.launch_of(1, {"true"});
   launch.working_directory = "/no/such/directory";

@@ -136,7 +136,7 @@ TEST(AgentLink, AnswersHeartbeats) {
   EXPECT_EQ(agent.acks.back(), 50U);
 }
 
-TEST(AgentLink, OrdersForWorkersThatAreOverAreNoTrouble) {
+TEST(AgentLink, OrdersForWorkersThatHaveEndedAreIgnored) {
   AgentUnderTest agent;
   agent.launch(1, {"true"});
   ASSERT_TRUE(agent.until_over(1));

@@ -60,7 +60,7 @@ std::string reach_itself(AgentUnderTest& agent, const std::string& address) {
       1, 60'000, {{address, agent.ready->probe_port, agent.ready->probe_greeting}}}
                  .encode());
   if (!agent.until([&] { return !agent.probed.empty(); })) return "no answer";
-  return agent.probed[1].troubles[0];
+  return agent.probed[1].errors[0];
 }
 
 TEST(AgentNetwork, WorksWithIpv4Alone) {

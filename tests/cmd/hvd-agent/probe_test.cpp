@@ -24,7 +24,7 @@ std::vector<std::string> probe(AgentUnderTest& agent, std::vector<ProbeTarget> t
   const std::uint32_t mine = ++id;
   agent.send(Probe{mine, timeout_ms, std::move(targets)}.encode());
   if (!agent.until([&] { return agent.probed.count(mine) != 0; })) return {};
-  return agent.probed[mine].troubles;
+  return agent.probed[mine].errors;
 }
 
 UniqueFd listener(std::uint16_t& port, int backlog = 16) {

@@ -167,7 +167,7 @@ TEST(PlanProbes, leaves_out_a_host_that_does_not_listen) {
   EXPECT_EQ(words(tasks),
             (std::vector<std::string>{"0: 10.0.0.2:4000 10.0.0.254:80", "1: 10.0.0.254:80"}));
   const auto choice = choose_addresses(problem, tasks, {{{"", ""}, ""}, {{""}, ""}});
-  EXPECT_TRUE(choice.troubles.empty());
+  EXPECT_TRUE(choice.errors.empty());
   EXPECT_EQ(choice.addresses, (Addresses{"10.0.0.1", "10.0.0.2"}));
 }
 
@@ -185,20 +185,20 @@ class Choice : public testing::Test {
         const bool out =
             out_of_reach.count(">" + target.address) != 0 ||
             out_of_reach.count(problem.hosts[task.prober].name + ">" + target.address) != 0;
-        answer.troubles.push_back(out ? "Connection refused" : "");
+        answer.errors.push_back(out ? "Connection refused" : "");
       }
       answers.push_back(std::move(answer));
     }
     return choose_addresses(problem, tasks, answers);
   }
-  const std::vector<SocketAddress> doors{{"10.0.0.254", 80}, {"10.1.0.254", 80}};
+  const std::vector<SocketAddress> endpoints{{"10.0.0.254", 80}, {"10.1.0.254", 80}};
 };
 
 TEST_F(Choice, takes_the_first_address_that_is_reached) {
   const auto problem = problem_of(
       {far("a", {{"docker0", "172.17.0.1"}, {"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})});
   const auto choice = choose(problem, {">172.17.0.1"});
-  EXPECT_TRUE(choice.troubles.empty());
+  EXPECT_TRUE(choice.errors.empty());
   EXPECT_EQ(choice.addresses, (Addresses{"10.0.0.1", "10.0.0.2"}));
   EXPECT_EQ(choice.rendezvous[1].to_string(), "10.0.0.254:80");
 }
@@ -234,9 +234,9 @@ TEST_F(Choice, names_a_host_that_the_next_cannot_reach_and_what_was_tried) {
   const auto problem =
       problem_of({far("a", {{"e", "10.0.0.1"}, {"f", "10.1.0.1"}}), far("b", {{"e", "10.0.0.2"}})});
   const auto choice = choose(problem, {">10.0.0.1", ">10.1.0.1"});
-  ASSERT_EQ(choice.troubles.size(), 1U);
-  EXPECT_EQ(choice.troubles[0].first, 0U);
-  EXPECT_EQ(choice.troubles[0].second,
+  ASSERT_EQ(choice.errors.size(), 1U);
+  EXPECT_EQ(choice.errors[0].first, 0U);
+  EXPECT_EQ(choice.errors[0].second,
             "no address of it can be reached from host b: 10.0.0.1: Connection refused; 10.1.0.1: "
             "Connection refused; --network-interface, or address= in the list of hosts, choose "
             "another");
@@ -245,38 +245,38 @@ TEST_F(Choice, names_a_host_that_the_next_cannot_reach_and_what_was_tried) {
 TEST_F(Choice, names_a_host_that_cannot_reach_this_machine) {
   const auto problem = problem_of({far("a", {{"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})});
   const auto choice = choose(problem, {"b>10.0.0.254"});
-  ASSERT_EQ(choice.troubles.size(), 1U);
-  EXPECT_EQ(choice.troubles[0].first, 1U);
-  EXPECT_EQ(choice.troubles[0].second,
+  ASSERT_EQ(choice.errors.size(), 1U);
+  EXPECT_EQ(choice.errors[0].first, 1U);
+  EXPECT_EQ(choice.errors[0].second,
             "this machine cannot be reached from it: 10.0.0.254: Connection refused; "
             "--network-interface or --advertise-address choose another address");
 }
 
 TEST_F(Choice, takes_one_rendezvous_for_all_if_all_reach_one) {
   const auto problem =
-      problem_of({far("a", {{"e", "10.0.0.1"}}), here(), far("b", {{"e", "10.0.0.2"}})}, doors);
+      problem_of({far("a", {{"e", "10.0.0.1"}}), here(), far("b", {{"e", "10.0.0.2"}})}, endpoints);
   const auto choice = choose(problem, {"a>10.0.0.254"});
-  EXPECT_TRUE(choice.troubles.empty());
+  EXPECT_TRUE(choice.errors.empty());
   for (const auto& rendezvous : choice.rendezvous) EXPECT_EQ(rendezvous.host, "10.1.0.254");
   EXPECT_EQ(choice.addresses, (Addresses{"10.0.0.1", "10.1.0.254", "10.0.0.2"}));
 }
 
 TEST_F(Choice, gives_each_its_own_rendezvous_if_it_must_and_no_worker_is_here) {
   const auto problem =
-      problem_of({far("a", {{"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})}, doors);
+      problem_of({far("a", {{"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})}, endpoints);
   const auto choice = choose(problem, {"a>10.0.0.254", "b>10.1.0.254"});
-  EXPECT_TRUE(choice.troubles.empty());
+  EXPECT_TRUE(choice.errors.empty());
   EXPECT_EQ(choice.rendezvous[0].host, "10.1.0.254");
   EXPECT_EQ(choice.rendezvous[1].host, "10.0.0.254");
 }
 
 TEST_F(Choice, wants_workers_here_to_be_reached_by_all) {
   const auto problem =
-      problem_of({here(), far("a", {{"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})}, doors);
+      problem_of({here(), far("a", {{"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})}, endpoints);
   const auto choice = choose(problem, {"a>10.0.0.254", "b>10.1.0.254"});
-  ASSERT_EQ(choice.troubles.size(), 1U);
-  EXPECT_EQ(choice.troubles[0].first, 1U);
-  EXPECT_EQ(choice.troubles[0].second,
+  ASSERT_EQ(choice.errors.size(), 1U);
+  EXPECT_EQ(choice.errors[0].first, 1U);
+  EXPECT_EQ(choice.errors[0].second,
             "the workers on this machine, at 10.0.0.254, cannot be reached from it, which reaches "
             "this machine only at 10.1.0.254; --advertise-address chooses one address for all");
 }
@@ -285,8 +285,8 @@ TEST_F(Choice, names_a_host_whose_agent_did_not_answer_and_does_not_judge_the_ot
   const auto problem = problem_of({far("a", {{"e", "10.0.0.1"}}), far("b", {{"e", "10.0.0.2"}})});
   const auto tasks = plan_probes(problem);
   const auto choice = choose_addresses(problem, tasks, {{{"", ""}, ""}, {{}, "it is dumb"}});
-  ASSERT_EQ(choice.troubles.size(), 1U);
-  EXPECT_EQ(choice.troubles[0], std::make_pair(HostIndex{1}, std::string("it is dumb")));
+  ASSERT_EQ(choice.errors.size(), 1U);
+  EXPECT_EQ(choice.errors[0], std::make_pair(HostIndex{1}, std::string("it is dumb")));
 }
 
 TEST(InterfaceWith, finds_the_one_that_has_the_address) {
@@ -302,7 +302,7 @@ Arrival arrival(const std::string& this_machine = "") {
   Arrival arrival;
   arrival.host = far("c", {{"eth0", "10.0.0.3"}, {"ib0", "10.1.0.3"}});
   arrival.candidates = {"10.0.0.3", "10.1.0.3"};
-  arrival.doors = {{"10.0.0.254", 5000}, {"10.1.0.254", 5000}};
+  arrival.endpoints = {{"10.0.0.254", 5000}, {"10.1.0.254", 5000}};
   arrival.here = this_machine;
   return arrival;
 }
@@ -319,7 +319,7 @@ TEST(Arrival, takes_the_address_that_most_reach_and_the_earlier_among_equals) {
   EXPECT_EQ(address({{"host a", kAll}, {"host b", kAll}}), "10.0.0.3");
   EXPECT_EQ(address({{"host a", kAll}, {"host b", kSecond}}), "10.1.0.3");
   EXPECT_EQ(address({{"host a", kFirst}, {"host b", kSecond}}), "10.0.0.3");
-  // Who reaches nothing at all may have a trouble of his own.
+  // A host that reaches nothing at all may have an error of its own.
   EXPECT_EQ(address({{"host a", kNone}, {"host b", kSecond}}), "10.1.0.3");
 }
 
@@ -340,7 +340,7 @@ TEST(Arrival, out_of_everybodys_reach_is_named_with_all_that_was_tried) {
             "--network-interface, or address= in the list of hosts, choose another");
 }
 
-TEST(Arrival, comes_through_the_first_door_that_it_reaches) {
+TEST(Arrival, comes_through_the_first_endpoint_that_it_reaches) {
   EXPECT_EQ(choose_arrival(arrival(), kAll, {})->rendezvous.host, "10.0.0.254");
   EXPECT_EQ(choose_arrival(arrival(), kSecond, {})->rendezvous.host, "10.1.0.254");
   const auto choice = choose_arrival(arrival(), kNone, {});
@@ -357,7 +357,7 @@ TEST(Arrival, has_to_reach_the_workers_on_this_machine_where_they_are) {
   EXPECT_TRUE(choice.status().message().starts_with(
       "the workers on this machine, at 10.1.0.254, cannot be reached from it: "))
       << choice.status().message();
-  // Where none of the doors is.
+  // Where none of the endpoints is.
   EXPECT_FALSE(choose_arrival(arrival("127.0.0.1"), kAll, {}).ok());
 }
 

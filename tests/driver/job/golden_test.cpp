@@ -321,10 +321,10 @@ class GoldenScript {
   Event failed(std::istringstream& words) const {
     event::HostFailed failed;
     failed.host = host(words);
-    failed.trouble.step = step(words);
+    failed.error.step = step(words);
     words >> std::ws;
-    if (std::isdigit(words.peek()) != 0) failed.trouble.exit_code = number(words);
-    failed.trouble.message = rest(words);
+    if (std::isdigit(words.peek()) != 0) failed.error.exit_code = number(words);
+    failed.error.message = rest(words);
     return failed;
   }
 

@@ -67,7 +67,7 @@ void JobRules::note(const event::Heard& event) {
 void JobRules::note(const event::Unserved& event) { hosts_[event.host].unserved = now_; }
 
 void JobRules::note(const event::HostFailed& event) {
-  note_host_failure(event.host, event.trouble.exit_code);
+  note_host_failure(event.host, event.error.exit_code);
 }
 
 void JobRules::note(const event::AgentGone& event) {
@@ -260,7 +260,7 @@ void JobRules::check_verdicts() {
   }
 }
 
-void JobRules::check_patience() {
+void JobRules::check_deadlines() {
   if (options_.heartbeat_timeout.count() == 0) return;
   const Duration slack = options_.heartbeat_timeout / 10 + kSlack;
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
@@ -286,11 +286,11 @@ void JobRules::check_patience() {
 void JobRules::after(const Event& event, TimePoint now, bool in_detail) {
   const bool tick = std::holds_alternative<event::Tick>(event);
   check_verdicts();
-  if (tick) check_patience();
+  if (tick) check_deadlines();
   const bool was_preparing = before_ == JobState::preparing || before_ == JobState::choosing;
   if (was_preparing) {
     for (HostIndex host = 0; host < hosts_.size(); ++host) {
-      if (!job_.hosts()[host].trouble || preparation_failures_.count(host) != 0) continue;
+      if (!job_.hosts()[host].error || preparation_failures_.count(host) != 0) continue;
       if (!tick) wrong("a host is said to have failed, and nothing happened");
       preparation_failures_.emplace(host, 1);
     }

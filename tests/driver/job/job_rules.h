@@ -89,7 +89,7 @@ class JobRules {
   Duration silence_against(HostIndex host) const;
   bool somebody_vouches_for_the_network(HostIndex against) const;
   void check_verdicts();
-  void check_patience();
+  void check_deadlines();
 
   const Job& job_;
   JobOptions options_;

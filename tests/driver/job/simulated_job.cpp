@@ -66,7 +66,7 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
 
 std::string SimulatedJob::run() {
   plan_interrupts();
-  plan_trouble_on_the_wire();
+  plan_network_faults();
   step(event::Begin{});
   for (int steps = 0; rules_->wrong().empty() && !rules_->finished(); ++steps) {
     const TimePoint deadline = job_->next_deadline();
@@ -212,7 +212,7 @@ void SimulatedJob::plan_interrupts() {
   }
 }
 
-void SimulatedJob::plan_trouble_on_the_wire() {
+void SimulatedJob::plan_network_faults() {
   // Some heal within the lease, some after it, some never.
   const auto some_time = [this] {
     const int timeout = static_cast<int>(options_.heartbeat_timeout.count()) + 1;
@@ -245,7 +245,7 @@ void SimulatedJob::plan_trouble_on_the_wire() {
     }
   }
   if (weather_.silence != 0 || weather_.blackout != 0) {
-    // Without heartbeats, or an end to the patience with all, such a job may wait for ever.
+    // Without heartbeats, or a limit of all silence, such a job may wait for ever.
     schedule(milliseconds(200'000), [this] { step(event::StopRequested{2}); });
   }
 }
@@ -307,10 +307,10 @@ void SimulatedJob::bring_agent(HostIndex host) {
     report(host, dice_.up_to(20), event::HostProgress{host, step});
     const milliseconds duration = dice_.up_to(dice_.one_in(100) ? 40'000 : 300);
     if (fails && number == stops_at) {
-      HostTrouble trouble{step, "it failed", 1};
-      if (step == Step::find_program) trouble.exit_code = dice_.one_in(2) ? 127 : 126;
+      HostError error{step, "it failed", 1};
+      if (step == Step::find_program) error.exit_code = dice_.one_in(2) ? 127 : 126;
       agents_[host].busy_until = std::max(agents_[host].busy_until, time_.now()) + duration;
-      report(host, milliseconds(0), event::HostFailed{host, trouble});
+      report(host, milliseconds(0), event::HostFailed{host, error});
       return;
     }
     if (never_ready && number == stops_at) return;

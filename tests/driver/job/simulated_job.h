@@ -74,7 +74,7 @@ class SimulatedJob {
   };
 
   void plan_interrupts();
-  void plan_trouble_on_the_wire();
+  void plan_network_faults();
   void schedule(milliseconds after, std::function<void()> work);
   void cut_off(HostIndex host, milliseconds after, milliseconds duration);
   void heal(HostIndex host);

@@ -107,7 +107,7 @@ TEST_F(SshHvdrun, OddHostsWork) {
   EXPECT_FALSE(holds(job.err, "warning")) << job.err;
 }
 
-TEST_F(SshHvdrun, TroubleWithTheCacheNamesTheFlagThatHelps) {
+TEST_F(SshHvdrun, ACacheThatCannotBeUsedNamesTheFlagThatHelps) {
   HostBed bed({.hosts = 2});
   bash(bed.host(1), "mkdir -p .cache && mount -t tmpfs -o size=300k tmpfs .cache");
   bash(bed.host(2), "mkdir -p .cache && mount -t tmpfs -o noexec tmpfs .cache");

@@ -29,7 +29,7 @@ namespace hvd::test {
 namespace {
 
 using driver::AgentConnection;
-using driver::HostTrouble;
+using driver::HostError;
 namespace ssh = driver::ssh;
 
 struct Wishes {
@@ -161,7 +161,7 @@ class Program {
       return 0;
     }
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return troubles_ + agents_.size() == wishes_.hosts.size(); });
+    changed_.wait(lock, [this] { return failed_ + agents_.size() == wishes_.hosts.size(); });
     lock.unlock();
     say("all connected");
     std::vector<std::thread> threads;
@@ -181,7 +181,7 @@ class Program {
     }
     for (auto& thread : threads) thread.join();
     if (!wishes_.quit) say("all ended");
-    return troubles_ > 0 ? 1 : 0;
+    return failed_ > 0 ? 1 : 0;
   }
 
  private:
@@ -203,14 +203,14 @@ class Program {
       ++steps_;
       changed_.notify_all();
     };
-    callbacks.on_end = [this, host](std::variant<AgentConnection, HostTrouble> result) {
+    callbacks.on_end = [this, host](std::variant<AgentConnection, HostError> result) {
       const std::scoped_lock lock(mutex_);
       if (auto* const agent = std::get_if<AgentConnection>(&result)) {
         agents_.emplace(host, std::move(*agent));
       } else {
-        const auto& error = std::get<HostTrouble>(result);
+        const auto& error = std::get<HostError>(result);
         say(host, " error ", name_of(error.step), ": ", error.message);
-        ++troubles_;
+        ++failed_;
       }
       changed_.notify_all();
     };
@@ -221,7 +221,7 @@ class Program {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, AgentConnection> agents_;
-  std::size_t troubles_ = 0;
+  std::size_t failed_ = 0;
   int steps_ = 0;
 };
 

@@ -183,7 +183,7 @@ std::string verdict(const std::vector<Capabilities>& all) {
   return check_capabilities(all, kNames).message();
 }
 
-TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
+TEST(GpuCapabilityExchange, WhatWasSaidIsReadAndRubbishIsNot) {
   auto one = ready_on("GPU-1");
   one.ready = {Code::not_found, std::string(2'000, 'x')};
   one.id = one.id_inside = one.id_across = std::string(128, '\xFF');
@@ -204,7 +204,7 @@ TEST(GpuAcquaintance, WhatWasSaidIsReadAndRubbishIsNot) {
   EXPECT_FALSE(Capabilities::decode("short").ok());
 }
 
-TEST(GpuAcquaintance, ItGoesByHostsOnlyIfAllWantThat) {
+TEST(GpuCapabilityExchange, ItGoesByHostsOnlyIfAllWantThat) {
   std::vector<Capabilities> all{ready_on("1"), ready_on("2")};
   all[0].by_hosts = true;
   EXPECT_FALSE(all_go_by_hosts(all));
@@ -212,7 +212,7 @@ TEST(GpuAcquaintance, ItGoesByHostsOnlyIfAllWantThat) {
   EXPECT_TRUE(all_go_by_hosts(all));
 }
 
-TEST(GpuAcquaintance, Float8IsAddedAsItIsOnlyWhereAllCan) {
+TEST(GpuCapabilityExchange, Float8IsAddedAsItIsOnlyWhereAllCan) {
   auto one = ready_on("1");
   auto other = ready_on("2");
   one.identity.adds_float8 = true;
@@ -227,7 +227,7 @@ TEST(GpuAcquaintance, Float8IsAddedAsItIsOnlyWhereAllCan) {
   EXPECT_FALSE(adds_float8(22809, 22809, 8)) << "an A100 does not";
 }
 
-TEST(GpuAcquaintance, WhoeverStandsInTheWayIsNamed) {
+TEST(GpuCapabilityExchange, WhoeverStandsInTheWayIsNamed) {
   EXPECT_EQ(verdict({ready_on("1"), ready_on("2"), ready_on("3")}), "");
 
   auto without = ready_on("2");
@@ -251,7 +251,7 @@ TEST(GpuAcquaintance, WhoeverStandsInTheWayIsNamed) {
       << clash;
 }
 
-TEST(GpuAcquaintance, TwoOnOneGpuMayMeetIfBothMay) {
+TEST(GpuCapabilityExchange, TwoOnOneGpuMayMeetIfBothMay) {
   auto one = ready_on("1");
   auto other = ready_on("1");
   one.identity.may_share_device = true;
@@ -266,14 +266,14 @@ TEST(GpuAcquaintance, TwoOnOneGpuMayMeetIfBothMay) {
 using Action = CommunicatorTeardown::Action;
 using State = CommunicatorTeardown::State;
 
-class GpuRetirement : public ::testing::Test {
+class GpuTeardown : public ::testing::Test {
  protected:
   CommunicatorTeardown::Limits limits_;
   CommunicatorTeardown it_{limits_};
   TimePoint now_{std::chrono::hours(1)};
 };
 
-TEST_F(GpuRetirement, ItRevokesRestsAndDestroysWhenThePeersAreQuiet) {
+TEST_F(GpuTeardown, ItRevokesRestsAndDestroysWhenThePeersAreQuiet) {
   EXPECT_EQ(it_.failed(now_), Action::close);
   EXPECT_EQ(it_.all_out(true, now_), Action::revoke);
   EXPECT_EQ(it_.revoked(true, now_), Action::none);
@@ -285,14 +285,14 @@ TEST_F(GpuRetirement, ItRevokesRestsAndDestroysWhenThePeersAreQuiet) {
   EXPECT_EQ(it_.state(), State::gone);
 }
 
-TEST_F(GpuRetirement, ItAbortsWhereNothingCanBeRevoked) {
+TEST_F(GpuTeardown, ItAbortsWhereNothingCanBeRevoked) {
   EXPECT_EQ(it_.failed(now_), Action::close);
   EXPECT_EQ(it_.all_out(false, now_), Action::abort);
   EXPECT_EQ(it_.ended(), Action::none);
   EXPECT_EQ(it_.state(), State::gone);
 }
 
-TEST_F(GpuRetirement, ItAbortsWhatCouldNotBeRevoked) {
+TEST_F(GpuTeardown, ItAbortsWhatCouldNotBeRevoked) {
   it_.failed(now_);
   it_.all_out(true, now_);
   EXPECT_EQ(it_.revoked(false, now_), Action::abort);
@@ -300,7 +300,7 @@ TEST_F(GpuRetirement, ItAbortsWhatCouldNotBeRevoked) {
   EXPECT_EQ(it_.state(), State::gone);
 }
 
-TEST_F(GpuRetirement, NothingIsAbortedWhileSomebodyIsInACall) {
+TEST_F(GpuTeardown, NothingIsAbortedWhileSomebodyIsInACall) {
   it_.failed(now_);
   EXPECT_EQ(it_.revoked(true, now_), Action::none);
   EXPECT_EQ(it_.peers_idle(now_), Action::none);
@@ -308,7 +308,7 @@ TEST_F(GpuRetirement, NothingIsAbortedWhileSomebodyIsInACall) {
   EXPECT_EQ(it_.state(), State::closing);
 }
 
-TEST_F(GpuRetirement, EachStepThatGetsStuckEndsTheProcessAndSaysInWhat) {
+TEST_F(GpuTeardown, EachStepThatGetsStuckEndsTheProcessAndSaysInWhat) {
   const auto later = now_ + std::chrono::minutes(1);
   const auto at = [&](int steps) {
     CommunicatorTeardown one(limits_);
@@ -328,7 +328,7 @@ TEST_F(GpuRetirement, EachStepThatGetsStuckEndsTheProcessAndSaysInWhat) {
   EXPECT_NE(at(3).find("destroying"), std::string::npos);
 }
 
-TEST_F(GpuRetirement, AWorldFailsOnce) {
+TEST_F(GpuTeardown, AWorldFailsOnce) {
   EXPECT_EQ(it_.failed(now_), Action::close);
   EXPECT_EQ(it_.failed(now_), Action::none);
 }

@@ -238,7 +238,7 @@ TEST(CoordinatorDeterministic, RunsWhatRankZeroAskedForInItsOrderAndFusesGroupsO
   EXPECT_EQ(batches, (std::vector<Names>{{"a"}, {"b"}, {"c"}, {"w", "x"}}));
 }
 
-TEST(CoordinatorDeterministic, LosesItsPatienceWithAnOrderThatCannotBeKept) {
+TEST(CoordinatorDeterministic, GivesUpAnOrderThatCannotBeKept) {
   World world(2, {1024, milliseconds(5), true});
   const auto start = world.now;
   ASSERT_TRUE(world.submit(0, tensor("first")).ok());

@@ -97,7 +97,7 @@ TEST(ShmRendezvous, RanksOfOneHostShareOneMemory) {
   for (const int size : {2, 3, 8}) expect_all_share(form(size));
 }
 
-TEST(ShmRendezvous, StrangersAtEveryDoorHarmNobody) {
+TEST(ShmRendezvous, StrangersThatConnectHarmNobody) {
   std::vector<UniqueFd> strangers;
   expect_all_share(form(
       4, [](int) {},

@@ -66,7 +66,7 @@ TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
 }
 
 // Every way to cut it: one and several holders and receivers, with windows that fit and do not.
-TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllLackers) {
+TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllReceivers) {
   for (const int holders : {1, 2, 3}) {
     for (const int receivers : {1, 2, 3}) {
       for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{7},
