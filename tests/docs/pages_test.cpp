@@ -63,7 +63,8 @@ std::set<std::string> anchors_of(const std::string& page) {
   for (const auto& line : split(without_code_blocks(page), '\n')) {
     if (!line.starts_with("#")) continue;
     std::string anchor;
-    for (const char c : trim(line.substr(line.find_first_not_of('#')))) {
+    const std::string heading(trim(line.substr(line.find_first_not_of('#'))));
+    for (const char c : heading) {
       if (c == ' ') anchor += '-';
       if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_') {
         anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
