@@ -1,5 +1,5 @@
-// Who may work, as words and files say it: `-H a:4,b:4`, a hostfile. Pure parsing; every error
-// names the place. Both keep the order given.
+// Hosts that may work, as arguments and files name them: `-H a:4,b:4`, a hostfile. Pure parsing;
+// every error names the place. Both keep the order given.
 //
 // A host is a name of letters, digits, '.', '-' and '_', an IPv4 address, or an IPv6 address in
 // brackets, a link-local one with its interface: "[fe80::1%eth0]". Before it may stand a user,

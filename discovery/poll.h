@@ -1,4 +1,4 @@
-// Asks a discovery script again and again who may work, and tells what is new: the script
+// Runs a discovery script again and again, and reports changes of its hosts: the script
 // (discovery/script.h) on a timer, its ends judged by discovery/watch.h.
 //
 // For the thread that runs `io`; callbacks come from there.

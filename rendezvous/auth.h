@@ -24,7 +24,7 @@ namespace hvd::rendezvous {
 
 inline constexpr std::int64_t kTimeWindow = 300'000;  // ms that the two clocks may differ
 
-// Who asks, and for the how-manieth time: what an answer answers.
+// The client and the number of its request: what an answer answers.
 struct RequestId {
   std::uint64_t client = 0;
   std::uint64_t counter = 0;

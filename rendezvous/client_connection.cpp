@@ -264,7 +264,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
         if (attempts != nullptr) --*attempts;
         continue;
       }
-      // 408 and 503 come from a server that had to refuse before it knew who asks.
+      // 408 and 503 come from a server that had to refuse before it knew the client.
       const bool again = answer->status == 408 || answer->status == 503;
       if (answer->proved && !again) return answer;
       if (answer->status == 401) {

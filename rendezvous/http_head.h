@@ -1,5 +1,5 @@
 // The heads of HTTP/1.x messages, by Beast's parser, without keeping more of them than we use.
-// Bodies are read by their Content-Length by whoever owns the socket; chunked ones are not
+// Bodies are read by their Content-Length by the owner of the socket; chunked ones are not
 // accepted. For one thread. Includes Beast: only for the few files that speak HTTP.
 #pragma once
 
@@ -103,7 +103,7 @@ class RequestParser final : public HeadParser<true, RequestHead> {
   void on_field_impl(Field name, View, View value, Error& error) override {
     switch (name) {
       case Field::authorization:
-        // With two of them, whoever stands between might see another request than we do.
+        // With two of them, a proxy might see another request than we do.
         if (!head_.authorization.empty()) {
           error = boost::beast::http::make_error_code(boost::beast::http::error::bad_field);
           return;

@@ -158,7 +158,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
       if (error == asio::error::no_descriptors || error == asio::error::no_memory ||
           error == asio::error::no_buffer_space ||
           error == boost::system::errc::too_many_files_open_in_system) {
-        // A stranger makes room for whoever waits, who may be a member of the job.
+        // A stranger makes room for a waiting connection, which may be a member of the job.
         if (self->close_stranger(error.message())) continue;
         self->tell_not_accepted(error);
         listener->pause_timer.expires_after(kPauseWithoutDescriptors);

@@ -41,7 +41,7 @@ class Server {
   // Begins to accept at one more address, and tells it with its port. With port 0 it is the port of
   // the first address, if that is free there too, so that usually all have the same.
   Result<SocketAddress> listen(const SocketAddress& where);
-  // Accepts nobody at this address any more; who is connected stays.
+  // Accepts nobody at this address any more; open connections stay.
   void close(const SocketAddress& where);
   void stop();
   // Where it listens: the first address that is still open.

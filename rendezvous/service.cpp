@@ -128,7 +128,8 @@ std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std
     }
   }
 
-  // What the framing alone makes impossible is told before who may ask: it gives nothing away.
+  // What the framing alone makes impossible is told before any check of the client: it gives
+  // nothing away.
   if (head.chunked || (with_body && !head.content_length)) {
     return make_error(411, "the body's length must be given (Content-Length)");
   }

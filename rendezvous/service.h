@@ -35,7 +35,7 @@ struct PendingRead {
   bool bulk = false;
 };
 
-// One request between its head and its answer: who asks, and for what.
+// One request between its head and its answer: its client and its subject.
 struct Ticket {
   bool is_signed = false;  // with the job's token: the answer carries a proof
   bool proved = false;     // signed, and now: no copy of an earlier request

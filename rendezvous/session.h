@@ -31,7 +31,7 @@ struct Hub {
   Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients);
 
   // Milliseconds since 1970, from when the server started on by the monotonic clock, so that nobody
-  // who sets the clock back makes old requests valid again.
+  // a clock that is set back would make old requests valid again.
   std::int64_t unix_now(TimePoint now) const;
 
   ServerLimits limits;

@@ -14,7 +14,7 @@ using CopyFunction = void (*)(void* to, const void* from, std::size_t bytes);
 void bulk_copy(void* to, const void* from, std::size_t bytes);
 
 // The same past the caches, where the processor can: no line is fetched, from memory or from
-// another core, only to be overwritten; whoever reads it gets it from memory.
+// another core, only to be overwritten; its readers get it from memory.
 void stream_copy(void* to, const void* from, std::size_t bytes);
 // Before a store, of whatever kind, by which other threads learn that a stream_copy() of this one
 // is done: the processor may let that overtake it.

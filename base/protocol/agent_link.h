@@ -262,7 +262,7 @@ struct Ready {
   // Its addresses, interfaces that are down left out; loopback and link-local ones too.
   std::vector<Interface> interfaces;
   // Where the agent listens until its first Launch, on all addresses, for Probes of other agents:
-  // whoever connects is sent the greeting and nothing else. 0: it could not listen.
+  // each visitor is sent the greeting and nothing else. 0: it could not listen.
   std::uint16_t probe_port = 0;
   std::string probe_greeting;
   std::uint16_t free_port = 0;    // a TCP port that nobody used when it looked; 0: none

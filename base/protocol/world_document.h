@@ -1,4 +1,4 @@
-// The world as everybody is told it: who its members are, in which order, on which host. The driver
+// The world as everybody is told it: its members, their order and their hosts. The driver
 // writes it to the rendezvous (scope "world", key "current") and hands it to the agents; workers
 // read it from whichever is first. Its form is JSON, so that a person and other programs can read
 // it too.

@@ -29,7 +29,7 @@ inline constexpr std::size_t kMaxHandshakeFrame = 4096;
 // Frame kinds of the handshake; a protocol that starts with it uses kinds from 16 on.
 enum class HandshakeFrame : std::uint16_t { challenge = 1, proof = 2, welcome = 3, refusal = 4 };
 
-// Who one side says that it is: "rank 3", "a#1". Free text of at most 1,000 bytes.
+// The name that one side gives itself: "rank 3", "a#1". Free text of at most 1,000 bytes.
 struct HandshakeIdentity {
   std::string name;
   std::uint64_t generation = 0;
@@ -37,7 +37,7 @@ struct HandshakeIdentity {
 
 class HandshakeAcceptor {
  public:
-  // `self` is who we are, and the generation that we serve.
+  // `self` is our own name and the generation that we serve.
   HandshakeAcceptor(const Token& token, std::string_view purpose, HandshakeIdentity self);
 
   // What to send as soon as somebody connected.

@@ -139,7 +139,7 @@ Result<TlsPsk> TlsPsk::create(Side side, const Token& token) {
       SSL_CTX_set_num_tickets(context, 0) != 1) {
     return internal("set up TLS");
   }
-  // The key alone would do for a handshake; without the exchange, whoever gets the token later
+  // The key alone would do for a handshake; without the exchange, a thief of the token
   // could read what was captured before.
   SSL_CTX_clear_options(context, SSL_OP_ALLOW_NO_DHE_KEX);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);

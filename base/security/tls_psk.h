@@ -1,9 +1,9 @@
 // TLS 1.3 between two programs that hold the same token, and nothing else: no certificates, no
 // resumption, a fresh Diffie-Hellman exchange each time. The key is derived from the token, so that
-// whoever finishes the handshake has proved that it holds it, and the token itself never travels.
-// OpenSSL does the work.
+// a side that finishes the handshake has proved that it holds it, and the token itself never
+// travels. OpenSSL does the work.
 //
-// Only the arithmetic: bytes of the wire go in and come out, whoever carries them.
+// Only the arithmetic: bytes of the wire go in and come out, and the caller carries them.
 #pragma once
 
 #include <memory>

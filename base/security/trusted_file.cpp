@@ -164,7 +164,7 @@ Status check_trusted_file(const struct stat& about, const FileUser& user, const 
   if (!is_ours(about.st_uid, user.uid)) {
     return refuse(what, path,
                   cat("belongs to user ", about.st_uid, ", neither to this user (", user.uid,
-                      ") nor to root: whoever made it may have meant it to be found here"));
+                      ") nor to root: its maker may have meant it to be found here"));
   }
   return S_ISREG(about.st_mode) ? check_mode(about, user, path, what, trust) : Status();
 }

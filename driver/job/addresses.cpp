@@ -254,7 +254,7 @@ AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<
   const auto add_error = [&](HostIndex host, std::string text) {
     choice.errors.emplace_back(host, std::move(text));
   };
-  // Who is tried by nobody is taken at his word.
+  // A host that no other host tries is taken at its word.
   std::vector<std::vector<std::string>> usable = problem.candidates;
   choice.addresses.resize(hosts);
   choice.rendezvous.resize(hosts);

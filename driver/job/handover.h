@@ -21,7 +21,7 @@ struct Leaver {
   TimePoint leave_by = kNever;
 };
 
-// `leavers` by rank; `missing`: to the least size; `going_on`: who is in the next world anyway;
+// `leavers` by rank; `missing`: to the least size; `going_on`: members of the next world anyway;
 // `worlds`: the members of each world that may be in force by then.
 std::vector<Incarnation> who_stays_on(std::vector<Leaver> leavers, std::size_t missing,
                                       const std::vector<Incarnation>& going_on,

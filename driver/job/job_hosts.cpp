@@ -258,7 +258,7 @@ void Job::leave(HostIndex index) {
   decide_within(kAtOnce);
   const JobHost& host = hosts_[index];
   if (!host.leaves || stop_has_begun()) return;
-  // Whoever told it to go is about to take it away, whatever discovery still says.
+  // The sender of the signal is about to take the host away, whatever discovery still says.
   const TimePoint until = budget_.host_failed(host.name, now_, random());
   say(cat("host ", host.name, " has left; it ", rest_text(until)));
 }

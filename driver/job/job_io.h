@@ -102,7 +102,7 @@ struct FoundHost {
   HostSlots host;
   bool local = false;  // its agent would be a child of hvdrun
 };
-// Who may work from now on, in this order: discovery's newest answer.
+// The hosts that may work from now on, in this order: discovery's newest answer.
 struct HostsFound {
   std::vector<FoundHost> hosts;
 };

@@ -1,4 +1,4 @@
-// Who works in an elastic job: the workers of the first world, and later who is started and who is
+// The staff of an elastic job: the workers of the first world, and later those to start and those
 // to go.
 #include <algorithm>
 #include <set>
@@ -119,7 +119,7 @@ void Job::begin_again() {
   }
 }
 
-// ---- who is started, and who is to go ----
+// ---- workers to start, and workers to leave ----
 
 Limits Job::limits_now() const {
   Limits limits = options_.elastic.limits;

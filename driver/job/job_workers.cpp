@@ -105,7 +105,7 @@ void Job::hear(std::size_t index, WorkerState said) {
                                                  : worker.state == WorkerState::running ||
                                                        worker.state == WorkerState::done;
   if (!in_turn) return;
-  // Only a member that takes its word back makes the job go on; who comes late does not.
+  // Only a member that takes its word back makes the job go on; a late one does not.
   const bool is_back =
       worker.state == WorkerState::done && worker.membership == MemberStatus::member;
   workers_.move(index, said);

@@ -165,7 +165,7 @@ bool Job::others_wait_for_the_done() {
 void Job::reform_now() {
   MembershipCount now = count_members();
   if (state_ == JobState::ending) {
-    // Who is done does not come back; the others finish their work among themselves.
+    // A worker that is done does not come back; the others finish their work among themselves.
     std::vector<Incarnation> gone;
     std::size_t left = 0;
     for (const auto& member : worlds_.in_force().members) {
@@ -356,7 +356,7 @@ void Job::take_into_force(WorldDocument world) {
         one.membership != MemberStatus::member) {
       continue;
     }
-    // Who is done takes the time that it needs to end.
+    // A worker that is done takes the time that it needs to end.
     const bool is_done = state_ == JobState::ending && one.state == WorkerState::done;
     expect_exit(member.incarnation - 1);
     if (is_done) workers_.set_deadline(member.incarnation - 1, kNever);

@@ -1,5 +1,5 @@
-// Who is to be started and who is to go, so that the room that there is gets used: the difference
-// between the workers that are there and those that should be. Pure.
+// Decides which workers to start and which are to leave, so that the room that there is gets used:
+// the difference between the workers that are there and those that should be. Pure.
 //
 //   - A worker has no room any more if its host is no longer named, or has fewer slots: a host that
 //     shrinks loses its highest slots.
@@ -7,7 +7,7 @@
 //   another.
 //   - Free slots are filled on hosts that have members first, then on the others, each in the order
 //     in which the hosts are named, the lowest slot first. On a host and in a slot that
-//     rests nobody is started; who works there works on.
+//     rests nobody is started; its running workers work on.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// The next world as a pure function of the last one and of who comes and goes. The same for a loss
-// as for a planned change; who may come, and who must go, is driver/job/staffing.h's business.
+// The next world as a pure function of the last one and of arrivals and departures. The same for a
+// loss as for a planned change; driver/job/staffing.h decides which workers may come and which must
+// go.
 //
 //   - Ranks are host-major. Hosts of the last world keep their order, hosts that are new come last.
 //   - Survivors keep their order. A newcomer in the slot of one who goes takes that one's place;

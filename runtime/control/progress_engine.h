@@ -1,4 +1,4 @@
-// Arbitrates who drives the progress loop of a rank: the dedicated progress thread, or an
+// Arbitrates which thread drives the progress loop of a rank: the dedicated progress thread, or an
 // application thread that is blocked in wait(). A caller that drives the loop itself is not woken
 // by another thread that was woken for it, which saves two context switches per operation. There is
 // one progress thread, and at most one caller drives at a time.

@@ -4,7 +4,7 @@
 // memory. Decoding trusts nothing.
 //
 //   to the parent     formed             all ranks of this subtree are connected
-//                     request_list       what is ready in this subtree, who has joined or left
+//                     request_list       what is ready in this subtree, which ranks joined or left
 //                     suspicion          a data connection broke here; forwarded to the root, which
 //                                        finds out whose fault it is
 //   to the children   response_list      what to run next, the same on all ranks and in this order;

@@ -1,9 +1,9 @@
 // Messages between this rank and the others, over one connection to each, or several. No thread of
-// its own: the caller who waits drives the connections. Of several who wait one is the leader, who
-// polls; the others sleep until their message has ended or the lead is free. So bytes go between a
-// connection and the memory of a message in the thread that waits for them, and what nobody waits
-// for stays in the kernel: messages make progress while somebody waits for any of them, and when
-// they begin.
+// its own: the waiting caller drives the connections. Of several waiting callers one is the leader,
+// which polls; the others sleep until their message has ended or the lead is free. So bytes go
+// between a connection and the memory of a message in the thread that waits for them, and what
+// nobody waits for stays in the kernel: messages make progress while somebody waits for any of
+// them, and when they begin.
 //
 // With several, a message of at least Options::striped_from bytes is cut into as many parts, which
 // travel side by side; smaller ones take the first. Both ends know how long a message is, and so

@@ -36,7 +36,7 @@ class Flooded : public testing::Test {
     options.port = where_.port;
     return std::make_unique<Client>(options, *load_token(token_file_));
   }
-  // Everybody who holds the token gets on: who was there before, who waits, and who comes new.
+  // All members get on: those connected before, those that wait, and new ones.
   void expect_members_are_served(const SilentCrowd& crowd) {
     const auto old = client();
     ASSERT_TRUE(old->put("s", "k", "v").ok());

@@ -124,7 +124,7 @@ TEST(HostileClients, LeaveWhileTheyWait) {
   RawConnection half(server.address());
   half.send(signed_request(signer, "GET", "/s/k?wait=600"));
   half.half_close();
-  // Who cannot be told from one that died is not waited for.
+  // A client that cannot be told from a dead one is not waited for.
   EXPECT_TRUE(half.closed_by_server());
   expect_serves(server);
   ASSERT_TRUE(server.client()->put("s", "k", "value").ok());

@@ -1,4 +1,4 @@
-// Until when a tensor of a GPU is not there yet, and who waits for the result, in the words of the
+// When a tensor of a GPU is there, and which stream waits for the result, in the terms of the
 // device. For programs and frameworks that have events of their own; hvd/cuda.h makes such ones.
 #pragma once
 

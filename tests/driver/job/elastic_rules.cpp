@@ -117,7 +117,7 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
   if (!hands_over) wrong("a world above the most");
 }
 
-// Who is new in a world gets the state from members of the one before.
+// A new member of a world gets the state from members of the one before.
 void ElasticRules::check_state_goes_on(const WorldDocument& world) {
   if (world.generation == 1 || somebody_is_done_) return;
   const auto has_state = [&](const WorldMember& member) {

@@ -67,7 +67,7 @@ TEST(WorldPlan, gives_it_that_place_also_when_the_world_went_on_without_it) {
 TEST(WorldPlan, is_led_by_a_survivor_of_the_same_host_if_there_is_one) {
   Worlds worlds("a#0 a#1 a#2 b#0");
   EXPECT_EQ(worlds.next("a#0", "a#0'"), "a#1 a#0' a#2 b#0");
-  // Who has become a survivor keeps its place.
+  // A member that has become a survivor keeps its place.
   EXPECT_EQ(worlds.next("a#2", "a#2'"), "a#1 a#0' a#2' b#0");
   EXPECT_EQ(worlds.next("a#1", "a#1'"), "a#0' a#1' a#2' b#0");
 }

@@ -54,7 +54,7 @@ class Fabric final : public Network {
   std::map<std::string, std::shared_ptr<Table>> tables_;
 };
 
-// Of processes on one host: whoever made the id sits in the middle, and passes on what all have
+// Of processes on one host: the maker of the id sits in the middle, and passes on what all have
 // brought.
 class SocketNetwork final : public Network {
  public:

@@ -44,7 +44,7 @@ class WorldRank final : public RankUnderTest {
       }
       outcomes = outcomes_of(entries);
     }
-    // Whoever has joined waits here until all have.
+    // A rank that has joined waits here until all have.
     if (response.joined.empty()) return {};
     Entry join;
     join.request.name = "join";

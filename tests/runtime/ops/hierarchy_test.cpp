@@ -133,7 +133,7 @@ TEST(Hierarchy, GivesTheSameBitsInEveryRunWithSharedMemory) {
 }
 
 // Of hosts {0, 1, 2} and {3, 4} rank 4 does not come, so rank 3 waits in the memory, its partner
-// for a message, and the others in the memory for that one. Whoever is slow is still on the way
+// for a message, and the others in the memory for that one. A slow rank is still on the way
 // there when the abort comes, and must not wait any more; so it is done until rank 3 was there.
 TEST(Hierarchy, AnAbortReachesThoseWhoWaitForAMessageAndThoseWhoWaitInMemory) {
   constexpr int kEnough = 200;

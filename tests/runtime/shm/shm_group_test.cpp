@@ -307,7 +307,7 @@ TEST(ShmMeeting, AbortsInTheMidstLeaveNothingBehind) {
           if (met.ok()) met = collective.sync();
           collective.next_chunk();
           if (met.ok()) collective.end();
-          // Whoever falls tells nobody: the world does, by aborting the others.
+          // A rank that fails tells nobody: the world does, by aborting the others.
           if (++steps > after && rank == victim) {
             for (auto& other : hosts) other->abort();
           }

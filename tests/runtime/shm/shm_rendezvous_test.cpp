@@ -150,7 +150,7 @@ TEST(ShmRendezvous, AFirstRankThatIsGoneIsGivenUpAtOnce) {
       << shared.why_not.to_string();
 }
 
-// Whoever knows no token, serves another generation, or is another rank gets no memory.
+// A process without the token, of another generation, or of another rank gets no memory.
 TEST(ShmRendezvous, OnlyTheFirstRankOfThisGenerationIsLetIn) {
   ShmRendezvous first(test_token, 0, 7, kLong);
   ShmRendezvous second(test_token, 1, 7, kLong);

@@ -1,5 +1,5 @@
-// Who else may come to a data port: strangers, liars and the late. Nothing of what they do changes
-// a result, ends a process, or holds up those who belong here.
+// Others that may come to a data port: strangers, liars and the late. Nothing of what they do
+// changes a result, ends a process, or holds up those who belong here.
 #include <poll.h>
 #include <random>
 #include <sys/socket.h>
