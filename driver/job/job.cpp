@@ -37,7 +37,7 @@ Job::Job(JobOptions options, PlanRequest request) : Job(std::move(options), JobP
   std::vector<std::string> names;
   for (const auto& host : request.hosts) names.push_back(host.name);
   list_hosts(names);
-  request_ = std::move(request);
+  list_.request = std::move(request);
 }
 
 std::vector<Action> Job::step(const Event& event, TimePoint now) {
@@ -51,14 +51,14 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
 
 TimePoint Job::next_deadline() const {
   if (state_ == JobState::finished) return kNever;
-  const TimePoint next = std::min({state_deadline_, decide_at_, init_watch_.next_look(),
+  const TimePoint next = std::min({deadlines_.state, deadlines_.decision, init_watch_.next_look(),
                                    hosts_.next_deadline(), workers_.next_deadline()});
-  return stop_has_begun() ? next : std::min(next, next_rest_);
+  return stop_has_begun() ? next : std::min(next, deadlines_.rest);
 }
 
 Incarnation Job::first_cause() const {
-  if (failure_) return failure_->incarnation;
-  return cause_ ? cause_->incarnation : 0;
+  if (outcome_.failure) return outcome_.failure->incarnation;
+  return failures_.cause ? failures_.cause->incarnation : 0;
 }
 
 void Job::move(JobState to) {

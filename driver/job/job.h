@@ -160,7 +160,7 @@ class Job {
   void worker_is_started(HostIndex host);
   void check_completeness();
   void settle_list();
-  bool is_needed(HostIndex host) const { return host < seated_; }
+  bool is_needed(HostIndex host) const { return host < list_.seated; }
   bool is_preparing_list() const {
     return !policy_.discovers_hosts &&
            (state_ == JobState::preparing || state_ == JobState::choosing);
@@ -316,47 +316,63 @@ class Job {
   Worlds worlds_;
 
   JobState state_ = JobState::planned;
-  TimePoint state_deadline_ = kNever;
-  TimePoint decide_at_ = kNever;
   TimePoint begun_{};
-  TimePoint last_done_ = kNever;    // when a worker was done last, while the job ends
-  TimePoint next_rest_ = kNever;    // the end of the next rest of a host
-  TimePoint joiners_due_ = kNever;  // when those on standby wait no longer for others that come
+  TimePoint last_done_ = kNever;  // when a worker was done last, while the job ends
+
+  struct Deadlines {
+    TimePoint state = kNever;
+    TimePoint decision = kNever;
+    TimePoint rest = kNever;     // the end of the next rest of a host
+    TimePoint joiners = kNever;  // when those on standby wait no longer for others that come
+  } deadlines_;
 
   // Hosts as they are named, and what is known of each name.
-  std::optional<std::vector<event::FoundHost>> found_;  // the newest answer, or the list
-  std::map<std::string, int> counted_;                  // slots, as the last agent there said
-  std::map<std::string, int> planned_;                  // slots that the list needed to have
-  bool list_is_planned_ = false;
-  std::map<std::string, HostError> errors_;  // of the last time, if it came to nothing
-  std::map<std::pair<std::string, int>, std::string> slot_errors_;  // of the last that failed
+  struct Known {
+    std::optional<std::vector<event::FoundHost>> hosts;  // the newest answer, or the list
+    std::map<std::string, int> counted_slots;            // as the last agent there said
+    std::map<std::string, int> planned_slots;            // that the list needed to have
+    bool list_is_planned = false;
+    std::map<std::string, HostError> host_errors;  // of the last time, if it came to nothing
+    std::map<std::pair<std::string, int>, std::string> slot_errors;  // of the last that failed
+  } known_;
   SlotBudget budget_;
 
   // Of a list of hosts.
-  std::optional<PlanRequest> request_;  // as long as there is no plan
-  std::size_t seated_ = 0;  // hosts that have workers, the first ones; all, if it is not known yet
-  std::size_t excluded_ = 0;  // hosts that cannot take part
+  struct List {
+    std::optional<PlanRequest> request;  // as long as there is no plan
+    // Hosts that have workers, the first ones; all, if it is not known yet.
+    std::size_t seated = 0;
+    std::size_t excluded = 0;  // hosts that cannot take part
+  } list_;
 
+  // Workers that have called hvd::init().
+  struct Joined {
+    bool anybody = false;
+    bool a_member = false;  // so there may be a state
+    int first_rank = -1;
+    std::optional<std::size_t> first_exited_before_init;
+  } joined_;
   InitWatch init_watch_;
-  bool anybody_joined_ = false;
-  bool a_member_joined_ = false;  // so there may be a state
-  int first_joined_ = -1;         // rank of the first that called hvd::init
-  std::optional<std::size_t> first_exited_before_init_;
 
+  struct Failures {
+    std::vector<std::size_t> untold;  // workers that failed, until it is decided on their slots
+    std::optional<JobFailure> cause;  // the first of the failures that belong together
+    int cause_code = 0;
+    TimePoint last{};
+    std::string state_lost_with;  // the worker that had the only copy of the state, and why it left
+    int resets = 0;               // worlds because of failures
+    int planned_resets = 0;
+  } failures_;
   CommonCause common_cause_;
-  std::vector<std::size_t> untold_;  // workers that failed, until it is decided on their slots
-  std::optional<JobFailure> cause_;  // the first of the failures that belong together
-  int cause_code_ = 0;
-  TimePoint last_failure_{};
-  std::string state_lost_with_;  // with whom the only copy of the state went, and why
-  int failure_resets_ = 0;
-  int planned_resets_ = 0;
   std::uint64_t random_state_;
 
-  std::optional<JobFailure> failure_;
-  int failure_code_ = 0;
-  int interrupt_ = 0;  // the first signal, if it came before any failure
-  int stop_requests_ = 0;
+  // How the job ends.
+  struct Outcome {
+    std::optional<JobFailure> failure;
+    int code = 0;
+    int interrupt = 0;  // the first signal, if it came before any failure
+    int stop_requests = 0;
+  } outcome_;
 
   // Of the step under way.
   TimePoint now_{};

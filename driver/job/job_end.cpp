@@ -18,7 +18,7 @@ void Job::begin_to_end() {
   if (state_ != JobState::running && state_ != JobState::waiting) return;
   move(JobState::ending);
   tell_failures({});
-  state_deadline_ = kNever;
+  deadlines_.state = kNever;
   worlds_.withdraw_proposed();
   say("a worker says that the work is done: the job ends with the others");
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
@@ -45,20 +45,20 @@ void Job::go_on_if_nobody_is_done() {
 void Job::fail(JobFailure failure, int exit_code) {
   if (stop_has_begun()) return;
   tell_failures({});
-  failure_ = std::move(failure);
-  failure_code_ = exit_code;
-  const std::string reason = reason_of(*failure_);
+  outcome_.failure = std::move(failure);
+  outcome_.code = exit_code;
+  const std::string reason = reason_of(*outcome_.failure);
   say(cat(reason, "; stopping the job"));
   begin_stop(reason);
 }
 
 // With the first of the failures that led here.
 void Job::fail_with_cause(const std::string& why) {
-  JobFailure failure = cause_.value_or(JobFailure());
-  for (const std::string& more : {why, state_lost_with_}) {
+  JobFailure failure = failures_.cause.value_or(JobFailure());
+  for (const std::string& more : {why, failures_.state_lost_with}) {
     if (!more.empty()) failure.cause += failure.cause.empty() ? more : cat("; ", more);
   }
-  fail(std::move(failure), cause_ ? cause_code_ : kLauncherError);
+  fail(std::move(failure), failures_.cause ? failures_.cause_code : kLauncherError);
 }
 
 void Job::fail_because(const std::string& cause) {
@@ -83,7 +83,7 @@ std::string Job::reason_of(const JobFailure& failure) const {
   const std::string& host = failure.host;
   if (failure.hosts.size() > 1) {
     const std::string who =
-        is_list ? cat(failure.hosts.size(), " of ", seated_, " hosts cannot take part")
+        is_list ? cat(failure.hosts.size(), " of ", list_.seated, " hosts cannot take part")
                 : cat("none of ", failure.hosts.size(), " hosts can take part");
     return cat(who, "; the first is ", host, ": ", failure.cause);
   }
@@ -101,11 +101,11 @@ std::string Job::reason_of(const JobFailure& failure) const {
 // ---- asked for ----
 
 void Job::on(const event::StopRequested& event) {
-  ++stop_requests_;
+  ++outcome_.stop_requests;
   const std::string signal = signal_text(event.signal_number);
   switch (state_) {
     case JobState::planned:
-      interrupt_ = event.signal_number;
+      outcome_.interrupt = event.signal_number;
       break;
     case JobState::preparing:
     case JobState::choosing:
@@ -113,14 +113,14 @@ void Job::on(const event::StopRequested& event) {
     case JobState::running:
     case JobState::waiting:
     case JobState::ending:
-      interrupt_ = event.signal_number;
+      outcome_.interrupt = event.signal_number;
       notice(is_preparing_list()
                  ? cat(interrupt_text(), ": no worker was started yet; giving up")
                  : stopping_text(event.signal_number, workers_.live().size(), options_.grace));
       begin_stop(cat("hvdrun was interrupted by ", signal));
       break;
     case JobState::stopping:
-      if (stop_requests_ == 1) {
+      if (outcome_.stop_requests == 1) {
         notice(cat(signal, ": the job is stopping already; a second signal kills at once"));
       } else {
         notice(cat("a second signal, ", signal, ": killing what is left"));
@@ -129,7 +129,7 @@ void Job::on(const event::StopRequested& event) {
       break;
     case JobState::killing:
     case JobState::closing:
-      if (stop_requests_ > 1) drop_all(cat(signal, " once more"), false);
+      if (outcome_.stop_requests > 1) drop_all(cat(signal, " once more"), false);
       break;
     case JobState::finished:
       break;
@@ -139,8 +139,8 @@ void Job::on(const event::StopRequested& event) {
 void Job::begin_stop(const std::string& reason) {
   tell_failures({});
   move(JobState::stopping);
-  state_deadline_ = now_ + options_.grace + options_.stop_margin;
-  decide_at_ = kNever;
+  deadlines_.state = now_ + options_.grace + options_.stop_margin;
+  deadlines_.decision = kNever;
   for (const std::size_t index : std::exchange(launches_, {})) {
     end(index, WorkerState::never_started);
   }
@@ -163,7 +163,7 @@ void Job::begin_stop(const std::string& reason) {
 
 void Job::kill_all() {
   move(JobState::killing);
-  state_deadline_ = now_ + options_.kill_timeout;
+  deadlines_.state = now_ + options_.kill_timeout;
   for (HostIndex index = 0; index < hosts_.size(); ++index) {
     if (hosts_[index].state == HostState::ready && hosts_[index].live > 0) {
       actions_.emplace_back(action::KillWorkers{index, kEveryWorker});
@@ -182,16 +182,16 @@ void Job::on(const event::Tick& /*event*/) {
 }
 
 void Job::on_state_deadline() {
-  if (state_deadline_ > now_) return;
-  state_deadline_ = kNever;
+  if (deadlines_.state > now_) return;
+  deadlines_.state = kNever;
   if (is_preparing_list()) {
     on_preparation_deadline();
   } else if (state_ == JobState::preparing || state_ == JobState::waiting) {
     std::string cause =
         cat("there was not enough room for ", seconds_text(options_.elastic.elastic_timeout),
             " (--elastic-timeout): ", short_text());
-    if (state_ == JobState::waiting && cause_) {
-      cause += cat("; the first failure was that ", reason_of(*cause_));
+    if (state_ == JobState::waiting && failures_.cause) {
+      cause += cat("; the first failure was that ", reason_of(*failures_.cause));
     }
     fail_because(cause);
   } else if (state_ == JobState::stopping) {
@@ -219,17 +219,17 @@ bool Job::anybody_completed() const {
 
 void Job::settle() {
   if (state_ == JobState::planned) {
-    if (interrupt_ == 0) return;
+    if (outcome_.interrupt == 0) return;
     move(JobState::finished);
-    actions_.emplace_back(action::Finish{128 + interrupt_, std::nullopt,
-                                         cat("interrupted by ", signal_text(interrupt_))});
+    actions_.emplace_back(action::Finish{128 + outcome_.interrupt, std::nullopt,
+                                         cat("interrupted by ", signal_text(outcome_.interrupt))});
     return;
   }
   if (!policy_.discovers_hosts) settle_list();
-  init_watch_.set_waiting(anybody_joined_ && !workers_.absent().empty() && runs(), now_);
-  if (next_rest_ <= now_) decide_within(kAtOnce);  // a host has rested
-  for (int round = 0; round < kMaxDecisions && decide_at_ <= now_; ++round) decide();
-  next_rest_ = budget_.next_end(now_);
+  init_watch_.set_waiting(joined_.anybody && !workers_.absent().empty() && runs(), now_);
+  if (deadlines_.rest <= now_) decide_within(kAtOnce);  // a host has rested
+  for (int round = 0; round < kMaxDecisions && deadlines_.decision <= now_; ++round) decide();
+  deadlines_.rest = budget_.next_end(now_);
   if (policy_.changes_world && runs() && workers_.live().empty()) {
     const auto& members = worlds_.in_force().members;
     const bool all = std::all_of(members.begin(), members.end(), [&](const WorldMember& member) {
@@ -245,7 +245,7 @@ void Job::settle() {
     move(JobState::closing);
   }
   if (state_ == JobState::closing) {
-    state_deadline_ = kNever;
+    deadlines_.state = kNever;
     for (HostIndex index = 0; index < hosts_.size(); ++index) {
       if (hosts_[index].state == HostState::starting) drop(index);
       if (hosts_[index].state == HostState::ready) shut_down(index);
@@ -257,12 +257,12 @@ void Job::settle() {
 void Job::finish() {
   move(JobState::finished);
   action::Finish finish;
-  if (failure_) {
-    finish.exit_code = failure_code_;
-    finish.failure = failure_;
-    finish.reason = reason_of(*failure_);
-  } else if (interrupt_ != 0) {
-    finish.exit_code = 128 + interrupt_;
+  if (outcome_.failure) {
+    finish.exit_code = outcome_.code;
+    finish.failure = outcome_.failure;
+    finish.reason = reason_of(*outcome_.failure);
+  } else if (outcome_.interrupt != 0) {
+    finish.exit_code = 128 + outcome_.interrupt;
     finish.reason = interrupt_text();
   } else if (!policy_.changes_world) {
     finish.reason = workers_.size() == 1 ? "the worker exited with 0"

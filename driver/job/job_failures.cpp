@@ -15,17 +15,18 @@ constexpr std::chrono::seconds kOneCause{10};  // failures that follow each othe
 // The first of the failures that follow each other is what a person wants to know.
 void Job::note_cause(const JobWorker& worker, const std::string& how, int exit_code) {
   if (!policy_.restarts_workers) return;  // every failure ends the job
-  const bool follows = cause_ && now_ - last_failure_ <= kOneCause;
-  last_failure_ = now_;
+  const bool follows = failures_.cause && now_ - failures_.last <= kOneCause;
+  failures_.last = now_;
   if (follows) return;
   const auto& member = worker.member;
-  cause_ = {member.rank, member.host, member.slot, member.incarnation, worker.pid, how, {}};
-  cause_code_ = exit_code;
+  failures_.cause = {member.rank, member.host, member.slot, member.incarnation,
+                     worker.pid,  how,         {}};
+  failures_.cause_code = exit_code;
 }
 
 // What was decided of the slots of those that failed is told with the failure.
 void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
-  for (const std::size_t index : std::exchange(untold_, {})) {
+  for (const std::size_t index : std::exchange(failures_.untold, {})) {
     const JobWorker& one = workers_[index];
     const bool is_started =
         std::any_of(started_again.begin(), started_again.end(), [&](const SlotPlace& place) {
@@ -66,7 +67,7 @@ CommonCause::Situation Job::situation() const {
   for (const auto& member : worlds_.in_force().members) {
     if (std::exchange(last_host, member.host) != member.host) ++situation.world_hosts;
   }
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     const auto host = hosts_.current(found.host.name);
     if (!host) continue;
     const JobHost& one = hosts_[*host];
@@ -125,10 +126,10 @@ void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
   const JobWorker& worker = workers_[index];
   const auto& member = worker.member;
   const std::string name = member.worker();
-  slot_errors_[{member.host, member.slot}] = how;
+  known_.slot_errors[{member.host, member.slot}] = how;
   const TimePoint until = budget_.worker_failed(member.host, member.slot, now_, random());
   if (until <= now_) {
-    untold_.push_back(index);
+    failures_.untold.push_back(index);
     return;
   }
   warn(cat(name, " ", how, set_aside_text(worker, until)));

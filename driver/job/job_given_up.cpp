@@ -87,7 +87,7 @@ void Job::on_init_watch() {
     if (!policy_.restarts_workers) {
       fail_with(worker,
                 cat("did not call hvd::init within ", seconds_text(options_.init_timeout),
-                    " (--init-timeout), and rank ", first_joined_, " waits for it there"),
+                    " (--init-timeout), and rank ", joined_.first_rank, " waits for it there"),
                 kLauncherError);
       return;
     }
@@ -115,7 +115,7 @@ void Job::on(const event::Described& event) {
 
 // In hvd::init(); -1 if there is none.
 int Job::rank_that_waits() const {
-  if (!policy_.changes_world) return first_joined_;
+  if (!policy_.changes_world) return joined_.first_rank;
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
     const bool waits =

@@ -14,28 +14,29 @@ void Job::on(const event::Begin& /*event*/) {
   if (state_ != JobState::planned) return;
   move(JobState::preparing);
   begun_ = now_;
-  state_deadline_ = now_ + options_.elastic.elastic_timeout;
+  deadlines_.state = now_ + options_.elastic.elastic_timeout;
   something_moved();
   for (HostIndex host = 0; host < hosts_.size(); ++host) start_agent(host);
 }
 
 void Job::on(const event::HostsFound& event) {
   if (!policy_.discovers_hosts) return;
-  found_ = event.hosts;
-  std::erase_if(errors_, [&](const auto& error) { return found(error.first) == nullptr; });
+  known_.hosts = event.hosts;
+  std::erase_if(known_.host_errors,
+                [&](const auto& error) { return found(error.first) == nullptr; });
   decide_within(kAtOnce);
 }
 
 void Job::on(const event::DiscoveryFailed& event) {
-  if (found_) return;  // the last good answer stays in force
+  if (known_.hosts) return;  // the last good answer stays in force
   fail_because(event.message);
 }
 
 const event::FoundHost* Job::found(const std::string& name) const {
-  if (!found_) return nullptr;
-  const auto host = std::find_if(found_->begin(), found_->end(),
+  if (!known_.hosts) return nullptr;
+  const auto host = std::find_if(known_.hosts->begin(), known_.hosts->end(),
                                  [&](const auto& one) { return one.host.name == name; });
-  return host == found_->end() ? nullptr : &*host;
+  return host == known_.hosts->end() ? nullptr : &*host;
 }
 
 // ---- they become ready ----
@@ -47,7 +48,7 @@ void Job::start_agent(HostIndex host) {
 
 // On hosts that are found, have no agent, and do not rest.
 void Job::start_agents() {
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     const std::string& name = found.host.name;
     if (hosts_.current(name) || budget_.rests(name, now_)) continue;
     // There is no deadline yet, since others may have their turn first.
@@ -86,8 +87,8 @@ void Job::on(const event::AgentReady& event) {
 
 void Job::hear_capacity(HostIndex host, const Capacity& capacity) {
   const std::string& name = hosts_[host].name;
-  if (request_) {
-    HostSlots& there = request_->hosts[host];
+  if (list_.request) {
+    HostSlots& there = list_.request->hosts[host];
     if (there.slots > 0) return;
     there.slots = slots_found(there, slots_by(capacity));
     say(slots_text(there, capacity));
@@ -95,7 +96,7 @@ void Job::hear_capacity(HostIndex host, const Capacity& capacity) {
   }
   const event::FoundHost* const one = found(name);
   if (one != nullptr && one->host.slots == 0) say(slots_text(one->host, capacity));
-  counted_[name] = slots_by(capacity);
+  known_.counted_slots[name] = slots_by(capacity);
 }
 
 void Job::on(const event::AddressFound& event) {
@@ -103,7 +104,7 @@ void Job::on(const event::AddressFound& event) {
   if (host.state != HostState::ready || !host.address.empty() || event.address.empty()) return;
   host.address = event.address;
   host.deadline = kNever;
-  errors_.erase(host.name);
+  known_.host_errors.erase(host.name);
   say(cat("host ", host.name, " is ready"));
   decide_within(kAtOnce);
 }
@@ -126,7 +127,7 @@ void Job::on(const event::HostLeaves& event) {
 // Hosts that are no longer found, and have no worker left.
 void Job::release_hosts() {
   std::set<std::string> names;
-  for (const auto& one : *found_) names.insert(one.host.name);
+  for (const auto& one : *known_.hosts) names.insert(one.host.name);
   for (const auto& [name, index] : hosts_.current()) {
     const JobHost& host = hosts_[index];
     if ((names.count(name) != 0 && !host.leaves) || host.live > 0) continue;
@@ -183,7 +184,7 @@ void Job::host_failed(HostIndex index, Step step, const std::string& message, in
                                                   : budget_.host_failed(host.name, now_, random());
   decide_within(kAtOnce);
   if (host.leaves) return;  // as it had been told to
-  errors_[host.name] = {step, message, exit_code};
+  known_.host_errors[host.name] = {step, message, exit_code};
   warn(cat("host ", host.name, ": ", name_of(step), ": ", message,
            found(host.name) != nullptr ? cat("; it ", rest_text(until)) : ""));
 }

@@ -57,7 +57,7 @@ void Job::list_hosts(const std::vector<std::string>& names) {
   for (const auto& name : names) {
     hosts_.add(name, std::find(local.begin(), local.end(), name) != local.end());
   }
-  seated_ = names.size();
+  list_.seated = names.size();
   worlds_.begin_first_generation();
 }
 
@@ -75,13 +75,13 @@ void Job::seat(std::vector<WorldMember> members) {
     hosts_[host].workers.push_back(index);
     ++hosts_[host].live;
   }
-  seated_ = host + 1;
+  list_.seated = host + 1;
   worlds_.seat(std::move(members));
 }
 
 bool Job::plan_members() {
-  if (!request_) return true;
-  const PlanRequest request = *std::exchange(request_, std::nullopt);
+  if (!list_.request) return true;
+  const PlanRequest request = *std::exchange(list_.request, std::nullopt);
   auto plan = plan_static(request.hosts, request.processes, request.oversubscribe);
   if (!plan.ok()) {
     fail_because(plan.status().message());
@@ -91,7 +91,7 @@ bool Job::plan_members() {
   seat(std::move(plan->members));
   actions_.emplace_back(action::PlanStands{});
 
-  for (HostIndex host = seated_; host < hosts_.size(); ++host) {
+  for (HostIndex host = list_.seated; host < hosts_.size(); ++host) {
     say(cat("host ", hosts_[host].name, " is not needed"));
     // Nobody minds how it leaves.
     hosts_.heartbeats().forget(host);
@@ -103,7 +103,7 @@ bool Job::plan_members() {
 // ---- getting ready ----
 
 void Job::something_moved() {
-  if (is_preparing_list()) state_deadline_ = now_ + options_.start_timeout;
+  if (is_preparing_list()) deadlines_.state = now_ + options_.start_timeout;
 }
 
 // The others are heard to the end, so that a person learns of all that is wrong at once.
@@ -112,8 +112,8 @@ void Job::exclude(HostIndex index, HostError error) {
   if (host.error) return;
   say(cat("host ", host.name, ": ", name_of(error.step), ": ", error.message));
   host.error = std::move(error);
-  if (++excluded_ == 1 && state_ == JobState::choosing) {
-    state_deadline_ = now_ + options_.gather_time;
+  if (++list_.excluded == 1 && state_ == JobState::choosing) {
+    deadlines_.state = now_ + options_.gather_time;
   }
 }
 
@@ -128,7 +128,7 @@ void Job::on_preparation_deadline() {
                      kLauncherError});
       drop(host);
     }
-  } else if (excluded_ > 0) {
+  } else if (list_.excluded > 0) {
     fail_preparation();
   } else {
     fail_because(cat("addresses by which all hosts reach each other were not found within ",
@@ -156,10 +156,10 @@ std::vector<FailedHost> Job::excluded_hosts() const {
 
 void Job::on(const event::AddressesChosen& event) {
   if (state_ != JobState::choosing) return;
-  if (excluded_ > 0) {
+  if (list_.excluded > 0) {
     fail_preparation();  // nobody else will be found out of reach
-  } else if (event.addresses.size() != seated_) {
-    fail_because(cat("addresses were chosen for ", event.addresses.size(), " of ", seated_,
+  } else if (event.addresses.size() != list_.seated) {
+    fail_because(cat("addresses were chosen for ", event.addresses.size(), " of ", list_.seated,
                      " hosts (this is a bug of hvdrun)"));
   } else {
     launch_list(event.addresses);
@@ -173,10 +173,10 @@ void Job::launch_list(const std::vector<std::string>& addresses) {
     worlds_.set_address(index, worker.member.address);
   }
   move(JobState::starting);
-  state_deadline_ = kNever;
+  deadlines_.state = kNever;
   actions_.emplace_back(action::PublishWorld{world(), ""});
 
-  for (HostIndex host = 0; host < seated_; ++host) {
+  for (HostIndex host = 0; host < list_.seated; ++host) {
     hosts_[host].deadline = now_ + options_.start_timeout;
   }
   for (std::size_t index = 0; index < workers_.size(); ++index) {
@@ -241,9 +241,9 @@ void Job::worker_is_started(HostIndex index) {
 
 // A worker that ended well and never joined leaves those who join waiting for it.
 void Job::check_completeness() {
-  if (!anybody_joined_ || !first_exited_before_init_) return;
-  fail_with(workers_[*first_exited_before_init_],
-            cat("exited with 0 without calling hvd::init, which rank ", first_joined_,
+  if (!joined_.anybody || !joined_.first_exited_before_init) return;
+  fail_with(workers_[*joined_.first_exited_before_init],
+            cat("exited with 0 without calling hvd::init, which rank ", joined_.first_rank,
                 " has called: the world can never be complete"),
             kLauncherError);
 }
@@ -251,15 +251,15 @@ void Job::check_completeness() {
 void Job::settle_list() {
   const bool all_answered = hosts_.count(HostState::starting) == 0;
   if (state_ == JobState::preparing && all_answered) {
-    if (excluded_ > 0) {
+    if (list_.excluded > 0) {
       fail_preparation();
     } else if (plan_members()) {
       move(JobState::choosing);
-      state_deadline_ = now_ + options_.start_timeout;
+      deadlines_.state = now_ + options_.start_timeout;
       actions_.emplace_back(action::ChooseAddresses{});
     }
   }
-  if (state_ == JobState::choosing && excluded_ == seated_) fail_preparation();
+  if (state_ == JobState::choosing && list_.excluded == list_.seated) fail_preparation();
   if (state_ == JobState::starting && workers_.unstarted() == 0) {
     move(JobState::running);
     say(workers_.size() == 1 ? "the worker runs" : cat("all ", workers_.size(), " workers run"));
@@ -270,7 +270,7 @@ void Job::settle_list() {
 // ---- words ----
 
 std::string Job::interrupt_text() const {
-  std::string text = cat("interrupted by ", signal_text(interrupt_));
+  std::string text = cat("interrupted by ", signal_text(outcome_.interrupt));
   const auto excluded = excluded_hosts();
   if (excluded.empty()) return text;
 
@@ -320,7 +320,7 @@ std::string Job::list_text(TimePoint now) const {
   std::vector<std::string> parts;
   if (state_ == JobState::choosing) {
     parts.push_back(
-        cat("addresses by which all hosts reach each other", left_text(state_deadline_, now)));
+        cat("addresses by which all hosts reach each other", left_text(deadlines_.state, now)));
   }
   // The hosts that are nearest to being ready stand first.
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
@@ -330,13 +330,15 @@ std::string Job::list_text(TimePoint now) const {
   if (!without_turn.empty()) {
     parts.push_back(cat(names_text(without_turn), " to have ",
                         without_turn.size() == 1 ? "its" : "their", " turn",
-                        left_text(state_deadline_, now)));
+                        left_text(deadlines_.state, now)));
   }
 
   std::string text = join(parts, ", ");
-  if (seated_ == 1) return text;
-  text += cat(" (", ready, " of ", seated_, ready == 1 ? " hosts is ready" : " hosts are ready");
-  if (excluded_ > 0) text += cat(", ", excluded_, excluded_ == 1 ? " has failed" : " have failed");
+  if (list_.seated == 1) return text;
+  text +=
+      cat(" (", ready, " of ", list_.seated, ready == 1 ? " hosts is ready" : " hosts are ready");
+  if (list_.excluded > 0)
+    text += cat(", ", list_.excluded, list_.excluded == 1 ? " has failed" : " have failed");
   return text + ")";
 }
 

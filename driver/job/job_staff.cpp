@@ -14,13 +14,13 @@ namespace hvd::driver {
 
 // Once, when every host of the list has said how many slots it has.
 void Job::plan_list() {
-  if (!options_.elastic.plan_list || list_is_planned_) return;
+  if (!options_.elastic.plan_list || known_.list_is_planned) return;
   std::vector<HostSlots> hosts;
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     hosts.push_back({found.host.name, slots_of(found.host)});
     if (hosts.back().slots == 0) return;
   }
-  list_is_planned_ = true;
+  known_.list_is_planned = true;
   const auto plan = plan_static(hosts, options_.elastic.processes, options_.elastic.oversubscribe);
   Status status = plan.status();
   if (status.ok()) status = check_least(options_.elastic.limits.least, hosts, *plan);
@@ -29,17 +29,17 @@ void Job::plan_list() {
     return;
   }
   if (!plan->oversubscription.empty()) warn(plan->oversubscription);
-  for (const auto& member : plan->members) ++planned_[member.host];
+  for (const auto& member : plan->members) ++known_.planned_slots[member.host];
 }
 
 void Job::form_first_world() {
   int room = 0;
   bool settled = true;
-  bool program_is_missing = !found_->empty();
+  bool program_is_missing = !known_.hosts->empty();
   int room_in_order = 0;  // on hosts before the first that is still on its way
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     const auto host = hosts_.current(found.host.name);
-    const auto error = errors_.find(found.host.name);
+    const auto error = known_.host_errors.find(found.host.name);
     const bool is_usable = host && hosts_.is_usable(*host);
     if (is_usable) room += slots_of(found.host);
     if (is_usable && settled) room_in_order += slots_of(found.host);
@@ -47,13 +47,13 @@ void Job::form_first_world() {
       settled = false;
     }
     program_is_missing =
-        program_is_missing && error != errors_.end() &&
+        program_is_missing && error != known_.host_errors.end() &&
         (error->second.step == Step::find_program || error->second.step == Step::change_directory);
   }
   if (settled && program_is_missing) {
     JobFailure failure;
-    for (const auto& found : *found_) {
-      failure.hosts.push_back({found.host.name, errors_.at(found.host.name)});
+    for (const auto& found : *known_.hosts) {
+      failure.hosts.push_back({found.host.name, known_.host_errors.at(found.host.name)});
     }
     const FailedHost first = failure.hosts.front();
     failure.host = first.name;
@@ -68,7 +68,7 @@ void Job::form_first_world() {
   const bool enough =
       options_.elastic.processes > 0 ? room_in_order >= options_.elastic.processes : settled;
   if (!enough && now_ < deadline) {
-    decide_at_ = std::min(decide_at_, deadline);
+    deadlines_.decision = std::min(deadlines_.decision, deadline);
     return;
   }
   const Limits limits = options_.elastic.limits;
@@ -90,7 +90,7 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
     first.push_back({place.host, place.slot, workers_.size(), hosts_[host].address});
   }
   if (state_ != JobState::running) move(JobState::running);
-  state_deadline_ = kNever;
+  deadlines_.state = kNever;
   publish(WorldState::effective, gone, first);
   for (const auto& newcomer : first) {
     const JobWorker& one = workers_.of(newcomer.incarnation);
@@ -124,7 +124,7 @@ void Job::begin_again() {
 Limits Job::limits_now() const {
   Limits limits = options_.elastic.limits;
   if (options_.elastic.planned_reset_limit >= 0 &&
-      planned_resets_ >= options_.elastic.planned_reset_limit) {
+      failures_.planned_resets >= options_.elastic.planned_reset_limit) {
     const int size = static_cast<int>(worlds_.in_force().members.size());
     limits.most = limits.most == 0 ? size : std::min(limits.most, size);
   }
@@ -132,16 +132,17 @@ Limits Job::limits_now() const {
 }
 
 int Job::slots_of(const HostSlots& found) const {
-  const auto planned = planned_.find(found.name);
-  const int least = planned == planned_.end() ? 0 : planned->second;
+  const auto planned = known_.planned_slots.find(found.name);
+  const int least = planned == known_.planned_slots.end() ? 0 : planned->second;
   if (found.slots > 0) return std::max(found.slots, least);
-  const auto counted = counted_.find(found.name);
-  return std::max(counted == counted_.end() ? 0 : slots_found(found, counted->second), least);
+  const auto counted = known_.counted_slots.find(found.name);
+  return std::max(counted == known_.counted_slots.end() ? 0 : slots_found(found, counted->second),
+                  least);
 }
 
 std::vector<Room> Job::rooms() const {
   std::vector<Room> rooms;
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     const auto host = hosts_.current(found.host.name);
     const bool rests = !host || !hosts_.is_usable(*host) || budget_.rests(found.host.name, now_);
     rooms.push_back({found.host.name, slots_of(found.host), rests,

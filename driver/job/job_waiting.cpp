@@ -41,10 +41,10 @@ std::string Job::members_text() const {
 
 // "3 slots are ready on 2 of 4 hosts", of those that may be used now.
 std::string Job::room_text() const {
-  if (!found_) return "no host is known yet";
+  if (!known_.hosts) return "no host is known yet";
   std::size_t slots = 0;
   std::size_t ready = 0;
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     const auto host = hosts_.current(found.host.name);
     if (!host || !hosts_.is_usable(*host)) continue;
     const auto resting = budget_.resting_slots(found.host.name, now_);
@@ -56,18 +56,18 @@ std::string Job::room_text() const {
     slots += static_cast<std::size_t>(all - aside);
   }
   return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
-             counted(found_->size(), "host"));
+             counted(known_.hosts->size(), "host"));
 }
 
 // " (b: connect: refused)"
 std::string Job::errors_text() const {
   std::vector<std::string> parts;
-  for (const auto& [name, error] : errors_) {
+  for (const auto& [name, error] : known_.host_errors) {
     if (parts.size() == kMaxErrors) break;
     parts.push_back(cat(name, ": ", name_of(error.step), ": ", error.message));
   }
-  std::size_t all = errors_.size();
-  for (const auto& [place, how] : slot_errors_) {
+  std::size_t all = known_.host_errors.size();
+  for (const auto& [place, how] : known_.slot_errors) {
     const auto& [host, slot] = place;
     const bool rests = budget_.rests(host, now_) || budget_.slot_rest_ends(host, slot) > now_;
     if (!rests || found(host) == nullptr) continue;
@@ -88,7 +88,8 @@ std::string Job::short_text() const {
 }
 
 std::string Job::preparing_text(TimePoint now) const {
-  if (!found_) return cat("the first hosts to be discovered", left_text(state_deadline_, now));
+  if (!known_.hosts)
+    return cat("the first hosts to be discovered", left_text(deadlines_.state, now));
   std::map<Step, std::vector<std::string>> steps;
   for (const auto& [name, index] : hosts_.current()) {
     const JobHost& host = hosts_[index];
@@ -101,7 +102,7 @@ std::string Job::preparing_text(TimePoint now) const {
     parts.push_back(cat(names_text(step->second), " (", name_of(step->first), ")"));
   }
   const std::string who = parts.empty() ? "more hosts" : join(parts, ", ");
-  return cat(who, " to be ready: ", short_text(), left_text(state_deadline_, now));
+  return cat(who, " to be ready: ", short_text(), left_text(deadlines_.state, now));
 }
 
 std::string Job::change_text(const WorldDocument& next) const {
@@ -187,7 +188,7 @@ std::string Job::waiting_for(TimePoint now) const {
 std::vector<std::string> Job::worker_parts(TimePoint now) const {
   std::vector<std::string> parts;
   const std::size_t live = workers_.live().size();
-  const std::string left = left_text(state_deadline_, now);
+  const std::string left = left_text(deadlines_.state, now);
   // Of a static job, those whose agents were not given up.
   std::vector<int> ranks;
   std::vector<int> unstarted;

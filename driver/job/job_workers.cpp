@@ -114,10 +114,10 @@ void Job::hear(std::size_t index, WorkerState said) {
     // A member needs nothing else to join; one that comes still has to get warm.
     if (worker.membership == MemberStatus::member) {
       common_cause_.joined(worker.member.incarnation);
-      a_member_joined_ = true;
+      joined_.a_member = true;
     }
-    if (!std::exchange(anybody_joined_, true)) {
-      first_joined_ = worker.member.rank;
+    if (!std::exchange(joined_.anybody, true)) {
+      joined_.first_rank = worker.member.rank;
       notice_exits_before_init();
     }
     if (is_back) go_on_if_nobody_is_done();
@@ -156,7 +156,7 @@ void Job::hear_ready(std::size_t index) {
   workers_.move(index, MemberStatus::standby);
   common_cause_.joined(worker.member.incarnation);
   say(cat(worker.member.worker(), " is ready to join"));
-  if (joiners_due_ == kNever) joiners_due_ = now_ + options_.elastic.join_gather;
+  if (deadlines_.joiners == kNever) deadlines_.joiners = now_ + options_.elastic.join_gather;
   decide_within(kAtOnce);
 }
 
@@ -260,10 +260,10 @@ void Job::stop_waiting_for(std::size_t index) {
       worlds_.proposed().begin(), worlds_.proposed().end(),
       [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });
   if (is_alone) {
-    state_lost_with_ =
+    failures_.state_lost_with =
         cat("the state is lost: ", name, " had the only copy of it and was to leave (",
             worker.leaves, "), and no other worker had taken it over after ", grace);
-    warn(cat(state_lost_with_, "; stopping it"));
+    warn(cat(failures_.state_lost_with, "; stopping it"));
   } else if (was_needed) {
     warn(cat(name, " was to leave (", worker.leaves, "), and nobody has come in its place after ",
              grace, "; the others go on without it"));
@@ -273,7 +273,7 @@ void Job::stop_waiting_for(std::size_t index) {
   }
   const bool has_heirs = has_heir([&](const JobWorker& one) { return &one != &worker; });
   if (!is_alone && worker.has_state && !has_heirs) {
-    state_lost_with_ =
+    failures_.state_lost_with =
         cat(name, ", the last worker that was known to have the state, was to leave (",
             worker.leaves, "), and was stopped after ", grace);
   }
@@ -332,10 +332,10 @@ void Job::exited_well(std::size_t index, WorkerState before) {
   } else if (before == WorkerState::done && is_member) {
     end(index, WorkerState::exited);
     workers_.move(index, MemberStatus::completed);
-  } else if (before == WorkerState::running && (!anybody_joined_ || !policy_.restarts_workers)) {
+  } else if (before == WorkerState::running && (!joined_.anybody || !policy_.restarts_workers)) {
     end(index, WorkerState::exited);
     workers_.move(index, MemberStatus::exited_before_init);
-    if (!first_exited_before_init_) first_exited_before_init_ = index;
+    if (!joined_.first_exited_before_init) joined_.first_exited_before_init = index;
     if (!policy_.restarts_workers) check_completeness();
   } else {
     worker_failed(index,

@@ -10,12 +10,12 @@
 namespace hvd::driver {
 
 void Job::decide_within(std::chrono::milliseconds time) {
-  if (policy_.changes_world) decide_at_ = std::min(decide_at_, now_ + time);
+  if (policy_.changes_world) deadlines_.decision = std::min(deadlines_.decision, now_ + time);
 }
 
 void Job::decide() {
-  decide_at_ = kNever;
-  if (stop_has_begun() || state_ == JobState::planned || !found_) return;
+  deadlines_.decision = kNever;
+  if (stop_has_begun() || state_ == JobState::planned || !known_.hosts) return;
   if (state_ != JobState::ending) start_agents();
   plan_list();
   if (stop_has_begun()) return;
@@ -26,7 +26,7 @@ void Job::decide() {
     const bool one_of_these_joined = std::any_of(
         worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
         [&](const WorldMember& member) { return workers_.of(member.incarnation).joined; });
-    a_member_joined_ || one_of_these_joined ? all_are_gone() : begin_again();
+    joined_.a_member || one_of_these_joined ? all_are_gone() : begin_again();
   } else {
     if (state_ != JobState::ending) staff_slots();
     reform();
@@ -71,7 +71,7 @@ Job::MembershipCount Job::count_members() const {
 // and in the order of discovery.
 std::vector<Newcomer> Job::newcomers(std::size_t most) const {
   std::unordered_map<std::string, std::size_t> place;
-  for (const auto& found : *found_) place.emplace(found.host.name, place.size());
+  for (const auto& found : *known_.hosts) place.emplace(found.host.name, place.size());
   std::set<Incarnation> proposed;
   for (const auto& [generation, world] : worlds_.proposed()) {
     for (const auto& member : world.members) proposed.insert(member.incarnation);
@@ -111,7 +111,7 @@ void Job::all_are_gone() {
   if (all_well) {
     begin_to_end();
   } else {
-    fail_with_cause(state_lost_with_.empty() ? "no worker of the world is left" : "");
+    fail_with_cause(failures_.state_lost_with.empty() ? "no worker of the world is left" : "");
   }
 }
 
@@ -133,7 +133,7 @@ void Job::await_commits_of_those_who_left() {
     const JobWorker& one = workers_.of(member.incarnation);
     if (one.left_at == kNever) continue;
     const TimePoint told_by = commit_is_told_by(one, in_all);
-    if (told_by > now_) decide_at_ = std::min(decide_at_, told_by);
+    if (told_by > now_) deadlines_.decision = std::min(deadlines_.decision, told_by);
   }
 }
 
@@ -151,7 +151,7 @@ void Job::reform() {
 bool Job::others_wait_for_the_done() {
   if (state_ != JobState::ending || last_done_ == kNever) return false;
   if (now_ < last_done_ + options_.elastic.leave_gather) {
-    decide_at_ = std::min(decide_at_, last_done_ + options_.elastic.leave_gather);
+    deadlines_.decision = std::min(deadlines_.decision, last_done_ + options_.elastic.leave_gather);
     return false;
   }
   last_done_ = kNever;
@@ -199,7 +199,7 @@ void Job::reform_now() {
         std::find(now.lost.begin(), now.lost.end(), member.incarnation) != now.lost.end();
     if (ended && !is_lost) gone.push_back(member.incarnation);
   }
-  if (options_.elastic.reset_limit >= 0 && ++failure_resets_ > options_.elastic.reset_limit) {
+  if (options_.elastic.reset_limit >= 0 && ++failures_.resets > options_.elastic.reset_limit) {
     fail_with_cause(
         cat("Horovod was shutdown because number of resets during elastic job exceeded "
             "limit: ",
@@ -208,7 +208,7 @@ void Job::reform_now() {
   }
   if (state_ == JobState::waiting) {
     move(JobState::running);
-    state_deadline_ = kNever;
+    deadlines_.state = kNever;
   }
   publish(WorldState::effective, gone, come);
 }
@@ -216,7 +216,7 @@ void Job::reform_now() {
 bool Job::can_never_be_enough() const {
   if (!options_.elastic.hosts_are_fixed) return false;
   int slots = 0;
-  for (const auto& found : *found_) {
+  for (const auto& found : *known_.hosts) {
     const std::string& name = found.host.name;
     if (budget_.rest_ends(name) == kNever) continue;
     // What its agent has not counted yet may be any number.
@@ -236,7 +236,7 @@ void Job::fall_short(std::size_t there) {
   }
   if (state_ == JobState::waiting) return;
   move(JobState::waiting);
-  state_deadline_ = now_ + options_.elastic.elastic_timeout;
+  deadlines_.state = now_ + options_.elastic.elastic_timeout;
   warn(cat(there, there == 1 ? " worker is" : " workers are",
            " left, and the world needs at least ", options_.elastic.limits.least,
            " (--min-np): waiting for replacements, at most ",
@@ -283,9 +283,9 @@ void Job::reform_at_commit() {
   }
 
   if (come.empty()) {
-    joiners_due_ = kNever;
-  } else if (now.joining > 0 && joiners_due_ != kNever && now_ < joiners_due_) {
-    decide_at_ = std::min(decide_at_, joiners_due_);
+    deadlines_.joiners = kNever;
+  } else if (now.joining > 0 && deadlines_.joiners != kNever && now_ < deadlines_.joiners) {
+    deadlines_.decision = std::min(deadlines_.decision, deadlines_.joiners);
     const bool can_wait = kept.size() == now.leaving.size() || now.staying.size() < least;
     if (can_wait || !worlds_.proposed().empty()) return;  // what is proposed stays so
     come.clear();
@@ -314,7 +314,7 @@ void Job::publish(WorldState state, const std::vector<Incarnation>& gone,
   WorldDocument world = worlds_.plan_next(state, gone, newcomers);
   actions_.emplace_back(action::PublishWorld{
       world, state == WorldState::effective ? change_text(world) : std::string()});
-  joiners_due_ = kNever;
+  deadlines_.joiners = kNever;
   if (state == WorldState::proposed) {
     for (const Incarnation incarnation : gone) workers_.of(incarnation).may_have_left = true;
     worlds_.propose(std::move(world));
@@ -347,7 +347,7 @@ void Job::take_into_force(WorldDocument world) {
       continue;
     }
     workers_.move(member.incarnation - 1, MemberStatus::member);
-    a_member_joined_ = a_member_joined_ || one.joined;
+    joined_.a_member = joined_.a_member || one.joined;
     workers_.renew_deadline(member.incarnation - 1);
   }
   for (const auto& member : before.members) {
@@ -377,9 +377,9 @@ void Job::on(const event::Committed& event) {
 
   // It stayed at that commit; there may have been another since.
   if (is_member) workers_.of(event.incarnation).may_have_left = false;
-  ++planned_resets_;
-  state_lost_with_.clear();
-  cause_.reset();  // they have worked since: what fails now has a cause of its own
+  ++failures_.planned_resets;
+  failures_.state_lost_with.clear();
+  failures_.cause.reset();  // they have worked since: what fails now has a cause of its own
   world.state = WorldState::effective;
   for (const auto& member : worlds_.in_force().members) {
     workers_.of(member.incarnation).has_state = true;
