@@ -92,11 +92,11 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       open_files_(open_files),
       spec_(spec),
       observer_(observer),
-      hosts_(std::move(preparation.hosts)),
+      listed_hosts_(std::move(preparation.hosts)),
       plan_(std::move(preparation.plan)),
       job_id_(to_hex(random_bytes(kJobIdSize))),
       server_(io_, token_, server_options(spec, observer)),
-      job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_, hosts_)),
+      job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_, listed_hosts_)),
       starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
                                              starter_callbacks())),
       output_(
@@ -108,7 +108,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       notices_(io_, [this] { report_waiting(); }),
       pause_(io_, pause_callbacks()),
       activity_(io_, activity_callbacks()) {
-  for (const auto& host : hosts_) {
+  for (const auto& host : listed_hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
   register_new_hosts();
@@ -141,7 +141,7 @@ Outcome JobRunner::run() {
   requests_.handle(nullptr);
   // The agents and the tunnels to them end first, then the processes that they may have left.
   source_.reset();
-  sessions_.clear();
+  for (auto& host : hosts_) host.session.reset();
   starter_.reset();
   if (Subreaper::any_child()) kill_orphans();
   return std::move(outcome_);
@@ -188,9 +188,9 @@ ActivityReport::Callbacks JobRunner::activity_callbacks() {
 
 std::set<HostIndex> JobRunner::broadcast(const SharedBytes& frame) {
   std::set<HostIndex> told;
-  for (HostIndex host = 0; host < sessions_.size(); ++host) {
-    if (!sessions_[host]) continue;
-    sessions_[host]->send(frame);
+  for (HostIndex host = 0; host < hosts_.size(); ++host) {
+    if (!hosts_[host].session) continue;
+    hosts_[host].session->send(frame);
     told.insert(host);
   }
   return told;
@@ -200,8 +200,8 @@ JobPause::Callbacks JobRunner::pause_callbacks() {
   JobPause::Callbacks callbacks;
   callbacks.tell = [this](bool on) { return broadcast(share(agent_link::Pause{on}.encode())); };
   callbacks.stopping = [this] {
-    const bool others = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
-      return session && session->pid() < 0;
+    const bool others = std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
+      return host.session && host.session->pid() < 0;
     });
     std::string text = "stopped, and so are the workers; fg or bg lets the job go on";
     if (others && spec_.orphan_timeout.count() > 0) {
@@ -230,7 +230,7 @@ void JobRunner::begin_elastic() {
   AddressBook::Callbacks addresses;
   addresses.send = [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); };
   addresses.on_found = [this](HostIndex host, const ArrivalChoice& choice) {
-    rendezvous_[host] = choice.rendezvous;
+    hosts_[host].rendezvous = choice.rendezvous;
     handle(event::AddressFound{host, choice.address});
   };
   addresses.on_error = [this](HostIndex host, const std::string& why) {
@@ -247,7 +247,7 @@ void JobRunner::begin_elastic() {
   found.on_failed = [this](std::string message) {
     handle(event::DiscoveryFailed{std::move(message)});
   };
-  source_ = std::make_unique<HostSource>(io_, *spec_.elastic, hosts_, std::move(found));
+  source_ = std::make_unique<HostSource>(io_, *spec_.elastic, listed_hosts_, std::move(found));
 }
 
 HostStarterCallbacks JobRunner::starter_callbacks() {
@@ -265,8 +265,8 @@ HostStarterCallbacks JobRunner::starter_callbacks() {
 }
 
 void JobRunner::send_heartbeats(TimePoint now) {
-  for (const auto& session : sessions_) {
-    if (session) session->send_heartbeat();
+  for (const auto& host : hosts_) {
+    if (host.session) host.session->send_heartbeat();
   }
   check_liveness(now);
   heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kHeartbeatsPerTimeout);
@@ -278,8 +278,8 @@ void JobRunner::send_heartbeats(TimePoint now) {
 void JobRunner::check_liveness(TimePoint now) {
   if (spec_.heartbeat_timeout.count() == 0) return;
   const Duration pace = 2 * (spec_.heartbeat_timeout / kHeartbeatsPerTimeout);
-  for (HostIndex host = 0; host < sessions_.size(); ++host) {
-    if (sessions_[host]) sessions_[host]->report_liveness(now, pace);
+  for (HostIndex host = 0; host < hosts_.size(); ++host) {
+    if (hosts_[host].session) hosts_[host].session->report_liveness(now, pace);
   }
 }
 
@@ -309,7 +309,7 @@ void JobRunner::handle(const Event& event) {
     // The event is reported before its consequences.
     reporter_.on_event(next);
     for (const auto& action : actions) {
-      HVD_LOG(debug, "job: " << to_text(action, host_names_));
+      HVD_LOG(debug, "job: " << to_text(action, job_->host_names()));
       std::visit([this](const auto& value) { perform(value); }, action);
     }
   }
@@ -318,11 +318,8 @@ void JobRunner::handle(const Event& event) {
 }
 
 void JobRunner::register_new_hosts() {
-  for (HostIndex host = host_names_.size(); host < job_->hosts().size(); ++host) {
-    host_names_.push_back(job_->hosts()[host].name);
-    found_hosts_.push_back(known_hosts_.at(host_names_.back()));
-    sessions_.emplace_back();
-    rendezvous_.emplace_back();
+  for (HostIndex host = hosts_.size(); host < job_->hosts().size(); ++host) {
+    hosts_.push_back({known_hosts_.at(job_->hosts()[host].name), {}, nullptr});
   }
 }
 
@@ -358,7 +355,7 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   options.hello.orphan_timeout_ms = milliseconds_of(spec_.orphan_timeout);
   // An agent that is a child of this process has inherited the limit that this process has raised
   // for itself, and restores it for the workers.
-  options.hello.open_files = found_hosts_[host].local ? open_files_.before() : 0;
+  options.hello.open_files = hosts_[host].found.local ? open_files_.before() : 0;
   options.hello.elastic = spec_.elastic.has_value();
   // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec_.elastic) options.hello.worker_silence_ms = milliseconds_of(spec_.heartbeat_timeout);
@@ -367,8 +364,8 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   options.check.program = spec_.command.front();
   options.check.search_path = value_of(spec_.environment, "PATH");
   options.visible_devices = find_value(spec_.environment, kVisibleDevices);
-  sessions_[host] = std::make_unique<AgentSession>(io_, std::move(options), session_callbacks(host),
-                                                   std::move(connection));
+  hosts_[host].session = std::make_unique<AgentSession>(
+      io_, std::move(options), session_callbacks(host), std::move(connection));
 }
 
 AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
@@ -393,7 +390,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     return Status(Code::data_loss, "it answered a probe that it was not sent");
   };
   callbacks.on_problem = [this, host](std::string_view message) {
-    observer_.on_warning(cat("host ", host_names_[host], ": ", printable(message)));
+    observer_.on_warning(cat("host ", hosts_[host].found.host.name, ": ", printable(message)));
   };
 
   callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
@@ -407,7 +404,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
 
 void JobRunner::close_session(HostIndex host) {
   address_book_->forget(host);
-  asio::post(io_, [this, host] { sessions_[host].reset(); });
+  asio::post(io_, [this, host] { hosts_[host].session.reset(); });
 }
 
 void JobRunner::return_credit(const agent_link::Credit& credit) {
@@ -417,8 +414,8 @@ void JobRunner::return_credit(const agent_link::Credit& credit) {
 
 void JobRunner::kill_orphans() {
   std::set<pid_t> ours;
-  for (const auto& session : sessions_) {
-    if (session) ours.insert(session->pid());
+  for (const auto& host : hosts_) {
+    if (host.session) ours.insert(host.session->pid());
   }
   if (source_) ours.insert(source_->child());
   if (const std::size_t left = subreaper_.kill_orphans(ours, kOrphanLimit); left != 0) {

@@ -119,7 +119,7 @@ class JobRunner {
   void on_addresses(const AddressChoice& choice);
   template <typename Message>
   void send(HostIndex host, const Message& message) {
-    if (sessions_[host]) sessions_[host]->send(share(message.encode()));
+    if (hosts_[host].session) hosts_[host].session->send(share(message.encode()));
   }
 
   boost::asio::io_context& io_;
@@ -128,7 +128,7 @@ class JobRunner {
   const RaisedFileLimit& open_files_;
   const JobSpec& spec_;
   Observer& observer_;
-  const std::vector<HostSlots> hosts_;  // from the command line
+  const std::vector<HostSlots> listed_hosts_;  // from the command line
   const Plan plan_;
   const Subreaper subreaper_;
   const Token token_ = Token::random();
@@ -136,14 +136,15 @@ class JobRunner {
   rendezvous::Server server_;
   const std::unique_ptr<Job> job_;
   std::map<std::string, event::FoundHost> known_hosts_;  // the newest answer, by name
-  // By HostIndex.
-  std::vector<std::string> host_names_;
-  std::vector<event::FoundHost> found_hosts_;
-  std::vector<SocketAddress> rendezvous_;  // the address at which it reaches the service
+  struct HostRecord {
+    event::FoundHost found;
+    SocketAddress rendezvous;               // the address at which it reaches the service
+    std::unique_ptr<AgentSession> session;  // null: no agent yet, or any more
+  };
+  std::vector<HostRecord> hosts_;  // by HostIndex
   std::unique_ptr<HostStarter> starter_;
-  std::vector<std::unique_ptr<AgentSession>> sessions_;  // by host; null: no agent yet, or any more
-  std::unique_ptr<AddressSearch> search_;                // of a static job
-  std::unique_ptr<HostSource> source_;                   // of an elastic one, as the next
+  std::unique_ptr<AddressSearch> search_;  // of a static job
+  std::unique_ptr<HostSource> source_;     // of an elastic one, as the next
   std::unique_ptr<AddressBook> address_book_;
   WorkerOutput output_;
   WorkerReporter reporter_;

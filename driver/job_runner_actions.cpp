@@ -45,9 +45,9 @@ void JobRunner::perform(const action::PublishWorld& action) {
 }
 
 void JobRunner::send_world(std::uint64_t generation, bool effective, const SharedBytes& world) {
-  for (HostIndex host = 0; host < sessions_.size(); ++host) {
-    if (sessions_[host] && job_->hosts()[host].live > 0) {
-      sessions_[host]->send_world(generation, effective, world);
+  for (HostIndex host = 0; host < hosts_.size(); ++host) {
+    if (hosts_[host].session && job_->hosts()[host].live > 0) {
+      hosts_[host].session->send_world(generation, effective, world);
     }
   }
 }
@@ -63,8 +63,8 @@ void JobRunner::update_master_endpoint(const WorldDocument& world) {
 
 std::optional<std::uint16_t> JobRunner::master_port(HostIndex host,
                                                     const std::string& address) const {
-  if (!found_hosts_[host].local) {
-    const std::uint16_t port = sessions_[host] ? sessions_[host]->ready().free_port : 0;
+  if (!hosts_[host].found.local) {
+    const std::uint16_t port = hosts_[host].session ? hosts_[host].session->ready().free_port : 0;
     return port == 0 ? std::nullopt : std::optional(port);
   }
   const auto port = free_port(address);
@@ -72,7 +72,7 @@ std::optional<std::uint16_t> JobRunner::master_port(HostIndex host,
 }
 
 void JobRunner::perform(const action::StartAgent& action) {
-  starter_->start(action.host, found_hosts_[action.host].host, found_hosts_[action.host].local);
+  starter_->start(action.host, hosts_[action.host].found.host, hosts_[action.host].found.local);
 }
 
 void JobRunner::perform(const action::PlanStands& /*action*/) {
@@ -85,21 +85,21 @@ void JobRunner::perform(const action::PlanStands& /*action*/) {
 
 HostNetwork JobRunner::network_of(HostIndex host) const {
   HostNetwork network;
-  network.name = host_names_[host];
-  network.local = found_hosts_[host].local;
-  network.advertise_address = found_hosts_[host].host.advertise_address;
-  network.interfaces = sessions_[host]->ready().interfaces;
-  network.peer_address = sessions_[host]->peer_address();
-  network.local_address = sessions_[host]->local_address();
-  network.probe_port = sessions_[host]->ready().probe_port;
-  network.probe_greeting = sessions_[host]->ready().probe_greeting;
+  network.name = hosts_[host].found.host.name;
+  network.local = hosts_[host].found.local;
+  network.advertise_address = hosts_[host].found.host.advertise_address;
+  network.interfaces = hosts_[host].session->ready().interfaces;
+  network.peer_address = hosts_[host].session->peer_address();
+  network.local_address = hosts_[host].session->local_address();
+  network.probe_port = hosts_[host].session->ready().probe_port;
+  network.probe_greeting = hosts_[host].session->ready().probe_greeting;
   return network;
 }
 
 void JobRunner::perform(const action::ChooseAddresses& /*action*/) {
   std::vector<HostNetwork> networks;
   // Hosts without workers come last in the job's order, so the indices stay the same.
-  for (HostIndex host = 0; host < host_names_.size(); ++host) {
+  for (HostIndex host = 0; host < hosts_.size(); ++host) {
     if (!job_->hosts()[host].workers.empty()) networks.push_back(network_of(host));
   }
   search_ = std::make_unique<AddressSearch>(
@@ -132,14 +132,16 @@ void JobRunner::on_addresses(const AddressChoice& choice) {
   }
 
   environment_.master_port = *port;
-  rendezvous_ = choice.rendezvous;
+  for (HostIndex host = 0; host < choice.rendezvous.size(); ++host) {
+    hosts_[host].rendezvous = choice.rendezvous[host];
+  }
   handle(event::AddressesChosen{choice.addresses});
 }
 
 void JobRunner::perform(const action::Launch& action) {
-  const auto& session = sessions_[action.host];
+  const auto& session = hosts_[action.host].session;
   if (!session) return;
-  if (!found_hosts_[action.host].local) report_withheld_secrets();
+  if (!hosts_[action.host].found.local) report_withheld_secrets();
   session->send_program(program_);
   if (world_) session->send_world(world_generation_, true, world_);
   session->send([this, host = action.host, member = action.member, follows = world_ != nullptr] {
@@ -149,7 +151,7 @@ void JobRunner::perform(const action::Launch& action) {
 
 std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
                                  bool world_follows) const {
-  const SocketAddress& rendezvous = rendezvous_[host];
+  const SocketAddress& rendezvous = hosts_[host].rendezvous;
   worker_link::Welcome welcome(job_id_, token_);
   welcome.worker = member.worker();
   welcome.incarnation = member.incarnation;
@@ -163,7 +165,7 @@ std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
   environment.rendezvous_address = rendezvous.host;
   environment.rendezvous_port = rendezvous.port;
   environment.network_interface =
-      interface_with(sessions_[host]->ready().interfaces, member.address);
+      interface_with(hosts_[host].session->ready().interfaces, member.address);
 
   agent_link::Launch launch;
   launch.incarnation = member.incarnation;
@@ -204,8 +206,8 @@ void JobRunner::perform(const action::ShutDownAgent& action) {
 }
 
 void JobRunner::perform(const action::DropAgent& action) {
-  if (sessions_[action.host]) {
-    sessions_[action.host]->drop();
+  if (hosts_[action.host].session) {
+    hosts_[action.host].session->drop();
   } else {
     starter_->give_up(action.host);
     handle(event::AgentGone{action.host, "was given up before it was connected"});
@@ -238,7 +240,7 @@ void JobRunner::perform(const action::Finish& action) {
 
   if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);
   // The workers of a host whose end was not confirmed have not been reported yet.
-  for (HostIndex host = 0; host < sessions_.size(); ++host) reporter_.host_gone(host);
+  for (HostIndex host = 0; host < hosts_.size(); ++host) reporter_.host_gone(host);
   io_.stop();
 }
 
