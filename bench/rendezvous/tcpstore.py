@@ -12,18 +12,18 @@ from datetime import timedelta
 import torch.distributed as dist
 
 SECONDS = 3.0
-PATIENCE = timedelta(seconds=60)
+TIMEOUT = timedelta(seconds=60)
 
 
 def serve(port, ready, done):
-    store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=PATIENCE)
+    store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
     store.set("read", "v" * 100)
     ready.set()
     done.wait()
 
 
 def read(port, barrier, results):
-    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=PATIENCE)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=TIMEOUT)
     times = []
     barrier.wait()
     begin = time.perf_counter()

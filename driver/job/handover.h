@@ -2,10 +2,10 @@
 //
 //   - As many as that world lacks to its least size.
 //   - One of each world that may be in force when the next one takes effect, unless another member
-//     of it goes on: the members of a world have the state at the commit that ends it, and those
-//     who are new in the next one get it from them. Without one of them it would be lost.
+//     of it goes on: the members of a world have the state at the commit that ends it, and
+//     the new members of the next one get it from them. Without one of them it would be lost.
 //
-// Those stay who have the most time left.
+// The workers with the most time left stay.
 #pragma once
 
 #include <cstddef>
