@@ -87,7 +87,7 @@ TEST(AgentLink, RefusesAnOversizedFrameAndKillsItsWorkers) {
 TEST(AgentLink, RefusesAMessageThatIsCutShort) {
   AgentUnderTest agent;
   agent.send(encode_frame(static_cast<std::uint16_t>(agent_link::Kind::launch), "abc"));
-  expect_refused(agent, "launch");
+  expect_refused(agent, "Launch");
 }
 
 TEST(AgentLink, RefusesAnUnknownKind) {
