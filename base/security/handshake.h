@@ -1,7 +1,7 @@
 // How two processes of one job prove to each other that they hold its token, before anything else
-// is said on a connection. Pure: bytes in, bytes out; the caller owns the socket. Used for agents
-// that come by themselves, for the coordinator and for data pairs; `purpose` keeps a proof made for
-// one from serving another.
+// is said on a connection. Pure: bytes in, bytes out; the caller owns the socket. Used for the
+// connections of the control tree, for data connections and for shared memory; `purpose` keeps a
+// proof made for one from serving another. (Agents that join prove the token by TLS: tls_psk.h.)
 //
 //     acceptor                                   connector
 //        | -- challenge: acceptor's nonce -----------> |
