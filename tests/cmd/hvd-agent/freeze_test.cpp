@@ -42,8 +42,8 @@ bool all_are_frozen(const AgentUnderTest& agent) {
 }
 
 // Says nothing to the agent until its workers stand still.
-// A child that is born while the list is made may be missing from it. So the list has to be the same
-// after all its processes were seen frozen.
+// A child that is born while the list is made may be missing from it. So the list has to be the
+// same after all its processes were seen frozen.
 bool freezes(const AgentUnderTest& agent) {
   return eventually([&] {
     const auto before = processes_of_workers(agent);
