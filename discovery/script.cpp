@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "discovery/script_process.h"
 
@@ -152,6 +153,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
                               asio::redirect_error(asio::use_awaitable, error));
     if (!done_) co_return;
     std::memcpy(&status, bytes.data(), sizeof status);
+    if (error) kill_session_of(reaper_, kEndLimit);
     if (end_.error.empty()) {
       end_.error = error ? "ended with the process that watches over it, which was killed (by "
                            "the script itself, with kill -9 $PPID?)"
@@ -213,6 +215,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
   // The reaper was told to end, or has ended. What it cannot kill is left to the kernel.
   void reap() {
     if (reaper_ < 0) return;
+    if (is_stopped(reaper_)) ::kill(reaper_, SIGKILL);
     wait_for_child(reaper_, Clock::now() + kEndLimit);
     if (::waitpid(reaper_, nullptr, WNOHANG) != 0) reaper_ = -1;
   }

@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/machine/proc.h"
 #include "base/socket.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -146,6 +148,30 @@ std::vector<std::string> arguments_of(const std::string& command) {
   return {"/bin/sh", "-c", command};
 }
 
+// One look. True if nothing of the session is left but the reaper.
+bool kill_session_once(pid_t reaper, TimePoint deadline) {
+  bool found = false;
+  for (const pid_t pid : numbers_in("/proc")) {
+    // A session keeps its number while its leader is not reaped; with a descriptor of the process
+    // the signal goes to no other that got its number since.
+    if (pid == reaper || ::getsid(pid) != reaper) continue;
+    const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (::getsid(pid) != reaper) continue;
+    const pid_t parent = parent_of(pid).value_or(reaper);
+    const bool is_ours = parent == ::getpid();
+    // Its parent left the session, and is to reap it.
+    if (!is_ours && state_of(pid) == 'Z' && ::getsid(parent) != reaper) continue;
+    if (process) {
+      ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+    } else {
+      ::kill(pid, SIGKILL);
+    }
+    if (is_ours && wait_for_child(pid, deadline)) ::waitpid(pid, nullptr, WNOHANG);
+    found = true;
+  }
+  return !found;
+}
+
 }  // namespace
 
 Result<ScriptProcess> start_script(const std::string& command) {
@@ -173,6 +199,14 @@ Result<ScriptProcess> start_script(const std::string& command) {
   if (reaper < 0) return Status::from_errno("fork", error);
   return ScriptProcess{reaper, std::move(control->first), std::move(output->first),
                        std::move(errors->first)};
+}
+
+bool kill_session_of(pid_t reaper, std::chrono::milliseconds limit) {
+  const TimePoint deadline = Clock::now() + limit;
+  while (!kill_session_once(reaper, deadline)) {
+    if (Clock::now() >= deadline) return false;
+  }
+  return true;
 }
 
 }  // namespace hvd::discovery

@@ -7,6 +7,7 @@
 // For any thread; safe beside threads of which nobody knows.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <sys/types.h>
 
@@ -26,5 +27,10 @@ struct ScriptProcess {
 
 // `command` is a file, or else a line for /bin/sh. Its standard input is empty.
 Result<ScriptProcess> start_script(const std::string& command);
+
+// For a reaper that was killed itself, and is not yet reaped by the caller: sends SIGKILL to all
+// that is left in its session, and reaps those that fell to this process. What began a session of
+// its own is not found. False if something is still there after `limit`.
+bool kill_session_of(pid_t reaper, std::chrono::milliseconds limit);
 
 }  // namespace hvd::discovery

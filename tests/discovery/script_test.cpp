@@ -55,6 +55,7 @@ class ScriptTest : public testing::Test {
   }
 
   const std::filesystem::path& directory() const { return directory_.path(); }
+  const std::string& mark() const { return mark_; }
 
  private:
   test::TemporaryDirectory directory_;
@@ -235,19 +236,28 @@ TEST_F(ScriptTest, ends_with_a_process_that_is_killed) {
   EXPECT_EQ(::waitpid(runner, nullptr, 0), runner);
 }
 
-TEST_F(ScriptTest, says_so_when_its_reaper_is_killed) {
+// Killed at any moment: before the script is there, while it starts, and while it runs.
+TEST_F(ScriptTest, leaves_nothing_when_its_reaper_is_killed) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // as hvdrun is
-  boost::asio::io_context io;
-  Script script(io, {.command = "sleep 1000"});
-  std::string error;
-  script.run([&](const ScriptEnd& end) { error = end.error; });
-  ::kill(script.child(), SIGKILL);
-  io.run_for(test::kGenerous);
-  EXPECT_EQ(error,
-            "ended with the process that watches over it, which was killed (by the script itself, "
-            "with kill "
-            "-9 $PPID?)");
-  while (::waitpid(-1, nullptr, 0) > 0) {
+  for (const bool started : {false, true}) {
+    SCOPED_TRACE(started);
+    boost::asio::io_context io;
+    const auto file = directory() / "started";
+    Script script(
+        io, {.command = cat("(sleep 1000 & sleep 1000) & touch ", file.string(), "; sleep 1000")});
+    std::string error;
+    script.run([&](const ScriptEnd& end) { error = end.error; });
+    if (started) {
+      EXPECT_TRUE(test::eventually([&] { return std::filesystem::exists(file); }));
+    }
+    ::kill(script.child(), SIGKILL);
+    io.run_for(test::kGenerous);
+    EXPECT_EQ(
+        error,
+        "ended with the process that watches over it, which was killed (by the script itself, "
+        "with kill -9 $PPID?)");
+    EXPECT_TRUE(test::wait_until_gone("HVD_SCRIPT_TEST", mark()));
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
   }
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
