@@ -840,6 +840,7 @@ static int loss(void) {
   }
   CHECK(code == HVD_ERROR_COLLECTIVE && hvd_last_error_code() == code);
   CHECK(hvd_last_error_rank() == 1 && strcmp(hvd_last_error_host(), "localhost") == 0);
+  CHECK(strlen(hvd_last_error_cause()) > 0);
   CHECK(hvd_allreduce(&tensor, NULL, NULL) == HVD_ERROR_COLLECTIVE && hvd_last_error_rank() == 1);
   printf("lost rank 1.\n");
   fflush(stdout);

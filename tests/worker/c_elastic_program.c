@@ -1,6 +1,7 @@
 /* An elastic worker in strict C11, for tests/worker/c_elastic_test.cpp.
  *
  *   c_elastic_program train    trains 20 steps; rank 1 of the first world kills itself in step 5
+ *   c_elastic_program turns    the same, with the loop in the program
  *   c_elastic_program codes    what callbacks return, and what is refused, in a world of one
  */
 #define _POSIX_C_SOURCE 200809L
@@ -80,7 +81,16 @@ static int train(void* data) {
   return HVD_OK;
 }
 
-static int run_training(void) {
+static int run_by_turns(struct training* training) {
+  int code = HVD_OK;
+  int32_t call = 0;
+  while ((code = hvd_elastic_next(training->state, code, &call)) == HVD_OK && call) {
+    code = train(training);
+  }
+  return code;
+}
+
+static int run_training(int by_turns) {
   struct training training = {0, 0, 0, 0, "at the beginning", 0};
   CHECK(hvd_sampler_create(kSamples, 1, 7, &training.sampler) == HVD_OK);
   CHECK(hvd_state_create(NULL, &training.state) == HVD_OK);
@@ -97,7 +107,11 @@ static int run_training(void) {
   CHECK(hvd_state_add_handler(training.state, "note", &note) == HVD_OK);
   CHECK(hvd_state_on_reset(training.state, count_reset, &training) == HVD_OK);
 
-  CHECK(hvd_elastic_run(training.state, train, &training, NULL) == HVD_OK);
+  if (by_turns) {
+    CHECK(run_by_turns(&training) == HVD_OK);
+  } else {
+    CHECK(hvd_elastic_run(training.state, train, &training, NULL) == HVD_OK);
+  }
 
   uint64_t generation = 0;
   CHECK(hvd_generation(&generation) == HVD_OK);
@@ -205,6 +219,11 @@ static int check_codes(void) {
   handler.load = never_load;
   CHECK(hvd_state_add_handler(own_state, "own", &handler) == HVD_OK && released == 1);
   CHECK(hvd_elastic_run(own_state, fail_to_commit, NULL, NULL) == 77);
+  int32_t call = 1;
+  CHECK(hvd_elastic_next(own_state, 5, &call) == HVD_ERROR_INVALID_ARGUMENT && call == 0);
+  CHECK(hvd_elastic_next(own_state, HVD_OK, NULL) == HVD_ERROR_INVALID_ARGUMENT);
+  CHECK(hvd_elastic_next(own_state, HVD_OK, &call) == HVD_OK && call == 1);
+  CHECK(hvd_elastic_next(own_state, 42, &call) == 42 && call == 0);
   CHECK(hvd_state_release(own_state) == HVD_OK && released == 2);
 
   hvd_sampler sampler = 0;
@@ -229,7 +248,9 @@ static int check_codes(void) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   CHECK(hvd_init(NULL) == HVD_OK);
-  const int result = strcmp(argv[1], "train") == 0 ? run_training() : check_codes();
+  const int by_turns = strcmp(argv[1], "turns") == 0;
+  const int result =
+      by_turns || strcmp(argv[1], "train") == 0 ? run_training(by_turns) : check_codes();
   CHECK(hvd_shutdown() == HVD_OK);
   return result;
 }

@@ -10,12 +10,14 @@ class CElasticTest : public JobTest {
 };
 
 TEST_F(CElasticTest, AKilledWorkerIsReplacedAndNoStepIsLost) {
-  const ExitStatus end = run_job({"-np", "3", "--min-np", "3", program_, "train"});
-  ASSERT_EQ(end.code, 0) << end.out << end.err;
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(lines_of_rank(end.out, rank),
-              Words{"steps 20, total 20, note after step 20, in a later world"})
-        << end.err;
+  for (const char* const loop : {"train", "turns"}) {
+    const ExitStatus end = run_job({"-np", "3", "--min-np", "3", program_, loop});
+    ASSERT_EQ(end.code, 0) << loop << end.out << end.err;
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(lines_of_rank(end.out, rank),
+                Words{"steps 20, total 20, note after step 20, in a later world"})
+          << loop << end.err;
+    }
   }
 }
 

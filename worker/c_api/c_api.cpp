@@ -14,6 +14,7 @@ struct LastError {
   std::string text;
   int rank = -1;
   std::string host;
+  std::string cause;
   std::exception_ptr exception;  // null if the failure was none of C++
 };
 
@@ -40,9 +41,10 @@ class CReadyEvent final : public ReadyEvent {
   hvd_ready_event event_;
 };
 
-int remember(int code, const char* what, int rank = -1, const std::string& host = {}) noexcept {
+int remember(int code, const char* what, int rank = -1, const std::string& host = {},
+             const std::string& cause = {}) noexcept {
   try {
-    last_error = {code, what, rank, host, nullptr};
+    last_error = {code, what, rank, host, cause, nullptr};
   } catch (...) {  // no memory for the text
     last_error.code = code;
     last_error.text.clear();
@@ -68,7 +70,7 @@ int remember_exception(const std::exception_ptr& error) noexcept {
   } catch (const InitError& e) {
     return remember(HVD_ERROR_INIT, e.what());
   } catch (const CollectiveError& e) {
-    return remember(HVD_ERROR_COLLECTIVE, e.what(), e.rank(), e.host());
+    return remember(HVD_ERROR_COLLECTIVE, e.what(), e.rank(), e.host(), e.cause());
   } catch (const HostsUpdated& e) {
     return remember(HVD_ERROR_HOSTS_UPDATED, e.what());
   } catch (const CommittedStateLostError& e) {
@@ -173,7 +175,12 @@ std::vector<std::shared_ptr<ReadyEvent>> events_of(const hvd_ready_event* events
   }
 
   std::vector<std::shared_ptr<ReadyEvent>> owned;
-  for (const auto& event : read) owned.push_back(std::make_shared<CReadyEvent>(event));
+  for (const auto& event : read) {
+    auto cuda = cuda_event_of(event);
+    const bool is_cuda = cuda != nullptr;
+    owned.push_back(is_cuda ? std::move(cuda) : std::make_shared<CReadyEvent>(event));
+    if (is_cuda) event.release(event.data);
+  }
   for (const auto& event : read) {
     if (event.ready == nullptr || event.wait == nullptr) {
       refuse(call, "(): a ready event needs its functions `ready` and `wait`");
@@ -200,6 +207,7 @@ const char* hvd_last_error(void) { return last_error.text.c_str(); }
 int hvd_last_error_code(void) { return last_error.code; }
 int hvd_last_error_rank(void) { return last_error.rank; }
 const char* hvd_last_error_host(void) { return last_error.host.c_str(); }
+const char* hvd_last_error_cause(void) { return last_error.cause.c_str(); }
 
 const char* hvd_code_text(int code) {
   switch (code) {

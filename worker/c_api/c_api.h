@@ -156,6 +156,10 @@ Compression compression_of(std::int32_t compression, const char* call);
 std::vector<std::shared_ptr<ReadyEvent>> events_of(const hvd_ready_event* events, std::size_t count,
                                                    const char* call);
 
+// The event behind one that hvd_cuda_ready_after() or hvd_cuda_in_order_of() has filled; null: it
+// is the program's own.
+std::shared_ptr<ReadyEvent> cuda_event_of(const hvd_ready_event& event);
+
 // Things that callers hold by a number, which is never used again for another one.
 template <typename T>
 class Registry {

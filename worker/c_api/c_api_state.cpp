@@ -6,6 +6,7 @@
 #include <hvd/sampler.h>
 
 #include "worker/c_api/c_api.h"
+#include "worker/elastic/run.h"
 
 using namespace hvd::c_api;  // NOLINT(google-build-using-namespace): the calls below are of C
 
@@ -18,8 +19,17 @@ Registry<hvd::Sampler>& samplers() {
   return only;
 }
 
-Registry<State>& states() {
-  static auto& only = *new Registry<State>("state");
+using hvd::elastic::detail::Run;
+using hvd::elastic::detail::Turn;
+
+// A state, and its run while hvd_elastic_next() leads one.
+struct OwnState : State {
+  using State::State;
+  std::unique_ptr<Run> run;
+};
+
+Registry<OwnState>& states() {
+  static auto& only = *new Registry<OwnState>("state");
   return only;
 }
 
@@ -51,6 +61,37 @@ hvd::elastic::StateOptions read_state_options(const hvd_state_options* given) {
     };
   }
   return options;
+}
+
+// What a code of the program's function stands for, by which a run decides how it goes on: the
+// failure itself if this thread has seen it.
+std::exception_ptr failure_of(int code) {
+  constexpr const char* kFunction = "the program's function";
+  try {
+    check_callback(code, kFunction);
+    return nullptr;
+  } catch (const CallbackError& error) {
+    switch (code) {
+      case HVD_ERROR_HOSTS_UPDATED:
+        return std::make_exception_ptr(hvd::HostsUpdated(error.what()));
+      case HVD_ERROR_COLLECTIVE:
+        return std::make_exception_ptr(hvd::CollectiveError(error.what(), -1, "", ""));
+      case HVD_ERROR_NOT_INITIALIZED:
+        return std::make_exception_ptr(hvd::NotInitializedError(error.what()));
+      case HVD_ERROR_NOT_DYNAMIC:
+      case HVD_ERROR_UNKNOWN_PROCESS_SET:
+      case HVD_ERROR_NOT_A_MEMBER:
+      case HVD_ERROR_SHUT_DOWN:
+      case HVD_ERROR_LOST_MEMBER:
+      case HVD_ERROR_DUPLICATE_PROCESS_SET:
+        return std::make_exception_ptr(
+            hvd::ProcessSetError(static_cast<hvd::ProcessSetErrorCode>(code), error.what()));
+      default:
+        return std::current_exception();
+    }
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
 }
 
 // Owns a program's handler.
@@ -145,7 +186,7 @@ int hvd_state_create(const hvd_state_options* options, hvd_state* state) {
   return guard([&] {
     auto& into = not_null(state, "hvd_state_create", "state");
     into = 0;
-    into = states().add(std::make_shared<State>(read_state_options(options)));
+    into = states().add(std::make_shared<OwnState>(read_state_options(options)));
     return HVD_OK;
   });
 }
@@ -256,5 +297,31 @@ int hvd_elastic_run(hvd_state state, int (*function)(void* data), void* data,
         {.return_when_left = read.return_when_left != 0});
     if (ending == hvd::elastic::Ending::done) return HVD_OK;
     return note(HVD_ERROR_LEFT, "hvd_elastic_run(): the job goes on without this worker");
+  });
+}
+
+int hvd_elastic_next(hvd_state state, int code, int32_t* call) {
+  return guard([&]() -> int {
+    auto& into = not_null(call, "hvd_elastic_next", "call");
+    into = 0;
+    const auto own = states().find(state);
+    if (own->run == nullptr) {
+      if (code != HVD_OK) refuse("hvd_elastic_next(): code is ", code, " where a run begins");
+      own->run = std::make_unique<Run>(*own);
+    }
+
+    // Over, unless the function is to be called.
+    std::unique_ptr<Run> run = std::move(own->run);
+    switch (run->next(failure_of(code))) {
+      case Turn::call:
+        own->run = std::move(run);
+        into = 1;
+        return HVD_OK;
+      case Turn::done:
+        return HVD_OK;
+      case Turn::left:
+        return note(HVD_ERROR_LEFT, "hvd_elastic_next(): the job goes on without this worker");
+    }
+    return HVD_ERROR_INTERNAL;
   });
 }

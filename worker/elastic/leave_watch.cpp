@@ -18,14 +18,14 @@ namespace {
 // A stop is announced before its signal, but read by another thread.
 constexpr std::chrono::milliseconds kAnnouncementGrace{200};
 
-std::atomic<int> told{-1};           // an eventfd, which counts the signals; for ever
+std::atomic<int> told_event{-1};     // an eventfd, which counts the signals; for ever
 std::atomic<pid_t> leave_owner{-1};  // a forked child is to end
 
 void on_leave_signal(int number) {
   const int error = errno;
   if (::getpid() == leave_owner) {
     const std::uint64_t once = 1;
-    [[maybe_unused]] const auto put = ::write(told, &once, sizeof(once));
+    [[maybe_unused]] const auto put = ::write(told_event, &once, sizeof(once));
   } else {
     std::signal(number, SIG_DFL);
     std::raise(number);
@@ -37,8 +37,8 @@ bool install_leave_handler() {
   struct sigaction before {};
   if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
   if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return false;
-  if (told < 0) told = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (told < 0) return false;
+  if (told_event < 0) told_event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (told_event < 0) return false;
   leave_owner = ::getpid();
   struct sigaction ours {};
   ours.sa_handler = on_leave_signal;
@@ -67,11 +67,12 @@ LeaveWatch::~LeaveWatch() {
 void LeaveWatch::watch() {
   bool leaves = false;
   for (;;) {
-    std::array<pollfd, 2> polled{{{told, POLLIN, 0}, {over_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> polled{{{told_event, POLLIN, 0}, {over_.get(), POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled[1].revents != 0) return;
     std::uint64_t times = 0;
-    if (polled[0].revents == 0 || ::read(told, &times, sizeof(times)) != sizeof(times)) continue;
+    if (polled[0].revents == 0 || ::read(told_event, &times, sizeof(times)) != sizeof(times))
+      continue;
     if (agent_.wait_for_stop(Clock::now() + kAnnouncementGrace)) {
       std::signal(SIGTERM, SIG_DFL);
       ::kill(::getpid(), SIGTERM);

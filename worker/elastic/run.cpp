@@ -1,14 +1,16 @@
+#include "worker/elastic/run.h"
+
 #include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <unistd.h>
+#include <utility>
 
 #include <hvd/elastic.h>
 #include <hvd/error.h>
 
 #include "base/log.h"
 #include "base/text.h"
-#include "worker/elastic/leave_watch.h"
 #include "worker/elastic/state_impl.h"
 #include "worker/process/process_world.h"
 
@@ -25,24 +27,6 @@ using worker::ProcessWorld;
 
 // The wait for a newer world, before this rank asks again whether the others have finished.
 constexpr std::chrono::milliseconds kNewerWorldTimeout{500};
-
-class Running {
- public:
-  explicit Running(StateImpl& state) : state_(state) {
-    if (state.running) throw InvalidArgumentError("elastic::run() runs already with this state");
-    state.running = true;
-    ProcessWorld::instance().begin_run();
-  }
-  ~Running() {
-    ProcessWorld::instance().end_run();
-    state_.running = false;
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
- private:
-  StateImpl& state_;
-};
 
 enum class Entered { yes, left };
 
@@ -66,56 +50,105 @@ bool all_had_finished() {
 
 }  // namespace
 
-Ending run(State& state, const std::function<void()>& body, const RunOptions& options) {
+Run::Run(State& state) : impl_(StateImpl::of(state)) {
   auto& process = ProcessWorld::instance();
-  auto& impl = StateImpl::of(state);
-  const Running running(impl);
-  std::optional<worker::LeaveWatch> leave_watch;
-  if (auto* const membership = process.membership()) leave_watch.emplace(membership->agent());
+  if (impl_.running) throw InvalidArgumentError("elastic::run() runs already with this state");
+  impl_.running = true;
+  process.begin_run();
+  if (auto* const membership = process.membership()) leave_watch_.emplace(membership->agent());
   process.set_finished(false);
-  if (process.is_joining()) impl.make_room();
+}
 
-  bool again = false;
-  bool rolls_back = false;
+Run::~Run() {
+  leave_watch_.reset();
+  ProcessWorld::instance().end_run();
+  impl_.running = false;
+}
+
+Turn Run::next(std::exception_ptr thrown) {
+  auto& process = ProcessWorld::instance();
+  bool finishing = called_ && !thrown;
+  if (!called_ && process.is_joining()) impl_.make_room();
+
   for (;;) {
-    bool finishing = false;
-    try {
-      if ((again || process.needs_next()) && enter_next() == Entered::left) break;
-      impl.begin(rolls_back);
-      if (again) impl.call_back();
-      body();
-      finishing = true;
-      impl.finish();
-      process.set_finished(true);
-      return Ending::done;
-    } catch (const HostsUpdated&) {
-      rolls_back = !impl.is_at_commit();
-    } catch (const CollectiveError& error) {
-      const bool is_over =
-          process.membership() != nullptr && (process.is_leaving() || !process.stands());
-      if (!is_over) throw;
-      HVD_LOG(info, "elastic::run(): " << error.what());
-      rolls_back = true;
-    } catch (const Error& error) {
-      // The function, or another thread, has called shutdown(): nothing can be called any more.
-      if (process.membership() == nullptr || !process.is_leaving()) throw;
-      HVD_LOG(info, "elastic::run(): " << error.what());
+    if (!thrown) {
+      try {
+        if (!finishing) return begin_turn();
+        impl_.finish();
+        process.set_finished(true);
+        return Turn::done;
+      } catch (const std::exception&) {
+        thrown = std::current_exception();
+      }
     }
 
-    if (process.is_leaving()) break;
-    if (finishing && all_had_finished()) {
-      process.set_finished(true);
-      return Ending::done;
-    }
-    again = true;
+    if (const auto over = after_failure(thrown, finishing)) return *over;
+    thrown = nullptr;
+    finishing = false;
+    again_ = true;
+  }
+}
+
+Turn Run::begin_turn() {
+  if ((again_ || ProcessWorld::instance().needs_next()) && enter_next() == Entered::left) {
+    return Turn::left;
+  }
+  impl_.begin(rolls_back_);
+  if (again_) impl_.call_back();
+  called_ = true;
+  return Turn::call;
+}
+
+std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool finishing) {
+  auto& process = ProcessWorld::instance();
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const HostsUpdated&) {
+    rolls_back_ = !impl_.is_at_commit();
+  } catch (const CollectiveError& error) {
+    const bool is_over =
+        process.membership() != nullptr && (process.is_leaving() || !process.stands());
+    if (!is_over) throw;
+    HVD_LOG(info, "elastic::run(): " << error.what());
+    rolls_back_ = true;
+  } catch (const Error& error) {
+    // The function, or another thread, has called shutdown(): nothing can be called any more.
+    if (process.membership() == nullptr || !process.is_leaving()) throw;
+    HVD_LOG(info, "elastic::run(): " << error.what());
   }
 
-  HVD_LOG(info, "the job goes on without this worker");
-  if (options.return_when_left) return Ending::left;
-  leave_watch.reset();
+  if (process.is_leaving()) return Turn::left;
+  if (finishing && all_had_finished()) {
+    process.set_finished(true);
+    return Turn::done;
+  }
+  return std::nullopt;
+}
+
+void exit_of_worker_that_left() {
   // Another thread is in exit(), which must not be called twice.
-  while (process.program_ends()) ::pause();
+  while (ProcessWorld::instance().program_ends()) ::pause();
   std::exit(0);
+}
+
+Ending run(State& state, const std::function<void()>& body, const RunOptions& options) {
+  {
+    Run run(state);
+    Turn turn = run.next(nullptr);
+    while (turn == Turn::call) {
+      std::exception_ptr thrown;
+      try {
+        body();
+      } catch (const std::exception&) {
+        thrown = std::current_exception();
+      }
+      turn = run.next(std::move(thrown));
+    }
+    if (turn == Turn::done) return Ending::done;
+    HVD_LOG(info, "the job goes on without this worker");
+    if (options.return_when_left) return Ending::left;
+  }
+  exit_of_worker_that_left();
 }
 
 }  // namespace detail

@@ -69,6 +69,8 @@ HVD_API int hvd_last_error_code(void);
 /* Of HVD_ERROR_COLLECTIVE: whose loss it was, -1 if that is not known, and where it ran, "". */
 HVD_API int hvd_last_error_rank(void);
 HVD_API const char* hvd_last_error_host(void);
+/* Of HVD_ERROR_COLLECTIVE: what happened to it, "" if that is not known. */
+HVD_API const char* hvd_last_error_cause(void);
 /* "invalid argument"; "unknown code" of what is none. */
 HVD_API const char* hvd_code_text(int code);
 
@@ -203,6 +205,16 @@ typedef struct hvd_ready_event {
   { sizeof(hvd_ready_event), (ready), (wait), (release), (data) }
 #define HVD_READY_EVENT_INIT HVD_READY_EVENT_OF(NULL, NULL, NULL, NULL)
 HVD_API int hvd_ready_event_init(hvd_ready_event* event, size_t size);
+
+/* GPUs (hvd/cuda.h). How many this process can use, and the number of this worker's own. Negative:
+ * HVD_ERROR_INVALID_ARGUMENT: there is none, or none for this worker. */
+HVD_API int hvd_cuda_device_count(void);
+HVD_API int hvd_cuda_device(void);
+/* Fill an event that is ready when what this stream of the worker's GPU has by now is done. With
+ * the second the stream itself waits for the result, and the work may be done as soon as it does.
+ * Return HVD_OK, HVD_ERROR_INVALID_ARGUMENT (null, no GPU). */
+HVD_API int hvd_cuda_ready_after(hvd_cuda_stream stream, hvd_ready_event* event);
+HVD_API int hvd_cuda_in_order_of(hvd_cuda_stream stream, hvd_ready_event* event);
 
 /* Makes room for a result of this shape, of the tensor `index` of a group; null: there is none.
  * Called from a thread of hvd, once, before the work is done. */

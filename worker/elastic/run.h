@@ -1,0 +1,52 @@
+// One run of a state, turn by turn: what elastic::run() does between two calls of the program's
+// function, for those that call it themselves.
+#pragma once
+
+#include <exception>
+#include <optional>
+
+#include <hvd/elastic.h>
+
+#include "worker/elastic/leave_watch.h"
+
+namespace hvd::elastic::detail {
+
+class StateImpl;
+
+enum class Turn {
+  call,  // the program's function is to be called
+  done,  // it has returned, on all ranks
+  left,  // the job goes on without this worker
+};
+
+// For one thread at a time. There is one run in a process.
+class Run {
+ public:
+  // Throws InvalidArgumentError if the state has a run already. The state must live as long.
+  explicit Run(State& state);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Blocks until there is a world with this rank in it and the state is in place, or until the run
+  // is over. `thrown` is what the function has thrown since the last turn; null: it has returned,
+  // or has not been called yet. Throws it if the run cannot mend it, InitError, and what the state
+  // throws; then the run is over, too.
+  Turn next(std::exception_ptr thrown);
+
+ private:
+  // Another generation is to come, or nothing.
+  std::optional<Turn> after_failure(const std::exception_ptr& thrown, bool finishing);
+  Turn begin_turn();
+
+  StateImpl& impl_;
+  std::optional<worker::LeaveWatch> leave_watch_;
+  bool called_ = false;  // the program's function, at least once
+  bool again_ = false;   // the next turn is in a later generation
+  bool rolls_back_ = false;
+};
+
+// Ends the process as a worker does that is not needed any more.
+[[noreturn]] void exit_of_worker_that_left();
+
+}  // namespace hvd::elastic::detail
