@@ -22,3 +22,11 @@ add_library(hvd_boost INTERFACE)
 target_link_libraries(hvd_boost INTERFACE Boost::headers Threads::Threads)
 target_compile_definitions(hvd_boost INTERFACE
   BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)
+
+if(HVD_BUILD_PYTHON)
+  # The distribution's own Python has the distribution's NumPy and PyTorch.
+  if(NOT DEFINED SKBUILD AND NOT DEFINED Python3_EXECUTABLE AND EXISTS /usr/bin/python3)
+    set(Python3_EXECUTABLE /usr/bin/python3)
+  endif()
+  find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+endif()

@@ -1,0 +1,303 @@
+/* The module itself: init, places, process sets, the timeline. */
+#include <stdlib.h>
+
+#include "extension.h"
+
+/* --- init and shutdown --- */
+
+typedef struct init_call {
+  hvd_init_options options;
+  const int32_t** sets;
+  size_t* sizes;
+} init_call;
+
+static void free_init(init_call* own) {
+  for (size_t i = 0; own->sets != NULL && i < own->options.process_set_count; ++i) {
+    free((void*)own->sets[i]);
+  }
+  free((void*)own->sets);
+  free(own->sizes);
+  free(own);
+}
+
+static int32_t* read_ranks(PyObject* list, size_t* count) {
+  const Py_ssize_t size = PySequence_Size(list);
+  if (size < 0) return NULL;
+  int32_t* const ranks = calloc((size_t)size + 1, sizeof(int32_t));
+  if (ranks == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* const item = PySequence_GetItem(list, i);
+    const long rank = item == NULL ? -1 : PyLong_AsLong(item);
+    Py_XDECREF(item);
+    if (!PyErr_Occurred() && rank != (int32_t)rank) {
+      PyErr_SetString(PyExc_ValueError, "a rank of a process set is no rank");
+    }
+    if (PyErr_Occurred()) {
+      free(ranks);
+      return NULL;
+    }
+    ranks[i] = (int32_t)rank;
+  }
+  *count = (size_t)size;
+  return ranks;
+}
+
+static int64_t call_init(void* data) { return hvd_init(&((init_call*)data)->options); }
+static int64_t call_shutdown(void* data) {
+  (void)data;
+  return hvd_shutdown();
+}
+static int64_t call_stop_timeline(void* data) {
+  (void)data;
+  return hvd_stop_timeline();
+}
+
+static PyObject* none_or_blocked(blocking_call call, void* data) {
+  int64_t result = 0;
+  if (run_blocking(call, data, &result) != 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject* init(PyObject* module, PyObject* arguments) {
+  (void)module;
+  int dynamic = 0;
+  int shrink = 0;
+  PyObject* sets = NULL;
+  if (!PyArg_ParseTuple(arguments, "ppO", &dynamic, &shrink, &sets)) return NULL;
+  const Py_ssize_t count = PySequence_Size(sets);
+  if (count < 0) return NULL;
+  init_call* const own = calloc(1, sizeof(init_call));
+  if (own == NULL) return PyErr_NoMemory();
+  const hvd_init_options defaults = HVD_INIT_OPTIONS_INIT;
+  own->options = defaults;
+  own->options.dynamic_process_sets = dynamic;
+  own->options.process_sets_shrink = shrink;
+  own->sets = calloc((size_t)count + 1, sizeof(int32_t*));
+  own->sizes = calloc((size_t)count + 1, sizeof(size_t));
+  if (own->sets == NULL || own->sizes == NULL) {
+    free_init(own);
+    return PyErr_NoMemory();
+  }
+  own->options.process_sets = own->sets;
+  own->options.process_set_sizes = own->sizes;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const set = PySequence_GetItem(sets, i);
+    own->sets[i] = set == NULL ? NULL : read_ranks(set, &own->sizes[i]);
+    Py_XDECREF(set);
+    if (own->sets[i] == NULL) {
+      free_init(own);
+      return NULL;
+    }
+    own->options.process_set_count = (size_t)i + 1;
+  }
+
+  int64_t result = 0;
+  const int outcome = run_blocking(call_init, own, &result);
+  /* After a signal the call goes on with what it points to. */
+  if (outcome != 0 && result >= 0) return NULL;
+  free_init(own);
+  if (outcome != 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject* shutdown_hvd(PyObject* module, PyObject* none) {
+  (void)module;
+  (void)none;
+  return none_or_blocked(call_shutdown, NULL);
+}
+
+/* --- places and process sets --- */
+
+static PyObject* number_or_raise(int64_t number) {
+  return number < 0 ? raise_code(number) : PyLong_FromLongLong(number);
+}
+
+#define PLACE(name)                                         \
+  static PyObject* name(PyObject* module, PyObject* none) { \
+    (void)module;                                           \
+    (void)none;                                             \
+    return number_or_raise(hvd_##name());                   \
+  }
+PLACE(is_initialized)
+PLACE(rank)
+PLACE(size)
+PLACE(local_rank)
+PLACE(local_size)
+PLACE(cross_rank)
+PLACE(cross_size)
+PLACE(is_homogeneous)
+PLACE(cuda_device)
+PLACE(cuda_device_count)
+#undef PLACE
+
+static PyObject* generation(PyObject* module, PyObject* none) {
+  (void)module;
+  (void)none;
+  uint64_t number = 0;
+  const int code = hvd_generation(&number);
+  return code != HVD_OK ? raise_code(code) : PyLong_FromUnsignedLongLong(number);
+}
+
+typedef struct set_call {
+  int32_t* ranks; /* null: the set is removed */
+  size_t count;
+  int32_t number;
+} set_call;
+
+static int64_t call_set(void* data) {
+  const set_call* const own = data;
+  return own->ranks == NULL ? hvd_remove_process_set(own->number)
+                            : hvd_add_process_set(own->ranks, own->count);
+}
+
+static PyObject* change_sets(const set_call* given) {
+  set_call* const own = malloc(sizeof(set_call));
+  if (own == NULL) {
+    free(given->ranks);
+    return PyErr_NoMemory();
+  }
+  *own = *given;
+  int64_t result = 0;
+  const int outcome = run_blocking(call_set, own, &result);
+  if (outcome != 0 && result >= 0) return NULL;
+  free(own->ranks);
+  free(own);
+  return outcome != 0 ? NULL : PyLong_FromLongLong(result);
+}
+
+static PyObject* add_process_set(PyObject* module, PyObject* ranks) {
+  (void)module;
+  set_call call = {NULL, 0, 0};
+  call.ranks = read_ranks(ranks, &call.count);
+  return call.ranks == NULL ? NULL : change_sets(&call);
+}
+
+/* The argument of a function of one number. */
+static int read_number(PyObject* argument, int32_t* number) {
+  const long long value = PyLong_AsLongLong(argument);
+  if (PyErr_Occurred()) return -1;
+  *number = value == (int32_t)value ? (int32_t)value : -1;
+  return 0;
+}
+
+static PyObject* remove_process_set(PyObject* module, PyObject* argument) {
+  (void)module;
+  set_call call = {NULL, 0, 0};
+  return read_number(argument, &call.number) != 0 ? NULL : change_sets(&call);
+}
+
+#define OF_SET(name)                                            \
+  static PyObject* name(PyObject* module, PyObject* argument) { \
+    (void)module;                                               \
+    int32_t number = 0;                                         \
+    if (read_number(argument, &number) != 0) return NULL;       \
+    return number_or_raise(hvd_##name(number));                 \
+  }
+OF_SET(process_set_size)
+OF_SET(process_set_rank)
+OF_SET(process_set_included)
+#undef OF_SET
+
+static PyObject* list_of(const int32_t* numbers, int count) {
+  PyObject* const list = PyList_New(count);
+  for (int i = 0; list != NULL && i < count; ++i) {
+    PyObject* const number = PyLong_FromLong(numbers[i]);
+    if (number == NULL || PyList_SetItem(list, i, number) != 0) {
+      Py_DECREF(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+/* A negative `set`: the numbers of all sets. */
+static PyObject* read_list(int32_t set) {
+  int32_t* numbers = NULL;
+  int capacity = 0;
+  for (;;) {
+    const int count = set < 0 ? hvd_process_sets(numbers, (size_t)capacity)
+                              : hvd_process_set_ranks(set, numbers, (size_t)capacity);
+    if (count <= capacity) {
+      PyObject* const list = count < 0 ? raise_code(count) : list_of(numbers, count);
+      free(numbers);
+      return list;
+    }
+    free(numbers);
+    capacity = count;
+    numbers = calloc((size_t)capacity, sizeof(int32_t));
+    if (numbers == NULL) return PyErr_NoMemory();
+  }
+}
+
+static PyObject* process_set_ranks(PyObject* module, PyObject* argument) {
+  (void)module;
+  int32_t number = 0;
+  if (read_number(argument, &number) != 0) return NULL;
+  return number < 0 ? raise_failure(NULL, HVD_ERROR_UNKNOWN_PROCESS_SET) : read_list(number);
+}
+
+static PyObject* process_sets(PyObject* module, PyObject* none) {
+  (void)module;
+  (void)none;
+  return read_list(-1);
+}
+
+/* --- the timeline --- */
+
+static PyObject* start_timeline(PyObject* module, PyObject* arguments) {
+  (void)module;
+  const char* path = NULL;
+  int mark_cycles = 0;
+  if (!PyArg_ParseTuple(arguments, "sp", &path, &mark_cycles)) return NULL;
+  return none_or_raise(hvd_start_timeline(path, mark_cycles));
+}
+
+static PyObject* stop_timeline(PyObject* module, PyObject* none) {
+  (void)module;
+  (void)none;
+  return none_or_blocked(call_stop_timeline, NULL);
+}
+
+static PyMethodDef functions[] = {
+    {"set_errors", set_errors, METH_O, "set_errors(classes): {code: exception} for what fails."},
+    {"init", init, METH_VARARGS, "init(dynamic_process_sets, process_sets_shrink, process_sets)"},
+    {"shutdown", shutdown_hvd, METH_NOARGS, "Takes no part any more."},
+    {"is_initialized", is_initialized, METH_NOARGS, "1 or 0."},
+    {"rank", rank, METH_NOARGS, "This worker's rank."},
+    {"size", size, METH_NOARGS, "The number of ranks."},
+    {"local_rank", local_rank, METH_NOARGS, "The rank among those of this host."},
+    {"local_size", local_size, METH_NOARGS, "The number of ranks of this host."},
+    {"cross_rank", cross_rank, METH_NOARGS, "The rank among those of this local rank."},
+    {"cross_size", cross_size, METH_NOARGS, "The number of ranks of this local rank."},
+    {"is_homogeneous", is_homogeneous, METH_NOARGS, "1: all hosts have as many ranks."},
+    {"cuda_device", cuda_device, METH_NOARGS, "The number of this worker's GPU."},
+    {"cuda_device_count", cuda_device_count, METH_NOARGS, "How many GPUs hvd can use."},
+    {"generation", generation, METH_NOARGS, "The number of the world."},
+    {"add_process_set", add_process_set, METH_O, "add_process_set(ranks): its number."},
+    {"remove_process_set", remove_process_set, METH_O, "remove_process_set(number)"},
+    {"process_set_size", process_set_size, METH_O, "process_set_size(number)"},
+    {"process_set_rank", process_set_rank, METH_O, "process_set_rank(number)"},
+    {"process_set_included", process_set_included, METH_O, "process_set_included(number): 1 or 0."},
+    {"process_set_ranks", process_set_ranks, METH_O, "process_set_ranks(number): a list."},
+    {"process_sets", process_sets, METH_NOARGS, "The numbers of all process sets."},
+    {"start_timeline", start_timeline, METH_VARARGS, "start_timeline(path, mark_cycles)"},
+    {"stop_timeline", stop_timeline, METH_NOARGS, "Returns when the file is complete."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_core", "The calls of libhvd.", -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__core(void) {
+  PyObject* const module = PyModule_Create(&definition);
+  if (module == NULL) return NULL;
+  if (add_work(module) != 0 || add_reducer(module) != 0 || add_state(module) != 0 ||
+      PyModule_AddStringConstant(module, "version", hvd_version()) != 0) {
+    Py_DECREF(module);
+    return NULL;
+  }
+  return module;
+}

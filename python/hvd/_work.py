@@ -1,0 +1,215 @@
+"""What the calls for all kinds of arrays share: how a collective is started and ended."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import threading
+from typing import Any, Callable, Generic, TypeVar
+
+from . import _core
+from .basics import ProcessSet, number_of
+from .errors import DisagreementError, InvalidArgumentError
+
+T = TypeVar("T")
+
+# (address, shape, type, device), by the numbers of hvd/c_api.h.
+Tensor = tuple[int, tuple[int, ...], int, int]
+
+
+class Kind(enum.IntEnum):
+    """The collectives, by the numbers of the extension."""
+
+    ALLREDUCE = 0
+    BROADCAST = 1
+    ALLGATHER = 2
+    ALLTOALL = 3
+    REDUCESCATTER = 4
+    BARRIER = 5
+    JOIN = 6
+    SPARSE_ALLREDUCE = 7
+
+
+class ReduceOp(enum.IntEnum):
+    """How values of several ranks become one."""
+
+    AVERAGE = 0
+    SUM = 1
+    ADASUM = 2
+    MIN = 3
+    MAX = 4
+    PRODUCT = 5
+
+
+Average = ReduceOp.AVERAGE
+Sum = ReduceOp.SUM
+Adasum = ReduceOp.ADASUM
+Min = ReduceOp.MIN
+Max = ReduceOp.MAX
+Product = ReduceOp.PRODUCT
+
+# Types by the name that NumPy and PyTorch give them.
+TYPES = {
+    name: number
+    for number, name in enumerate(
+        "bool uint8 int8 uint16 int16 int32 int64 float16 bfloat16 float32 float64 "
+        "float8_e4m3fn float8_e5m2".split()
+    )
+}
+TYPE_NAMES = {number: name for name, number in TYPES.items()}
+HOST = 0
+
+
+def cuda(device: int) -> int:
+    """The number of a CUDA device, for a tensor tuple."""
+    return device + 1
+
+
+def choose_op(op: int | None, average: bool | None) -> ReduceOp:
+    """The operation of a call in Horovod's manner; ``average`` is its older argument."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("op and average cannot both be given; average is the older one")
+        return Average if average else Sum
+    return Average if op is None else ReduceOp(op)
+
+
+class Handle(Generic[T]):
+    """A collective in flight. ``synchronize()`` gives its result, once and for all."""
+
+    def __init__(self, work: _core.Work, finish: Callable[[_core.Work], T]) -> None:
+        self._work = work
+        self._finish = finish
+        self._result: T | None = None
+        self._finished = False
+        self._lock = threading.Lock()
+
+    def ready(self) -> bool:
+        """Whether ``wait()`` would return at once."""
+        return self._work.ready()
+
+    def wait(self) -> T:
+        """Blocks until the collective is done. Raises what went wrong, at each call."""
+        try:
+            self._work.wait()
+        except InvalidArgumentError as error:
+            # What only the ranks together can find.
+            raise _as_disagreement(error) from None
+        with self._lock:
+            if not self._finished:
+                self._result = self._finish(self._work)
+                self._finished = True
+        return self._result  # type: ignore[return-value]
+
+    def add_done_callback(self, callback: Callable[[Handle[T]], None]) -> None:
+        """Calls ``callback(handle)`` when the collective is done, on one thread of Python."""
+        _completions.notify(self._work, lambda: callback(self))
+
+
+def _as_disagreement(error: InvalidArgumentError) -> InvalidArgumentError:
+    if type(error) is not InvalidArgumentError:
+        return error
+    other = DisagreementError(str(error))
+    other.code, other.rank, other.host, other.cause = (
+        error.code,
+        error.rank,
+        error.host,
+        error.cause,
+    )
+    return other
+
+
+class _Completions:
+    """One thread that runs the callbacks of all work that is done."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._tags = itertools.count(1)
+        self._thread: threading.Thread | None = None
+
+    def notify(self, work: _core.Work, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="hvd completions", daemon=True
+                )
+                self._thread.start()
+            tag = next(self._tags)
+            self._callbacks[tag] = callback
+        try:
+            work.notify(tag)
+        except BaseException:
+            with self._lock:
+                del self._callbacks[tag]
+            raise
+
+    def _run(self) -> None:
+        while True:
+            tag = _core.next_completion()
+            with self._lock:
+                callback = self._callbacks.pop(tag)
+            try:
+                callback()
+            except Exception:  # noqa: BLE001: a callback's error is reported as a thread's is
+                threading.excepthook(
+                    threading.ExceptHookArgs((*_current_error(), threading.current_thread()))
+                )
+
+
+def _current_error() -> tuple[Any, Any, Any]:
+    import sys
+
+    return sys.exc_info()
+
+
+_completions = _Completions()
+
+
+def synchronize(handle: Handle[T]) -> T:
+    """Blocks until an asynchronous call is done, and gives its result.
+
+    Raises:
+        HorovodInternalError: the collective failed.
+        DisagreementError: the ranks disagree on what it is.
+    """
+    return handle.wait()
+
+
+def poll(handle: Handle[Any]) -> bool:
+    """Whether ``synchronize(handle)`` would return at once."""
+    return handle.ready()
+
+
+def start(
+    kind: Kind,
+    inputs: Tensor | list[Tensor] | None,
+    outputs: Tensor | list[Tensor] | None = None,
+    *,
+    process_set: ProcessSet,
+    name: str | None = None,
+    op: int = Average,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    compression: int = 0,
+    root: int = 0,
+    splits: list[int] | None = None,
+    keep: object = None,
+    stream: int = -1,
+) -> _core.Work:
+    """Starts a collective. ``keep`` owns the memory of its tensors, and lives as long as needed."""
+    return _core.start(
+        kind,
+        inputs,
+        outputs,
+        name,
+        op,
+        compression,
+        prescale,
+        postscale,
+        root,
+        number_of(process_set),
+        splits,
+        keep,
+        stream,
+    )

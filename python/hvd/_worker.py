@@ -1,0 +1,81 @@
+"""A worker of ``hvd.run()``: gets the function, calls it, and sends its result back."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import sys
+import traceback
+from multiprocessing.connection import Client
+from typing import Any
+
+KEY_VARIABLE = "HVD_RUN_KEY"
+PORT_VARIABLE = "HVD_RUN_PORT"
+_MAIN = "__hvd_main__"  # the name under which workers import the program's main module
+
+
+class Failed:
+    """What a function that raised has instead of a result."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def dumps(value: Any) -> bytes:
+    """Packs a call: by cloudpickle, or with the place of the main program."""
+    try:
+        import cloudpickle
+
+        return pickle.dumps((None, cloudpickle.dumps(value)))
+    except ImportError:
+        main = getattr(sys.modules["__main__"], "__file__", None)
+        return pickle.dumps((main and os.path.abspath(main), pickle.dumps(value)))
+
+
+def _loads(packed: bytes) -> Any:
+    main, value = pickle.loads(packed)
+    if main is not None:
+        spec = importlib.util.spec_from_file_location(_MAIN, main)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{main} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        # What the program defined in its main module is looked for there.
+        sys.modules["__main__"] = sys.modules[_MAIN] = module
+        spec.loader.exec_module(module)
+    return pickle.loads(value)
+
+
+def main() -> int:
+    """The program of a worker. 1: the function has raised."""
+    key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
+    address = (os.environ["HVD_RENDEZVOUS_ADDR"], int(os.environ.pop(PORT_VARIABLE)))
+    with Client(address, authkey=key) as connection:
+        packed = connection.recv_bytes()
+        from . import basics
+
+        result: Any
+        try:
+            function, args, kwargs = _loads(packed)
+            result = function(*args, **kwargs)
+        except Exception:  # noqa: BLE001: it is raised again where hvd.run() was called
+            result = Failed(traceback.format_exc())
+        rank = int(os.environ.get("HVD_RANK", "0"))
+        generation = 0
+        if basics.is_initialized():
+            rank, generation = basics.rank(), basics.generation()
+        try:
+            value = pickle.dumps(result)
+        except Exception:  # noqa: BLE001: as above
+            result = Failed(traceback.format_exc())
+            value = pickle.dumps(result)
+        connection.send((generation, rank, value))
+        connection.recv_bytes()
+    if isinstance(result, Failed):
+        sys.stderr.write(result.text)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

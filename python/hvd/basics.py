@@ -1,0 +1,261 @@
+"""The world and this worker's place in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Union
+
+from . import _core
+from .errors import NotInitializedError
+
+
+class ProcessSet:
+    """Some of the world's ranks, among which a collective can run.
+
+    One that is given to ``init()`` or ``add_process_set()`` gets its ``process_set_id`` there.
+    """
+
+    def __init__(self, ranks: Iterable[int]) -> None:
+        self._ranks: list[int] | None = sorted(set(ranks))
+        self.process_set_id: int | None = None
+
+    @property
+    def ranks(self) -> list[int]:
+        """The members, by their rank in the world."""
+        if self._ranks is None:
+            return list(range(size()))
+        return list(self._ranks)
+
+    def size(self) -> int:
+        """The number of members."""
+        return _core.process_set_size(number_of(self))
+
+    def rank(self) -> int:
+        """This worker's rank in the set. Raises NotAMemberError if it has none."""
+        return _core.process_set_rank(number_of(self))
+
+    def included(self) -> bool:
+        """Whether this worker is a member."""
+        return bool(_core.process_set_included(number_of(self)))
+
+    def __repr__(self) -> str:
+        ranks = "all" if self._ranks is None else self._ranks
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={ranks})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcessSet):
+            return NotImplemented
+        return self._ranks == other._ranks and self.process_set_id == other.process_set_id
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _whole_world() -> ProcessSet:
+    whole = ProcessSet([])
+    whole._ranks = None
+    whole.process_set_id = 0
+    return whole
+
+
+global_process_set = _whole_world()
+_given_sets: list[ProcessSet] = []
+
+
+def number_of(process_set: ProcessSet) -> int:
+    """The number under which hvd knows it. Raises ValueError before it has one."""
+    if process_set.process_set_id is None:
+        raise ValueError(f"{process_set!r} is given to neither init() nor add_process_set()")
+    return process_set.process_set_id
+
+
+def init(
+    process_sets: Union[str, Sequence[Union[ProcessSet, Sequence[int]]], None] = None,
+    *,
+    process_sets_shrink: bool = False,
+) -> None:
+    """Forms the world with the other workers of the job; blocks until it stands.
+
+    Without ``hvdrun`` the world consists of this process alone. A second call does nothing.
+
+    Args:
+        process_sets: process sets that exist from the start (each a ``ProcessSet`` or a list of
+            ranks), or "dynamic": sets can be added and removed later.
+        process_sets_shrink: in an elastic job, sets that have lost a member shrink, where they
+            would be LostMemberError else.
+
+    Raises:
+        InitError: the world could not be formed.
+        InvalidArgumentError: a process set is wrong.
+    """
+    dynamic = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0") not in ("", "0")
+    sets: list[ProcessSet] = []
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(f'process_sets is a list or "dynamic", not "{process_sets}"')
+        dynamic = True
+    else:
+        for given in process_sets or []:
+            sets.append(given if isinstance(given, ProcessSet) else ProcessSet(given))
+    if is_initialized():
+        return
+    _core.init(dynamic, process_sets_shrink, [given.ranks for given in sets])
+    _given_sets[:] = sets
+    for given in sets:
+        given.process_set_id = _find_set(given.ranks)
+
+
+def _find_set(ranks: list[int]) -> int | None:
+    for number in _core.process_sets():
+        if number != 0 and _core.process_set_ranks(number) == ranks:
+            return number
+    # A set of all ranks is the whole world.
+    return 0 if ranks == list(range(size())) else None
+
+
+def shutdown() -> None:
+    """Takes no part in the job any more; ``init()`` may follow. Without a world it does nothing."""
+    _core.shutdown()
+    for given in _given_sets:
+        given.process_set_id = None
+    _given_sets.clear()
+
+
+def is_initialized() -> bool:
+    """Whether there is a world."""
+    return bool(_core.is_initialized())
+
+
+def rank() -> int:
+    """This worker's rank in the world, from 0."""
+    return _core.rank()
+
+
+def size() -> int:
+    """The number of workers in the world."""
+    return _core.size()
+
+
+def local_rank() -> int:
+    """The rank among the workers of this host: which GPU is this worker's."""
+    return _core.local_rank()
+
+
+def local_size() -> int:
+    """The number of workers on this host."""
+    return _core.local_size()
+
+
+def cross_rank() -> int:
+    """The rank among the workers of this local rank, of which each host has one."""
+    return _core.cross_rank()
+
+
+def cross_size() -> int:
+    """The number of workers of this local rank."""
+    return _core.cross_size()
+
+
+def is_homogeneous() -> bool:
+    """Whether all hosts have equally many workers."""
+    return bool(_core.is_homogeneous())
+
+
+def generation() -> int:
+    """The number of the world: it grows with each one that an elastic job forms."""
+    return _core.generation()
+
+
+def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+    """Adds a process set. Called by all ranks of the world, each with the same ranks.
+
+    Raises:
+        NotDynamicError: ``init(process_sets="dynamic")`` was not called.
+        DuplicateProcessSetError: these ranks are a process set already.
+    """
+    added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    if added.process_set_id is not None:
+        raise ValueError(f"{added!r} is added already")
+    added.process_set_id = _core.add_process_set(added.ranks)
+    _given_sets.append(added)
+    return added
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Removes a process set. Called by all ranks. False: it cannot be, or is not there."""
+    if process_set.process_set_id in (None, 0):
+        return False
+    _core.remove_process_set(process_set.process_set_id)
+    process_set.process_set_id = None
+    _given_sets[:] = [given for given in _given_sets if given is not process_set]
+    return True
+
+
+def process_set_ids() -> list[int]:
+    """The numbers of all process sets; 0 is the whole world."""
+    return _core.process_sets()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Records what all ranks do into a file on rank 0's host, in Chrome's trace format.
+
+    Called by rank 0; the calls of other ranks change nothing.
+    """
+    _core.start_timeline(os.fspath(file_path), mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Ends the recording; returns when the file is complete."""
+    _core.stop_timeline()
+
+
+def mpi_threads_supported() -> bool:
+    """False: there is no MPI in hvd. Raises NotInitializedError before ``init()``."""
+    if not is_initialized():
+        raise NotInitializedError("hvd.init() comes first")
+    return False
+
+
+def mpi_built() -> bool:
+    """False: hvd needs no MPI."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    """False: hvd needs no MPI."""
+    return False
+
+
+def gloo_built() -> bool:
+    """True: collectives between CPUs are always there."""
+    return True
+
+
+def gloo_enabled() -> bool:
+    """True: collectives between CPUs are always there."""
+    return True
+
+
+def nccl_built() -> int:
+    """1 if this worker can use the module for GPUs, else 0."""
+    return int(cuda_built())
+
+
+def cuda_built() -> bool:
+    """Whether hvd can use a GPU here."""
+    return _core.cuda_device_count() > 0
+
+
+def ddl_built() -> bool:
+    """False: hvd does not have it."""
+    return False
+
+
+def ccl_built() -> bool:
+    """False: hvd does not have it."""
+    return False
+
+
+def rocm_built() -> bool:
+    """False: hvd does not have it."""
+    return False

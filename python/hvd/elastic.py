@@ -1,0 +1,326 @@
+"""Training that goes on when workers come, go and die.
+
+    import hvd
+
+    hvd.init()
+    state = hvd.elastic.ObjectState(weights=weights, step=0)
+
+    @hvd.elastic.run
+    def train(state):
+        while state.step < 1000:
+            gradient = hvd.allreduce(gradient_of(state.weights), name="gradient")
+            state.weights -= 0.1 * gradient
+            state.step += 1
+            state.commit()
+
+    train(state)
+
+After a failure all ranks go back to their last commit, or a newer one that some rank has; nothing
+before a commit is lost. A state is for one thread at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from . import _core, _work, basics
+from .errors import (
+    COLLECTIVE,
+    HOSTS_UPDATED,
+    OK,
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    HvdError,
+    LeftError,
+    ProcessSetError,
+)
+from .objects import broadcast_object
+from .sampler import ElasticSampler
+
+__all__ = ["ElasticSampler", "ObjectState", "State", "run"]
+
+_PROGRAMS_OWN = 1  # a code that ends a run, and is the program's own
+_NAME = "python"  # of what is no tensor, in the state
+
+
+# --- objects as bytes ----------------------------------------------------------------------------
+
+
+class Packed:
+    """An object as bytes: a head, and the memory of its arrays where it lies."""
+
+    def __init__(self, body: bytes, buffers: list[pickle.PickleBuffer]) -> None:
+        self.views = [buffer.raw() for buffer in buffers]
+        sizes = [view.nbytes for view in self.views]
+        self.head = struct.pack(f"<{len(sizes) + 2}Q", len(body), len(sizes), *sizes) + body
+
+    def segments(self) -> list[tuple[int, int]]:
+        """Address and size of each array."""
+        return [
+            (np.frombuffer(view, np.uint8).ctypes.data if view.nbytes else 0, view.nbytes)
+            for view in self.views
+        ]
+
+    def joined(self) -> bytearray:
+        """A copy of all of it."""
+        return bytearray(b"".join([self.head, *self.views]))
+
+
+def pack(value: Any, pickler: type[pickle.Pickler] = pickle.Pickler) -> Packed:
+    """Packs an object, whose arrays are not copied."""
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+
+    def take(buffer: pickle.PickleBuffer) -> None:
+        buffers.append(buffer)
+
+    pickler(stream, protocol=5, buffer_callback=take).dump(value)
+    return Packed(stream.getvalue(), buffers)
+
+
+def unpack(packed: bytearray) -> Any:
+    """The reverse. The arrays lie in the memory of ``packed``."""
+    body_size, count = struct.unpack_from("<2Q", packed)
+    sizes = struct.unpack_from(f"<{count}Q", packed, 16)
+    view = memoryview(packed)
+    begin = 16 + 8 * count
+    body = view[begin : begin + body_size]
+    begin += body_size
+    buffers = []
+    for size in sizes:
+        buffers.append(view[begin : begin + size])
+        begin += size
+    return pickle.loads(body, buffers=buffers)
+
+
+# --- states --------------------------------------------------------------------------------------
+
+
+class State:
+    """What must survive. Its kinds say what that is; see ``ObjectState``."""
+
+    # How the objects of this kind of state become bytes.
+    _pickler: type[pickle.Pickler] = pickle.Pickler
+
+    def __init__(self) -> None:
+        self._handle: _core.State | None = None
+        self._running = False
+        self._reset_callbacks: list[Callable[[], Any]] = []
+        self._saved: bytearray | None = None
+
+    # What a kind of state defines.
+
+    def _tensors(self) -> list[tuple[str, _work.Tensor]]:
+        """Tensors that never move, by name."""
+        return []
+
+    def _objects(self) -> Any:
+        """All else, as an object for pickle."""
+        raise NotImplementedError
+
+    def _set_objects(self, objects: Any) -> None:
+        """Puts back what ``_objects()`` has given on some rank, at some time."""
+        raise NotImplementedError
+
+    def _copy_of_tensors(self) -> Any:
+        """A copy of the tensors' values, as an object for pickle."""
+        return None
+
+    def _set_tensors(self, copy: Any) -> None:
+        """Puts such a copy back into the tensors."""
+
+    # What users call.
+
+    def register_reset_callbacks(self, callbacks: Sequence[Callable[[], Any]]) -> None:
+        """Functions that are called when the world has changed, before the training goes on."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """Called when the world has changed, with the state in place."""
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def reset(self) -> None:
+        """For kinds of states: called first when the world has changed."""
+
+    def commit(self) -> None:
+        """All ranks agree to have come this far; from now on nothing before is lost.
+
+        Raises:
+            HostsUpdatedInterrupt: the world changes here; for ``run``, which goes on with it.
+            HorovodInternalError: the world has failed; for ``run``, too.
+            StateDivergedError: the states of the ranks differ, where they are compared.
+        """
+        if not self._running:
+            self.save()
+            return
+        self._saved = None
+        self._hand_over()
+        self._core_state().commit()
+
+    def check_host_updates(self) -> None:
+        """Changes the world if it is to change, as a commit does, and commits nothing else."""
+        if self._running:
+            self._core_state().check()
+
+    def save(self) -> None:
+        """Keeps a copy on this rank alone, for ``restore()``."""
+        self._saved = pack((self._copy_of_tensors(), self._objects()), self._pickler).joined()
+
+    def restore(self) -> None:
+        """Brings back what was saved or committed last on this rank."""
+        if self._saved is not None:
+            tensors, objects = unpack(bytearray(self._saved))
+            self._set_tensors(tensors)
+            self._set_objects(objects)
+        elif self._running:
+            self._core_state().restore()
+            self._take_over()
+
+    def sync(self) -> None:
+        """All ranks get what rank 0 holds now."""
+        if self._running:
+            self._hand_over()
+            self._core_state().sync()
+            self._take_over()
+            return
+        everything = (self._copy_of_tensors(), self._objects())
+        packed = bytes(pack(everything, self._pickler).joined()) if basics.rank() == 0 else b""
+        tensors, objects = unpack(bytearray(broadcast_object(packed)))
+        self._set_tensors(tensors)
+        self._set_objects(objects)
+        self.save()
+
+    # Between Python and hvd.
+
+    def _core_state(self) -> _core.State:
+        if self._handle is None:
+            handle = _core.State(0)
+            for name, tensor in self._tensors():
+                handle.add_tensor(name, tensor)
+            handle.add_bytes(_NAME)
+            self._handle = handle
+        return self._handle
+
+    def _hand_over(self) -> None:
+        packed = pack(self._objects(), self._pickler)
+        self._core_state().set_bytes(packed.head, packed.segments(), packed.views)
+
+    def _take_over(self) -> None:
+        loaded = self._core_state().take_loaded()
+        if loaded is not None:
+            self._set_objects(unpack(loaded))
+
+
+class ObjectState(State):
+    """Python objects, as attributes. They must be such as ``pickle`` takes.
+
+    Args:
+        kwargs: the attributes and their first values.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self._names = list(kwargs)
+        for name, value in kwargs.items():
+            if hasattr(type(self), name) or name.startswith("_"):
+                raise ValueError(f'a state cannot have an attribute "{name}"')
+            setattr(self, name, value)
+
+    def _objects(self) -> Any:
+        return {name: _object_of(getattr(self, name)) for name in self._names}
+
+    def _set_objects(self, objects: Any) -> None:
+        for name, value in objects.items():
+            before = getattr(self, name)
+            if isinstance(before, ElasticSampler):
+                before.load_state_dict(value)
+            else:
+                setattr(self, name, value)
+
+    def reset(self) -> None:
+        for name in self._names:
+            value = getattr(self, name)
+            if isinstance(value, ElasticSampler):
+                value.reset()
+
+
+def _object_of(value: Any) -> Any:
+    return value.state_dict() if isinstance(value, ElasticSampler) else value
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+Result = TypeVar("Result")
+
+
+def run(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Decorates the training function, whose first argument is a state.
+
+    It is called again with the state in place whenever the world has changed, until it has
+    returned on all ranks of one world. Every other exception than HorovodInternalError and
+    HostsUpdatedInterrupt goes through. A worker that is not needed any more ends with exit code 0.
+
+    Raises:
+        StateLostError: every worker that held the committed state is gone.
+        HorovodInternalError: the world has failed, and ``hvdrun`` cannot change it.
+    """
+
+    @functools.wraps(function)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Result:
+        if not isinstance(state, State):
+            raise TypeError(f"the first argument is a state, not {type(state).__name__}")
+        if state._running:
+            raise RuntimeError("this state runs already")
+        state._running = True
+        state._saved = None
+        try:
+            return _lead(state, lambda: function(state, *args, **kwargs))
+        finally:
+            state._running = False
+
+    return wrapper
+
+
+def _lead(state: State, function: Callable[[], Result]) -> Result:
+    code = OK
+    result: Any = None
+    failure: BaseException | None = None
+    first = True
+    while True:
+        state._hand_over()
+        try:
+            is_called = state._core_state().next(code)
+        except LeftError:
+            sys.exit(0)
+        except HvdError as error:
+            if failure is not None and error.code == code:
+                raise failure from None
+            raise
+        if not is_called:
+            return result
+        state._saved = None
+        state._take_over()
+        if not first:
+            state.on_reset()
+        first = False
+
+        try:
+            result = function()
+            code, failure = OK, None
+        except HostsUpdatedInterrupt as error:
+            code, failure = HOSTS_UPDATED, error
+        except (HorovodInternalError, ProcessSetError) as error:
+            code, failure = error.code or COLLECTIVE, error
+        except BaseException:
+            state._core_state().next(_PROGRAMS_OWN)
+            raise

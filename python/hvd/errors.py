@@ -1,0 +1,129 @@
+"""What the calls of hvd raise.
+
+Every exception has ``code`` (a number of ``hvd/c_api.h``), ``rank`` and ``host`` (whose loss it
+was; -1 and "" if that is not known) and ``cause`` (what happened to it, or "").
+"""
+
+from . import _core
+
+
+class HvdError(RuntimeError):
+    """The base of all errors of hvd."""
+
+    code: int = 0
+    rank: int = -1
+    host: str = ""
+    cause: str = ""
+
+
+class NotInitializedError(HvdError, ValueError):
+    """``init()`` comes first."""
+
+
+class InvalidArgumentError(HvdError, ValueError):
+    """An argument is wrong, or the ranks disagree on one."""
+
+
+class ProcessSetError(InvalidArgumentError):
+    """A process set cannot be used: unknown, a duplicate, not dynamic, or without this rank."""
+
+
+class NotDynamicError(ProcessSetError):
+    """``init()`` was not told of dynamic process sets."""
+
+
+class UnknownProcessSetError(ProcessSetError):
+    """There is no such process set, or no longer."""
+
+
+class NotAMemberError(ProcessSetError):
+    """This rank is not in the process set."""
+
+
+class DuplicateProcessSetError(ProcessSetError):
+    """These ranks are a process set already."""
+
+
+class InitError(HvdError):
+    """The world could not be formed."""
+
+
+class HorovodInternalError(HvdError):
+    """A collective failed: a member of the world is gone, or was stopped.
+
+    In an elastic job ``hvd.elastic.run`` catches it, and goes on in another world. The name is that
+    under which programs written for Horovod know it.
+    """
+
+
+CollectiveError = HorovodInternalError
+
+
+class ShutDownError(HorovodInternalError):
+    """A rank takes no part any more."""
+
+
+class LostMemberError(HorovodInternalError):
+    """The process set has lost a member."""
+
+
+class DisagreementError(HorovodInternalError, InvalidArgumentError):
+    """The ranks disagree on what a collective is: its type, shape, root, or other arguments."""
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """No error: at a commit all members left this world for another one."""
+
+    code: int = 0
+    rank: int = -1
+    host: str = ""
+    cause: str = ""
+
+
+class LeftError(HvdError):
+    """The job goes on without this worker."""
+
+
+class StateLostError(HvdError):
+    """Every worker that held the committed state is gone."""
+
+
+class StateDivergedError(HvdError):
+    """The states of the ranks differ at a commit."""
+
+
+class InternalError(HvdError):
+    """A bug in hvd, or in something below it."""
+
+
+class HvdMemoryError(HvdError, MemoryError):
+    """There is not enough memory."""
+
+
+OK = 0
+INVALID_ARGUMENT = -7
+COLLECTIVE = -9
+HOSTS_UPDATED = -14
+LEFT = -15
+
+_core.set_errors(
+    {
+        -1: NotInitializedError,
+        -2: NotDynamicError,
+        -3: UnknownProcessSetError,
+        -4: NotAMemberError,
+        -5: ShutDownError,
+        -6: DuplicateProcessSetError,
+        INVALID_ARGUMENT: InvalidArgumentError,
+        -8: InitError,
+        COLLECTIVE: HorovodInternalError,
+        -10: InternalError,
+        -11: HvdMemoryError,
+        -12: InvalidArgumentError,
+        -13: LostMemberError,
+        HOSTS_UPDATED: HostsUpdatedInterrupt,
+        LEFT: LeftError,
+        -16: StateLostError,
+        -17: StateDivergedError,
+    }
+)

@@ -1,0 +1,167 @@
+"""Elastic training of PyTorch's models.
+
+    import hvd.torch as hvd
+
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        for state.batch in range(state.batch, 1000):
+            ...
+            state.commit()
+
+    train(state)
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import torch
+
+from hvd import _work
+from hvd.elastic import ObjectState, run
+from hvd.sampler import ElasticSampler as _ElasticSampler
+
+from .tensors import TYPES, tensor_tuple
+
+__all__ = ["ElasticSampler", "ObjectState", "TorchState", "run"]
+
+
+class ElasticSampler(_ElasticSampler, torch.utils.data.Sampler):  # type: ignore[type-arg]
+    __doc__ = _ElasticSampler.__doc__
+
+
+def _rebuild(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], device: str) -> torch.Tensor:
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.frombuffer(buffer, dtype=dtype).reshape(shape).clone().to(device)
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves the memory of tensors on the host where it is."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+            return NotImplemented
+        dense = value.detach().cpu().contiguous()
+        buffer: Any = b""
+        if dense.numel() > 0:
+            buffer = pickle.PickleBuffer(dense.reshape(-1).view(torch.uint8).numpy())
+        return _rebuild, (buffer, value.dtype, tuple(value.shape), str(value.device))
+
+
+def _has_fixed_memory(tensor: Any) -> bool:
+    """Whether hvd can keep it by its address."""
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.layout == torch.strided
+        and tensor.is_contiguous()
+        and tensor.numel() > 0
+        and tensor.dtype in TYPES
+        and tensor.device.type in ("cpu", "cuda")
+    )
+
+
+class TorchState(ObjectState):
+    """Models, optimizers, samplers and other objects that survive, as attributes.
+
+    The tensors of models stay where they are, and are changed in place: by the optimizer, by
+    ``load_state_dict()``, not by ``model.to()``.
+
+    Args:
+        model: a torch.nn.Module; more may be among the others.
+        optimizer: a torch.optim.Optimizer, such as ``DistributedOptimizer()`` gives.
+        kwargs: samplers (``ElasticSampler``) and what ``pickle`` takes.
+    """
+
+    _pickler = _Pickler
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        own = {"model": model, "optimizer": optimizer}
+        super().__init__(**{name: one for name, one in own.items() if one is not None}, **kwargs)
+        self._addresses: dict[str, int] = {}
+
+    def _model_tensors(self) -> dict[str, Any]:
+        return {
+            f"{name}.{key}": tensor
+            for name in self._names
+            if isinstance(getattr(self, name), torch.nn.Module)
+            for key, tensor in getattr(self, name).state_dict().items()
+        }
+
+    def _fixed_tensors(self) -> dict[str, torch.Tensor]:
+        seen: set[int] = set()
+        fixed = {}
+        for name, tensor in self._model_tensors().items():
+            if _has_fixed_memory(tensor) and tensor.data_ptr() not in seen:
+                seen.add(tensor.data_ptr())
+                fixed[name] = tensor
+        return fixed
+
+    def _tensors(self) -> list[tuple[str, _work.Tensor]]:
+        fixed = self._fixed_tensors()
+        self._addresses = {name: tensor.data_ptr() for name, tensor in fixed.items()}
+        return [(name, tensor_tuple(tensor)) for name, tensor in fixed.items()]
+
+    def _objects(self) -> Any:
+        objects: dict[str, Any] = {}
+        rest = {}
+        for name in self._names:
+            value = getattr(self, name)
+            if isinstance(value, torch.optim.Optimizer):
+                objects[name] = value.state_dict()
+            elif isinstance(value, torch.nn.Module):
+                continue
+            else:
+                objects[name] = value.state_dict() if isinstance(value, _ElasticSampler) else value
+        for name, tensor in self._model_tensors().items():
+            if not _has_fixed_memory(tensor):
+                rest[name] = tensor
+        return objects, rest
+
+    def _set_objects(self, objects: Any) -> None:
+        values, rest = objects
+        tensors = self._model_tensors() if rest else {}
+        with torch.no_grad():
+            for name, saved in rest.items():
+                if isinstance(saved, torch.Tensor):
+                    tensors[name].copy_(saved)
+        optimizers = {
+            name
+            for name in self._names
+            if isinstance(getattr(self, name), torch.optim.Optimizer)
+        }
+        for name in optimizers:
+            getattr(self, name).load_state_dict(values[name])
+        super()._set_objects({key: one for key, one in values.items() if key not in optimizers})
+
+    def _copy_of_tensors(self) -> Any:
+        return {name: tensor.detach().cpu().clone() for name, tensor in self._fixed_tensors().items()}
+
+    def _set_tensors(self, copy: Any) -> None:
+        fixed = self._fixed_tensors()
+        with torch.no_grad():
+            for name, saved in copy.items():
+                fixed[name].copy_(saved)
+
+    def _hand_over(self) -> None:
+        moved = [
+            name
+            for name, tensor in self._fixed_tensors().items()
+            if self._addresses and self._addresses.get(name) != tensor.data_ptr()
+        ]
+        if moved:
+            raise RuntimeError(
+                f"{moved[0]} has moved to other memory; the models of a state that runs are "
+                "changed in place"
+            )
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.current_stream().synchronize()
+        super()._hand_over()

@@ -1,0 +1,732 @@
+"""Collectives on PyTorch's tensors.
+
+The calls whose names end in an underscore work in place and give the same tensor. Each has an
+``_async`` form, which gives a handle for ``synchronize()`` and ``poll()``; its tensors must not be
+changed until the work is done. Ranks call the same collectives with the same names; without a name
+the order of the calls counts. Tensors on a GPU are taken in the order of its current stream.
+
+Of all calls: InvalidArgumentError (a ValueError) is an argument of this rank that is wrong,
+DisagreementError what the ranks say differently, HorovodInternalError the loss of a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from hvd import _core
+from hvd._work import Average, Handle, Kind, ReduceOp, Sum, Tensor, choose_op, start
+from hvd.basics import ProcessSet, global_process_set
+
+from .compression import Compression, Compressor
+from .tensors import result_tensor, stream_of, tensor_tuple
+
+
+def _input(tensor: torch.Tensor) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"a tensor is needed, not {type(tensor).__name__}")
+    return tensor.detach().contiguous()
+
+
+def _inputs(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [_input(tensor) for tensor in tensors]
+
+
+def _tuples(tensors: Sequence[torch.Tensor]) -> list[Tensor]:
+    return [tensor_tuple(tensor) for tensor in tensors]
+
+
+def _stream(tensors: Sequence[torch.Tensor]) -> int:
+    return stream_of(tensors[0]) if tensors else -1
+
+
+class _InPlace:
+    """Tensors that are changed in place, by way of a copy where their elements are scattered."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = list(tensors)
+        self.dense = _inputs(self.tensors)
+
+    def finish(self, work: _core.Work) -> list[torch.Tensor]:
+        del work
+        with torch.no_grad():
+            for tensor, dense in zip(self.tensors, self.dense):
+                if tensor.data_ptr() != dense.data_ptr():
+                    tensor.copy_(dense)
+        return self.tensors
+
+
+# --- allreduce ---------------------------------------------------------------------------------
+
+
+def _start_allreduce(
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor] | None,
+    grouped: bool,
+    finish: Callable[[_core.Work], Any],
+    name: str | None,
+    op: ReduceOp,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    compression: type[Compressor] = Compression.none,
+) -> Handle[Any]:
+    ins = _tuples(inputs)
+    outs = None if outputs is None else _tuples(outputs)
+    work = start(
+        Kind.ALLREDUCE,
+        ins if grouped else ins[0],
+        outs if grouped or outs is None else outs[0],
+        name=name,
+        op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        compression=compression.built_in or 0,
+        process_set=process_set,
+        keep=(inputs, outputs),
+        stream=_stream(inputs),
+    )
+    return Handle(work, finish)
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
+    """Starts ``allreduce()``. Not differentiable."""
+    dense = _input(tensor)
+    output = torch.empty_like(dense)
+    return _start_allreduce(
+        [dense],
+        [output],
+        False,
+        lambda work: output,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+    )
+
+
+class _Allreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, op, prescale, postscale, process_set, compression):  # type: ignore[no-untyped-def]
+        ctx.arguments = (op, prescale, postscale, process_set, compression)
+        dense = _input(tensor)
+        output = torch.empty_like(dense)
+        _start_allreduce(
+            [dense],
+            [output],
+            False,
+            lambda work: None,
+            name,
+            op,
+            prescale,
+            postscale,
+            process_set,
+            compression,
+        ).wait()
+        return output
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        op, prescale, postscale, process_set, compression = ctx.arguments
+        reduced = _Allreduce.apply(
+            gradient, None, op, prescale, postscale, process_set, compression
+        )
+        return reduced, None, None, None, None, None, None
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Reduces a tensor element by element over all ranks. Gives a new tensor.
+
+    Args:
+        tensor: of the same shape and type on all ranks.
+        average: the older form of ``op``: True for Average, False for Sum.
+        name: the same on all ranks; None: numbered by the order of the calls.
+        compression: Compression.none, .fp16, .bf16, or a Compressor of your own.
+        op: Average (the default), Sum, Adasum, Min, Max or Product.
+        prescale_factor, postscale_factor: elements are multiplied by them before and after.
+        process_set: the ranks that take part.
+
+    The gradient of a sum or an average is reduced in the same way.
+    """
+    chosen = choose_op(op, average)
+    if compression.built_in is not None:
+        return _Allreduce.apply(
+            tensor, name, chosen, prescale_factor, postscale_factor, process_set, compression
+        )
+    small, context = compression.compress(tensor)
+    reduced = _Allreduce.apply(
+        small, name, chosen, prescale_factor, postscale_factor, process_set, Compression.none
+    )
+    return compression.decompress(reduced, context)
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
+    """Starts ``allreduce_()``."""
+    place = _InPlace([tensor])
+    return _start_allreduce(
+        place.dense,
+        None,
+        False,
+        lambda work: place.finish(work)[0],
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+    )
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """``allreduce()`` in place."""
+    return allreduce_async_(
+        tensor, average, name, op, prescale_factor, postscale_factor, process_set
+    ).wait()
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[torch.Tensor]]:
+    """Starts ``grouped_allreduce()``. Not differentiable."""
+    dense = _inputs(tensors)
+    outputs = [torch.empty_like(tensor) for tensor in dense]
+    return _start_allreduce(
+        dense,
+        outputs,
+        True,
+        lambda work: outputs,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+    )
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, prescale, postscale, process_set, *tensors):  # type: ignore[no-untyped-def]
+        ctx.arguments = (op, prescale, postscale, process_set)
+        handle = grouped_allreduce_async(
+            tensors, None, name, op, prescale, postscale, process_set
+        )
+        return tuple(handle.wait())
+
+    @staticmethod
+    def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
+        reduced = _GroupedAllreduce.apply(None, *ctx.arguments, *gradients)
+        return (None, None, None, None, None, *reduced)
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """``allreduce()`` of several tensors, which are reduced together, when all are there."""
+    small, contexts = [], []
+    for tensor in tensors:
+        one, context = compression.compress(tensor)
+        small.append(one)
+        contexts.append(context)
+    reduced = _GroupedAllreduce.apply(
+        name, choose_op(op, average), prescale_factor, postscale_factor, process_set, *small
+    )
+    return [compression.decompress(one, context) for one, context in zip(reduced, contexts)]
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[torch.Tensor]]:
+    """Starts ``grouped_allreduce_()``."""
+    place = _InPlace(tensors)
+    return _start_allreduce(
+        place.dense,
+        None,
+        True,
+        place.finish,
+        name,
+        choose_op(op, average),
+        prescale_factor,
+        postscale_factor,
+        process_set,
+    )
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """``grouped_allreduce()`` in place."""
+    return grouped_allreduce_async_(
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set
+    ).wait()
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor,
+    name: str | None,
+    op: int,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[], torch.Tensor]:
+    """Starts the reduction of a sparse tensor: Average or Sum.
+
+    Returns:
+        A function that waits for the result, a sparse tensor, and gives it.
+    """
+    sparse = tensor.detach().coalesce()
+    # Rows are numbered by one vector each, and torch keeps these as columns.
+    indices = sparse.indices().t().contiguous()
+    values = sparse.values().contiguous()
+    work = start(
+        Kind.SPARSE_ALLREDUCE,
+        [tensor_tuple(indices), tensor_tuple(values)],
+        name=name,
+        op=op,
+        process_set=process_set,
+        keep=(indices, values),
+        stream=stream_of(values),
+    )
+
+    def finish(done: _core.Work) -> torch.Tensor:
+        first, second = done.results()
+        rows = result_tensor(done, first, indices)
+        return torch.sparse_coo_tensor(
+            rows.t(), result_tensor(done, second, values), sparse.size()
+        ).coalesce()
+
+    handle = Handle(work, finish)
+    return handle.wait
+
+
+# --- allgather ---------------------------------------------------------------------------------
+
+
+def allgather_async(
+    tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[torch.Tensor]:
+    """Starts ``allgather()``. Not differentiable."""
+    dense = _input(tensor)
+    work = start(
+        Kind.ALLGATHER,
+        tensor_tuple(dense),
+        name=name,
+        process_set=process_set,
+        keep=dense,
+        stream=stream_of(dense),
+    )
+    return Handle(work, lambda done: result_tensor(done, done.results()[0], dense))
+
+
+def grouped_allgather_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[torch.Tensor]]:
+    """Starts ``grouped_allgather()``. Not differentiable."""
+    dense = _inputs(tensors)
+    work = start(
+        Kind.ALLGATHER,
+        _tuples(dense),
+        name=name,
+        process_set=process_set,
+        keep=dense,
+        stream=_stream(dense),
+    )
+    return Handle(
+        work,
+        lambda done: [
+            result_tensor(done, result, like) for result, like in zip(done.results(), dense)
+        ],
+    )
+
+
+class _GroupedAllgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):  # type: ignore[no-untyped-def]
+        ctx.process_set = process_set
+        ctx.rows = [tensor.shape[0] if tensor.dim() > 0 else 0 for tensor in tensors]
+        return tuple(grouped_allgather_async(tensors, name, process_set).wait())
+
+    @staticmethod
+    def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
+        # The part of this rank in the average of all ranks' gradients.
+        rank = ctx.process_set.rank()
+        counts = allgather_async(torch.tensor([ctx.rows]), None, ctx.process_set).wait()
+        reduced = grouped_allreduce(gradients, op=Average, process_set=ctx.process_set)
+        own = [
+            gradient.narrow(0, int(counts[:rank, index].sum()), rows)
+            for index, (gradient, rows) in enumerate(zip(reduced, ctx.rows))
+        ]
+        return (None, None, *own)
+
+
+def allgather(
+    tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """Puts the tensors of all ranks together along their first dimension, in the ranks' order.
+
+    The first dimension may differ from rank to rank; the others may not. The gradient of this
+    rank's rows is the average of what all ranks have there.
+    """
+    if not tensor.requires_grad or not torch.is_grad_enabled():
+        return allgather_async(tensor, name, process_set).wait()
+    return _GroupedAllgather.apply(name, process_set, tensor)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """``allgather()`` of several tensors together."""
+    return list(_GroupedAllgather.apply(name, process_set, *tensors))
+
+
+# --- broadcast ---------------------------------------------------------------------------------
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
+    """Starts ``broadcast()``. Not differentiable."""
+    dense = _input(tensor)
+    output = torch.empty_like(dense)
+    work = start(
+        Kind.BROADCAST,
+        tensor_tuple(dense),
+        tensor_tuple(output),
+        name=name,
+        root=root_rank,
+        process_set=process_set,
+        keep=(dense, output),
+        stream=stream_of(dense),
+    )
+    return Handle(work, lambda done: output)
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):  # type: ignore[no-untyped-def]
+        ctx.arguments = (root_rank, process_set)
+        return broadcast_async(tensor, root_rank, name, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        from hvd import rank
+
+        root_rank, process_set = ctx.arguments
+        reduced = allreduce(gradient, op=Average, process_set=process_set)
+        if rank() != root_rank:
+            reduced = reduced * 0
+        return reduced, None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Gives every rank the root's tensor, as a new tensor.
+
+    Args:
+        root_rank: a rank of the world, also with a process set.
+
+    The root's gradient is the average of those of all ranks; the others have none.
+    """
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
+    """Starts ``broadcast_()``."""
+    place = _InPlace([tensor])
+    work = start(
+        Kind.BROADCAST,
+        tensor_tuple(place.dense[0]),
+        name=name,
+        root=root_rank,
+        process_set=process_set,
+        keep=place,
+        stream=_stream(place.dense),
+    )
+    return Handle(work, lambda done: place.finish(done)[0])
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """``broadcast()`` in place."""
+    return broadcast_async_(tensor, root_rank, name, process_set).wait()
+
+
+# --- alltoall ----------------------------------------------------------------------------------
+
+
+def _start_alltoall(
+    tensor: torch.Tensor, splits: Any, name: str | None, process_set: ProcessSet
+) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
+    dense = _input(tensor)
+    rows = None
+    if splits is not None:
+        rows = [int(count) for count in torch.as_tensor(splits).reshape(-1).tolist()]
+    work = start(
+        Kind.ALLTOALL,
+        tensor_tuple(dense),
+        name=name,
+        splits=rows,
+        process_set=process_set,
+        keep=dense,
+        stream=stream_of(dense),
+    )
+
+    def finish(done: _core.Work) -> tuple[torch.Tensor, torch.Tensor]:
+        received = torch.tensor(done.received_splits(), dtype=torch.int32, device=dense.device)
+        return result_tensor(done, done.results()[0], dense), received
+
+    return Handle(work, finish)
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Any]:
+    """Starts ``alltoall()``. Not differentiable."""
+    handle = _start_alltoall(tensor, splits, name, process_set)
+    if splits is None:
+        finish = handle._finish
+        handle._finish = lambda work: finish(work)[0]  # type: ignore[assignment]
+    return handle
+
+
+class _Alltoall(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):  # type: ignore[no-untyped-def]
+        output, received = _start_alltoall(tensor, splits, name, process_set).wait()
+        ctx.arguments = (received, process_set)
+        ctx.unsent = 0
+        if splits is not None:
+            ctx.unsent = tensor.shape[0] - int(torch.as_tensor(splits).sum())
+        ctx.mark_non_differentiable(received)
+        return output, received
+
+    @staticmethod
+    def backward(ctx, gradient, _):  # type: ignore[no-untyped-def]
+        received, process_set = ctx.arguments
+        own, _ = _Alltoall.apply(gradient, received, None, process_set)
+        if ctx.unsent > 0:
+            own = torch.cat([own, own.new_zeros((ctx.unsent, *own.shape[1:]))])
+        return own, None, None, None
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends each rank some rows of this rank's tensor.
+
+    Args:
+        tensor: its rows go to the ranks in their order.
+        splits: how many rows go to each rank; None: equally many.
+
+    Returns:
+        What this rank has got, in the order of the senders; with ``splits`` also how many rows came
+        from each, as int32.
+    """
+    output, received = _Alltoall.apply(tensor, splits, name, process_set)
+    return output if splits is None else (output, received)
+
+
+# --- reducescatter -----------------------------------------------------------------------------
+
+
+def _start_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    grouped: bool,
+    name: str | None,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+) -> Handle[Any]:
+    dense = _inputs(tensors)
+    ins = _tuples(dense)
+    work = start(
+        Kind.REDUCESCATTER,
+        ins if grouped else ins[0],
+        name=name,
+        op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=process_set,
+        keep=dense,
+        stream=_stream(dense),
+    )
+
+    def finish(done: _core.Work) -> Any:
+        results = [result_tensor(done, *pair) for pair in zip(done.results(), dense)]
+        return results if grouped else results[0]
+
+    return Handle(work, finish)
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[torch.Tensor]:
+    """Starts ``reducescatter()``. Not differentiable."""
+    return _start_reducescatter(
+        [tensor], False, name, op, prescale_factor, postscale_factor, process_set
+    )
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[list[torch.Tensor]]:
+    """Starts ``grouped_reducescatter()``. Not differentiable."""
+    return _start_reducescatter(
+        tensors, True, name, op, prescale_factor, postscale_factor, process_set
+    )
+
+
+class _GroupedReducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, process_set, prescale, postscale, *tensors):  # type: ignore[no-untyped-def]
+        ctx.arguments = (op, process_set, prescale * postscale)
+        handle = grouped_reducescatter_async(
+            tensors, name, op, process_set, prescale, postscale
+        )
+        return tuple(handle.wait())
+
+    @staticmethod
+    def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
+        op, process_set, factor = ctx.arguments
+        if op == Sum:
+            factor *= process_set.size()
+        gathered = grouped_allgather([grad * factor for grad in gradients], None, process_set)
+        return (None, None, None, None, None, *gathered)
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Reduces as ``allreduce()`` does, and gives each rank its share of the rows.
+
+    If the rows cannot be shared out evenly, the first ranks have one more.
+    """
+    small, context = compression.compress(tensor)
+    reduced = _GroupedReducescatter.apply(
+        name, op, process_set, prescale_factor, postscale_factor, small
+    )[0]
+    return compression.decompress(reduced, context)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    """``reducescatter()`` of several tensors together."""
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    reduced = _GroupedReducescatter.apply(
+        name,
+        op,
+        process_set,
+        prescale_factor,
+        postscale_factor,
+        *(small for small, _ in pairs),
+    )
+    return [
+        compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)
+    ]

@@ -1,0 +1,451 @@
+"""An optimizer whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from hvd import _core, basics
+from hvd._work import Adasum, Average, Sum
+from hvd.basics import ProcessSet, global_process_set, number_of
+from hvd.objects import allgather_object
+
+from .compression import Compression, Compressor
+from .ops import grouped_allreduce, grouped_allreduce_async_
+from .tensors import result_tensor, stream_of, tensor_tuple
+
+# Optimizers that exist, by what their gradients are called: two that are alike need two names.
+_living: dict[str, dict[int, weakref.ref[Any]]] = {}
+
+
+def _reducer_name(owner: Any, names: Iterable[str]) -> str:
+    digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
+    alike = _living.setdefault(digest, {})
+    number = 0
+    while number in alike and alike[number]() is not None:
+        number += 1
+    alike[number] = weakref.ref(owner)
+    return f"gradient.{digest}.{number}"
+
+
+def _named(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None,
+) -> dict[torch.nn.Parameter, str]:
+    """The names of all parameters that the optimizer changes."""
+    groups = [group["params"] for group in optimizer.param_groups]
+    if named_parameters is None:
+        return {
+            parameter: f"allreduce.noname.{i}.{j}"
+            for i, group in enumerate(groups)
+            for j, parameter in enumerate(group)
+        }
+    given = list(named_parameters)
+    if any(not isinstance(item, tuple) for item in given):
+        raise ValueError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
+            "by model.named_parameters()."
+        )
+    names = [name for name, _ in given]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            "Parameter names in named_parameters must be unique. "
+            f"Found duplicates: {', '.join(twice)}"
+        )
+    by_parameter = {parameter: name for name, parameter in given}
+    unnamed = [parameter for group in groups for parameter in group if parameter not in by_parameter]
+    if unnamed:
+        raise ValueError(
+            "named_parameters was specified, but one or more model parameters were not named. "
+            f"Their shapes: {', '.join(str(tuple(one.shape)) for one in unnamed)}"
+        )
+    return {parameter: by_parameter[parameter] for group in groups for parameter in group}
+
+
+def _on_gradient(parameter: torch.nn.Parameter, function: Any) -> Any:
+    """Calls ``function(parameter)`` when a backward pass has added to its gradient.
+
+    Gives what must be kept for that.
+    """
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(function)
+    # The node that adds to the gradient, found by way of a view (before torch 2.1).
+    node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    node.register_hook(lambda *_: function(parameter))
+    return node
+
+
+class _Distributed:
+    """What ``DistributedOptimizer()`` adds to an optimizer's own class."""
+
+    def _distribute(
+        self,
+        named: dict[torch.nn.Parameter, str],
+        compression: type[Compressor],
+        backward_passes_per_step: int,
+        op: int,
+        gradient_predivide_factor: float,
+        groups: list[list[str]],
+        number_of_groups: int,
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> None:
+        self._compression = compression
+        self._passes = backward_passes_per_step
+        self._op = op
+        self._predivide = gradient_predivide_factor
+        self._groups = groups
+        self._number_of_groups = number_of_groups
+        self._sparse_as_dense = sparse_as_dense
+        self._process_set = process_set
+        self._reduced_parameters = [one for one in named if one.requires_grad]
+        self._names = [named[one] for one in self._reduced_parameters]
+        self._index = {one: index for index, one in enumerate(self._reduced_parameters)}
+        self._reducer_name = _reducer_name(self, self._names)
+        self._reducer: _core.Reducer | None = None
+        self._generation = -1
+        self._sparse: set[int] = set()
+        self._addresses: list[int] = []
+        self._done_passes = [0] * len(self._reduced_parameters)
+        self._synchronized = False
+        self._should_synchronize = True
+        me = weakref.ref(self)
+
+        def hook(parameter: torch.nn.Parameter) -> None:
+            owner = me()
+            if owner is not None:
+                owner._take(parameter)
+
+        self._hooks = [_on_gradient(one, hook) for one in self._reduced_parameters]
+
+    def _takes_part(self) -> bool:
+        return basics.is_initialized() and self._process_set.included()
+
+    # --- during a backward pass ---
+
+    def _take(self, parameter: torch.nn.Parameter) -> None:
+        index = self._index[parameter]
+        if not self._takes_part():
+            return
+        if self._done_passes[index] >= self._passes:
+            raise AssertionError(
+                "Gradients were computed more than backward_passes_per_step times before call to "
+                "step(). Increase backward_passes_per_step to accumulate gradients locally."
+            )
+        self._synchronized = False
+        self._done_passes[index] += 1
+        if self._reducer is not None and self._generation == basics.generation():
+            self._send(index)
+
+    def _send(self, index: int) -> None:
+        """Tells the reducer of one more pass."""
+        assert self._reducer is not None
+        parameter = self._reduced_parameters[index]
+        if index in self._sparse:
+            self._send_sparse(index)
+            return
+        gradient = self._dense_gradient(parameter)
+        address = gradient.data_ptr()
+        if address != self._addresses[index]:
+            self._reducer.rebind(index, address)
+            self._addresses[index] = address
+        self._reducer.ready(index, stream_of(gradient))
+
+    def _dense_gradient(self, parameter: torch.nn.Parameter) -> torch.Tensor:
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        elif gradient.is_sparse:
+            gradient = gradient.to_dense()
+        gradient = gradient.detach() if gradient.requires_grad else gradient
+        if not gradient.is_contiguous():
+            gradient = gradient.contiguous()
+        if gradient is not parameter.grad:
+            parameter.grad = gradient
+        return gradient
+
+    def _send_sparse(self, index: int) -> None:
+        assert self._reducer is not None
+        parameter = self._reduced_parameters[index]
+        gradient = parameter.grad
+        rows = torch.empty(0, dtype=torch.int64)
+        values = torch.empty((0, *parameter.shape[1:]), dtype=parameter.dtype)
+        # The gradient holds all passes so far, which the last one sends.
+        if gradient is not None and self._done_passes[index] == self._passes:
+            sparse = (gradient if gradient.is_sparse else gradient.to_sparse(1)).coalesce()
+            rows, values = sparse.indices()[0].cpu().contiguous(), sparse.values().cpu().contiguous()
+        self._reducer.ready_sparse(index, tensor_tuple(rows), tensor_tuple(values))
+
+    # --- the reducer ---
+
+    def _build(self) -> None:
+        """A reducer for this world. All ranks agree on which gradients are sparse."""
+        own = [
+            name
+            for name, parameter in zip(self._names, self._reduced_parameters)
+            if parameter.grad is not None and parameter.grad.is_sparse
+        ]
+        sparse: set[str] = set()
+        if not self._sparse_as_dense:
+            sparse.update(*allgather_object(own, None, self._process_set))
+        self._sparse = {index for index, name in enumerate(self._names) if name in sparse}
+        self._reducer = _core.Reducer(
+            self._reducer_name,
+            self._op,
+            self._compression.built_in or 0,
+            self._predivide,
+            number_of(self._process_set),
+            self._passes,
+            False,
+            self._number_of_groups,
+            self._groups,
+        )
+        self._addresses = []
+        for index, (name, parameter) in enumerate(zip(self._names, self._reduced_parameters)):
+            if index in self._sparse:
+                tensor = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+                address, device = 0, 0
+                shape, number = tensor.shape, tensor_tuple(parameter.detach())[2]
+                self._reducer.add(name, (address, shape, number, device), True)
+            else:
+                gradient = self._dense_gradient(parameter)
+                address = gradient.data_ptr()
+                self._reducer.add(name, tensor_tuple(gradient), False)
+            self._addresses.append(address)
+        self._generation = basics.generation()
+
+    def _reduce(self) -> None:
+        if self._reducer is None or self._generation != basics.generation():
+            self._build()
+            told = [0] * len(self._names)
+        else:
+            told = list(self._done_passes)
+        assert self._reducer is not None
+        for index in range(len(self._names)):
+            passes, self._done_passes[index] = self._done_passes[index], 0
+            # A parameter that no pass of this rank has used takes part with what it has.
+            for step in range(told[index], self._passes):
+                self._done_passes[index] = max(passes, step + 1)
+                self._send(index)
+        self._reducer.synchronize()
+        for index in self._sparse:
+            parameter = self._reduced_parameters[index]
+            rows, values = self._reducer.reduced(index)
+            like = torch.empty(0, dtype=torch.int64)
+            parameter.grad = torch.sparse_coo_tensor(
+                result_tensor(self._reducer, rows, like).clone().unsqueeze(0),
+                result_tensor(self._reducer, values, parameter.detach().cpu()).clone(),
+                parameter.shape,
+            ).to(parameter.device)
+
+    def _reduce_with_own_compression(self) -> None:
+        gradients = [self._dense_gradient(one) for one in self._reduced_parameters]
+        pairs = [self._compression.compress(one) for one in gradients]
+        factor = self._predivide
+        reduced = grouped_allreduce(
+            [small for small, _ in pairs],
+            name=self._reducer_name,
+            op=self._op,
+            prescale_factor=1 / factor,
+            postscale_factor=factor,
+            process_set=self._process_set,
+        )
+        for gradient, one, (_, context) in zip(gradients, reduced, pairs):
+            gradient.copy_(self._compression.decompress(one, context))
+
+    # --- what users call ---
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """So many backward passes add up before gradients are reduced; the same on all ranks."""
+        if any(self._done_passes):
+            raise ValueError("set_backward_passes_per_step() must come between two steps")
+        self._passes = passes
+        if self._reducer is not None:
+            self._reducer.set_backward_passes_per_step(passes)
+
+    def synchronize(self) -> None:
+        """Blocks until all gradients are those of all ranks, for example to clip them.
+
+        ``with optimizer.skip_synchronize(): optimizer.step()`` comes after it.
+        """
+        if self._takes_part() and self._reduced_parameters:
+            try:
+                if self._compression.built_in is None:
+                    self._reduce_with_own_compression()
+                else:
+                    self._reduce()
+            except BaseException:
+                self._reducer = None
+                raise
+            finally:
+                self._done_passes = [0] * len(self._names)
+        self._synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within it ``step()`` does not synchronize, since ``synchronize()`` was called."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure: Any = None) -> Any:
+        """One step with the gradients of all ranks."""
+        if closure is not None:
+
+            def reduced_closure() -> Any:
+                loss = closure()
+                self.synchronize()
+                return loss
+
+            result = super().step(reduced_closure)  # type: ignore[misc]
+            self._synchronized = False
+            return result
+        if self._should_synchronize:
+            if self._synchronized:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() context after "
+                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
+                    "consider using optimizer.skip_synchronize() context if you use "
+                    "optimizer.synchronize() in your code.",
+                    stacklevel=2,
+                )
+            self.synchronize()
+        self._synchronized = False
+        return super().step()  # type: ignore[misc]
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own. Not between a backward pass and the step."""
+        if any(self._done_passes):
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
+                "a race condition."
+            )
+        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
+
+
+class _DistributedAdasum:
+    """What it adds for Adasum, which combines what the ranks' own steps have changed."""
+
+    def synchronize(self) -> None:
+        """Nothing: the step itself combines."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Raises AssertionError: the step cannot be divided."""
+        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        yield
+
+    def step(self, closure: Any = None) -> Any:
+        """One step of this rank alone, then all ranks' steps together."""
+        parameters = [
+            one
+            for group in self.param_groups  # type: ignore[attr-defined]
+            for one in group["params"]
+            if one.requires_grad
+        ]
+        before = [one.detach().clone() for one in parameters]
+        result = super().step(closure)  # type: ignore[misc]
+        with torch.no_grad():
+            changes = [one - old for one, old in zip(parameters, before)]
+            name = f"adasum.{self._adasum_name}"  # type: ignore[attr-defined]
+            grouped_allreduce_async_(changes, name=name, op=Adasum).wait()
+            for one, old, change in zip(parameters, before, changes):
+                one.copy_(old + change)
+        return result
+
+
+def _own_class(optimizer: torch.optim.Optimizer, addition: type) -> Any:
+    """The same optimizer, sharing its groups and state, of a class with the addition."""
+    own = type(optimizer)
+    made = object.__new__(type(own.__name__, (addition, own), {"__doc__": own.__doc__}))
+    made.__dict__.update(optimizer.__dict__)
+    # What a scheduler has wrapped is the step of the optimizer that was given.
+    made.__dict__.pop("step", None)
+    return made
+
+
+def _group_names(
+    groups: Sequence[Sequence[torch.nn.Parameter]], named: dict[torch.nn.Parameter, str]
+) -> list[list[str]]:
+    for group in groups:
+        if not isinstance(group, (list, tuple)):
+            raise ValueError("groups should be a non-negative integer or a list of list of tensors.")
+        if any(one not in named for one in group):
+            raise ValueError("a group has a parameter that is not one of the optimizer's")
+    chosen = [one for group in groups for one in group]
+    if len(set(chosen)) != len(chosen):
+        raise ValueError("a parameter stands in two groups")
+    return [[named[one] for one in group if one.requires_grad] for group in groups]
+
+
+def DistributedOptimizer(  # noqa: N802: Horovod's name
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
+    compression: type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[torch.nn.Parameter]] | None = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Wraps an optimizer: its steps use the gradients of all ranks.
+
+    Gradients travel while the backward pass goes on. It stays an instance of the optimizer's class,
+    and shares its parameters and state.
+
+    Args:
+        named_parameters: ``model.named_parameters()``; the same names on all ranks. None: numbered.
+        compression: the type in which gradients travel, or a Compressor of your own.
+        backward_passes_per_step: so many passes add up before gradients are reduced.
+        op: Average, Sum, or Adasum, which combines the steps instead of the gradients.
+        gradient_predivide_factor: for Average: gradients are divided by it before they are added,
+            and multiplied by it afterwards.
+        num_groups: gradients are reduced in so many groups; 0: as they come.
+        groups: the same number, or lists of parameters that are reduced together.
+        sparse_as_dense: sparse gradients are made dense first.
+        process_set: the ranks whose gradients are reduced; others step on their own.
+
+    Raises:
+        ValueError: an argument is wrong.
+    """
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if op not in (Average, Sum, Adasum):
+        raise ValueError("op is Average, Sum or Adasum")
+    if backward_passes_per_step <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    named = _named(optimizer, named_parameters)
+    if op == Adasum:
+        made = _own_class(optimizer, _DistributedAdasum)
+        made._adasum_name = _reducer_name(made, named.values())
+        return made
+
+    if isinstance(groups, int):
+        num_groups, groups = groups, None
+    if num_groups < 0:
+        raise ValueError("groups should be a non-negative integer or a list of list of tensors.")
+    made = _own_class(optimizer, _Distributed)
+    made._distribute(
+        named,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        [] if groups is None else _group_names(groups, named),
+        num_groups,
+        sparse_as_dense,
+        process_set,
+    )
+    return made

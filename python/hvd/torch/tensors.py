@@ -1,0 +1,77 @@
+"""PyTorch's tensors as hvd sees them: address, shape, type and device."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from hvd import _core, _work
+
+TYPES = {
+    getattr(torch, "bool" if name == "bool" else name): number
+    for name, number in _work.TYPES.items()
+    if hasattr(torch, name)
+}
+
+
+class _Memory:
+    """Memory of hvd on a GPU that a tensor refers to."""
+
+    def __init__(self, work: _core.Work, result: _work.Tensor, typestr: str) -> None:
+        self._work = work
+        self.__cuda_array_interface__ = {
+            "shape": result[1],
+            "typestr": typestr,
+            "data": (result[0], False),
+            "version": 2,
+        }
+
+
+class _HostMemory:
+    """Memory of hvd on the host."""
+
+    def __init__(self, work: _core.Work, result: _work.Tensor, typestr: str) -> None:
+        self._work = work
+        self.__array_interface__ = {
+            "shape": result[1],
+            "typestr": typestr,
+            "data": (result[0], False),
+            "version": 3,
+        }
+
+
+# Integers as wide as the elements, of which every version of torch knows tensors.
+_INTEGERS = {1: ("|i1", torch.int8), 2: ("<i2", torch.int16), 4: ("<i4", torch.int32)}
+_INTEGERS[8] = ("<i8", torch.int64)
+
+
+def tensor_tuple(tensor: torch.Tensor) -> _work.Tensor:
+    """Of a contiguous tensor. Raises TypeError, ValueError of what hvd cannot send."""
+    number = TYPES.get(tensor.dtype)
+    if number is None:
+        raise TypeError(f"hvd cannot send elements of type {tensor.dtype}")
+    device = tensor.device
+    if device.type == "cpu":
+        return (tensor.data_ptr(), tensor.shape, number, _work.HOST)
+    if device.type == "cuda":
+        return (tensor.data_ptr(), tensor.shape, number, _work.cuda(device.index))
+    raise ValueError(f"hvd cannot send a tensor on {device}")
+
+
+def stream_of(tensor: torch.Tensor) -> int:
+    """The current stream of its GPU; -1: it is on the host."""
+    if tensor.device.type != "cuda":
+        return -1
+    return torch.cuda.current_stream(tensor.device).cuda_stream
+
+
+def result_tensor(work: _core.Work, result: _work.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor in the memory of a result, of the type and on the device of ``like``."""
+    if 0 in result[1]:
+        return torch.empty(result[1], dtype=like.dtype, device=like.device)
+    typestr, integer = _INTEGERS[like.element_size()]
+    if like.device.type == "cuda":
+        memory = torch.as_tensor(_Memory(work, result, typestr), device=like.device)
+    else:
+        memory = torch.from_numpy(np.asarray(_HostMemory(work, result, typestr)))
+    return memory if like.dtype == integer else memory.view(like.dtype)
