@@ -1,0 +1,259 @@
+# The operations on PyTorch's tensors, and their gradients.
+import pytest
+import torch
+
+import hvd.torch as hvd
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+SHAPES = [(), (17,), (5, 3), (2, 3, 4), (0,)]
+
+
+def of_rank(shape, dtype, rank=None):
+    rank = hvd.rank() if rank is None else rank
+    count = int(torch.Size(shape).numel())
+    return (torch.arange(count) % 5 + rank + 1).to(dtype).reshape(shape)
+
+
+def total(shape, factor=1.0):
+    ranks = range(hvd.size())
+    return sum(of_rank(shape, torch.float64, rank) for rank in ranks) * factor
+
+
+def same(left, right, tolerance=0.0):
+    assert left.shape == right.shape
+    assert torch.allclose(left.to(torch.float64), right.to(torch.float64), rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_allreduce(dtype, shape):
+    mine = of_rank(shape, dtype)
+    result = hvd.allreduce(mine, op=hvd.Sum)
+    assert result.dtype == dtype
+    same(result, total(shape))
+    same(mine, of_rank(shape, dtype))
+    assert hvd.allreduce_(mine, op=hvd.Sum) is mine
+    same(mine, total(shape))
+    same(hvd.synchronize(hvd.allreduce_async(of_rank(shape, dtype), op=hvd.Sum)), total(shape))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_allreduce_averages_and_scales(dtype):
+    same(hvd.allreduce(of_rank((6,), dtype)), total((6,), 1 / hvd.size()), 1e-2)
+    same(hvd.allreduce(of_rank((6,), dtype), average=False), total((6,)), 1e-2)
+    scaled = hvd.allreduce(
+        of_rank((6,), dtype), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4
+    )
+    same(scaled, total((6,), 2), 1e-2)
+
+
+@pytest.mark.parametrize("op, name", [(hvd.Min, "amin"), (hvd.Max, "amax"), (hvd.Product, "prod")])
+def test_allreduce_other_operations(op, name):
+    every = torch.stack([of_rank((9,), torch.float64, rank) for rank in range(hvd.size())])
+    same(hvd.allreduce(of_rank((9,), torch.float32), op=op), getattr(every, name)(0))
+
+
+def test_allreduce_in_place_of_scattered_elements():
+    wide = torch.zeros(4, 3)
+    wide[:, 1] = of_rank((4,), torch.float32)
+    hvd.allreduce_(wide[:, 1], op=hvd.Sum)
+    same(wide[:, 1], total((4,)))
+    assert wide[:, 0].sum() == 0 and wide[:, 2].sum() == 0
+    parameter = torch.nn.Parameter(of_rank((4,), torch.float32))
+    hvd.allreduce_(parameter, op=hvd.Sum)
+    same(parameter.detach(), total((4,)))
+
+
+@pytest.mark.parametrize("compression", [hvd.Compression.fp16, hvd.Compression.bf16])
+def test_compression(compression):
+    result = hvd.allreduce(of_rank((40,), torch.float32), op=hvd.Sum, compression=compression)
+    assert result.dtype == torch.float32
+    same(result, total((40,)), 1e-2)
+    small, context = compression.compress(torch.ones(3))
+    assert small.element_size() == 2
+    assert compression.decompress(small, context).dtype == torch.float32
+    assert compression.compress(torch.ones(3, dtype=torch.int32))[0].dtype == torch.int32
+
+
+def test_a_compressor_of_the_users_own():
+    class Halves(hvd.Compression.none):
+        built_in = None
+
+        @staticmethod
+        def compress(tensor):
+            return tensor / 2, tensor.dtype
+
+        @staticmethod
+        def decompress(tensor, ctx):
+            return (tensor * 2).to(ctx)
+
+    result = hvd.allreduce(of_rank((4,), torch.float32), op=hvd.Sum, compression=Halves)
+    same(result, total((4,)))
+
+
+def test_grouped_allreduce():
+    tensors = [of_rank((4,), torch.float32), of_rank((2, 2), torch.float64)]
+    for result, tensor in zip(hvd.grouped_allreduce(tensors, op=hvd.Sum), tensors):
+        same(result, total(tensor.shape))
+    handle = hvd.grouped_allreduce_async_(tensors, op=hvd.Sum)
+    assert all(a is b for a, b in zip(hvd.synchronize(handle), tensors))
+    same(tensors[1], total((2, 2)))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS + [torch.bool])
+def test_allgather(dtype):
+    mine = torch.full((hvd.rank() + 1, 3), hvd.rank() % 2).to(dtype)
+    wanted = torch.cat([torch.full((r + 1, 3), r % 2).to(dtype) for r in range(hvd.size())])
+    result = hvd.allgather(mine)
+    assert result.dtype == dtype and torch.equal(result, wanted)
+    first, second = hvd.grouped_allgather([mine, mine[:0]])
+    assert torch.equal(first, wanted) and second.shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS + [torch.bool])
+def test_broadcast(dtype):
+    for root in range(hvd.size()):
+        tensor = torch.full((3, 2), hvd.rank() % 2).to(dtype)
+        wanted = torch.full((3, 2), root % 2).to(dtype)
+        assert torch.equal(hvd.broadcast(tensor, root), wanted)
+        assert hvd.broadcast_(tensor, root_rank=root) is tensor
+        assert torch.equal(tensor, wanted)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+def test_alltoall(dtype):
+    size = hvd.size()
+    result = hvd.alltoall(torch.full((2 * size, 3), hvd.rank()).to(dtype))
+    assert torch.equal(result[:, 0], torch.arange(size).repeat_interleave(2).to(dtype))
+    splits = torch.arange(1, size + 1, dtype=torch.int32)
+    mine = torch.full((int(splits.sum()), 2), hvd.rank()).to(dtype)
+    result, received = hvd.synchronize(hvd.alltoall_async(mine, splits=splits))
+    assert received.tolist() == [hvd.rank() + 1] * size
+    assert result.shape == (size * (hvd.rank() + 1), 2)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+def test_reducescatter(dtype):
+    size = hvd.size()
+    result = hvd.reducescatter(torch.full((2 * size + 1, 2), hvd.rank() + 1).to(dtype), op=hvd.Sum)
+    assert result.shape == (3 if hvd.rank() == 0 else 2, 2)
+    assert (result == sum(range(1, size + 1))).all()
+
+
+def test_sparse_allreduce():
+    rows = torch.tensor([[0, hvd.rank() + 1]])
+    mine = torch.sparse_coo_tensor(rows, torch.ones(2, 3), (hvd.size() + 1, 3))
+    result = hvd.sparse_allreduce_async(mine, name="sparse", op=hvd.Sum)().to_dense()
+    assert (result[0] == hvd.size()).all() and (result[1:] == 1).all()
+    average = hvd.sparse_allreduce_async(mine, name="sparse", op=hvd.Average)().to_dense()
+    same(average, result / hvd.size(), 1e-6)
+
+
+def test_process_sets(even_and_odd):
+    result = hvd.allreduce(torch.tensor([hvd.rank()]), op=hvd.Sum, process_set=even_and_odd)
+    assert int(result) == sum(even_and_odd.ranks)
+    gathered = hvd.allgather(torch.tensor([hvd.rank()]), process_set=even_and_odd)
+    assert gathered.tolist() == even_and_odd.ranks
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def leaf(shape, dtype=torch.float64):
+    return of_rank(shape, dtype).requires_grad_()
+
+
+def weights(shape):
+    """Gradients that differ from rank to rank."""
+    return torch.full(shape, float(hvd.rank() + 1), dtype=torch.float64)
+
+
+def sum_of_ranks():
+    return float(sum(range(1, hvd.size() + 1)))
+
+
+@pytest.mark.parametrize("op, factor", [(hvd.Sum, 1.0), (hvd.Average, None)])
+def test_gradient_of_allreduce(op, factor):
+    factor = 1 / hvd.size() if factor is None else factor
+    tensor = leaf((5, 2))
+    (hvd.allreduce(tensor, op=op) * weights((5, 2))).sum().backward()
+    same(tensor.grad, torch.full((5, 2), sum_of_ranks() * factor), 1e-12)
+    scaled = leaf((5,))
+    result = hvd.allreduce(scaled, op=op, prescale_factor=2.0, postscale_factor=3.0)
+    (result * weights((5,))).sum().backward()
+    same(scaled.grad, torch.full((5,), 6 * sum_of_ranks() * factor), 1e-12)
+
+
+def test_gradient_of_grouped_allreduce():
+    tensors = [leaf((4,)), leaf((2, 3))]
+    results = hvd.grouped_allreduce(tensors, op=hvd.Sum)
+    sum((one * weights(one.shape)).sum() for one in results).backward()
+    for tensor in tensors:
+        same(tensor.grad, torch.full(tensor.shape, sum_of_ranks()))
+
+
+def test_gradient_of_allgather_is_the_average():
+    tensor = leaf((hvd.rank() + 1, 2))
+    gathered = hvd.allgather(tensor)
+    # Row i belongs to rank owner[i], and counts owner + 1.
+    owner = torch.cat([torch.full((r + 1,), r + 1.0) for r in range(hvd.size())])
+    (gathered * owner.unsqueeze(1)).sum().backward()
+    same(tensor.grad, torch.full(tensor.shape, hvd.rank() + 1.0), 1e-12)
+    own = [leaf((2,)), leaf((hvd.rank() + 1,))]
+    sum(one.sum() for one in hvd.grouped_allgather(own)).backward()
+    for one in own:
+        same(one.grad, torch.ones(one.shape), 1e-12)
+
+
+def test_gradient_of_broadcast_is_the_average_at_the_root():
+    for root in range(hvd.size()):
+        tensor = leaf((3,))
+        (hvd.broadcast(tensor, root) * weights((3,))).sum().backward()
+        mean = sum_of_ranks() / hvd.size() if hvd.rank() == root else 0.0
+        same(tensor.grad, torch.full((3,), mean), 1e-12)
+
+
+def test_gradient_of_alltoall():
+    size = hvd.size()
+    tensor = leaf((size, 2))
+    (hvd.alltoall(tensor) * (hvd.rank() + 1.0)).sum().backward()
+    same(tensor.grad[:, 0], torch.arange(1.0, size + 1))
+    splits = [rank + 1 for rank in range(size)]
+    uneven = leaf((sum(splits),))
+    received, _ = hvd.alltoall(uneven, splits=splits)
+    (received * (hvd.rank() + 1.0)).sum().backward()
+    wanted = torch.arange(1.0, size + 1).repeat_interleave(torch.tensor(splits))
+    same(uneven.grad, wanted)
+
+
+@pytest.mark.parametrize("op", [hvd.Sum, hvd.Average])
+def test_gradient_of_reducescatter(op):
+    size = hvd.size()
+    tensor = leaf((2 * size, 3))
+    (hvd.reducescatter(tensor, op=op) * (hvd.rank() + 1.0)).sum().backward()
+    factor = size if op == hvd.Sum else 1
+    wanted = torch.arange(1.0, size + 1).repeat_interleave(2) * factor
+    same(tensor.grad[:, 0], wanted)
+
+
+def test_second_derivatives():
+    tensor = leaf((3,))
+    (gradient,) = torch.autograd.grad(
+        (hvd.allreduce(tensor, op=hvd.Sum) ** 3).sum(), tensor, create_graph=True
+    )
+    gradient.sum().backward()
+    assert tensor.grad.shape == (3,) and (tensor.grad > 0).all()
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="splits"):
+        hvd.alltoall(torch.ones(4), splits=[5] * hvd.size())
+    with pytest.raises(TypeError):
+        hvd.allreduce([1.0, 2.0])
+    with pytest.raises(TypeError):
+        hvd.allreduce(torch.ones(3, dtype=torch.complex64))
+    if hvd.size() > 1:
+        with pytest.raises(hvd.HorovodInternalError, match="torch.shapes"):
+            hvd.allreduce(torch.ones(4 + hvd.rank()), name="torch.shapes")
+    hvd.barrier()

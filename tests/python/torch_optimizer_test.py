@@ -1,0 +1,415 @@
+# DistributedOptimizer, what brings ranks to one model, and batch normalization over all ranks.
+import warnings
+
+import pytest
+import torch
+
+import hvd.torch as hvd
+
+
+def make_model(seed=7):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)
+    ).double()
+
+
+def batch_of(rank, step):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(6, 4, generator=generator, dtype=torch.float64)
+
+
+def loss_of(model, batch):
+    return (model(batch) ** 2).mean()
+
+
+def train_alone(make_optimizer, steps=4, passes=1, clip=None):
+    """What all ranks together should come to: the mean of their gradients."""
+    model = make_model()
+    optimizer = make_optimizer(model.parameters())
+    for step in range(steps):
+        optimizer.zero_grad()
+        for one in range(passes):
+            losses = [
+                loss_of(model, batch_of(rank, step * passes + one)) for rank in range(hvd.size())
+            ]
+            (sum(losses) / hvd.size()).backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+    return model
+
+
+def train_together(make_optimizer, steps=4, passes=1, clip=None, **arguments):
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(
+        make_optimizer(model.parameters()),
+        named_parameters=model.named_parameters(),
+        backward_passes_per_step=passes,
+        **arguments,
+    )
+    for step in range(steps):
+        optimizer.zero_grad()
+        for one in range(passes):
+            loss_of(model, batch_of(hvd.rank(), step * passes + one)).backward()
+        if clip is None:
+            optimizer.step()
+        else:
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+    return model
+
+
+def same_models(left, right, tolerance=1e-9):
+    for one, other in zip(left.parameters(), right.parameters()):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+OPTIMIZERS = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_equals_training_on_the_batches_of_all_ranks(name):
+    same_models(train_together(OPTIMIZERS[name]), train_alone(OPTIMIZERS[name]))
+
+
+@pytest.mark.parametrize("passes", [2, 3])
+def test_backward_passes_add_up(passes):
+    same_models(
+        train_together(OPTIMIZERS["sgd"], passes=passes),
+        train_alone(OPTIMIZERS["sgd"], passes=passes),
+    )
+
+
+def test_gradients_can_be_clipped_between():
+    make = OPTIMIZERS["sgd"]
+    same_models(train_together(make, clip=0.05), train_alone(make, clip=0.05))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_groups_by_number(groups):
+    make = OPTIMIZERS["sgd"]
+    same_models(train_together(make, num_groups=groups), train_alone(make))
+    same_models(train_together(make, groups=groups), train_alone(make))
+
+
+def test_groups_by_parameters():
+    model = make_model()
+    weights = [one for one in model.parameters() if one.dim() == 2]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), groups=[weights]
+    )
+    for step in range(4):
+        optimizer.zero_grad()
+        loss_of(model, batch_of(hvd.rank(), step)).backward()
+        optimizer.step()
+    same_models(model, train_alone(OPTIMIZERS["sgd"]))
+
+
+def test_predivision_and_compression():
+    make = OPTIMIZERS["sgd"]
+    alone = train_alone(make)
+    same_models(train_together(make, gradient_predivide_factor=2.0), alone)
+    for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
+        same_models(train_together(make, compression=compression), alone, 2e-2)
+
+
+def test_a_compressor_of_the_users_own():
+    class Same(hvd.Compression.none):
+        built_in = None
+
+    same_models(train_together(OPTIMIZERS["sgd"], compression=Same), train_alone(OPTIMIZERS["sgd"]))
+
+
+def test_process_sets(even_and_odd):
+    together = train_together(OPTIMIZERS["sgd"], process_set=even_and_odd)
+    for values in zip(*hvd.allgather_object([one.tolist() for one in together.parameters()])):
+        for rank in even_and_odd.ranks:
+            assert values[rank] == values[even_and_odd.ranks[0]]
+
+
+def test_unused_parameters_keep_nobody_waiting():
+    used = torch.nn.Linear(3, 1)
+    sometimes = torch.nn.Linear(3, 1)
+    never = torch.nn.Parameter(torch.ones(3))
+    with torch.no_grad():
+        sometimes.weight.zero_()
+    named = [("used.w", used.weight), ("used.b", used.bias), ("some.w", sometimes.weight)]
+    named += [("some.b", sometimes.bias), ("never", never)]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([one for _, one in named], lr=1.0), named_parameters=named
+    )
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = used(torch.ones(1, 3)).sum()
+        if hvd.rank() == 0:
+            loss = loss + sometimes(torch.ones(1, 3)).sum()
+        loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(
+        sometimes.weight.detach(), torch.full((1, 3), -3.0 / hvd.size()), rtol=1e-6, atol=1e-6
+    )
+    assert torch.equal(never.detach(), torch.ones(3))
+
+
+@pytest.mark.parametrize("sparse_as_dense", [False, True])
+def test_sparse_gradients(sparse_as_dense):
+    def make(sparse):
+        torch.manual_seed(3)
+        return torch.nn.Embedding(10, 4, sparse=sparse).double()
+
+    together, alone = make(True), make(False)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(together.parameters(), lr=0.5),
+        together.named_parameters(),
+        sparse_as_dense=sparse_as_dense,
+    )
+    other = torch.optim.SGD(alone.parameters(), lr=0.5)
+    for step in range(3):
+        optimizer.zero_grad()
+        together(torch.tensor([hvd.rank() % 10, step, 0])).sum().backward()
+        optimizer.step()
+        other.zero_grad()
+        parts = [alone(torch.tensor([r % 10, step, 0])).sum() for r in range(hvd.size())]
+        (sum(parts) / hvd.size()).backward()
+        other.step()
+    same_models(together, alone)
+
+
+def test_a_closure_sees_the_gradients_of_all_ranks():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+    )
+
+    for step in range(4):
+
+        def closure():
+            optimizer.zero_grad()
+            loss = loss_of(model, batch_of(hvd.rank(), step))
+            loss.backward()
+            return loss
+
+        assert optimizer.step(closure) > 0
+    same_models(model, train_alone(OPTIMIZERS["sgd"]))
+
+
+def test_gradients_that_are_made_anew_in_each_step():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+    )
+    for step in range(4):
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        loss_of(model, batch_of(hvd.rank(), step)).backward()
+        optimizer.step()
+    same_models(model, train_alone(OPTIMIZERS["sgd"]))
+
+
+def test_two_optimizers_over_one_loss():
+    models = [make_model(1), make_model(2)]
+    optimizers = [
+        hvd.DistributedOptimizer(torch.optim.SGD(one.parameters(), lr=0.1), one.named_parameters())
+        for one in models
+    ]
+    for step in range(3):
+        for one in optimizers:
+            one.zero_grad()
+        sum(loss_of(one, batch_of(hvd.rank(), step)) for one in models).backward()
+        for one in reversed(optimizers):
+            one.step()
+    for model in models:
+        values = hvd.allgather_object([one.tolist() for one in model.parameters()])
+        assert all(one == values[0] for one in values)
+
+
+def test_adasum_steps():
+    if hvd.size() & (hvd.size() - 1):
+        pytest.skip("needs a power of two")
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=hvd.Adasum
+    )
+    for step in range(2):
+        optimizer.zero_grad()
+        loss_of(model, batch_of(0, step)).backward()
+        optimizer.step()
+    alone = make_model()
+    other = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for step in range(2):
+        other.zero_grad()
+        loss_of(alone, batch_of(0, step)).backward()
+        other.step()
+    same_models(model, alone, 1e-6)  # equal steps count once
+    with pytest.raises(AssertionError):
+        with optimizer.skip_synchronize():
+            pass
+
+
+def test_it_stays_an_optimizer_of_its_class():
+    model = make_model()
+    inner = torch.optim.Adam(model.parameters(), lr=0.5)
+    optimizer = hvd.DistributedOptimizer(inner, model.named_parameters())
+    assert isinstance(optimizer, torch.optim.Adam)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.1)
+    loss_of(model, batch_of(hvd.rank(), 0)).backward()
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert inner.param_groups[0]["lr"] == pytest.approx(0.05)
+
+
+# --- misuse --------------------------------------------------------------------------------------
+
+
+def test_wrong_names():
+    model = make_model()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    named = list(model.named_parameters())
+    with pytest.raises(ValueError, match="not named"):
+        hvd.DistributedOptimizer(inner, named_parameters=named[:-1])
+    with pytest.raises(ValueError, match="must be unique"):
+        hvd.DistributedOptimizer(inner, named_parameters=[("same", one) for _, one in named])
+    with pytest.raises(ValueError, match="sequence of tuples"):
+        hvd.DistributedOptimizer(inner, named_parameters=model.parameters())
+    with pytest.raises(ValueError):
+        hvd.DistributedOptimizer(inner, op=hvd.Max)
+    with pytest.raises(ValueError, match="predivide"):
+        hvd.DistributedOptimizer(inner, op=hvd.Sum, gradient_predivide_factor=2.0)
+    with pytest.raises(ValueError, match="groups"):
+        hvd.DistributedOptimizer(inner, groups=-1)
+
+
+def test_gradients_are_not_thrown_away_unnoticed():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+    )
+    for _ in range(2):
+        loss_of(model, batch_of(hvd.rank(), 0)).backward()
+        with pytest.raises(AssertionError, match="zero_grad"):
+            optimizer.zero_grad()
+        with pytest.raises(AssertionError, match="backward_passes_per_step"):
+            loss_of(model, batch_of(hvd.rank(), 0)).backward()
+        optimizer.step()
+    loss_of(model, batch_of(hvd.rank(), 0)).backward()
+    optimizer.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.step()
+    assert any("skip_synchronize" in str(one.message) for one in caught)
+
+
+# --- one model on all ranks ------------------------------------------------------------------------
+
+
+def test_broadcast_parameters():
+    for root in range(hvd.size()):
+        for parameters in ("state_dict", "named_parameters"):
+            model = make_model(seed=hvd.rank())
+            hvd.broadcast_parameters(getattr(model, parameters)(), root_rank=root)
+            same_models(model, make_model(seed=root), 0)
+    with pytest.raises(ValueError):
+        hvd.broadcast_parameters(3, root_rank=0)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_broadcast_optimizer_state(name):
+    model = make_model()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    if hvd.rank() == 0:  # the others have no state at all
+        loss_of(model, batch_of(0, 0)).backward()
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 0.25
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    # From here on all ranks go the same way.
+    optimizer.zero_grad()
+    loss_of(model, batch_of(0, 1)).backward()
+    optimizer.step()
+    states = hvd.allgather_object([one.tolist() for one in model.parameters()])
+    assert all(one == states[0] for one in states)
+
+
+def test_lbfgs_cannot_be_broadcast():
+    optimizer = torch.optim.LBFGS(make_model().parameters())
+    with pytest.raises(ValueError, match="LBFGS"):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+
+# --- batch normalization -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2)])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_batch_normalization_sees_all_batches(shape, affine, momentum):
+    def batch(rank):
+        generator = torch.Generator().manual_seed(rank)
+        return torch.randn(2 + rank, *shape, generator=generator, dtype=torch.float64)
+
+    ours = hvd.SyncBatchNorm(5, momentum=momentum, affine=affine).double()
+    whole = torch.nn.BatchNorm1d(5, momentum=momentum, affine=affine).double()
+    whole._check_input_dim = lambda given: None
+    for _ in range(2):
+        mine = batch(hvd.rank()).requires_grad_()
+        everything = torch.cat([batch(rank) for rank in range(hvd.size())]).requires_grad_()
+        begin = sum(2 + rank for rank in range(hvd.rank()))
+        end = begin + 2 + hvd.rank()
+        output, wanted = ours(mine), whole(everything)
+        torch.testing.assert_close(output, wanted[begin:end])
+        (output**3).sum().backward()
+        (wanted**3).sum().backward()
+        torch.testing.assert_close(mine.grad, everything.grad[begin:end])
+    torch.testing.assert_close(ours.running_mean, whole.running_mean)
+    torch.testing.assert_close(ours.running_var, whole.running_var)
+    assert int(ours.num_batches_tracked) == 2
+    if affine:
+        torch.testing.assert_close(
+            hvd.allreduce(ours.weight.grad, op=hvd.Sum), whole.weight.grad
+        )
+        torch.testing.assert_close(hvd.allreduce(ours.bias.grad, op=hvd.Sum), whole.bias.grad)
+    ours.eval(), whole.eval()
+    torch.testing.assert_close(ours(batch(0)), whole(batch(0)))
+
+
+def test_batch_normalization_needs_channels():
+    with pytest.raises(ValueError, match="2D"):
+        hvd.SyncBatchNorm(3)(torch.ones(3))
+
+
+# --- the sampler -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("length", [0, 1, 30, 31])
+def test_the_sampler_shares_out_what_is_left(shuffle, length):
+    data = list(range(length))
+    sampler = hvd.elastic.ElasticSampler(data, shuffle=shuffle, seed=5)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        seen = hvd.allgather_object(list(sampler))
+        assert {one for part in seen for one in part} == set(data)
+        assert len({len(part) for part in seen}) == 1 and len(seen[0]) == len(sampler)
+        sampler.record_batch(0, 2)
+        sampler.load_state_dict(sampler.state_dict())
+        left = hvd.allgather_object(list(sampler))
+        flat = [one for part in left for one in part]
+        assert len(set(flat)) == max(0, length - 2 * hvd.size())
+
+
+def test_the_sampler_feeds_a_data_loader():
+    data = torch.arange(24)
+    sampler = hvd.elastic.ElasticSampler(data, shuffle=False)
+    loader = torch.utils.data.DataLoader(data, batch_size=2, sampler=sampler, num_workers=2)
+    mine = [int(one) for batch in loader for one in batch]
+    assert sorted({one for part in hvd.allgather_object(mine) for one in part}) == list(range(24))
