@@ -3,6 +3,7 @@
 The server has a process of its own, as hvd's has in main.cpp. Clients are forked after torch was
 imported, begin together, and read for three seconds.
 """
+
 import multiprocessing
 import socket
 import sys
@@ -16,14 +17,18 @@ TIMEOUT = timedelta(seconds=60)
 
 
 def serve(port, ready, done):
-    store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    store = dist.TCPStore(
+        "127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=TIMEOUT
+    )
     store.set("read", "v" * 100)
     ready.set()
     done.wait()
 
 
 def read(port, barrier, results):
-    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=TIMEOUT)
+    store = dist.TCPStore(
+        "127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=TIMEOUT
+    )
     times = []
     barrier.wait()
     begin = time.perf_counter()
@@ -47,7 +52,10 @@ def main():
     server = context.Process(target=serve, args=(port, ready, done), daemon=True)
     server.start()
     ready.wait(60)
-    readers = [context.Process(target=read, args=(port, barrier, results), daemon=True) for _ in range(clients)]
+    readers = [
+        context.Process(target=read, args=(port, barrier, results), daemon=True)
+        for _ in range(clients)
+    ]
     for reader in readers:
         reader.start()
     collected = [results.get(timeout=120) for _ in readers]
@@ -58,8 +66,16 @@ def main():
     times = sorted(1000 * t for _, own in collected for t in own)
     seconds = max(seconds for seconds, _ in collected)
     label = "torch TCPStore get, %d clients" % clients
-    print("%-34s %9.0f /s   p50 %7.3f ms   p99 %7.3f ms   max %8.3f ms" % (
-        label, len(times) / seconds, times[len(times) // 2], times[int(0.99 * (len(times) - 1))], times[-1]))
+    print(
+        "%-34s %9.0f /s   p50 %7.3f ms   p99 %7.3f ms   max %8.3f ms"
+        % (
+            label,
+            len(times) / seconds,
+            times[len(times) // 2],
+            times[int(0.99 * (len(times) - 1))],
+            times[-1],
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import itertools
 import threading
-from typing import Any, Callable, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from . import _core
 from .basics import ProcessSet, number_of
@@ -151,7 +152,7 @@ class _Completions:
                 callback = self._callbacks.pop(tag)
             try:
                 callback()
-            except Exception:  # noqa: BLE001: a callback's error is reported as a thread's is
+            except Exception:  # noqa: BLE001 - reported as a thread's is
                 threading.excepthook(
                     threading.ExceptHookArgs((*_current_error(), threading.current_thread()))
                 )

@@ -27,14 +27,16 @@ def dumps(value: Any) -> bytes:
     try:
         import cloudpickle
 
-        return pickle.dumps((None, cloudpickle.dumps(value)))
+        return pickle.dumps((sys.path, None, cloudpickle.dumps(value)))
     except ImportError:
         main = getattr(sys.modules["__main__"], "__file__", None)
-        return pickle.dumps((main and os.path.abspath(main), pickle.dumps(value)))
+        return pickle.dumps((sys.path, main and os.path.abspath(main), pickle.dumps(value)))
 
 
 def _loads(packed: bytes) -> Any:
-    main, value = pickle.loads(packed)
+    path, main, value = pickle.loads(packed)
+    # Modules are looked for where the caller found them, too.
+    sys.path += [folder for folder in path if folder not in sys.path]
     if main is not None:
         spec = importlib.util.spec_from_file_location(_MAIN, main)
         if spec is None or spec.loader is None:
@@ -58,7 +60,7 @@ def main() -> int:
         try:
             function, args, kwargs = _loads(packed)
             result = function(*args, **kwargs)
-        except Exception:  # noqa: BLE001: it is raised again where hvd.run() was called
+        except Exception:  # noqa: BLE001 - raised again by hvd.run()
             result = Failed(traceback.format_exc())
         rank = int(os.environ.get("HVD_RANK", "0"))
         generation = 0
@@ -66,7 +68,7 @@ def main() -> int:
             rank, generation = basics.rank(), basics.generation()
         try:
             value = pickle.dumps(result)
-        except Exception:  # noqa: BLE001: as above
+        except Exception:  # noqa: BLE001 - as above
             result = Failed(traceback.format_exc())
             value = pickle.dumps(result)
         connection.send((generation, rank, value))
@@ -75,7 +77,3 @@ def main() -> int:
         sys.stderr.write(result.text)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

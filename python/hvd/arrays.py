@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _work
-from ._work import TYPES, Handle, Kind, choose_op, start
+from ._work import TYPES, Average, Handle, Kind, choose_op, start
 from .basics import ProcessSet, global_process_set
 
 
@@ -98,9 +98,7 @@ def _first_result(like: np.dtype) -> Callable[[_core.Work], np.ndarray]:
 
 
 def _all_results(likes: list[np.dtype]) -> Callable[[_core.Work], list[np.ndarray]]:
-    return lambda work: [
-        _view(work, result, like) for result, like in zip(work.results(), likes)
-    ]
+    return lambda work: [_view(work, result, like) for result, like in zip(work.results(), likes)]
 
 
 # --- allreduce ---------------------------------------------------------------------------------
@@ -305,9 +303,7 @@ def allgather_async(
 ) -> Handle[np.ndarray]:
     """Starts ``allgather()``."""
     array = _input(tensor)
-    work = start(
-        Kind.ALLGATHER, _tensor(array), name=name, process_set=process_set, keep=array
-    )
+    work = start(Kind.ALLGATHER, _tensor(array), name=name, process_set=process_set, keep=array)
     return Handle(work, _first_result(array.dtype))
 
 
@@ -467,7 +463,7 @@ def alltoall(
 
 def reducescatter_async(
     tensor: Any,
-    op: int = _work.Average,
+    op: int = Average,
     name: str | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
@@ -492,7 +488,7 @@ def reducescatter_async(
 
 def reducescatter(
     tensor: Any,
-    op: int = _work.Average,
+    op: int = Average,
     name: str | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
@@ -510,7 +506,7 @@ def reducescatter(
 
 def grouped_reducescatter_async(
     tensors: Sequence[Any],
-    op: int = _work.Average,
+    op: int = Average,
     name: str | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
@@ -535,7 +531,7 @@ def grouped_reducescatter_async(
 
 def grouped_reducescatter(
     tensors: Sequence[Any],
-    op: int = _work.Average,
+    op: int = Average,
     name: str | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,

@@ -248,6 +248,7 @@ class ObjectState(State):
                 setattr(self, name, value)
 
     def reset(self) -> None:
+        """Shares out what the samplers have left, in the new world."""
         for name in self._names:
             value = getattr(self, name)
             if isinstance(value, ElasticSampler):

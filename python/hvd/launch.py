@@ -82,7 +82,7 @@ class _Job:
                 connection = self._listener.accept()
             except OSError:
                 return  # closed
-            except Exception:  # noqa: BLE001: somebody without the key, or gone again
+            except Exception:  # noqa: BLE001 - without the key, or gone again
                 continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -170,8 +170,9 @@ def run(
     job = _Job(dumps((func, tuple(args), kwargs or {})))
     try:
         command = [hvdrun_path(), *flags, *arguments, executable or sys.executable]
+        program = "import sys; from hvd._worker import main; sys.exit(main())"
         process = subprocess.Popen(
-            [*command, "-m", "hvd._worker"], env=job.environment(), stderr=subprocess.PIPE
+            [*command, "-c", program], env=job.environment(), stderr=subprocess.PIPE
         )
         errors = _pass_on(process)
         if process.returncode != 0:

@@ -1,12 +1,11 @@
 # Every rank of a job runs the same tests at the same time, in one process:
 #
 #   hvdrun -np 3 python3 -m pytest -x -q tests/python/numpy_ops_test.py
+import hvd
 import pytest
 
-import hvd
 
-
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def world():
     hvd.init(process_sets="dynamic")
     yield

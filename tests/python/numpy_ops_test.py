@@ -2,10 +2,9 @@
 import json
 import threading
 
+import hvd
 import numpy as np
 import pytest
-
-import hvd
 
 INTEGERS = [np.uint8, np.int8, np.uint16, np.int16, np.int32, np.int64]
 FLOATS = [np.float16, np.float32, np.float64]
@@ -279,8 +278,16 @@ def test_wrong_arguments_of_this_rank_fail_at_the_call():
     "call, word",
     [
         (lambda: hvd.allreduce(np.ones(4 + hvd.rank()), name="shapes"), "shapes"),
-        (lambda: hvd.allreduce(np.ones(4, [np.float32, np.float64][hvd.rank() % 2]), name="types"), "types"),
-        (lambda: hvd.allreduce(np.ones(4), op=[hvd.Sum, hvd.Max][hvd.rank() % 2], name="ops"), "ops"),
+        (
+            lambda: hvd.allreduce(
+                np.ones(4, [np.float32, np.float64][hvd.rank() % 2]), name="types"
+            ),
+            "types",
+        ),
+        (
+            lambda: hvd.allreduce(np.ones(4), op=[hvd.Sum, hvd.Max][hvd.rank() % 2], name="ops"),
+            "ops",
+        ),
         (lambda: hvd.allgather(np.ones((2, 2 + hvd.rank())), name="rows"), "rows"),
         (lambda: hvd.broadcast(np.ones(4), hvd.rank() % 2, name="roots"), "roots"),
         (lambda: hvd.broadcast(np.ones(4 + hvd.rank()), 0, name="sizes"), "sizes"),

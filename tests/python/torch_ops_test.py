@@ -1,8 +1,7 @@
 # The operations on PyTorch's tensors, and their gradients.
+import hvd.torch as hvd
 import pytest
 import torch
-
-import hvd.torch as hvd
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -254,6 +253,6 @@ def test_errors():
     with pytest.raises(TypeError):
         hvd.allreduce(torch.ones(3, dtype=torch.complex64))
     if hvd.size() > 1:
-        with pytest.raises(hvd.HorovodInternalError, match="torch.shapes"):
+        with pytest.raises(hvd.HorovodInternalError, match=r"torch\.shapes"):
             hvd.allreduce(torch.ones(4 + hvd.rank()), name="torch.shapes")
     hvd.barrier()

@@ -1,10 +1,9 @@
 # DistributedOptimizer, what brings ranks to one model, and batch normalization over all ranks.
 import warnings
 
+import hvd.torch as hvd
 import pytest
 import torch
-
-import hvd.torch as hvd
 
 
 def make_model(seed=7):
@@ -267,7 +266,7 @@ def test_it_stays_an_optimizer_of_its_class():
     assert inner.param_groups[0]["lr"] == pytest.approx(0.05)
 
 
-# --- misuse --------------------------------------------------------------------------------------
+# --- misuse -------------------------------------------------------------------------------------
 
 
 def test_wrong_names():
@@ -308,7 +307,7 @@ def test_gradients_are_not_thrown_away_unnoticed():
     assert any("skip_synchronize" in str(one.message) for one in caught)
 
 
-# --- one model on all ranks ------------------------------------------------------------------------
+# --- one model on all ranks ---------------------------------------------------------------------
 
 
 def test_broadcast_parameters():
@@ -346,7 +345,7 @@ def test_lbfgs_cannot_be_broadcast():
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 
-# --- batch normalization -----------------------------------------------------------------------------
+# --- batch normalization ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2)])
@@ -374,9 +373,7 @@ def test_batch_normalization_sees_all_batches(shape, affine, momentum):
     torch.testing.assert_close(ours.running_var, whole.running_var)
     assert int(ours.num_batches_tracked) == 2
     if affine:
-        torch.testing.assert_close(
-            hvd.allreduce(ours.weight.grad, op=hvd.Sum), whole.weight.grad
-        )
+        torch.testing.assert_close(hvd.allreduce(ours.weight.grad, op=hvd.Sum), whole.weight.grad)
         torch.testing.assert_close(hvd.allreduce(ours.bias.grad, op=hvd.Sum), whole.bias.grad)
     ours.eval(), whole.eval()
     torch.testing.assert_close(ours(batch(0)), whole(batch(0)))
@@ -387,7 +384,7 @@ def test_batch_normalization_needs_channels():
         hvd.SyncBatchNorm(3)(torch.ones(3))
 
 
-# --- the sampler -------------------------------------------------------------------------------------
+# --- the sampler --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

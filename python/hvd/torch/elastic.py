@@ -1,16 +1,16 @@
 """Elastic training of PyTorch's models.
 
-    import hvd.torch as hvd
+import hvd.torch as hvd
 
-    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0)
+state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0)
 
-    @hvd.elastic.run
-    def train(state):
-        for state.batch in range(state.batch, 1000):
-            ...
-            state.commit()
+@hvd.elastic.run
+def train(state):
+    for state.batch in range(state.batch, 1000):
+        ...
+        state.commit()
 
-    train(state)
+train(state)
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ __all__ = ["ElasticSampler", "ObjectState", "TorchState", "run"]
 
 
 class ElasticSampler(_ElasticSampler, torch.utils.data.Sampler):  # type: ignore[type-arg]
-    __doc__ = _ElasticSampler.__doc__
+    """``hvd.ElasticSampler`` as a sampler for a DataLoader, also one with workers.
+
+    It takes the same arguments: dataset, shuffle and seed.
+    """
 
 
 def _rebuild(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], device: str) -> torch.Tensor:
@@ -134,16 +137,16 @@ class TorchState(ObjectState):
                 if isinstance(saved, torch.Tensor):
                     tensors[name].copy_(saved)
         optimizers = {
-            name
-            for name in self._names
-            if isinstance(getattr(self, name), torch.optim.Optimizer)
+            name for name in self._names if isinstance(getattr(self, name), torch.optim.Optimizer)
         }
         for name in optimizers:
             getattr(self, name).load_state_dict(values[name])
         super()._set_objects({key: one for key, one in values.items() if key not in optimizers})
 
     def _copy_of_tensors(self) -> Any:
-        return {name: tensor.detach().cpu().clone() for name, tensor in self._fixed_tensors().items()}
+        return {
+            name: tensor.detach().cpu().clone() for name, tensor in self._fixed_tensors().items()
+        }
 
     def _set_tensors(self, copy: Any) -> None:
         fixed = self._fixed_tensors()

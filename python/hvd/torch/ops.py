@@ -248,9 +248,7 @@ class _GroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, op, prescale, postscale, process_set, *tensors):  # type: ignore[no-untyped-def]
         ctx.arguments = (op, prescale, postscale, process_set)
-        handle = grouped_allreduce_async(
-            tensors, None, name, op, prescale, postscale, process_set
-        )
+        handle = grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set)
         return tuple(handle.wait())
 
     @staticmethod
@@ -674,9 +672,7 @@ class _GroupedReducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, op, process_set, prescale, postscale, *tensors):  # type: ignore[no-untyped-def]
         ctx.arguments = (op, process_set, prescale * postscale)
-        handle = grouped_reducescatter_async(
-            tensors, name, op, process_set, prescale, postscale
-        )
+        handle = grouped_reducescatter_async(tensors, name, op, process_set, prescale, postscale)
         return tuple(handle.wait())
 
     @staticmethod
@@ -727,6 +723,4 @@ def grouped_reducescatter(
         postscale_factor,
         *(small for small, _ in pairs),
     )
-    return [
-        compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)
-    ]
+    return [compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)]

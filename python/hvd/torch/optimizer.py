@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from hvd import _core, basics
-from hvd._work import Adasum, Average, Sum
+from hvd._work import HOST, Adasum, Average, Sum
 from hvd.basics import ProcessSet, global_process_set, number_of
 from hvd.objects import allgather_object
 
@@ -60,7 +60,9 @@ def _named(
             f"Found duplicates: {', '.join(twice)}"
         )
     by_parameter = {parameter: name for name, parameter in given}
-    unnamed = [parameter for group in groups for parameter in group if parameter not in by_parameter]
+    unnamed = [
+        parameter for group in groups for parameter in group if parameter not in by_parameter
+    ]
     if unnamed:
         raise ValueError(
             "named_parameters was specified, but one or more model parameters were not named. "
@@ -180,7 +182,10 @@ class _Distributed:
         # The gradient holds all passes so far, which the last one sends.
         if gradient is not None and self._done_passes[index] == self._passes:
             sparse = (gradient if gradient.is_sparse else gradient.to_sparse(1)).coalesce()
-            rows, values = sparse.indices()[0].cpu().contiguous(), sparse.values().cpu().contiguous()
+            rows, values = (
+                sparse.indices()[0].cpu().contiguous(),
+                sparse.values().cpu().contiguous(),
+            )
         self._reducer.ready_sparse(index, tensor_tuple(rows), tensor_tuple(values))
 
     # --- the reducer ---
@@ -210,10 +215,9 @@ class _Distributed:
         self._addresses = []
         for index, (name, parameter) in enumerate(zip(self._names, self._reduced_parameters)):
             if index in self._sparse:
-                tensor = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
-                address, device = 0, 0
-                shape, number = tensor.shape, tensor_tuple(parameter.detach())[2]
-                self._reducer.add(name, (address, shape, number, device), True)
+                address = 0  # a sparse gradient has no memory of its own
+                _, shape, number, _ = tensor_tuple(parameter.detach())
+                self._reducer.add(name, (address, shape, number, HOST), True)
             else:
                 gradient = self._dense_gradient(parameter)
                 address = gradient.data_ptr()
@@ -342,7 +346,9 @@ class _DistributedAdasum:
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Raises AssertionError: the step cannot be divided."""
-        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        raise AssertionError(
+            "Skipping synchronization is not supported when using Adasum optimizer."
+        )
         yield
 
     def step(self, closure: Any = None) -> Any:
@@ -379,7 +385,9 @@ def _group_names(
 ) -> list[list[str]]:
     for group in groups:
         if not isinstance(group, (list, tuple)):
-            raise ValueError("groups should be a non-negative integer or a list of list of tensors.")
+            raise ValueError(
+                "groups should be a non-negative integer or a list of list of tensors."
+            )
         if any(one not in named for one in group):
             raise ValueError("a group has a parameter that is not one of the optimizer's")
     chosen = [one for group in groups for one in group]
@@ -388,7 +396,7 @@ def _group_names(
     return [[named[one] for one in group if one.requires_grad] for group in groups]
 
 
-def DistributedOptimizer(  # noqa: N802: Horovod's name
+def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
     compression: type[Compressor] = Compression.none,
@@ -428,15 +436,15 @@ def DistributedOptimizer(  # noqa: N802: Horovod's name
         raise ValueError("backward_passes_per_step must be > 0")
     named = _named(optimizer, named_parameters)
     if op == Adasum:
-        made = _own_class(optimizer, _DistributedAdasum)
-        made._adasum_name = _reducer_name(made, named.values())
-        return made
+        combined: Any = _own_class(optimizer, _DistributedAdasum)
+        combined._adasum_name = _reducer_name(combined, named.values())
+        return combined
 
     if isinstance(groups, int):
         num_groups, groups = groups, None
     if num_groups < 0:
         raise ValueError("groups should be a non-negative integer or a list of list of tensors.")
-    made = _own_class(optimizer, _Distributed)
+    made: Any = _own_class(optimizer, _Distributed)
     made._distribute(
         named,
         compression,

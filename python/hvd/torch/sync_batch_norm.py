@@ -23,11 +23,11 @@ class SyncBatchNorm(_BatchNorm):
     The ranks' batches may differ in size. In evaluation it uses the running statistics, alone.
     """
 
-    def _check_input_dim(self, input: torch.Tensor) -> None:  # noqa: A002: torch's name
+    def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002: torch's name
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Normalizes [N, C, ...] by channel."""
         self._check_input_dim(input)
         uses_batch = self.training or self.running_mean is None
@@ -52,7 +52,7 @@ class SyncBatchNorm(_BatchNorm):
             return 1.0 / float(self.num_batches_tracked)  # type: ignore[arg-type]
         return self.momentum
 
-    def _run_alone(self, input: torch.Tensor, uses_batch: bool) -> torch.Tensor:  # noqa: A002
+    def _run_alone(self, input: torch.Tensor, uses_batch: bool) -> torch.Tensor:
         return torch.nn.functional.batch_norm(
             input,
             self.running_mean if not self.training or self.track_running_stats else None,

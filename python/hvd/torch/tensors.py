@@ -17,7 +17,7 @@ TYPES = {
 class _Memory:
     """Memory of hvd on a GPU that a tensor refers to."""
 
-    def __init__(self, work: _core.Work, result: _work.Tensor, typestr: str) -> None:
+    def __init__(self, work: object, result: _work.Tensor, typestr: str) -> None:
         self._work = work
         self.__cuda_array_interface__ = {
             "shape": result[1],
@@ -30,7 +30,7 @@ class _Memory:
 class _HostMemory:
     """Memory of hvd on the host."""
 
-    def __init__(self, work: _core.Work, result: _work.Tensor, typestr: str) -> None:
+    def __init__(self, work: object, result: _work.Tensor, typestr: str) -> None:
         self._work = work
         self.__array_interface__ = {
             "shape": result[1],
@@ -65,7 +65,9 @@ def stream_of(tensor: torch.Tensor) -> int:
     return torch.cuda.current_stream(tensor.device).cuda_stream
 
 
-def result_tensor(work: _core.Work, result: _work.Tensor, like: torch.Tensor) -> torch.Tensor:
+def result_tensor(
+    work: _core.Work | _core.Reducer, result: _work.Tensor, like: torch.Tensor
+) -> torch.Tensor:
     """A tensor in the memory of a result, of the type and on the device of ``like``."""
     if 0 in result[1]:
         return torch.empty(result[1], dtype=like.dtype, device=like.device)

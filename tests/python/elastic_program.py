@@ -1,0 +1,84 @@
+# An elastic job for elastic_test.cpp: trains a model and says what has come of it.
+#
+#   elastic_program.py numpy|torch STEPS [CRASHES]
+#
+# In the first generations, CRASHES of them, the last rank kills itself in the midst of a step. The
+# result does not depend on that: every rank's batch depends on the sampler alone, whose samples are
+# shared out among however many ranks there are, and sums of whole numbers are exact.
+import os
+import signal
+import sys
+
+import numpy as np
+
+
+def maybe_crash(hvd, step, crashes):
+    generation = hvd.generation()
+    if generation <= crashes and step == 3 * generation and hvd.rank() == hvd.size() - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train_numpy(steps, crashes):
+    import hvd
+
+    hvd.init()
+    state = hvd.elastic.ObjectState(total=np.zeros(1000, np.int64), step=0, history=[])
+    resets = []
+    state.register_reset_callbacks([lambda: resets.append(hvd.generation())])
+
+    @hvd.elastic.run
+    def train(state):
+        while state.step < steps:
+            ones = hvd.allreduce(np.full(1000, state.step + 1), op=hvd.Max, name="step")
+            maybe_crash(hvd, state.step, crashes)
+            state.total += ones
+            state.history.append(state.step)
+            state.step += 1
+            state.commit()
+        return state.step
+
+    assert train(state) == steps
+    assert state.history == list(range(steps)), state.history
+    if hvd.generation() > 1 and resets:
+        assert resets[-1] == hvd.generation()
+    print("total", state.total.sum(), "later world" if hvd.generation() > 1 else "first world")
+
+
+def train_torch(steps, crashes):
+    import hvd.torch as hvd
+    import torch
+
+    hvd.init()
+    torch.manual_seed(hvd.rank())  # what they begin with comes from rank 0
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    sampler = hvd.elastic.ElasticSampler(range(4 * steps), shuffle=True)
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, step=0)
+
+    @hvd.elastic.run
+    def train(state):
+        while state.step < steps:
+            optimizer.zero_grad()
+            inputs = torch.full((4, 3), float(state.step), dtype=torch.float64)
+            inputs += torch.arange(12, dtype=torch.float64).reshape(4, 3)
+            (state.model(inputs) ** 2).sum().backward()
+            maybe_crash(hvd, state.step, crashes)
+            state.optimizer.step()
+            state.step += 1
+            state.sampler.record_batch(0, 1)
+            state.commit()
+
+    train(state)
+    assert state.sampler.processed_num == steps * hvd.size()
+    weights = torch.cat([one.reshape(-1) for one in model.state_dict().values()])
+    everywhere = hvd.allgather_object((weights.tolist(), str(optimizer.state_dict()["state"])))
+    assert all(one == everywhere[0] for one in everywhere)
+    # The first rank's beginning is random: every one of these is by the seed of rank 0.
+    digest = " ".join(f"{one:.17g}" for one in weights.tolist())
+    print("weights", digest, "later world" if hvd.generation() > 1 else "first world")
+
+
+if __name__ == "__main__":
+    train = {"numpy": train_numpy, "torch": train_torch}[sys.argv[1]]
+    train(int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
