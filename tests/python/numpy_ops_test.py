@@ -6,6 +6,7 @@ import hvd
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("world")
 INTEGERS = [np.uint8, np.int8, np.uint16, np.int16, np.int32, np.int64]
 FLOATS = [np.float16, np.float32, np.float64]
 SHAPES = [(), (17,), (5, 3), (2, 3, 4), (0,), (0, 3)]

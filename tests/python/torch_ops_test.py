@@ -3,6 +3,7 @@ import hvd.torch as hvd
 import pytest
 import torch
 
+pytestmark = pytest.mark.usefixtures("world")
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SHAPES = [(), (17,), (5, 3), (2, 3, 4), (0,)]

@@ -5,6 +5,8 @@ import hvd.torch as hvd
 import pytest
 import torch
 
+pytestmark = pytest.mark.usefixtures("world")
+
 
 def make_model(seed=7):
     torch.manual_seed(seed)

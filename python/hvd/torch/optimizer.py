@@ -373,7 +373,7 @@ class _DistributedAdasum:
 def _own_class(optimizer: torch.optim.Optimizer, addition: type) -> Any:
     """The same optimizer, sharing its groups and state, of a class with the addition."""
     own = type(optimizer)
-    made = object.__new__(type(own.__name__, (addition, own), {"__doc__": own.__doc__}))
+    made: Any = object.__new__(type(own.__name__, (addition, own), {"__doc__": own.__doc__}))
     made.__dict__.update(optimizer.__dict__)
     # What a scheduler has wrapped is the step of the optimizer that was given.
     made.__dict__.pop("step", None)
