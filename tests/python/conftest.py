@@ -1,8 +1,9 @@
 # Every rank of a job runs the same tests at the same time, in one process:
 #
 #   hvdrun -np 3 python3 -m pytest -x -q tests/python/numpy_ops_test.py
-import hvd
 import pytest
+
+import hvd
 
 
 @pytest.fixture(scope="session")

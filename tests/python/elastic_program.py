@@ -45,8 +45,9 @@ def train_numpy(steps, crashes):
 
 
 def train_torch(steps, crashes):
-    import hvd.torch as hvd
     import torch
+
+    import hvd.torch as hvd
 
     hvd.init()
     torch.manual_seed(hvd.rank())  # what they begin with comes from rank 0

@@ -8,10 +8,11 @@ import sys
 import threading
 import time
 
-import hvd
-import hvd.torch
 import numpy as np
 import torch
+
+import hvd
+import hvd.torch
 
 
 def in_run(function):

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 
-import hvd
 import pytest
+
+import hvd
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 120  # of what normally ends at once

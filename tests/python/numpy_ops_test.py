@@ -2,9 +2,10 @@
 import json
 import threading
 
-import hvd
 import numpy as np
 import pytest
+
+import hvd
 
 pytestmark = pytest.mark.usefixtures("world")
 INTEGERS = [np.uint8, np.int8, np.uint16, np.int16, np.int32, np.int64]

@@ -1,7 +1,8 @@
 # The operations on PyTorch's tensors, and their gradients.
-import hvd.torch as hvd
 import pytest
 import torch
+
+import hvd.torch as hvd
 
 pytestmark = pytest.mark.usefixtures("world")
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

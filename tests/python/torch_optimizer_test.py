@@ -1,9 +1,10 @@
 # DistributedOptimizer, what brings ranks to one model, and batch normalization over all ranks.
 import warnings
 
-import hvd.torch as hvd
 import pytest
 import torch
+
+import hvd.torch as hvd
 
 pytestmark = pytest.mark.usefixtures("world")
 

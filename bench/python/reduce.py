@@ -1,0 +1,126 @@
+# The gradients of ResNet-50, 161 tensors of 102 MB together, reduced by hvd and by torch's gloo in
+# turns, in the same processes; then a backward pass with each. See ./run.
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+import hvd.torch as hvd
+
+ROUNDS = 15
+
+
+def shapes_of_resnet50():
+    shapes = [(64, 3, 7, 7), (64,), (64,)]
+    inputs = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            shapes += [(width, inputs, 1, 1), (width,), (width,)]
+            shapes += [(width, width, 3, 3), (width,), (width,)]
+            shapes += [(4 * width, width, 1, 1), (4 * width,), (4 * width,)]
+            if block == 0:
+                shapes += [(4 * width, inputs, 1, 1), (4 * width,), (4 * width,)]
+            inputs = 4 * width
+    return [*shapes, (1000, 2048), (1000,)]
+
+
+class Sum(torch.nn.Module):
+    """Uses every parameter once, in the order of their use in a network."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = torch.nn.ParameterList(
+            torch.nn.Parameter(torch.ones(shape)) for shape in shapes_of_resnet50()
+        )
+
+    def forward(self):
+        total = torch.zeros(())
+        for weight in self.weights:
+            total = total * 0.5 + weight.sum()
+        return total
+
+
+def buckets_of(tensors, size=25 << 20):
+    flat, own, count = [], [], 0
+    for tensor in tensors:
+        own.append(tensor)
+        count += 4 * tensor.numel()
+        if count >= size:
+            flat.append(torch.cat([one.reshape(-1) for one in own]))
+            own, count = [], 0
+    return [*flat, torch.cat([one.reshape(-1) for one in own])] if own else flat
+
+
+def main():
+    hvd.init()
+    dist.init_process_group("gloo")
+    torch.set_num_threads(1)
+    tensors = [torch.ones(shape) for shape in shapes_of_resnet50()]
+    names = [f"gradient.{index}" for index in range(len(tensors))]
+    flat = buckets_of(tensors)
+
+    def by_hvd():
+        handles = [
+            hvd.allreduce_async_(one, name=name, op=hvd.Sum, prescale_factor=0.5)
+            for one, name in zip(tensors, names)
+        ]
+        for handle in handles:
+            handle.wait()
+
+    def by_gloo():
+        works = [dist.all_reduce(one, async_op=True) for one in flat]
+        for work in works:
+            work.wait()
+        for one in flat:
+            one.fill_(1)
+
+    alone = Sum()
+    hooked = Sum()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(hooked.parameters(), lr=0.0), hooked.named_parameters()
+    )
+    parallel = torch.nn.parallel.DistributedDataParallel(Sum())
+
+    def backward_alone():
+        alone.zero_grad(set_to_none=False)
+        alone().backward()
+
+    def backward_by_hvd():
+        optimizer.zero_grad(set_to_none=False)
+        hooked().backward()
+        optimizer.synchronize()
+
+    def backward_by_ddp():
+        parallel.zero_grad(set_to_none=False)
+        parallel().backward()
+
+    cases = {
+        "reduce, hvd": by_hvd,
+        "reduce, gloo in flat buffers": by_gloo,
+        "backward alone": backward_alone,
+        "backward, hvd's optimizer": backward_by_hvd,
+        "backward, DDP on gloo": backward_by_ddp,
+    }
+    times = {name: [] for name in cases}
+    for turn in range(ROUNDS + 3):
+        for name, call in cases.items():
+            hvd.barrier()
+            begin = time.perf_counter()
+            call()
+            if turn >= 3:
+                times[name].append(1000 * (time.perf_counter() - begin))
+    if hvd.rank() == 0:
+        medians = {name: statistics.median(own) for name, own in times.items()}
+        for name, own in times.items():
+            print(f"{name:30s} {medians[name]:8.1f} ms, least {min(own):8.1f}")
+        ratio = medians["reduce, hvd"] / medians["reduce, gloo in flat buffers"]
+        print(f"reduction, hvd / gloo: {ratio:.2f}")
+        most = medians["backward alone"] + medians["reduce, hvd"]
+        ratio = medians["backward, hvd's optimizer"] / most
+        print(f"backward with hvd / (alone + reduction): {ratio:.2f}")
+    hvd.barrier()
+    dist.destroy_process_group()
+
+
+main()
