@@ -1,0 +1,132 @@
+# The rows that torch_ops_test.py and torch_optimizer_test.py leave out.
+import hvd.torch as hvd
+import pytest
+import torch
+
+
+def linear(value=0.5):
+    """A layer whose weights, like all gradients below, are exact in binary."""
+    layer = torch.nn.Linear(4, 2, bias=False)
+    torch.nn.init.constant_(layer.weight, value)
+    return layer
+
+
+def distributed(layer, lr=0.25, **arguments):
+    optimizer = torch.optim.SGD(layer.parameters(), lr=lr)
+    return hvd.DistributedOptimizer(optimizer, layer.named_parameters(), **arguments)
+
+
+def backward(layer, rank=None, factor=1.0):
+    """Each weight's gradient is size * (rank + 1) * factor: the mean over ranks is whole."""
+    rank = hvd.rank() if rank is None else rank
+    (layer(torch.ones(1, 4)) * (hvd.size() * (rank + 1) * factor)).sum().backward()
+
+
+def mean_gradient():
+    return float(sum(range(1, hvd.size() + 1)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("op, reduce", [(hvd.Min, min), (hvd.Max, max), (hvd.Sum, sum)])
+def test_half_precision_operations(dtype, op, reduce):
+    result = hvd.allreduce(torch.full((3,), hvd.rank() + 1.0, dtype=dtype), op=op)
+    assert result.dtype == dtype
+    assert result.tolist() == [reduce(range(1, hvd.size() + 1))] * 3
+
+
+@pytest.mark.parametrize("call", ["allreduce", "allgather", "alltoall", "reducescatter"])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_results_require_gradients_as_their_inputs_do(call, wanted):
+    tensor = torch.ones(hvd.size(), 2, requires_grad=wanted)
+    assert getattr(hvd, call)(tensor).requires_grad == wanted
+    assert hvd.broadcast(tensor, 0).requires_grad == wanted
+
+
+def test_gradients_within_a_process_set(even_and_odd):
+    size = even_and_odd.size()
+    tensor = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    result = hvd.allreduce(tensor, op=hvd.Sum, process_set=even_and_odd)
+    (result * (hvd.rank() + 1.0)).sum().backward()
+    assert tensor.grad.tolist() == [float(sum(r + 1 for r in even_and_odd.ranks))] * 3
+    tensor = torch.ones(size, 1, dtype=torch.float64, requires_grad=True)
+    received = hvd.alltoall(tensor, process_set=even_and_odd)
+    (received * (hvd.rank() + 1.0)).sum().backward()
+    assert tensor.grad[:, 0].tolist() == [r + 1.0 for r in even_and_odd.ranks]
+
+
+@pytest.mark.parametrize("requires", [False, True])
+def test_sgd_is_bit_equal_to_the_mean(requires):
+    layer = linear()
+    layer.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=requires)  # in no loss
+    optimizer = distributed(layer)
+    for _ in range(3):
+        optimizer.zero_grad()
+        backward(layer)
+        optimizer.step()
+    wanted = torch.full((2, 4), 0.5 - 3 * 0.25 * mean_gradient())
+    assert torch.equal(layer.weight.detach(), wanted)
+    assert torch.equal(layer.frozen.detach(), torch.ones(3))
+
+
+@pytest.mark.parametrize("op, factor", [(hvd.Average, 1), (hvd.Sum, None)])
+def test_the_optimizer_sums_or_averages(op, factor):
+    layer = linear()
+    optimizer = distributed(layer, op=op)
+    backward(layer)
+    optimizer.synchronize()
+    factor = hvd.size() if factor is None else factor
+    assert torch.equal(layer.weight.grad, torch.full((2, 4), mean_gradient() * factor))
+    with optimizer.skip_synchronize():
+        optimizer.step()
+
+
+def test_the_number_of_backward_passes_can_change_between_steps():
+    layer = linear()
+    optimizer = distributed(layer)
+    steps = 0
+    for passes in (1, 2, 3):
+        optimizer.set_backward_passes_per_step(passes)
+        optimizer.zero_grad()
+        for _ in range(passes):
+            backward(layer)
+        optimizer.step()
+        steps += passes
+    wanted = torch.full((2, 4), 0.5 - steps * 0.25 * mean_gradient())
+    assert torch.equal(layer.weight.detach(), wanted)
+
+
+def test_options_of_different_types_reach_all_ranks():
+    layer = linear()
+    first = hvd.rank() == 0
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.5 if first else 1)
+    group = optimizer.param_groups[0]
+    group["betas"] = (0.5, 0.75) if first else (0.25, 0.25)
+    group["amsgrad"] = first
+    group["eps"] = 0.125 if first else 1
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    group = optimizer.param_groups[0]
+    assert (group["lr"], tuple(group["betas"]), group["eps"]) == (0.5, (0.5, 0.75), 0.125)
+    assert group["amsgrad"] is True
+
+
+def test_objects_with_tensors():
+    mine = {"tensor": torch.full((2,), hvd.rank()), "text": "x" * hvd.rank(), "none": None}
+    every = hvd.allgather_object(mine)
+    assert [one["tensor"].tolist() for one in every] == [[r, r] for r in range(hvd.size())]
+    for root in range(hvd.size()):
+        assert hvd.broadcast_object(mine, root_rank=root)["text"] == "x" * root
+
+
+def test_a_state_dict_takes_the_sampler_to_the_middle_of_an_epoch():
+    data = range(4 * hvd.size())
+    one = hvd.elastic.ElasticSampler(data, seed=3)
+    one.set_epoch(2)
+    before = list(one)
+    one.record_batch(0, 1)
+    assert list(one) == before  # a loop that runs is not disturbed
+    other = hvd.elastic.ElasticSampler(data, seed=3)
+    other.load_state_dict(one.state_dict())
+    assert other.epoch == 2 and len(other) == 3
+    assert list(other) == before[1:]
+    one.set_epoch(3)
+    assert len(one) == 4
