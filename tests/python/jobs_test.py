@@ -70,6 +70,19 @@ def test_a_state_that_nobody_shares_works_alone():
         hvd.elastic.ObjectState(commit=1)
 
 
+def test_the_example_learns_from_a_text():
+    root = os.path.dirname(os.path.dirname(HERE))
+    example = os.path.join(root, "examples", "python", "char_model.py")
+    text = os.path.join(root, "docs", "python.md")
+    if not os.path.exists(example):
+        pytest.skip("the examples are not beside the tests")
+    flags = ["-np", 2, "--min-np", 1]
+    job = run_job(*flags, sys.executable, example, "--steps", 60, text)
+    assert job.returncode == 0, job.stderr
+    bits = re.search(r"step 60: ([0-9.]+) bits for each character", job.stdout)
+    assert bits and float(bits[1]) < 5.2, job.stdout
+
+
 # --- interrupts and ends ------------------------------------------------------------------------
 
 

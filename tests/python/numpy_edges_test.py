@@ -1,8 +1,10 @@
 # The rows that numpy_ops_test.py leaves out: shapes at the edge, process sets, names and groups.
-import hvd
 import numpy as np
 import pytest
 
+import hvd
+
+pytestmark = pytest.mark.usefixtures("world")
 SHAPES = [(4,), (4, 3), (4, 3, 2)]
 OPERATIONS = [(hvd.Sum, "sum"), (hvd.Min, "min"), (hvd.Max, "max"), (hvd.Product, "prod")]
 

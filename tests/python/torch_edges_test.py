@@ -1,7 +1,10 @@
 # The rows that torch_ops_test.py and torch_optimizer_test.py leave out.
-import hvd.torch as hvd
 import pytest
 import torch
+
+import hvd.torch as hvd
+
+pytestmark = pytest.mark.usefixtures("world")
 
 
 def linear(value=0.5):
