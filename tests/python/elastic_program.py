@@ -71,7 +71,7 @@ def train_torch(steps, crashes):
             state.commit()
 
     train(state)
-    assert state.sampler.processed_num == steps * hvd.size()
+    assert state.sampler.processed_num >= steps
     weights = torch.cat([one.reshape(-1) for one in model.state_dict().values()])
     everywhere = hvd.allgather_object((weights.tolist(), str(optimizer.state_dict()["state"])))
     assert all(one == everywhere[0] for one in everywhere)
