@@ -269,6 +269,26 @@ def test_it_stays_an_optimizer_of_its_class():
     assert inner.param_groups[0]["lr"] == pytest.approx(0.05)
 
 
+def test_parameters_may_be_added_later():
+    first, second = make_model(1), make_model(2)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(first.parameters(), lr=0.1), first.named_parameters()
+    )
+    for step in range(4):
+        if step == 2:
+            optimizer.add_param_group({"params": list(second.parameters()), "lr": 0.2})
+        optimizer.zero_grad()
+        batch = batch_of(hvd.rank(), step)
+        loss = loss_of(first, batch)
+        if step >= 2:
+            loss = loss + loss_of(second, batch)
+        loss.backward()
+        optimizer.step()
+    for model in (first, second):
+        values = hvd.allgather_object([one.tolist() for one in model.parameters()])
+        assert all(one == values[0] for one in values)
+
+
 # --- misuse -------------------------------------------------------------------------------------
 
 

@@ -107,17 +107,21 @@ class _Distributed:
         self._number_of_groups = number_of_groups
         self._sparse_as_dense = sparse_as_dense
         self._process_set = process_set
-        self._reduced_parameters = [one for one in named if one.requires_grad]
-        self._names = [named[one] for one in self._reduced_parameters]
-        self._index = {one: index for index, one in enumerate(self._reduced_parameters)}
-        self._reducer_name = _reducer_name(self, self._names)
+        self._reduced_parameters: list[torch.nn.Parameter] = []
+        self._names: list[str] = []
+        self._index: dict[torch.nn.Parameter, int] = {}
+        self._done_passes: list[int] = []
+        self._hooks: list[Any] = []
         self._reducer: _core.Reducer | None = None
         self._generation = -1
         self._sparse: set[int] = set()
         self._addresses: list[int] = []
-        self._done_passes = [0] * len(self._reduced_parameters)
         self._synchronized = False
         self._should_synchronize = True
+        self._add(named)
+        self._reducer_name = _reducer_name(self, self._names)
+
+    def _add(self, named: dict[torch.nn.Parameter, str]) -> None:
         me = weakref.ref(self)
 
         def hook(parameter: torch.nn.Parameter) -> None:
@@ -125,7 +129,14 @@ class _Distributed:
             if owner is not None:
                 owner._take(parameter)
 
-        self._hooks = [_on_gradient(one, hook) for one in self._reduced_parameters]
+        for parameter, name in named.items():
+            if not parameter.requires_grad:
+                continue
+            self._index[parameter] = len(self._names)
+            self._reduced_parameters.append(parameter)
+            self._names.append(name)
+            self._done_passes.append(0)
+            self._hooks.append(_on_gradient(parameter, hook))
 
     def _takes_part(self) -> bool:
         return basics.is_initialized() and self._process_set.included()
@@ -265,6 +276,21 @@ class _Distributed:
             gradient.copy_(self._compression.decompress(one, context))
 
     # --- what users call ---
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As the optimizer's own, between two steps; by all ranks, whose gradients are reduced."""
+        if any(self._done_passes):
+            raise ValueError("add_param_group() must come between two steps")
+        super().add_param_group(param_group)  # type: ignore[misc]
+        groups = self.param_groups  # type: ignore[attr-defined]
+        group = len(groups) - 1
+        self._add(
+            {
+                parameter: f"allreduce.noname.{group}.{index}"
+                for index, parameter in enumerate(groups[-1]["params"])
+            }
+        )
+        self._reducer = None
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """So many backward passes add up before gradients are reduced; the same on all ranks."""
