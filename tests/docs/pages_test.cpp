@@ -5,10 +5,12 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -92,47 +94,85 @@ TEST(Pages, LinksLeadToPagesAndHeadingsThatExist) {
   }
 }
 
-// All flags that hvdrun and its commands know.
-std::set<std::string> flags_of_hvdrun() {
-  static const std::regex flag(R"(--(\[no-\])?([a-z][a-z0-9-]*))");
-  std::set<std::string> flags{"--help", "--no-"};
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--help-all"}, {"agent", "--help"}, {"rendezvous", "--help"}}) {
-    std::vector<std::string> command{binary("hvdrun")};
-    command.insert(command.end(), words.begin(), words.end());
-    const auto help = run(command);
-    EXPECT_EQ(help.code, 0) << help.err;
-    for (const auto& match : matches_of(help.out, flag)) {
-      flags.insert("--" + match[2].str());
-      if (match[1].matched) flags.insert("--no-" + match[2].str());
-    }
-  }
-  return flags;
+// What hvdrun says to a flag without a value, alone or after one of its commands.
+const std::string& answer_to(const std::string& command, const std::string& flag) {
+  static std::map<std::string, std::string> answers;
+  auto& answer = answers[cat(command, " ", flag)];
+  if (!answer.empty()) return answer;
+  std::vector<std::string> words{binary("hvdrun")};
+  if (!command.empty()) words.push_back(command);
+  words.push_back(flag);
+  const auto ended = run(words);
+  return answer = cat("hvdrun has ended: ", ended.err);
 }
 
-// Also those that stand in no help text: Horovod's other names of a flag.
+bool knows(const std::string& command, const std::string& flag) {
+  return answer_to(command, flag).find("unknown option") == std::string::npos;
+}
+
 bool hvdrun_knows(const std::string& flag) {
-  static const auto flags = flags_of_hvdrun();
-  if (flags.contains(flag)) return true;
-  const auto refused = run({binary("hvdrun"), flag});
-  EXPECT_NE(refused.code, 0);
-  return refused.err.find("unknown option") == std::string::npos;
+  // `--no-` alone stands for the form that booleans have.
+  return flag == "--no-" || knows("", flag) || knows("agent", flag) || knows("rendezvous", flag);
+}
+
+// The flags of a whole command, up to the program that it starts. A flag with two values ends it,
+// too.
+std::vector<std::string> unknown_flags_of(const std::string& words_after_hvdrun) {
+  std::vector<std::string> unknown;
+  std::string command;
+  bool is_first = true;
+  bool is_value = false;
+  for (const auto& word : split(words_after_hvdrun, ' ')) {
+    std::string text(trim(word));
+    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+    if (text.empty()) continue;
+    if (std::exchange(is_first, false) && (text == "agent" || text == "rendezvous")) {
+      command = text;
+    } else if (is_value) {
+      is_value = false;
+    } else if (!text.starts_with('-') || text == "--") {
+      break;
+    } else {
+      const auto equals = text.find('=');
+      const auto flag = text.substr(0, equals);
+      if (!knows(command, flag)) unknown.push_back(flag);
+      is_value = equals == std::string::npos &&
+                 answer_to(command, flag).find("needs a value") != std::string::npos;
+    }
+  }
+  return unknown;
+}
+
+// The left column of these pages has another launcher's flags.
+std::string without_left_columns(const std::string& page) {
+  std::string text;
+  for (const auto& line : split(page, '\n')) {
+    const auto cell = line.starts_with('|') ? line.find('|', 1) : std::string_view::npos;
+    text += std::string(cell == std::string_view::npos ? line : line.substr(cell)) + "\n";
+  }
+  return text;
 }
 
 TEST(Pages, FlagsAreThoseOfHvdrun) {
   // What begins with a flag, in `...`; commands of other programs begin with their names.
   static const std::regex code(R"(`(--[a-z][a-z0-9-]*))");
-  // They say which flags of another launcher hvdrun has and has not. The history names old ones.
-  const std::set<std::string> of_others{"from_horovod.md", "from_torchrun.md", "CHANGELOG.md"};
+  static const std::regex command(R"((?:^|[\s/`])hvdrun +([^\n`#]*))");
   ASSERT_TRUE(hvdrun_knows("--host-discovery-script"));
   ASSERT_FALSE(hvdrun_knows("--host-discovery-scrypt"));
+  ASSERT_EQ(unknown_flags_of("-np 2 --verbse -H a ./train --text"),
+            std::vector<std::string>{"--verbse"});
   for (const auto& page : pages()) {
     const auto path = page.lexically_relative(source()).string();
-    // Internals also name flags of tests and tools.
-    if (of_others.contains(page.filename()) || path.starts_with("docs/internals")) continue;
-    const auto text = content_of(page);
+    // Internals also name flags of tests and tools, and the history old ones.
+    if (path == "CHANGELOG.md" || path.starts_with("docs/internals")) continue;
+    const bool compares = path == "docs/from_horovod.md" || path == "docs/from_torchrun.md";
+    const auto text = compares ? without_left_columns(content_of(page)) : content_of(page);
     for (const auto& match : matches_of(text, code)) {
       EXPECT_TRUE(hvdrun_knows(match[1])) << path << " names " << match[1];
+    }
+    for (const auto& match : matches_of(text, command)) {
+      EXPECT_EQ(unknown_flags_of(match[1]), std::vector<std::string>{})
+          << path << " has the command " << match[0];
     }
   }
 }
