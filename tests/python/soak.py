@@ -5,9 +5,11 @@
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from hvd.launch import hvdrun_path
@@ -28,24 +30,45 @@ def workers_of(steps):
     return found
 
 
+class Worlds(threading.Thread):
+    """Reads what hvdrun says of its worlds."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self.stream = stream
+        self.formed = threading.Event()
+        self.count = 0
+        self.start()
+
+    def run(self):
+        for line in self.stream:
+            match = re.match(r"hvdrun: generation \d+: (\d+) worker", line)
+            if match:
+                self.count += 1
+            # The committed state lives in the workers: with two of them one can be spared.
+            if match and int(match[1]) >= 2:
+                self.formed.set()
+
+
 def run(steps, every):
-    command = [hvdrun_path(), "-np", "3", "--min-np", "2", "--restarts", "1000000"]
+    # A world of another size would add up in another way, and round differently.
+    command = [hvdrun_path(), "-np", "3", "--min-np", "3", "--restarts", "1000000"]
     command += [sys.executable, PROGRAM, "torch", str(steps)]
     begin = time.monotonic()
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    worlds = Worlds(job.stderr)
     kills = 0
-    while job.poll() is None:
-        if every is None:
-            job.wait()
-            break
+    while every is not None and job.poll() is None:
         time.sleep(every)
-        alive = workers_of(steps)
-        # The committed state lives in the workers: one of them is left alone.
-        if len(alive) >= 2:
-            os.kill(random.choice(alive), signal.SIGKILL)
+        # One kill for each world: the next one is formed by those that hold the state.
+        if worlds.formed.is_set() and len(workers_of(steps)) >= 2:
+            worlds.formed.clear()
+            os.kill(random.choice(workers_of(steps)), signal.SIGKILL)
             kills += 1
     said = {line.split("weights ", 1)[1] for line in job.stdout if "weights" in line}
-    print(f"{kills} kills, {time.monotonic() - begin:.0f} s, exit code {job.returncode}")
+    job.wait()
+    seconds = time.monotonic() - begin
+    print(f"{kills} kills, {worlds.count} worlds, {seconds:.0f} s, exit code {job.returncode}")
     return {one.rsplit(" ", 2)[0] for one in said}
 
 

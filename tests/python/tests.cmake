@@ -10,7 +10,7 @@ function(hvd_python_test name)
     ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1;OMP_NUM_THREADS=1")
 endfunction()
 
-foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer)
+foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_distributed)
   foreach(ranks 1 2 3)
     hvd_python_test(${file}_${ranks} TIMEOUT 300 PROCESSORS 2
       COMMAND $<TARGET_FILE:hvdrun> -np ${ranks} ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)

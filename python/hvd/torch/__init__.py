@@ -9,7 +9,7 @@
 Collectives that are not in place are differentiable.
 """
 
-import torch as _torch  # noqa: F401 - libraries of torch come before those of hvd
+import torch as _torch
 
 from hvd import (
     Adasum,
@@ -94,6 +94,11 @@ from .ops import (
 )
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm
+
+if _torch.distributed.is_available():
+    from .process_group import register as _register
+
+    _register()
 
 __all__ = [
     "Adasum",

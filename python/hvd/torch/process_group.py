@@ -1,0 +1,449 @@
+"""hvd as a backend of ``torch.distributed``.
+
+    import hvd.torch
+    torch.distributed.init_process_group("hvd")
+
+Programs for DistributedDataParallel run unchanged under ``hvdrun``, which sets what ``env://``
+reads. FSDP needs torch 2.15, where a backend may be written in Python. ``new_group`` makes process
+sets. There is no point-to-point send and receive.
+
+The operations of ``torch.distributed`` have no names: all ranks of a group call them in the same
+order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import datetime
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from hvd import basics
+from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, start
+from hvd.basics import ProcessSet, global_process_set
+from hvd.errors import DisagreementError, HorovodInternalError
+from hvd.objects import broadcast_object
+
+from .ops import (
+    allgather_async,
+    alltoall_async,
+    broadcast_async_,
+    grouped_allreduce_async_,
+    reducescatter_async,
+)
+
+NAME = "hvd"
+_REPEAT = 256  # calls of a kind after which names begin anew
+
+_c10d = torch._C._distributed_c10d
+# Python may define a Backend from torch 2.15 on, and a whole ProcessGroup before.
+_may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+_Work: Any = _c10d.Work
+_Base: Any = _c10d.Backend if _may_be_a_backend else _c10d.ProcessGroup
+
+
+def _op_of(opts: Any) -> ReduceOp:
+    given = getattr(opts, "reduceOp", None)
+    if given is None:
+        return Sum
+    known = {"SUM": Sum, "AVG": Average, "PRODUCT": Product, "MIN": Min, "MAX": Max}
+    unknown = "BAND", "BOR", "BXOR", "PREMUL_SUM"
+    named = [one for one in (*known, *unknown) if given == getattr(dist.ReduceOp, one, None)]
+    if named and named[0] in known:
+        return known[named[0]]
+    raise ValueError(
+        f"hvd reduces by {', '.join(known)}, not by {named[0] if named else given} of torch"
+    )
+
+
+class HvdWork(_Work):
+    """A collective in flight, as torch sees it. It may be waited for by several threads."""
+
+    def __init__(
+        self,
+        handle: Handle[Any],
+        result: Any,
+        finish: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self._handle = handle
+        self._result = result
+        self._finish = finish
+        self._lock = threading.Lock()
+        self._future: torch.futures.Future[Any] | None = None
+        if finish is not None:
+            self.get_future()  # outputs are filled also if nobody waits
+
+    def _complete(self) -> None:
+        """Blocks until ``result`` is there. Raises what went wrong."""
+        value = self._handle.wait()
+        with self._lock:
+            if self._finish is not None:
+                with torch.no_grad():
+                    self._finish(value)
+                self._finish = None
+
+    def wait(self, timeout: Any = None) -> bool:
+        del timeout  # hvd's own limits hold: of a rank that is lost all others hear
+        self._complete()
+        return True
+
+    def is_completed(self) -> bool:
+        return self._handle.ready()
+
+    def exception(self) -> BaseException | None:
+        if self.is_completed():
+            try:
+                self._complete()
+            except Exception as error:  # noqa: BLE001 - it is what is asked for
+                return error
+        return None
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def result(self) -> Any:
+        self._complete()
+        return self._result
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        if self._future is not None:
+            return self._future
+        devices = [one.device for one in _tensors_in(self._result) if one.is_cuda]
+        future: torch.futures.Future[Any] = torch.futures.Future(devices=devices[:1] or None)
+        self._future = future
+
+        def complete(_: Handle[Any]) -> None:
+            try:
+                self._complete()
+            except Exception as error:  # noqa: BLE001 - the one who waits gets it
+                future.set_exception(error)
+            else:
+                future.set_result(self._result)
+
+        self._handle.add_done_callback(complete)
+        return future
+
+
+def _tensors_in(result: Any) -> Iterator[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        yield result
+    else:
+        for one in result:
+            yield from _tensors_in(one)
+
+
+class HvdProcessGroup(_Base):
+    """A group of ``torch.distributed`` whose collectives are hvd's."""
+
+    def __init__(self, rank: int, size: int, ranks: Sequence[int], process_set: ProcessSet) -> None:
+        super().__init__(rank, size)
+        self._own_rank = rank
+        self._own_size = size
+        self._ranks = list(ranks)
+        self._set = process_set
+        self._number = _number_of_group(process_set)
+        self._calls: dict[str, int] = {}
+        self._handles: dict[str, weakref.ref[Handle[Any]]] = {}
+        # Old versions of torch drop the Python part of a Work that only C++ holds. DDP, which is
+        # such a holder, asks for the future at once.
+        self._recent: collections.deque[HvdWork] = collections.deque(maxlen=8)
+
+    def _name(self, kind: str) -> str:
+        number = self._calls.get(kind, 0)
+        self._calls[kind] = (number + 1) % _REPEAT
+        name = f"c10d.{self._set.process_set_id}.{self._number}.{kind}.{number}"
+        earlier = self._handles.pop(name, lambda: None)()
+        if earlier is not None and not earlier.ready():
+            # So many are in flight. All ranks have begun it, or will without waiting for this call.
+            with contextlib.suppress(HorovodInternalError, DisagreementError):
+                earlier.wait()
+        return name
+
+    def _work(
+        self,
+        name: str,
+        handle: Handle[Any],
+        result: Any,
+        finish: Callable[[Any], Any] | None = None,
+    ) -> HvdWork:
+        self._handles[name] = weakref.ref(handle)
+        work = HvdWork(handle, result, finish)
+        if not _may_be_a_backend:
+            self._recent.append(work)
+        return work
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    def rank(self) -> int:
+        return self._own_rank
+
+    def size(self) -> int:
+        return self._own_size
+
+    # --- in place ---
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        return self.allreduce_coalesced(tensors, opts)
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        name = self._name("allreduce")
+        handle = grouped_allreduce_async_(
+            tensors, name=name, op=_op_of(opts), process_set=self._set
+        )
+        return self._work(name, handle, tensors)
+
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        root = self._ranks[opts.rootRank]
+        name = self._name("broadcast")
+        handle = broadcast_async_(tensors[0], root, name, self._set)
+        return self._work(name, handle, tensors)
+
+    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        copies = [tensor.detach().clone() for tensor in tensors]
+        name = self._name("reduce")
+        handle = grouped_allreduce_async_(copies, name=name, op=_op_of(opts), process_set=self._set)
+
+        def finish(reduced: list[torch.Tensor]) -> None:
+            if self._own_rank == opts.rootRank:
+                for tensor, one in zip(tensors, reduced):
+                    tensor.copy_(one)
+
+        return self._work(name, handle, tensors, finish)
+
+    # --- gathering ---
+
+    def _gather(
+        self, kind: str, tensor: torch.Tensor, result: Any, outputs: list[torch.Tensor]
+    ) -> Any:
+        name = self._name(kind)
+        # As one row, so that all ranks must give as many elements.
+        handle = allgather_async(tensor.reshape(1, -1), name, self._set)
+
+        def finish(rows: torch.Tensor) -> None:
+            for output, row in zip(outputs, rows):
+                output.copy_(row.view(output.shape))
+
+        return self._work(name, handle, result, finish)
+
+    def allgather(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return self._gather("allgather", inputs[0], outputs, outputs[0])
+
+    def gather(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
+    ) -> Any:
+        is_root = self._own_rank == opts.rootRank
+        return self._gather("gather", inputs[0], outputs, outputs[0] if is_root else [])
+
+    def _allgather_base(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
+        name = self._name("allgather_base")
+        handle = allgather_async(given.reshape(1, -1), name, self._set)
+        return self._work(name, handle, output, lambda rows: output.copy_(rows.view(output.shape)))
+
+    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
+        return self._allgather_base(output, given, opts)
+
+    def allgather_into_tensor_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        works = [self._allgather_base(*pair, opts) for pair in zip(outputs, inputs)]
+        return works[-1]
+
+    # --- scattering ---
+
+    def _reduce_scatter(
+        self, output: torch.Tensor, rows: torch.Tensor, opts: Any, result: Any
+    ) -> Any:
+        name = self._name("reduce_scatter")
+        handle = reducescatter_async(
+            rows.reshape(self._own_size, -1),
+            name,
+            _op_of(opts),
+            self._set,
+        )
+        return self._work(name, handle, result, lambda own: output.copy_(own.view(output.shape)))
+
+    def reduce_scatter(
+        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None
+    ) -> Any:
+        rows = torch.stack([one.reshape(-1) for one in inputs[0]])
+        return self._reduce_scatter(outputs[0], rows, opts, outputs)
+
+    def _reduce_scatter_base(
+        self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
+    ) -> Any:
+        return self._reduce_scatter(output, given, opts, output)
+
+    def reduce_scatter_single(
+        self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
+    ) -> Any:
+        return self._reduce_scatter(output, given, opts, output)
+
+    def scatter(
+        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
+    ) -> Any:
+        output = outputs[0]
+        if self._own_rank == opts.rootRank:
+            rows = torch.stack([one.reshape(-1) for one in inputs[0]])
+            splits = [1] * self._own_size
+        else:
+            rows = output.new_empty((0, output.numel()))
+            splits = [0] * self._own_size
+        name = self._name("scatter")
+        handle = alltoall_async(rows, splits, name, self._set)
+        return self._work(
+            name, handle, outputs, lambda own: output.copy_(own[0].view(output.shape))
+        )
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        given: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> Any:
+        splits = input_splits or [given.shape[0] // self._own_size] * self._own_size
+        name = self._name("alltoall_base")
+        handle = alltoall_async(given, splits, name, self._set)
+        return self._work(name, handle, output, lambda own: output.copy_(own[0].view(output.shape)))
+
+    def alltoall(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        flat = torch.cat([one.reshape(-1) for one in inputs])
+        splits = [one.numel() for one in inputs]
+        name = self._name("alltoall")
+        handle = alltoall_async(flat, splits, name, self._set)
+
+        def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
+            parts = received[0].split([one.numel() for one in outputs])
+            for output, part in zip(outputs, parts):
+                output.copy_(part.view(output.shape))
+
+        return self._work(name, handle, outputs, finish)
+
+    def barrier(self, opts: Any = None) -> Any:
+        name = self._name("barrier")
+        work = start(Kind.BARRIER, None, process_set=self._set, name=name)
+        return self._work(name, Handle(work, lambda done: None), [])
+
+
+_groups_made: dict[int | None, int] = {}
+_sets: dict[tuple[int, ...], ProcessSet] = {}
+
+
+def _number_of_group(process_set: ProcessSet) -> int:
+    """Tells groups of the same ranks from each other: a number that all members agree on."""
+    number = _groups_made.get(process_set.process_set_id, 0)
+    _groups_made[process_set.process_set_id] = number + 1
+    return number
+
+
+def _set_of(ranks: Sequence[int]) -> ProcessSet:
+    """The process set of these ranks; by all ranks of the world, where it is a new one."""
+    if len(ranks) == basics.size():
+        return global_process_set
+    key = tuple(sorted(ranks))
+    known = _sets.get(key)
+    if known is None or known.process_set_id is None:
+        known = _sets[key] = basics.add_process_set(list(key))
+    return known
+
+
+def _init_hvd() -> None:
+    if not basics.is_initialized():
+        basics.init(process_sets="dynamic")
+
+
+def _create(opts: Any, more: Any = None) -> Any:
+    """Makes the group that torch asks for."""
+    del more
+    _init_hvd()
+    ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
+    if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
+        raise ValueError(
+            f"init_process_group() was told of rank {opts.group_rank} of {opts.group_size}, "
+            f"but this is rank {basics.rank()} of {basics.size()} for hvdrun"
+        )
+    return HvdProcessGroup(opts.group_rank, opts.group_size, ranks, _set_of(ranks))
+
+
+def _make_store(timeout: datetime.timedelta) -> Any:
+    """A store of rank 0, on a port that is free, instead of one that was chosen beforehand."""
+    address = os.environ.get("MASTER_ADDR", "localhost")
+    store = None
+    if basics.rank() == 0:
+        store = dist.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
+    port = broadcast_object(store.port if store is not None else None, 0, "c10d.store")
+    if store is None:
+        store = dist.TCPStore(address, port, None, False, timeout)
+    return store
+
+
+def _use_own_store() -> None:
+    """Lets ``init_process_group("hvd")`` do without ``MASTER_PORT``, as often as it is called."""
+    init = distributed_c10d.init_process_group
+
+    @functools.wraps(init)
+    def wrapper(backend: Any = None, init_method: Any = None, *args: Any, **arguments: Any) -> Any:
+        if (
+            NAME in str(backend).lower().split(":")
+            and not args
+            and init_method in (None, "env://")
+            and arguments.get("store") is None
+        ):
+            _init_hvd()
+            timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
+            init_method = None
+            arguments.update(
+                store=_make_store(timeout), rank=basics.rank(), world_size=basics.size()
+            )
+        return init(backend, init_method, *args, **arguments)
+
+    distributed_c10d.init_process_group = dist.init_process_group = wrapper
+
+
+def _announce_groups() -> None:
+    """Lets the ranks outside of a new group hear of it, too.
+
+    A process set is made by all ranks of the world. All of them call ``new_group``, but a backend
+    is made by the members alone.
+    """
+    make_group = distributed_c10d._new_process_group_helper
+
+    def wrapper(
+        size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        if NAME in str(backend).lower() and ranks and basics.is_initialized():
+            _set_of(ranks)
+        return make_group(size, rank, ranks, backend, *args, **kwargs)
+
+    distributed_c10d._new_process_group_helper = wrapper
+
+
+def register() -> None:
+    """Makes the backend known to torch; again: nothing."""
+    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
+        return
+    arguments: dict[str, Any] = {"extended_api": True}
+    if hasattr(dist.Backend, "backend_capability"):
+        arguments["devices"] = ["cpu", "cuda"]
+    dist.Backend.register_backend(NAME, _create, **arguments)
+    _announce_groups()
+    _use_own_store()

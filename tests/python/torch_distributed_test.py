@@ -1,0 +1,315 @@
+# torch.distributed over the backend "hvd", called as programs for DistributedDataParallel do.
+import pytest
+import torch
+import torch.distributed as dist
+
+import hvd.torch as hvd
+
+TYPES = [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def backend():
+    dist.init_process_group("hvd")
+    yield
+    dist.destroy_process_group()
+    hvd.shutdown()
+
+
+def rank():
+    return dist.get_rank()
+
+
+def size():
+    return dist.get_world_size()
+
+
+def of_ranks(make):
+    return [make(r) for r in range(size())]
+
+
+def test_it_knows_its_place():
+    assert dist.get_backend() == "hvd"
+    assert (rank(), size()) == (hvd.rank(), hvd.size())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    "op, expected",
+    [
+        ("SUM", lambda values: sum(values)),
+        ("MIN", min),
+        ("MAX", max),
+        ("PRODUCT", lambda values: torch.tensor(values).prod().item()),
+    ],
+)
+def test_all_reduce(dtype, op, expected):
+    tensor = torch.full((2, 3), rank() + 1).to(dtype)
+    dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+    assert tensor.dtype == dtype
+    assert tensor.tolist() == [[expected(of_ranks(lambda r: r + 1))] * 3] * 2
+
+
+def test_all_reduce_of_an_average():
+    if not hasattr(dist.ReduceOp, "AVG"):
+        pytest.skip("this torch has no AVG")
+    tensor = torch.full((3,), float(rank() * 2))
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    assert tensor.tolist() == [float(size() - 1)] * 3
+
+
+def test_an_operation_that_hvd_does_not_have_is_an_error():
+    with pytest.raises(ValueError, match="not by BXOR"):
+        dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BXOR)
+
+
+def test_all_reduce_of_a_part_of_a_tensor():
+    whole = torch.zeros(4, 4)
+    whole[:, 1] = rank() + 1.0
+    dist.all_reduce(whole[:, 1])
+    assert whole[:, 1].tolist() == [float(sum(of_ranks(lambda r: r + 1)))] * 4
+    assert whole[:, 0].tolist() == [0.0] * 4
+
+
+def test_work_is_waited_for_and_its_future_has_the_tensors():
+    tensor = torch.full((1000,), float(rank()))
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work.wait() is not False
+    assert work.is_completed()
+    assert tensor[0].item() == sum(range(size()))
+    tensor = torch.ones(3)
+    value = dist.all_reduce(tensor, async_op=True).get_future().wait()
+    assert value[0].tolist() == [float(size())] * 3
+
+
+def test_many_are_in_flight_at_once():
+    tensors = [torch.full((n,), float(rank() + n)) for n in range(1, 300)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for n, (tensor, work) in enumerate(zip(tensors, works), 1):
+        work.wait()
+        assert tensor[0].item() == sum(of_ranks(lambda r, n=n: r + n))
+
+
+def test_names_begin_anew_after_many_calls():
+    tensor = torch.ones(1)
+    for _ in range(600):
+        tensor.fill_(1.0)
+        dist.all_reduce(tensor)
+        assert tensor.item() == size()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_broadcast(dtype):
+    for root in range(size()):
+        tensor = torch.full((3, 2), rank()).to(dtype)
+        dist.broadcast(tensor, root)
+        assert tensor.tolist() == [[root, root]] * 3
+
+
+def test_reduce_changes_the_root_alone():
+    for root in range(size()):
+        tensor = torch.full((3,), rank() + 1.0)
+        dist.reduce(tensor, root)
+        whole = float(sum(of_ranks(lambda r: r + 1)))
+        assert tensor.tolist() == [whole if rank() == root else rank() + 1.0] * 3
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_all_gather(dtype):
+    outputs = of_ranks(lambda r: torch.zeros(2, 2, dtype=dtype))
+    dist.all_gather(outputs, torch.full((2, 2), rank()).to(dtype))
+    assert [one.tolist() for one in outputs] == of_ranks(lambda r: [[r, r]] * 2)
+
+
+def test_all_gather_of_a_scalar():
+    outputs = of_ranks(lambda r: torch.zeros(()))
+    dist.all_gather(outputs, torch.tensor(float(rank())))
+    assert [one.item() for one in outputs] == of_ranks(float)
+
+
+def test_all_gather_into_one_tensor():
+    gather = getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base
+    output = torch.zeros(size() * 2, 3)
+    gather(output, torch.full((2, 3), float(rank())))
+    assert output.tolist() == [[float(r)] * 3 for r in range(size()) for _ in range(2)]
+
+
+def test_gather():
+    for root in range(size()):
+        outputs = of_ranks(lambda r: torch.zeros(2)) if rank() == root else None
+        dist.gather(torch.full((2,), float(rank())), outputs, root)
+        if rank() == root:
+            assert [one.tolist() for one in outputs] == of_ranks(lambda r: [float(r)] * 2)
+
+
+def test_scatter():
+    for root in range(size()):
+        inputs = of_ranks(lambda r: torch.full((2,), r + 10.0)) if rank() == root else None
+        output = torch.zeros(2)
+        dist.scatter(output, inputs, root)
+        assert output.tolist() == [rank() + 10.0] * 2
+
+
+def test_reduce_scatter():
+    output = torch.zeros(3)
+    dist.reduce_scatter(output, of_ranks(lambda r: torch.full((3,), float(r + rank()))))
+    assert output.tolist() == [float(sum(of_ranks(lambda r: r + rank())))] * 3
+
+
+def test_reduce_scatter_of_one_tensor():
+    scatter = getattr(dist, "reduce_scatter_tensor", None) or dist._reduce_scatter_base
+    given = torch.arange(size() * 2, dtype=torch.float32) * (rank() + 1)
+    output = torch.zeros(2)
+    scatter(output, given)
+    whole = sum(of_ranks(lambda r: r + 1))
+    assert output.tolist() == [float(whole * (rank() * 2 + n)) for n in range(2)]
+
+
+def test_all_to_all():
+    outputs = of_ranks(lambda r: torch.zeros(r + 1))
+    # To rank r go as many elements as this rank's number says, so that sizes differ.
+    dist.all_to_all(outputs, of_ranks(lambda r: torch.full((rank() + 1,), float(rank() * 10 + r))))
+    assert [one.tolist() for one in outputs] == of_ranks(
+        lambda r: [float(r * 10 + rank())] * (r + 1)
+    )
+
+
+def test_all_to_all_of_one_tensor():
+    output = torch.zeros(size(), 2)
+    dist.all_to_all_single(output, torch.full((size(), 2), float(rank())))
+    assert output.tolist() == of_ranks(lambda r: [float(r)] * 2)
+
+
+def test_all_to_all_of_one_tensor_with_splits():
+    received = [r + 1 for r in range(size())]
+    output = torch.zeros(sum(received))
+    dist.all_to_all_single(
+        output,
+        torch.full(((rank() + 1) * size(),), float(rank())),
+        received,
+        [rank() + 1] * size(),
+    )
+    assert output.tolist() == [float(r) for r in range(size()) for _ in range(r + 1)]
+
+
+def test_objects():
+    gathered = [None] * size()
+    dist.all_gather_object(gathered, {"rank": rank(), "text": "x" * rank()})
+    assert gathered == of_ranks(lambda r: {"rank": r, "text": "x" * r})
+    objects = [("from", rank())]
+    dist.broadcast_object_list(objects, src=size() - 1)
+    assert objects == [("from", size() - 1)]
+
+
+def test_barrier():
+    dist.barrier()
+
+
+def test_groups_of_some_ranks():
+    even = dist.new_group([r for r in range(size()) if r % 2 == 0])
+    last = dist.new_group([size() - 1])
+    again = dist.new_group([r for r in range(size()) if r % 2 == 0])
+    everybody = dist.new_group()
+    if rank() % 2 == 0:
+        for group in (even, again):
+            tensor = torch.full((2,), float(rank()))
+            dist.all_reduce(tensor, group=group)
+            assert tensor.tolist() == [float(sum(range(0, size(), 2)))] * 2
+        tensor = torch.full((1,), float(rank()))
+        dist.broadcast(tensor, 0, group=even)
+        assert tensor.item() == 0.0
+    if rank() == size() - 1:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=last)
+        assert tensor.item() == 1.0
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=everybody)
+    assert tensor.item() == size()
+
+
+def test_shapes_that_differ_are_an_error_at_all_ranks():
+    if size() < 2:
+        pytest.skip("needs two ranks")
+    with pytest.raises(RuntimeError, match="shape"):
+        dist.all_reduce(torch.zeros(rank() + 1))
+    outputs = [torch.zeros(1) for _ in range(size())]
+    with pytest.raises(RuntimeError, match="shape"):
+        dist.all_gather(outputs, torch.zeros(rank() + 1))
+    future = dist.all_reduce(torch.zeros(rank() + 1), async_op=True).get_future()
+    with pytest.raises(RuntimeError, match="shape"):
+        future.wait()
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)  # and the group goes on
+    assert tensor.item() == size()
+
+
+def sample(of_rank):
+    return torch.arange(12, dtype=torch.float64).reshape(3, 4) + of_rank
+
+
+def model():
+    torch.manual_seed(7)
+    layers = [torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)]
+    return torch.nn.Sequential(*layers).double()
+
+
+# So small a bucket makes several of them.
+@pytest.mark.parametrize("arguments", [{}, {"bucket_cap_mb": 0.0001}, {"static_graph": True}])
+def test_distributed_data_parallel_trains_as_one_process_on_all_samples(arguments):
+    parallel = torch.nn.parallel.DistributedDataParallel(model(), **arguments)
+    alone = model()
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (parallel, alone)]
+    for step in range(4):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        parallel(sample(rank() + step)).mean().backward()
+        (sum(alone(sample(r + step)).mean() for r in range(size())) / size()).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    for ours, theirs in zip(parallel.module.parameters(), alone.parameters()):
+        assert torch.allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_distributed_data_parallel_starts_from_the_weights_of_rank_zero():
+    layer = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(layer.weight, float(rank()))
+    parallel = torch.nn.parallel.DistributedDataParallel(layer)
+    assert parallel.module.weight.tolist() == [[0.0, 0.0]] * 2
+
+
+def test_distributed_data_parallel_without_synchronization():
+    layer = torch.nn.Linear(2, 1, bias=False)
+    parallel = torch.nn.parallel.DistributedDataParallel(layer)
+    with parallel.no_sync():
+        parallel(torch.full((1, 2), rank() + 1.0)).sum().backward()
+    assert layer.weight.grad.tolist() == [[rank() + 1.0] * 2]
+    parallel(torch.zeros(1, 2)).sum().backward()
+    assert layer.weight.grad.tolist() == [[sum(of_ranks(lambda r: r + 1)) / size()] * 2]
+
+
+def test_distributed_data_parallel_with_parameters_that_some_do_not_use():
+    torch.manual_seed(1)
+    layers = torch.nn.ModuleList([torch.nn.Linear(2, 1, bias=False) for _ in range(2)])
+
+    class Either(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, tensor):
+            return self.layers[rank() % 2](tensor)
+
+    parallel = torch.nn.parallel.DistributedDataParallel(Either(), find_unused_parameters=True)
+    parallel(torch.ones(1, 2)).sum().backward()
+    share = len(range(0, size(), 2)) / size()
+    assert torch.allclose(layers[0].weight.grad, torch.full((1, 2), share))
+    if size() > 1:
+        assert torch.allclose(layers[1].weight.grad, torch.full((1, 2), 1 - share))
+
+
+def test_it_can_be_made_again():
+    dist.destroy_process_group()
+    dist.init_process_group("hvd")
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == size()
