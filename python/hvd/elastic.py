@@ -292,6 +292,17 @@ def run(function: Callable[..., Result]) -> Callable[..., Result]:
     return wrapper
 
 
+_hidden: list[HorovodInternalError] = []
+
+
+def note_hidden_failure(error: HorovodInternalError) -> None:
+    """For calls that reach hvd through a library which makes another exception of hvd's.
+
+    What is raised next out of the function that ``run`` calls is taken for a failure of the world.
+    """
+    _hidden.append(error)
+
+
 def _lead(state: State, function: Callable[[], Result]) -> Result:
     code = OK
     result: Any = None
@@ -315,6 +326,7 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             state.on_reset()
         first = False
 
+        _hidden.clear()
         try:
             result = function()
             code, failure = OK, None
@@ -322,6 +334,8 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             code, failure = HOSTS_UPDATED, error
         except (HorovodInternalError, ProcessSetError) as error:
             code, failure = error.code or COLLECTIVE, error
-        except BaseException:
-            state._core_state().next(_PROGRAMS_OWN)
-            raise
+        except BaseException as error:
+            if not (_hidden and isinstance(error, RuntimeError)):
+                state._core_state().next(_PROGRAMS_OWN)
+                raise
+            code, failure = _hidden[0].code or COLLECTIVE, error

@@ -1,6 +1,6 @@
 # An elastic job for elastic_test.cpp: trains a model and says what has come of it.
 #
-#   elastic_program.py numpy|torch STEPS [CRASHES]
+#   elastic_program.py numpy|torch|ddp STEPS [CRASHES]
 #
 # In the first generations, CRASHES of them, the last rank kills itself in the midst of a step. The
 # result does not depend on that: every rank's batch depends on the sampler alone, whose samples are
@@ -80,6 +80,42 @@ def train_torch(steps, crashes):
     print("weights", digest, "later world" if hvd.generation() > 1 else "first world")
 
 
+def train_ddp(steps, crashes):
+    import torch
+    import torch.distributed as dist
+
+    import hvd.torch as hvd
+
+    hvd.init()
+    torch.manual_seed(hvd.rank())
+    layers = [torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)]
+    model = torch.nn.Sequential(*layers).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0)
+
+    @hvd.elastic.run
+    def train(state):
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        dist.init_process_group("hvd")
+        parallel = torch.nn.parallel.DistributedDataParallel(model)
+        while state.step < steps:
+            optimizer.zero_grad()
+            inputs = torch.full((4, 3), float(state.step), dtype=torch.float64)
+            maybe_crash(hvd, state.step, crashes)
+            (parallel(inputs) ** 2).mean().backward()
+            optimizer.step()
+            state.step += 1
+            state.commit()
+
+    train(state)
+    weights = torch.cat([one.reshape(-1) for one in model.parameters()]).tolist()
+    everywhere = hvd.allgather_object(weights)
+    assert all(one == everywhere[0] for one in everywhere)
+    digest = " ".join(f"{one:.17g}" for one in weights)
+    print("weights", digest, "later world" if hvd.generation() > 1 else "first world")
+
+
 if __name__ == "__main__":
-    train = {"numpy": train_numpy, "torch": train_torch}[sys.argv[1]]
+    train = {"numpy": train_numpy, "torch": train_torch, "ddp": train_ddp}[sys.argv[1]]
     train(int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

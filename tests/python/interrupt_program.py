@@ -38,6 +38,8 @@ CALLS = {
     "add_process_set": lambda: hvd.add_process_set([0]),
     "optimizer": optimizer_step,
     "commit": lambda: in_run(lambda state: state.commit()),
+    "init_process_group": lambda: torch.distributed.init_process_group("hvd"),
+    "all_reduce": lambda: torch.distributed.all_reduce(torch.ones(10)),
     "run": lambda: in_run(lambda state: None),
 }
 
@@ -47,6 +49,8 @@ def main():
     is_first = os.environ["HVD_RANK"] == "0"
     if call != "init":
         hvd.init(process_sets="dynamic")
+    if call == "all_reduce":
+        torch.distributed.init_process_group("hvd")
     if not is_first:
         signal.pause()
     sent = []

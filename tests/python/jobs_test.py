@@ -47,7 +47,7 @@ def results(kind, crashes):
     return text.rsplit(" ", 2)[0]
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
 def test_killed_workers_change_no_bit_of_the_result(kind):
     undisturbed = results(kind, 0)
     assert undisturbed.split()[0] in ("total", "weights")
@@ -89,7 +89,7 @@ def test_the_example_learns_from_a_text():
 @pytest.mark.parametrize(
     "call",
     "init allreduce torch_allreduce barrier join broadcast_object allgather_object add_process_set "
-    "optimizer commit run".split(),
+    "optimizer commit run init_process_group all_reduce".split(),
 )
 def test_control_c_ends_every_call_that_waits(call):
     job = run_job("-np", 2, *program("interrupt_program.py"), call)

@@ -30,6 +30,7 @@ from torch.distributed import distributed_c10d
 from hvd import basics
 from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, start
 from hvd.basics import ProcessSet, global_process_set
+from hvd.elastic import note_hidden_failure
 from hvd.errors import DisagreementError, HorovodInternalError
 from hvd.objects import broadcast_object
 
@@ -119,19 +120,21 @@ class HvdWork(_Work):
         if self._future is not None:
             return self._future
         devices = [one.device for one in _tensors_in(self._result) if one.is_cuda]
-        future: torch.futures.Future[Any] = torch.futures.Future(devices=devices[:1] or None)
-        self._future = future
+        done: torch.futures.Future[Any] = torch.futures.Future(devices=devices[:1] or None)
 
-        def complete(_: Handle[Any]) -> None:
+        # An exception that is set on a future is a value to torch's C++, which takes it for
+        # tensors. One that is raised in its callback is an error there, too.
+        def result_or_error(_: Any) -> Any:
             try:
                 self._complete()
-            except Exception as error:  # noqa: BLE001 - the one who waits gets it
-                future.set_exception(error)
-            else:
-                future.set_result(self._result)
+            except HorovodInternalError as error:
+                note_hidden_failure(error)
+                raise
+            return self._result
 
-        self._handle.add_done_callback(complete)
-        return future
+        self._future = done.then(result_or_error)
+        self._handle.add_done_callback(lambda _: done.set_result(None))
+        return self._future
 
 
 def _tensors_in(result: Any) -> Iterator[torch.Tensor]:
@@ -344,14 +347,15 @@ class HvdProcessGroup(_Base):
         return self._work(name, Handle(work, lambda done: None), [])
 
 
-_groups_made: dict[int | None, int] = {}
+_groups_made: dict[tuple[int, int | None], int] = {}
 _sets: dict[tuple[int, ...], ProcessSet] = {}
 
 
 def _number_of_group(process_set: ProcessSet) -> int:
     """Tells groups of the same ranks from each other: a number that all members agree on."""
-    number = _groups_made.get(process_set.process_set_id, 0)
-    _groups_made[process_set.process_set_id] = number + 1
+    key = basics.generation(), process_set.process_set_id
+    number = _groups_made.get(key, 0)
+    _groups_made[key] = number + 1
     return number
 
 
@@ -359,10 +363,10 @@ def _set_of(ranks: Sequence[int]) -> ProcessSet:
     """The process set of these ranks; by all ranks of the world, where it is a new one."""
     if len(ranks) == basics.size():
         return global_process_set
-    key = tuple(sorted(ranks))
+    key = basics.generation(), *sorted(ranks)
     known = _sets.get(key)
     if known is None or known.process_set_id is None:
-        known = _sets[key] = basics.add_process_set(list(key))
+        known = _sets[key] = basics.add_process_set(sorted(ranks))
     return known
 
 
