@@ -75,7 +75,7 @@ def test_work_is_waited_for_and_its_future_has_the_tensors():
     tensor = torch.full((1000,), float(rank()))
     work = dist.all_reduce(tensor, async_op=True)
     assert work.wait() is not False
-    assert work.is_completed()
+    assert work.get_future().done()
     assert tensor[0].item() == sum(range(size()))
     tensor = torch.ones(3)
     value = dist.all_reduce(tensor, async_op=True).get_future().wait()
@@ -305,6 +305,35 @@ def test_distributed_data_parallel_with_parameters_that_some_do_not_use():
     assert torch.allclose(layers[0].weight.grad, torch.full((1, 2), share))
     if size() > 1:
         assert torch.allclose(layers[1].weight.grad, torch.full((1, 2), 1 - share))
+
+
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+@pytest.mark.skipif(VERSION < (2, 15), reason="FSDP needs a backend, in Python from 2.15 on")
+@pytest.mark.parametrize("kind", ["fully_shard", "FullyShardedDataParallel"])
+def test_fully_sharded_training_is_that_of_one_process_on_all_samples(kind):
+    from torch.distributed import fsdp
+
+    sharded, alone = model(), model()
+    if kind == "fully_shard":
+        mesh = dist.init_device_mesh("cpu", (size(),))
+        for layer in sharded:
+            if isinstance(layer, torch.nn.Linear):
+                fsdp.fully_shard(layer, mesh=mesh)
+        fsdp.fully_shard(sharded, mesh=mesh)
+    else:
+        sharded = fsdp.FullyShardedDataParallel(sharded, device_id=torch.device("cpu"))
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (sharded, alone)]
+    for step in range(4):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        sharded(sample(rank() + step)).mean().backward()
+        (sum(alone(sample(r + step)).mean() for r in range(size())) / size()).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    inputs = sample(100)
+    assert torch.allclose(sharded(inputs), alone(inputs), rtol=1e-9, atol=1e-9)
 
 
 def test_it_can_be_made_again():

@@ -133,7 +133,10 @@ class HvdWork(_Work):
             return self._result
 
         self._future = done.then(result_or_error)
-        self._handle.add_done_callback(lambda _: done.set_result(None))
+        if self._handle.ready():
+            done.set_result(None)
+        else:
+            self._handle.add_done_callback(lambda _: done.set_result(None))
         return self._future
 
 
@@ -267,6 +270,21 @@ class HvdProcessGroup(_Base):
         works = [self._allgather_base(*pair, opts) for pair in zip(outputs, inputs)]
         return works[-1]
 
+    def all_gather_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return self.allgather_into_tensor_coalesced(outputs, inputs, opts)
+
+    def allgather_coalesced(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        # One list of the tensors of each rank.
+        works = [
+            self.allgather([[of_rank[index] for of_rank in outputs]], [given], opts)
+            for index, given in enumerate(inputs)
+        ]
+        return works[-1]
+
     # --- scattering ---
 
     def _reduce_scatter(
@@ -297,6 +315,17 @@ class HvdProcessGroup(_Base):
     ) -> Any:
         return self._reduce_scatter(output, given, opts, output)
 
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        works = [self._reduce_scatter_base(*pair, opts) for pair in zip(outputs, inputs)]
+        return works[-1]
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> Any:
+        return self.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -325,6 +354,16 @@ class HvdProcessGroup(_Base):
         name = self._name("alltoall_base")
         handle = alltoall_async(given, splits, name, self._set)
         return self._work(name, handle, output, lambda own: output.copy_(own[0].view(output.shape)))
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        given: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> Any:
+        return self.alltoall_base(output, given, output_splits, input_splits, opts)
 
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
@@ -413,6 +452,9 @@ def _use_own_store() -> None:
             and arguments.get("store") is None
         ):
             _init_hvd()
+            if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
+                # With CUDA's devices torch asks for their streams, also where there are none.
+                dist.Backend.backend_capability[NAME] = ["cpu"]
             timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
             init_method = None
             arguments.update(
