@@ -81,6 +81,8 @@ def main():
         torch.optim.SGD(hooked.parameters(), lr=0.0), hooked.named_parameters()
     )
     parallel = torch.nn.parallel.DistributedDataParallel(Sum())
+    group = dist.new_group(backend="hvd")
+    parallel_by_hvd = torch.nn.parallel.DistributedDataParallel(Sum(), process_group=group)
 
     def backward_alone():
         alone.zero_grad(set_to_none=False)
@@ -95,12 +97,17 @@ def main():
         parallel.zero_grad(set_to_none=False)
         parallel().backward()
 
+    def backward_by_ddp_on_hvd():
+        parallel_by_hvd.zero_grad(set_to_none=False)
+        parallel_by_hvd().backward()
+
     cases = {
         "reduce, hvd": by_hvd,
         "reduce, gloo in flat buffers": by_gloo,
         "backward alone": backward_alone,
         "backward, hvd's optimizer": backward_by_hvd,
         "backward, DDP on gloo": backward_by_ddp,
+        "backward, DDP on hvd": backward_by_ddp_on_hvd,
     }
     times = {name: [] for name in cases}
     for turn in range(ROUNDS + 3):
@@ -119,6 +126,11 @@ def main():
         most = medians["backward alone"] + medians["reduce, hvd"]
         ratio = medians["backward, hvd's optimizer"] / most
         print(f"backward with hvd / (alone + reduction): {ratio:.2f}")
+        gloo, ours = (
+            medians[f"backward, DDP on {name}"] - medians["backward alone"]
+            for name in ("gloo", "hvd")
+        )
+        print(f"communication of DDP, hvd / gloo: {ours / gloo:.2f}")
     hvd.barrier()
     dist.destroy_process_group()
 

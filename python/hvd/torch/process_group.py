@@ -188,6 +188,11 @@ class HvdProcessGroup(_Base):
             self._recent.append(work)
         return work
 
+    @property
+    def options(self) -> Any:
+        # torch's own property asks Python for the attribute, and so itself, without end.
+        return _c10d.Backend.Options(NAME)
+
     def getBackendName(self) -> str:
         return NAME
 
