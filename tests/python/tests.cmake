@@ -16,4 +16,6 @@ foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_d
       COMMAND $<TARGET_FILE:hvdrun> -np ${ranks} ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
   endforeach()
 endforeach()
+hvd_python_test(getting_started TIMEOUT 300 PROCESSORS 2
+  COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
 hvd_python_test(jobs TIMEOUT 600 PROCESSORS 2 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
