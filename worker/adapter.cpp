@@ -78,9 +78,25 @@ void check_view(const Submission& work, const ConstTensorView& view) {
   }
 }
 
+// The sender's memory is its input, that of the receiver its output; both have the input's shape.
+void check_pair(const Submission& work, const runtime::World& world) {
+  if (!work.input.device.is_host()) {
+    refuse(work, "send and recv are for memory of the host; copy the tensor there");
+  }
+  if (work.ranks.empty() || work.ranks.front() == world.rank()) {
+    check_address(work, work.input, "tensor");
+  } else {
+    check_address(work, work.output, "tensor");
+  }
+}
+
 // What may be said of the memory before the others are asked.
 void check_memory(const Submission& work, const runtime::World& world) {
   check_view(work, work.input);
+  if (work.collective == Kind::send_recv) {
+    check_pair(work, world);
+    return;
+  }
   const bool input_is_read = work.collective != Kind::broadcast || work.root == world.rank();
   if (input_is_read) check_address(work, work.input, "input");
 
@@ -178,8 +194,16 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   return entry;
 }
 
+// Any two ranks match their calls on their own: the name says which two they are.
+std::string name_of_pair(const Submission& work) {
+  const auto pair = work.ranks.size() == 2 ? cat(work.ranks[0], "->", work.ranks[1]) : "";
+  return work.name.empty() ? worker::ProcessWorld::instance().next_name(cat("send_recv.", pair))
+                           : cat(work.name, ".", pair);
+}
+
 void prepare(Submission& work, const runtime::World& world) {
   auto& process = worker::ProcessWorld::instance();
+  if (work.collective == Kind::send_recv) work.name = name_of_pair(work);
   // Adding and removing sets are numbered together: ranks of which one adds and one removes hear
   // of it.
   if (work.name.empty()) {

@@ -70,6 +70,31 @@ Rows alltoall(const ConstTensorView& tensor, const AlltoallOptions& options) {
   return alltoall_async(tensor, options).get();
 }
 
+Handle send_async(const ConstTensorView& tensor, int to, const SendRecvOptions& options) {
+  adapter::Submission work;
+  work.collective = Collective::send_recv;
+  work.input = tensor;
+  work.ranks = worker::ranks_of_send(to);
+  return Handle(worker::start(std::move(work), options.name, Room::given));
+}
+
+void send(const ConstTensorView& tensor, int to, const SendRecvOptions& options) {
+  send_async(tensor, to, options).wait();
+}
+
+Handle recv_async(const TensorView& tensor, int from, const SendRecvOptions& options) {
+  adapter::Submission work;
+  work.collective = Collective::send_recv;
+  work.input = tensor;  // its shape and type
+  work.output = tensor;
+  work.ranks = worker::ranks_of_recv(from);
+  return Handle(worker::start(std::move(work), options.name, Room::given));
+}
+
+void recv(const TensorView& tensor, int from, const SendRecvOptions& options) {
+  recv_async(tensor, from, options).wait();
+}
+
 Future<int> join_async() {
   adapter::Submission work;
   work.collective = Collective::join;

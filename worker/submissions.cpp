@@ -8,6 +8,14 @@ namespace hvd::worker {
 using adapter::Submission;
 using detail::Pending;
 
+std::vector<int> ranks_of_send(int to) {
+  return {ProcessWorld::instance().world_for("send")->rank(), to};
+}
+
+std::vector<int> ranks_of_recv(int from) {
+  return {from, ProcessWorld::instance().world_for("recv")->rank()};
+}
+
 std::shared_ptr<Pending> start(Submission work, std::string name, Room room) {
   work.name = std::move(name);
   std::vector<Submission> one;

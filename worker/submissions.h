@@ -36,6 +36,10 @@ adapter::Submission reduction_of(Collective collective, const ConstTensorView& i
   return work;
 }
 
+// The sender and the receiver of a call of this rank. Throw what hvd/error.h says without a world.
+std::vector<int> ranks_of_send(int to);
+std::vector<int> ranks_of_recv(int from);
+
 using Room = detail::Pending::Room;
 
 std::shared_ptr<detail::Pending> start(adapter::Submission work, std::string name, Room room);

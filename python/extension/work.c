@@ -206,6 +206,8 @@ enum kind {
   kBarrier,
   kJoin,
   kSparseAllreduce,
+  kSend,
+  kRecv,
   kKinds
 };
 
@@ -226,6 +228,10 @@ static int start_one(int kind, const hvd_tensor* inputs, const hvd_tensor* outpu
       return hvd_barrier_async(options, handle);
     case kJoin:
       return hvd_join_async(handle);
+    case kSend:
+      return hvd_send_async(inputs, options->root, options, handle);
+    case kRecv:
+      return hvd_recv_async(inputs, options->root, options, handle);
     default:
       return HVD_ERROR_INVALID_ARGUMENT;
   }

@@ -29,6 +29,8 @@ class Kind(enum.IntEnum):
     BARRIER = 5
     JOIN = 6
     SPARSE_ALLREDUCE = 7
+    SEND = 8
+    RECV = 9
 
 
 class ReduceOp(enum.IntEnum):

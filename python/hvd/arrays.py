@@ -407,6 +407,52 @@ def broadcast_(
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
+# --- send and recv -----------------------------------------------------------------------------
+
+
+def send_async(tensor: Any, dst: int, name: str | None = None) -> Handle[None]:
+    """Starts ``send()``."""
+    array = _input(tensor)
+    work = start(
+        Kind.SEND,
+        _tensor(array),
+        name=name,
+        root=dst,
+        process_set=global_process_set,
+        keep=array,
+    )
+    return Handle(work, lambda done: None)
+
+
+def send(tensor: Any, dst: int, name: str | None = None) -> None:
+    """Sends an array to another rank, which calls ``recv()``; the other ranks go on.
+
+    Args:
+        tensor: of the same shape and type as the receiver's.
+        dst: a rank of the world.
+        name: the same at both ends; None: the order of the two ranks' calls counts.
+    """
+    send_async(tensor, dst, name).wait()
+
+
+def recv_async(tensor: Any, src: int, name: str | None = None) -> Handle[Any]:
+    """Starts ``recv()``."""
+    work = start(
+        Kind.RECV,
+        _in_place(tensor),
+        name=name,
+        root=src,
+        process_set=global_process_set,
+        keep=tensor,
+    )
+    return Handle(work, lambda done: tensor)
+
+
+def recv(tensor: Any, src: int, name: str | None = None) -> Any:
+    """Fills ``tensor`` with what rank ``src`` sends, and gives it."""
+    return recv_async(tensor, src, name).wait()
+
+
 # --- alltoall ----------------------------------------------------------------------------------
 
 

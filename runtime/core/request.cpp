@@ -28,6 +28,8 @@ std::string_view kind_name(Kind kind) {
       return "add_process_set";
     case Kind::remove_process_set:
       return "remove_process_set";
+    case Kind::send_recv:
+      return "send_recv";
   }
   return "unknown";
 }
@@ -133,7 +135,7 @@ Status check_request(const Request& request, int world_size) {
     return refuse("the name has ", request.name.size(), " bytes; ", kMaxName, " are allowed");
   }
 
-  if (request.kind > Kind::remove_process_set) return refuse("no such operation");
+  if (request.kind > Kind::send_recv) return refuse("no such operation");
   if (static_cast<int>(request.type) >= kDataTypes) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
 
@@ -210,6 +212,20 @@ Status check_request(const Request& request, int world_size) {
     }
     case Kind::remove_process_set:
       if (request.process_set == kGlobalSet) return refuse("the global one cannot be removed");
+      break;
+    case Kind::send_recv:
+      if (request.process_set != kGlobalSet) {
+        return refuse("send and recv name ranks of the world, not of a process set");
+      }
+      if (request.ranks.size() != 2) return refuse("it needs a sender and a receiver");
+      for (const int rank : request.ranks) {
+        if (rank < 0 || rank >= world_size) {
+          return refuse("there is no rank ", rank, " in a world of ", world_size);
+        }
+      }
+      if (request.ranks[0] == request.ranks[1]) {
+        return refuse("rank ", request.ranks[0], " cannot send to itself");
+      }
       break;
     default:
       break;

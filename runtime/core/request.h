@@ -46,7 +46,8 @@ struct Request {
   // Tensors of one group run together or not at all: none before all are ready. Empty: no group.
   std::string group = {};
   int group_size = 0;
-  std::vector<int> ranks = {};  // add_process_set: its members, ascending
+  // add_process_set: its members, ascending; send_recv: the sender and the receiver.
+  std::vector<int> ranks = {};
 
   std::int64_t elements() const;
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }

@@ -143,6 +143,14 @@ CheckedRow check_consistency(MessageTable::Row row, const ResponseTensor* cached
     });
   }
 
+  if (first.request.kind == Kind::send_recv && !agreement.joined.empty()) {
+    agreement.error = {
+        Code::invalid_argument,
+        cat("send_recv \"", first.request.name, "\": ", tree.describe(agreement.joined.front()),
+            " has joined, and neither sends nor receives any more")};
+    return agreement;
+  }
+
   const auto root = static_cast<RankSet::Value>(first.request.root);
   if (first.request.kind == Kind::broadcast && !row.asked.contains(root)) {
     agreement.error = {

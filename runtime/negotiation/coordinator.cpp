@@ -81,16 +81,18 @@ void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint
     known.ids.for_each([&](CacheId id) { decide_known(id, now); });
   }
   for (const auto& key : touched.rows) {
-    if (table_.complete(key, *table_.find(key))) {
+    const auto& row = *table_.find(key);
+    if (table_.complete(key, row)) {
       decide(key, now);
-    } else if (left_.intersects(sets_.members(key.process_set))) {
+    } else if (!left_.empty() && left_.intersects(table_.participants(key, row))) {
       fail_for_shutdown(key, now);
     }
   }
 }
 
 void Coordinator::note_order(const Request& request) {
-  if (!options_.deterministic) return;
+  // The other ranks do not wait for a send_recv, so it has no place in their order.
+  if (!options_.deterministic || request.kind == Kind::send_recv) return;
   if (order_of_.try_emplace(key_of(request), next_order_).second) unreleased_.insert(next_order_++);
 }
 
@@ -108,10 +110,10 @@ void Coordinator::decide_known(CacheId id, TimePoint now) {
 
 void Coordinator::decide(const TensorKey& key, TimePoint now) {
   auto row = table_.take(key);
+  const auto participants = table_.participants(key, row);
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
   const auto groups = groups_of(row, cached.get());
-  auto agreement =
-      check_consistency(std::move(row), cached.get(), sets_.members(key.process_set), tree_);
+  auto agreement = check_consistency(std::move(row), cached.get(), participants, tree_);
   decided(groups, {std::move(agreement.tensor), std::move(agreement.error), now,
                    std::move(agreement.joined), -1});
 }
@@ -132,8 +134,8 @@ Status Coordinator::shutdown_error(const Request& request, int left) const {
 }
 
 void Coordinator::fail_for_shutdown(const TensorKey& key, TimePoint now) {
-  const auto left = left_.intersection(sets_.members(key.process_set)).front();
   const auto& row = *table_.find(key);
+  const auto left = left_.intersection(table_.participants(key, row)).front();
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
   fail(key, shutdown_error(request_of(row, cached.get()), static_cast<int>(left)), now);
 }
@@ -236,7 +238,9 @@ void Coordinator::leave(const RankSet& ranks, TimePoint now) {
     if (!members.intersects(left_)) continue;
     std::vector<TensorKey> stranded;
     for (const auto& [key, row] : table_.rows()) {
-      if (key.process_set == id) stranded.push_back(key);
+      if (key.process_set == id && left_.intersects(table_.participants(key, row))) {
+        stranded.push_back(key);
+      }
     }
     for (const auto& key : stranded) fail_for_shutdown(key, now);
     const auto left = static_cast<int>(members.intersection(left_).front());

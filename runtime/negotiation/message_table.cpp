@@ -10,6 +10,16 @@ namespace {
 // Requests within this time form one piece: only the search for late rows looks at their times.
 constexpr std::chrono::milliseconds kSameTime{1};
 
+bool is_send_recv(const MessageTable::Variant& variant) {
+  return variant.request.kind == Kind::send_recv;
+}
+
+// Two ranks requested it, and no others do.
+bool is_send_recv(const MessageTable::Row& row) {
+  return !row.whole.empty() && std::all_of(row.whole.begin(), row.whole.end(),
+                                           [](const auto& one) { return is_send_recv(one); });
+}
+
 }  // namespace
 
 const RankSet& MessageTable::members_in_scope(int process_set) const {
@@ -156,6 +166,15 @@ Status MessageTable::add(const FullRequest& asked, TimePoint now, Touched& touch
                                  " first extents of ", asked.ranks.size(), " ranks")};
   }
 
+  if (asked.request.kind == Kind::send_recv) {
+    const auto pair = RankSet::of_ranks(asked.request.ranks);
+    if (!pair.contains_all(asked.ranks)) {
+      return {Code::permission_denied,
+              cat("\"", key.name, "\" was requested by rank ", asked.ranks.difference(pair).front(),
+                  ", which neither sends nor receives it")};
+    }
+  }
+
   Row* row = nullptr;
   HVD_RETURN_IF_ERROR(add_row(key, asked.ranks, now, &row));
   auto variant = std::find_if(row->whole.begin(), row->whole.end(),
@@ -184,14 +203,21 @@ TimePoint MessageTable::oldest() const {
   return oldest;
 }
 
+RankSet MessageTable::participants(const TensorKey& key, const Row& row) const {
+  const auto& members = members_in_scope(key.process_set);
+  if (!is_send_recv(row)) return members;
+  RankSet all;
+  for (const auto& variant : row.whole) all.unite(RankSet::of_ranks(variant.request.ranks));
+  return all.intersection(members);
+}
+
 bool MessageTable::complete(const TensorKey& key, const Row& row) const {
-  const auto& wanted = members_in_scope(key.process_set);
-  if (row.asked.size() == wanted.size()) return true;
-  return !joined_.empty() && missing(key, row).empty();
+  if (row.asked.size() == members_in_scope(key.process_set).size()) return true;
+  return (!joined_.empty() || is_send_recv(row)) && missing(key, row).empty();
 }
 
 RankSet MessageTable::missing(const TensorKey& key, const Row& row) const {
-  auto ranks = members_in_scope(key.process_set).difference(row.asked);
+  auto ranks = participants(key, row).difference(row.asked);
   ranks.subtract(joined_);
   return ranks;
 }

@@ -59,9 +59,11 @@ class MessageTable {
   Status add(const CachedRequests& known, TimePoint now, Touched& touched);
   Status add(const FullRequest& asked, TimePoint now, Touched& touched);
 
-  // All ranks of the row's process set that are in scope and have not joined have requested it.
+  // The ranks in scope that must request it: those of its process set, or the two of a send_recv.
+  RankSet participants(const TensorKey& key, const Row& row) const;
+  // All participants that have not joined have requested it.
   bool complete(const TensorKey& key, const Row& row) const;
-  // The ranks that have neither requested it nor joined.
+  // The participants that have neither requested it nor joined.
   RankSet missing(const TensorKey& key, const Row& row) const;
   Row* find(const TensorKey& key);
   Row take(const TensorKey& key);  // it must be there

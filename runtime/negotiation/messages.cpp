@@ -155,7 +155,7 @@ std::optional<WireResponse> read_wire_response(WireReader& in, int world_size,
   WireResponse wire;
   wire.kind = static_cast<Kind>(in.u8());
   wire.process_set = in.i32();
-  if (wire.kind > Kind::remove_process_set || !read_tensors(in, most_cached, wire.tensors)) {
+  if (wire.kind > Kind::send_recv || !read_tensors(in, most_cached, wire.tensors)) {
     return std::nullopt;
   }
 

@@ -228,7 +228,12 @@ Status Negotiator::apply(WireResponse wire, TimePoint now) {
     return {Code::data_loss, cat("a response for unknown process set ", negotiated)};
   }
 
-  const RankSet members = sets_.members(negotiated);
+  // A response to a send_recv in error may answer requests that name other ranks.
+  RankSet members = sets_.members(negotiated);
+  if (response.kind == Kind::send_recv && response.error.ok()) {
+    members = RankSet::of_ranks(tensors.front()->request.ranks);
+    if (members.size() != 2) return {Code::data_loss, "a send_recv that is not between two ranks"};
+  }
   const bool is_ours = members.contains(static_cast<RankSet::Value>(rank_));
   asked_by_id_.subtract(answered);
 
@@ -308,7 +313,7 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
   }
 
   while (auto response = coordinator_->next(now, under_way)) {
-    if (response->error.ok() && sets_.members(negotiated_in(response->request())).contains(0)) {
+    if (response->error.ok() && participants_of(response->request(), sets_).contains(0)) {
       ++under_way;
     }
     // The coordinator's own responses are valid.

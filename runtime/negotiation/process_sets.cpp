@@ -94,4 +94,9 @@ Status ProcessSets::check_member(int id, int rank) const {
                                        ", which consists of ranks ", ranks_text(members(id)))};
 }
 
+RankSet participants_of(const Request& request, const ProcessSets& sets) {
+  return request.kind == Kind::send_recv ? RankSet::of_ranks(request.ranks)
+                                         : sets.members(negotiated_in(request));
+}
+
 }  // namespace hvd::runtime

@@ -59,4 +59,7 @@ inline int negotiated_in(const Request& request) {
   return request.kind == Kind::remove_process_set ? kGlobalSet : request.process_set;
 }
 
+// The ranks that negotiate about the request: of send_recv its two, else the members of its set.
+RankSet participants_of(const Request& request, const ProcessSets& sets);
+
 }  // namespace hvd::runtime

@@ -14,6 +14,7 @@ bool ResponseCache::keeps(Kind kind) {
     case Kind::join:
     case Kind::add_process_set:
     case Kind::remove_process_set:
+    case Kind::send_recv:
       return false;
   }
   return false;

@@ -30,6 +30,11 @@ Status TensorQueue::check(const Request& request, const Slot* slot) const {
                   set);
   }
 
+  if (request.kind == Kind::send_recv &&
+      std::find(request.ranks.begin(), request.ranks.end(), rank_) == request.ranks.end()) {
+    return refuse(Code::invalid_argument, "this rank, ", rank_, ", neither sends nor receives it");
+  }
+
   if (slot != nullptr && slot->busy) {
     return refuse(Code::invalid_argument,
                   "a tensor of this name is already in flight on this rank. Wait for it, or use "

@@ -1,4 +1,4 @@
-// allgather, alltoall, broadcast and barrier: nothing is computed.
+// allgather, alltoall, broadcast, barrier and send_recv: nothing is computed.
 #include <cstring>
 
 #include "base/machine/bulk_copy.h"
@@ -257,6 +257,29 @@ class GlooBarrier final : public GlooOperation {
   void run(const Work& /*work*/, const Peers& peers) override { barrier(peers); }
 };
 
+class GlooSendRecv final : public GlooOperation {
+ public:
+  GlooSendRecv(const std::shared_ptr<Mesh>& mesh, const GlooOperationOptions& options)
+      : GlooOperation(Kind::send_recv, "gloo send_recv", mesh, options) {}
+
+ private:
+  void run(const Work& work, const Peers& peers) override {
+    Entry& entry = work.entries.front();
+    const auto bytes = entry.request.bytes();
+    const int sender = entry.request.ranks.front();
+    const auto other = static_cast<std::size_t>(peers.next());
+    std::vector<Extent> sends(2);
+    std::vector<Extent> receives(2);
+    if (work.active.ranks[static_cast<std::size_t>(peers.rank())] == sender) {
+      sends[other] = {const_cast<std::byte*>(static_cast<const std::byte*>(entry.input)), bytes};
+      work.outcomes.front().shape = entry.request.shape;
+    } else {
+      receives[other] = {output_of(entry, entry.request.shape, work.outcomes.front()), bytes};
+    }
+    exchange(peers, sends, receives);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Operation> make_gloo_allgather(const std::shared_ptr<Mesh>& mesh,
@@ -277,6 +300,11 @@ std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<Mesh>& mesh
 std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<Mesh>& mesh,
                                              const GlooOperationOptions& options) {
   return std::make_unique<GlooBarrier>(mesh, options);
+}
+
+std::unique_ptr<Operation> make_gloo_send_recv(const std::shared_ptr<Mesh>& mesh,
+                                               const GlooOperationOptions& options) {
+  return std::make_unique<GlooSendRecv>(mesh, options);
 }
 
 }  // namespace hvd::runtime

@@ -75,5 +75,7 @@ std::unique_ptr<Operation> make_gloo_broadcast(const std::shared_ptr<Mesh>& mesh
                                                const GlooOperationOptions& options);
 std::unique_ptr<Operation> make_gloo_barrier(const std::shared_ptr<Mesh>& mesh,
                                              const GlooOperationOptions& options);
+std::unique_ptr<Operation> make_gloo_send_recv(const std::shared_ptr<Mesh>& mesh,
+                                               const GlooOperationOptions& options);
 
 }  // namespace hvd::runtime

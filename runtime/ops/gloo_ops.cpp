@@ -126,6 +126,7 @@ std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_p
   operations.push_back(make_gloo_alltoall(mesh, options));
   operations.push_back(make_gloo_reducescatter(mesh, options));
   operations.push_back(make_gloo_barrier(mesh, options));
+  operations.push_back(make_gloo_send_recv(mesh, options));
   return operations;
 }
 

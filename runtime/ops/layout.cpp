@@ -19,9 +19,11 @@ Active active_of(const Response& response, const Group& group) {
   Active active;
   for (int position = 0; position < group.size(); ++position) {
     const int rank = group.ranks[static_cast<std::size_t>(position)];
-    if (std::find(response.joined.begin(), response.joined.end(), rank) != response.joined.end()) {
-      continue;
-    }
+    const auto is_in = [rank](const std::vector<int>& ranks) {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    };
+    if (is_in(response.joined)) continue;
+    if (response.kind == Kind::send_recv && !is_in(response.request().ranks)) continue;
     if (position == group.rank) active.rank = active.size();
     active.ranks.push_back(rank);
     active.positions.push_back(position);

@@ -11,9 +11,9 @@
 
 namespace hvd::runtime {
 
-// The ranks of the set that have not joined. Only they take part: a neutral element that is
-// never sent is right for every operation, and Average divides by the number of ranks that gave
-// something.
+// The ranks of the set that have not joined, or the two of a send_recv. Only they take part: a
+// neutral element that is never sent is right for every operation, and Average divides by the
+// number of ranks that gave something.
 struct Active {
   std::vector<int> ranks;      // of the world
   std::vector<int> positions;  // of the same ranks, in the set

@@ -100,6 +100,7 @@ void run_alone(const Response& response, const Group& group, const Entries& entr
       case Kind::join:
       case Kind::add_process_set:
       case Kind::remove_process_set:
+      case Kind::send_recv:
         break;  // nothing travels
     }
   }

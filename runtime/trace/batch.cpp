@@ -170,7 +170,7 @@ bool BatchReader::read_label() {
   info->kind = static_cast<Kind>(kind);
   info->type = static_cast<DataType>(type);
   labels_[label] = std::move(info);
-  return !in_.failed() && kind <= static_cast<std::uint8_t>(Kind::remove_process_set) &&
+  return !in_.failed() && kind <= static_cast<std::uint8_t>(Kind::send_recv) &&
          type <= static_cast<std::uint8_t>(DataType::float64);
 }
 

@@ -13,6 +13,10 @@ FLOATS = [np.float16, np.float32, np.float64]
 SHAPES = [(), (17,), (5, 3), (2, 3, 4), (0,), (0, 3)]
 
 
+def neighbours():
+    return (hvd.rank() + 1) % hvd.size(), (hvd.rank() - 1) % hvd.size()
+
+
 def of_rank(shape, dtype, rank=None):
     """Small whole numbers that differ from rank to rank, exact in every type."""
     rank = hvd.rank() if rank is None else rank
@@ -336,3 +340,46 @@ def test_timeline(tmp_path):
             events = json.load(file)
         assert "recorded" in json.dumps(events)
     hvd.barrier()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_send_and_recv(dtype, shape):
+    if hvd.size() == 1:
+        pytest.skip("it takes two")
+    after, before = neighbours()
+    sent = hvd.send_async(of_rank(shape, dtype), after)
+    received = np.empty(shape, dtype)
+    assert hvd.recv(received, before) is received
+    np.testing.assert_array_equal(received, of_rank(shape, dtype, before))
+    assert sent.wait() is None
+
+
+def test_send_and_recv_are_matched_by_name():
+    if hvd.size() == 1:
+        pytest.skip("it takes two")
+    after, before = neighbours()
+    sent = [hvd.send_async(np.full(2, number), after, name=str(number)) for number in range(5)]
+    for number in reversed(range(5)):
+        assert hvd.recv(np.zeros(2, np.int64), before, name=str(number)).tolist() == [number] * 2
+    for one in sent:
+        one.wait()
+
+
+def test_send_to_a_rank_that_cannot_receive():
+    for rank, words in ((hvd.rank(), "cannot send to itself"), (hvd.size(), "there is no rank")):
+        with pytest.raises(hvd.InvalidArgumentError, match=words):
+            hvd.send(np.ones(2), rank)
+    with pytest.raises(hvd.InvalidArgumentError, match="there is no rank -1"):
+        hvd.recv(np.ones(2), -1)
+
+
+def test_send_and_recv_of_different_shapes():
+    if hvd.size() == 1:
+        pytest.skip("it takes two")
+    if hvd.rank() == 0:
+        with pytest.raises(hvd.DisagreementError, match="Mismatched send_recv tensor shapes"):
+            hvd.send(np.ones(2), 1)
+    if hvd.rank() == 1:
+        with pytest.raises(hvd.DisagreementError, match="Mismatched send_recv tensor shapes"):
+            hvd.recv(np.ones(3), 0)

@@ -192,6 +192,139 @@ def test_all_to_all_of_one_tensor_with_splits():
     assert output.tolist() == [float(r) for r in range(size()) for _ in range(r + 1)]
 
 
+def around():
+    return (rank() + 1) % size(), (rank() - 1) % size()
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, torch.bfloat16, torch.bool])
+def test_send_and_receive(dtype):
+    if size() == 1:
+        pytest.skip("it takes two")
+    after, before = around()
+    sent = dist.isend(torch.full((3, 2), rank()).to(dtype), after)
+    received = torch.zeros(3, 2, dtype=dtype)
+    assert dist.recv(received, before) in (before, None)
+    sent.wait()
+    assert torch.equal(received, torch.full((3, 2), before).to(dtype))
+
+
+def test_receive_into_a_part_of_a_tensor():
+    if size() == 1:
+        pytest.skip("it takes two")
+    after, before = around()
+    whole = torch.zeros(4, 4)
+    received = dist.irecv(whole[:, 1], before)
+    column = torch.arange(16.0).reshape(4, 4)[:, 2] + rank()
+    dist.send(column, after)
+    received.wait()
+    assert whole[:, 1].tolist() == [2.0 + before, 6.0 + before, 10.0 + before, 14.0 + before]
+    assert whole.sum() == whole[:, 1].sum()
+
+
+def test_sends_are_matched_by_tag_and_order():
+    if size() == 1:
+        pytest.skip("it takes two")
+    after, before = around()
+    works = []
+    for tag in (7, 3):
+        for number in range(300):
+            works.append(dist.isend(torch.tensor([1000 * tag + number]), after, tag=tag))
+    for tag in (3, 7):
+        for number in range(300):
+            received = torch.zeros(1, dtype=torch.int64)
+            dist.recv(received, before, tag=tag)
+            assert received.item() == 1000 * tag + number
+    for work in works:
+        work.wait()
+
+
+def test_sends_in_a_batch():
+    if size() == 1:
+        pytest.skip("it takes two")
+    after, before = around()
+    received = torch.zeros(5)
+    operations = [
+        dist.P2POp(dist.isend, torch.full((5,), float(rank())), after),
+        dist.P2POp(dist.irecv, received, before),
+    ]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    assert received.tolist() == [float(before)] * 5
+
+
+def test_send_within_a_group():
+    ranks = list(range(1, size()))
+    group = dist.new_group(ranks)
+    if rank() == 0 or len(ranks) < 2:
+        return
+    if rank() == 1:
+        dist.send(torch.tensor([4.0]), ranks[-1], group=group)
+    elif rank() == ranks[-1]:
+        received = torch.zeros(1)
+        dist.recv(received, 1, group=group)
+        assert received.item() == 4.0
+
+
+def test_receive_must_name_the_sender():
+    with pytest.raises((NotImplementedError, RuntimeError), match="must name the rank that sends"):
+        dist.recv(torch.zeros(1))
+
+
+@pytest.mark.parametrize("schedule", ["fill_drain", "one_forward_one_backward"])
+def test_a_pipeline_learns_as_the_whole_model(schedule):
+    """Each rank holds one layer. Activations travel forward, their gradients back."""
+    first, last, batches = rank() == 0, rank() == size() - 1, 6
+    torch.manual_seed(5)
+    layers = [torch.nn.Linear(8, 8) for _ in range(size())]
+    samples = torch.randn(batches, 4, 8)
+    whole = [torch.nn.Linear(8, 8) for _ in layers]
+    for copy, layer in zip(whole, layers):
+        copy.load_state_dict(layer.state_dict())
+    outputs = samples.reshape(-1, 8)
+    for layer in whole:
+        outputs = layer(outputs).tanh()
+    (outputs.pow(2).sum()).backward()
+
+    layer, inputs, results, sends = layers[rank()], [], [], []
+
+    def forward(batch):
+        given = samples[batch].clone() if first else torch.empty(4, 8)
+        if not first:
+            dist.recv(given, rank() - 1)
+            given.requires_grad_()
+        result = layer(given).tanh()
+        inputs.append(given)
+        results.append(result)
+        if not last:
+            sends.append((result, dist.isend(result.detach(), rank() + 1)))
+
+    def backward(batch):
+        if last:
+            results[batch].pow(2).sum().backward()
+        else:
+            gradient = torch.empty(4, 8)
+            dist.recv(gradient, rank() + 1)
+            results[batch].backward(gradient)
+        if not first:
+            sends.append((inputs[batch], dist.isend(inputs[batch].grad, rank() - 1)))
+
+    if schedule == "fill_drain":
+        steps = [(forward, b) for b in range(batches)] + [(backward, b) for b in range(batches)]
+    else:
+        ahead = min(size() - rank(), batches)
+        steps = [(forward, b) for b in range(ahead)]
+        for b in range(batches):
+            steps.append((backward, b))
+            if b + ahead < batches:
+                steps.append((forward, b + ahead))
+    for step, batch in steps:
+        step(batch)
+    for _, work in sends:
+        work.wait()
+    for own, alone in zip(layer.parameters(), whole[rank()].parameters()):
+        assert torch.allclose(own.grad, alone.grad, atol=1e-5)
+
+
 def test_objects():
     gathered = [None] * size()
     dist.all_gather_object(gathered, {"rank": rank(), "text": "x" * rank()})

@@ -256,6 +256,19 @@ static void moves(void) {
   CHECK(hvd_barrier_async(NULL, &handle) == HVD_OK && hvd_wait(handle) == HVD_OK);
   CHECK(hvd_result_count(handle) == 0 && hvd_release(handle) == HVD_OK);
 
+  if (size > 1) {
+    const int32_t next = (rank + 1) % size;
+    const int32_t previous = (rank + size - 1) % size;
+    hvd_handle sent;
+    data[0] = data[1] = (float)rank;
+    CHECK(hvd_send_async(&pair, next, NULL, &sent) == HVD_OK);
+    CHECK(hvd_recv(&to, previous, NULL) == HVD_OK && copy[1] == (float)previous);
+    CHECK(hvd_wait(sent) == HVD_OK && hvd_release(sent) == HVD_OK);
+    CHECK(hvd_recv_async(&to, next, NULL, &handle) == HVD_OK);
+    CHECK(hvd_send(&pair, previous, NULL) == HVD_OK);
+    CHECK(hvd_wait(handle) == HVD_OK && copy[0] == (float)next && hvd_release(handle) == HVD_OK);
+  }
+
   /* Rank r gives r rows. */
   const int64_t rows[1] = {rank};
   for (int i = 0; i < 6; ++i) data[i] = (float)rank;
@@ -642,6 +655,10 @@ static void wrong_tensors(void) {
   INVALID(hvd_reducescatter(&good, NULL, NULL, NULL), "handle is null");
   INVALID(hvd_grouped_reducescatter(&good, 1, NULL, NULL), "handle is null");
   INVALID(hvd_join_async(NULL), "handle is null");
+  INVALID(hvd_send(NULL, 0, NULL), "the tensor is null");
+  INVALID(hvd_recv_async(&good, 0, NULL, NULL), "handle is null");
+  INVALID(hvd_send(&good, rank, NULL), "cannot send to itself");
+  INVALID(hvd_recv(&good, size, NULL), "there is no rank");
   INVALID(hvd_wait(-5), "handle -5 does not exist");
   INVALID(hvd_on_done(123456, note_done, NULL), "handle 123456");
 

@@ -73,6 +73,42 @@ std::shared_ptr<Work> start_bare(const char* call, Collective collective,
   return start(std::move(works), options, call, false, true);
 }
 
+// One end of a send_recv.
+struct Pair {
+  const char* call;
+  bool sends;
+  std::int32_t other;  // the rank at the other end
+};
+
+std::shared_ptr<Work> start_pair(const Pair& pair, const hvd_tensor* tensor,
+                                 const CallOptions& options) {
+  not_null(tensor, pair.call, "the tensor");
+  const auto view = tensor_of(tensor, 0, pair.call, "the tensor");
+  std::vector<Submission> works;
+  works.push_back(options.submission(Collective::send_recv, view, view, 0));
+  works.back().ranks =
+      pair.sends ? hvd::worker::ranks_of_send(pair.other) : hvd::worker::ranks_of_recv(pair.other);
+  return start(std::move(works), options, pair.call + std::strlen("hvd_"), false, true);
+}
+
+int start_pair_async(const Pair& pair, const hvd_tensor* tensor, const hvd_options* given,
+                     hvd_handle* handle) {
+  if (handle != nullptr) *handle = 0;
+  return guard([&] {
+    const CallOptions options(given, pair.call, 1);
+    not_null(handle, pair.call, "handle");
+    return give(handle, start_pair(pair, tensor, options));
+  });
+}
+
+int run_pair(const Pair& pair, const hvd_tensor* tensor, const hvd_options* given) {
+  return guard([&] {
+    const CallOptions options(given, pair.call, 1);
+    start_pair(pair, tensor, options)->handle().wait();
+    return HVD_OK;
+  });
+}
+
 constexpr Call kAllreduce{"hvd_allreduce", Collective::allreduce};
 constexpr Call kGroupedAllreduce{"hvd_grouped_allreduce", Collective::allreduce, true};
 constexpr Call kBroadcast{"hvd_broadcast", Collective::broadcast};
@@ -178,6 +214,24 @@ int hvd_grouped_reducescatter_async(const hvd_tensor* inputs, size_t count,
 int hvd_grouped_reducescatter(const hvd_tensor* inputs, size_t count, const hvd_options* options,
                               hvd_handle* handle) {
   return finish(hvd_grouped_reducescatter_async(inputs, count, options, handle), handle);
+}
+
+int hvd_send_async(const hvd_tensor* tensor, int32_t to, const hvd_options* options,
+                   hvd_handle* handle) {
+  return start_pair_async({"hvd_send", true, to}, tensor, options, handle);
+}
+
+int hvd_send(const hvd_tensor* tensor, int32_t to, const hvd_options* options) {
+  return run_pair({"hvd_send", true, to}, tensor, options);
+}
+
+int hvd_recv_async(const hvd_tensor* tensor, int32_t from, const hvd_options* options,
+                   hvd_handle* handle) {
+  return start_pair_async({"hvd_recv", false, from}, tensor, options, handle);
+}
+
+int hvd_recv(const hvd_tensor* tensor, int32_t from, const hvd_options* options) {
+  return run_pair({"hvd_recv", false, from}, tensor, options);
 }
 
 int hvd_join_async(hvd_handle* handle) {

@@ -17,6 +17,7 @@ enum class Collective : std::uint8_t {
   join = 6,           // this rank has no more work; it gives neutral elements to what others do
   add_process_set = 7,
   remove_process_set = 8,
+  send_recv = 9,  // from one rank to another; the others take no part
 };
 
 enum class DataType : std::uint8_t {

@@ -526,6 +526,62 @@ def broadcast_(
     return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
+# --- send and recv -----------------------------------------------------------------------------
+
+
+def send_async(tensor: torch.Tensor, dst: int, name: str | None = None) -> Handle[None]:
+    """Starts ``send()``."""
+    dense = _input(tensor).cpu()
+    work = start(
+        Kind.SEND,
+        tensor_tuple(dense),
+        name=name,
+        root=dst,
+        process_set=global_process_set,
+        keep=dense,
+    )
+    return Handle(work, lambda done: None)
+
+
+def send(tensor: torch.Tensor, dst: int, name: str | None = None) -> None:
+    """Sends a tensor to another rank, which calls ``recv()``; the other ranks go on.
+
+    Args:
+        tensor: of the same shape and type as the receiver's. One on a GPU travels by way of the
+            host's memory.
+        dst: a rank of the world.
+        name: the same at both ends; None: the order of the two ranks' calls counts.
+    """
+    send_async(tensor, dst, name).wait()
+
+
+def recv_async(tensor: torch.Tensor, src: int, name: str | None = None) -> Handle[torch.Tensor]:
+    """Starts ``recv()``."""
+    dense = _input(tensor).cpu()
+    work = start(
+        Kind.RECV,
+        tensor_tuple(dense),
+        name=name,
+        root=src,
+        process_set=global_process_set,
+        keep=(tensor, dense),
+    )
+
+    def finish(done: _core.Work) -> torch.Tensor:
+        del done
+        if tensor.data_ptr() != dense.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(dense)
+        return tensor
+
+    return Handle(work, finish)
+
+
+def recv(tensor: torch.Tensor, src: int, name: str | None = None) -> torch.Tensor:
+    """Fills ``tensor`` with what rank ``src`` sends, and gives it."""
+    return recv_async(tensor, src, name).wait()
+
+
 # --- alltoall ----------------------------------------------------------------------------------
 
 

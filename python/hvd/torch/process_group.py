@@ -5,10 +5,11 @@
 
 Programs for DistributedDataParallel run unchanged under ``hvdrun``, which sets what ``env://``
 reads. FSDP needs torch 2.15, where a backend may be written in Python. ``new_group`` makes process
-sets. There is no point-to-point send and receive.
+sets. A receive must name its sender.
 
 The operations of ``torch.distributed`` have no names: all ranks of a group call them in the same
-order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again.
+order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again. Sends
+and receives are matched by their two ranks, their tag and their order.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from .ops import (
     alltoall_async,
     broadcast_async_,
     grouped_allreduce_async_,
+    recv_async,
     reducescatter_async,
+    send_async,
 )
 
 NAME = "hvd"
@@ -183,7 +186,9 @@ class HvdProcessGroup(_Base):
         finish: Callable[[Any], Any] | None = None,
     ) -> HvdWork:
         self._handles[name] = weakref.ref(handle)
-        work = HvdWork(handle, result, finish)
+        return self._kept(HvdWork(handle, result, finish))
+
+    def _kept(self, work: HvdWork) -> HvdWork:
         if not _may_be_a_backend:
             self._recent.append(work)
         return work
@@ -205,10 +210,40 @@ class HvdProcessGroup(_Base):
     def size(self) -> int:
         return self._own_size
 
-    # --- in place ---
+    # --- point to point ---
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        return self.allreduce_coalesced(tensors, opts)
+    def _name_between(self, sender: int, receiver: int, tag: int) -> str:
+        pair = f"{sender}.{receiver}.{tag}"
+        number = self._calls.get(pair, 0)
+        self._calls[pair] = number + 1
+        # These names do not come again: any number of receives may wait for their senders.
+        return f"c10d.{self._set.process_set_id}.{self._number}.{tag}.noname.{number}"
+
+    def send(self, tensors: list[torch.Tensor], receiver: int, tag: int = 0) -> Any:
+        name = self._name_between(self._own_rank, receiver, tag)
+        handle = send_async(tensors[0].reshape(-1), self._ranks[receiver], name)
+        return self._kept(HvdWork(handle, tensors))
+
+    def recv(self, tensors: list[torch.Tensor], sender: int, tag: int = 0) -> Any:
+        name = self._name_between(sender, self._own_rank, tag)
+        tensor = tensors[0].detach()
+        dense = tensor.reshape(-1)
+        handle = recv_async(dense, self._ranks[sender], name)
+        if dense.data_ptr() == tensor.data_ptr() and not tensor.is_cuda:
+            return self._kept(HvdWork(handle, tensors))
+
+        def finish(received: torch.Tensor) -> None:
+            if dense.data_ptr() != tensor.data_ptr():
+                tensor.copy_(received.view(tensor.shape))
+
+        return self._kept(HvdWork(handle, tensors, finish))
+
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Any:
+        raise NotImplementedError(
+            "recv() over hvd must name the rank that sends: recv(tensor, src)"
+        )
+
+    # --- in place ---
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         name = self._name("allreduce")
@@ -216,6 +251,8 @@ class HvdProcessGroup(_Base):
             tensors, name=name, op=_op_of(opts), process_set=self._set
         )
         return self._work(name, handle, tensors)
+
+    allreduce = allreduce_coalesced
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         root = self._ranks[opts.rootRank]
@@ -266,8 +303,7 @@ class HvdProcessGroup(_Base):
         handle = allgather_async(given.reshape(1, -1), name, self._set)
         return self._work(name, handle, output, lambda rows: output.copy_(rows.view(output.shape)))
 
-    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
-        return self._allgather_base(output, given, opts)
+    all_gather_single = _allgather_base
 
     def allgather_into_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
@@ -275,10 +311,7 @@ class HvdProcessGroup(_Base):
         works = [self._allgather_base(*pair, opts) for pair in zip(outputs, inputs)]
         return works[-1]
 
-    def all_gather_single_coalesced(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
-    ) -> Any:
-        return self.allgather_into_tensor_coalesced(outputs, inputs, opts)
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
 
     def allgather_coalesced(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
@@ -315,10 +348,7 @@ class HvdProcessGroup(_Base):
     ) -> Any:
         return self._reduce_scatter(output, given, opts, output)
 
-    def reduce_scatter_single(
-        self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
-    ) -> Any:
-        return self._reduce_scatter(output, given, opts, output)
+    reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
@@ -326,10 +356,7 @@ class HvdProcessGroup(_Base):
         works = [self._reduce_scatter_base(*pair, opts) for pair in zip(outputs, inputs)]
         return works[-1]
 
-    def reduce_scatter_single_coalesced(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
-    ) -> Any:
-        return self.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
@@ -360,15 +387,7 @@ class HvdProcessGroup(_Base):
         handle = alltoall_async(given, splits, name, self._set)
         return self._work(name, handle, output, lambda own: output.copy_(own[0].view(output.shape)))
 
-    def all_to_all_single(
-        self,
-        output: torch.Tensor,
-        given: torch.Tensor,
-        output_splits: list[int],
-        input_splits: list[int],
-        opts: Any = None,
-    ) -> Any:
-        return self.alltoall_base(output, given, output_splits, input_splits, opts)
+    all_to_all_single = alltoall_base
 
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None

@@ -103,6 +103,34 @@ void groups() {
   }
 }
 
+// To the next rank, and without names to the one before, while the others do the same.
+void sends() {
+  const int rank = hvd::rank();
+  const int size = hvd::size();
+  if (size == 1) return;
+  const int next = (rank + 1) % size;
+  const int previous = (rank + size - 1) % size;
+
+  std::vector<double> out(1000, rank);
+  std::vector<double> in(1000);
+  const auto sent = hvd::send_async(out, next, {.name = "around"});
+  hvd::recv(in, previous, {.name = "around"});
+  sent.wait();
+  same(in, std::vector<double>(1000, previous), "received");
+
+  std::vector<hvd::Handle> handles;
+  std::vector<int> numbers(20);
+  std::vector<int> received(20);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = 100 * rank + static_cast<int>(i);
+    handles.push_back(hvd::send_async(std::span(&numbers[i], 1), previous));
+    handles.push_back(hvd::recv_async(std::span(&received[i], 1), next));
+  }
+  for (const auto& handle : handles) handle.wait();
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += 100 * (next - rank);
+  same(received, numbers, "received without names");
+}
+
 void rows() {
   const int rank = hvd::rank();
   const int size = hvd::size();
@@ -317,6 +345,7 @@ void collectives() {
   reductions();
   groups();
   rows();
+  sends();
   moves();
   objects();
   callbacks();

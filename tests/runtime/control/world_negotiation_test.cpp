@@ -47,6 +47,93 @@ Request removal(int process_set) {
   return request;
 }
 
+class WorldSends : public ::testing::TestWithParam<Transport> {
+ protected:
+  static std::future<Outcome> start(World& world, const std::string& name, int sender, int receiver,
+                                    std::vector<float>& data) {
+    Entry entry;
+    entry.request = test::send_recv(name, sender, receiver);
+    entry.request.shape = {static_cast<std::int64_t>(data.size())};
+    entry.input = entry.output = data.data();
+    return submit(world, std::move(entry));
+  }
+  static test::Change transport() {
+    return [](WorldSpec& spec) { spec.config.transport = GetParam(); };
+  }
+};
+
+// From each rank to each, with collectives between them, in an order of each rank's own.
+TEST_P(WorldSends, ReachTheirReceiverWhileTheOthersGoOn) {
+  constexpr int kRanks = 5;
+  constexpr std::size_t kSizes[] = {0, 1, 1000, 3'000'000};
+  const auto value = [](int sender, int receiver) {
+    return static_cast<float>(10 * sender + receiver);
+  };
+  run_world_to_end(
+      kRanks,
+      [&](int rank, World& world) {
+        for (const auto size : kSizes) {
+          std::vector<std::future<Outcome>> sent;
+          std::vector<std::vector<float>> data(2 * kRanks, std::vector<float>(size));
+          for (int step = 1; step < kRanks; ++step) {
+            const int other = (rank + step) % kRanks;
+            auto& own = data[static_cast<std::size_t>(other)];
+            std::fill(own.begin(), own.end(), value(rank, other));
+            sent.push_back(start(world, cat(rank, "->", other), rank, other, own));
+          }
+          std::vector<float> sum(100, 1);
+          ASSERT_TRUE(reduce(world, test::tensor("sum"), sum).ok());
+          EXPECT_EQ(sum, std::vector<float>(100, kRanks));
+          for (int other = kRanks - 1; other >= 0; --other) {
+            if (other == rank) continue;
+            auto& in = data[static_cast<std::size_t>(kRanks + other)];
+            const auto outcome = outcome_of(start(world, cat(other, "->", rank), other, rank, in));
+            ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+            EXPECT_EQ(in, std::vector<float>(size, value(other, rank)));
+          }
+          for (auto& one : sent) EXPECT_TRUE(outcome_of(std::move(one)).ok());
+        }
+      },
+      transport());
+}
+
+TEST_P(WorldSends, ErrorsReachBothEndsAndTheWorldGoesOn) {
+  run_world_to_end(
+      3,
+      [](int rank, World& world) {
+        std::vector<float> data(rank == 0 ? 4 : 6, 1);
+        if (rank != 2) {
+          const auto outcome = outcome_of(start(world, "s", 0, 1, data));
+          EXPECT_TRUE(mentions(outcome.failure, "Mismatched send_recv tensor shapes"));
+        } else {
+          const auto outcome = outcome_of(start(world, "s", 0, 1, data));
+          EXPECT_TRUE(mentions(outcome.failure, "this rank, 2, neither sends nor receives it"));
+        }
+        std::vector<float> sum(4, 1);
+        EXPECT_TRUE(reduce(world, test::tensor("sum"), sum).ok());
+      },
+      transport());
+}
+
+TEST_P(WorldSends, AReceiveFromARankThatDiesFailsWithTheWorld) {
+  run_world(
+      3,
+      [](int rank, World& world) {
+        std::vector<float> data(10);
+        if (rank == 1) return;  // destroyed without a goodbye
+        const int sender = rank == 0 ? 1 : 0;
+        const auto outcome = outcome_of(start(world, cat("to ", rank), sender, rank, data));
+        EXPECT_TRUE(outcome.failure.world_failed) << outcome.failure.status.to_string();
+      },
+      transport());
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, WorldSends,
+                         ::testing::Values(Transport::hvd, Transport::gloo_tcp),
+                         [](const auto& test_info) {
+                           return test_info.param == Transport::hvd ? "Hvd" : "GlooTcp";
+                         });
+
 TEST(WorldSets, MembersReduceAmongThemselvesUnderNamesOfTheirOwn) {
   run_world_to_end(6, [](int rank, World& world) {
     const int even = add_set(world, "even", {0, 2, 4});

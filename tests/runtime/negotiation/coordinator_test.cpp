@@ -28,6 +28,71 @@ TEST(Coordinator, RunsATensorOnceAllRanksHaveAskedForIt) {
   EXPECT_TRUE(world.poll().empty());
 }
 
+TEST(Coordinator, RunsASendOnceItsTwoRanksHaveAskedForIt) {
+  World world(4);
+  ASSERT_TRUE(world.submit(3, test::send_recv("s", 1, 3)).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.submit(1, test::send_recv("s", 1, 3)).ok());
+  const auto response = world.only();
+  EXPECT_TRUE(response.error.ok());
+  EXPECT_EQ(response.request().ranks, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(response.joined.empty());
+}
+
+TEST(Coordinator, ASendBetweenOtherRanksIsAViolation) {
+  World world(4);
+  EXPECT_EQ(world.submit(2, test::send_recv("s", 1, 3)).code(), Code::permission_denied);
+}
+
+TEST(Coordinator, ASendAndAReceiveThatDifferAreAnError) {
+  World world(3);
+  auto other = test::send_recv("s", 0, 2);
+  other.shape = {5};
+  ASSERT_TRUE(world.submit(0, test::send_recv("s", 0, 2)).ok());
+  ASSERT_TRUE(world.submit(2, other).ok());
+  says(world.only(), "Mismatched send_recv tensor shapes");
+
+  // As if a collective had the name of a send: all ranks hear of it.
+  ASSERT_TRUE(world.submit(0, test::send_recv("s", 0, 2)).ok());
+  ASSERT_TRUE(world.submit(1, tensor("s")).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.submit(2, tensor("s")).ok());
+  says(world.only(), "Mismatched collective operations");
+}
+
+TEST(Coordinator, ASendOutlivesTheEndOfRanksThatHaveNoPartInIt) {
+  World world(4);
+  ASSERT_TRUE(world.submit(0, test::send_recv("early", 0, 1)).ok());
+  ASSERT_TRUE(world.leave(3).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.submit(1, test::send_recv("early", 0, 1)).ok());
+  EXPECT_TRUE(world.only().error.ok());
+  ASSERT_TRUE(world.submit(0, test::send_recv("late", 0, 1)).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.leave(1).ok());
+  says(world.only(), "send_recv \"late\" cannot complete: rank 1");
+  ASSERT_TRUE(world.submit(2, test::send_recv("later", 1, 2)).ok());
+  says(world.only(), "rank 1");
+}
+
+TEST(Coordinator, ARankThatHasJoinedSendsNothing) {
+  World world(3);
+  ASSERT_TRUE(world.submit(0, test::send_recv("s", 2, 0)).ok());
+  ASSERT_TRUE(world.join(1).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.join(2).ok());
+  says(world.only(), "has joined, and neither sends nor receives any more");
+}
+
+TEST(Coordinator, ASendHasNoPlaceInTheOrderOfADeterministicWorld) {
+  World world(3, {1024, milliseconds(5), true});
+  ASSERT_TRUE(world.submit(0, test::send_recv("s", 1, 0)).ok());
+  world.submit_everywhere(tensor("a"));
+  EXPECT_EQ(names_of(world.only()), Names{"a"});
+  ASSERT_TRUE(world.submit(1, test::send_recv("s", 1, 0)).ok());
+  EXPECT_TRUE(world.only().error.ok());
+}
+
 TEST(Coordinator, GathersWhatIsReadyWhileTheExecutorHasEnoughToDo) {
   World world(3);
   for (const auto* name : {"a", "b", "c"}) world.submit_everywhere(tensor(name));

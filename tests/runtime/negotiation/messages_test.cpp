@@ -223,6 +223,14 @@ TEST(Messages, RequestsThatCanNeverBeAreNamed) {
   for (const auto& ranks : std::vector<std::vector<int>>{{}, {1, 0}, {1, 1}, {8}, {-1}}) {
     EXPECT_FALSE(check_request(test::add_set("s", ranks), 8).ok());
   }
+  EXPECT_TRUE(check_request(test::send_recv("s", 7, 0), 8).ok());
+  for (const auto& [sender, receiver] :
+       std::vector<std::pair<int, int>>{{0, 8}, {8, 0}, {-1, 0}, {0, -1}, {3, 3}}) {
+    EXPECT_FALSE(check_request(test::send_recv("s", sender, receiver), 8).ok());
+  }
+  EXPECT_FALSE(check_request(test::of_kind(Kind::send_recv, "s"), 8).ok());
+  EXPECT_FALSE(check_request(test::in_set(test::send_recv("s", 0, 1), 1), 8).ok());
+  EXPECT_FALSE(check_request(test::in_group(test::send_recv("s", 0, 1), "g", 1), 8).ok());
   EXPECT_FALSE(check_request(test::of_kind(Kind::remove_process_set, "r"), 8).ok());
   EXPECT_FALSE(check_request(test::in_set(test::of_kind(Kind::join, "j"), 1), 8).ok());
   EXPECT_FALSE(check_request(test::in_group(test::tensor("g"), "g", 0), 8).ok());

@@ -95,6 +95,7 @@ class Program {
       if (options_.mismatches && change == 3 && rank == odd_rank) request.shape[1] += 2;
       requests.push_back(std::move(request));
     }
+    add_sends(rank, step, requests);
     if (options_.process_sets) {
       // A process set of the upper half of the world, which is added and removed.
       std::vector<int> upper;
@@ -117,6 +118,24 @@ class Program {
       }
     }
     return requests;
+  }
+
+  // A few ranks send something to a few others.
+  void add_sends(int rank, int step, std::vector<Request>& requests) {
+    if (world_.size() < 2) return;
+    std::mt19937 of_step(static_cast<unsigned>(step) * 17 + 3);
+    const auto any_rank = [&] {
+      return static_cast<int>(of_step() % static_cast<unsigned>(world_.size()));
+    };
+    for (unsigned left = of_step() % 4; left > 0; --left) {
+      const int sender = any_rank();
+      const int receiver = any_rank();
+      const bool mismatch = of_step() % 5 == 0 && options_.mismatches;
+      if (sender == receiver || (rank != sender && rank != receiver)) continue;
+      auto request = test::send_recv(cat("s", left, ".", sender, "->", receiver), sender, receiver);
+      if (mismatch && rank == receiver) request.type = DataType::int8;
+      requests.push_back(std::move(request));
+    }
   }
 
   void next_step(int rank) {

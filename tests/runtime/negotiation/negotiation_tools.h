@@ -26,6 +26,12 @@ inline runtime::Request of_kind(runtime::Kind kind, const std::string& name,
   return request;
 }
 
+inline runtime::Request send_recv(const std::string& name, int sender, int receiver) {
+  auto request = of_kind(runtime::Kind::send_recv, name);
+  request.ranks = {sender, receiver};
+  return request;
+}
+
 inline runtime::Request in_group(runtime::Request request, const std::string& group, int size) {
   request.group = group;
   request.group_size = size;

@@ -137,6 +137,7 @@ class SimulatedWorld {
     int under_way = 0;
     bool goodbye = false;
     TimePoint wakes_at = kNever;
+    std::uint64_t last_number = 0;  // of a response
   };
   struct Event {
     TimePoint when;
@@ -251,11 +252,26 @@ class SimulatedWorld {
     }
   }
 
+  // Numbers ascend on every rank, and mean the same response on all.
+  void check_number(int rank, const runtime::Response& response, const std::string& text) {
+    auto& self = at(rank);
+    if (response.number <= self.last_number) fail(rank, cat("out of order: ", text));
+    self.last_number = response.number;
+    const auto [same, is_first] = texts_.emplace(response.number, text);
+    if (!is_first && same->second != text) {
+      fail(rank, cat("response ", response.number, " is: ", text, " instead of ", same->second));
+    }
+  }
+
   void finish(int rank, const runtime::Response& response) {
     auto& self = at(rank);
     const std::string text = text_of(response);
     const bool removal = response.kind == runtime::Kind::remove_process_set;
-    self.orders[removal ? runtime::kGlobalSet : response.process_set].push_back(text);
+    check_number(rank, response, text);
+    // Of a send only its two ranks hear, unless it is an error.
+    if (response.kind != runtime::Kind::send_recv || !response.error.ok()) {
+      self.orders[removal ? runtime::kGlobalSet : response.process_set].push_back(text);
+    }
     if (rank == 0) batches_.push_back(text);
     const bool joined = std::binary_search(response.joined.begin(), response.joined.end(), rank);
     std::vector<runtime::Request> answered;
@@ -297,6 +313,7 @@ class SimulatedWorld {
   std::vector<std::string> recoveries_;
   std::vector<std::string> batches_;
   std::map<int, std::vector<std::string>> orders_;
+  std::map<std::uint64_t, std::string> texts_;  // of responses, by number
   std::uint64_t messages_of_root_ = 0;
 };
 

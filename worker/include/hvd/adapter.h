@@ -58,7 +58,7 @@ struct Submission {
   Compression compression = Compression::none;
   int root = 0;                           // broadcast: a rank of the world
   std::vector<std::int64_t> splits = {};  // alltoall: rows for each rank of the set; empty: even
-  std::vector<int> ranks = {};            // add_process_set
+  std::vector<int> ranks = {};            // add_process_set; send_recv: the sender, the receiver
   ProcessSet process_set = {};            // remove_process_set: which one
 };
 

@@ -334,6 +334,16 @@ HVD_API int hvd_grouped_reducescatter_async(const hvd_tensor* inputs, size_t cou
 HVD_API int hvd_grouped_reducescatter(const hvd_tensor* inputs, size_t count,
                                       const hvd_options* options, hvd_handle* handle);
 
+/* Between two ranks of the world, while the others go on: `to` and `from` are the rank at the other
+ * end. Calls are matched by name; those without one in the order in which the two ranks make them.
+ * Type and shape must be the same at both ends. The tensor lies in memory of the host. */
+HVD_API int hvd_send_async(const hvd_tensor* tensor, int32_t to, const hvd_options* options,
+                           hvd_handle* handle);
+HVD_API int hvd_send(const hvd_tensor* tensor, int32_t to, const hvd_options* options);
+HVD_API int hvd_recv_async(const hvd_tensor* tensor, int32_t from, const hvd_options* options,
+                           hvd_handle* handle);
+HVD_API int hvd_recv(const hvd_tensor* tensor, int32_t from, const hvd_options* options);
+
 HVD_API int hvd_join_async(hvd_handle* handle);
 /* The rank that came last. Negative: [usual], [wait]. */
 HVD_API int hvd_join(void);

@@ -157,6 +157,23 @@ HVD_API Future<std::vector<Tensor>> grouped_reducescatter_async(
 HVD_API std::vector<Tensor> grouped_reducescatter(const std::vector<ConstTensorView>& tensors,
                                                   const ReducescatterOptions& options = {});
 
+// --- send and recv ------------------------------------------------------------------------------
+
+// Between two ranks, while the others go on. Calls of one rank to another are matched by name;
+// those without a name in the order in which the two ranks make them.
+struct SendRecvOptions {
+  std::string name = {};
+};
+
+// `to` and `from` are ranks of the world, other than this one. Type and shape must be the same at
+// both ends. The tensor lies in memory of the host. A send is done when the tensor may be used
+// again, which is not before the other rank has called recv.
+HVD_API Handle send_async(const ConstTensorView& tensor, int to,
+                          const SendRecvOptions& options = {});
+HVD_API void send(const ConstTensorView& tensor, int to, const SendRecvOptions& options = {});
+HVD_API Handle recv_async(const TensorView& tensor, int from, const SendRecvOptions& options = {});
+HVD_API void recv(const TensorView& tensor, int from, const SendRecvOptions& options = {});
+
 // --- join ---------------------------------------------------------------------------------------
 
 // This rank has no more work. Until all have said so, it gives the neutral element to what the
