@@ -120,6 +120,7 @@ TEST_P(WorldSends, AReceiveFromARankThatDiesFailsWithTheWorld) {
       3,
       [](int rank, World& world) {
         std::vector<float> data(10);
+        ASSERT_TRUE(reduce(world, test::tensor("all are here"), data).ok());
         if (rank == 1) return;  // destroyed without a goodbye
         const int sender = rank == 0 ? 1 : 0;
         const auto outcome = outcome_of(start(world, cat("to ", rank), sender, rank, data));
