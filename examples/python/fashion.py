@@ -19,7 +19,7 @@ try:
     from tqdm import tqdm
 except ImportError:  # no bar of progress then
 
-    def tqdm(batches, **_):
+    def tqdm(batches, *_, **__):
         return batches
 
 

@@ -253,9 +253,11 @@ def test_sends_in_a_batch():
 
 
 def test_send_within_a_group():
+    if size() < 3:
+        pytest.skip("it takes three")
     ranks = list(range(1, size()))
     group = dist.new_group(ranks)
-    if rank() == 0 or len(ranks) < 2:
+    if rank() == 0:
         return
     if rank() == 1:
         dist.send(torch.tensor([4.0]), ranks[-1], group=group)

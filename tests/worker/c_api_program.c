@@ -698,6 +698,37 @@ static void zeros(void* data, const hvd_tensor* gradient) {
   memset(gradient->data, 0, 2 * sizeof(float));
 }
 
+/* The rows of each step are those of this step, although memory is used again. */
+static void rows_of_many_steps(void) {
+  enum { kSteps = 20, kWidth = 64 };
+  static float values[kWidth];
+  void* held[kSteps];
+  hvd_reducer reducer;
+  hvd_reducer_options options = HVD_REDUCER_OPTIONS_INIT;
+  options.name = "many steps";
+  options.op = HVD_SUM;
+  CHECK(hvd_reducer_create(&options, &reducer) == HVD_OK);
+  const int64_t table[2] = {size * kSteps, kWidth}, one[1] = {1}, row[2] = {1, kWidth};
+  const hvd_tensor embedding = HVD_TENSOR_OF(NULL, table, 2, HVD_FLOAT32, HVD_HOST);
+  CHECK(hvd_reducer_add_sparse(reducer, "e", &embedding) == 0);
+  for (int step = 0; step < kSteps; ++step) {
+    int64_t index = step * size + rank;
+    const hvd_tensor indices = HVD_TENSOR_OF(&index, one, 1, HVD_INT64, HVD_HOST);
+    const hvd_tensor rows = HVD_TENSOR_OF(values, row, 2, HVD_FLOAT32, HVD_HOST);
+    CHECK(hvd_reducer_ready_sparse(reducer, 0, &indices, &rows) == HVD_OK);
+    CHECK(hvd_reducer_synchronize(reducer) == HVD_OK);
+    hvd_tensor all = HVD_TENSOR_INIT, of_all = HVD_TENSOR_INIT;
+    CHECK(hvd_reducer_reduced(reducer, 0, &all, &of_all) == HVD_OK);
+    for (int r = 0; r < size; ++r) CHECK(((int64_t*)all.data)[r] == step * size + r);
+    CHECK(hvd_reducer_next_step(reducer) == HVD_OK);
+    /* Takes the memory of the indices, and leaves that of the values. */
+    held[step] = malloc((size_t)size * sizeof(int64_t));
+    memset(held[step], -1, (size_t)size * sizeof(int64_t));
+  }
+  for (int step = 0; step < kSteps; ++step) free(held[step]);
+  CHECK(hvd_reducer_release(reducer) == HVD_OK);
+}
+
 static void reducers(void) {
   hvd_reducer reducer = 0;
   hvd_reducer_options options = HVD_REDUCER_OPTIONS_INIT;
@@ -825,6 +856,7 @@ static int work(void) {
   tensors_of_other_versions();
   wrong_tensors();
   reducers();
+  rows_of_many_steps();
   CHECK(hvd_barrier(NULL) == HVD_OK);
   CHECK(hvd_shutdown() == HVD_OK && hvd_is_initialized() == 0);
 

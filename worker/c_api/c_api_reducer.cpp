@@ -168,8 +168,12 @@ int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,
     auto rows = held.gradients.reduced(index);
     const std::lock_guard lock(held.mutex);
     auto& shown = held.shown[index];
-    // Of the same step they stay where they are.
-    if (shown.values.data != rows.values.data || shown.values.shape != rows.values.shape) {
+    // Of the same step they stay where they are. Memory of a later step may have the addresses of
+    // an earlier one, in part.
+    const auto same = [](const hvd::ConstTensorView& one, const hvd::ConstTensorView& another) {
+      return one.data == another.data && one.shape == another.shape;
+    };
+    if (!same(shown.indices, rows.indices) || !same(shown.values, rows.values)) {
       shown = std::move(rows);
     }
     write_tensor(indices, c_tensor_of(shown.indices.data, shown.indices.shape, shown.indices.type),
