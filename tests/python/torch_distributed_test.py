@@ -238,6 +238,19 @@ def test_sends_are_matched_by_tag_and_order():
         work.wait()
 
 
+def test_each_property_of_a_backend_can_be_asked_for():
+    kind = torch._C._distributed_c10d.ProcessGroup
+    kind = getattr(torch._C._distributed_c10d, "Backend", kind)
+    group = dist.distributed_c10d._get_default_group()
+    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    for name in dir(kind):
+        if isinstance(getattr(kind, name), property):
+            try:
+                getattr(backend, name)
+            except RuntimeError as error:  # of a build without what it needs
+                assert name == "mem_allocator", error
+
+
 def test_sends_in_a_batch():
     if size() == 1:
         pytest.skip("it takes two")

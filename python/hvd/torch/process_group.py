@@ -193,9 +193,17 @@ class HvdProcessGroup(_Base):
             self._recent.append(work)
         return work
 
+    # Each of torch's own properties asks Python for the attribute of its name, and so itself,
+    # without end. So all that torch asks for have a value here.
+    supports_coalescing = False
+    supports_reconfigure = False
+    supports_shrinking = False
+    supports_splitting = False
+    supports_window = False
+    _supports_time_estimate = False
+
     @property
     def options(self) -> Any:
-        # torch's own property asks Python for the attribute, and so itself, without end.
         return _c10d.Backend.Options(NAME)
 
     def getBackendName(self) -> str:
