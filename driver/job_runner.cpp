@@ -57,6 +57,8 @@ std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& p
   options.budget = spec.elastic->budget;
   options.reset_limit = spec.elastic->reset_limit;
   options.planned_reset_limit = spec.elastic->planned_reset_limit;
+  options.max_restarts = spec.elastic->max_restarts;
+  options.grow_delay = spec.elastic->grow_delay;
   options.plan_list = spec.elastic->discovery_script.empty() && !slots_are_known(hosts);
   options.hosts_are_fixed = spec.elastic->discovery_script.empty();
   options.oversubscribe = spec.oversubscribe;
@@ -114,6 +116,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
   register_new_hosts();
   environment_.job_id = job_id_;
   environment_.elastic = spec_.elastic.has_value();
+  if (spec_.elastic) environment_.max_restarts = spec_.elastic->max_restarts;
   program_ = share(agent_link::Program{spec_.command, spec_.environment, spec_.working_directory,
                                        spec_.host_variables}
                        .encode());

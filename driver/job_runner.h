@@ -95,6 +95,7 @@ class JobRunner {
   void perform(const action::PlanStands&);
   void perform(const action::ChooseAddresses&);
   void perform(const action::FindAddress& action);
+  void perform(const action::VoidCommits& action);
   void perform(const action::Launch& action);
   void perform(const action::StopWorkers& action);
   void perform(const action::KillWorkers& action);
@@ -111,6 +112,7 @@ class JobRunner {
   // Sets the environment that torch's own rendezvous would need (MASTER_ADDR, MASTER_PORT).
   void update_master_endpoint(const WorldDocument& world);
   // A port that was free on the host when the agent looked for one.
+  HostEnvironment host_environment(HostIndex host, const WorldMember& member) const;
   std::optional<std::uint16_t> master_port(HostIndex host, const std::string& address) const;
   AddressPreferences address_preferences() const {
     return {spec_.advertise_address, spec_.network_interfaces};

@@ -44,6 +44,10 @@ void JobRunner::perform(const action::PublishWorld& action) {
   observer_.on_world(world, action.why);
 }
 
+void JobRunner::perform(const action::VoidCommits& action) {
+  server_.put(kCommitScope, kHighWaterKey, cat(action.generation, ".0"));
+}
+
 void JobRunner::send_world(std::uint64_t generation, bool effective, const SharedBytes& world) {
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
     if (hosts_[host].session && job_->hosts()[host].live > 0) {
@@ -55,6 +59,7 @@ void JobRunner::send_world(std::uint64_t generation, bool effective, const Share
 void JobRunner::update_master_endpoint(const WorldDocument& world) {
   const WorldMember& leader = world.members.front();
   environment_.size = static_cast<int>(world.members.size());
+  environment_.restarts = job_->restarts();
   if (std::exchange(leader_, leader.incarnation) == leader.incarnation) return;
   const HostIndex host = job_->workers()[job_->index_of(leader.incarnation)].host;
   environment_.master_address = leader.address;
@@ -170,10 +175,17 @@ std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
   agent_link::Launch launch;
   launch.incarnation = member.incarnation;
   launch.worker = member.worker();
-  launch.environment =
-      worker_environment(spec_.environment, environment, member, static_cast<int>(host));
+  launch.environment = worker_environment(spec_.environment, environment, member,
+                                          host_environment(host, member));
   launch.welcome = welcome.encode();
   return launch.encode();
+}
+
+HostEnvironment JobRunner::host_environment(HostIndex host, const WorldMember& member) const {
+  HostEnvironment environment = place_in_world(job_->world().members, member);
+  environment.cores = hosts_[host].session->ready().cores;
+  environment.workers = std::max(member.local_size, job_->hosts()[host].live);
+  return environment;
 }
 
 void JobRunner::report_withheld_secrets() {

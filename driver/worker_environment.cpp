@@ -1,5 +1,7 @@
 #include "driver/worker_environment.h"
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <string_view>
 
@@ -11,7 +13,7 @@ namespace {
 // Sorted by name, so that the result is deterministic.
 std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironment& job,
                                                               const WorldMember& member,
-                                                              int host_index) {
+                                                              const HostEnvironment& host) {
   const std::string rank = cat(member.rank);
   const std::string size = cat(job.size);
   const std::string local_rank = cat(member.local_rank);
@@ -48,9 +50,18 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
       {"WORLD_SIZE", size},
       {"LOCAL_RANK", local_rank},
       {"LOCAL_WORLD_SIZE", local_size},
-      {"GROUP_RANK", cat(host_index)},
+      {"GROUP_RANK", cat(host.index)},
+      {"GROUP_WORLD_SIZE", cat(host.count)},
       {"MASTER_ADDR", job.master_address},
       {"MASTER_PORT", cat(job.master_port)},
+      // torchrun's
+      {"ROLE_NAME", "default"},
+      {"ROLE_RANK", rank},
+      {"ROLE_WORLD_SIZE", size},
+      {"TORCHELASTIC_RUN_ID", job.job_id},
+      {"TORCHELASTIC_RESTART_COUNT", cat(job.restarts)},
+      {"TORCHELASTIC_MAX_RESTARTS",
+       cat(job.max_restarts < 0 ? std::numeric_limits<int>::max() : job.max_restarts)},
       // Otherwise the output of a Python program appears only when it ends.
       {"PYTHONUNBUFFERED", "1"},
   };
@@ -62,17 +73,32 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,
-                                            int host_index) {
-  auto variables = own_variables(job, member, host_index);
+                                            const HostEnvironment& host) {
+  auto variables = own_variables(job, member, host);
   for (const char* const name : {"HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"}) {
     if (!job.network_interface.empty() && !find_value(base, name)) {
       variables.emplace(name, job.network_interface);
     }
   }
+  // As many threads as cores in each worker would be in each other's way.
+  if (!find_value(base, "OMP_NUM_THREADS")) {
+    variables.emplace("OMP_NUM_THREADS", cat(std::max(host.cores / std::max(host.workers, 1), 1)));
+  }
   std::vector<std::string> result;
   result.reserve(variables.size());
   for (const auto& [name, value] : variables) result.push_back(cat(name, "=", value));
   return result;
+}
+
+HostEnvironment place_in_world(const std::vector<WorldMember>& world, const WorldMember& member) {
+  if (world.empty()) return {};
+  HostEnvironment place;
+  place.count = world.front().cross_size;
+  // Ranks are host by host, and each host has a member with the local rank 0.
+  if (member.rank >= 0) {
+    place.index = world[static_cast<std::size_t>(member.rank - member.local_rank)].cross_rank;
+  }
+  return place;
 }
 
 std::optional<std::string> find_value(const std::vector<std::string>& environment,

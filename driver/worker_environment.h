@@ -23,14 +23,27 @@ struct JobEnvironment {
   std::string master_address;     // of rank 0's host, for torch
   std::uint16_t master_port = 0;  // free there when the job began
   bool elastic = false;           // also sets HOROVOD_ELASTIC
+  int restarts = 0;               // of all workers, if none of them has called hvd::init()
+  int max_restarts = 0;           // negative: as often as need be
+};
+
+// The part of one host.
+struct HostEnvironment {
+  int index = 0;       // of the hosts of the world, in the order of ranks
+  int count = 1;       // of these hosts
+  int cores = 1;       // that the workers there may use
+  int workers = 1;     // that share them
 };
 
 // The variables of one worker (NAME=VALUE) on top of `base`, the environment of all workers. They
 // replace variables of the same names in `base`; only the user's choice of network interfaces has
-// precedence. `host_index` counts the job's hosts from 0.
+// precedence, and OMP_NUM_THREADS.
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,
-                                            int host_index);
+                                            const HostEnvironment& host);
+
+// Where the host of `member` stands in the world; without cores and workers.
+HostEnvironment place_in_world(const std::vector<WorldMember>& world, const WorldMember& member);
 
 // The value of a variable; nullopt if it is not set.
 std::optional<std::string> find_value(const std::vector<std::string>& environment,

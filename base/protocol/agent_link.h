@@ -42,7 +42,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -315,8 +315,9 @@ struct Exited {
   // The kernel killed it for want of memory, by the account of its control group.
   bool out_of_memory = false;
   std::uint64_t memory_limit = 0;  // of that group, in bytes; 0: none
+  std::uint16_t free_port = 0;     // replaces that of Ready, which a worker may have used; 0: none
   HVD_MESSAGE_FIELDS(Exited, incarnation, pid, exit_code, signal_number, core_dumped, out_of_memory,
-                     memory_limit)
+                     memory_limit, free_port)
 };
 
 // The worker called hvd::init().

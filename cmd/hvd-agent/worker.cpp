@@ -15,6 +15,7 @@
 #include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "cmd/hvd-agent/host_network.h"
 
 namespace hvd::agent {
 namespace {
@@ -198,6 +199,7 @@ void Worker::exited(int wait_status) {
     how.out_of_memory = limit.has_value();
     how.memory_limit = limit.value_or(0);
   }
+  how.free_port = find_free_port();
   unsaid_exit_ = how;
   standard_output_.worker_exited();
   standard_error_.worker_exited();

@@ -14,10 +14,10 @@ namespace {
 using std::chrono::milliseconds;
 
 // A static job has no use for these, so that giving one is an error.
-constexpr std::array<std::string_view, 11> kElasticOnly{
+constexpr std::array<std::string_view, 12> kElasticOnly{
     "spares",         "elastic-timeout",    "reset-limit",           "planned-reset-limit",
     "failure-policy", "restarts",           "restarts-forget-after", "blacklist-cooldown-range",
-    "leave-grace",    "discovery-interval", "discovery-timeout"};
+    "leave-grace",    "discovery-interval", "discovery-timeout",     "grow-delay"};
 
 Status check_nothing_elastic(const Values& values) {
   for (const auto flag : kElasticOnly) {
@@ -34,7 +34,8 @@ Status check_nothing_elastic(const Values& values) {
 Status check_compatible_options(const SettingsReader& settings, const driver::JobSpec& spec) {
   const std::string why = settings.has("host-discovery-script") ? "--host-discovery-script"
                           : settings.has("min-np")              ? "--min-np"
-                                                                : "--max-np";
+                          : settings.has("max-np")              ? "--max-np"
+                                                                : "--max-restarts";
   if (settings.has("join-bind")) {
     return invalid(
         cat(why, " and --join-bind: a job that waits for joining agents cannot be elastic"));
@@ -96,7 +97,8 @@ std::optional<SecondsRange> parse_seconds_range(std::string_view text) {
 
 bool is_elastic(const Values& values) {
   const SettingsReader settings(values);
-  return settings.has("host-discovery-script") || settings.has("min-np") || settings.has("max-np");
+  return settings.has("host-discovery-script") || settings.has("min-np") ||
+         settings.has("max-np") || settings.integer("max-restarts") > 0;
 }
 
 Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
@@ -121,6 +123,8 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   elastic.elastic_timeout = settings.seconds("elastic-timeout");
   elastic.leave_grace = settings.seconds("leave-grace");
   if (settings.has("reset-limit")) elastic.reset_limit = settings.integer("reset-limit");
+  if (settings.has("max-restarts")) elastic.max_restarts = settings.integer("max-restarts");
+  elastic.grow_delay = settings.seconds("grow-delay");
   if (settings.has("planned-reset-limit")) {
     elastic.planned_reset_limit = settings.integer("planned-reset-limit");
   }

@@ -319,6 +319,12 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
           if (message.on && callbacks_.on_paused) callbacks_.on_paused();
           return Status();
         });
+      case Kind::exited:
+        HVD_RETURN_IF_ERROR(decode<agent_link::Exited>(frame, [&](const agent_link::Exited& exited) {
+          if (exited.free_port != 0) ready_.free_port = exited.free_port;
+          return Status();
+        }));
+        return handle_event(frame);
       case Kind::bye:
         return decode<agent_link::Bye>(frame, [&](const agent_link::Bye&) {
           enter(has_been_ready() ? State::leaving : State::left_early);

@@ -84,7 +84,7 @@ class AgentSession {
   void drop();
   // Of a child of this process; else -1.
   pid_t pid() const;
-  // The agent's report on its host; empty before Ready has come.
+  // The agent's report on its host, with the newest of its free ports; empty before Ready has come.
   const agent_link::Ready& ready() const;
   // See AgentConnection.
   const std::string& local_address() const;

@@ -34,6 +34,9 @@ struct ElasticSpec {
   int reset_limit = -1;  // new worlds because of failures; -1: no limit
   // New worlds because of planned changes; -1: no limit. Beyond it the world grows no more.
   int planned_reset_limit = -1;
+  // See driver/job/job_options.h.
+  int max_restarts = -1;
+  std::chrono::milliseconds grow_delay{30'000};
   std::chrono::milliseconds elastic_timeout{600'000};  // until there are enough workers
   std::chrono::milliseconds leave_grace{30'000};       // for workers to leave at a commit
 };

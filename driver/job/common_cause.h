@@ -44,6 +44,8 @@ class CommonCause {
   void joined(Incarnation worker);
   // It ended in a way that says nothing of the program.
   void lost(Incarnation worker);
+  // Workers that never join have worked: the program can run.
+  void forget_fresh() { fresh_failures_.clear(); }
 
   struct Failed {
     Incarnation worker = 0;

@@ -103,6 +103,8 @@ class Job {
   const WorldDocument& world() const { return worlds_.in_force(); }
   // The newest generation that was published.
   std::uint64_t generation() const { return worlds_.generation(); }
+  // How often all workers were started again because one had failed before any called hvd::init().
+  int restarts() const { return group_.restarts; }
   // The worker that the job would name if it failed now; 0 if there is none.
   Incarnation first_cause() const;
 
@@ -219,14 +221,24 @@ class Job {
   void begin_world(const std::vector<SlotPlace>& places, const std::vector<Incarnation>& gone);
   void plan_list();
   void staff_slots();
-  // All members have ended before anybody joined: there is no state that could be lost.
-  void begin_again();
   void release_those_beyond_the_most(std::set<Incarnation>& released);
   Limits limits_now() const;
   // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
   int slots_of(const HostSlots& found) const;
   std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
+
+  // driver/job/job_group.cpp
+  bool is_plain_group() const;
+  bool may_blame_group() const;
+  bool has_worked_for_long() const;
+  bool has_room_for_more() const;
+  bool has_lost_room() const;
+  void keep_group();
+  void find_reason_to_restart_group();
+  void stop_group_after_failure();
+  void stop_group(const std::string& why);
+  void begin_again();
 
   // driver/job/job_world.cpp
   void on(const event::Committed& event);
@@ -363,6 +375,13 @@ class Job {
     int resets = 0;               // worlds because of failures
     int planned_resets = 0;
   } failures_;
+  // All workers, as long as none of them has called hvd::init().
+  struct Group {
+    TimePoint begun{};
+    bool is_hit = false;  // it has lost a worker that did not fail by itself
+    bool stops = false;   // to be started again
+    int restarts = 0;     // because of failures
+  } group_;
   CommonCause common_cause_;
   std::uint64_t random_state_;
 

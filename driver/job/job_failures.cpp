@@ -88,7 +88,10 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
   std::optional<CommonCause::Verdict> fault;
   workers_[index].exit_code = exit_code;
   const bool leaves = !worker.leaves.empty();
-  const bool can_have_common_cause = policy_.restarts_workers && by_itself && wanted && !leaves;
+  if (!by_itself && wanted) group_.is_hit = true;
+  const bool is_blamed = !is_plain_group() || may_blame_group();
+  const bool can_have_common_cause =
+      policy_.restarts_workers && by_itself && wanted && !leaves && is_blamed;
   if (can_have_common_cause && !stop_has_begun()) {
     const CommonCause::Place place{worker.member.host, worker.member.slot};
     fault = common_cause_.failed({worker.member.incarnation, place, how}, situation(), now_);
@@ -117,6 +120,11 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
   }
   if (leaves) {
     warn(cat(name, " ", how, " before it could leave"));
+    return;
+  }
+  const bool is_counted = is_plain_group() && options_.elastic.max_restarts >= 0;
+  if (is_counted || (by_itself && is_plain_group() && group_.is_hit)) {
+    failures_.untold.push_back(index);
     return;
   }
   start_again_or_set_aside(index, how);

@@ -274,6 +274,7 @@ void Job::lose_workers(HostIndex host, const std::string& how) {
         worker.state == WorkerState::planned ? WorkerState::never_started : WorkerState::lost);
     if (was_done && wanted) workers_.move(index, MemberStatus::completed);
     worker.how = cat("was lost with host ", hosts_[host].name);
+    if (wanted) group_.is_hit = true;
     if (wanted && !was_done && !stop_has_begun()) note_cause(worker, how, kLauncherError);
     decide_within(options_.elastic.loss_gather);
   }

@@ -35,6 +35,9 @@ struct ActionText {
     return "choose addresses";
   }
   std::string operator()(const action::PlanStands& /*action*/) const { return "the plan stands"; }
+  std::string operator()(const action::VoidCommits& action) const {
+    return cat("void the commits before generation ", action.generation);
+  }
   std::string operator()(const action::FindAddress& action) const {
     return cat("find address of ", hosts[action.host]);
   }

@@ -191,6 +191,10 @@ struct PublishWorld {
   WorldDocument world;
   std::string why;  // what is new in an effective one, for a person; empty in the first
 };
+// The world that was published last begins from nothing: what older ones committed does not count.
+struct VoidCommits {
+  std::uint64_t generation = 0;  // of that world
+};
 // Bring an agent there and to its Ready, tell the steps, have directory and program checked.
 struct StartAgent {
   HostIndex host = 0;
@@ -254,7 +258,8 @@ struct Finish {
 }  // namespace action
 
 using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
-                            action::PlanStands, action::FindAddress, action::Launch,
+                            action::PlanStands, action::FindAddress, action::VoidCommits,
+                            action::Launch,
                             action::StopWorkers, action::KillWorkers, action::DescribeWorker,
                             action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
 

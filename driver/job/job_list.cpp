@@ -298,11 +298,11 @@ std::vector<int> Job::ranks_of(HostIndex host, bool unstarted_only) const {
 
 // "h3 to authenticate (12 s left), h4 and h5 to be connected (8 s left) (12 of 50 hosts are ready)"
 std::string Job::list_text(TimePoint now) const {
-  struct Group {
+  struct HostGroup {
     std::vector<std::string> names;
     TimePoint deadline = kNever;
   };
-  std::map<Step, Group> groups;
+  std::map<Step, HostGroup> groups;
   std::vector<std::string> without_turn;
   std::size_t ready = 0;
   for (const auto& host : hosts_.all()) {
@@ -312,7 +312,7 @@ std::string Job::list_text(TimePoint now) const {
       without_turn.push_back(host.name);
       continue;
     }
-    Group& group = groups[*host.step];
+    HostGroup& group = groups[*host.step];
     group.names.push_back(host.name);
     group.deadline = std::min(group.deadline, host.deadline);
   }

@@ -17,6 +17,10 @@ struct ElasticOptions {
   BudgetOptions budget;
   int reset_limit = -1;          // effective worlds because of losses; -1: no limit
   int planned_reset_limit = -1;  // planned ones; beyond it the world grows no more
+  // While no worker has called hvd::init(): how often all are started again because one failed; -1:
+  // as often as the budget of the slots allows.
+  int max_restarts = -1;
+  std::chrono::milliseconds grow_delay{30'000};  // before the world grows by starting all again
   std::chrono::milliseconds elastic_timeout{600'000};  // for there to be enough workers
   // From the wish that a worker leaves to its leaving at a commit, and from that to its exit.
   std::chrono::milliseconds leave_grace{30'000};

@@ -91,31 +91,13 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
   }
   if (state_ != JobState::running) move(JobState::running);
   deadlines_.state = kNever;
+  group_.is_hit = false;
+  group_.stops = false;
+  group_.begun = now_;
   publish(WorldState::effective, gone, first);
   for (const auto& newcomer : first) {
     const JobWorker& one = workers_.of(newcomer.incarnation);
     actions_.emplace_back(action::Launch{one.host, one.member});
-  }
-}
-
-void Job::begin_again() {
-  const auto places = staff(rooms(), occupants(), options_.elastic.limits).launch;
-  const bool others_come = std::any_of(
-      workers_.live().begin(), workers_.live().end(),
-      [&](std::size_t index) { return workers_[index].membership != MemberStatus::removed; });
-  const auto size = static_cast<std::size_t>(
-      world_size(static_cast<int>(places.size()), options_.elastic.limits));
-  if (others_come || size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
-    staff_slots();  // they join
-    reform_now();
-    return;
-  }
-  tell_failures(places);
-  std::vector<Incarnation> gone;
-  for (const auto& member : worlds_.in_force().members) gone.push_back(member.incarnation);
-  begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, gone);
-  for (std::size_t i = size; i < places.size(); ++i) {
-    launch(places[i], *hosts_.current(places[i].host), false);
   }
 }
 

@@ -105,6 +105,8 @@ void Job::hear(std::size_t index, WorkerState said) {
                                                  : worker.state == WorkerState::running ||
                                                        worker.state == WorkerState::done;
   if (!in_turn) return;
+  // A group that stops begins anew as if nobody had called it.
+  if (group_.stops && worker.membership == MemberStatus::removed) return;
   // Only a member that takes its word back makes the job go on; a late one does not.
   const bool is_back =
       worker.state == WorkerState::done && worker.membership == MemberStatus::member;

@@ -21,12 +21,21 @@ void Job::decide() {
   if (stop_has_begun()) return;
   if (state_ == JobState::preparing) {
     form_first_world();
+  } else if (is_plain_group()) {
+    keep_group();
   } else if (state_ != JobState::ending && nobody_is_left()) {
     // A message of the worker may arrive after it was told to end.
     const bool one_of_these_joined = std::any_of(
         worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
         [&](const WorldMember& member) { return workers_.of(member.incarnation).joined; });
-    joined_.a_member || one_of_these_joined ? all_are_gone() : begin_again();
+    if (joined_.a_member || one_of_these_joined) {
+      all_are_gone();
+    } else if (count_members().standby + count_members().joining == 0) {
+      begin_again();
+    } else {
+      staff_slots();
+      reform_now();
+    }
   } else {
     if (state_ != JobState::ending) staff_slots();
     reform();

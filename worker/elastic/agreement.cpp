@@ -57,7 +57,8 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
                              std::uint64_t generation) {
   Resume resume;
   for (const auto& vote : votes) resume.id = std::max(resume.id, vote.holds);
-  const bool lost = resume.id < high_water;
+  const bool is_void = high_water.sequence == 0;  // this world, or one before, began from nothing
+  const bool lost = !is_void && resume.id < high_water;
   if (lost && !votes.front().can_load) {
     return Status(Code::data_loss,
                   cat("committed state lost: commit ", to_text(high_water),

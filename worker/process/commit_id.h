@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/protocol/world_document.h"
 #include "base/status.h"
 
 namespace hvd::worker {
@@ -23,13 +24,9 @@ struct CommitId {
                           const CommitId&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-// "3.17"; the form of the high-water mark.
+// "3.17"; the form of the high-water mark (kHighWaterKey).
 std::string to_text(const CommitId& id);
 Result<CommitId> commit_id_from_text(std::string_view text);
-
-// Where the high-water mark stands in the rendezvous.
-inline constexpr const char* kCommitScope = "elastic";
-inline constexpr const char* kHighWaterKey = "committed";
 
 // How rank 0 raises the high-water mark at a commit. Rank 0 of an older world, which does not know
 // yet that it is over, may do the same at the same time, and a write whose answer is lost may have

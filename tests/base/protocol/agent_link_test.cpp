@@ -35,7 +35,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(LaunchFailed{9, 2, "find it"});
   expect_sound(Output{10, Stream::standard_output, std::string("\0\xff\n", 3)});
   expect_sound(OutputClosed{11, Stream::standard_error});
-  expect_sound(Exited{12, 1234, 3, 0, true, true, 1});
+  expect_sound(Exited{12, 1234, 3, 0, true, true, 1, 5000});
   expect_sound(WorkerInitialised{13});
   expect_sound(WorkerDone{14});
   expect_sound(WorkerReady{15});
@@ -85,7 +85,7 @@ TEST(AgentLinkMessages, KeepEveryField) {
   EXPECT_EQ(launch->welcome, "welcome");
   EXPECT_EQ(launch->host_variables, (std::vector<std::string>{"HOME", "USER"}));
 
-  const auto exited = Exited::decode(payload_of(Exited{12, 1234, 3, 9, true, true, 1'000}));
+  const auto exited = Exited::decode(payload_of(Exited{12, 1234, 3, 9, true, true, 1'000, 5000}));
   ASSERT_TRUE(exited.ok());
   EXPECT_EQ(exited->incarnation, 12U);
   EXPECT_EQ(exited->pid, 1234);

@@ -31,11 +31,13 @@ void ElasticRules::note(const event::WorkerReady& event) {
   workers_[event.incarnation].warm = workers_[event.incarnation].is_ready = true;
 }
 
-// What a host says that was given up does not count.
+// What a host says that was given up does not count, nor a worker that is told to end.
 void ElasticRules::note(const event::Initialised& event) {
   const bool is_member = std::any_of(
       in_force_.members.begin(), in_force_.members.end(),
       [&](const WorldMember& member) { return member.incarnation == event.incarnation; });
+  if (workers_[event.incarnation].told_to_stop) return;
+  anybody_joined_ = true;
   if (is_member && !visits_[event.host].told_to_go) a_member_joined_ = true;
 }
 
@@ -225,10 +227,24 @@ void ElasticRules::check(const action::Launch& action) {
       wrong(cat("two workers in ", member.worker(), " at once"));
     }
   }
+  if (!anybody_joined_) check_it_begins_with_others(member);
   Worker worker{action.host, member.worker(), false, member.rank >= 0};
+  worker.begun_with = generation_;
   worker.has_state = member.rank >= 0;  // it begins with what the first members make
   if (!workers_.emplace(member.incarnation, worker).second) wrong("an incarnation twice");
   if (generation_ == 0) wrong("a worker was launched before the first world was published");
+}
+
+// Programs without hvd: nobody can tell them of another world, and none of them can join one.
+void ElasticRules::check_it_begins_with_others(const WorldMember& member) {
+  if (member.rank < 0 && options_.elastic.limits.spares == 0) {
+    wrong(cat(member.worker(), " was launched without a rank, and nobody has called hvd::init()"));
+  }
+  for (const auto& [incarnation, other] : workers_) {
+    if (!other.ended && other.begun_with != generation_ && !visits_[other.host].over) {
+      wrong(cat(member.worker(), " was launched beside ", other.place, " of an older world"));
+    }
+  }
 }
 
 void ElasticRules::check(const action::KillWorkers& action) {

@@ -1,6 +1,7 @@
 // What must hold of an elastic job whatever happens to it, checked at every step from what it is
 // told and what it answers: worlds that grow by one and are sound, survivors that keep their order
 // and lead, nobody started twice in a slot or where nobody may be, nobody in a world who has ended,
+// nobody started beside an older world, or without a rank, before one has called hvd::init(),
 // somebody in each world who has the state if anybody is left who has it, words for every wait. A
 // second opinion: nothing here looks at how it decides. A value for one thread.
 #pragma once
@@ -42,6 +43,7 @@ class ElasticRules {
     bool has_state = false;     // for sure
     bool told_to_stop = false;  // or it has left by itself: it hands nothing over
     bool is_ready = false;      // it said so
+    std::uint64_t begun_with = 0;  // the newest generation when it was launched
   };
   struct Visit {
     bool ready = false;
@@ -77,6 +79,7 @@ class ElasticRules {
   void check(const action::Finish& action) { finish_ = action; }
   template <typename Other>
   void check(const Other& /*action*/) {}
+  void check_it_begins_with_others(const WorldMember& member);
   void check_soundness(const WorldDocument& world);
   void check_took_force(const WorldDocument& world, WorldDocument& proposed);
   void check_state_goes_on(const WorldDocument& world);
@@ -93,6 +96,7 @@ class ElasticRules {
   WorldDocument committed_;  // what is said to be now, if this step is about that
   bool somebody_is_done_ = false;
   bool a_member_joined_ = false;
+  bool anybody_joined_ = false;  // who is not told to stop
   JobState before_ = JobState::planned;
   std::optional<action::Finish> finish_;
   std::string wrong_;

@@ -9,7 +9,7 @@
 //     static: job a:2 b:?        the hosts and their slots, where known; further np=PROCESSES,
 //                                local=HOST, and no-oversubscribe
 //     elastic: job min=1 max=8 np=4 spares=1 policy=host restarts=3 resets=5 planned=5
-//                                and, in milliseconds: elastic= leave= shortest= longest=; list
+//                                max-restarts=3 and, in milliseconds: elastic= leave= shortest= longest=; list
 //                                (the hosts do not change)
 //
 // Events of all: begin; progress HOST STEP; ready HOST [gpus=N] [cores=N]; failed HOST STEP
@@ -127,6 +127,7 @@ class GoldenScript {
                                               {"spares", &elastic.limits.spares},
                                               {"restarts", &elastic.budget.restarts},
                                               {"resets", &elastic.reset_limit},
+                                              {"max-restarts", &elastic.max_restarts},
                                               {"planned", &elastic.planned_reset_limit}};
     const std::map<std::string, milliseconds*> times{
         {"grace", &options.grace},           {"start", &options.start_timeout},

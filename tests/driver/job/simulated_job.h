@@ -98,6 +98,7 @@ class SimulatedJob {
   void perform(const action::PlanStands& /*action*/) { workers_.resize(job_->workers().size()); }
   void perform(const action::ChooseAddresses& action);
   void perform(const action::FindAddress& /*action*/) {}  // of elastic jobs
+  void perform(const action::VoidCommits& /*action*/) {}  // likewise
   void perform(const action::Launch& action);
   void perform(const action::StopWorkers& action);
   void perform(const action::KillWorkers& action);

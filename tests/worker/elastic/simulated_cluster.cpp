@@ -59,6 +59,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.elastic.leave_grace = milliseconds(climate.leave_grace);
   options_.elastic.leave_gather = milliseconds(100);
   options_.elastic.join_gather = milliseconds(50);
+  options_.elastic.grow_delay = milliseconds(200);
   options_.elastic.budget.restarts = dice_.below(4);
   options_.elastic.budget.policy =
       dice_.one_in(4) ? driver::FailurePolicy::host : driver::FailurePolicy::slot;
@@ -267,7 +268,18 @@ void SimulatedCluster::look_whether_whole() {
   }
 }
 
+// The group that began last is there. Slots that failed may be left out.
+bool SimulatedCluster::is_whole_group() const {
+  const WorldDocument& world = job_->world();
+  return job_->state() == JobState::running &&
+         static_cast<int>(world.members.size()) >= options_.elastic.limits.least &&
+         std::all_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
+           return workers_.began_with(member.incarnation, world.generation);
+         });
+}
+
 bool SimulatedCluster::is_whole() const {
+  if (climate_.workers.plain) return is_whole_group();
   int slots = 0;
   for (const auto& machine : machines_) slots += good_slots(machine);
   const auto& limits = options_.elastic.limits;

@@ -125,12 +125,16 @@ class SimulatedCluster : private Surroundings {
   static int good_slots(const Machine& machine);
   void settle_down();
   void look_whether_whole();
+  bool is_whole_group() const;
   bool is_whole() const;
   void finish_work();
 
   void perform(const driver::action::PublishWorld& action);
   void perform(const driver::action::StartAgent& action);
   void perform(const driver::action::FindAddress& action);
+  void perform(const driver::action::VoidCommits& action) {
+    workers_.void_commits(action.generation);
+  }
   void perform(const driver::action::PlanStands& action);
   void perform(const driver::action::ChooseAddresses& action);
   void perform(const driver::action::Launch& action);

@@ -32,11 +32,25 @@ void SimulatedWorkers::start(Incarnation incarnation, HostIndex host, bool is_me
   process.member = is_member;
   process.runs = true;
   process.stays = dice_.one_in(climate_.stays);
+  if (climate_.plain) {
+    run_plain(process);
+    return;
+  }
   process.follower.emplace(incarnation);
   if (proposed_) hear(process, *proposed_);
   if (effective_) hear(process, *effective_);
   const milliseconds start = dice_.one_in(climate_.slow_start) ? kSlowStart : kStart;
   then(process, dice_.up_to(static_cast<int>(start.count())), &SimulatedWorkers::begin);
+}
+
+void SimulatedWorkers::run_plain(Process& process) {
+  process.begun_with = effective_ ? effective_->generation : 0;
+  if (plain_ends_) end_plain(process);
+}
+
+void SimulatedWorkers::end_plain(Process& process) {
+  deliver(process.incarnation, std::chrono::milliseconds(dice_.below(100)),
+          [this](Process& one) { die(one.incarnation, 0, 0, true); });
 }
 
 void SimulatedWorkers::begin(Process& process) {
@@ -60,8 +74,18 @@ void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal, b
   process.pending.clear();
   const bool in_order = process.phase == Phase::done;
   for (auto& [generation, group] : groups_) close(generation, incarnation, in_order);
+  if (climate_.plain && !in_peace) fail_the_others_of(process);
   surroundings_.tell(process.host, event::Exited{process.host, incarnation,
                                                  signal == 0 ? exit_code : 0, signal, false});
+}
+
+// Those of a plain program notice the loss of one of them, and cannot go on.
+void SimulatedWorkers::fail_the_others_of(const Process& lost) {
+  for (const auto& other : processes_) {
+    if (!other->runs || other->begun_with != lost.begun_with || dice_.one_in(4)) continue;
+    deliver(other->incarnation, std::chrono::milliseconds(1 + dice_.below(40)),
+            [this](Process& one) { die(one.incarnation, 1, 0, true); });
+  }
 }
 
 // A worker that died with the newest state would have been an heir.
@@ -107,6 +131,7 @@ void SimulatedWorkers::thawed(HostIndex host) {
 
 void SimulatedWorkers::hear(const WorldDocument& world) {
   (world.state == WorldState::effective ? effective_ : proposed_) = world;
+  if (climate_.plain) return;
   const auto told = std::make_shared<const WorldDocument>(world);
   for (const auto& process : processes_) {
     if (!process->runs) continue;
@@ -114,6 +139,12 @@ void SimulatedWorkers::hear(const WorldDocument& world) {
     deliver(process->incarnation, reached + wire_time(),
             [this, told](Process& one) { hear(one, *told); });
   }
+}
+
+void SimulatedWorkers::void_commits(std::uint64_t generation) {
+  mark_ = {generation, 0};
+  ++mark_version_;
+  history_.void_commits();
 }
 
 void SimulatedWorkers::hear(Process& process, const WorldDocument& world) {
@@ -155,6 +186,13 @@ void SimulatedWorkers::calm() {
 }
 
 void SimulatedWorkers::finish() {
+  if (climate_.plain) {
+    plain_ends_ = true;
+    for (const auto& process : processes_) {
+      if (process->runs) end_plain(*process);
+    }
+    return;
+  }
   if (climate_.steps != 0) return;  // it will end by itself
   int furthest = 0;
   for (const auto& process : processes_) {

@@ -42,6 +42,7 @@ struct WorkerClimate {
   bool can_load = false;
   int commit_every = 1;  // steps
   int steps = 0;         // after which it is done; 0: when it is told to be
+  bool plain = false;    // it knows nothing of hvd, and fails when another of its world does
 };
 
 // A protocol that is wrong on purpose, to see that the simulation finds it.
@@ -98,12 +99,18 @@ class SimulatedWorkers {
   void stop(Incarnation incarnation) { of(incarnation).stopped = true; }
   void thawed(driver::HostIndex host);
   void hear(const WorldDocument& world);
+  // The driver writes the mark.
+  void void_commits(std::uint64_t generation);
   // Nothing goes wrong any more.
   void calm();
   // All are done a few steps from now.
   void finish();
 
   bool runs(Incarnation incarnation) const;
+  // Of a program that knows nothing of hvd: it began with that world.
+  bool began_with(Incarnation incarnation, std::uint64_t generation) const {
+    return runs(incarnation) && of(incarnation).begun_with == generation;
+  }
   bool joined(Incarnation incarnation) const { return runs(incarnation) && of(incarnation).joined; }
   bool trains_in(Incarnation incarnation, std::uint64_t generation) const;
   // It ends by itself as soon as it can.
@@ -142,6 +149,7 @@ class SimulatedWorkers {
     bool ended = false;
     bool fell = false;    // it ended without being asked to
     bool member = false;  // of the first world
+    std::uint64_t begun_with = 0;  // of a plain program: the generation that it knows
     bool joined = false;
     bool leaving = false;
     bool stays = false;
@@ -197,6 +205,9 @@ class SimulatedWorkers {
   void deliver(Incarnation to, Duration after, std::function<void(Process&)> work);
   void then(Process& process, Duration after, Work work);  // if it is still in this turn
   void begin(Process& process);
+  void run_plain(Process& process);
+  void end_plain(Process& process);
+  void fail_the_others_of(const Process& lost);
   void hear(Process& process, const WorldDocument& world);
   void tell(const Process& process, const char* what) const;
   bool message(Process& process);  // false: it died there
@@ -246,6 +257,7 @@ class SimulatedWorkers {
   std::map<std::uint64_t, Group> groups_;           // by generation
   std::optional<WorldDocument> effective_;          // the newest, for those that start
   std::optional<WorldDocument> proposed_;
+  bool plain_ends_ = false;  // the work of a plain program is done
   int messages_ = 0;
   // In the rendezvous.
   worker::CommitId mark_;

@@ -112,6 +112,13 @@ void TrainingHistory::loaded(std::uint64_t generation, int state) {
   committed_state_ = state;
 }
 
+void TrainingHistory::void_commits() {
+  last_commit_of_.clear();
+  resume_of_.clear();
+  newest_ = {};
+  committed_state_ = beginning();
+}
+
 // ---- at the end ----
 
 void TrainingHistory::check_samples() {

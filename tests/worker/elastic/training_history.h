@@ -39,6 +39,8 @@ class TrainingHistory {
   void mark_written(worker::CommitId before, worker::CommitId after);
   // What was committed is gone, and a loader begins anew.
   void loaded(std::uint64_t generation, int state);
+  // All begin again from nothing.
+  void void_commits();
   worker::CommitId newest() const { return newest_; }
   int commits() const { return commits_; }
 

@@ -1,0 +1,121 @@
+// Programs that know nothing of hvd, such as those on torch.distributed: while no worker has called
+// hvd::init() there is no state to keep, and nobody who could tell the workers of another world.
+// So a failure, or a change of hosts, ends all of them, and all are started again, with new ranks.
+// None is started to join the others, since it would not know that it has no rank yet.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+
+bool Job::is_plain_group() const {
+  return policy_.changes_world && !joined_.anybody && !worlds_.in_force().members.empty() &&
+         (state_ == JobState::running || state_ == JobState::waiting);
+}
+
+// A worker that fails by itself may say that the program is wrong; not if the loss of another was
+// the cause, nor if all have worked for long, nor if it is said how often they may fail.
+bool Job::may_blame_group() const {
+  return options_.elastic.max_restarts < 0 && !group_.is_hit && !has_worked_for_long();
+}
+
+bool Job::has_worked_for_long() const {
+  return now_ - group_.begun >= options_.elastic.budget.forget_after;
+}
+
+// Slots that nobody has failed in and that no worker has, if they make the world larger. What
+// failed before is not worth it to stop all others.
+bool Job::has_room_for_more() const {
+  const auto places = staff(rooms(), occupants(), limits_now()).launch;
+  return std::any_of(places.begin(), places.end(), [&](const SlotPlace& place) {
+    return known_.slot_errors.count({place.host, place.slot}) == 0;
+  });
+}
+
+bool Job::has_lost_room() const {
+  const auto released = staff(rooms(), occupants(), limits_now()).release;
+  return std::any_of(released.begin(), released.end(), [&](Incarnation incarnation) {
+    return !has_ended(workers_.of(incarnation).state);
+  });
+}
+
+void Job::keep_group() {
+  if (!group_.stops) find_reason_to_restart_group();
+  if (group_.stops && !stop_has_begun() && workers_.live().empty()) begin_again();
+}
+
+void Job::find_reason_to_restart_group() {
+  const MembershipCount now = count_members();
+  if (!now.lost.empty()) {
+    stop_group_after_failure();
+  } else if (!workers_.live().empty() && (!now.leaving.empty() || has_lost_room())) {
+    stop_group("hosts or slots go");
+  } else if (now.staying.size() == worlds_.in_force().members.size() && has_room_for_more()) {
+    // A program on hvd would soon call hvd::init(), and then others could join it.
+    const TimePoint ripe = group_.begun + options_.elastic.grow_delay;
+    if (now_ < ripe) {
+      deadlines_.decision = std::min(deadlines_.decision, ripe);
+    } else {
+      stop_group("hosts or slots have come");
+    }
+  }
+}
+
+void Job::stop_group_after_failure() {
+  for (const std::size_t index : std::exchange(failures_.untold, {})) {
+    warn(cat(workers_[index].member.worker(), " ", workers_[index].how));
+  }
+  const int most = options_.elastic.max_restarts;
+  if (most >= 0 && group_.restarts >= most) {
+    fail_with_cause(most == 0 ? std::string()
+                              : cat("the workers had been started again ", most,
+                                    most == 1 ? " time" : " times", " (--max-restarts)"));
+    return;
+  }
+  ++group_.restarts;
+  if (most >= 0) failures_.cause.reset();  // what ends the job is the last failure
+  stop_group("a worker was lost");
+}
+
+void Job::stop_group(const std::string& why) {
+  warn(cat(why, ": all workers are started again, since none has called hvd::init()"));
+  group_.stops = true;
+  if (has_worked_for_long()) common_cause_.forget_fresh();
+  for (const auto& member : worlds_.in_force().members) {
+    const std::size_t index = Workers::index(member.incarnation);
+    if (workers_[index].membership == MemberStatus::exited_before_init) {
+      workers_.move(index, MemberStatus::removed);
+    }
+  }
+  for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
+    if (workers_[index].membership != MemberStatus::removed) let_go(index, why);
+  }
+  decide_within(kAtOnce);
+}
+
+// Of a group that has ended, by itself or because it was told to.
+void Job::begin_again() {
+  const auto places = staff(rooms(), occupants(), options_.elastic.limits).launch;
+  const auto size = static_cast<std::size_t>(
+      world_size(static_cast<int>(places.size()), options_.elastic.limits));
+  if (size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
+    tell_failures({});
+    fall_short(size);
+    return;
+  }
+  tell_failures(places);
+  std::vector<Incarnation> gone;
+  for (const auto& member : worlds_.in_force().members) gone.push_back(member.incarnation);
+  begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, gone);
+  // One may have called hvd::init() and committed after it was told to end.
+  actions_.emplace_back(action::VoidCommits{worlds_.generation()});
+  for (std::size_t i = size; i < places.size(); ++i) {
+    launch(places[i], *hosts_.current(places[i].host), false);
+  }
+}
+
+}  // namespace hvd::driver
