@@ -6,26 +6,11 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cmd/hvdrun/foreign_flags.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
 namespace {
-
-struct UnsupportedFlag {
-  std::string_view flag;
-  std::string_view feature;
-};
-
-constexpr std::string_view kMpi = "launching through MPI";
-constexpr std::string_view kJsrun = "launching through jsrun (LSF)";
-
-// Horovod's flags for features that hvd lacks. To ignore them would promise what does not happen.
-constexpr std::array kUnsupportedFlags{
-    UnsupportedFlag{"--mpi", kMpi},
-    UnsupportedFlag{"--mpi-args", kMpi},
-    UnsupportedFlag{"--binding-args", kMpi},
-    UnsupportedFlag{"--jsrun", kJsrun},
-};
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
@@ -61,15 +46,11 @@ Argument parse_argument(const std::string& typed) {
   return result;
 }
 
-// The option of `flag`; the error says what the person may have meant by `shown`.
+// The option of `flag`; the error says what the person may have meant by `shown`, with this value
+// if it takes one.
 Result<const CLI::Option*> find_option(const CLI::App& app, const std::string& flag,
-                                       const std::string& shown) {
-  for (const UnsupportedFlag& unsupported : kUnsupportedFlags) {
-    if (unsupported.flag == shown) {
-      return usage(cat(shown, ": ", unsupported.feature, " is not in this version"));
-    }
-  }
-
+                                       const std::string& shown, std::string_view value) {
+  if (const auto answer = answer_to_foreign_flag(shown, value)) return usage(*answer);
   const CLI::Option* const option = app.get_option_no_throw(flag);
   if (option != nullptr && flag.starts_with("--")) return option;
   const auto near = nearest(shown, all_names(app));
@@ -117,13 +98,15 @@ Result<SplitArguments> split_arguments(const CLI::App& app,
 
     const std::string shown = typed.substr(0, typed.find('='));
     const Argument argument = parse_argument(typed);
-    const auto option = find_option(app, argument.flag, shown);
+    const bool is_followed = at + 1 < arguments.size() && !arguments[at + 1].starts_with('-');
+    const std::string value = argument.value.value_or(is_followed ? arguments[at + 1] : "");
+    const auto option = find_option(app, argument.flag, shown, value);
     if (!option.ok()) return option.status();
 
     if (takes_value(**option)) {
-      auto value = take_value(argument, shown, arguments, at);
-      if (!value.ok()) return value.status();
-      result.options.push_back(cat(argument.flag, "=", *value));
+      auto taken = take_value(argument, shown, arguments, at);
+      if (!taken.ok()) return taken.status();
+      result.options.push_back(cat(argument.flag, "=", *taken));
     } else if (argument.value) {
       return usage(cat(shown, ": takes no value, but was given '", *argument.value, "'"));
     } else {

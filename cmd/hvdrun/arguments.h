@@ -27,6 +27,7 @@ inline constexpr std::array kAliases{
     Alias{"-hostfile", "--hostfile"},
     Alias{"-wd", "--working-directory"},
     Alias{"--min-num-proc", "--min-np"},
+    Alias{"--max_restarts", "--max-restarts"},
     Alias{"--max-num-proc", "--max-np"},
     Alias{"-p", "--ssh-port"},
     Alias{"-i", "--ssh-identity-file"},

@@ -23,9 +23,9 @@ Status check_nothing_elastic(const Values& values) {
   for (const auto flag : kElasticOnly) {
     const auto found = values.find(flag);
     if (found == values.end() || found->second.source.starts_with("environment variable")) continue;
-    return invalid(
-        cat(found->second.source,
-            ": needs an elastic job: add --host-discovery-script, --min-np or --max-np"));
+    return invalid(cat(found->second.source,
+                       ": needs an elastic job: add --host-discovery-script, --min-np, --max-np or "
+                       "--max-restarts"));
   }
   return {};
 }
@@ -57,7 +57,9 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
                                  const driver::Plan& plan) {
   const int wanted = spec.processes;
   driver::Limits limits;
-  limits.least = settings.has("min-np") ? settings.integer("min-np") : std::max(wanted, 1);
+  const bool may_shrink = settings.has("host-discovery-script") || settings.has("max-np");
+  const int whole = wanted > 0 || may_shrink ? wanted : static_cast<int>(plan.members.size());
+  limits.least = settings.has("min-np") ? settings.integer("min-np") : std::max(whole, 1);
   limits.spares = settings.integer("spares");
   if (settings.has("max-np")) {
     limits.most = settings.integer("max-np");

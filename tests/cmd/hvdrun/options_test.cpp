@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/options.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -199,6 +200,16 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
       {{"--heartbeat-timeout", "0.05", "p"}, "--heartbeat-timeout=0.05: must be a number from 0.1"},
       {{"--mpi", "p"}, "launching through MPI is not in this version"},
       {{"--jsrun", "p"}, "launching through jsrun (LSF) is not in this version"},
+      {{"--nproc_per_node", "4", "p"},
+       "--nproc_per_node 4: -np 4, or -H HOST:4 (a flag of torchrun)"},
+      {{"--nproc-per-node=gpu", "p"}, "--nproc-per-node gpu: -H HOST, without slots: one worker"},
+      {{"--nproc-per-node"}, "--nproc-per-node: -np N, or -H HOST:N"},
+      {{"--standalone", "p"}, "--standalone: not needed, since hvdrun holds the rendezvous"},
+      {{"-m", "train"}, "-m train: hvdrun [options] python -m train"},
+      {{"--master-port", "1234", "p"}, "--master-port 1234: not needed"},
+      {{"--shutdown-timeout=7", "p"}, "--shutdown-timeout 7: --grace 7"},
+      {{"--max-restarts", "-1", "p"}, "--max-restarts=-1: must be an integer from 0"},
+      {{"--grow-delay", "soon", "p"}, "--grow-delay=soon: must be a number from 0"},
       {{"-H", "a:1", "-hostfile", "f", "p"}, "--hosts and --hostfile: give one of them"},
       {{"-H", "a:1", "b:2"}, "hosts are separated by commas without blanks: -H a:1,b:2"},
       {{"-H", "a:1,", "b:2", "./train"}, "without blanks: -H a:1,b:2"},
@@ -224,6 +235,50 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
     const auto line = parse_command_line(arguments);
     ASSERT_FALSE(line.ok()) << expected;
     EXPECT_NE(line.status().message().find(expected), std::string::npos) << line.status().message();
+  }
+}
+
+// Those of torch 2.15 and of torch 1.13, in both spellings.
+TEST(Options, EveryFlagOfTorchrunIsKnownOrAnswered) {
+  for (const std::string name : {"nnodes",
+                                 "nproc-per-node",
+                                 "rdzv-backend",
+                                 "rdzv-endpoint",
+                                 "rdzv-id",
+                                 "rdzv-conf",
+                                 "standalone",
+                                 "max-restarts",
+                                 "monitor-interval",
+                                 "start-method",
+                                 "event-log-handler",
+                                 "role",
+                                 "module",
+                                 "no-python",
+                                 "run-path",
+                                 "log-dir",
+                                 "redirects",
+                                 "tee",
+                                 "log-line-prefix-template",
+                                 "local-ranks-filter",
+                                 "duplicate-stdout-filters",
+                                 "duplicate-stderr-filters",
+                                 "node-rank",
+                                 "master-addr",
+                                 "master-port",
+                                 "local-addr",
+                                 "logs-specs",
+                                 "numa-binding",
+                                 "signals-to-handle",
+                                 "shutdown-timeout",
+                                 "virtual-local-rank"}) {
+    for (const char between : {'-', '_'}) {
+      std::string flag = "--" + name;
+      std::replace(flag.begin() + 2, flag.end(), '-', between);
+      const auto line = parse_command_line({flag, "3", "./train"});
+      const bool is_answered =
+          !line.ok() && line.status().message().find("(a flag of torchrun)") != std::string::npos;
+      EXPECT_TRUE(is_answered || (line.ok() && name == "max-restarts")) << flag;
+    }
   }
 }
 
@@ -266,8 +321,6 @@ TEST(Options, SuggestsAFlagOnlyWhereOneIsNear) {
       {"--log", ""},
       {"--tag", ""},
       {"--ntasks", ""},
-      {"--nnodes", ""},
-      {"--nproc-per-node", ""},
       {"--map-by", ""},
       {"--bind-to", ""},
       {"--allow-run-as-root", ""},
