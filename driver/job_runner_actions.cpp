@@ -175,8 +175,8 @@ std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
   agent_link::Launch launch;
   launch.incarnation = member.incarnation;
   launch.worker = member.worker();
-  launch.environment = worker_environment(spec_.environment, environment, member,
-                                          host_environment(host, member));
+  launch.environment =
+      worker_environment(spec_.environment, environment, member, host_environment(host, member));
   launch.welcome = welcome.encode();
   return launch.encode();
 }

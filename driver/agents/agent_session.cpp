@@ -320,10 +320,11 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
           return Status();
         });
       case Kind::exited:
-        HVD_RETURN_IF_ERROR(decode<agent_link::Exited>(frame, [&](const agent_link::Exited& exited) {
-          if (exited.free_port != 0) ready_.free_port = exited.free_port;
-          return Status();
-        }));
+        HVD_RETURN_IF_ERROR(
+            decode<agent_link::Exited>(frame, [&](const agent_link::Exited& exited) {
+              if (exited.free_port != 0) ready_.free_port = exited.free_port;
+              return Status();
+            }));
         return handle_event(frame);
       case Kind::bye:
         return decode<agent_link::Bye>(frame, [&](const agent_link::Bye&) {

@@ -257,11 +257,11 @@ struct Finish {
 
 }  // namespace action
 
-using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
-                            action::PlanStands, action::FindAddress, action::VoidCommits,
-                            action::Launch,
-                            action::StopWorkers, action::KillWorkers, action::DescribeWorker,
-                            action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
+using Action =
+    std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
+                 action::PlanStands, action::FindAddress, action::VoidCommits, action::Launch,
+                 action::StopWorkers, action::KillWorkers, action::DescribeWorker,
+                 action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
 
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);

@@ -78,8 +78,7 @@ TEST(WorkerEnvironment, tells_a_worker_who_it_is_in_our_names_horovods_and_torch
 }
 
 TEST(WorkerEnvironment, replaces_what_an_outer_job_left_and_keeps_the_rest) {
-  const auto result =
-      of_rank(0, {"PATH=/bin", "RANK=99", "HVD_RANK=99", "EMPTY=", "EQUALS=a=b"});
+  const auto result = of_rank(0, {"PATH=/bin", "RANK=99", "HVD_RANK=99", "EMPTY=", "EQUALS=a=b"});
   EXPECT_EQ(result.at("RANK"), "0");
   EXPECT_EQ(result.at("HVD_RANK"), "0");
   EXPECT_EQ(result.at("PATH"), "/bin");

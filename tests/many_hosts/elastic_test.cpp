@@ -92,6 +92,23 @@ TEST_F(ElasticHostsTest, AHostThatCrashesIsDoneWithoutAndUsedAgainWhenItIsBack) 
   end(job);
 }
 
+TEST_F(ElasticHostsTest, AProgramWithoutHvdBeginsAgainOnTheHostsThatAreLeft) {
+  make_training_bed(2);
+  hosts_are("h1:1\nh2:1\n");
+  Process& job = start({"--host-discovery-script", "./discover.sh", "--discovery-interval", "0.1",
+                        "--heartbeat-timeout", "1", "--ssh-connect-timeout", "1",
+                        "--blacklist-cooldown-range", "0.5", "1", "--grow-delay", "1", "sh", "-c",
+                        "echo \"$RANK of $WORLD_SIZE on $GROUP_RANK of $GROUP_WORLD_SIZE, "
+                        "$TORCHELASTIC_RESTART_COUNT.\"; exec sleep 1000"});
+  ASSERT_TRUE(job.wait_for_output("0 of 2 on 0 of 2, 0.")) << job.out() << job.err();
+  ASSERT_TRUE(job.wait_for_output("1 of 2 on 1 of 2, 0.")) << job.out() << job.err();
+  bed().crash(host(2));
+  ASSERT_TRUE(job.wait_for_output("0 of 1 on 0 of 1, 1.")) << job.out() << job.err();
+  bed().boot(host(2));
+  ASSERT_TRUE(job.wait_for_output("1 of 2 on 1 of 2, 1.")) << job.out() << job.err();
+  end(job);
+}
+
 TEST_F(ElasticHostsTest, AHostThatTheOthersCannotReachIsNamedAndTheJobGoesOn) {
   make_training_bed(2);
   hosts_are("h1:1\n");

@@ -73,6 +73,20 @@ def test_killed_workers_change_no_bit_of_the_result(kind):
     assert results(kind, 2) == undisturbed
 
 
+def test_a_program_without_hvd_goes_on_from_its_checkpoint(tmp_path):
+    weights = []
+    for crashes in (0, 2):
+        directory = tmp_path / str(crashes)
+        directory.mkdir()
+        command = program("plain_program.py")
+        job = run_job("-np", 2, "--max-restarts", crashes, *command, directory, crashes)
+        assert job.returncode == 0, job.stdout + job.stderr
+        assert job.stderr.count("all workers are started again") == crashes
+        weights.append(lines(job, 0)[-1])
+    assert weights[0].startswith("weights")
+    assert weights[0] == weights[1]
+
+
 def test_a_state_that_nobody_shares_works_alone():
     state = hvd.elastic.ObjectState(number=1, items=[1, 2])
     state.save()

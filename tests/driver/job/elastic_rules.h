@@ -40,9 +40,9 @@ class ElasticRules {
     bool ended = false;
     bool warm = false;  // or a member since its launch
     bool done = false;
-    bool has_state = false;     // for sure
-    bool told_to_stop = false;  // or it has left by itself: it hands nothing over
-    bool is_ready = false;      // it said so
+    bool has_state = false;        // for sure
+    bool told_to_stop = false;     // or it has left by itself: it hands nothing over
+    bool is_ready = false;         // it said so
     std::uint64_t begun_with = 0;  // the newest generation when it was launched
   };
   struct Visit {

@@ -9,8 +9,8 @@
 //     static: job a:2 b:?        the hosts and their slots, where known; further np=PROCESSES,
 //                                local=HOST, and no-oversubscribe
 //     elastic: job min=1 max=8 np=4 spares=1 policy=host restarts=3 resets=5 planned=5
-//                                max-restarts=3 and, in milliseconds: elastic= leave= shortest= longest=; list
-//                                (the hosts do not change)
+//                                max-restarts=3 and, in milliseconds: elastic= leave= shortest=
+//                                longest=; list (the hosts do not change)
 //
 // Events of all: begin; progress HOST STEP; ready HOST [gpus=N] [cores=N]; failed HOST STEP
 // [EXIT CODE] TEXT; heard HOST; gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER

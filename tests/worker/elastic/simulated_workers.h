@@ -147,8 +147,8 @@ class SimulatedWorkers {
     driver::HostIndex host = 0;
     bool runs = false;
     bool ended = false;
-    bool fell = false;    // it ended without being asked to
-    bool member = false;  // of the first world
+    bool fell = false;             // it ended without being asked to
+    bool member = false;           // of the first world
     std::uint64_t begun_with = 0;  // of a plain program: the generation that it knows
     bool joined = false;
     bool leaving = false;
