@@ -50,7 +50,8 @@ struct Resume {
 };
 
 // `votes` by rank, of the world `generation`; `high_water`: the newest commit that a rank may have
-// seen; with sequence 0, what was committed before does not count. data_loss if every holder of it is gone and rank 0 cannot load.
+// seen; with sequence 0, what was committed before does not count. data_loss if every holder of it
+// is gone and rank 0 cannot load.
 Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
                              std::uint64_t generation);
 
