@@ -3,6 +3,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
+#include <cstdint>
 #include <dirent.h>
 #include <fcntl.h>
 #include <memory>
@@ -46,6 +48,17 @@ std::optional<pid_t> parent_of(pid_t pid) {
     return std::nullopt;
   }
   return parent;
+}
+
+bool is_about_to_stop(pid_t pid) {
+  constexpr std::string_view kPending = "ShdPnd:\t";
+  const std::string status = read_proc_file(cat("/proc/", pid, "/status"));
+  const auto at = status.find(kPending);
+  if (at == std::string::npos) return false;
+  std::uint64_t signals = 0;
+  const char* const begin = status.data() + at + kPending.size();
+  std::from_chars(begin, status.data() + status.size(), signals, 16);
+  return (signals >> (SIGSTOP - 1) & 1) != 0;
 }
 
 char state_of(pid_t pid) {

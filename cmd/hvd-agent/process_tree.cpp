@@ -116,7 +116,8 @@ KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared) {
 void freeze_descendants(pid_t root, std::set<pid_t>& frozen) {
   // Parents before children, so that a parent which asks for it does not hear of stopped children.
   freeze_until_nothing_is_new(root, {}, [&](const Descendant& process) {
-    if (state_of(process.pid) == 'T') return;  // by us already, or by another process
+    // By us already, or by another process, whose stop a SIGCONT of ours would undo.
+    if (state_of(process.pid) == 'T' || is_about_to_stop(process.pid)) return;
     signal_descendant(process, root, SIGSTOP);
     frozen.insert(process.pid);
   });

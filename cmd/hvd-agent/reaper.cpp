@@ -138,6 +138,10 @@ class ReaperProcess {
       freeze_pause_ = kFirstFreezePause;
       if (frozen_) next_freeze_ = Clock::now();
     } else if (frozen_ && may_run(now)) {
+      // Orders that came before the renewal are there by now. What one of them stops does not run.
+      while (take_order()) {
+      }
+      if (killing_) return;
       frozen_ = false;
       next_freeze_ = kNever;
       thaw_descendants(::getpid(), stopped_by_us_);
@@ -168,19 +172,22 @@ class ReaperProcess {
     for (const int number : early_signals_) signal_group(number);
   }
 
-  void take_order() {
+  // False if there was none.
+  bool take_order() {
+    if (agent_ < 0) return false;
     ReaperOrder order;
     const ssize_t got = ::recv(agent_, &order, sizeof(order), MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return false;
     if (got <= 0) {
       agent_ = -1;  // poll() passes over it from now on
       order.kind = ReaperOrder::Kind::kill;
     }
     switch (order.kind) {
       case ReaperOrder::Kind::kill:
-        return begin_to_kill();
+        begin_to_kill();
+        break;
       case ReaperOrder::Kind::check_lease:
-        return;  // the next turn does
+        break;  // the next turn does
       case ReaperOrder::Kind::signal:
         if (launch_error_pipe_) {
           early_signals_.push_back(order.signal_number);
@@ -188,6 +195,7 @@ class ReaperProcess {
           signal_group(order.signal_number);
         }
     }
+    return true;
   }
 
   void begin_to_kill() {
