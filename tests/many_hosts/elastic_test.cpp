@@ -95,11 +95,13 @@ TEST_F(ElasticHostsTest, AHostThatCrashesIsDoneWithoutAndUsedAgainWhenItIsBack) 
 TEST_F(ElasticHostsTest, AProgramWithoutHvdBeginsAgainOnTheHostsThatAreLeft) {
   make_training_bed(2);
   hosts_are("h1:1\nh2:1\n");
-  Process& job = start({"--host-discovery-script", "./discover.sh", "--discovery-interval", "0.1",
-                        "--heartbeat-timeout", "1", "--ssh-connect-timeout", "1",
-                        "--blacklist-cooldown-range", "0.5", "1", "--grow-delay", "1", "sh", "-c",
-                        "echo \"$RANK of $WORLD_SIZE on $GROUP_RANK of $GROUP_WORLD_SIZE, "
-                        "$TORCHELASTIC_RESTART_COUNT.\"; exec sleep 1000"});
+  const char* const program =
+      "echo \"$RANK of $WORLD_SIZE on $GROUP_RANK of $GROUP_WORLD_SIZE,"
+      " $TORCHELASTIC_RESTART_COUNT.\"; exec sleep 1000";
+  Process& job =
+      start({"--host-discovery-script", "./discover.sh", "--discovery-interval", "0.1",
+             "--heartbeat-timeout", "1", "--ssh-connect-timeout", "1", "--blacklist-cooldown-range",
+             "0.5", "1", "--grow-delay", "1", "sh", "-c", program});
   ASSERT_TRUE(job.wait_for_output("0 of 2 on 0 of 2, 0.")) << job.out() << job.err();
   ASSERT_TRUE(job.wait_for_output("1 of 2 on 1 of 2, 0.")) << job.out() << job.err();
   bed().crash(host(2));

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "base/text.h"
+
 namespace hvd::cli {
 namespace {
 
