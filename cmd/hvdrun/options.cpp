@@ -70,8 +70,8 @@ void Parser::add_setting(const Knob& setting) {
 void Parser::add_environment_flags() {
   constexpr const char* kGroup = "Environment of the workers";
   const auto list = [&](const char* flag, std::vector<std::string>& into, const char* type,
-                        const char* help) {
-    app.add_option(flag, into, help)
+                        const char* text) {
+    app.add_option(flag, into, text)
         ->type_name(type)
         ->group(kGroup)
         ->expected(1)
