@@ -237,6 +237,7 @@ class Job {
   void keep_group();
   void find_reason_to_restart_group();
   void stop_group_after_failure();
+  void stop_group_when_ripe(TimePoint earliest, const std::string& why);
   void stop_group(const std::string& why);
   void begin_again();
 
@@ -378,9 +379,10 @@ class Job {
   // All workers, as long as none of them has called hvd::init().
   struct Group {
     TimePoint begun{};
-    bool is_hit = false;  // it has lost a worker that did not fail by itself
-    bool stops = false;   // to be started again
-    int restarts = 0;     // because of failures
+    TimePoint changed_at = kNever;  // the hosts ask for another world, and hvdrun was there
+    bool is_hit = false;            // it has lost a worker that did not fail by itself
+    bool stops = false;             // to be started again
+    int restarts = 0;               // because of failures
   } group_;
   CommonCause common_cause_;
   std::uint64_t random_state_;

@@ -53,15 +53,24 @@ void Job::find_reason_to_restart_group() {
   if (!now.lost.empty()) {
     stop_group_after_failure();
   } else if (!workers_.live().empty() && (!now.leaving.empty() || has_lost_room())) {
-    stop_group("hosts or slots go");
+    stop_group_when_ripe(now_, "hosts or slots go");
   } else if (now.staying.size() == worlds_.in_force().members.size() && has_room_for_more()) {
     // A program on hvd would soon call hvd::init(), and then others could join it.
-    const TimePoint ripe = group_.begun + options_.elastic.grow_delay;
-    if (now_ < ripe) {
-      deadlines_.decision = std::min(deadlines_.decision, ripe);
-    } else {
-      stop_group("hosts or slots have come");
-    }
+    stop_group_when_ripe(group_.begun + options_.elastic.grow_delay, "hosts or slots have come");
+  } else {
+    group_.changed_at = kNever;
+  }
+}
+
+// What the workers said before the change may still be unread, if hvdrun was held up: that they
+// are done, or that the program does know hvd.
+void Job::stop_group_when_ripe(TimePoint earliest, const std::string& why) {
+  group_.changed_at = std::min(group_.changed_at, now_);
+  const TimePoint ripe = std::max(earliest, group_.changed_at + options_.elastic.loss_gather);
+  if (now_ >= ripe) {
+    stop_group(why);
+  } else {
+    deadlines_.decision = std::min(deadlines_.decision, ripe);
   }
 }
 

@@ -300,6 +300,7 @@ void Job::on_silence() {
     say(cat("hvdrun was held up for ",
             seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
             ": hosts that were not heard meanwhile get another ", limit));
+    if (group_.changed_at != kNever) group_.changed_at = now_;
   }
   if (heartbeats.next_look() > now_) return;
 

@@ -94,6 +94,7 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
   group_.is_hit = false;
   group_.stops = false;
   group_.begun = now_;
+  group_.changed_at = kNever;
   publish(WorldState::effective, gone, first);
   for (const auto& newcomer : first) {
     const JobWorker& one = workers_.of(newcomer.incarnation);

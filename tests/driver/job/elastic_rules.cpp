@@ -31,13 +31,14 @@ void ElasticRules::note(const event::WorkerReady& event) {
   workers_[event.incarnation].warm = workers_[event.incarnation].is_ready = true;
 }
 
-// What a host says that was given up does not count, nor a worker that is told to end.
+// What a host says that was given up does not count, nor a worker that is told to end: but for
+// showing that the program knows of hvd, unless all begin again as if none had.
 void ElasticRules::note(const event::Initialised& event) {
   const bool is_member = std::any_of(
       in_force_.members.begin(), in_force_.members.end(),
       [&](const WorldMember& member) { return member.incarnation == event.incarnation; });
+  if (!group_stops_) anybody_joined_ = true;
   if (workers_[event.incarnation].told_to_stop) return;
-  anybody_joined_ = true;
   if (is_member && !visits_[event.host].told_to_go) a_member_joined_ = true;
 }
 
@@ -249,6 +250,10 @@ void ElasticRules::check_it_begins_with_others(const WorldMember& member) {
 
 void ElasticRules::check(const action::KillWorkers& action) {
   if (action.incarnation != kEveryWorker) workers_[action.incarnation].told_to_stop = true;
+}
+
+void ElasticRules::check(const action::Say& action) {
+  if (action.text.find("all workers are started again") != std::string::npos) group_stops_ = true;
 }
 
 void ElasticRules::check(const action::ShutDownAgent& action) {

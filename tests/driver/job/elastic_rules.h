@@ -77,6 +77,8 @@ class ElasticRules {
   void check(const action::ShutDownAgent& action);
   void check(const action::DropAgent& action);
   void check(const action::Finish& action) { finish_ = action; }
+  void check(const action::Say& action);
+  void check(const action::VoidCommits& /*action*/) { group_stops_ = false; }
   template <typename Other>
   void check(const Other& /*action*/) {}
   void check_it_begins_with_others(const WorldMember& member);
@@ -96,7 +98,8 @@ class ElasticRules {
   WorldDocument committed_;  // what is said to be now, if this step is about that
   bool somebody_is_done_ = false;
   bool a_member_joined_ = false;
-  bool anybody_joined_ = false;  // who is not told to stop
+  bool anybody_joined_ = false;  // but for those of a group that was told to end
+  bool group_stops_ = false;     // to be started again
   JobState before_ = JobState::planned;
   std::optional<action::Finish> finish_;
   std::string wrong_;
