@@ -214,6 +214,7 @@ JobPause::Callbacks JobRunner::pause_callbacks() {
     observer_.on_notice(text);
   };
 
+  callbacks.flush = [this] { observer_.on_pause(); };
   callbacks.resumed = [this](Duration stopped) {
     paused_ += stopped;
     wake_at_ = kNever;  // all deadlines of the job are later by that

@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/job_output.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <set>
 #include <sys/stat.h>
@@ -10,6 +11,9 @@
 
 namespace hvd::cli {
 namespace {
+
+// For the reader of hvdrun's output to take what was said before a pause.
+constexpr std::chrono::seconds kPauseTimeout{1};
 
 bool same_file(int a, int b) {
   struct stat of_a {};
@@ -170,6 +174,9 @@ void JobOutput::on_output_closed(const driver::WorkerView& worker, driver::Strea
 void JobOutput::on_exited(const driver::WorkerView& worker, std::string_view how) {
   if (verbose_) say(cat(who(worker), " on ", worker.host, " ", how));
 }
+
+// A reader that stops together with this process takes nothing any more.
+void JobOutput::on_pause() { console_.drain(Clock::now() + kPauseTimeout); }
 
 void JobOutput::finish() {
   for (auto& [key, prefixer] : prefixers_) writer(key.second).write(prefixer.lines.finish());

@@ -1,7 +1,7 @@
-// All output of a running job: the workers' lines with their prefixes, the files
-// of --output-filename, warnings and progress. It is the driver's Observer; its methods run on the
-// driver's thread and never wait, since streams and files are written by threads of their own
-// (stream_writer.h, rank_files.h), which hold the workers' credit meanwhile.
+// All output of a running job: the workers' lines with their prefixes, the files of
+// --output-filename, warnings and progress. It is the driver's Observer; its methods run on the
+// driver's thread and, but for on_pause(), never wait, since streams and files are written by
+// threads of their own (stream_writer.h, rank_files.h), which hold the workers' credit meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -67,6 +67,7 @@ class JobOutput : public driver::Observer {
                  std::function<void()> consumed) override;
   void on_output_closed(const driver::WorkerView& worker, driver::Stream stream) override;
   void on_exited(const driver::WorkerView& worker, std::string_view how) override;
+  void on_pause() override;
 
   // The unfinished last lines of streams that were never closed.
   void finish();

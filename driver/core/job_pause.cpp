@@ -34,6 +34,7 @@ void JobPause::answered(HostIndex host) {
 void JobPause::stop_this_process() {
   timeout_.cancel();
   unanswered_.clear();
+  callbacks_.flush();
   const TimePoint begin = Clock::now();
   stop_as_by_terminal();
   running_ = false;

@@ -26,6 +26,8 @@ class JobPause {
     // Sends Pause to all agents; returns the hosts from which answered() is expected.
     std::function<std::set<HostIndex>(bool on)> tell;
     std::function<void()> stopping;
+    // Right before this process stops itself. Waits until what was said is written.
+    std::function<void()> flush;
     // After SIGCONT, with the time for which this process was stopped.
     std::function<void(Duration stopped)> resumed;
   };

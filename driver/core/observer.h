@@ -45,7 +45,7 @@ struct Outcome {
   std::string lost_state;
 };
 
-// All functions are called on the driver's thread, and none may block.
+// All functions are called on the driver's thread, and none but on_pause() may block.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -70,6 +70,9 @@ class Observer {
   // No more output will come from this worker on this stream.
   virtual void on_output_closed(const WorkerView& worker, Stream stream) = 0;
   virtual void on_exited(const WorkerView& worker, std::string_view how) = 0;
+  // This process is about to stop, as by Ctrl-Z: its other threads do nothing until it goes on.
+  // Waits a moment for them to show what was reported before.
+  virtual void on_pause() = 0;
 };
 
 }  // namespace hvd::driver

@@ -73,6 +73,7 @@ struct Seen : Observer {
   void on_exited(const WorkerView& worker, std::string_view how) override {
     EXPECT_TRUE(exited.emplace(worker.rank, how).second);
   }
+  void on_pause() override {}
 };
 
 class RunJob : public testing::Test {

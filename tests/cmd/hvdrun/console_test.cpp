@@ -195,6 +195,23 @@ TEST(JobOutput, WarningsAndProgressGoToStandardError) {
             "hvdrun: warning: more workers than slots\nhvdrun: all agents are ready\n");
 }
 
+// hvdrun stops right after it: the thread that writes would stop with it.
+TEST(JobOutput, WhatWasSaidBeforeAPauseIsWrittenWhenThePauseBegins) {
+  Job job;
+  const auto unread = [](int fd) {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(fd, FIONREAD, &bytes), 0);
+    return static_cast<std::size_t>(bytes);
+  };
+  std::size_t said = 0;
+  for (int i = 0; i < 200; ++i) {
+    job.output.on_notice("stopped");
+    said += std::string_view("hvdrun: stopped\n").size();
+    job.output.on_pause();
+    ASSERT_EQ(unread(job.error.read.get()), said);
+  }
+}
+
 TEST(JobOutput, WritesTheFilesBesideTheConsole) {
   const test::TemporaryDirectory directory;
   auto files = RankFiles::open(directory.path().string(), 1, nullptr);
