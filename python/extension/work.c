@@ -68,6 +68,15 @@ static void push_completion(void* data, int code) {
   pthread_mutex_unlock(&completions_mutex);
 }
 
+static PyObject* end_completions(PyObject* module, PyObject* none) {
+  (void)module;
+  (void)none;
+  completion* const end = calloc(1, sizeof(completion));
+  if (end == NULL) return PyErr_NoMemory();
+  push_completion(end, HVD_OK);
+  Py_RETURN_NONE;
+}
+
 static PyObject* next_completion(PyObject* module, PyObject* none) {
   (void)module;
   (void)none;
@@ -429,7 +438,9 @@ static PyMethodDef functions[] = {
     {"exchange_object", exchange_object, METH_VARARGS,
      "exchange_object(gather, bytes, name, root, process_set): the Work, done."},
     {"next_completion", next_completion, METH_NOARGS,
-     "Blocks until work is done that was asked to notify, and gives its tag."},
+     "Blocks until work is done that was asked to notify, and gives its tag; 0 is the end."},
+    {"end_completions", end_completions, METH_NOARGS,
+     "next_completion() gives 0 after the tags of all work that is done by now."},
     {NULL, NULL, 0, NULL},
 };
 

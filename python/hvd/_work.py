@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import enum
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -123,16 +125,30 @@ def _as_disagreement(error: InvalidArgumentError) -> InvalidArgumentError:
 
 
 class _Completions:
-    """One thread that runs the callbacks of all work that is done."""
+    """One thread that runs the callbacks of all work that is done.
+
+    It ends before the interpreter does, which would cut it off in the middle of a callback: C++
+    code that a thread is cut off in, as that of torch, ends the process.
+    """
+
+    _END_TIMEOUT = 5.0  # seconds, for a callback that runs when the program ends
 
     def __init__(self) -> None:
+        self.begin()
+        self._tags = itertools.count(1)
+        self._ended = False
+
+    def begin(self) -> None:
+        """Begins anew, as a forked child, which does not have the thread."""
         self._lock = threading.Lock()
         self._callbacks: dict[int, Callable[[], None]] = {}
-        self._tags = itertools.count(1)
         self._thread: threading.Thread | None = None
 
     def notify(self, work: _core.Work, callback: Callable[[], None]) -> None:
+        """Has the callback run when the work is done, unless the program ends before."""
         with self._lock:
+            if self._ended:
+                return
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="hvd completions", daemon=True
@@ -147,9 +163,17 @@ class _Completions:
                 del self._callbacks[tag]
             raise
 
+    def end(self) -> None:
+        """The program ends: waits for the callbacks of work that is done."""
+        with self._lock:
+            self._ended = True
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            _core.end_completions()
+            thread.join(self._END_TIMEOUT)
+
     def _run(self) -> None:
-        while True:
-            tag = _core.next_completion()
+        while (tag := _core.next_completion()) != 0:
             with self._lock:
                 callback = self._callbacks.pop(tag)
             try:
@@ -167,6 +191,8 @@ def _current_error() -> tuple[Any, Any, Any]:
 
 
 _completions = _Completions()
+atexit.register(_completions.end)  # after what the program registers
+os.register_at_fork(after_in_child=_completions.begin)
 
 
 def synchronize(handle: Handle[T]) -> T:

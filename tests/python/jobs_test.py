@@ -183,10 +183,34 @@ hvd.barrier()
 hvd.allreduce_async(np.ones(10)).add_done_callback(lambda done: 1 / 0)
 hvd.barrier()
 """,
+    "a callback in the middle of torch": """
+import torch
+large = torch.ones(1500, 1500)
+hvd.allreduce_async(np.ones(10)).add_done_callback(lambda done: large @ large)
+hvd.barrier()
+""",
+    "futures that nobody waits for": """
+import torch, torch.distributed, hvd.torch
+torch.distributed.init_process_group("hvd")
+for _ in range(20):
+    work = torch.distributed.all_reduce(torch.ones(4), async_op=True)
+    work.get_future()
+    work.wait()
+""",
     "forked children": """
 import multiprocessing
 with multiprocessing.get_context("fork").Pool(2) as pool:
     assert pool.map(abs, range(-4, 0)) == [4, 3, 2, 1]
+hvd.barrier()
+""",
+    "a forked child that ends in order": """
+import os, sys
+hvd.allreduce_async(np.ones(10)).add_done_callback(lambda done: None)
+hvd.barrier()
+child = os.fork()
+if child == 0:
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 hvd.barrier()
 """,
     "a thread that goes on": """
