@@ -253,6 +253,8 @@ class Job {
   void take_into_force(WorldDocument world);
   void fall_short(std::size_t there);
   // Though all that rests came back.
+  // Counts a world because of failures, and ends the job if it has had as many as it may.
+  bool reset_is_one_too_many();
   bool can_never_be_enough() const;
   // What the world in force has become.
   struct MembershipCount {
@@ -382,6 +384,7 @@ class Job {
     TimePoint changed_at = kNever;  // the hosts ask for another world, and hvdrun was there
     bool is_hit = false;            // it has lost a worker that did not fail by itself
     bool stops = false;             // to be started again
+    std::optional<Limits> limits;   // of the group that follows, as they were when this one stopped
     int restarts = 0;               // because of failures
   } group_;
   CommonCause common_cause_;

@@ -69,6 +69,7 @@ void Job::stop_group_when_ripe(TimePoint earliest, const std::string& why) {
   const TimePoint ripe = std::max(earliest, group_.changed_at + options_.elastic.loss_gather);
   if (now_ >= ripe) {
     stop_group(why);
+    ++failures_.planned_resets;
   } else {
     deadlines_.decision = std::min(deadlines_.decision, ripe);
   }
@@ -85,6 +86,7 @@ void Job::stop_group_after_failure() {
                                     most == 1 ? " time" : " times", " (--max-restarts)"));
     return;
   }
+  if (reset_is_one_too_many()) return;
   ++group_.restarts;
   if (most >= 0) failures_.cause.reset();  // what ends the job is the last failure
   stop_group("a worker was lost");
@@ -93,6 +95,7 @@ void Job::stop_group_after_failure() {
 void Job::stop_group(const std::string& why) {
   warn(cat(why, ": all workers are started again, since none has called hvd::init()"));
   group_.stops = true;
+  group_.limits = limits_now();
   if (has_worked_for_long()) common_cause_.forget_fresh();
   for (const auto& member : worlds_.in_force().members) {
     const std::size_t index = Workers::index(member.incarnation);
@@ -108,9 +111,9 @@ void Job::stop_group(const std::string& why) {
 
 // Of a group that has ended, by itself or because it was told to.
 void Job::begin_again() {
-  const auto places = staff(rooms(), occupants(), options_.elastic.limits).launch;
-  const auto size = static_cast<std::size_t>(
-      world_size(static_cast<int>(places.size()), options_.elastic.limits));
+  const Limits limits = group_.limits.value_or(limits_now());
+  const auto places = staff(rooms(), occupants(), limits).launch;
+  const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
   if (size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
     tell_failures({});
     fall_short(size);

@@ -208,18 +208,22 @@ void Job::reform_now() {
         std::find(now.lost.begin(), now.lost.end(), member.incarnation) != now.lost.end();
     if (ended && !is_lost) gone.push_back(member.incarnation);
   }
-  if (options_.elastic.reset_limit >= 0 && ++failures_.resets > options_.elastic.reset_limit) {
-    fail_with_cause(
-        cat("Horovod was shutdown because number of resets during elastic job exceeded "
-            "limit: ",
-            options_.elastic.reset_limit, " (--reset-limit)"));
-    return;
-  }
+  if (reset_is_one_too_many()) return;
   if (state_ == JobState::waiting) {
     move(JobState::running);
     deadlines_.state = kNever;
   }
   publish(WorldState::effective, gone, come);
+}
+
+// The words are Horovod's.
+bool Job::reset_is_one_too_many() {
+  const int most = options_.elastic.reset_limit;
+  if (most < 0 || ++failures_.resets <= most) return false;
+  fail_with_cause(
+      cat("Horovod was shutdown because number of resets during elastic job exceeded limit: ", most,
+          " (--reset-limit)"));
+  return true;
 }
 
 bool Job::can_never_be_enough() const {
