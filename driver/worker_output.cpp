@@ -20,8 +20,13 @@ std::uint8_t bit_of(Stream stream) {
 }  // namespace
 
 WorkerView view_of(const JobWorker& worker) {
-  return {worker.member.rank, worker.member.host, worker.member.slot, worker.member.incarnation,
-          worker.pid};
+  const WorldMember& member = worker.member;
+  return {.rank = member.rank,
+          .host = member.host,
+          .slot = member.slot,
+          .incarnation = member.incarnation,
+          .pid = worker.pid,
+          .local_rank = member.rank < 0 ? -1 : member.local_rank};
 }
 
 WorkerOutput::WorkerOutput(const Job& job, Observer& observer, OutputCredit::Send send,

@@ -28,6 +28,7 @@ inline constexpr std::array kAliases{
     Alias{"-wd", "--working-directory"},
     Alias{"--min-num-proc", "--min-np"},
     Alias{"--max_restarts", "--max-restarts"},
+    Alias{"--local_ranks_filter", "--local-ranks-filter"},
     Alias{"--max-num-proc", "--max-np"},
     Alias{"-p", "--ssh-port"},
     Alias{"-i", "--ssh-identity-file"},

@@ -47,6 +47,7 @@ constexpr std::array kPlaceholders{
     Row{"advertise-address", "ADDRESS"},
     Row{"join-bind", "ADDRESS:PORT"},
     Row{"tag-output", "rank|none"},
+    Row{"local-ranks-filter", "R,..."},
     Row{"hostfile", "FILE"},
     Row{"ssh-config", "FILE"},
     Row{"ssh-known-hosts", "FILE"},

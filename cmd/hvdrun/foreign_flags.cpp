@@ -60,7 +60,6 @@ constexpr std::array kOfTorchrun{
     ForeignFlag{"-r", kOutput},
     ForeignFlag{"--tee", kOutput},
     ForeignFlag{"-t", kOutput},
-    ForeignFlag{"--local-ranks-filter", kNotYet},
     ForeignFlag{"--log-line-prefix-template", "--tag-output and --prefix-output-with-timestamp"},
     ForeignFlag{"--duplicate-stdout-filters", kNotYet},
     ForeignFlag{"--duplicate-stderr-filters", kNotYet},

@@ -115,6 +115,7 @@ int run_job(const JobSetup& setup) {
                    {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
                    setup.output.verbose, setup.spec.elastic.has_value(),
                    [&failure] { return failure.why().has_value(); });
+  output.show_only(setup.output.local_ranks);
 
   failure.set_running(true);
   const driver::Outcome outcome = driver::run_job(setup.spec, output);

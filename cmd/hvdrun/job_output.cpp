@@ -94,6 +94,11 @@ StreamWriter& JobOutput::writer(driver::Stream stream) {
   return stream == driver::Stream::standard_output ? console_.out() : console_.error();
 }
 
+bool JobOutput::is_shown(const driver::WorkerView& worker) const {
+  return shown_local_ranks_.empty() || worker.local_rank < 0 ||
+         shown_local_ranks_.contains(worker.local_rank);
+}
+
 LinePrefixer& JobOutput::prefixer(const driver::WorkerView& worker, driver::Stream stream) {
   const Key key{worker.incarnation, stream};
   const auto found = prefixers_.find(key);
@@ -154,7 +159,7 @@ void JobOutput::on_started(const driver::WorkerView& worker) {
 void JobOutput::on_output(const driver::WorkerView& worker, driver::Stream stream,
                           std::string bytes, std::function<void()> consumed) {
   const Credit credit = make_credit(std::move(consumed));
-  std::string shown = prefixer(worker, stream).push(bytes);
+  std::string shown = is_shown(worker) ? prefixer(worker, stream).push(bytes) : std::string();
   if (files_ != nullptr) {
     const bool error = stream == driver::Stream::standard_error;
     const std::string folder = elastic_ ? worker_name(worker) : std::string();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,6 +58,10 @@ class JobOutput : public driver::Observer {
   JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
             bool elastic = false, std::function<bool()> ends_by_itself = nullptr);
 
+  // Shows only the workers of these local ranks, and those that have no rank yet; files get the
+  // output of all. Empty: shows all.
+  void show_only(std::set<int> local_ranks) { shown_local_ranks_ = std::move(local_ranks); }
+
   void on_plan(const WorldDocument& world) override;
   void on_world(const WorldDocument& world, std::string_view why) override;
   void on_warning(std::string_view text) override;
@@ -79,6 +84,7 @@ class JobOutput : public driver::Observer {
     LinePrefixer lines;
   };
 
+  bool is_shown(const driver::WorkerView& worker) const;
   LinePrefixer& prefixer(const driver::WorkerView& worker, driver::Stream stream);
   StreamWriter& writer(driver::Stream stream);
   void say(std::string_view text);
@@ -90,6 +96,7 @@ class JobOutput : public driver::Observer {
   bool verbose_;
   bool elastic_;
   std::function<bool()> ends_by_itself_;
+  std::set<int> shown_local_ranks_;
   std::map<Key, Prefixer> prefixers_;
 };
 

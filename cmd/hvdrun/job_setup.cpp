@@ -188,6 +188,9 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   setup.output.directory = settings.text("output-filename");
   setup.output.tagged = settings.text("tag-output") != "none";
   setup.output.timestamp = settings.boolean("prefix-output-with-timestamp");
+  if (settings.has("local-ranks-filter")) {
+    setup.output.local_ranks = *parse_local_ranks(settings.text("local-ranks-filter"));
+  }
   setup.output.verbose = settings.boolean("verbose");
   setup.output.stall_timeout = settings.seconds("output-stall-timeout");
   return setup;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct OutputOptions {
   bool tagged = true;
   bool timestamp = false;
   bool verbose = false;
+  std::set<int> local_ranks;  // of the workers that are shown; empty: all
   std::chrono::milliseconds stall_timeout{10'000};
 };
 

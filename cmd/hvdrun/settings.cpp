@@ -43,6 +43,16 @@ const Knob* find_setting_by_config_key(std::string_view key) {
   return nullptr;
 }
 
+std::optional<std::set<int>> parse_local_ranks(std::string_view text) {
+  std::set<int> ranks;
+  for (const auto& item : split(text, ',')) {
+    const auto rank = parse_number<int>(item);
+    if (!rank || *rank < 0) return std::nullopt;
+    ranks.insert(*rank);
+  }
+  return ranks;
+}
+
 Result<std::string> setting_value(const Knob& setting, std::string_view text,
                                   std::string_view shown_as) {
   const auto refuse = [&](std::string_view what) {
@@ -50,6 +60,9 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   };
   if (setting.flag == "tag-output" && text != "rank" && text != "none") {
     return refuse("rank or none");
+  }
+  if (setting.flag == "local-ranks-filter" && !parse_local_ranks(text)) {
+    return refuse("local ranks, such as 0 or 0,2");
   }
   if (setting.flag == "ssh-host-key" && text != "accept-new" && text != "strict" && text != "off") {
     return refuse("accept-new, strict or off");

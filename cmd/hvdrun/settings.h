@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ struct Value {
 // `text` for a flag or config key, checked; the error names `shown_as`.
 Result<std::string> setting_value(const Knob& setting, std::string_view text,
                                   std::string_view shown_as);
+
+// "0,2": the ranks of --local-ranks-filter; none: it is no list of ranks.
+std::optional<std::set<int>> parse_local_ranks(std::string_view text);
 
 // By flag name. Flag beats file beats environment.
 using Values = std::map<std::string, Value, std::less<>>;

@@ -23,6 +23,7 @@ struct WorkerView {
   int slot = 0;
   std::uint64_t incarnation = 0;
   int pid = 0;
+  int local_rank = -1;  // as `rank`, among the workers of its host
 };
 
 // The first failure of a worker or host, which is the reason why the job failed.

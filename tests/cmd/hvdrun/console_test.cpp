@@ -186,6 +186,38 @@ TEST(JobOutput, EachStreamGoesToItsOwnWithThePrefixOfItsRank) {
   EXPECT_EQ(released, 5);
 }
 
+TEST(JobOutput, ShowsOnlyTheLocalRanksThatAreAskedFor) {
+  const test::TemporaryDirectory directory;
+  auto files = RankFiles::open(directory.path().string(), 3, nullptr);
+  ASSERT_TRUE(files.ok());
+  Job job({}, files->get());
+  job.output.show_only({1});
+  int released = 0;
+  const auto count = [&] { ++released; };
+  for (int rank = 0; rank < 3; ++rank) {
+    const WorkerView worker{.rank = rank,
+                            .host = "a",
+                            .slot = rank,
+                            .incarnation = static_cast<std::uint64_t>(rank + 1),
+                            .pid = 10 + rank,
+                            .local_rank = rank};
+    job.output.on_output(worker, Stream::standard_output, cat("line of ", rank, "\n"), count);
+  }
+  (*files)->drain();
+  EXPECT_TRUE(job.console.drain(Clock::now() + kGenerous));
+  EXPECT_EQ(read_until(job.out.read.get(), "\n"), "[1]<stdout>:line of 1\n");
+  EXPECT_EQ(test::read_file(directory.path() / "rank.2/stdout"), "line of 2\n");
+  EXPECT_EQ(released, 3);
+}
+
+TEST(JobOutput, ShowsAWorkerWithoutARankWhicheverLocalRanksAreAskedFor) {
+  Job job;
+  job.output.show_only({1});
+  const WorkerView joiner{.rank = -1, .host = "a", .slot = 3, .incarnation = 4, .pid = 14};
+  job.output.on_output(joiner, Stream::standard_output, "no rank yet\n", nullptr);
+  EXPECT_EQ(read_until(job.out.read.get(), "\n"), "[a#3]<stdout>:no rank yet\n");
+}
+
 TEST(JobOutput, WarningsAndProgressGoToStandardError) {
   Job job;
   job.output.on_warning("more workers than slots");

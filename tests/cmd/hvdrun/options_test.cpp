@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 
@@ -242,6 +243,7 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
 
 // Those of torch 2.15 and of torch 1.13, in both spellings.
 TEST(Options, EveryFlagOfTorchrunIsKnownOrAnswered) {
+  const std::set<std::string> are_ours{"max-restarts", "local-ranks-filter"};
   for (const std::string name : {"nnodes",
                                  "nproc-per-node",
                                  "rdzv-backend",
@@ -279,7 +281,7 @@ TEST(Options, EveryFlagOfTorchrunIsKnownOrAnswered) {
       const auto line = parse_command_line({flag, "3", "./train"});
       const bool is_answered =
           !line.ok() && line.status().message().find("(a flag of torchrun)") != std::string::npos;
-      EXPECT_TRUE(is_answered || (line.ok() && name == "max-restarts")) << flag;
+      EXPECT_TRUE(is_answered || (line.ok() && are_ours.contains(name))) << flag;
     }
   }
 }
