@@ -177,6 +177,14 @@ std::string JobRunner::launch_of(HostIndex host, const WorldMember& member,
   launch.worker = member.worker();
   launch.environment =
       worker_environment(spec_.environment, environment, member, host_environment(host, member));
+  launch.binding = spec_.binding;
+  // Slots stay what they are when ranks change.
+  const int part = spec_.elastic ? member.slot : member.local_rank;
+  const int parts = spec_.elastic ? job_->slots_at(host) : member.local_size;
+  launch.part = static_cast<std::uint32_t>(part);
+  launch.parts = static_cast<std::uint32_t>(std::max(parts, part + 1));
+  welcome.bound = spec_.binding == Binding::cores &&
+                  std::max(parts, part + 1) <= hosts_[host].session->ready().cores;
   launch.welcome = welcome.encode();
   return launch.encode();
 }

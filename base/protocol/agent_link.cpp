@@ -12,6 +12,10 @@ Status check(Stream stream) {
   return known ? Status() : Status(Code::data_loss, "no such output stream");
 }
 
+Status Launch::check() const {
+  return part < parts ? Status() : Status(Code::data_loss, "no such part of a host's processors");
+}
+
 Status check(Checked::Step step) {
   const bool known = step <= Checked::Step::find_program;
   return known ? Status() : Status(Code::data_loss, "no such step of a check");

@@ -37,12 +37,13 @@
 #include <vector>
 
 #include "base/machine/machine.h"
+#include "base/machine/topology.h"
 #include "base/protocol/fields.h"
 #include "base/status.h"
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint32_t kProtocolVersion = 8;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -138,8 +139,13 @@ struct Launch {
   // Names whose values are this host's own business (HOME, USER, ...): what the agent itself was
   // given is added to `environment`, unless the name stands there.
   std::vector<std::string> host_variables;
+  // The worker runs on one of `parts` equal parts of the host's processors.
+  Binding binding = Binding::none;
+  std::uint32_t part = 0;
+  std::uint32_t parts = 1;
+  Status check() const;
   HVD_MESSAGE_FIELDS(Launch, incarnation, worker, command, environment, working_directory, welcome,
-                     host_variables)
+                     host_variables, binding, part, parts)
 };
 
 // The Launch with what the Program says wherever the Launch itself is silent: of `command` and

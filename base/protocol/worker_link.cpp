@@ -17,6 +17,7 @@ std::string Welcome::encode() const {
                                                              .str(advertise_address)
                                                              .boolean(world_follows)
                                                              .boolean(elastic)
+                                                             .boolean(bound)
                                                              .bytes());
 }
 Result<Welcome> Welcome::decode(std::string_view payload) {
@@ -32,6 +33,7 @@ Result<Welcome> Welcome::decode(std::string_view payload) {
   m.advertise_address = r.str();
   m.world_follows = r.boolean();
   m.elastic = r.boolean();
+  m.bound = r.boolean();
   HVD_RETURN_IF_ERROR(r.finish("welcome"));
   return m;
 }

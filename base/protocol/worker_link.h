@@ -52,6 +52,7 @@ struct Welcome {
   // to join later. False if no world is known yet.
   bool world_follows = false;
   bool elastic = false;  // the world may change while the job goes on
+  bool bound = false;    // each worker of this host may use only processors that no other one may
   std::string encode() const;
   static Result<Welcome> decode(std::string_view payload);
 };

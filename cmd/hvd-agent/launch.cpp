@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/machine/topology.h"
 #include "base/pipe.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
@@ -37,6 +39,22 @@ LaunchError execute(const WorkerStart& start, const std::vector<std::string>& en
   const auto variables = pointers(environment);
   ::execve(found.path.c_str(), arguments.data(), variables.data());
   return cannot_start(found.path, errno, start.working_directory);
+}
+
+std::optional<LaunchError> bind_to(const std::vector<int>& processors) {
+  if (processors.empty()) return std::nullopt;
+  const auto count = static_cast<std::size_t>(processors.back()) + 1;
+  cpu_set_t* const set = CPU_ALLOC(count);
+  if (set == nullptr) return launch_error(ENOMEM, "bind the worker to processors");
+  const std::size_t bytes = CPU_ALLOC_SIZE(count);
+  CPU_ZERO_S(bytes, set);
+  for (const int number : processors) CPU_SET_S(static_cast<std::size_t>(number), bytes, set);
+  const int result = ::sched_setaffinity(0, bytes, set);
+  const int error = errno;
+  CPU_FREE(set);
+  if (result == 0) return std::nullopt;
+  return launch_error(error,
+                      cat("bind the worker to the processors ", processors_text(processors)));
 }
 
 void reset_signals() {
@@ -78,6 +96,7 @@ LaunchError become_worker(const WorkerStart& start, pid_t parent) {
 
   if (auto failed = change_directory(start.working_directory)) return *failed;
   ::setrlimit(RLIMIT_NOFILE, &start.open_files);
+  if (auto failed = bind_to(start.processors)) return *failed;
   reset_signals();
   return execute(start, environment);
 }

@@ -17,6 +17,7 @@ struct WorkerStart {
   std::vector<std::string> command;      // program and arguments
   std::vector<std::string> environment;  // all of it, but for the number of the descriptor
   std::string working_directory;         // empty: the agent's own
+  std::vector<int> processors;           // on which it runs; empty: on any
   UniqueFd socket;                       // the worker's end of its descriptor
   UniqueFd standard_output;
   UniqueFd standard_error;

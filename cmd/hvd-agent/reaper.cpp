@@ -311,6 +311,7 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
   WorkerStart mine{start.command,
                    start.environment,
                    start.working_directory,
+                   start.processors,
                    UniqueFd(start.socket.get()),
                    UniqueFd(start.standard_output.get()),
                    UniqueFd(start.standard_error.get()),

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/machine/proc.h"
+#include "base/machine/topology.h"
 #include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -93,6 +94,10 @@ Status Worker::try_start(agent_link::Launch launch) {
   start.environment = std::move(launch.environment);
   add_host_variables(launch.host_variables, start.environment);
   start.working_directory = std::move(launch.working_directory);
+  if (launch.binding != Binding::none) {
+    start.processors = part_of(usable_processors(), launch.binding, static_cast<int>(launch.part),
+                               static_cast<int>(launch.parts));
+  }
   start.open_files = context_.open_files;
   HVD_RETURN_IF_ERROR(check(start));
 

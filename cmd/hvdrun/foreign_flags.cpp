@@ -68,7 +68,7 @@ constexpr std::array kOfTorchrun{
     ForeignFlag{"--signals-to-handle",
                 "not needed, since hvdrun handles SIGINT, SIGTERM and SIGHUP"},
     ForeignFlag{"--shutdown-timeout", "--grace N"},
-    ForeignFlag{"--numa-binding", kNotYet},
+    ForeignFlag{"--numa-binding", "--bind numa, or --bind cores"},
     ForeignFlag{"--virtual-local-rank", kNotYet, false},
 };
 

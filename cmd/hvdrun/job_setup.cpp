@@ -171,6 +171,9 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
 
+  const std::string bind = settings.text("bind");
+  spec.binding = bind == "cores" ? Binding::cores : bind == "numa" ? Binding::numa : Binding::none;
+
   auto given = worker_environment(environment, line.environment, values);
   if (!given.ok()) return given.status();
   spec.environment = std::move(given->entries);

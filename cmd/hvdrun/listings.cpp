@@ -11,6 +11,7 @@
 
 #include "base/build_id.h"
 #include "base/machine/gpus.h"
+#include "base/machine/topology.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -84,6 +85,21 @@ std::string check_build_text(const GpuSupport& gpu) {
              section("Available Tensor Operations", operations), section("On This Machine", here));
 }
 
+namespace {
+
+// What a worker of a plan will be bound to; of another machine only the part is known here.
+std::string binding_text(const driver::JobSpec& spec, const WorldMember& member) {
+  static const auto processors = usable_processors();
+  if (member.host == "localhost") {
+    return cat("processors ", processors_text(part_of(processors, spec.binding, member.local_rank,
+                                                      member.local_size)));
+  }
+  return cat("part ", member.local_rank + 1, " of ", member.local_size, " of the ",
+             spec.binding == Binding::cores ? "cores" : "NUMA nodes");
+}
+
+}  // namespace
+
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
   if (spec.elastic && spec.hosts.empty()) {
     return cat("workers on the hosts that ", printable_word(spec.elastic->discovery_script),
@@ -114,14 +130,25 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
   column("host", width);
   column("slot", 4);
   column("local", 9);
-  out << "cross\n";
+  if (spec.binding == Binding::none) {
+    out << "cross\n";
+  } else {
+    column("cross", 9);
+    out << "bound to\n";
+  }
 
   for (const auto& member : plan.members) {
     column(std::to_string(member.rank), 4);
     column(member.host, width);
     column(std::to_string(member.slot), 4);
     column(cat(member.local_rank, " of ", member.local_size), 9);
-    out << member.cross_rank << " of " << member.cross_size << '\n';
+    const std::string cross = cat(member.cross_rank, " of ", member.cross_size);
+    if (spec.binding == Binding::none) {
+      out << cross << '\n';
+    } else {
+      column(cross, 9);
+      out << binding_text(spec, member) << '\n';
+    }
   }
   out << command_text(spec);
   return std::move(out).str();

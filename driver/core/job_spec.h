@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/machine/topology.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "driver/core/ssh_options.h"
@@ -55,6 +56,7 @@ struct JobSpec {
   std::vector<HostSlots> hosts;
   int processes = 0;  // -np; 0: every slot. An elastic job begins with at least so many
   bool oversubscribe = true;
+  Binding binding = Binding::none;  // of the workers of a host, to parts of its processors
 
   std::chrono::milliseconds grace{5'000};  // from SIGTERM to SIGKILL
   // For each agent to be ready and each worker to run.

@@ -95,6 +95,8 @@ class Job {
   JobState state() const { return state_; }
   // Hosts and workers are counted in the order in which they came up, and keep their numbers.
   const std::vector<JobHost>& hosts() const { return hosts_.all(); }
+  // As far as they are known, else 0.
+  int slots_at(HostIndex host) const;
   const std::vector<JobWorker>& workers() const { return workers_.all(); }
   std::vector<std::string> host_names() const { return hosts_.names(); }
   // workers().size() if there is no such worker.

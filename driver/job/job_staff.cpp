@@ -115,6 +115,14 @@ Limits Job::limits_now() const {
   return limits;
 }
 
+int Job::slots_at(HostIndex host) const {
+  if (!known_.hosts) return 0;
+  const auto found =
+      std::find_if(known_.hosts->begin(), known_.hosts->end(),
+                   [&](const event::FoundHost& one) { return one.host.name == hosts_[host].name; });
+  return found == known_.hosts->end() ? 0 : slots_of(found->host);
+}
+
 int Job::slots_of(const HostSlots& found) const {
   const auto planned = known_.planned_slots.find(found.name);
   const int least = planned == known_.planned_slots.end() ? 0 : planned->second;

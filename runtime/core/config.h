@@ -40,6 +40,8 @@ struct Config {
   TuningOptions tuning;
   // The core that all threads of the runtime run on; -1: any.
   int core = -1;
+  // Each rank of this host may use only cores that no other one may.
+  bool bound = false;
   // Ranks of one host reduce in shared memory (shm/shm_rendezvous.h), if all of them have this set.
   bool shared_memory = true;
   // Larger tensors pass through that memory in chunks of this size, of which each rank has three;

@@ -17,14 +17,14 @@ LocalRanks::LocalRanks(const WorldSpec& spec) : spec_(spec), cores_(usable_cores
 }
 
 std::optional<int> LocalRanks::core() const {
-  if (spec_.config.core >= 0 || cores_.empty() || ranks_.size() <= cores_.size()) return {};
+  if (spec_.config.core >= 0 || cores_.empty() || own_cores()) return {};
   const auto self = std::find(ranks_.begin(), ranks_.end(), spec_.rank) - ranks_.begin();
   return cores_[static_cast<std::size_t>(self) % cores_.size()];
 }
 
 // A user who has chosen cores may have chosen one for all.
 bool LocalRanks::own_cores() const {
-  return spec_.config.core < 0 && ranks_.size() <= cores_.size();
+  return spec_.config.core < 0 && (spec_.config.bound || ranks_.size() <= cores_.size());
 }
 
 std::string LocalRanks::open() {

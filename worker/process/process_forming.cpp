@@ -164,6 +164,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
   HVD_RETURN_IF_ERROR(core.status());
   settings.config.core = *core;
+  settings.config.bound = welcome.bound;
   settings.config.dump_requests = listen_for_dump_signal();
   settings.config.timeline = timeline_of_generation(settings.config.timeline, document.generation);
   {

@@ -74,8 +74,16 @@ TEST(AgentLinkMessages, AProgramCompletesALaunch) {
 }
 
 TEST(AgentLinkMessages, KeepEveryField) {
-  const auto launch = Launch::decode(payload_of(
-      Launch{7, "a#1", {"./train", "-x"}, {"A=1", "B="}, "/home", "welcome", {"HOME", "USER"}}));
+  const auto launch = Launch::decode(payload_of(Launch{7,
+                                                       "a#1",
+                                                       {"./train", "-x"},
+                                                       {"A=1", "B="},
+                                                       "/home",
+                                                       "welcome",
+                                                       {"HOME", "USER"},
+                                                       Binding::numa,
+                                                       2,
+                                                       3}));
   ASSERT_TRUE(launch.ok());
   EXPECT_EQ(launch->incarnation, 7U);
   EXPECT_EQ(launch->worker, "a#1");
@@ -84,6 +92,15 @@ TEST(AgentLinkMessages, KeepEveryField) {
   EXPECT_EQ(launch->working_directory, "/home");
   EXPECT_EQ(launch->welcome, "welcome");
   EXPECT_EQ(launch->host_variables, (std::vector<std::string>{"HOME", "USER"}));
+  EXPECT_EQ(launch->binding, Binding::numa);
+  EXPECT_EQ(launch->part, 2U);
+  EXPECT_EQ(launch->parts, 3U);
+  Launch odd = *launch;
+  odd.part = 3;
+  EXPECT_FALSE(Launch::decode(payload_of(odd)).ok());
+  odd = *launch;
+  odd.binding = static_cast<Binding>(3);
+  EXPECT_FALSE(Launch::decode(payload_of(odd)).ok());
 
   const auto exited = Exited::decode(payload_of(Exited{12, 1234, 3, 9, true, true, 1'000, 5000}));
   ASSERT_TRUE(exited.ok());

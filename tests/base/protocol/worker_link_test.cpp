@@ -20,6 +20,7 @@ Welcome welcome() {
   m.advertise_address = "10.0.0.1";
   m.world_follows = true;
   m.elastic = true;
+  m.bound = true;
   return m;
 }
 

@@ -2,8 +2,10 @@
 // the machine, should it have any, are hidden; and the cores are those that the test leaves.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <set>
 
 #include "base/machine/cores.h"
+#include "base/machine/topology.h"
 #include "base/text.h"
 #include "tests/support/process.h"
 
@@ -103,6 +105,56 @@ TEST_F(Slots, AnElasticJobTakesThemToo) {
   EXPECT_EQ(found.code, 0) << found.err;
   EXPECT_EQ(found.out, "0 of 1 on localhost\n");
   EXPECT_TRUE(says(found, "hvdrun: host localhost: 1 slot, for its core\n")) << found.err;
+}
+
+// The processors that a worker may use, as the kernel says.
+constexpr const char* kProcessors = "sed -n s/^Cpus_allowed_list:.//p /proc/self/status";
+
+TEST_F(Slots, WorkersAreBoundToPartsOfTheCores) {
+  const auto all = usable_processors();
+  for (const int workers : {1, 2, 3}) {
+    for (const auto& [name, binding] :
+         {std::pair{"cores", Binding::cores}, std::pair{"numa", Binding::numa}}) {
+      const auto job =
+          hvdrun({"-np", cat(workers), "--bind", name, "sh", "-c", kProcessors}, false);
+      EXPECT_EQ(job.code, 0) << job.err;
+      for (int rank = 0; rank < workers; ++rank) {
+        const auto own = processors_text(part_of(all, binding, rank, workers));
+        EXPECT_NE(job.out.find(cat("[", rank, "]<stdout>:", own, "\n")), std::string::npos)
+            << name << ", " << workers << ":\n"
+            << job.out;
+      }
+    }
+  }
+}
+
+TEST_F(Slots, AnElasticJobDividesTheCoresByTheSlots) {
+  const auto all = usable_processors();
+  const auto job = hvdrun({"-np", "1", "--min-np", "1", "--max-np", "1", "-H", "localhost:2",
+                           "--bind", "cores", "sh", "-c", kProcessors},
+                          false);
+  EXPECT_EQ(job.out, cat("[0]<stdout>:", processors_text(part_of(all, Binding::cores, 0, 2)), "\n"))
+      << job.err;
+}
+
+TEST_F(Slots, ABindingKeepsToTheCoresOfTheAgent) {
+  const auto job = hvdrun({"-np", "2", "--bind", "cores", "sh", "-c", kProcessors}, true);
+  EXPECT_EQ(job.code, 0) << job.err;
+  std::set<std::string> processors;
+  for (const auto& line : split(job.out, '\n')) {
+    if (!line.empty()) processors.insert(line.substr(line.find(':')));
+  }
+  EXPECT_EQ(processors.size(), 1U) << job.out;
+}
+
+TEST_F(Slots, TheDryRunShowsTheBinding) {
+  const auto plan =
+      hvdrun({"-np", "3", "-H", "localhost:1,b:2", "--bind", "cores", "--dry-run", "p"}, false);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  const auto all = processors_text(part_of(usable_processors(), Binding::cores, 0, 1));
+  EXPECT_NE(plan.out.find(" bound to\n"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find(cat(" processors ", all, "\n")), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find(" part 2 of 2 of the cores\n"), std::string::npos) << plan.out;
 }
 
 TEST_F(Slots, TheFilesOfTheRanksAreMadeWhenTheirNumberIsKnown) {

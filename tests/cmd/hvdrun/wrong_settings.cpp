@@ -23,6 +23,7 @@ std::vector<WrongInput> wrong_settings() {
       {"MisspeltFlag", {"--num-prok", "2", "./p"}, 2, {"--num-prok", "did you mean --num-proc?"}},
       {"FlagWithNeedlessValue", {"--verbose=1", "./p"}, 2, {"--verbose: takes no value"}},
       {"BadTag", {"--tag-output=host", "./p"}, 2, {"--tag-output=host", "rank or none"}},
+      {"UnknownBinding", {"--bind=core", "./p"}, 2, {"--bind=core", "none, cores, numa"}},
       {"LocalRankWord",
        {"--local-ranks-filter", "0,x", "./p"},
        2,

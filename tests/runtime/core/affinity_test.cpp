@@ -61,7 +61,7 @@ TEST(Affinity, HoldsForEveryThreadOfAWorldAndForNoOther) {
 
 // How many threads of that name have only this core, by core; none of them was there before.
 using Pinned = std::map<std::string, int>;
-Pinned executors_by_cores(int ranks) {
+Pinned executors_by_cores(int ranks, bool bound = false) {
   const auto before = threads();
   Pinned found;
   run_world_to_end(
@@ -74,8 +74,9 @@ Pinned executors_by_cores(int ranks) {
           if (!before.contains(number) && thread.name == "hvd-executor") ++found[thread.cores];
         }
       },
-      [](runtime::WorldSpec& spec) {
+      [bound](runtime::WorldSpec& spec) {
         for (auto& member : spec.members) member.host = "h0";
+        spec.config.bound = bound;
       });
   return found;
 }
@@ -92,6 +93,13 @@ TEST(Affinity, RanksThatCanHaveACoreEachUseAny) {
   if (cores < 2) GTEST_SKIP() << "there is only one core";
   const auto all = threads().at(cat(::getpid())).cores;
   EXPECT_EQ(executors_by_cores(cores), (Pinned{{all, cores}}));
+}
+
+// Their cores are no measure of those of the host: each has only its own.
+TEST(Affinity, RanksThatAreBoundToCoresOfTheirOwnAreLeftThere) {
+  const int ranks = 2 * static_cast<int>(runtime::usable_cores().size());
+  const auto all = threads().at(cat(::getpid())).cores;
+  EXPECT_EQ(executors_by_cores(ranks, true), (Pinned{{all, ranks}}));
 }
 
 TEST(Affinity, ACoreThatDoesNotExistIsAClearErrorAndChangesNothing) {
