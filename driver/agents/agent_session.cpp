@@ -144,7 +144,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       const bool takes_more = (polled.revents & POLLOUT) != 0;
       if (unread || (takes_more && writer_.is_writing_for(pace, now))) return true;
     }
-    return handle_ && handle_->behind();
+    return handle_ && handle_->behind(now, pace);
   }
 
   void spawn(asio::awaitable<void> work) {

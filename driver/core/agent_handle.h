@@ -7,6 +7,7 @@
 #include <string>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "base/unique_fd.h"
 
 namespace hvd::driver {
@@ -29,8 +30,10 @@ class AgentHandle {
   // last lines of its stderr where they may help. To be called once, after the end.
   virtual std::string reap() = 0;
   // True if this process is the reason for the agent's silence: bytes have arrived that the tunnel
-  // has not passed on, or bytes for the agent wait although the connection would take them.
-  virtual bool behind() const { return false; }
+  // has not passed on, or bytes for the agent wait for longer than `pace` although the connection
+  // would take them. What was sent to the agent just now waits for its turn, even if the host is
+  // lost.
+  virtual bool behind(TimePoint /*now*/, Duration /*pace*/) const { return false; }
   // The pid of a child of this process; -1: it is not one.
   virtual pid_t pid() const { return -1; }
 };

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/write.hpp>
 
+#include "base/clock.h"
 #include "base/socket.h"
 #include "base/text.h"
 
@@ -44,13 +46,18 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     flush();
   }
 
-  bool behind() {
+  bool behind(TimePoint now, Duration pace) {
     std::array<pollfd, 2> polled{pollfd{socket_.native_handle(), POLLIN | POLLOUT, 0},
                                  pollfd{local_.native_handle(), POLLIN, 0}};
     if (finished_ || ::poll(polled.data(), polled.size(), 0) <= 0) return false;
     const bool arrived = (polled[0].revents & POLLIN) != 0;
     const bool wire_takes_more = (polled[0].revents & POLLOUT) != 0;
-    const bool to_send = writing_ || (polled[1].revents & POLLIN) != 0;
+    const bool unread = (polled[1].revents & POLLIN) != 0;
+    if (!unread) unread_since_.reset();
+    if (unread && !unread_since_) unread_since_ = now;
+
+    const bool to_send =
+        (writing_ && now - write_began_ > pace) || (unread_since_ && now - *unread_since_ > pace);
     return arrived || (wire_takes_more && to_send);
   }
 
@@ -114,6 +121,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     local_.async_wait(asio::local::stream_protocol::socket::wait_read,
                       [self = shared_from_this()](error_code error) {
                         if (self->finished_) return;
+                        self->unread_since_.reset();
                         auto& buffer = read_buffer();
                         std::size_t size = 0;
                         if (!error) size = self->local_.read_some(asio::buffer(buffer), error);
@@ -144,6 +152,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     }
 
     writing_ = true;
+    write_began_ = Clock::now();
     asio::async_write(socket_, asio::buffer(to_wire_),
                       [self = shared_from_this()](error_code error, std::size_t /*size*/) {
                         if (self->finished_) return;
@@ -163,6 +172,9 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   std::string to_local_;
   bool read_local_next_ = false;  // once everything is sent the link is read again
   bool writing_ = false;
+  TimePoint write_began_{};
+  // When behind() saw that the driver's bytes wait here; they were not read since.
+  std::optional<TimePoint> unread_since_;
   bool closing_ = false;       // the connection is shut down once everything is sent
   bool local_closed_ = false;  // the driver reads no more
   bool broken_ = false;        // the other side does not speak TLS
@@ -177,7 +189,7 @@ class TlsTunnelHandle : public AgentHandle {
   int ended_fd() const override { return tunnel_->ended_fd(); }
   void kill() override { tunnel_->close("was given up"); }
   std::string reap() override { return tunnel_->end_reason(); }
-  bool behind() const override { return tunnel_->behind(); }
+  bool behind(TimePoint now, Duration pace) const override { return tunnel_->behind(now, pace); }
 
  private:
   std::shared_ptr<TlsTunnel> tunnel_;

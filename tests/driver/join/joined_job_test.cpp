@@ -149,6 +149,25 @@ TEST_F(JoinedJob, AKilledRelayIsALostHostAndNothingStays) {
   EXPECT_TRUE(wait_until_gone(kMark, mark_));
 }
 
+// What was sent to it waits in the tunnel for a moment, which must not excuse its silence.
+TEST_F(JoinedJob, AFrozenRelayIsALostHostAndNothingStays) {
+  const auto job = start_job(
+      {"-H", "a:1,b:1", "--heartbeat-timeout", "1", "sh", "-c", "echo up; exec sleep 1000"});
+  const auto a = start_agent("a", 1);
+  const auto b = start_agent("b", 1);
+  ASSERT_TRUE(job->wait_for_output("[0]<stdout>:up")) << job->err();
+  ASSERT_TRUE(job->wait_for_output("[1]<stdout>:up")) << job->err();
+  b->signal(SIGSTOP);
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 1) << status.err;
+  EXPECT_NE(status.err.find("host b"), std::string::npos) << status.err;
+  EXPECT_NE(status.err.find("no sign of life for 1 s"), std::string::npos) << status.err;
+  b->signal(SIGCONT);
+  EXPECT_NE(b->wait().code, 0);
+  a->wait();
+  EXPECT_TRUE(wait_until_gone(kMark, mark_));
+}
+
 TEST_F(JoinedJob, AKilledHvdrunEndsAllAgents) {
   const auto job = start_job({"-H", "a:1", "sh", "-c", "echo up; exec sleep 1000"});
   const auto a = start_agent("a", 1);
