@@ -59,8 +59,8 @@ std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& p
   options.planned_reset_limit = spec.elastic->planned_reset_limit;
   options.max_restarts = spec.elastic->max_restarts;
   options.grow_delay = spec.elastic->grow_delay;
-  options.plan_list = spec.elastic->discovery_script.empty() && !slots_are_known(hosts);
-  options.hosts_are_fixed = spec.elastic->discovery_script.empty();
+  options.hosts_are_fixed = spec.elastic->discovery_script.empty() && !spec.join;
+  options.plan_list = options.hosts_are_fixed && !slots_are_known(hosts);
   options.oversubscribe = spec.oversubscribe;
   options.elastic_timeout = spec.elastic->elastic_timeout;
   options.leave_grace = spec.elastic->leave_grace;
@@ -228,7 +228,7 @@ JobPause::Callbacks JobRunner::pause_callbacks() {
 }
 
 void JobRunner::begin_elastic() {
-  const bool only_here = spec_.elastic->discovery_script.empty() &&
+  const bool only_here = spec_.elastic->discovery_script.empty() && !spec_.join &&
                          std::all_of(known_hosts_.begin(), known_hosts_.end(),
                                      [](const auto& host) { return host.second.local; });
   AddressBook::Callbacks addresses;
@@ -248,10 +248,11 @@ void JobRunner::begin_elastic() {
     handle(event::HostsFound{std::move(hosts)});
   };
   found.on_warning = [this](std::string_view text) { observer_.on_warning(text); };
+  found.on_notice = [this](std::string_view text) { observer_.on_notice(text); };
   found.on_failed = [this](std::string message) {
     handle(event::DiscoveryFailed{std::move(message)});
   };
-  source_ = std::make_unique<HostSource>(io_, *spec_.elastic, listed_hosts_, std::move(found));
+  source_ = std::make_unique<HostSource>(io_, spec_, listed_hosts_, std::move(found));
 }
 
 HostStarterCallbacks JobRunner::starter_callbacks() {
@@ -375,9 +376,10 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
 AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   AgentSessionCallbacks callbacks;
   callbacks.on_event = [this, host](const Event& event) {
-    handle(event);
     const bool last = std::holds_alternative<event::AgentGone>(event) ||
                       std::holds_alternative<event::HostFailed>(event);
+    handle(event);
+    if (last && source_) source_->agent_ended(hosts_[host].found.host.name);
     if (last) pause_.answered(host);
     if (last && spec_.elastic) close_session(host);
   };

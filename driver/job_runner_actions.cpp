@@ -77,6 +77,16 @@ std::optional<std::uint16_t> JobRunner::master_port(HostIndex host,
 }
 
 void JobRunner::perform(const action::StartAgent& action) {
+  const std::string& name = hosts_[action.host].found.host.name;
+  if (source_ && source_->joins(name)) {
+    handle(event::HostProgress{action.host, Step::start_agent});
+    if (auto agent = source_->take_agent(name)) {
+      open_session(action.host, std::move(*agent));
+    } else {
+      handle(event::HostFailed{action.host, {Step::start_agent, "its agent is gone", 1}});
+    }
+    return;
+  }
   starter_->start(action.host, hosts_[action.host].found.host, hosts_[action.host].found.local);
 }
 
@@ -222,7 +232,9 @@ void JobRunner::perform(const action::DescribeWorker& action) {
 }
 
 void JobRunner::perform(const action::ShutDownAgent& action) {
-  send(action.host, agent_link::Shutdown{});
+  // Of an agent that joined by itself somebody else waits for the end.
+  const int code = spec_.join ? action.exit_code : 0;
+  send(action.host, agent_link::Shutdown{static_cast<std::uint8_t>(code)});
 }
 
 void JobRunner::perform(const action::DropAgent& action) {
@@ -261,7 +273,8 @@ void JobRunner::perform(const action::Finish& action) {
   if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);
   // The workers of a host whose end was not confirmed have not been reported yet.
   for (HostIndex host = 0; host < hosts_.size(); ++host) reporter_.host_gone(host);
-  io_.stop();
+  if (!source_) return io_.stop();
+  source_->close(static_cast<std::uint8_t>(action.exit_code), [this] { io_.stop(); });
 }
 
 }  // namespace hvd::driver

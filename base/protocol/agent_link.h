@@ -221,9 +221,11 @@ struct AskActivity {
   HVD_MESSAGE_FIELDS(AskActivity, id, timeout_ms)
 };
 
+// Kill the workers that are left, say Bye, and end with this code.
 struct Shutdown {
   static constexpr Kind kKind = Kind::shutdown;
-  HVD_MESSAGE_FIELDS(Shutdown)
+  std::uint8_t exit_code = 0;
+  HVD_MESSAGE_FIELDS(Shutdown, exit_code)
 };
 
 // Can a worker be started here? Answered by Checked; nothing is started.

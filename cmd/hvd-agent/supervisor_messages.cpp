@@ -29,7 +29,9 @@ Status Supervisor::decode_and_handle(const Frame& frame) {
 Status Supervisor::handle(const Frame& frame) {
   using agent_link::Kind;
   const auto kind = static_cast<Kind>(frame.kind);
-  if (phase_ == Phase::greeting && kind != Kind::hello) {
+  // A driver may turn out not to need the agent.
+  const bool may_be_first = kind == Kind::hello || kind == Kind::shutdown;
+  if (phase_ == Phase::greeting && !may_be_first) {
     return {Code::data_loss, cat("the first message has kind ", frame.kind, " instead of hello")};
   }
 
@@ -228,9 +230,9 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   return {};
 }
 
-Status Supervisor::on(const agent_link::Shutdown&) {
+Status Supervisor::on(const agent_link::Shutdown& shutdown) {
   for (auto& [incarnation, worker] : workers_) worker->kill();
-  end(0, Clock::now() + kUnkillableTimeout);
+  end(shutdown.exit_code, Clock::now() + kUnkillableTimeout);
   return {};
 }
 

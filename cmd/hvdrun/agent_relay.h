@@ -6,7 +6,8 @@
 
 namespace hvd::cli {
 
-// Returns the exit code: 0 if the job has shut down the agent; other ends are explained on stderr.
+// Returns the exit code: the job's, or 0 if the job went on without this host; what is not 0 is
+// explained on stderr.
 // SIGTERM, SIGINT and SIGHUP (unless nohup has made it ignored) are forwarded to the agent as
 // SIGTERM, SIGUSR1 as itself.
 int run_agent(const AgentArguments& arguments);

@@ -36,10 +36,6 @@ Status check_compatible_options(const SettingsReader& settings, const driver::Jo
                           : settings.has("min-np")              ? "--min-np"
                           : settings.has("max-np")              ? "--max-np"
                                                                 : "--max-restarts";
-  if (settings.has("join-bind")) {
-    return invalid(
-        cat(why, " and --join-bind: a job that waits for joining agents cannot be elastic"));
-  }
   if (spec.legacy_clients) {
     return invalid(cat(
         why, " and --legacy-clients: programs built with Horovod cannot run in an elastic job"));
@@ -66,8 +62,8 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
     if (wanted > limits.most) {
       return invalid(cat("--max-np ", limits.most, " is less than -np ", wanted));
     }
-  } else if (!spec.hosts.empty()) {
-    limits.most = wanted;  // on named hosts, -np workers run, as without --min-np
+  } else if (!settings.has("host-discovery-script")) {
+    limits.most = wanted;  // -np workers run, as without --min-np
   }
 
   if (wanted > 0 && limits.least > wanted) {

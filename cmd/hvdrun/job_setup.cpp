@@ -28,7 +28,8 @@ Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings)
   return discovery::parse_hostfile(*text, source);
 }
 
-Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, int processes) {
+Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, int processes,
+                                                bool elastic) {
   const int slots = settings.integer("slots-per-host");  // 0: not given
   if (settings.has("host-discovery-script")) return std::vector<driver::HostSlots>();
   if (!settings.has("hosts") && !settings.has("hostfile")) {
@@ -40,7 +41,8 @@ Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, 
   if (!named.ok()) return named.status();
   std::vector<driver::HostSlots> hosts;
   for (const auto& host : *named) {
-    if (settings.has("join-bind") && (host.port != 0 || !host.user.empty())) {
+    const bool comes = settings.has("join-bind") && !elastic;
+    if (comes && (host.port != 0 || !host.user.empty())) {
       return invalid(cat("the host ", host.name,
                          " has a port or a user of SSH, but with --join-bind "
                          "hosts come by themselves: name it without"));
@@ -120,11 +122,11 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
 }
 
 Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings,
-                                                  const driver::JobSpec& spec) {
+                                                  const driver::JobSpec& spec, bool elastic) {
   if (!settings.has("join-bind")) return std::optional<JoinListener>();
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
-  if (spec.hosts.empty() && spec.processes == 0) {
+  if (!elastic && spec.hosts.empty() && spec.processes == 0) {
     return invalid("--join-bind without hosts needs -np, the number of workers");
   }
   return std::optional(JoinListener{std::move(*bind), settings.text("token-file")});
@@ -153,10 +155,10 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   spec.init_timeout = settings.seconds("init-timeout");
   spec.legacy_clients = settings.boolean("legacy-clients");
 
-  auto hosts = hosts_of(settings, spec.processes);
+  auto hosts = hosts_of(settings, spec.processes, is_elastic(values));
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
-  auto join = join_listener(settings, spec);
+  auto join = join_listener(settings, spec, is_elastic(values));
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
 

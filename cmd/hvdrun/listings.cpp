@@ -102,8 +102,11 @@ std::string binding_text(const driver::JobSpec& spec, const WorldMember& member)
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
   if (spec.elastic && spec.hosts.empty()) {
-    return cat("workers on the hosts that ", printable_word(spec.elastic->discovery_script),
-               " prints, at least ", spec.elastic->limits.least,
+    const std::string& script = spec.elastic->discovery_script;
+    return cat("workers on the hosts that ",
+               script.empty() ? "join" : cat(printable_word(script), " prints"),
+               script.empty() || !spec.join ? "" : ", and on those that join", ", at least ",
+               spec.elastic->limits.least,
                spec.elastic->limits.most == 0 ? "" : cat(", at most ", spec.elastic->limits.most),
                "\n", command_text(spec));
   }

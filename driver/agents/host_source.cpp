@@ -1,11 +1,14 @@
 #include "driver/agents/host_source.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
+#include "base/text.h"
 #include "discovery/poll.h"
+#include "driver/agents/joining_hosts.h"
 #include "driver/agents/local_hosts.h"
 
 namespace hvd::driver {
@@ -22,21 +25,45 @@ HostSlots slots_of(const discovery::Host& host, int default_slots) {
 
 class HostSource::Impl {
  public:
-  Impl(boost::asio::io_context& io, const ElasticSpec& spec, std::vector<HostSlots> hosts,
+  Impl(boost::asio::io_context& io, const JobSpec& spec, std::vector<HostSlots> hosts,
        Callbacks callbacks)
-      : spec_(spec), callbacks_(std::move(callbacks)), local_(io) {
-    if (spec.discovery_script.empty()) {
-      boost::asio::post(io, [this, alive = std::weak_ptr(alive_), hosts = std::move(hosts)] {
-        if (!alive.expired()) find(hosts);
-      });
+      : spec_(*spec.elastic), callbacks_(std::move(callbacks)), local_(io) {
+    if (spec.join) listen(io, *spec.join);
+    if (!spec_.discovery_script.empty()) {
+      run_script(io);
       return;
     }
+    boost::asio::post(io, [this, alive = std::weak_ptr(alive_), hosts = std::move(hosts)] {
+      if (!alive.expired()) find(hosts);
+    });
+  }
 
+  pid_t child() const { return poll_ ? poll_->child() : -1; }
+  // A host that the list or the script names is reached even if one of its name has joined before.
+  bool joins(const std::string& host) const {
+    return joining_ && joining_->joins(host) && !is_named(host);
+  }
+  std::optional<AgentConnection> take_agent(const std::string& host) {
+    return joining_->take(host);
+  }
+  void agent_ended(const std::string& host) {
+    if (joining_) joining_->ended(host);
+  }
+  void close(std::uint8_t exit_code, std::function<void()> done) {
+    closed_ = true;
+    poll_.reset();
+    alive_.reset();
+    if (!joining_) return done();
+    joining_->dismiss(exit_code, std::move(done));
+  }
+
+ private:
+  void run_script(boost::asio::io_context& io) {
     discovery::PollOptions options;
-    options.script = spec.discovery_script;
-    options.slots_per_host = spec.slots_per_host;
-    options.interval = spec.discovery_interval;
-    options.timeout = spec.discovery_timeout;
+    options.script = spec_.discovery_script;
+    options.slots_per_host = spec_.slots_per_host;
+    options.interval = spec_.discovery_interval;
+    options.timeout = spec_.discovery_timeout;
 
     discovery::PollCallbacks on;
     on.on_hosts = [this](const std::vector<discovery::Host>& found) {
@@ -50,30 +77,72 @@ class HostSource::Impl {
     poll_ = std::make_unique<discovery::Poll>(io, std::move(options), std::move(on));
   }
 
-  pid_t child() const { return poll_ ? poll_->child() : -1; }
+  void listen(boost::asio::io_context& io, const JoinSpec& spec) {
+    JoiningHosts::Callbacks on;
+    on.is_taken = [this](const std::string& host) { return is_named(host); };
+    on.on_change = [this] { tell(); };
+    on.on_notice = [this](std::string_view text) { callbacks_.on_notice(text); };
+    on.on_warning = [this](std::string_view text) { callbacks_.on_warning(text); };
+    joining_ = std::make_unique<JoiningHosts>(io, spec, std::move(on));
+    boost::asio::post(io, [this, started = joining_->start(), alive = std::weak_ptr(alive_)] {
+      if (alive.expired()) return;
+      if (!started.ok()) return callbacks_.on_failed(started.message());
+      callbacks_.on_notice(cat("agents may join at ", joining_->address().to_string()));
+    });
+  }
 
- private:
+  bool is_named(const std::string& host) const {
+    return named_ && std::any_of(named_->begin(), named_->end(), [&](const event::FoundHost& one) {
+             return one.host.name == host;
+           });
+  }
+
   // A newer answer replaces one whose names are still being looked up.
   void find(const std::vector<HostSlots>& hosts) {
     local_.find(hosts, [this, hosts](const std::set<std::string>& local) {
       std::vector<event::FoundHost> found;
       found.reserve(hosts.size());
-      for (const auto& host : hosts) found.push_back({host, local.count(host.name) != 0});
-      callbacks_.on_found(std::move(found));
+      for (const auto& host : hosts)
+        found.push_back({.host = host, .local = local.count(host.name) != 0});
+      named_ = std::move(found);
+      tell();
     });
+  }
+
+  // Those that are named come first.
+  void tell() {
+    if (!named_ || closed_) return;
+    auto found = *named_;
+    if (joining_) {
+      for (auto& host : joining_->hosts()) {
+        if (!is_named(host.name)) found.push_back({.host = std::move(host), .joins = true});
+      }
+    }
+    callbacks_.on_found(std::move(found));
   }
 
   const ElasticSpec& spec_;
   Callbacks callbacks_;
   LocalHosts local_;
+  std::optional<std::vector<event::FoundHost>> named_;  // by the list, or by the script
   std::unique_ptr<discovery::Poll> poll_;
+  std::unique_ptr<JoiningHosts> joining_;  // null: none may join
+  bool closed_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-HostSource::HostSource(boost::asio::io_context& io, const ElasticSpec& spec,
+HostSource::HostSource(boost::asio::io_context& io, const JobSpec& spec,
                        std::vector<HostSlots> hosts, Callbacks callbacks)
     : impl_(std::make_unique<Impl>(io, spec, std::move(hosts), std::move(callbacks))) {}
 HostSource::~HostSource() = default;
 pid_t HostSource::child() const { return impl_->child(); }
+bool HostSource::joins(const std::string& host) const { return impl_->joins(host); }
+std::optional<AgentConnection> HostSource::take_agent(const std::string& host) {
+  return impl_->take_agent(host);
+}
+void HostSource::agent_ended(const std::string& host) { impl_->agent_ended(host); }
+void HostSource::close(std::uint8_t exit_code, std::function<void()> done) {
+  impl_->close(exit_code, std::move(done));
+}
 
 }  // namespace hvd::driver

@@ -19,13 +19,14 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
                             const JobSpec& spec, Observer& observer) {
   Preparation preparation;
   preparation.hosts = spec.hosts;
-  if (spec.join) {
+  if (spec.join && !spec.elastic) {
     auto gathered = gather_agents(io, signals, spec, observer);
     if (!gathered) return gathered.status();
     preparation.hosts = std::move(gathered->hosts);
     preparation.joined = std::move(gathered->agents);
   }
-  if (spec.elastic && preparation.hosts.empty()) return preparation;  // a script names them
+  // A script names them, or they join.
+  if (spec.elastic && preparation.hosts.empty()) return preparation;
 
   if (!spec.elastic) preparation.hosts = hosts_to_ask(preparation.hosts, spec.processes);
   if (slots_are_known(preparation.hosts)) {
@@ -35,7 +36,8 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
     if (spec.elastic) add_planned_slots(preparation);
   }
 
-  if (!spec.join) preparation.local = find_local_hosts(io, signals, preparation.hosts);
+  const bool reached = !spec.join || spec.elastic;
+  if (reached) preparation.local = find_local_hosts(io, signals, preparation.hosts);
   return preparation;
 }
 

@@ -22,6 +22,7 @@ struct JobHost {
   std::string name;
   HostState state = HostState::planned;  // changed by Hosts::move() alone
   bool local = false;                    // its agent is a child of hvdrun
+  bool joins = false;                    // its agent has joined by itself
   bool leaves = false;                   // it will be taken away
   std::string address;                   // empty: not known yet
   std::vector<std::size_t> workers;      // as Workers counts them

@@ -286,6 +286,7 @@ class Job {
   void on(const event::Tick&);
   void on_state_deadline();
   void fail(JobFailure failure, int exit_code);
+  int exit_code() const;  // as far as it is known
   void fail_because(const std::string& cause);
   void fail_with_cause(const std::string& why);
   void fail_with(const JobWorker& first, const std::string& cause, int exit_code);

@@ -254,15 +254,19 @@ void Job::settle() {
   }
 }
 
+int Job::exit_code() const {
+  if (outcome_.failure) return outcome_.code;
+  return outcome_.interrupt == 0 ? 0 : 128 + outcome_.interrupt;
+}
+
 void Job::finish() {
   move(JobState::finished);
   action::Finish finish;
+  finish.exit_code = exit_code();
   if (outcome_.failure) {
-    finish.exit_code = outcome_.code;
     finish.failure = outcome_.failure;
     finish.reason = reason_of(*outcome_.failure);
   } else if (outcome_.interrupt != 0) {
-    finish.exit_code = 128 + outcome_.interrupt;
     finish.reason = interrupt_text();
   } else if (!policy_.changes_world) {
     finish.reason = workers_.size() == 1 ? "the worker exited with 0"

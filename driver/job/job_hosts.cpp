@@ -52,7 +52,9 @@ void Job::start_agents() {
     const std::string& name = found.host.name;
     if (hosts_.current(name) || budget_.rests(name, now_)) continue;
     // There is no deadline yet, since others may have their turn first.
-    start_agent(hosts_.add(name, found.local));
+    const HostIndex host = hosts_.add(name, found.local);
+    hosts_[host].joins = found.joins;
+    start_agent(host);
   }
 }
 
@@ -142,7 +144,7 @@ void Job::release_hosts() {
 void Job::shut_down(HostIndex host) {
   hosts_.move(host, HostState::closing);
   hosts_[host].deadline = now_ + options_.close_timeout;
-  actions_.emplace_back(action::ShutDownAgent{host});
+  actions_.emplace_back(action::ShutDownAgent{host, state_ == JobState::closing ? exit_code() : 0});
 }
 
 void Job::drop(HostIndex host) {
@@ -185,8 +187,13 @@ void Job::host_failed(HostIndex index, Step step, const std::string& message, in
   decide_within(kAtOnce);
   if (host.leaves) return;  // as it had been told to
   known_.host_errors[host.name] = {step, message, exit_code};
-  warn(cat("host ", host.name, ": ", name_of(step), ": ", message,
-           found(host.name) != nullptr ? cat("; it ", rest_text(until)) : ""));
+  std::string next;
+  if (host.joins && until <= now_) {
+    next = "; it may join again";
+  } else if (found(host.name) != nullptr) {
+    next = cat("; it ", rest_text(until));
+  }
+  warn(cat("host ", host.name, ": ", name_of(step), ": ", message, next));
 }
 
 void Job::on(const event::HostFailed& event) {
@@ -255,10 +262,17 @@ void Job::broken(HostIndex host, const std::string& what) {
 
 void Job::leave(HostIndex index) {
   hosts_.move(index, HostState::gone);
+  if (hosts_[index].joins && known_.hosts) {
+    std::erase_if(*known_.hosts, [&](const event::FoundHost& one) {
+      return one.joins && one.host.name == hosts_[index].name;
+    });
+  }
   lose_workers(index, "was lost with its host");
   decide_within(kAtOnce);
   const JobHost& host = hosts_[index];
   if (!host.leaves || stop_has_begun()) return;
+  // An agent that joins comes again when its machine is there again.
+  if (host.joins) return say(cat("host ", host.name, " has left; it may join again"));
   // The sender of the signal is about to take the host away, whatever discovery still says.
   const TimePoint until = budget_.host_failed(host.name, now_, random());
   say(cat("host ", host.name, " has left; it ", rest_text(until)));

@@ -101,6 +101,7 @@ struct Exited {
 struct FoundHost {
   HostSlots host;
   bool local = false;  // its agent would be a child of hvdrun
+  bool joins = false;  // its agent has joined by itself; once that is gone, this answer is no more
 };
 // The hosts that may work from now on, in this order: discovery's newest answer.
 struct HostsFound {
@@ -233,6 +234,7 @@ struct DescribeWorker {
 };
 struct ShutDownAgent {
   HostIndex host = 0;
+  int exit_code = 0;  // for somebody who waits for the agent: the job's at its end
 };
 // Close its link and kill it, and all that it leaves behind; or give up the way to it. AgentGone
 // must follow.

@@ -40,6 +40,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/failure_test.cpp
   ${e2e}/flood_test.cpp
   ${e2e}/group_restart_test.cpp
+  ${e2e}/joining_agents_test.cpp
   ${e2e}/job_test.cpp
   ${e2e}/lifetime_test.cpp
   ${e2e}/output_test.cpp

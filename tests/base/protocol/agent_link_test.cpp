@@ -26,7 +26,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Heartbeat{6, 5});
   expect_sound(Pause{true});
   expect_sound(AskActivity{7, 1000});
-  expect_sound(Shutdown{});
+  expect_sound(Shutdown{7});
   expect_sound(Check{"/home", "train", "/usr/bin:/bin"});
   expect_sound(Probe{7, 1000, {{"10.0.0.1", 4000, "hello"}, {"::1", 22, ""}}});
   expect_sound(Ready{

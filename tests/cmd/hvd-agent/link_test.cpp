@@ -163,6 +163,14 @@ TEST(AgentLink, ShutdownWithoutWorkersSaysBye) {
   EXPECT_EQ(agent.wait_for_exit(), 0);
 }
 
+TEST(AgentLink, AnAgentThatIsNotNeededEndsWithTheCodeOfTheJob) {
+  AgentUnderTest agent(Greeting::none);
+  agent.send(agent_link::Shutdown{7}.encode());
+  agent.until_closed();
+  EXPECT_TRUE(agent.bye);
+  EXPECT_EQ(agent.wait_for_exit(), 7);
+}
+
 TEST(AgentLink, ShutdownTellsEveryEndBeforeBye) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay-stubbornly"});

@@ -21,7 +21,8 @@
 //
 // Of static jobs: addresses ADDRESS... (of all hosts; without any: 10.0.0.1 and so on).
 //
-// Of elastic jobs: found HOST:SLOTS... (not known: ?; a host of this machine: HOST:SLOTS:local);
+// Of elastic jobs: found HOST:SLOTS... (not known: ?; a host of this machine: HOST:SLOTS:local,
+// one whose agent has joined by itself: HOST:SLOTS:joins);
 // no-discovery TEXT; address HOST [ADDRESS]; leaves HOST; standby, leave WORKER; left WORKER
 // [REASON]; committed WORKER GENERATION. Many at once: "up HOST..." they become ready and have an
 // address; "begins WORKER..." they are launched and initialised, and on standby if they have yet to
@@ -191,7 +192,12 @@ class GoldenScript {
     event::HostsFound found;
     for (std::string word; words >> word;) {
       const auto parts = split(word, ':');
-      found.hosts.push_back({{parts[0], std::atoi(parts[1].c_str())}, parts.size() > 2});
+      event::FoundHost host{{parts[0], std::atoi(parts[1].c_str())}};
+      for (const auto& more : parts) {
+        if (more == "local") host.local = true;
+        if (more == "joins") host.joins = true;
+      }
+      found.hosts.push_back(host);
     }
     return found;
   }

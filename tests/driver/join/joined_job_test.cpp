@@ -168,6 +168,16 @@ TEST_F(JoinedJob, AFrozenRelayIsALostHostAndNothingStays) {
   EXPECT_TRUE(wait_until_gone(kMark, mark_));
 }
 
+TEST_F(JoinedJob, AgentsEndWithTheCodeOfTheJob) {
+  const auto job = start_job({"-np", "2", "sh", "-c", "[ $HVD_RANK = 0 ] && exit 7; sleep 1000"});
+  const auto a = start_agent("a", 1);
+  const auto b = start_agent("b", 1);
+  EXPECT_EQ(job->wait().code, 7) << job->err();
+  EXPECT_EQ(a->wait().code, 7) << a->err();
+  EXPECT_EQ(b->wait().code, 7) << b->err();
+  EXPECT_TRUE(wait_until_gone(kMark, mark_));
+}
+
 TEST_F(JoinedJob, AKilledHvdrunEndsAllAgents) {
   const auto job = start_job({"-H", "a:1", "sh", "-c", "echo up; exec sleep 1000"});
   const auto a = start_agent("a", 1);

@@ -1,0 +1,128 @@
+#include "driver/agents/joining_hosts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unistd.h>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/protocol/agent_link.h"
+#include "base/socket.h"
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+// An agent without workers ends at once; one that does not is frozen or cut off.
+constexpr std::chrono::seconds kDismissalLimit{2};
+
+}  // namespace
+
+JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Callbacks callbacks)
+    : io_(io), callbacks_(std::move(callbacks)), dismissal_limit_(io) {
+  join::Callbacks on;
+  on.admit = [this](const std::string& host, int /*slots*/) { return admit(host); };
+  on.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
+  on.on_refused = [this](std::string_view text) { callbacks_.on_warning(text); };
+  server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on));
+}
+
+JoiningHosts::~JoiningHosts() = default;
+
+Status JoiningHosts::start() { return server_->start().with_context("wait for agents to join"); }
+
+std::vector<HostSlots> JoiningHosts::hosts() const {
+  std::map<std::size_t, HostSlots> by_place;
+  for (const auto& [name, host] : hosts_) {
+    if (host.state != State::absent) by_place[host.place] = {.name = name, .slots = host.slots};
+  }
+  std::vector<HostSlots> hosts;
+  hosts.reserve(by_place.size());
+  for (auto& [place, host] : by_place) hosts.push_back(std::move(host));
+  return hosts;
+}
+
+std::optional<AgentConnection> JoiningHosts::take(const std::string& host) {
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end() || found->second.state != State::waiting) return std::nullopt;
+  found->second.state = State::taken;
+  found->second.ended.reset();
+  return std::move(found->second.connection);
+}
+
+void JoiningHosts::ended(const std::string& host) {
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end() || found->second.state != State::taken) return;
+  found->second.state = State::absent;
+  callbacks_.on_change();
+}
+
+void JoiningHosts::dismiss(std::uint8_t exit_code, std::function<void()> done) {
+  server_.reset();
+  dismissed_ = std::move(done);
+  const std::string frame = agent_link::Shutdown{exit_code}.encode();
+  for (auto& [name, host] : hosts_) {
+    if (host.state != State::waiting) continue;
+    // The first bytes on the link, which its buffer takes. Without them the agent sees a lost job.
+    static_cast<void>(send_all(host.connection.link.get(), frame, Clock::now()));
+  }
+  if (!any_waiting()) return dismissed_();
+
+  dismissal_limit_.expires_after(kDismissalLimit);
+  dismissal_limit_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) dismissed_();
+  });
+}
+
+bool JoiningHosts::any_waiting() const {
+  return std::any_of(hosts_.begin(), hosts_.end(),
+                     [](const auto& host) { return host.second.state == State::waiting; });
+}
+
+// An agent that comes again may be faster than the news of the end of the one before.
+Status JoiningHosts::admit(const std::string& host) const {
+  if (callbacks_.is_taken(host)) {
+    return {Code::permission_denied,
+            cat("the job reaches a host ", host, " by itself; --host gives another name")};
+  }
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end() || found->second.state == State::absent) return {};
+  return {Code::already_exists, cat("a host ", host, " has joined already")};
+}
+
+void JoiningHosts::on_joined(join::JoinedAgent agent) {
+  // After this agent was admitted another host of the same name may have joined.
+  if (!admit(agent.host).ok()) return;
+
+  JoinedHost& host = hosts_[agent.host];
+  if (host.times++ == 0) host.place = hosts_.size();
+  host.state = State::waiting;
+  host.slots = agent.slots;
+  host.connection = std::move(agent.connection);
+  host.ended = std::make_unique<boost::asio::posix::stream_descriptor>(
+      io_, ::dup(host.connection.handle->ended_fd()));
+  host.ended->async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                         [this, name = agent.host, times = host.times,
+                          alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+                           if (!error && !alive.expired()) on_ended_while_waiting(name, times);
+                         });
+  callbacks_.on_notice(cat("host ", agent.host, " has joined with ", agent.slots,
+                           agent.slots == 1 ? " slot" : " slots"));
+  callbacks_.on_change();
+}
+
+void JoiningHosts::on_ended_while_waiting(const std::string& host, std::uint64_t times) {
+  JoinedHost& one = hosts_.at(host);
+  if (one.state != State::waiting || one.times != times) return;
+  one.state = State::absent;
+  const AgentConnection ended = std::move(one.connection);
+  if (dismissed_) {
+    if (!any_waiting()) dismissed_();
+    return;
+  }
+  callbacks_.on_warning(
+      cat("host ", host, " has gone before its turn: its agent ", ended.handle->reap()));
+  callbacks_.on_change();
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,211 @@
+// Elastic jobs whose agents join by themselves: they come, leave, are killed, frozen and cut off,
+// and come again, while elastic_steps trains. Each agent is a real `hvdrun agent`, under a name of
+// its own, on this machine.
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "base/socket.h"
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+class JoiningAgentsTest : public ElasticJobTest {
+ protected:
+  JoiningAgentsTest() {
+    // It was free a moment ago, and the kernel assigns other ports first.
+    auto listener = *listen_tcp({"127.0.0.1", 0});
+    where_ = local_address(listener.get())->to_string();
+  }
+
+  Words joining(const Words& flags) const {
+    Words words{"--join-bind", where_, "--token-file", token()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  }
+  Process& start_agent(const std::string& host, int slots, const Words& flags = {}) {
+    Words words{"agent",  "--join", "tls://" + where_, "--token-file",       token(),
+                "--host", host,     "--slots",         std::to_string(slots)};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return start(words);
+  }
+  // A world of so many, newer than that; its number.
+  std::int64_t expect_world(Process& job, std::size_t size, std::int64_t after = 0) {
+    const auto world = step_logs().wait_for_world(static_cast<int>(size), after);
+    EXPECT_GT(world, after) << "no world of " << size << "\n" << step_logs().summary() << job.err();
+    return world;
+  }
+  // Beside localhost, which these flags name.
+  void expect_others_join(const Words& named) {
+    Words flags{"--min-np", "1", "--max-np", "2"};
+    flags.insert(flags.end(), named.begin(), named.end());
+    Process& job = start_training(joining(flags));
+    const auto first = expect_world(job, 1);
+    Process& stranger = start_agent("localhost", 1);
+    EXPECT_EQ(stranger.wait().code, 1);
+    EXPECT_NE(stranger.err().find("the job reaches a host localhost by itself"), std::string::npos)
+        << stranger.err();
+    start_agent("b", 1);
+    expect_world(job, 2, first);
+    finish(job);
+  }
+  std::string token() const { return directory() / "token"; }
+  const std::string& where() const { return where_; }
+
+ private:
+  std::string where_;
+};
+
+TEST_F(JoiningAgentsTest, TheWorldGrowsWithWhoeverComesAndShrinksWithWhoeverLeaves) {
+  // An agent may be there before hvdrun is.
+  Process& a = start_agent("a", 1);
+  ASSERT_TRUE(a.wait_for_error("trying again")) << a.err();
+  Process& job = start_training(joining({"--min-np", "1"}));
+  const auto first = expect_world(job, 1);
+  Process& b = start_agent("b", 2);
+  const auto second = expect_world(job, 3, first);
+
+  b.signal(SIGTERM);
+  const auto third = expect_world(job, 1, second);
+  EXPECT_EQ(b.wait().code, 0) << b.err();
+
+  start_agent("b", 1);
+  expect_world(job, 2, third);
+  finish(job);
+  EXPECT_EQ(a.wait().code, 0) << a.err();
+}
+
+TEST_F(JoiningAgentsTest, AHostThatIsKilledIsLostAndComesAgain) {
+  Process& job =
+      start_training(joining({"--min-np", "1", "--blacklist-cooldown-range", "0.1", "1"}));
+  start_agent("a", 1);
+  Process& b = start_agent("b", 1);
+  const auto first = expect_world(job, 2);
+  crash(b);
+  const auto second = expect_world(job, 1, first);
+  start_agent("b", 1);
+  expect_world(job, 2, second);
+  finish(job);
+}
+
+TEST_F(JoiningAgentsTest, AKilledWorkerIsReplacedOnItsHost) {
+  Process& job = start_training(joining({"--min-np", "2", "--max-np", "2"}));
+  start_agent("a", 1);
+  start_agent("b", 1);
+  const auto first = expect_world(job, 2);
+  kill_rank(1);
+  expect_world(job, 2, first);
+  finish(job);
+}
+
+// It is silent, as a host that is cut off is.
+TEST_F(JoiningAgentsTest, AFrozenHostIsLostAndMayJoinUnderItsNameAgain) {
+  Process& job = start_training(joining(
+      {"--min-np", "1", "--heartbeat-timeout", "1", "--blacklist-cooldown-range", "0.1", "1"}));
+  start_agent("a", 1);
+  Process& b = start_agent("b", 1);
+  const auto first = expect_world(job, 2);
+  b.signal(SIGSTOP);
+  const auto second = expect_world(job, 1, first);
+  start_agent("b", 1);
+  expect_world(job, 2, second);
+  b.signal(SIGCONT);
+  EXPECT_NE(b.wait().code, 0);
+  // Which of the two it is depends on whether the agent gave up on hvdrun meanwhile.
+  EXPECT_TRUE(b.err().find("was lost") != std::string::npos ||
+              b.err().find("nothing was heard from hvdrun") != std::string::npos)
+      << b.err();
+  finish(job);
+}
+
+TEST_F(JoiningAgentsTest, TheJobWaitsForItsLeastAndSaysSo) {
+  Process& job = start_training(joining({"--min-np", "2"}));
+  ASSERT_TRUE(job.wait_for_error("agents may join at " + where())) << job.err();
+  start_agent("a", 1);
+  ASSERT_TRUE(job.wait_for_error("host a has joined with 1 slot")) << job.err();
+  start_agent("b", 1);
+  expect_world(job, 2);
+  finish(job);
+}
+
+TEST_F(JoiningAgentsTest, NamedHostsAreReachedAndOthersJoin) {
+  expect_others_join({"-H", "localhost:1"});
+}
+
+TEST_F(JoiningAgentsTest, DiscoveredHostsAreReachedAndOthersJoin) {
+  expect_others_join({"--host-discovery-script", discovery_script("localhost:1")});
+}
+
+TEST_F(JoiningAgentsTest, TwoOfOneNameAreOneAfterTheOther) {
+  Process& job = start_training(joining({"--min-np", "1"}));
+  Process& first = start_agent("a", 1);
+  const auto world = expect_world(job, 1);
+  Process& second = start_agent("a", 1);
+  ASSERT_TRUE(second.wait_for_error("a host a has joined already")) << second.err();
+  Process& other = start_agent("b", 1);
+  const auto both = expect_world(job, 2, world);
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait().code, 0) << first.err();
+  // It still tries, and takes the place.
+  ASSERT_TRUE(second.wait_for_error("joined the job")) << second.err();
+  expect_world(job, 2, both);
+  finish(job);
+  EXPECT_EQ(second.wait().code, 0) << second.err();
+  EXPECT_EQ(other.wait().code, 0) << other.err();
+}
+
+TEST_F(JoiningAgentsTest, MoreThanTheMostWaitForAPlace) {
+  Process& job = start_training(joining({"--min-np", "1", "--max-np", "1"}));
+  Process& a = start_agent("a", 1);
+  const auto first = expect_world(job, 1);
+  Process& b = start_agent("b", 1);
+  ASSERT_TRUE(job.wait_for_error("host b has joined")) << job.err();
+  a.signal(SIGTERM);
+  expect_world(job, 1, first);
+  EXPECT_EQ(a.wait().code, 0) << a.err();
+  finish(job);
+  EXPECT_EQ(b.wait().code, 0) << b.err();
+}
+
+// Its host rests, so the job sends it nothing before the end.
+TEST_F(JoiningAgentsTest, AnAgentThatNeverHasItsTurnEndsWithTheJob) {
+  Process& job = start_training(joining(
+      {"--min-np", "1", "--failure-policy", "host", "--blacklist-cooldown-range", "1000", "1000"}));
+  Process& a = start_agent("a", 1);
+  Process& b = start_agent("b", 1);
+  const auto first = expect_world(job, 2);
+  crash(b);
+  expect_world(job, 1, first);
+  Process& again = start_agent("b", 1);
+  ASSERT_TRUE(again.wait_for_error("joined the job")) << again.err();
+  finish(job);
+  EXPECT_EQ(a.wait().code, 0) << a.err();
+  EXPECT_EQ(again.wait().code, 0) << again.err();
+}
+
+TEST_F(JoiningAgentsTest, ProgramsWithoutHvdAreStartedAgainWithWhoeverIsThere) {
+  Process& job =
+      start(joining({"--min-np", "1", "--grow-delay", "0.2", "sh", "-c",
+                     cat("echo $RANK of $WORLD_SIZE; while [ ! -e ",
+                         (directory() / "enough").string(), " ]; do sleep 0.05; done")}));
+  start_agent("a", 1);
+  ASSERT_TRUE(job.wait_for_output("0 of 1")) << job.err();
+  start_agent("b", 1);
+  ASSERT_TRUE(job.wait_for_output("1 of 2")) << job.out() << job.err();
+  say_enough();
+  EXPECT_EQ(job.wait().code, 0) << job.err();
+}
+
+TEST_F(JoiningAgentsTest, ATakenPortIsAnErrorThatNamesIt) {
+  auto taken = *listen_tcp({"127.0.0.1", 0});
+  const std::string where = local_address(taken.get())->to_string();
+  const auto end =
+      run_job({"--join-bind", where, "--token-file", token(), "--min-np", "1", "true"});
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find(where), std::string::npos) << end.err;
+}
+
+}  // namespace
+}  // namespace hvd::test
