@@ -1,25 +1,33 @@
 #include "rendezvous/standalone.h"
 
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include "base/clock.h"
 #include "base/machine/machine.h"
 #include "base/printable.h"
 #include "base/security/trusted_file.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "rendezvous/server.h"
 
 namespace hvd::rendezvous {
 namespace {
+
+// For a writer at the other end of a pipe.
+constexpr std::chrono::seconds kTokenLimit{30};
 
 int fail(const Status& status) {
   std::fprintf(stderr, "hvdrun rendezvous: %s\n", printable_lines(status.message()).c_str());
@@ -44,13 +52,26 @@ Result<SocketAddress> parse_bind_address(std::string_view text) {
   return SocketAddress{std::move(host), *port};
 }
 
+bool is_inherited(std::string_view path) {
+  return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
+}
+
 Result<Token> load_token(const std::string& path) {
-  const auto fd = open_trusted_file(path, "token file", FileTrust::secret);
+  const FileKind kind = is_inherited(path) ? FileKind::any : FileKind::regular;
+  const auto fd = open_trusted_file(path, "token file", FileTrust::secret, kind);
   HVD_RETURN_IF_ERROR(fd.status());
-  std::string text(256, '\0');
-  const ssize_t got = ::read(fd->get(), text.data(), text.size());
-  if (got < 0) return Status::from_errno(cat("read token file ", path), errno);
-  text.resize(static_cast<std::size_t>(got));
+  const std::string what = cat("read token file ", path);
+  const TimePoint deadline = Clock::now() + kTokenLimit;
+  std::string text;
+  std::array<char, 256> buffer{};
+  while (text.size() < buffer.size()) {
+    HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLIN, deadline).with_context(what));
+    const ssize_t got = ::read(fd->get(), buffer.data(), buffer.size());
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0) return Status::from_errno(what, errno);
+    if (got == 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
   auto token = Token::from_hex(trim(text));
   if (!token.ok()) return token.status().with_context(cat("token file ", path));
   return token;

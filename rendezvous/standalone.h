@@ -24,7 +24,11 @@ struct StandaloneOptions {
 // "ADDRESS:PORT" or "[IPV6]:PORT"; the address must be an IP address.
 Result<SocketAddress> parse_bind_address(std::string_view text);
 
-// Reads the token file; Code::not_found if there is none.
+// The path names a descriptor that this process has inherited, such as /dev/fd/3. It may be a pipe,
+// from which a token can be read once.
+bool is_inherited(std::string_view path);
+// Reads the token file; Code::not_found if there is none. Waits for the writer of a pipe, for a
+// while.
 Result<Token> load_token(const std::string& path);
 // Reads the token file, or makes it. The error names the file and what is wrong with it.
 Result<Token> load_or_create_token(const std::string& path);

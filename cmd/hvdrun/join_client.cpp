@@ -112,18 +112,12 @@ Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
   }
 }
 
-Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& host,
-                          TimePoint deadline) {
-  const auto token = rendezvous::load_token(arguments.token_file);
-  if (!token.ok()) {
-    // On a shared file system, that hvdrun may be about to create it.
-    return JoinFailure{token.status(), token.status().code() != Code::not_found};
-  }
-
+Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
+                          const std::string& host, TimePoint deadline) {
   auto fd = connect_any(arguments.join, deadline);
   if (!fd.ok()) return JoinFailure{fd.status()};
   const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
-  const auto key = TlsPsk::create(TlsPsk::Side::client, *token);
+  const auto key = TlsPsk::create(TlsPsk::Side::client, token);
   if (!key.ok()) return JoinFailure{key.status(), true};
   auto tls = key->session();
   if (!tls.ok()) return JoinFailure{tls.status(), true};
@@ -175,6 +169,15 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const std::string& ho
   return Joined{std::move(*fd), std::move(*tls), std::move(received)};
 }
 
+Attempt<Joined> join_with(const Result<Token>& token, const AgentArguments& arguments,
+                          const std::string& host, TimePoint deadline) {
+  if (!token.ok()) {
+    // On a shared file system, that hvdrun may be about to create it.
+    return JoinFailure{token.status(), token.status().code() != Code::not_found};
+  }
+  return join_once(arguments, *token, host, std::max(deadline, Clock::now() + kFirstPause));
+}
+
 Result<std::string> own_name() {
   std::string name = machine_name();
   if (name.empty()) {
@@ -198,8 +201,13 @@ Result<Joined> join_job(const AgentArguments& arguments,
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> share(0.5, 1.0);
   std::string said;
+  std::optional<Result<Token>> token;
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
-    auto attempt = join_once(arguments, host, std::max(deadline, Clock::now() + kFirstPause));
+    // The file may be replaced meanwhile; a pipe cannot be read twice.
+    if (!token || !rendezvous::is_inherited(arguments.token_file)) {
+      token = rendezvous::load_token(arguments.token_file);
+    }
+    auto attempt = join_with(*token, arguments, host, deadline);
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
     auto& join_failure = std::get<JoinFailure>(attempt);
     if (join_failure.final) return join_failure.why;

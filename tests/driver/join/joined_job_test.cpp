@@ -82,6 +82,36 @@ TEST_F(JoinedJob, AHostWithoutANumberHasTheSlotsThatItsAgentCameWith) {
   EXPECT_EQ(b->wait().code, 0) << b->err();
 }
 
+TEST_F(JoinedJob, TheTokenMayComeThroughAnInheritedDescriptor) {
+  const auto agent = start_agent("a", 1);  // of a file, which the job makes
+  EXPECT_EQ(start_job({"-np", "1", "true"})->wait().code, 0);
+  EXPECT_EQ(agent->wait().code, 0) << agent->err();
+
+  const auto through_a_pipe = [&](const std::string& command) {
+    return std::make_unique<Process>(std::vector<std::string>{
+        "sh", "-c", cat("cat ", token_, " | ", binary("hvdrun"), " ", command)});
+  };
+  // The agent tries more than once.
+  const auto other = through_a_pipe(
+      cat("agent --join tls://", where_, " --token-file /dev/stdin --host b --slots 1"));
+  ASSERT_TRUE(other->wait_for_error("trying again")) << other->err();
+  const auto job =
+      through_a_pipe(cat("--join-bind ", where_, " --token-file /dev/fd/0 -np 1 true"));
+  EXPECT_EQ(job->wait().code, 0) << job->err();
+  EXPECT_EQ(other->wait().code, 0) << other->err();
+
+  for (const char* const content : {"", "secret"}) {
+    const auto end = run({"sh", "-c",
+                          cat("printf '%s' '", content, "' | ", binary("hvdrun"),
+                              " agent --join tls://", where_, " --token-file /dev/stdin")});
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.err.find("token file /dev/stdin: a token is 64 hexadecimal digits"),
+              std::string::npos)
+        << end.err;
+    EXPECT_EQ(end.err.find("secret"), std::string::npos) << end.err;
+  }
+}
+
 TEST_F(JoinedJob, ATokenThatSomebodyElseHasPlantedIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
   const std::string digits(64, 'a');
