@@ -4,6 +4,11 @@ find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 find_package(Boost 1.81 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Gloo REQUIRED)
+# Of PMIx only the header is used (worker/launch). Without it, programs that mpirun starts are refused.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(PMIX QUIET pmix)
+endif()
 
 if(HVD_BUILD_LAUNCHER)
   find_package(CLI11 REQUIRED)

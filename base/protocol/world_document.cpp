@@ -1,6 +1,7 @@
 #include "base/protocol/world_document.h"
 
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,29 @@ using Json = nlohmann::json;
 
 static std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void assign_local_and_cross_ranks(std::vector<WorldMember>& members) {
+  std::map<std::string_view, int> local_sizes;
+  for (auto& member : members) member.local_rank = local_sizes[member.host]++;
+
+  std::vector<int> cross_sizes;                              // by local rank
+  std::map<std::string_view, std::vector<int>> cross_ranks;  // of a host, by local rank
+  for (const auto& member : members) {
+    auto& of_host = cross_ranks[member.host];
+    if (!of_host.empty()) continue;
+    // Hosts are numbered in the order of their first members.
+    const auto size = static_cast<std::size_t>(local_sizes[member.host]);
+    if (cross_sizes.size() < size) cross_sizes.resize(size);
+    for (std::size_t local = 0; local < size; ++local) of_host.push_back(cross_sizes[local]++);
+  }
+
+  for (auto& member : members) {
+    const auto local = static_cast<std::size_t>(member.local_rank);
+    member.local_size = local_sizes[member.host];
+    member.cross_rank = cross_ranks[member.host][local];
+    member.cross_size = cross_sizes[local];
+  }
 }
 
 // Member by member: as one tree of JSON a world of 100,000 would take ten times the memory of its

@@ -30,6 +30,9 @@ struct WorldMember {
   friend bool operator==(const WorldMember&, const WorldMember&) = default;
 };
 
+// Fills local and cross ranks and sizes of members that are in the order of their ranks.
+void assign_local_and_cross_ranks(std::vector<WorldMember>& members);
+
 enum class WorldState { proposed, effective };
 
 struct WorldDocument {

@@ -88,26 +88,6 @@ Status check_processes(int processes, long long slots) {
 
 }  // namespace
 
-void assign_local_and_cross_ranks(std::vector<WorldMember>& members) {
-  std::vector<int> cross_size;  // by local rank
-  for (std::size_t first = 0; first < members.size();) {
-    std::size_t end = first;
-    while (end < members.size() && members[end].host == members[first].host) ++end;
-    const auto local_size = end - first;
-    if (cross_size.size() < local_size) cross_size.resize(local_size);
-    for (std::size_t local = 0; local < local_size; ++local) {
-      WorldMember& member = members[first + local];
-      member.local_rank = static_cast<int>(local);
-      member.local_size = static_cast<int>(local_size);
-      member.cross_rank = cross_size[local]++;
-    }
-    first = end;
-  }
-  for (auto& member : members) {
-    member.cross_size = cross_size[static_cast<std::size_t>(member.local_rank)];
-  }
-}
-
 std::string slots_text(const HostSlots& host, const Capacity& capacity) {
   const int found = slots_by(capacity);
   const int slots = slots_found(host, found);

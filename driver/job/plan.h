@@ -43,9 +43,6 @@ Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, boo
 // were planned.
 Status check_least(int least, const std::vector<HostSlots>& hosts, const Plan& plan);
 
-// Fills local and cross ranks and sizes of members that are already ordered host-major by `host`.
-void assign_local_and_cross_ranks(std::vector<WorldMember>& members);
-
 // How many keys each scope of Horovod's own clients gets (its global, local_<host> and
 // cross_<local rank>).
 std::map<std::string, std::size_t> legacy_scope_sizes(const std::vector<WorldMember>& members);

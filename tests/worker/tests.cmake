@@ -20,6 +20,11 @@ hvd_test(hvd_api_test
   LIBRARIES hvd
   LABELS quick)
 
+hvd_test(hvd_launch_test
+  worker/launch/launched_world_test.cpp
+  LIBRARIES hvd_worker
+  LABELS quick)
+
 # What stands on the seam for frameworks and languages, in real jobs.
 add_executable(hvd_gradients_program worker/gradients_errors.cpp worker/gradients_program.cpp runtime/tsan_options.cpp)
 hvd_compile_options(hvd_gradients_program)
@@ -46,7 +51,7 @@ hvd_test(hvd_seam_test
   worker/c_elastic_test.cpp
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
-  worker/process/other_launcher_test.cpp
+  worker/launch/other_launcher_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)

@@ -167,6 +167,16 @@ int run(const std::string& scenario) {
     place();
     return 0;
   }
+  if (scenario == "again") {  // worlds one after the other
+    for (int round = 0; round < 3; ++round) {
+      sum_of_ranks();
+      hvd::shutdown();
+      hvd::init();
+    }
+    place();
+    hvd::shutdown();
+    return 0;
+  }
   if (scenario == "protocol") {
     hvd::shutdown();
     return protocol();

@@ -4,11 +4,15 @@
 #include <set>
 #include <utility>
 
+#include "base/build_id.h"
 #include "base/log.h"
+#include "base/machine/machine.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
+#include "worker/launch/launched_world.h"
+#include "worker/launch/other_launcher.h"
+#include "worker/launch/pmix_store.h"
 #include "worker/process/dump_signal.h"
-#include "worker/process/other_launcher.h"
 #include "worker/process/process_world.h"
 #include "worker/process/rendezvous_exchange.h"
 
@@ -40,9 +44,9 @@ std::string timeline_of_generation(const std::string& path, std::uint64_t genera
   return (whole.parent_path() / name).string();
 }
 
-bool is_homogeneous(const WorldDocument& document) {
+bool is_homogeneous(const std::vector<WorldMember>& all) {
   std::set<int> sizes;
-  for (const auto& member : document.members) sizes.insert(member.local_size);
+  for (const auto& member : all) sizes.insert(member.local_size);
   return sizes.size() <= 1;
 }
 
@@ -59,9 +63,62 @@ void FormedGeneration::begin(std::uint64_t generation,
   }
 }
 
+Status ProcessWorld::init_without_hvdrun() {
+  const auto environment = process_environment();
+  const auto launch = find_other_launch(environment);
+  HVD_RETURN_IF_ERROR(launch.status());
+  if (!*launch) return init_alone();
+
+  const auto command = split(read_proc_file("/proc/self/cmdline"), '\0');
+  if (!has_pmix(environment)) return refusal(**launch, command, "");
+  auto store = open_pmix_store(environment);
+  const bool may_be_alone = !(*launch)->size && (*launch)->rank == 0;
+  if (!store.ok() && may_be_alone) return init_alone();
+  if (!store.ok()) return refusal(**launch, command, store.status().message());
+  return (*store)->size() == 1 ? init_alone() : init_with_others(**store);
+}
+
+// Of another launcher, which says nothing while the world lasts: it ends all processes when one of
+// them has failed.
+Status ProcessWorld::init_with_others(LauncherStore& store) {
+  const auto environment = process_environment();
+  HVD_RETURN_IF_ERROR(apply_log_settings(environment, cat("rank ", store.rank())));
+  auto settings = settings_from_environment(environment);
+  HVD_RETURN_IF_ERROR(settings.status());
+
+  const auto wanted = environment("HVD_NETWORK_INTERFACE").value_or("");
+  const Introduction own{std::string(build_id()), machine_name(),
+                         reachable_interfaces(machine_interfaces(), wanted), wanted,
+                         to_hex(random_bytes(Token::kSize))};
+  const TimePoint deadline = settings->config.rendezvous_timeout.count() == 0
+                                 ? kNever
+                                 : Clock::now() + settings->config.rendezvous_timeout;
+  auto met = meet(store, own, deadline);
+  HVD_RETURN_IF_ERROR(met.status());
+  const auto& self = met->members[static_cast<std::size_t>(store.rank())];
+
+  auto core = core_from_environment(environment, self.local_rank, self.local_size);
+  HVD_RETURN_IF_ERROR(core.status());
+  settings->config.core = *core;
+  settings->config.dump_requests = listen_for_dump_signal();
+
+  std::vector<runtime::Member> members;
+  for (const auto& member : met->members) {
+    members.push_back({member.worker(), member.host, member.address});
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    generation_.begin(generation_.number + 1, nullptr);
+    current_.set_place({self.rank, store.size(), self.local_rank, self.local_size, self.cross_rank,
+                        self.cross_size, is_homogeneous(met->members)});
+  }
+  runtime::WorldSpec spec(store.rank(), std::move(members), generation_.number, met->token);
+  spec.process_sets = options_.process_sets;
+  LauncherExchange exchange(store);
+  return join(std::move(spec), std::move(*settings), exchange);
+}
+
 Status ProcessWorld::init_alone() {
-  HVD_RETURN_IF_ERROR(check_that_it_may_be_alone(
-      process_environment(), split(read_proc_file("/proc/self/cmdline"), '\0')));
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "rank 0"));
   auto settings = settings_from_environment(process_environment());
   HVD_RETURN_IF_ERROR(settings.status());
@@ -170,7 +227,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   {
     const std::lock_guard lock(mutex_);
     current_.set_place({self->rank, spec.size(), self->local_rank, self->local_size,
-                        self->cross_rank, self->cross_size, is_homogeneous(document)});
+                        self->cross_rank, self->cross_size, is_homogeneous(document.members)});
   }
 
   // hvdrun watches which ranks have not come yet, and replaces them or ends the job. In a static

@@ -106,7 +106,8 @@ Status ProcessWorld::init(const InitOptions& options) {
 
   const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
   options_ = options;
-  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or("")) : init_alone();
+  return agent_ != nullptr || descriptor ? init_as_worker(descriptor.value_or(""))
+                                         : init_without_hvdrun();
 }
 
 // For programs that return from main() without shutdown(). _exit() and abort() do not run it.

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "rendezvous/client.h"
 #include "runtime/control/world.h"
+#include "worker/launch/launcher_store.h"
 #include "worker/process/agent_channel.h"
 #include "worker/process/current_world.h"
 #include "worker/process/high_water.h"
@@ -156,7 +157,9 @@ class ProcessWorld {
   runtime::Failure leave(runtime::World& world);
   void tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome);
   bool breaks_for_departure(const runtime::Failure& failure) const;
+  Status init_without_hvdrun();
   Status init_alone();
+  Status init_with_others(LauncherStore& store);
   Status init_as_worker(const std::string& descriptor);
   Status open_agent(const std::string& descriptor);
   Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);

@@ -1,4 +1,4 @@
-#include "worker/process/other_launcher.h"
+#include "worker/launch/other_launcher.h"
 
 #include <array>
 #include <cstdint>
@@ -10,6 +10,7 @@ namespace {
 
 // What hvdrun gives to each worker; programs that a worker starts have it, too.
 constexpr std::string_view kHvdrunVariable = "HVD_JOB_ID";
+constexpr std::string_view kSlurm = "Slurm";
 // Of the command line only so much is repeated.
 constexpr std::size_t kMostOfCommand = 300;
 
@@ -56,7 +57,7 @@ std::optional<OtherLaunch> slurm_step(const EnvironmentLookup& lookup) {
   const auto step = text ? parse_number<std::int64_t>(*text) : std::nullopt;
   if (!rank || !size || !step || *step < 0 || *step >= kFirstSpecialStep) return std::nullopt;
   return OtherLaunch{
-      "Slurm",
+      std::string(kSlurm),
       "srun",
       cat("SLURM_STEP_ID=", *step, ", SLURM_PROCID=", *rank, ", SLURM_STEP_NUM_TASKS=", *size),
       *rank,
@@ -64,11 +65,10 @@ std::optional<OtherLaunch> slurm_step(const EnvironmentLookup& lookup) {
       0};
 }
 
-// PMIx gives its processes no size. One that is not the first is not the only one; the first one
-// cannot be told from one that is alone.
+// PMIx gives its processes no size: the first one has to ask (pmix_store.h), whether it is alone.
 std::optional<OtherLaunch> pmix_process(const EnvironmentLookup& lookup) {
   const auto rank = count_of(lookup, "PMIX_RANK");
-  if (!rank || *rank == 0) return std::nullopt;
+  if (!rank || (*rank == 0 && !lookup("PMIX_NAMESPACE"))) return std::nullopt;
   return OtherLaunch{"PMIx", "prun", cat("PMIX_RANK=", *rank), *rank, std::nullopt, 0};
 }
 
@@ -114,32 +114,35 @@ std::string hvdrun_line(const OtherLaunch& launch, const std::vector<std::string
 
 }  // namespace
 
-std::optional<OtherLaunch> find_other_launch(const EnvironmentLookup& lookup) {
-  if (lookup(kHvdrunVariable)) return std::nullopt;
+Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup) {
+  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
+  if (!allowed.empty() && allowed != "0" && allowed != "1") {
+    return Status(Code::invalid_argument, cat("environment variable ", kAllowSingleVariable, "=",
+                                              allowed, ": must be 1 or 0"));
+  }
+  std::optional<OtherLaunch> none;
+  if (allowed == "1" || lookup(kHvdrunVariable)) return none;
   auto launch = innermost_launch(lookup);
-  if (launch && launch->size && *launch->size <= 1) return std::nullopt;
+  if (launch && launch->size && *launch->size <= 1) return none;
   return launch;
 }
 
-Status check_that_it_may_be_alone(const EnvironmentLookup& lookup,
-                                  const std::vector<std::string>& command) {
-  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
-  if (!allowed.empty() && allowed != "0" && allowed != "1") {
-    return {Code::invalid_argument,
-            cat("environment variable ", kAllowSingleVariable, "=", allowed, ": must be 1 or 0")};
-  }
-  if (allowed == "1") return {};
-
-  const auto launch = find_other_launch(lookup);
-  if (!launch) return {};
+Status refusal(const OtherLaunch& launch, const std::vector<std::string>& command,
+               std::string_view why_not) {
   return {Code::failed_precondition,
-          cat("this process is rank ", launch->rank,
-              launch->size ? cat(" of ", *launch->size) : std::string(" of several"),
-              " processes that ", launch->launcher, " has started (", launch->evidence,
+          cat("this process is rank ", launch.rank,
+              launch.size ? cat(" of ", *launch.size) : std::string(" of several"),
+              " processes that ", launch.launcher, " has started (", launch.evidence,
               "), and hvdrun has not started it: each of them would train alone, in a world of "
-              "one. Start the program with hvdrun instead of ",
-              launch->command, ": ", hvdrun_line(*launch, command), " ; or set ",
-              kAllowSingleVariable, "=1 if each process is meant to be a world of its own")};
+              "one",
+              why_not.empty() ? "" : cat(", since they cannot meet through PMIx: ", why_not),
+              ". Start the program with hvdrun instead of ", launch.command, ": ",
+              hvdrun_line(launch, command),
+              launch.launcher == kSlurm && why_not.empty()
+                  ? " ; or by srun --mpi=pmix, through which the processes can meet"
+                  : "",
+              " ; or set ", kAllowSingleVariable,
+              "=1 if each process is meant to be a world of its own")};
 }
 
 }  // namespace hvd::worker

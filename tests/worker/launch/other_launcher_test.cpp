@@ -1,6 +1,8 @@
-// Programs that another launcher has started as several processes: each must refuse to be a world
-// of one. Real programs with the variables of each launcher, and real mpirun where it is installed.
+// Programs that another launcher has started as several processes: they form one world through it,
+// or each refuses to be a world of one. Real programs with the variables of each launcher, and real
+// mpirun where it is installed.
 #include <filesystem>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
@@ -47,6 +49,10 @@ const std::vector<LaunchCase>& launch_cases() {
       {"mvapich2", {{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}}, "hvdrun -np 2 "},
       {"pmix", {{"PMIX_RANK", "2"}}, "rank 2 of several processes that PMIx has started"},
       {"pmix_first", {{"PMIX_RANK", "0"}}, ""},
+      {"pmix_first_and_nobody_to_ask", {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}, ""},
+      {"pmix_and_nobody_to_ask",
+       {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "x"}},
+       "since they cannot meet through PMIx: PMIx: begin: "},
       {"horovodrun", {{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "2"}}, "instead of horovodrun"},
       {"jsrun", {{"JSM_NAMESPACE_RANK", "0"}, {"JSM_NAMESPACE_SIZE", "6"}}, "hvdrun -np 6 "},
       {"flux", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}, "instead of flux run"},
@@ -55,6 +61,7 @@ const std::vector<LaunchCase>& launch_cases() {
        "instead of torchrun"},
       {"a_world_size_that_torchrun_did_not_set", {{"RANK", "1"}, {"WORLD_SIZE", "2"}}, ""},
       {"slurm_step", kSlurmStep, "rank 3 of 8 processes that Slurm has started"},
+      {"slurm_step_without_pmix", kSlurmStep, " ; or by srun --mpi=pmix, through which "},
       {"slurm_step_of_one", with(kSlurmStep, {{"SLURM_STEP_NUM_TASKS", "1"}}), ""},
       {"sbatch", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}, ""},
       {"sbatch_from_within_a_step", with(kSlurmStep, {{"SLURM_STEP_ID", "4294967291"}}), ""},
@@ -92,7 +99,7 @@ TEST_P(ByVariables, RefusesToTrainAloneOrIsAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OtherLauncher, ByVariables, testing::ValuesIn(launch_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& launch) { return launch.param.name; });
 
 TEST_F(OtherLauncherTest, TheMessageIsALineThatCanBeTyped) {
   ProcessOptions options;
@@ -131,8 +138,65 @@ class UnderMpirun : public OtherLauncherTest {
   ProcessOptions options_;
 };
 
-TEST_F(UnderMpirun, SeveralProcessesFailWithWhatToType) {
+TEST_F(UnderMpirun, SeveralProcessesAreOneWorld) {
+  for (const char* const scenario : {"place", "again", "no-shutdown"}) {
+    const ExitStatus end = mpirun(3, {program_, scenario});
+    EXPECT_EQ(end.code, 0) << end.err;
+    for (const int rank : {0, 1, 2}) {
+      const std::string place =
+          cat("rank ", rank, " of 3, local ", rank, " of 3, cross 0 of 1, homogeneous, sum 6\n");
+      EXPECT_NE(end.out.find(place), std::string::npos) << scenario << ": " << end.out;
+    }
+  }
+}
+
+TEST_F(UnderMpirun, RanksMayGoRoundTheHosts) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a process another name of its machine";
+  const ExitStatus end =
+      mpirun(3, {"unshare", "--uts", "sh", "-c",
+                 cat("hostname h$((OMPI_COMM_WORLD_RANK % 2)) && exec ", program_, " place")});
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (const char* const place :
+       {"rank 0 of 3, local 0 of 2, cross 0 of 2, ", "rank 1 of 3, local 0 of 1, cross 1 of 2, ",
+        "rank 2 of 3, local 1 of 2, cross 0 of 1, "}) {
+    EXPECT_NE(end.out.find(place), std::string::npos) << end.out;
+  }
+}
+
+TEST_F(UnderMpirun, TheOthersHearOfALostProcess) {
+  const ExitStatus end = mpirun(3, {program_, "loss"});
+  EXPECT_EQ(end.code, 9) << end.err;
+}
+
+TEST_F(UnderMpirun, AProcessThatDoesNotComeIsReported) {
+  options_.environment["HVD_INIT_TIMEOUT"] = "1";
+  const ExitStatus end = mpirun(
+      2, {"sh", "-c",
+          cat("[ $OMPI_COMM_WORLD_RANK = 1 ] && exec sleep 1000; exec ", program_, " place")});
+  EXPECT_NE(end.code, 0) << end.out;
+  EXPECT_NE(end.err.find("some of the 2 processes that the launcher has started did not call "
+                         "init() in time (--init-timeout)"),
+            std::string::npos)
+      << end.err;
+}
+
+TEST_F(UnderMpirun, AnInterfaceThatIsNotThereIsNamed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a process another name of its machine";
+  options_.environment["HVD_NETWORK_INTERFACE"] = "nothing0";
+  const ExitStatus end =
+      mpirun(2, {"unshare", "--uts", "sh", "-c",
+                 cat("hostname h$OMPI_COMM_WORLD_RANK && exec ", program_, " place")});
+  EXPECT_NE(end.code, 0) << end.out;
+  EXPECT_NE(end.err.find("rank 0 on h0 has no interface nothing0 (HVD_NETWORK_INTERFACE)"),
+            std::string::npos)
+      << end.err;
+}
+
+TEST_F(UnderMpirun, WithoutPmixTheyFailWithWhatToType) {
+  options_.environment["HVD_PMIX_LIBRARY"] = "libnothing.so";
   const ExitStatus end = mpirun(3, {program_, "place"});
+  EXPECT_NE(end.err.find("since they cannot meet through PMIx: libnothing.so"), std::string::npos)
+      << end.err;
   EXPECT_NE(end.code, 0) << end.out;
   EXPECT_EQ(end.out.find("rank 0 of 1"), std::string::npos) << end.out;
   EXPECT_NE(end.err.find(cat("hvdrun -np 3 ", program_, " place")), std::string::npos) << end.err;

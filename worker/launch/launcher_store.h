@@ -1,0 +1,29 @@
+// How the processes that one launcher has started, mpirun for instance, tell each other something
+// before they are connected: through the launcher.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace hvd::worker {
+
+// For one thread.
+class LauncherStore {
+ public:
+  virtual ~LauncherStore() = default;
+  LauncherStore() = default;
+  LauncherStore(const LauncherStore&) = delete;
+  LauncherStore& operator=(const LauncherStore&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // To be called by all processes, equally often. Publishes `value`, waits for all, and returns the
+  // values of all, by rank. deadline_exceeded: some process did not call.
+  virtual Result<std::vector<std::string>> gather(std::string_view value, TimePoint deadline) = 0;
+};
+
+}  // namespace hvd::worker

@@ -1,0 +1,39 @@
+// Other programs that start several copies of a program: mpirun, srun, torchrun and their like. A
+// program that one of them has started, with no hvdrun above it, would train as many worlds of one,
+// unless the launcher has means by which its processes meet (launcher_store.h). Pure functions of
+// the environment.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/knobs.h"
+#include "base/status.h"
+
+namespace hvd::worker {
+
+// "1" lets each of several processes be a world of its own.
+inline constexpr std::string_view kAllowSingleVariable = "HVD_ALLOW_SINGLE";
+
+struct OtherLaunch {
+  std::string launcher;       // "Open MPI"
+  std::string command;        // what people type to start it: "mpirun"
+  std::string evidence;       // "OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=3"
+  int rank = 0;               // of this process
+  std::optional<int> size;    // of all of them; not every launcher says it
+  int processes_on_host = 0;  // 0: the launcher does not say
+};
+
+// The launch that has made this process one of several. Nothing if it was started as the only one,
+// by hvdrun, or by none of the launchers that are known; and if HVD_ALLOW_SINGLE=1 says that it is
+// meant to be alone. An error: that variable has another value.
+Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup);
+
+// Why a process of this launch is refused, and what to type instead. `command` is its command line;
+// `why_not` says why it cannot meet the others, if it should have been able to.
+Status refusal(const OtherLaunch& launch, const std::vector<std::string>& command,
+               std::string_view why_not);
+
+}  // namespace hvd::worker
