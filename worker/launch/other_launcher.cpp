@@ -135,7 +135,7 @@ Status refusal(const OtherLaunch& launch, const std::vector<std::string>& comman
               " processes that ", launch.launcher, " has started (", launch.evidence,
               "), and hvdrun has not started it: each of them would train alone, in a world of "
               "one",
-              why_not.empty() ? "" : cat(", since they cannot meet through PMIx: ", why_not),
+              why_not.empty() ? "" : cat(", since they cannot meet: ", why_not),
               ". Start the program with hvdrun instead of ", launch.command, ": ",
               hvdrun_line(launch, command),
               launch.launcher == kSlurm && why_not.empty()

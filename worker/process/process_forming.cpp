@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "worker/launch/launched_world.h"
 #include "worker/launch/other_launcher.h"
+#include "worker/launch/pmi_store.h"
 #include "worker/launch/pmix_store.h"
 #include "worker/process/dump_signal.h"
 #include "worker/process/process_world.h"
@@ -70,7 +71,16 @@ Status ProcessWorld::init_without_hvdrun() {
   if (!*launch) return init_alone();
 
   const auto command = split(read_proc_file("/proc/self/cmdline"), '\0');
-  if (!has_pmix(environment)) return refusal(**launch, command, "");
+  if (!has_pmix(environment)) {
+    if (!has_pmi(environment)) return refusal(**launch, command, "");
+    if (launcher_ == nullptr) {
+      auto store = open_pmi_store(environment);
+      if (!store.ok()) return refusal(**launch, command, store.status().message());
+      launcher_ = std::move(*store);
+    }
+    return init_with_others(*launcher_);
+  }
+
   auto store = open_pmix_store(environment);
   const bool may_be_alone = !(*launch)->size && (*launch)->rank == 0;
   if (!store.ok() && may_be_alone) return init_alone();

@@ -179,7 +179,9 @@ void ProcessWorld::end_of_program(int exit_code) {
 
   // A thread that waits for a world holds this lock, and nothing of ours is being taken down.
   const std::unique_lock lock(lifecycle_mutex_, std::try_to_lock);
-  if (lock) teardown_.close();
+  if (!lock) return;
+  teardown_.close();
+  launcher_.reset();
 }
 
 void ProcessWorld::shutdown() {

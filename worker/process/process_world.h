@@ -183,6 +183,8 @@ class ProcessWorld {
   Settings settings_;    // likewise
   RoundCounter rounds_;
   WorldTeardown teardown_;  // but destroy(), which needs no lock
+  // The way to a launcher with which a process talks once, from its first init() to its end.
+  std::unique_ptr<LauncherStore> launcher_;
 
   // Under both for writing, and one of them for reading; set once.
   AgentChannel* agent_ = nullptr;

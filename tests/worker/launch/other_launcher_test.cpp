@@ -1,6 +1,6 @@
 // Programs that another launcher has started as several processes: they form one world through it,
-// or each refuses to be a world of one. Real programs with the variables of each launcher, and real
-// mpirun where it is installed.
+// or each refuses to be a world of one. Real programs with the variables of each launcher, and the
+// real Open MPI and MPICH where they are installed.
 #include <filesystem>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ const std::vector<LaunchCase>& launch_cases() {
       {"pmix_first_and_nobody_to_ask", {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}, ""},
       {"pmix_and_nobody_to_ask",
        {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "x"}},
-       "since they cannot meet through PMIx: PMIx: begin: "},
+       "since they cannot meet: PMIx: begin: "},
       {"horovodrun", {{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "2"}}, "instead of horovodrun"},
       {"jsrun", {{"JSM_NAMESPACE_RANK", "0"}, {"JSM_NAMESPACE_SIZE", "6"}}, "hvdrun -np 6 "},
       {"flux", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}, "instead of flux run"},
@@ -111,6 +111,33 @@ TEST_F(OtherLauncherTest, TheMessageIsALineThatCanBeTyped) {
   EXPECT_NE(end.err.find(line), std::string::npos) << end.err;
 }
 
+TEST_F(OtherLauncherTest, ALauncherThatSpeaksSomethingElseIsRefused) {
+  for (const auto& [answer, why] :
+       {std::pair("", "the launcher has closed the connection"),
+        std::pair("cmd=response_to_init rc=-1\\n",
+                  "PMI: init: the launcher answered \"cmd=response_to_init rc=-1\""),
+        std::pair("    31cmd=fullinit-response;\\n", "the launcher answered \"    31cmd="),
+        std::pair("cmd=response_to_init rc=0\\ncmd=maxes vallen_max=3\\ncmd=my_kvsname\\n",
+                  "the launcher has no room for values")}) {
+    ProcessOptions options;
+    options.environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMI_FD", "0"}};
+    const ExitStatus end =
+        run({"/usr/bin/python3", "-c",
+             cat("import socket, subprocess, sys\n"
+                 "ours, theirs = socket.socketpair()\n"
+                 "ours.sendall(b'",
+                 answer,
+                 "')\n"
+                 "ours.shutdown(socket.SHUT_WR)\n"
+                 "sys.exit(subprocess.run(sys.argv[1:], stdin=theirs).returncode)\n"),
+             program_, "place"},
+            options);
+    EXPECT_NE(end.code, 0) << end.out;
+    EXPECT_NE(end.err.find(why), std::string::npos) << end.err;
+    EXPECT_NE(end.err.find("hvdrun -np 2 "), std::string::npos) << end.err;
+  }
+}
+
 TEST_F(OtherLauncherTest, TheCApiRefusesLikewise) {
   ProcessOptions options;
   options.environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}};
@@ -119,28 +146,40 @@ TEST_F(OtherLauncherTest, TheCApiRefusesLikewise) {
   EXPECT_NE(end.err.find("hvdrun -np 3 "), std::string::npos) << end.err;
 }
 
-class UnderMpirun : public OtherLauncherTest {
+struct MpiLauncher {
+  const char* name;
+  std::string program;
+  Words flags;
+  std::string rank;  // the variable that says it
+};
+
+std::ostream& operator<<(std::ostream& out, const MpiLauncher& one) { return out << one.name; }
+
+class UnderMpi : public OtherLauncherTest, public testing::WithParamInterface<MpiLauncher> {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kMpirun)) GTEST_SKIP() << kMpirun << " is not installed";
-    // It makes its session directory below HOME and TMPDIR.
+    const std::string& program = GetParam().program;
+    if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " is not installed";
+    // Open MPI makes its session directory below HOME and TMPDIR.
     options_.environment = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                             {"OMPI_MCA_plm", "isolated"},
                             {"TMPDIR", directory().string()}};
   }
-  ExitStatus mpirun(int processes, const Words& command) {
-    Words words{kMpirun, "--allow-run-as-root", "-np", cat(processes)};
+  ExitStatus launch(int processes, const Words& command) {
+    Words words{GetParam().program};
+    words.insert(words.end(), GetParam().flags.begin(), GetParam().flags.end());
+    words.insert(words.end(), {"-np", cat(processes)});
     words.insert(words.end(), command.begin(), command.end());
     return run(words, options_);
   }
+  const std::string& rank_variable() const { return GetParam().rank; }
 
-  static constexpr const char* kMpirun = "/usr/bin/mpirun.openmpi";
   ProcessOptions options_;
 };
 
-TEST_F(UnderMpirun, SeveralProcessesAreOneWorld) {
+TEST_P(UnderMpi, SeveralProcessesAreOneWorld) {
   for (const char* const scenario : {"place", "again", "no-shutdown"}) {
-    const ExitStatus end = mpirun(3, {program_, scenario});
+    const ExitStatus end = launch(3, {program_, scenario});
     EXPECT_EQ(end.code, 0) << end.err;
     for (const int rank : {0, 1, 2}) {
       const std::string place =
@@ -150,11 +189,11 @@ TEST_F(UnderMpirun, SeveralProcessesAreOneWorld) {
   }
 }
 
-TEST_F(UnderMpirun, RanksMayGoRoundTheHosts) {
+TEST_P(UnderMpi, RanksMayGoRoundTheHosts) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a process another name of its machine";
   const ExitStatus end =
-      mpirun(3, {"unshare", "--uts", "sh", "-c",
-                 cat("hostname h$((OMPI_COMM_WORLD_RANK % 2)) && exec ", program_, " place")});
+      launch(3, {"unshare", "--uts", "sh", "-c",
+                 cat("hostname h$((", rank_variable(), " % 2)) && exec ", program_, " place")});
   EXPECT_EQ(end.code, 0) << end.err;
   for (const char* const place :
        {"rank 0 of 3, local 0 of 2, cross 0 of 2, ", "rank 1 of 3, local 0 of 1, cross 1 of 2, ",
@@ -163,16 +202,16 @@ TEST_F(UnderMpirun, RanksMayGoRoundTheHosts) {
   }
 }
 
-TEST_F(UnderMpirun, TheOthersHearOfALostProcess) {
-  const ExitStatus end = mpirun(3, {program_, "loss"});
+TEST_P(UnderMpi, TheOthersHearOfALostProcess) {
+  const ExitStatus end = launch(3, {program_, "loss"});
   EXPECT_EQ(end.code, 9) << end.err;
 }
 
-TEST_F(UnderMpirun, AProcessThatDoesNotComeIsReported) {
+TEST_P(UnderMpi, AProcessThatDoesNotComeIsReported) {
   options_.environment["HVD_INIT_TIMEOUT"] = "1";
-  const ExitStatus end = mpirun(
+  const ExitStatus end = launch(
       2, {"sh", "-c",
-          cat("[ $OMPI_COMM_WORLD_RANK = 1 ] && exec sleep 1000; exec ", program_, " place")});
+          cat("[ $", rank_variable(), " = 1 ] && exec sleep 1000; exec ", program_, " place")});
   EXPECT_NE(end.code, 0) << end.out;
   EXPECT_NE(end.err.find("some of the 2 processes that the launcher has started did not call "
                          "init() in time (--init-timeout)"),
@@ -180,41 +219,50 @@ TEST_F(UnderMpirun, AProcessThatDoesNotComeIsReported) {
       << end.err;
 }
 
-TEST_F(UnderMpirun, AnInterfaceThatIsNotThereIsNamed) {
+TEST_P(UnderMpi, AnInterfaceThatIsNotThereIsNamed) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a process another name of its machine";
   options_.environment["HVD_NETWORK_INTERFACE"] = "nothing0";
   const ExitStatus end =
-      mpirun(2, {"unshare", "--uts", "sh", "-c",
-                 cat("hostname h$OMPI_COMM_WORLD_RANK && exec ", program_, " place")});
+      launch(2, {"unshare", "--uts", "sh", "-c",
+                 cat("hostname h$", rank_variable(), " && exec ", program_, " place")});
   EXPECT_NE(end.code, 0) << end.out;
   EXPECT_NE(end.err.find("rank 0 on h0 has no interface nothing0 (HVD_NETWORK_INTERFACE)"),
             std::string::npos)
       << end.err;
 }
 
-TEST_F(UnderMpirun, WithoutPmixTheyFailWithWhatToType) {
+TEST_P(UnderMpi, WithoutPmixTheyFailWithWhatToType) {
+  if (GetParam().name != std::string("open_mpi")) GTEST_SKIP() << "it does not speak PMIx";
   options_.environment["HVD_PMIX_LIBRARY"] = "libnothing.so";
-  const ExitStatus end = mpirun(3, {program_, "place"});
-  EXPECT_NE(end.err.find("since they cannot meet through PMIx: libnothing.so"), std::string::npos)
-      << end.err;
+  const ExitStatus end = launch(3, {program_, "place"});
+  EXPECT_NE(end.err.find("since they cannot meet: libnothing.so"), std::string::npos) << end.err;
   EXPECT_NE(end.code, 0) << end.out;
   EXPECT_EQ(end.out.find("rank 0 of 1"), std::string::npos) << end.out;
   EXPECT_NE(end.err.find(cat("hvdrun -np 3 ", program_, " place")), std::string::npos) << end.err;
 }
 
-TEST_F(UnderMpirun, OneProcessIsAlone) {
-  const ExitStatus end = mpirun(1, {program_, "place"});
+TEST_P(UnderMpi, OneProcessIsAlone) {
+  const ExitStatus end = launch(1, {program_, "place"});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_NE(end.out.find("rank 0 of 1, "), std::string::npos) << end.out;
 }
 
-TEST_F(UnderMpirun, HvdrunBelowItWorks) {
-  const ExitStatus end = mpirun(1, {binary("hvdrun"), "-np", "2", program_, "place"});
+TEST_P(UnderMpi, HvdrunBelowItWorks) {
+  const ExitStatus end = launch(1, {binary("hvdrun"), "-np", "2", program_, "place"});
   EXPECT_EQ(end.code, 0) << end.err;
   for (const int rank : {0, 1}) {
     EXPECT_NE(end.out.find(cat("rank ", rank, " of 2, ")), std::string::npos) << end.out;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(OtherLauncher, UnderMpi,
+                         testing::Values(MpiLauncher{"open_mpi",
+                                                     "/usr/bin/mpirun.openmpi",
+                                                     {"--allow-run-as-root"},
+                                                     "OMPI_COMM_WORLD_RANK"},
+                                         MpiLauncher{
+                                             "mpich", "/usr/bin/mpiexec.hydra", {}, "PMI_RANK"}),
+                         [](const auto& launcher) { return launcher.param.name; });
 
 }  // namespace
 }  // namespace hvd::test
