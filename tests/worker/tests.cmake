@@ -52,6 +52,7 @@ hvd_test(hvd_seam_test
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
   worker/launch/other_launcher_test.cpp
+  worker/launch/slurm_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)

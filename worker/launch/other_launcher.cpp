@@ -139,7 +139,7 @@ Status refusal(const OtherLaunch& launch, const std::vector<std::string>& comman
               ". Start the program with hvdrun instead of ", launch.command, ": ",
               hvdrun_line(launch, command),
               launch.launcher == kSlurm && why_not.empty()
-                  ? " ; or by srun --mpi=pmix, through which the processes can meet"
+                  ? " ; or by srun --mpi=pmix or --mpi=pmi2, through which the processes can meet"
                   : "",
               " ; or set ", kAllowSingleVariable,
               "=1 if each process is meant to be a world of its own")};
