@@ -11,6 +11,8 @@ namespace {
 // What hvdrun gives to each worker; programs that a worker starts have it, too.
 constexpr std::string_view kHvdrunVariable = "HVD_JOB_ID";
 constexpr std::string_view kSlurm = "Slurm";
+constexpr std::string_view kTorchrun = "torchrun";
+constexpr std::string_view kHorovod = "Horovod";
 // Of the command line only so much is repeated.
 constexpr std::size_t kMostOfCommand = 300;
 
@@ -24,15 +26,16 @@ struct Launcher {
 };
 
 // The order matters: one launcher may start another one, and the inner one is the one that counts.
-// Open MPI's mpirun starts its daemons by srun, whose variables the processes then have, too.
+// Open MPI's mpirun starts its daemons by srun, whose variables the processes then have, too;
+// people start one torchrun on each host by mpirun.
 constexpr std::array kLaunchers{
+    Launcher{kTorchrun, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+             "TORCHELASTIC_RUN_ID"},
     Launcher{"Open MPI", "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
              "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
     Launcher{"MVAPICH2", "mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE",
              "MV2_COMM_WORLD_LOCAL_SIZE", ""},
-    Launcher{"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-             "TORCHELASTIC_RUN_ID"},
-    Launcher{"Horovod", "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", ""},
+    Launcher{kHorovod, "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", ""},
     Launcher{"jsrun", "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
              "JSM_NAMESPACE_LOCAL_SIZE", ""},
     Launcher{"Flux", "flux run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "", ""},
@@ -82,7 +85,8 @@ std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launc
                      cat(launcher.rank, "=", *rank, ", ", launcher.size, "=", *size),
                      *rank,
                      size,
-                     count_of(lookup, launcher.on_host).value_or(0)};
+                     count_of(lookup, launcher.on_host).value_or(0),
+                     launcher.name == kTorchrun || launcher.name == kHorovod};
 }
 
 // The innermost launcher that says how many it has started decides.

@@ -71,6 +71,7 @@ Status ProcessWorld::init_without_hvdrun() {
   if (!*launch) return init_alone();
 
   const auto command = split(read_proc_file("/proc/self/cmdline"), '\0');
+  if ((*launch)->is_unknown_to_pmi) return refusal(**launch, command, "");
   if (!has_pmix(environment)) {
     if (!has_pmi(environment)) return refusal(**launch, command, "");
     if (launcher_ == nullptr) {
