@@ -128,6 +128,7 @@ bool FaultInjector::crash_host() {
   later(0.5, 4, [this, host] {
     note(cat("boot h", host));
     bed_.boot(bed_.host(host));
+    job_.host_is_back(bed_.host(host));
     away_.erase(host);
   });
   return true;

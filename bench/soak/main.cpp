@@ -23,6 +23,7 @@ namespace {
 constexpr const char* kUsage =
     "hvd_soak [--program train|steps] [--seconds 60] [--every 2:5] [--seed N] [--hosts 4]\n"
     "         [--slots 2] [--bar SHARE] [--diary FILE] [--only FAULT,FAULT,...] [--stop 40]\n"
+    "         [--agents ssh|join]\n"
     "         train: [--hidden 512] [--batch 64]\n"
     "         steps: [--step 10000] [--state 1000000] [--mode copy|mark]\n"
     "Runs a job of examples/train, or of the tests' elastic_steps, on pretend hosts for so many\n"
@@ -32,6 +33,7 @@ constexpr const char* kUsage =
     "--only FAULT,...: only these: kill, exit, freeze, cut, crash, add, remove, preempt,\n"
     "preempt-host, replace-all (all hosts at once), break-slot (for good), exit-0, descriptors (a\n"
     "worker that can open nothing more), stop.\n"
+    "--agents join: hvdrun logs in nowhere; agents join, and come again when they have ended.\n"
     "Prints the share of time outside recovery; less than --bar is a failure.\n"
     "--diary FILE: what was done when, and what hvdrun said.\n";
 
@@ -49,6 +51,7 @@ struct Options {
   long state = 1'000'000;
   bool mark = false;  // CommitMode
   double stop = 40;   // seconds
+  bool joining = false;
   std::set<std::string> only;
   std::string diary;
   long hidden = 512;  // a state of 2.8 MB
@@ -132,6 +135,9 @@ Options parse(const std::vector<std::string>& words) {
       options.only = faults_of(value);
     } else if (flag == "--stop") {
       options.stop = number_of(flag, value, 0.1);
+    } else if (flag == "--agents") {
+      if (value != "ssh" && value != "join") throw std::runtime_error("--agents is ssh or join");
+      options.joining = value == "join";
     } else if (flag == "--diary") {
       options.diary = value;
     } else if (flag == "--bar") {
@@ -292,7 +298,8 @@ int main_of(const std::vector<std::string>& words) {
   test::StepsJobOptions job_options{
       .program = options.program,
       .hosts = FaultInjector::answer(options.hosts, options.slots),
-      .discovery = true,
+      .discovery = !options.joining,
+      .joining = options.joining,
       .breakable = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "3",
                 "--blacklist-cooldown-range", "0.1", "0.5"},

@@ -58,6 +58,14 @@ void replace(const fs::path& file, const std::string& content) {
   fs::rename(made, file);
 }
 
+void place_token(const Host& host) {
+  const fs::path file = root_of(host) / "token";
+  std::ofstream(file) << std::string(64, 'a') << "\n";
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+}
+
+std::string joining_address(HostBed& bed) { return cat(bed.head().ipv4(), ":4000"); }
+
 std::vector<std::string> command_of(StepsProgram program) {
   if (program == StepsProgram::elastic_steps) {
     return {"./elastic_steps", "--log", "step_logs", "--orders", "orders", "--until", "enough"};
@@ -73,9 +81,15 @@ const char* name_of(StepsProgram program) {
 }
 
 StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
-    : bed_(bed), program_(options.program), step_logs_(shelves_of(bed, options)) {
+    : bed_(bed),
+      joining_(options.joining),
+      program_(options.program),
+      step_logs_(shelves_of(bed, options)) {
   std::vector<std::string> words{binary("hvdrun")};
-  if (options.discovery) {
+  if (options.joining) {
+    for (Host* const host : places()) place_token(*host);
+    words.insert(words.end(), {"--join-bind", joining_address(bed), "--token-file", "/root/token"});
+  } else if (options.discovery) {
     const fs::path script = root_of(bed.head()) / "discover.sh";
     std::ofstream(script) << "#!/bin/sh\ncat /root/hosts\n";
     fs::permissions(script, fs::perms::owner_all);
@@ -90,11 +104,56 @@ StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
   words.insert(words.end(), command.begin(), command.end());
   words.insert(words.end(), options.program_flags.begin(), options.program_flags.end());
   process_ = bed.head().start(words);
+  if (!joining_) return;
+  discover(options.hosts);
+  for (int number = 1; number <= bed.size(); ++number) {
+    bed.host(number).place(binary("hvdrun"));
+    bed.host(number).place(binary("hvd-agent"));
+    host_is_back(bed.host(number));
+  }
+}
+
+void StepsJob::host_is_back(Host& host) {
+  if (!joining_) return;
+  joiners_[host.name()] =
+      host.start({"sh", "-c",
+                  cat("exec >/dev/null 2>&1\n"
+                      "while [ ! -e enough ]; do\n"
+                      "  slots=$(cat slots)\n"
+                      "  [ \"$slots\" = 0 ] || ./hvdrun agent --join tls://",
+                      joining_address(bed_), " --token-file token --host ", host.name(),
+                      " --slots \"$slots\" --join-timeout 10\n"
+                      "  sleep 0.1\n"
+                      "done")});
+}
+
+void StepsJob::hand_out_slots(const std::string& answer) {
+  std::map<std::string, std::string> slots;
+  for (const auto& line : split(answer, '\n')) {
+    if (line.find(':') != std::string::npos) {
+      slots[line.substr(0, line.find(':'))] = line.substr(line.find(':') + 1);
+    }
+  }
+  for (int number = 1; number <= bed_.size(); ++number) {
+    Host& host = bed_.host(number);
+    const fs::path file = root_of(host) / "slots";
+    const std::string wanted = cat(slots.contains(host.name()) ? slots[host.name()] : "0", "\n");
+    if (fs::exists(file) && read_file(file.string()) == wanted) continue;
+    replace(file, wanted);
+    if (!host.is_up()) continue;
+    for (const auto& seen : host.processes()) {
+      if (seen.command_line.find("hvdrun agent --join") != std::string::npos &&
+          !seen.command_line.starts_with("sh ")) {
+        ::kill(seen.pid, SIGTERM);
+      }
+    }
+  }
 }
 
 std::vector<Host*> StepsJob::places() const { return all_of(bed_); }
 
 void StepsJob::discover(const std::string& answer) {
+  if (joining_) return hand_out_slots(answer);
   replace(root_of(bed_.head()) / "hosts", answer);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct StepsJobOptions {
   // script prints that hvdrun runs ten times a second.
   std::string hosts = {};
   bool discovery = false;
+  // With such lines, too: hvdrun logs in nowhere. On each host an agent joins, as a pod's would: it
+  // is started again whenever it has ended.
+  bool joining = false;
   bool breakable = false;                       // break_slot() works
   std::vector<std::string> flags = {};          // of hvdrun
   std::vector<std::string> program_flags = {};  // of the program
@@ -36,8 +40,11 @@ class StepsJob {
   StepLogs& step_logs() { return step_logs_; }
   // What the step logs are judged by at the end of a job that goes well.
   StepLogRules rules() const;
-  // The next answer of the discovery script.
+  // The next answer of the discovery script. Of agents that join: those whose slots it changes are
+  // told to go, and come again with as many as it says.
   void discover(const std::string& answer);
+  // It was crashed, and has booted: its agent joins again.
+  void host_is_back(Host& host);
   // Of a worker at a point ("h1#0", "any"; elastic_steps.cpp says what there is), on all hosts.
   // Only elastic_steps takes orders.
   void order(const std::string& worker, const std::string& point, const std::string& action);
@@ -62,11 +69,14 @@ class StepsJob {
 
  private:
   std::vector<Host*> places() const;
+  void hand_out_slots(const std::string& answer);
 
   HostBed& bed_;
+  bool joining_;
   StepsProgram program_;
   StepLogs step_logs_;
   std::unique_ptr<Process> process_;
+  std::map<std::string, std::unique_ptr<Process>> joiners_;  // by host
 };
 
 }  // namespace hvd::test
