@@ -1,5 +1,6 @@
 #include "bench/faults/rows.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -157,7 +158,10 @@ void add_host_rows(std::vector<Row>& rows, const BenchOptions& options) {
   };
   const auto boot = [](Scene& scene) {
     for (int number = 1; number <= scene.bed.size(); ++number) {
-      if (!scene.bed.host(number).is_up()) scene.bed.boot(scene.bed.host(number));
+      test::Host& host = scene.bed.host(number);
+      if (host.is_up()) continue;
+      scene.bed.boot(host);
+      scene.job.host_is_back(host);
     }
   };
   rows.push_back({.name = "host lost, heartbeats of 300 ms",
@@ -228,6 +232,18 @@ void add_planned_rows(std::vector<Row>& rows, const BenchOptions& options) {
                   .size_after = 4});
 }
 
+Row joined(Row row) {
+  row.name += ", joined";
+  row.options.joining = true;
+  row.options.discovery = false;
+  std::replace(row.options.hosts.begin(), row.options.hosts.end(), ',', '\n');
+  auto& flags = row.options.flags;
+  if (std::find(flags.begin(), flags.end(), "--min-np") == flags.end()) {
+    flags.insert(flags.end(), {"--min-np", "1"});
+  }
+  return row;
+}
+
 }  // namespace
 
 std::int64_t now_us() {
@@ -238,8 +254,12 @@ std::int64_t now_us() {
 std::vector<Row> rows(const BenchOptions& options) {
   std::vector<Row> all;
   add_worker_rows(all, options);
+  const std::size_t first_of_hosts = all.size();
   add_host_rows(all, options);
   add_planned_rows(all, options);
+  // The same faults on hosts whose agents have joined.
+  const std::size_t last = all.size();
+  for (std::size_t row = first_of_hosts; row < last; ++row) all.push_back(joined(all[row]));
   return all;
 }
 
