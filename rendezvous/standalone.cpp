@@ -1,33 +1,17 @@
 #include "rendezvous/standalone.h"
 
-#include <arpa/inet.h>
-#include <array>
-#include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
-#include "base/clock.h"
 #include "base/machine/machine.h"
 #include "base/printable.h"
-#include "base/security/trusted_file.h"
-#include "base/socket.h"
-#include "base/text.h"
-#include "base/unique_fd.h"
 #include "rendezvous/server.h"
 
 namespace hvd::rendezvous {
 namespace {
-
-// For a writer at the other end of a pipe.
-constexpr std::chrono::seconds kTokenLimit{30};
 
 int fail(const Status& status) {
   std::fprintf(stderr, "hvdrun rendezvous: %s\n", printable_lines(status.message()).c_str());
@@ -35,68 +19,6 @@ int fail(const Status& status) {
 }
 
 }  // namespace
-
-Result<SocketAddress> parse_bind_address(std::string_view text) {
-  const Status wrong(Code::invalid_argument,
-                     cat("\"", text,
-                         "\" is not ADDRESS:PORT (such as 10.0.0.1:4000 or [::1]:4000; "
-                         "the address is an IP address, port 0 lets the system choose)"));
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return wrong;
-  const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
-  std::string host(text.substr(0, colon));
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  in6_addr raw{};
-  if (!port || ::inet_pton(bracketed ? AF_INET6 : AF_INET, host.c_str(), &raw) != 1) return wrong;
-  return SocketAddress{std::move(host), *port};
-}
-
-bool is_inherited(std::string_view path) {
-  return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
-}
-
-Result<Token> load_token(const std::string& path) {
-  const FileKind kind = is_inherited(path) ? FileKind::any : FileKind::regular;
-  const auto fd = open_trusted_file(path, "token file", FileTrust::secret, kind);
-  HVD_RETURN_IF_ERROR(fd.status());
-  const std::string what = cat("read token file ", path);
-  const TimePoint deadline = Clock::now() + kTokenLimit;
-  std::string text;
-  std::array<char, 256> buffer{};
-  while (text.size() < buffer.size()) {
-    HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLIN, deadline).with_context(what));
-    const ssize_t got = ::read(fd->get(), buffer.data(), buffer.size());
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (got < 0) return Status::from_errno(what, errno);
-    if (got == 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  auto token = Token::from_hex(trim(text));
-  if (!token.ok()) return token.status().with_context(cat("token file ", path));
-  return token;
-}
-
-Result<Token> load_or_create_token(const std::string& path) {
-  auto there = load_token(path);
-  if (there.ok() || there.status().code() != Code::not_found) return there;
-  // Whole from the first moment that it has its name: others may be waiting for it to appear.
-  const std::string unnamed = cat(path, ".", to_hex(random_bytes(4)));
-  const UniqueFd fd(
-      ::open(unnamed.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!fd) return Status::from_errno(cat("create token file ", path), errno);
-  const Token token = Token::random();
-  const std::string line = to_hex(token.bytes()) + "\n";
-  const bool written =
-      ::write(fd.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
-      ::fsync(fd.get()) == 0;
-  const bool named = written && ::link(unnamed.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  ::unlink(unnamed.c_str());
-  if (written && !named && error == EEXIST) return load_token(path);  // somebody else was quicker
-  if (!named) return Status::from_errno(cat("write token file ", path), error);
-  return token;
-}
 
 int serve_forever(const StandaloneOptions& options) {
   if (options.token_file.empty()) {

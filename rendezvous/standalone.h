@@ -3,11 +3,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
-#include "base/security/crypto.h"
 #include "base/socket.h"
-#include "base/status.h"
+#include "rendezvous/access.h"
 #include "rendezvous/limits.h"
 
 namespace hvd::rendezvous {
@@ -20,18 +18,6 @@ struct StandaloneOptions {
   ServerLimits limits;
   bool legacy_clients = false;
 };
-
-// "ADDRESS:PORT" or "[IPV6]:PORT"; the address must be an IP address.
-Result<SocketAddress> parse_bind_address(std::string_view text);
-
-// The path names a descriptor that this process has inherited, such as /dev/fd/3. It may be a pipe,
-// from which a token can be read once.
-bool is_inherited(std::string_view path);
-// Reads the token file; Code::not_found if there is none. Waits for the writer of a pipe, for a
-// while.
-Result<Token> load_token(const std::string& path);
-// Reads the token file, or makes it. The error names the file and what is wrong with it.
-Result<Token> load_or_create_token(const std::string& path);
 
 // Serves until SIGINT or SIGTERM, then returns 0. When ready it prints one line with the address on
 // stdout ("rendezvous ready at http://127.0.0.1:4000"). What stops it from starting is printed on

@@ -158,6 +158,7 @@ Result<LaunchedWorld> meet(LauncherStore& store, const Introduction& own, TimePo
 
   auto members = arrange(introductions);
   HVD_RETURN_IF_ERROR(members.status());
+  if (const auto token = store.token()) return LaunchedWorld{std::move(*members), *token};
   auto token = Token::from_hex(introductions.front().token);
   HVD_RETURN_IF_ERROR(token.status().with_context("the token of rank 0"));
   return LaunchedWorld{std::move(*members), *token};

@@ -22,7 +22,8 @@ struct Introduction {
   std::string host;
   std::vector<Interface> interfaces;  // where it may be reached, the best first
   std::string wanted;                 // only these, "ib0,eth0"; empty: any
-  std::string token;                  // of the world, in hexadecimal digits; of rank 0 alone counts
+  // Of the world, in hexadecimal digits. That of rank 0 counts, if the store has none.
+  std::string token;
 
   std::string to_json() const;
   static Result<Introduction> from_json(std::string_view text);

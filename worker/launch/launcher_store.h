@@ -2,11 +2,13 @@
 // before they are connected: through the launcher.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/security/crypto.h"
 #include "base/status.h"
 
 namespace hvd::worker {
@@ -21,6 +23,8 @@ class LauncherStore {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // A secret of all processes, if they have one already.
+  virtual std::optional<Token> token() const { return std::nullopt; }
   // To be called by all processes, equally often. Publishes `value`, waits for all, and returns the
   // values of all, by rank. deadline_exceeded: some process did not call.
   virtual Result<std::vector<std::string>> gather(std::string_view value, TimePoint deadline) = 0;

@@ -29,6 +29,7 @@ struct Launcher {
 // Open MPI's mpirun starts its daemons by srun, whose variables the processes then have, too;
 // people start one torchrun on each host by mpirun.
 constexpr std::array kLaunchers{
+    Launcher{"another launcher", "it", "HVD_RANK", "HVD_SIZE", "HVD_LOCAL_SIZE", "HVD_RENDEZVOUS"},
     Launcher{kTorchrun, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
              "TORCHELASTIC_RUN_ID"},
     Launcher{"Open MPI", "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -65,7 +66,10 @@ std::optional<OtherLaunch> slurm_step(const EnvironmentLookup& lookup) {
       cat("SLURM_STEP_ID=", *step, ", SLURM_PROCID=", *rank, ", SLURM_STEP_NUM_TASKS=", *size),
       *rank,
       size,
-      0};
+      0,
+      false,
+      cat("slurm.", lookup("SLURM_JOB_ID").value_or(""), '.', *step, '.',
+          lookup("SLURM_RESTART_COUNT").value_or("0"))};
 }
 
 // PMIx gives its processes no size: the first one has to ask (pmix_store.h), whether it is alone.
@@ -73,6 +77,13 @@ std::optional<OtherLaunch> pmix_process(const EnvironmentLookup& lookup) {
   const auto rank = count_of(lookup, "PMIX_RANK");
   if (!rank || (*rank == 0 && !lookup("PMIX_NAMESPACE"))) return std::nullopt;
   return OtherLaunch{"PMIx", "prun", cat("PMIX_RANK=", *rank), *rank, std::nullopt, 0};
+}
+
+std::string run_of(const EnvironmentLookup& lookup, const Launcher& launcher) {
+  const auto id = lookup("TORCHELASTIC_RUN_ID");
+  // torchrun's own name for a run that nobody has named.
+  if (launcher.name != kTorchrun || !id || *id == "none") return "";
+  return cat("torchrun.", *id, '.', lookup("TORCHELASTIC_RESTART_COUNT").value_or("0"));
 }
 
 std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launcher& launcher) {
@@ -86,7 +97,8 @@ std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launc
                      *rank,
                      size,
                      count_of(lookup, launcher.on_host).value_or(0),
-                     launcher.name == kTorchrun || launcher.name == kHorovod};
+                     launcher.name == kTorchrun || launcher.name == kHorovod,
+                     run_of(lookup, launcher)};
 }
 
 // The innermost launcher that says how many it has started decides.

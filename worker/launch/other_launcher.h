@@ -27,6 +27,7 @@ struct OtherLaunch {
   // What speaks PMIx or PMI with this process is not this launcher but one around it, which does
   // not know these ranks.
   bool is_unknown_to_pmi = false;
+  std::string run = {};  // names this run among all of the launcher; empty: it does not say
 };
 
 // The launch that has made this process one of several. Nothing if it was started as the only one,

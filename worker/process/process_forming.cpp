@@ -13,6 +13,7 @@
 #include "worker/launch/other_launcher.h"
 #include "worker/launch/pmi_store.h"
 #include "worker/launch/pmix_store.h"
+#include "worker/launch/rendezvous_store.h"
 #include "worker/process/dump_signal.h"
 #include "worker/process/process_world.h"
 #include "worker/process/rendezvous_exchange.h"
@@ -71,6 +72,11 @@ Status ProcessWorld::init_without_hvdrun() {
   if (!*launch) return init_alone();
 
   const auto command = split(read_proc_file("/proc/self/cmdline"), '\0');
+  if (has_rendezvous(environment)) {
+    auto store = open_rendezvous_store(environment, **launch);
+    if (!store.ok()) return refusal(**launch, command, store.status().message());
+    return init_with_others(**store);
+  }
   if ((*launch)->is_unknown_to_pmi) return refusal(**launch, command, "");
   if (!has_pmix(environment)) {
     if (!has_pmi(environment)) return refusal(**launch, command, "");

@@ -2,6 +2,9 @@
 // or each refuses to be a world of one. Real programs with the variables of each launcher, and the
 // real Open MPI and MPICH where they are installed.
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -154,6 +157,101 @@ TEST_F(OtherLauncherTest, TheCApiRefusesLikewise) {
   const ExitStatus end = run({binary("hvd_c_api_program"), "work"}, options);
   EXPECT_EQ(end.code, 1);
   EXPECT_NE(end.err.find("hvdrun -np 3 "), std::string::npos) << end.err;
+}
+
+// Processes with these variables of a launcher, and a rendezvous service beside them.
+class WithARendezvous : public OtherLauncherTest {
+ protected:
+  WithARendezvous() { start_service("127.0.0.1:0"); }
+  void stop_service() { service_.reset(); }
+  void start_service(const std::string& address) {
+    service_ = std::make_unique<Process>(
+        Words{binary("hvdrun"), "rendezvous", "--bind", address, "--token-file", token_});
+    EXPECT_TRUE(service_->wait_for_output("\n")) << service_->err();
+    const std::string said = service_->out();
+    const auto at = said.find("http://");
+    address_ = said.substr(at + 7, said.find('\n') - at - 7);
+  }
+  Environment variables_of(const Environment& of_launcher) const {
+    return with({{"HVD_RENDEZVOUS", address_},
+                 {"HVD_TOKEN_FILE", token_},
+                 {"HVD_JOB_ID", ""},
+                 {"HVD_INIT_TIMEOUT", "60"}},
+                of_launcher);
+  }
+  std::unique_ptr<Process> start_rank(const Environment& environment, const std::string& scenario) {
+    return std::make_unique<Process>(Words{program_, scenario},
+                                     ProcessOptions{.environment = environment});
+  }
+  // Both ranks of two, with what the launcher tells each.
+  void expect_a_world(const Environment& first, const Environment& second,
+                      const std::string& scenario = "place") {
+    const auto one = start_rank(variables_of(first), scenario);
+    const auto other = start_rank(variables_of(second), scenario);
+    EXPECT_EQ(one->wait().code, 0) << one->err();
+    EXPECT_EQ(other->wait().code, 0) << other->err();
+    EXPECT_NE(one->out().find("rank 0 of 2, local 0 of 2, "), std::string::npos) << one->out();
+    EXPECT_NE(other->out().find("rank 1 of 2, local 1 of 2, "), std::string::npos) << other->out();
+  }
+  void expect_refused(const Environment& environment, const std::string& why) {
+    const ExitStatus end = run({program_, "place"}, {.environment = environment});
+    EXPECT_NE(end.code, 0) << end.out;
+    EXPECT_NE(end.err.find(why), std::string::npos) << end.err;
+  }
+
+  const std::string token_ = (directory() / "token").string();
+  std::string address_;
+
+ private:
+  std::unique_ptr<Process> service_;
+};
+
+TEST_F(WithARendezvous, TheProcessesOfALauncherAreOneWorld) {
+  const auto slurm = [](const std::string& rank, const std::string& job) {
+    return Environment{{"SLURM_PROCID", rank},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_STEP_NUM_TASKS", "2"},
+                       {"SLURM_JOB_ID", job}};
+  };
+  expect_a_world(slurm("0", "7"), slurm("1", "7"));
+  expect_a_world(slurm("0", "8"), slurm("1", "8"), "again");
+  const auto torchrun = [](const std::string& rank) {
+    return Environment{{"TORCHELASTIC_RUN_ID", "mine"}, {"RANK", rank}, {"WORLD_SIZE", "2"}};
+  };
+  expect_a_world(torchrun("0"), torchrun("1"));
+  const auto own = [](const std::string& rank, const std::string& run) {
+    return Environment{{"HVD_RANK", rank}, {"HVD_SIZE", "2"}, {"HVD_RUN_ID", run}};
+  };
+  expect_a_world(own("0", "first"), own("1", "first"));
+  expect_a_world(own("0", "second"), own("1", "second"));
+}
+
+// It is tried again until --init-timeout.
+TEST_F(WithARendezvous, TheServiceMayBeLate) {
+  stop_service();
+  const Environment own{{"HVD_RANK", "0"}, {"HVD_SIZE", "2"}, {"HVD_RUN_ID", "late"}};
+  const auto one = start_rank(variables_of(own), "place");
+  const auto other = start_rank(with(variables_of(own), {{"HVD_RANK", "1"}}), "place");
+  start_service(address_);
+  EXPECT_EQ(one->wait().code, 0) << one->err();
+  EXPECT_EQ(other->wait().code, 0) << other->err();
+}
+
+TEST_F(WithARendezvous, WhatIsMissingOrWrongIsNamed) {
+  const Environment own{{"HVD_RANK", "1"}, {"HVD_SIZE", "2"}};
+  expect_refused(variables_of(own), "HVD_RUN_ID is not set");
+  const auto run = variables_of(with(own, {{"HVD_RUN_ID", "run"}}));
+  expect_refused(with(run, {{"HVD_RENDEZVOUS", "somewhere"}}),
+                 "HVD_RENDEZVOUS: \"somewhere\" is not ADDRESS:PORT");
+  expect_refused(with(run, {{"HVD_TOKEN_FILE", "/nothing"}}),
+                 "HVD_TOKEN_FILE: open token file /nothing");
+  const Environment soon{{"HVD_INIT_TIMEOUT", "1"}};
+  expect_refused(with(run, soon), "not there in time (--init-timeout): rank-0");
+  expect_refused(with(with(run, soon), {{"HVD_RENDEZVOUS", "127.0.0.1:9"}}), "127.0.0.1:9");
+  const auto another = directory() / "another";
+  std::ofstream(another) << std::string(64, 'b') << "\n";
+  std::filesystem::permissions(another, std::filesystem::perms::owner_read);
+  expect_refused(with(run, {{"HVD_TOKEN_FILE", another.string()}}), "signature");
 }
 
 struct MpiLauncher {

@@ -85,5 +85,19 @@ TEST_F(UnderSlurm, AStepWithoutMpiIsToldHowToMeet) {
       << end.err;
 }
 
+TEST_F(UnderSlurm, AStepWithoutMpiMeetsAtARendezvous) {
+  const std::string token = (directory() / "token").string();
+  Process service({binary("hvdrun"), "rendezvous", "--bind", "127.0.0.1:0", "--token-file", token});
+  ASSERT_TRUE(service.wait_for_output("\n")) << service.err();
+  const std::string said(trim(service.out()));
+  options_.environment["HVD_RENDEZVOUS"] = said.substr(said.find("http://") + 7);
+  options_.environment["HVD_TOKEN_FILE"] = token;
+  for (int step = 0; step < 2; ++step) {
+    const ExitStatus end = srun("none", {program_, "place"});
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE(end.out.find("rank 5 of 6, "), std::string::npos) << end.out;
+  }
+}
+
 }  // namespace
 }  // namespace hvd::test

@@ -1,0 +1,26 @@
+// What somebody needs to reach a rendezvous service, or to offer one: its address, and the token in
+// its file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/security/crypto.h"
+#include "base/socket.h"
+#include "base/status.h"
+
+namespace hvd::rendezvous {
+
+// "ADDRESS:PORT" or "[IPV6]:PORT"; the address must be an IP address.
+Result<SocketAddress> parse_bind_address(std::string_view text);
+
+// The path names a descriptor that this process has inherited, such as /dev/fd/3. It may be a pipe,
+// from which a token can be read once.
+bool is_inherited(std::string_view path);
+// Reads the token file; Code::not_found if there is none. Waits for the writer of a pipe, for a
+// while.
+Result<Token> load_token(const std::string& path);
+// Reads the token file, or makes it. The error names the file and what is wrong with it.
+Result<Token> load_or_create_token(const std::string& path);
+
+}  // namespace hvd::rendezvous
