@@ -75,14 +75,24 @@ TEST(AgentLease, FreezesEverythingThatDescendsFromAWorker) {
   EXPECT_NE(state_of(agent.pid()), 'T');
 }
 
+// A look at the tree may miss a process whose parent ends just then, and so may the next one; not
+// many in a row.
+bool stand_still(const AgentUnderTest& agent, const std::vector<pid_t>& processes) {
+  for (int look = 0; look < 30; ++look) {
+    if (!all_are_frozen(agent) || processes_of_workers(agent) != processes) return false;
+  }
+  return true;
+}
+
 TEST(AgentLease, CatchesProcessesThatRunAway) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"runners", "4"});
   ASSERT_TRUE(beats_until_ready(agent, 1));
-  ASSERT_TRUE(freezes(agent));
-  const auto caught = processes_of_workers(agent);
-  EXPECT_GE(caught.size(), 5U);  // of a runner also the one before, if it had not ended yet
-  EXPECT_EQ(processes_of_workers(agent), caught);  // no process forks any more
+  EXPECT_TRUE(eventually([&] {
+    const auto caught = processes_of_workers(agent);
+    // Of a runner also the one before, if it had not ended yet.
+    return caught.size() >= 5 && stand_still(agent, caught);
+  }));
 }
 
 TEST(AgentLease, LetsThemGoOnWhenItIsRenewedAndSaysHowLongTheyStoodStill) {
