@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
+#include "base/text.h"
 
 namespace hvd::worker {
 
@@ -29,5 +30,13 @@ class LauncherStore {
   // values of all, by rank. deadline_exceeded: some process did not call.
   virtual Result<std::vector<std::string>> gather(std::string_view value, TimePoint deadline) = 0;
 };
+
+// Of a gather() that not all of so many processes have called.
+inline Status not_all_came(int size) {
+  return {Code::deadline_exceeded,
+          cat("some of the ", size,
+              " processes that the launcher has started did not call init() in time "
+              "(--init-timeout)")};
+}
 
 }  // namespace hvd::worker

@@ -43,13 +43,6 @@ constexpr std::array kLaunchers{
     Launcher{"MPICH (PMI)", "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ""},
 };
 
-std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view name) {
-  if (name.empty()) return std::nullopt;
-  const auto text = lookup(name);
-  const auto number = text ? parse_number<int>(*text) : std::nullopt;
-  return number && *number >= 0 ? number : std::nullopt;
-}
-
 // Under sbatch and salloc a program has SLURM_NTASKS=8 and is one process: only a step that srun
 // has started says how many it has started. The batch script itself, and an interactive shell, are
 // steps with numbers from 0xfffffff0 on.
@@ -129,6 +122,13 @@ std::string hvdrun_line(const OtherLaunch& launch, const std::vector<std::string
 }
 
 }  // namespace
+
+std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view name) {
+  if (name.empty()) return std::nullopt;
+  const auto text = lookup(name);
+  const auto number = text ? parse_number<int>(*text) : std::nullopt;
+  return number && *number >= 0 ? number : std::nullopt;
+}
 
 Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup) {
   const std::string allowed = lookup(kAllowSingleVariable).value_or("");

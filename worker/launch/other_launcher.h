@@ -30,6 +30,9 @@ struct OtherLaunch {
   std::string run = {};  // names this run among all of the launcher; empty: it does not say
 };
 
+// The number in this variable; nothing if it is not set, or holds no number of at least 0.
+std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view name);
+
 // The launch that has made this process one of several. Nothing if it was started as the only one,
 // by hvdrun, or by none of the launchers that are known; and if HVD_ALLOW_SINGLE=1 says that it is
 // meant to be alone. An error: that variable has another value.

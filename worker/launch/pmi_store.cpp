@@ -17,6 +17,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "worker/launch/other_launcher.h"
 
 namespace hvd::worker {
 namespace {
@@ -24,12 +25,6 @@ namespace {
 // The launcher answers from its memory, all but the barrier.
 constexpr std::chrono::seconds kAnswerLimit{60};
 constexpr std::size_t kMostAnswer = 64 << 10;
-
-std::optional<int> number_of(const EnvironmentLookup& lookup, std::string_view name) {
-  const auto text = lookup(name);
-  const auto number = text ? parse_number<int>(*text) : std::nullopt;
-  return number && *number >= 0 ? number : std::nullopt;
-}
 
 class PmiStore final : public LauncherStore {
  public:
@@ -73,9 +68,7 @@ class PmiStore final : public LauncherStore {
     auto met = ask("barrier_in", "barrier_out", deadline);
     if (met.status().code() == Code::deadline_exceeded) {
       open_ = false;  // the answer may still come, in place of another one
-      return Status(Code::deadline_exceeded, cat("some of the ", size_,
-                                                 " processes that the launcher has started did not "
-                                                 "call init() in time (--init-timeout)"));
+      return not_all_came(size_);
     }
     HVD_RETURN_IF_ERROR(met.status());
 
@@ -171,17 +164,16 @@ class PmiStore final : public LauncherStore {
 }  // namespace
 
 bool has_pmi(const EnvironmentLookup& lookup) {
-  return number_of(lookup, "PMI_FD") && number_of(lookup, "PMI_RANK") &&
-         number_of(lookup, "PMI_SIZE");
+  return count_of(lookup, "PMI_FD") && count_of(lookup, "PMI_RANK") && count_of(lookup, "PMI_SIZE");
 }
 
 Result<std::unique_ptr<LauncherStore>> open_pmi_store(const EnvironmentLookup& lookup) {
-  const int inherited = *number_of(lookup, "PMI_FD");
+  const int inherited = *count_of(lookup, "PMI_FD");
   // Programs that this one starts must not talk in its place.
   UniqueFd fd(::fcntl(inherited, F_DUPFD_CLOEXEC, 3));
   if (!fd) return Status::from_errno(cat("PMI_FD=", inherited), errno);
-  auto store = std::make_unique<PmiStore>(std::move(fd), *number_of(lookup, "PMI_RANK"),
-                                          *number_of(lookup, "PMI_SIZE"));
+  auto store = std::make_unique<PmiStore>(std::move(fd), *count_of(lookup, "PMI_RANK"),
+                                          *count_of(lookup, "PMI_SIZE"));
   HVD_RETURN_IF_ERROR(store->open());
   return std::unique_ptr<LauncherStore>(std::move(store));
 }

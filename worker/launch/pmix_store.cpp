@@ -180,9 +180,7 @@ class PmixStore final : public LauncherStore {
     if (deadline == kNever) {
       answer->came.wait(lock, has_come);
     } else if (!answer->came.wait_until(lock, deadline, has_come)) {
-      return {Code::deadline_exceeded, cat("some of the ", size_,
-                                           " processes that the launcher has started did not call "
-                                           "init() in time (--init-timeout)")};
+      return not_all_came(size_);
     }
     return library_.status(*answer->status, "wait for the other processes");
   }

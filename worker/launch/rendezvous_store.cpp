@@ -8,13 +8,14 @@
 #include "base/text.h"
 #include "rendezvous/access.h"
 #include "rendezvous/client.h"
+#include "worker/launch/rendezvous_exchange.h"
 
 namespace hvd::worker {
 namespace {
 
 constexpr std::chrono::hours kLongestWait{24};
 constexpr const char* kTokenFile = "./hvd-token";
-constexpr std::size_t kNamed = 8;  // of the ranks that are missing
+constexpr std::chrono::milliseconds kSilent{0};  // until somebody is reported missing
 
 class RendezvousStore final : public LauncherStore {
  public:
@@ -33,29 +34,13 @@ class RendezvousStore final : public LauncherStore {
     static std::atomic<int> gathers{0};
     const std::string scope = cat("launch.", run_, '.', ++gathers);
     rendezvous::Client client(client_options(deadline), token_);
-    HVD_RETURN_IF_ERROR(client.put(scope, key_of(rank_), value).status());
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < size_; ++rank) keys.push_back(key_of(rank));
-
-    std::vector<std::string> missing;
-    auto found = client.wait_many(scope, keys, deadline, &missing);
-    if (!found.ok() && !missing.empty()) {
-      const std::size_t all = missing.size();
-      missing.resize(std::min(all, kNamed));
-      return Status(Code::deadline_exceeded,
-                    cat("not there in time (--init-timeout): ", join(missing, ", "),
-                        all > kNamed ? cat(" and ", all - kNamed, " more") : ""));
-    }
-    HVD_RETURN_IF_ERROR(found.status());
-
-    std::vector<std::string> values;
-    for (const auto& key : keys) values.push_back(std::move(found->at(key)));
-    return values;
+    std::vector<std::string> members;
+    for (int rank = 0; rank < size_; ++rank) members.push_back(cat("rank-", rank));
+    RendezvousExchange exchange(client, scope, rank_, std::move(members), kSilent);
+    return exchange.exchange(value, deadline);
   }
 
  private:
-  static std::string key_of(int rank) { return cat("rank-", rank); }
-
   // The service may come as late as the processes.
   rendezvous::ClientOptions client_options(TimePoint deadline) const {
     const auto left = std::min<Duration>(deadline - Clock::now(), kLongestWait);

@@ -13,10 +13,10 @@
 #include "worker/launch/other_launcher.h"
 #include "worker/launch/pmi_store.h"
 #include "worker/launch/pmix_store.h"
+#include "worker/launch/rendezvous_exchange.h"
 #include "worker/launch/rendezvous_store.h"
 #include "worker/process/dump_signal.h"
 #include "worker/process/process_world.h"
-#include "worker/process/rendezvous_exchange.h"
 
 namespace hvd::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/process/rendezvous_exchange.h"
+#include "worker/launch/rendezvous_exchange.h"
 
 #include <algorithm>
 #include <set>
