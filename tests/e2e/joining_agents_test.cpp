@@ -5,21 +5,15 @@
 #include <filesystem>
 #include <map>
 
-#include "base/socket.h"
 #include "base/text.h"
 #include "tests/e2e/elastic_job.h"
+#include "tests/support/free_address.h"
 
 namespace hvd::test {
 namespace {
 
 class JoiningAgentsTest : public ElasticJobTest {
  protected:
-  JoiningAgentsTest() {
-    // It was free a moment ago, and the kernel assigns other ports first.
-    auto listener = *listen_tcp({"127.0.0.1", 0});
-    where_ = local_address(listener.get())->to_string();
-  }
-
   Words joining(const Words& flags) const {
     Words words{"--join-bind", where_, "--token-file", token()};
     words.insert(words.end(), flags.begin(), flags.end());
@@ -55,7 +49,7 @@ class JoiningAgentsTest : public ElasticJobTest {
   const std::string& where() const { return where_; }
 
  private:
-  std::string where_;
+  const std::string where_ = free_address().to_string();
 };
 
 TEST_F(JoiningAgentsTest, TheWorldGrowsWithWhoeverComesAndShrinksWithWhoeverLeaves) {

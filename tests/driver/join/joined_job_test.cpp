@@ -6,8 +6,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/socket.h"
 #include "base/text.h"
+#include "tests/support/free_address.h"
 #include "tests/support/process.h"
 
 namespace hvd::test {
@@ -17,12 +17,6 @@ constexpr const char* kMark = "HVD_JOINED_JOB_TEST";
 
 class JoinedJob : public testing::Test {
  protected:
-  JoinedJob() {
-    // It was free a moment ago, and the kernel assigns other ports first.
-    auto listener = *listen_tcp({"127.0.0.1", 0});
-    where_ = local_address(listener.get())->to_string();
-  }
-
   std::unique_ptr<Process> start_job(std::vector<std::string> words) {
     words.insert(words.begin(), {binary("hvdrun"), "--join-bind", where_, "--token-file", token_,
                                  "--env", cat(kMark, "=", mark_)});
@@ -37,7 +31,7 @@ class JoinedJob : public testing::Test {
   TemporaryDirectory directory_;
   std::string token_ = directory_.path() / "token";
   std::string mark_ = directory_.path();
-  std::string where_;
+  const std::string where_ = free_address().to_string();
 };
 
 TEST_F(JoinedJob, RunsOnWhoeverComesAndAllEndWell) {
@@ -179,7 +173,7 @@ TEST_F(JoinedJob, AKilledRelayIsALostHostAndNothingStays) {
   EXPECT_TRUE(wait_until_gone(kMark, mark_));
 }
 
-// What was sent to it waits in the tunnel for a moment, which must not excuse its silence.
+// Bytes for a frozen host wait in the tunnel for a moment. They must not excuse its silence.
 TEST_F(JoinedJob, AFrozenRelayIsALostHostAndNothingStays) {
   const auto job = start_job(
       {"-H", "a:1,b:1", "--heartbeat-timeout", "1", "sh", "-c", "echo up; exec sleep 1000"});

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "rendezvous/standalone.h"
+#include "tests/support/free_address.h"
 #include "tests/support/pretend_agents.h"
 #include "tests/support/process.h"
 
@@ -14,12 +15,6 @@ namespace {
 
 class ManyAgents : public testing::Test {
  protected:
-  ManyAgents() {
-    // It was free a moment ago, and the kernel assigns other ports first.
-    auto listener = *listen_tcp({"127.0.0.1", 0});
-    where_ = *local_address(listener.get());
-  }
-
   void start_job(int workers, const std::vector<std::string>& words) {
     std::vector<std::string> command{binary("hvdrun"), "--join-bind", where_.to_string(),
                                      "--token-file",   token_,        "-np",
@@ -49,7 +44,7 @@ class ManyAgents : public testing::Test {
 
   TemporaryDirectory directory_;
   std::string token_ = directory_.path() / "token";
-  SocketAddress where_;
+  const SocketAddress where_ = free_address();
   std::unique_ptr<Process> job_;
 };
 

@@ -85,7 +85,7 @@ TEST(LaunchedWorld, AnIntroductionIsReadAsItWasWritten) {
   }
 }
 
-// What all say through a launcher that gives these answers.
+// A launcher that gives these answers, whatever this process says.
 class Answers : public LauncherStore {
  public:
   explicit Answers(Result<std::vector<std::string>> answers) : answers_(std::move(answers)) {}
