@@ -1,5 +1,4 @@
-// What somebody needs to reach a rendezvous service, or to offer one: its address, and the token in
-// its file.
+// The address and the token of a rendezvous service, for its clients and for whoever offers it.
 #pragma once
 
 #include <string>

@@ -31,8 +31,8 @@ class AgentHandle {
   virtual std::string reap() = 0;
   // True if this process is the reason for the agent's silence: bytes have arrived that the tunnel
   // has not passed on, or bytes for the agent wait for longer than `pace` although the connection
-  // would take them. What was sent to the agent just now waits for its turn, even if the host is
-  // lost.
+  // would take them. Bytes that were sent just now do not count: they wait for their turn even if
+  // the host is lost.
   virtual bool behind(TimePoint /*now*/, Duration /*pace*/) const { return false; }
   // The pid of a child of this process; -1: it is not one.
   virtual pid_t pid() const { return -1; }
