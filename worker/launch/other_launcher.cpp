@@ -12,7 +12,6 @@ namespace {
 constexpr std::string_view kHvdrunVariable = "HVD_JOB_ID";
 constexpr std::string_view kSlurm = "Slurm";
 constexpr std::string_view kTorchrun = "torchrun";
-constexpr std::string_view kHorovod = "Horovod";
 // Of the command line only so much is repeated.
 constexpr std::size_t kMostOfCommand = 300;
 
@@ -23,6 +22,7 @@ struct Launcher {
   std::string_view size;
   std::string_view on_host;  // empty: the launcher does not say it
   std::string_view needed;   // the others count only together with this one; empty: with none
+  bool speaks_pmi = true;    // PMIx or PMI that is there may be its own, with these ranks
 };
 
 // The order matters: one launcher may start another one, and the inner one is the one that counts.
@@ -30,13 +30,14 @@ struct Launcher {
 // people start one torchrun on each host by mpirun.
 constexpr std::array kLaunchers{
     Launcher{"another launcher", "it", "HVD_RANK", "HVD_SIZE", "HVD_LOCAL_SIZE", "HVD_RENDEZVOUS"},
-    Launcher{kTorchrun, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-             "TORCHELASTIC_RUN_ID"},
+    Launcher{kTorchrun, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
+             false},
     Launcher{"Open MPI", "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
              "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
     Launcher{"MVAPICH2", "mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE",
              "MV2_COMM_WORLD_LOCAL_SIZE", ""},
-    Launcher{kHorovod, "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", ""},
+    Launcher{"Horovod", "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", "",
+             false},
     Launcher{"jsrun", "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
              "JSM_NAMESPACE_LOCAL_SIZE", ""},
     Launcher{"Flux", "flux run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "", ""},
@@ -60,7 +61,7 @@ std::optional<OtherLaunch> slurm_step(const EnvironmentLookup& lookup) {
       *rank,
       size,
       0,
-      false,
+      true,
       cat("slurm.", lookup("SLURM_JOB_ID").value_or(""), '.', *step, '.',
           lookup("SLURM_RESTART_COUNT").value_or("0"))};
 }
@@ -90,7 +91,7 @@ std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launc
                      *rank,
                      size,
                      count_of(lookup, launcher.on_host).value_or(0),
-                     launcher.name == kTorchrun || launcher.name == kHorovod,
+                     launcher.speaks_pmi,
                      run_of(lookup, launcher)};
 }
 

@@ -24,9 +24,9 @@ struct OtherLaunch {
   int rank = 0;               // of this process
   std::optional<int> size;    // of all of them; not every launcher says it
   int processes_on_host = 0;  // 0: the launcher does not say
-  // What speaks PMIx or PMI with this process is not this launcher but one around it, which does
-  // not know these ranks.
-  bool is_unknown_to_pmi = false;
+  // Else PMIx or PMI that is there is that of a launcher around this one, which does not know these
+  // ranks.
+  bool speaks_pmi = true;
   std::string run = {};  // names this run among all of the launcher; empty: it does not say
 };
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <pmix.h>
+#include <unistd.h>
 #include <utility>
 
 #include "base/security/crypto.h"
@@ -96,7 +97,8 @@ class PmixStore final : public LauncherStore {
  public:
   explicit PmixStore(PmixLibrary library) : library_(library) {}
   ~PmixStore() override {
-    if (open_) library_.finalize(nullptr, 0);
+    // The end of a forked child is not that of this process.
+    if (open_ && ::getpid() == owner_) library_.finalize(nullptr, 0);
   }
 
   Status open() {
@@ -186,6 +188,7 @@ class PmixStore final : public LauncherStore {
   }
 
   const PmixLibrary library_;
+  const pid_t owner_ = ::getpid();
   pmix_proc_t self_{};
   int size_ = 0;
   bool open_ = false;

@@ -77,22 +77,18 @@ Status ProcessWorld::init_without_hvdrun() {
     if (!store.ok()) return refusal(**launch, command, store.status().message());
     return init_with_others(**store);
   }
-  if ((*launch)->is_unknown_to_pmi) return refusal(**launch, command, "");
-  if (!has_pmix(environment)) {
-    if (!has_pmi(environment)) return refusal(**launch, command, "");
-    if (launcher_ == nullptr) {
-      auto store = open_pmi_store(environment);
-      if (!store.ok()) return refusal(**launch, command, store.status().message());
-      launcher_ = std::move(*store);
-    }
-    return init_with_others(*launcher_);
-  }
+  if (!(*launch)->speaks_pmi) return refusal(**launch, command, "");
+  const bool by_pmix = has_pmix(environment);
+  if (!by_pmix && !has_pmi(environment)) return refusal(**launch, command, "");
 
-  auto store = open_pmix_store(environment);
-  const bool may_be_alone = !(*launch)->size && (*launch)->rank == 0;
-  if (!store.ok() && may_be_alone) return init_alone();
-  if (!store.ok()) return refusal(**launch, command, store.status().message());
-  return (*store)->size() == 1 ? init_alone() : init_with_others(**store);
+  if (launcher_ == nullptr) {
+    auto store = by_pmix ? open_pmix_store(environment) : open_pmi_store(environment);
+    const bool may_be_alone = !(*launch)->size && (*launch)->rank == 0;
+    if (!store.ok() && may_be_alone) return init_alone();
+    if (!store.ok()) return refusal(**launch, command, store.status().message());
+    launcher_ = std::move(*store);
+  }
+  return launcher_->size() == 1 ? init_alone() : init_with_others(*launcher_);
 }
 
 // Of another launcher, which says nothing while the world lasts: it ends all processes when one of
