@@ -8,6 +8,8 @@ find_package(Gloo REQUIRED)
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(PMIX QUIET pmix)
+  # Likewise of MUNGE (base/security/munge.h). Without it, agents under Slurm need a token file.
+  pkg_check_modules(MUNGE QUIET munge)
 endif()
 
 if(HVD_BUILD_LAUNCHER)

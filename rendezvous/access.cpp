@@ -20,6 +20,7 @@ namespace {
 
 // For a writer at the other end of a pipe.
 constexpr std::chrono::seconds kTokenLimit{30};
+constexpr std::size_t kMaxTokenFile = 2'048;  // bytes; a sealed token is longer than its digits
 
 }  // namespace
 
@@ -43,14 +44,14 @@ bool is_inherited(std::string_view path) {
   return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
 }
 
-Result<Token> load_token(const std::string& path) {
+Result<std::string> read_token_file(const std::string& path) {
   const FileKind kind = is_inherited(path) ? FileKind::any : FileKind::regular;
   const auto fd = open_trusted_file(path, "token file", FileTrust::secret, kind);
   HVD_RETURN_IF_ERROR(fd.status());
   const std::string what = cat("read token file ", path);
   const TimePoint deadline = Clock::now() + kTokenLimit;
   std::string text;
-  std::array<char, 256> buffer{};
+  std::array<char, kMaxTokenFile> buffer{};
   while (text.size() < buffer.size()) {
     HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLIN, deadline).with_context(what));
     const ssize_t got = ::read(fd->get(), buffer.data(), buffer.size());
@@ -59,7 +60,13 @@ Result<Token> load_token(const std::string& path) {
     if (got == 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(got));
   }
-  auto token = Token::from_hex(trim(text));
+  return std::string(trim(text));
+}
+
+Result<Token> load_token(const std::string& path) {
+  const auto text = read_token_file(path);
+  if (!text.ok()) return text.status();
+  auto token = Token::from_hex(*text);
   if (!token.ok()) return token.status().with_context(cat("token file ", path));
   return token;
 }
