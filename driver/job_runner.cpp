@@ -260,6 +260,7 @@ HostStarterCallbacks JobRunner::starter_callbacks() {
   callbacks.on_step = [this](HostIndex host, Step step) {
     handle(event::HostProgress{host, step});
   };
+  callbacks.on_warning = [this](std::string_view text) { observer_.on_warning(text); };
   callbacks.on_agent = [this](HostIndex host, AgentConnection connection) {
     open_session(host, std::move(connection));
   };
@@ -424,6 +425,7 @@ void JobRunner::kill_orphans() {
     if (host.session) ours.insert(host.session->pid());
   }
   if (source_) ours.insert(source_->child());
+  if (starter_) ours.merge(starter_->children());
   if (const std::size_t left = subreaper_.kill_orphans(ours, kOrphanLimit); left != 0) {
     observer_.on_warning(cat("could not kill ", left, " processes left by an agent that died"));
   }

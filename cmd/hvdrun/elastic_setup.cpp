@@ -31,7 +31,8 @@ Status check_nothing_elastic(const Values& values) {
 }
 
 // Options that an elastic job cannot have.
-Status check_compatible_options(const SettingsReader& settings, const driver::JobSpec& spec) {
+Status check_compatible_options(const SettingsReader& settings, const driver::JobSpec& spec,
+                                bool discovers) {
   const std::string why = settings.has("host-discovery-script") ? "--host-discovery-script"
                           : settings.has("min-np")              ? "--min-np"
                           : settings.has("max-np")              ? "--max-np"
@@ -40,6 +41,7 @@ Status check_compatible_options(const SettingsReader& settings, const driver::Jo
     return invalid(cat(
         why, " and --legacy-clients: programs built with Horovod cannot run in an elastic job"));
   }
+  if (discovers) return {};
   if (settings.has("discovery-interval") && !settings.has("host-discovery-script")) {
     return invalid("--discovery-interval: there is no --host-discovery-script to run");
   }
@@ -50,10 +52,11 @@ Status check_compatible_options(const SettingsReader& settings, const driver::Jo
 }
 
 Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::JobSpec& spec,
-                                 const driver::Plan& plan) {
+                                 const driver::Plan& plan, bool discovers) {
   const int wanted = spec.processes;
   driver::Limits limits;
-  const bool may_shrink = settings.has("host-discovery-script") || settings.has("max-np");
+  const bool may_shrink =
+      discovers || settings.has("host-discovery-script") || settings.has("max-np");
   const int whole = wanted > 0 || may_shrink ? wanted : static_cast<int>(plan.members.size());
   limits.least = settings.has("min-np") ? settings.integer("min-np") : std::max(whole, 1);
   limits.spares = settings.integer("spares");
@@ -101,15 +104,15 @@ bool is_elastic(const Values& values) {
 
 Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
                                                         const driver::JobSpec& spec,
-                                                        const driver::Plan& plan) {
+                                                        const driver::Plan& plan, bool discovers) {
   const SettingsReader settings(values);
   if (!is_elastic(values)) {
     HVD_RETURN_IF_ERROR(check_nothing_elastic(values));
     return std::optional<driver::ElasticSpec>();
   }
-  HVD_RETURN_IF_ERROR(check_compatible_options(settings, spec));
+  HVD_RETURN_IF_ERROR(check_compatible_options(settings, spec, discovers));
 
-  auto limits = limits_of(settings, spec, plan);
+  auto limits = limits_of(settings, spec, plan, discovers);
   if (!limits.ok()) return limits.status();
 
   driver::ElasticSpec elastic;

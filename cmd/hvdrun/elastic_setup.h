@@ -17,7 +17,7 @@ bool is_elastic(const Values& values);
 // named hosts are known.
 Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
                                                         const driver::JobSpec& spec,
-                                                        const driver::Plan& plan);
+                                                        const driver::Plan& plan, bool discovers);
 
 // "10 100", "10,100": two numbers of seconds, the first not greater.
 struct SecondsRange {

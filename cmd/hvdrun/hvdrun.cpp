@@ -21,6 +21,7 @@
 #include "cmd/hvdrun/listings.h"
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/report.h"
+#include "cmd/hvdrun/slurm_setup.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -188,7 +189,12 @@ int run(const CommandLine& line) {
   auto values = gather(line);
   if (!values.ok()) return fail(values.status());
   set_up_log(*values);
-  auto setup = set_up_job(line, *values, own_environment());
+  const auto environment = own_environment();
+  if (line.action == Action::print_slurm_hosts) {
+    const auto hosts = current_slurm_hosts(*values, environment);
+    return hosts.ok() ? print_and_end(*hosts) : fail(hosts.status());
+  }
+  auto setup = set_up_job(line, *values, environment);
   if (!setup.ok()) return fail(setup.status());
   if (line.action == Action::print_env)
     return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
@@ -198,7 +204,9 @@ int run(const CommandLine& line) {
     }
     return print_and_end(dry_run_text(setup->spec, setup->plan));
   }
-  if (const Status completed = complete(*setup); !completed.ok()) return fail(completed);
+  if (const Status completed = complete(*setup, environment); !completed.ok()) {
+    return fail(completed);
+  }
   return run_job(*setup);
 }
 
@@ -223,6 +231,7 @@ static int run_arguments(const std::vector<std::string>& arguments) {
     case Action::run:
     case Action::dry_run:
     case Action::print_env:
+    case Action::print_slurm_hosts:
       return run(*line);
   }
   return kExitFailure;

@@ -12,6 +12,7 @@
 #include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/environment.h"
 #include "cmd/hvdrun/settings_reader.h"
+#include "cmd/hvdrun/slurm_setup.h"
 #include "discovery/hosts.h"
 #include "driver/agents/host_source.h"
 #include "rendezvous/standalone.h"
@@ -28,11 +29,36 @@ Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings)
   return discovery::parse_hostfile(*text, source);
 }
 
-Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, int processes,
-                                                bool elastic) {
+// An elastic job hears of the nodes of an allocation as of hosts that a script prints.
+std::vector<driver::HostSlots> hosts_in(const discovery::SlurmAllocation& allocation,
+                                        bool elastic) {
+  std::vector<driver::HostSlots> hosts;
+  if (elastic) return hosts;
+  for (const auto& node : allocation.nodes) hosts.push_back(driver::slots_of(node, 0));
+  return hosts;
+}
+
+// Those that are named are nodes of the allocation.
+Status check_nodes(const std::vector<driver::HostSlots>& hosts,
+                   const discovery::SlurmAllocation& allocation) {
+  for (const auto& host : hosts) {
+    const bool is_node =
+        std::any_of(allocation.nodes.begin(), allocation.nodes.end(),
+                    [&](const discovery::Host& node) { return node.name == host.name; });
+    if (is_node) continue;
+    return invalid(cat("--hosts-from slurm: the host ", host.name, " is not a node of Slurm's job ",
+                       allocation.job_id));
+  }
+  return {};
+}
+
+Result<std::vector<driver::HostSlots>> hosts_of(
+    const SettingsReader& settings, int processes, bool elastic,
+    const std::optional<discovery::SlurmAllocation>& slurm) {
   const int slots = settings.integer("slots-per-host");  // 0: not given
   if (settings.has("host-discovery-script")) return std::vector<driver::HostSlots>();
   if (!settings.has("hosts") && !settings.has("hostfile")) {
+    if (slurm) return hosts_in(*slurm, elastic);
     if (settings.has("join-bind")) return std::vector<driver::HostSlots>();
     return std::vector<driver::HostSlots>{
         {"localhost", slots > 0 ? slots : std::max(processes, 1)}};
@@ -49,6 +75,7 @@ Result<std::vector<driver::HostSlots>> hosts_of(const SettingsReader& settings, 
     }
     hosts.push_back(driver::slots_of(host, slots));
   }
+  if (slurm) HVD_RETURN_IF_ERROR(check_nodes(hosts, *slurm));
   return hosts;
 }
 
@@ -155,7 +182,12 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   spec.init_timeout = settings.seconds("init-timeout");
   spec.legacy_clients = settings.boolean("legacy-clients");
 
-  auto hosts = hosts_of(settings, spec.processes, is_elastic(values));
+  auto slurm = slurm_hosts(values, environment);
+  if (!slurm.ok()) return slurm.status();
+  setup.slurm = std::move(*slurm);
+  if (settings.has("token-file")) setup.token_file = settings.text("token-file");
+
+  auto hosts = hosts_of(settings, spec.processes, is_elastic(values), setup.slurm);
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
   auto join = join_listener(settings, spec, is_elastic(values));
@@ -169,14 +201,24 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
     setup.plan = std::move(*plan);
   }
 
-  auto elastic = elastic_spec(values, spec, setup.plan);
+  const bool discovers = setup.slurm && spec.hosts.empty();
+  auto elastic = elastic_spec(values, spec, setup.plan, discovers);
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
+  if (spec.elastic && discovers) {
+    auto script = slurm_discovery_script(values, spec.elastic->limits.least);
+    if (!script.ok()) return script.status();
+    spec.elastic->discovery_script = std::move(*script);
+  }
 
   const std::string bind = settings.text("bind");
   spec.binding = bind == "cores" ? Binding::cores : bind == "numa" ? Binding::numa : Binding::none;
 
-  auto given = worker_environment(environment, line.environment, values);
+  EnvironmentArguments variables = line.environment;
+  if (setup.slurm) {
+    for (auto& name : slurm_task_variables()) variables.excluded.push_back(std::move(name));
+  }
+  auto given = worker_environment(environment, variables, values);
   if (!given.ok()) return given.status();
   spec.environment = std::move(given->entries);
   spec.host_variables = std::move(given->host_variables);
@@ -201,7 +243,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   return setup;
 }
 
-Status complete(JobSetup& setup) {
+Status complete(JobSetup& setup, const std::vector<std::string>& environment) {
   auto agent = find_agent();
   if (!agent.ok()) return agent.status();
   setup.spec.agent_path = std::move(*agent);
@@ -210,6 +252,11 @@ Status complete(JobSetup& setup) {
     const auto token = rendezvous::load_or_create_token(setup.join->token_file);
     if (!token.ok()) return token.status();
     setup.spec.join = driver::JoinSpec{setup.join->bind, *token};
+  }
+  if (setup.slurm) {
+    auto slurm = slurm_spec(*setup.slurm, setup.spec, setup.token_file, environment);
+    if (!slurm.ok()) return slurm.status();
+    setup.spec.slurm = std::move(*slurm);
   }
   return {};
 }

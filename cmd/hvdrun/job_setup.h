@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/settings.h"
+#include "discovery/slurm.h"
 #include "driver/core/job_spec.h"
 #include "driver/job/plan.h"
 
@@ -38,6 +39,8 @@ struct JobSetup {
   driver::Plan plan;  // on the named hosts; empty if the hosts join by themselves
   OutputOptions output;
   std::optional<JoinListener> join;
+  std::optional<discovery::SlurmAllocation> slurm;  // whose nodes are the hosts
+  std::optional<std::string> token_file;            // as it was asked for
   int workers() const {
     return plan.members.empty() ? spec.processes : static_cast<int>(plan.members.size());
   }
@@ -49,7 +52,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
                             const std::vector<std::string>& environment);
 
 // Adds the agent's path and the token of joining agents, whose file is created if missing.
-Status complete(JobSetup& setup);
+Status complete(JobSetup& setup, const std::vector<std::string>& environment);
 
 // The path of HVD_AGENT if set, else of hvd-agent beside hvdrun, else of ../libexec/hvd/hvd-agent.
 Result<std::string> find_agent();

@@ -20,6 +20,7 @@
 #include "base/machine/capacity.h"
 #include "base/machine/machine.h"
 #include "base/protocol/join_link.h"
+#include "base/security/munge.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "rendezvous/standalone.h"
@@ -169,6 +170,19 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
   return Joined{std::move(*fd), std::move(*tls), std::move(received)};
 }
 
+// The token of the job. What srun hands an agent on its standard input is sealed.
+Result<Token> join_token(const std::string& path) {
+  auto text = rendezvous::read_token_file(path);
+  if (!text.ok()) return text.status();
+  if (is_sealed_with_munge(*text)) {
+    text = open_sealed_with_munge(*text);
+    if (!text.ok()) return text.status();
+  }
+  auto token = Token::from_hex(*text);
+  if (!token.ok()) return token.status().with_context(cat("token file ", path));
+  return token;
+}
+
 Attempt<Joined> join_with(const Result<Token>& token, const AgentArguments& arguments,
                           const std::string& host, TimePoint deadline) {
   if (!token.ok()) {
@@ -205,7 +219,7 @@ Result<Joined> join_job(const AgentArguments& arguments,
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     // The file may be replaced meanwhile; a pipe cannot be read twice.
     if (!token || !rendezvous::is_inherited(arguments.token_file)) {
-      token = rendezvous::load_token(arguments.token_file);
+      token = join_token(arguments.token_file);
     }
     auto attempt = join_with(*token, arguments, host, deadline);
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);

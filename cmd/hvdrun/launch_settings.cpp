@@ -32,6 +32,16 @@ constexpr std::array kLaunchSettings{
          .horovod_name = {},
          .type = KnobType::text,
          .help = "File with one host per line, 'name slots=4'; -: standard input"},
+    Knob{.flag = "hosts-from",
+         .config_key = "launch.hosts_from",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .default_text = "auto",
+         .choices = "auto,slurm,ssh",
+         .help =
+             "slurm: the nodes of the Slurm allocation, agents by srun; ssh: as named, agents by "
+             "SSH; auto: slurm in an allocation, unless hosts are named"},
     Knob{.flag = "slots-per-host",
          .config_key = "launch.slots_per_host",
          .variable = {},

@@ -24,6 +24,7 @@ struct Parser {
   EnvironmentArguments environment;
   bool dry_run = false;
   bool print_env = false;
+  bool print_slurm_hosts = false;
   bool check_build = false;
   bool version = false;
   bool help = false;
@@ -93,6 +94,9 @@ void Parser::add_general_flags() {
       ->group(kGroup)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_flag("--dry-run", dry_run, "Print each rank's host and slot and the command, and exit")
+      ->group(kGroup);
+  app.add_flag("--print-slurm-hosts", print_slurm_hosts,
+               "Print the nodes of this Slurm allocation that may work now, and exit")
       ->group(kGroup);
   app.add_flag("--check-build", check_build, "Print the features of this build and exit")
       ->group(kGroup);
@@ -200,6 +204,10 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   HVD_RETURN_IF_ERROR(check_command_is_no_host(line));
   if (parser.print_env) {
     line.action = Action::print_env;
+    return line;
+  }
+  if (parser.print_slurm_hosts) {
+    line.action = Action::print_slurm_hosts;
     return line;
   }
   if (parser.dry_run) line.action = Action::dry_run;

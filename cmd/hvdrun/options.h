@@ -16,7 +16,17 @@
 
 namespace hvd::cli {
 
-enum class Action { run, dry_run, print_env, check_build, version, help, rendezvous, agent };
+enum class Action {
+  run,
+  dry_run,
+  print_env,
+  print_slurm_hosts,
+  check_build,
+  version,
+  help,
+  rendezvous,
+  agent
+};
 
 // How the workers' environment differs from hvdrun's own.
 struct EnvironmentArguments {

@@ -27,7 +27,10 @@ class HostSource::Impl {
  public:
   Impl(boost::asio::io_context& io, const JobSpec& spec, std::vector<HostSlots> hosts,
        Callbacks callbacks)
-      : spec_(*spec.elastic), callbacks_(std::move(callbacks)), local_(io) {
+      : spec_(*spec.elastic),
+        by_srun_(spec.slurm.has_value()),
+        callbacks_(std::move(callbacks)),
+        local_(io) {
     if (spec.join) listen(io, *spec.join);
     if (!spec_.discovery_script.empty()) {
       run_script(io);
@@ -99,14 +102,19 @@ class HostSource::Impl {
 
   // A newer answer replaces one whose names are still being looked up.
   void find(const std::vector<HostSlots>& hosts) {
-    local_.find(hosts, [this, hosts](const std::set<std::string>& local) {
-      std::vector<event::FoundHost> found;
-      found.reserve(hosts.size());
-      for (const auto& host : hosts)
-        found.push_back({.host = host, .local = local.count(host.name) != 0});
-      named_ = std::move(found);
-      tell();
-    });
+    // Nodes of Slurm are never reached as this machine.
+    if (by_srun_) return take_found(hosts, {});
+    local_.find(hosts,
+                [this, hosts](const std::set<std::string>& local) { take_found(hosts, local); });
+  }
+
+  void take_found(const std::vector<HostSlots>& hosts, const std::set<std::string>& local) {
+    std::vector<event::FoundHost> found;
+    found.reserve(hosts.size());
+    for (const auto& host : hosts)
+      found.push_back({.host = host, .local = local.count(host.name) != 0});
+    named_ = std::move(found);
+    tell();
   }
 
   // Those that are named come first.
@@ -122,6 +130,7 @@ class HostSource::Impl {
   }
 
   const ElasticSpec& spec_;
+  const bool by_srun_;
   Callbacks callbacks_;
   LocalHosts local_;
   std::optional<std::vector<event::FoundHost>> named_;  // by the list, or by the script

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "driver/agents/agent_process.h"
+#include "driver/slurm/step_launcher.h"
 #include "driver/ssh/launcher.h"
 
 namespace hvd::driver {
@@ -37,6 +38,8 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
       AgentConnection connection = std::move(joined->second);
       joined_.erase(joined);
       callbacks_.on_agent(host, std::move(connection));
+    } else if (spec_.slurm) {
+      start_step(host, how.name);
     } else if (local) {
       start_here(host);
     } else {
@@ -44,11 +47,26 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     }
   }
 
-  bool give_up(HostIndex host) { return attempts_.erase(host) != 0; }
+  bool give_up(HostIndex host) {
+    if (const auto step = steps_.find(host); step != steps_.end()) {
+      const std::string said = step_launcher_->said(step->second);
+      if (!said.empty())
+        callbacks_.on_warning(cat("host ", step->second, ": srun has said: ", said));
+      const bool given_up = step_launcher_->give_up(step->second);
+      steps_.erase(step);
+      return given_up;
+    }
+    return attempts_.erase(host) != 0;
+  }
+
+  std::set<pid_t> children() const {
+    return step_launcher_ ? step_launcher_->children() : std::set<pid_t>();
+  }
 
   void end() {
     callbacks_ = {};
     attempts_.clear();
+    step_launcher_.reset();
     {
       const std::lock_guard lock(mutex_);
       updates_.clear();
@@ -68,6 +86,23 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
                           {Step::start_agent,
                            cat("the agent could not be started: ", agent.status().message()), 1});
     }
+  }
+
+  void start_step(HostIndex host, const std::string& node) {
+    if (!step_launcher_) {
+      step_launcher_ = std::make_unique<slurm::StepLauncher>(
+          io_, *spec_.slurm, [this](std::string_view text) { callbacks_.on_warning(text); });
+    }
+    callbacks_.on_step(host, Step::start_agent);
+    steps_[host] = node;
+    step_launcher_->start(node, [this, host](std::variant<AgentConnection, HostError> result) {
+      steps_.erase(host);
+      if (auto* const connection = std::get_if<AgentConnection>(&result)) {
+        callbacks_.on_agent(host, std::move(*connection));
+      } else {
+        callbacks_.on_error(host, std::get<HostError>(std::move(result)));
+      }
+    });
   }
 
   void start_there(HostIndex host, const HostSlots& how) {
@@ -135,6 +170,8 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
   std::deque<LaunchUpdate> updates_;
   std::unique_ptr<ssh::Launcher> launcher_;
   std::map<HostIndex, std::unique_ptr<ssh::Launcher::Attempt>> attempts_;
+  std::unique_ptr<slurm::StepLauncher> step_launcher_;
+  std::map<HostIndex, std::string> steps_;  // nodes whose agents are being started by srun
 };
 
 HostStarter::HostStarter(asio::io_context& io, const JobSpec& spec,
@@ -146,5 +183,6 @@ void HostStarter::start(HostIndex host, const HostSlots& how, bool local) {
   impl_->start(host, how, local);
 }
 bool HostStarter::give_up(HostIndex host) { return impl_->give_up(host); }
+std::set<pid_t> HostStarter::children() const { return impl_->children(); }
 
 }  // namespace hvd::driver

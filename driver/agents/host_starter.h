@@ -1,5 +1,6 @@
 // Starts the agents on the hosts of a job: as a child process on this machine, through SSH on
-// others. Where an agent has joined by itself there is nothing to start.
+// others, by srun in an allocation of Slurm. Where an agent has joined by itself there is nothing
+// to start.
 //
 // Owned by the driver; every call and callback on its thread.
 #pragma once
@@ -7,7 +8,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
+#include <sys/types.h>
 
 #include <boost/asio/io_context.hpp>
 
@@ -20,6 +24,7 @@ namespace hvd::driver {
 
 struct HostStarterCallbacks {
   std::function<void(HostIndex host, Step step)> on_step;
+  std::function<void(std::string_view text)> on_warning;  // one line
   // Exactly one of these two is called for each host that was not given up. Both may be called from
   // within start().
   std::function<void(HostIndex host, AgentConnection connection)> on_agent;
@@ -39,6 +44,8 @@ class HostStarter {
   void start(HostIndex host, const HostSlots& how, bool local);
   // True if the start was in progress; there are no callbacks for it any more.
   bool give_up(HostIndex host);
+  // The children of this process that must be spared when orphans are killed.
+  std::set<pid_t> children() const;
 
  private:
   class Impl;

@@ -36,7 +36,7 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
     if (spec.elastic) add_planned_slots(preparation);
   }
 
-  const bool reached = !spec.join || spec.elastic;
+  const bool reached = (!spec.join || spec.elastic) && !spec.slurm;
   if (reached) preparation.local = find_local_hosts(io, signals, preparation.hosts);
   return preparation;
 }

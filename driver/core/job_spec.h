@@ -23,6 +23,21 @@ struct JoinSpec {
   Token token;
 };
 
+// The hosts are nodes of a Slurm allocation, and agents are started there by srun.
+struct SlurmSpec {
+  std::string job_id;
+  std::string hvdrun_path;  // of this program, on every node
+  // Of srun, and of the agents that it starts; without variables that are secrets, and without
+  // those by which Slurm would change what srun is asked for.
+  std::vector<std::string> environment;
+  // The address of this machine at which the nodes reach it.
+  SocketAddress bind;
+  Token token;
+  // A file with the token that the agents read on their nodes; empty: they get it sealed by MUNGE.
+  std::string token_file;
+  std::string munge_socket;  // empty: the usual one
+};
+
 // A job whose world changes.
 struct ElasticSpec {
   std::string discovery_script;  // empty: JobSpec::hosts are the only hosts
@@ -72,6 +87,7 @@ struct JobSpec {
   std::string agent_path;  // of the hvd-agent executable
   ssh::Options ssh;
   std::optional<JoinSpec> join;
+  std::optional<SlurmSpec> slurm;
   // The address at which other hosts reach this machine; empty: the driver finds it. A job on this
   // machine alone uses the loopback address.
   std::string advertise_address;

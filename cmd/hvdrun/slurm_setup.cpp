@@ -1,0 +1,278 @@
+#include "cmd/hvdrun/slurm_setup.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fnmatch.h>
+#include <memory>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/printable.h"
+#include "base/security/munge.h"
+#include "base/socket.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "cmd/hvdrun/settings_reader.h"
+#include "rendezvous/access.h"
+
+namespace hvd::cli {
+namespace {
+
+// These would change what srun is asked for, or tell an agent that it is a task of another step.
+constexpr std::array<const char*, 6> kLauncherVariables{"SLURM_*",  "SRUN_*", "SBATCH_*",
+                                                        "SALLOC_*", "PMI_*",  "PMIX_*"};
+constexpr std::array<std::string_view, 2> kKeptVariables{"SLURM_CONF", "SLURM_CLUSTERS"};
+constexpr std::size_t kMaxAnswer = std::size_t{16} << 20;
+
+discovery::VariableLookup lookup_in(const std::vector<std::string>& environment) {
+  return [&environment](std::string_view name) -> std::optional<std::string> {
+    for (const auto& entry : environment) {
+      if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+        return entry.substr(name.size() + 1);
+      }
+    }
+    return std::nullopt;
+  };
+}
+
+// What a command of Slurm prints. The error has its words.
+Result<std::string> answer_of(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const auto& word : command) words.push_back(shell_quote(word));
+  const std::string line = join(words, " ");
+
+  std::FILE* const pipe = ::popen((line + " 2>&1").c_str(), "re");
+  if (pipe == nullptr) return Status::from_errno(cat("run ", line), errno);
+  std::string answer;
+  std::array<char, 4096> buffer{};
+  std::size_t got = 0;
+  while ((got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
+    if (answer.size() < kMaxAnswer) answer.append(buffer.data(), got);
+  }
+  const int status = ::pclose(pipe);
+  if (status == 0) return answer;
+  const std::string how =
+      WIFEXITED(status) ? cat("exited with code ", WEXITSTATUS(status)) : std::string("was killed");
+  return Status(Code::unavailable, cat(line, " ", how, ": ", printable(trim(answer))));
+}
+
+// The value behind "NAME=" in a line of scontrol; empty: it is not there.
+std::string_view field(std::string_view line, std::string_view name) {
+  const auto begin = line.find(cat(name, "="));
+  if (begin == std::string_view::npos) return {};
+  line.remove_prefix(begin + name.size() + 1);
+  return line.substr(0, line.find_first_of(" \n"));
+}
+
+// The address from which this machine would speak with another one, and that one's own. Nothing is
+// sent.
+struct Path {
+  std::string from;
+  std::string to;
+};
+Result<Path> path_to(const std::string& node) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(node.c_str(), "1", &hints, &list); error != 0) {
+    return Status(Code::unavailable, cat("resolve ", node, ": ", ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(list, ::freeaddrinfo);
+
+  Status failure(Code::unavailable, cat("there is no way to ", node));
+  for (const addrinfo* address = list; address != nullptr; address = address->ai_next) {
+    const UniqueFd fd(::socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!fd || ::connect(fd.get(), address->ai_addr, address->ai_addrlen) != 0) {
+      failure = Status::from_errno(cat("find the way to ", node), errno);
+      continue;
+    }
+    auto from = local_address(fd.get());
+    auto to = peer_address(fd.get());
+    if (from.ok() && to.ok()) return Path{from->host, to->host};
+  }
+  return failure;
+}
+
+// The address of this machine that the nodes reach: that from which it would speak with the first
+// of them that is another machine.
+Result<std::string> address_for_nodes(const std::vector<discovery::Host>& nodes) {
+  std::vector<std::string> names;
+  for (const auto& node : nodes) names.push_back(node.name);
+  const auto answer = answer_of({"scontrol", "--oneliner", "show", "node", join(names, ",")});
+  const std::string hint =
+      "; --advertise-address names the address at which the nodes reach hvdrun";
+  if (!answer.ok()) return Status(answer.status().code(), answer.status().message() + hint);
+
+  std::string own;
+  Status failure(Code::unavailable, "scontrol show node names no address of a node");
+  for (const auto& line : split(*answer, '\n')) {
+    const std::string_view address = field(line, "NodeAddr");
+    if (address.empty()) continue;
+    const auto path = path_to(std::string(address));
+    if (!path.ok()) {
+      failure = path.status();
+    } else if (path->from != path->to) {
+      return path->from;
+    } else if (own.empty()) {
+      own = path->from;
+    }
+  }
+  if (!own.empty()) return own;
+  return Status(failure.code(), failure.message() + hint);
+}
+
+// Where MUNGE listens, if Slurm's configuration says that it is not the usual place.
+std::string configured_munge_socket() {
+  const auto answer = answer_of({"scontrol", "show", "config"});
+  if (!answer.ok()) return {};
+  for (const auto& line : split(*answer, '\n')) {
+    if (!line.starts_with("AuthInfo")) continue;
+    for (const auto& option : split(trim(line.substr(line.find('=') + 1)), ',')) {
+      if (option.starts_with("socket=")) return option.substr(std::string_view("socket=").size());
+    }
+  }
+  return {};
+}
+
+// The socket of a MUNGE that seals; empty: the usual one.
+Result<std::string> working_munge_socket() {
+  if (seal_with_munge("", "").ok()) return std::string();
+  const std::string socket = configured_munge_socket();
+  const auto sealed = seal_with_munge("", socket);
+  if (sealed.ok()) return socket;
+  return Status(
+      sealed.status().code(),
+      cat("cannot hand the agents on the nodes the secret of the job: ", sealed.status().message(),
+          "; --token-file FILE hands it to them without MUNGE, in a file that all nodes "
+          "see"));
+}
+
+std::vector<std::string> environment_of_srun(const std::vector<std::string>& own,
+                                             const std::vector<std::string>& secrets) {
+  std::vector<std::string> result;
+  for (const auto& entry : own) {
+    const std::string name = entry.substr(0, entry.find('='));
+    const bool is_kept =
+        std::find(kKeptVariables.begin(), kKeptVariables.end(), name) != kKeptVariables.end();
+    const bool is_launchers =
+        std::any_of(kLauncherVariables.begin(), kLauncherVariables.end(),
+                    [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; });
+    const bool is_secret = std::find(secrets.begin(), secrets.end(), name) != secrets.end();
+    if (is_kept || !(is_launchers || is_secret)) result.push_back(entry);
+  }
+  return result;
+}
+
+Result<std::string> own_path() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return self.string();
+  return Status::from_errno("find hvdrun itself by /proc/self/exe", error.value());
+}
+
+}  // namespace
+
+Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
+    const Values& values, const std::vector<std::string>& environment) {
+  const SettingsReader settings(values);
+  const std::string from = settings.text("hosts-from");
+  const auto lookup = lookup_in(environment);
+  const bool names_hosts = settings.has("hosts") || settings.has("hostfile") ||
+                           settings.has("host-discovery-script") || settings.has("join-bind");
+  const bool is_chosen = from == "slurm" || (from == "auto" && !names_hosts &&
+                                             discovery::is_in_slurm_allocation(lookup));
+  if (!is_chosen) return std::optional<discovery::SlurmAllocation>();
+  if (settings.has("host-discovery-script")) {
+    return invalid(
+        "--hosts-from slurm and --host-discovery-script: both say which hosts there are; give one "
+        "of them");
+  }
+
+  auto allocation = discovery::slurm_allocation(lookup);
+  if (!allocation.ok()) {
+    return allocation.status().with_context(from == "slurm" ? "--hosts-from slurm" : "Slurm");
+  }
+  if (const int slots = settings.integer("slots-per-host"); slots > 0) {
+    for (auto& node : allocation->nodes) node.slots = slots;
+    allocation->slots_of_newcomer = slots;
+  }
+  return std::optional(*std::move(allocation));
+}
+
+std::vector<std::string> slurm_task_variables() {
+  return {"SLURM_PROCID",         "SLURM_LOCALID",      "SLURM_NODEID",
+          "SLURM_GTIDS",          "SLURM_TASK_PID",     "SLURM_STEP*",
+          "SLURM_NTASKS*",        "SLURM_NPROCS",       "SLURM_TASKS_PER_NODE",
+          "SLURM_CPUS_ON_NODE",   "SLURMD_NODENAME",    "SLURM_LAUNCH_NODE_IPADDR",
+          "SLURM_SRUN_COMM_*",    "SLURM_DISTRIBUTION", "SLURM_PRIO_PROCESS",
+          "SLURM_TOPOLOGY_ADDR*", "SLURM_CPU_BIND*",    "SLURM_MEM_BIND*"};
+}
+
+Result<std::string> slurm_discovery_script(const Values& values, int least) {
+  const auto self = own_path();
+  if (!self.ok()) return self.status();
+  const int slots = SettingsReader(values).integer("slots-per-host");
+  return cat(shell_quote(*self), " --print-slurm-hosts --min-np ", least,
+             slots > 0 ? cat(" --slots-per-host ", slots) : "");
+}
+
+Result<std::string> current_slurm_hosts(const Values& values,
+                                        const std::vector<std::string>& environment) {
+  const auto allocation = slurm_hosts(values, environment);
+  if (!allocation.ok()) return allocation.status();
+  if (!allocation->has_value()) {
+    return invalid("--print-slurm-hosts: this is not an allocation of Slurm");
+  }
+  const auto nodes =
+      answer_of({"squeue", "--noheader", "--jobs=" + (*allocation)->job_id, "--format=%N"});
+  if (!nodes.ok()) return nodes.status();
+  if (trim(*nodes).empty()) {
+    return Status(Code::unavailable, cat("Slurm names no node of job ", (*allocation)->job_id));
+  }
+  const auto states =
+      answer_of({"sinfo", "--noheader", "--Node", cat("--nodes=", trim(*nodes)), "--format=%N %T"});
+  if (!states.ok()) return states.status();
+  const auto hosts = discovery::slurm_nodes(**allocation, *nodes, *states,
+                                            SettingsReader(values).integer("min-np"));
+  if (!hosts.ok()) return hosts.status();
+  return discovery::host_lines(*hosts);
+}
+
+Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocation,
+                                     const driver::JobSpec& spec,
+                                     const std::optional<std::string>& token_file,
+                                     const std::vector<std::string>& environment) {
+  const auto path = own_path();
+  if (!path.ok()) return path.status();
+  std::string address = spec.advertise_address;
+  if (address.empty()) {
+    auto found = address_for_nodes(allocation.nodes);
+    if (!found.ok()) return found.status().with_context("Slurm");
+    address = std::move(*found);
+  }
+
+  driver::SlurmSpec slurm{.job_id = allocation.job_id,
+                          .hvdrun_path = *path,
+                          .environment = environment_of_srun(environment, spec.secrets),
+                          .bind = {address, 0},
+                          .token = Token::random(),
+                          .token_file = {},
+                          .munge_socket = {}};
+  if (token_file) {
+    const auto token = rendezvous::load_or_create_token(*token_file);
+    if (!token.ok()) return token.status();
+    slurm.token = *token;
+    slurm.token_file = std::filesystem::absolute(*token_file).string();
+    return slurm;
+  }
+  auto socket = working_munge_socket();
+  if (!socket.ok()) return socket.status();
+  slurm.munge_socket = std::move(*socket);
+  return slurm;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,40 @@
+// Jobs in a Slurm allocation: whether hvdrun takes its hosts from there, which these are, and what
+// its agents need to come back to it from the nodes. Asks Slurm by squeue, sinfo and scontrol,
+// which may take as long as Slurm's controller does.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cmd/hvdrun/options.h"
+#include "cmd/hvdrun/settings.h"
+#include "discovery/slurm.h"
+#include "driver/core/job_spec.h"
+
+namespace hvd::cli {
+
+// The allocation from which the job takes its hosts, as --hosts-from says; nothing if hosts are
+// reached by SSH. With `auto` that is the allocation in which hvdrun runs, unless a flag names
+// hosts. `environment` are hvdrun's own variables, NAME=VALUE.
+Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
+    const Values& values, const std::vector<std::string>& environment);
+
+// Variables that belong to a task of srun. A worker that saw them would take itself for that task.
+std::vector<std::string> slurm_task_variables();
+
+// The script that tells an elastic job which nodes may work now: this program again.
+Result<std::string> slurm_discovery_script(const Values& values, int least);
+// What that script prints.
+Result<std::string> current_slurm_hosts(const Values& values,
+                                        const std::vector<std::string>& environment);
+
+// How agents are started and come back. `spec` is complete otherwise. Makes the token of the job,
+// or reads it from --token-file if that is given.
+Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocation,
+                                     const driver::JobSpec& spec,
+                                     const std::optional<std::string>& token_file,
+                                     const std::vector<std::string>& environment);
+
+}  // namespace hvd::cli

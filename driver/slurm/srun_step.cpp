@@ -1,0 +1,196 @@
+#include "driver/slurm/srun_step.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include "base/descriptors.h"
+#include "base/pipe.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "driver/core/stderr_tail.h"
+#include "driver/job/job_io.h"
+
+namespace hvd::driver::slurm {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));  // NOLINT
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In a session of its own, so that Ctrl-C does not reach it.
+Result<pid_t> spawn(const std::vector<std::string>& command,
+                    const std::vector<std::string>& environment, int input, int output) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t every;
+  sigset_t none;
+  sigfillset(&every);
+  sigemptyset(&none);
+  ::posix_spawnattr_setsigdefault(&attributes, &every);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+
+  const auto words = pointers_to(command);
+  const auto variables = pointers_to(environment);
+  pid_t pid = -1;
+  const int error =
+      ::posix_spawnp(&pid, words.front(), &actions, &attributes, words.data(), variables.data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) return Status::from_errno(cat("start ", command.front()), error);
+  return pid;
+}
+
+}  // namespace
+
+// Outlives the SrunStep while a handler is under way.
+class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::io_context& io, pid_t pid, UniqueFd ended, UniqueFd output,
+       std::function<void()> on_end)
+      : pid_(pid),
+        ended_(io, ended.release()),
+        output_(io, output.release()),
+        on_end_(std::move(on_end)) {}
+
+  void begin() {
+    read();
+    ended_.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [self = shared_from_this()](error_code error) {
+                        if (!error) self->end();
+                      });
+  }
+
+  void close() {
+    on_end_ = nullptr;
+    error_code ignored;
+    ended_.close(ignored);
+    output_.close(ignored);
+    if (pid_ < 0) return;
+    ::kill(pid_, SIGKILL);
+    reap();
+  }
+
+  pid_t pid() const { return pid_; }
+  void stop() {
+    if (pid_ > 0) ::kill(pid_, SIGTERM);
+  }
+  void wait_until(TimePoint deadline) {
+    if (pid_ > 0 && wait_for_child(pid_, deadline)) end();
+  }
+
+  std::string text() const {
+    std::vector<std::string> lines;
+    for (const auto& line : tail_.lines()) {
+      if (!trim(line).empty()) lines.push_back(printable(trim(line)));
+    }
+    const std::string printed = join(lines, "; ");
+    if (how_.empty() || printed.empty()) return cat(how_, printed);
+    return cat(how_, ": ", printed);
+  }
+
+ private:
+  void read() {
+    output_.async_read_some(asio::buffer(buffer_),
+                            [self = shared_from_this()](error_code error, std::size_t size) {
+                              if (error) return;
+                              self->tail_.feed({self->buffer_.data(), size});
+                              self->read();
+                            });
+  }
+
+  // All that srun has printed is in the pipe by now.
+  void end() {
+    if (pid_ < 0) return;
+    reap();
+    error_code error;
+    output_.non_blocking(true, error);
+    while (!error) {
+      const std::size_t size = output_.read_some(asio::buffer(buffer_), error);
+      if (!error) tail_.feed({buffer_.data(), size});
+    }
+    output_.close(error);
+    ended_.close(error);
+    if (const auto on_end = std::exchange(on_end_, nullptr)) on_end();
+  }
+
+  void reap() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0) {
+      if (errno != EINTR) break;
+    }
+    pid_ = -1;
+    how_ = WIFSIGNALED(status) ? exit_text(0, WTERMSIG(status), WCOREDUMP(status))
+                               : exit_text(WEXITSTATUS(status), 0, false);
+  }
+
+  pid_t pid_;
+  asio::posix::stream_descriptor ended_;
+  asio::posix::stream_descriptor output_;
+  std::function<void()> on_end_;
+  std::array<char, 4096> buffer_{};
+  StderrTail tail_;
+  std::string how_;  // empty: it runs
+};
+
+Result<std::unique_ptr<SrunStep>> SrunStep::start(asio::io_context& io,
+                                                  const std::vector<std::string>& command,
+                                                  const std::vector<std::string>& environment,
+                                                  std::string_view input,
+                                                  std::function<void()> on_end) {
+  auto to_step = make_pipe();
+  if (!to_step.ok()) return to_step.status();
+  auto from_step = make_pipe();
+  if (!from_step.ok()) return from_step.status();
+  // It fits into the buffer of the pipe, so that nothing has to wait.
+  if (::write(to_step->write_end.get(), input.data(), input.size()) !=
+      static_cast<ssize_t>(input.size())) {
+    return Status::from_errno("write the input of srun", errno);
+  }
+  to_step->write_end.reset();
+
+  const auto pid = spawn(command, environment, to_step->read_end.get(), from_step->write_end.get());
+  if (!pid.ok()) return pid.status();
+  auto ended = watch_child(*pid);
+  if (!ended.ok()) {
+    ::kill(*pid, SIGKILL);
+    ::waitpid(*pid, nullptr, 0);
+    return ended.status().with_context(cat("watch srun, pid ", *pid));
+  }
+
+  auto impl = std::make_shared<Impl>(io, *pid, std::move(*ended), std::move(from_step->read_end),
+                                     std::move(on_end));
+  impl->begin();
+  return std::unique_ptr<SrunStep>(new SrunStep(std::move(impl)));
+}
+
+SrunStep::SrunStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SrunStep::~SrunStep() { impl_->close(); }
+pid_t SrunStep::pid() const { return impl_->pid(); }
+void SrunStep::stop() { impl_->stop(); }
+void SrunStep::wait_until(TimePoint deadline) { impl_->wait_until(deadline); }
+std::string SrunStep::text() const { return impl_->text(); }
+
+}  // namespace hvd::driver::slurm
