@@ -187,6 +187,13 @@ constexpr std::array kKnobs{
          .minimum = 1,
          .maximum = 1024,
          .help = "Number of streams for NCCL operations"},
+    Knob{.flag = "state-file",
+         .config_key = "elastic.state_file",
+         .variable = "HVD_STATE_FILE",
+         .horovod_name = "HOROVOD_STATE_FILE",
+         .type = KnobType::text,
+         .help = "File for the state of an elastic job that is suspended (SIGTERM): the same "
+                 "command goes on from there"},
     Knob{.flag = "state-on-device-limit-mb",
          .config_key = "library_options.state_on_device_limit_mb",
          .variable = "HVD_STATE_ON_DEVICE_LIMIT",

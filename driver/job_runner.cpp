@@ -64,6 +64,7 @@ std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& p
   options.oversubscribe = spec.oversubscribe;
   options.elastic_timeout = spec.elastic->elastic_timeout;
   options.leave_grace = spec.elastic->leave_grace;
+  options.suspends_when_all_go = spec.slurm.has_value();
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
   std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
   return std::make_unique<Job>(std::move(job));
@@ -151,6 +152,9 @@ Outcome JobRunner::run() {
 }
 
 void JobRunner::on_signal(int signal) {
+  if (spec_.elastic && spec_.elastic->suspended_by.contains(signal)) {
+    return handle(event::SuspendRequested{signal});
+  }
   handle(event::StopRequested{signal});
   // SIGQUIT means at once: the second request is the one that kills.
   if (signal == SIGQUIT) handle(event::StopRequested{signal});
@@ -158,6 +162,7 @@ void JobRunner::on_signal(int signal) {
 
 void JobRunner::on_request(int signal) {
   if (signal == SIGTSTP) return pause_.begin();
+  if (spec_.elastic && spec_.elastic->suspended_by.contains(signal)) return on_signal(signal);
   if (signal == SIGUSR1) return activity_.request();
   observer_.on_notice(cat(signal_text(signal),
                           " is ignored: it has no meaning here; SIGUSR1 shows what the workers do, "

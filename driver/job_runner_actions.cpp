@@ -260,6 +260,7 @@ void JobRunner::perform(const action::Say& action) {
 void JobRunner::perform(const action::Finish& action) {
   outcome_.exit_code = action.exit_code;
   outcome_.reason = action.reason;
+  outcome_.suspended = action.suspended;
   if (action.failure) {
     const JobFailure& first = *action.failure;
     Failure failure;

@@ -48,6 +48,7 @@ std::string WorldDocument::to_json() const {
                               {"state", state == WorldState::effective ? "effective" : "proposed"},
                               {"size", members.size()}});
   text.back() = ',';
+  if (last) text += "\"last\":true,";
   text += "\"members\":[";
   for (const auto& m : members) {
     if (&m != &members.front()) text += ',';
@@ -105,6 +106,7 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
     const auto state = json.at("state").get<std::string>();
     sound = sound && (state == "proposed" || state == "effective");
     world.state = state == "proposed" ? WorldState::proposed : WorldState::effective;
+    if (json.contains("last")) world.last = json.at("last").get<bool>();
     const Json& members = json.at("members");
     sound = sound && members.is_array() && long_number(json, "size") == members.size();
     for (const auto& m : members) {

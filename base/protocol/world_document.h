@@ -40,6 +40,9 @@ struct WorldDocument {
   std::uint64_t generation = 0;
   WorldState state = WorldState::effective;
   std::vector<WorldMember> members;  // members[r].rank == r
+  // A proposed one: the members of the world before keep the state at this commit and leave, and no
+  // world follows.
+  bool last = false;
 
   std::string to_json() const;
   // Checks everything that a reader relies on: ranks dense and in order, identities unique.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <string>
 
 #include "base/text.h"
@@ -14,10 +15,20 @@ namespace {
 using std::chrono::milliseconds;
 
 // A static job has no use for these, so that giving one is an error.
-constexpr std::array<std::string_view, 12> kElasticOnly{
-    "spares",         "elastic-timeout",    "reset-limit",           "planned-reset-limit",
-    "failure-policy", "restarts",           "restarts-forget-after", "blacklist-cooldown-range",
-    "leave-grace",    "discovery-interval", "discovery-timeout",     "grow-delay"};
+constexpr std::array<std::string_view, 14> kElasticOnly{"state-file",
+                                                        "requeue",
+                                                        "spares",
+                                                        "elastic-timeout",
+                                                        "reset-limit",
+                                                        "planned-reset-limit",
+                                                        "failure-policy",
+                                                        "restarts",
+                                                        "restarts-forget-after",
+                                                        "blacklist-cooldown-range",
+                                                        "leave-grace",
+                                                        "discovery-interval",
+                                                        "discovery-timeout",
+                                                        "grow-delay"};
 
 Status check_nothing_elastic(const Values& values) {
   for (const auto flag : kElasticOnly) {
@@ -124,6 +135,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   elastic.elastic_timeout = settings.seconds("elastic-timeout");
   elastic.leave_grace = settings.seconds("leave-grace");
   if (settings.has("reset-limit")) elastic.reset_limit = settings.integer("reset-limit");
+  if (settings.has("state-file")) elastic.suspended_by.insert(SIGTERM);
   if (settings.has("max-restarts")) elastic.max_restarts = settings.integer("max-restarts");
   elastic.grow_delay = settings.seconds("grow-delay");
   if (settings.has("planned-reset-limit")) {

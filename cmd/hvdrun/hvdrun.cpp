@@ -142,7 +142,12 @@ int run_job(const JobSetup& setup) {
     console.error().write(
         cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"));
   } else if (!why) {
-    console.error().write(failure_report(outcome));
+    console.error().write(failure_report(outcome, setup.state_file));
+  }
+  if (outcome.suspended && setup.requeue) {
+    const Status asked = requeue(*setup.slurm);
+    console.error().write(asked.ok() ? "hvdrun: Slurm was asked to run the batch script again\n"
+                                     : cat("hvdrun: ", printable_lines(asked.message()), "\n"));
   }
   console.drain(drain_deadline());
   if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <sys/stat.h>
@@ -19,6 +21,8 @@
 
 namespace hvd::cli {
 namespace {
+
+constexpr std::chrono::seconds kSlurmDiscoveryInterval{10};
 
 Result<std::vector<discovery::Host>> named_hosts(const SettingsReader& settings) {
   if (settings.has("hosts")) return discovery::parse_host_list(settings.text("hosts"));
@@ -159,6 +163,39 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
   return std::optional(JoinListener{std::move(*bind), settings.text("token-file")});
 }
 
+// How the job ends so that it can be taken up again.
+Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
+  setup.requeue = settings.boolean("requeue");
+  if (setup.requeue && !setup.slurm) {
+    return invalid("--requeue: the job does not run in an allocation of Slurm");
+  }
+  if (!setup.spec.elastic) return {};
+  if (setup.slurm) setup.spec.elastic->suspended_by = {SIGTERM, SIGUSR1};
+  if (!settings.has("state-file")) return {};
+  setup.spec.elastic->suspended_by.insert(SIGTERM);
+  setup.state_file =
+      (std::filesystem::path(setup.spec.working_directory) / settings.text("state-file")).string();
+  return {};
+}
+
+Status take_environment(const CommandLine& line, Values values,
+                        const std::vector<std::string>& environment, JobSetup& setup) {
+  EnvironmentArguments arguments = line.environment;
+  if (setup.slurm) {
+    for (auto& name : slurm_task_variables()) arguments.excluded.push_back(std::move(name));
+  }
+  if (!setup.state_file.empty()) values["state-file"].text = setup.state_file;
+
+  auto given = worker_environment(environment, arguments, values);
+  if (!given.ok()) return given.status();
+  driver::JobSpec& spec = setup.spec;
+  spec.environment = std::move(given->entries);
+  spec.host_variables = std::move(given->host_variables);
+  spec.secrets = std::move(given->secrets);
+  set_directory(spec.environment, line.environment, spec.working_directory);
+  return {};
+}
+
 // 0, or the errno that explains why this file cannot be executed.
 int why_not_executable(const std::string& path) {
   struct stat kind {};
@@ -187,6 +224,10 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   setup.slurm = std::move(*slurm);
   if (settings.has("token-file")) setup.token_file = settings.text("token-file");
 
+  auto directory = working_directory(settings);
+  if (!directory.ok()) return directory.status();
+  spec.working_directory = std::move(*directory);
+
   auto hosts = hosts_of(settings, spec.processes, is_elastic(values), setup.slurm);
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
@@ -205,29 +246,21 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto elastic = elastic_spec(values, spec, setup.plan, discovers);
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
+  HVD_RETURN_IF_ERROR(take_suspension(settings, setup));
   if (spec.elastic && discovers) {
     auto script = slurm_discovery_script(values, spec.elastic->limits.least);
     if (!script.ok()) return script.status();
     spec.elastic->discovery_script = std::move(*script);
+    // Slurm's controller serves many.
+    if (!settings.has("discovery-interval")) {
+      spec.elastic->discovery_interval = kSlurmDiscoveryInterval;
+    }
   }
 
   const std::string bind = settings.text("bind");
   spec.binding = bind == "cores" ? Binding::cores : bind == "numa" ? Binding::numa : Binding::none;
 
-  EnvironmentArguments variables = line.environment;
-  if (setup.slurm) {
-    for (auto& name : slurm_task_variables()) variables.excluded.push_back(std::move(name));
-  }
-  auto given = worker_environment(environment, variables, values);
-  if (!given.ok()) return given.status();
-  spec.environment = std::move(given->entries);
-  spec.host_variables = std::move(given->host_variables);
-  spec.secrets = std::move(given->secrets);
-
-  auto directory = working_directory(settings);
-  if (!directory.ok()) return directory.status();
-  spec.working_directory = std::move(*directory);
-  set_directory(spec.environment, line.environment, spec.working_directory);
+  HVD_RETURN_IF_ERROR(take_environment(line, values, environment, setup));
 
   spec.ssh = ssh_options(settings);
   HVD_RETURN_IF_ERROR(take_network(settings, spec));

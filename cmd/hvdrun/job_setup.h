@@ -41,6 +41,8 @@ struct JobSetup {
   std::optional<JoinListener> join;
   std::optional<discovery::SlurmAllocation> slurm;  // whose nodes are the hosts
   std::optional<std::string> token_file;            // as it was asked for
+  std::string state_file;                           // of --state-file, absolute; empty: none
+  bool requeue = false;  // asks Slurm to run its job again when this one was suspended
   int workers() const {
     return plan.members.empty() ? spec.processes : static_cast<int>(plan.members.size());
   }

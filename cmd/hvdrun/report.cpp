@@ -97,8 +97,18 @@ static std::string report_of(const driver::Outcome& outcome) {
   return text;
 }
 
-std::string failure_report(const driver::Outcome& outcome) {
+static std::string suspension_report(const driver::Outcome& outcome,
+                                     const std::string& state_file) {
+  return cat("hvdrun: the job was ", printable_lines(outcome.reason), "; ",
+             state_file.empty() ? "its state is where the program keeps it (--state-file keeps it)"
+                                : cat("its state is in ", printable(state_file),
+                                      ", and the same command goes on from there"),
+             "\n");
+}
+
+std::string failure_report(const driver::Outcome& outcome, const std::string& state_file) {
   if (outcome.exit_code == 0) return {};
+  if (outcome.suspended) return suspension_report(outcome, state_file);
   std::string text;
   if (!outcome.lost_state.empty()) {
     text = cat("hvdrun: ", printable(outcome.lost_state),

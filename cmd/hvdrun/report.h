@@ -8,6 +8,6 @@
 namespace hvd::cli {
 
 // Complete lines; empty for a job that has succeeded.
-std::string failure_report(const driver::Outcome& outcome);
+std::string failure_report(const driver::Outcome& outcome, const std::string& state_file = {});
 
 }  // namespace hvd::cli

@@ -275,4 +275,8 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
   return slurm;
 }
 
+Status requeue(const discovery::SlurmAllocation& allocation) {
+  return answer_of({"scontrol", "requeue", allocation.job_id}).status();
+}
+
 }  // namespace hvd::cli

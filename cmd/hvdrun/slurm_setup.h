@@ -37,4 +37,7 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
                                      const std::optional<std::string>& token_file,
                                      const std::vector<std::string>& environment);
 
+// Asks Slurm to run the batch script of this allocation again, which ends the present run of it.
+Status requeue(const discovery::SlurmAllocation& allocation);
+
 }  // namespace hvd::cli

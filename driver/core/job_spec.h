@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct ElasticSpec {
   // See driver/job/job_options.h.
   int max_restarts = -1;
   std::chrono::milliseconds grow_delay{30'000};
+  // Signals to hvdrun that suspend the job: it ends at a commit, to be taken up again later.
+  std::set<int> suspended_by;
   std::chrono::milliseconds elastic_timeout{600'000};  // until there are enough workers
   std::chrono::milliseconds leave_grace{30'000};       // for workers to leave at a commit
 };

@@ -40,7 +40,8 @@ struct Failure {
 struct Outcome {
   int exit_code = 0;  // for hvdrun: 0, a worker's own code, 128 + signal, or 1 for its own errors
   std::optional<Failure> failure;
-  std::string reason;  // one sentence: why the job ended
+  std::string reason;      // one sentence: why the job ended
+  bool suspended = false;  // an elastic job that ended at a commit, and is to be taken up again
   // The message of a worker that has found committed state lost; empty: there is none. It explains
   // all other failures.
   std::string lost_state;

@@ -51,8 +51,9 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
 
 TimePoint Job::next_deadline() const {
   if (state_ == JobState::finished) return kNever;
-  const TimePoint next = std::min({deadlines_.state, deadlines_.decision, init_watch_.next_look(),
-                                   hosts_.next_deadline(), workers_.next_deadline()});
+  const TimePoint next =
+      std::min({deadlines_.state, deadlines_.decision, deadlines_.suspension,
+                init_watch_.next_look(), hosts_.next_deadline(), workers_.next_deadline()});
   return stop_has_begun() ? next : std::min(next, deadlines_.rest);
 }
 

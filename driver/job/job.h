@@ -54,11 +54,15 @@
 
 namespace hvd::driver {
 
+// The exit code of a job that was suspended: EX_TEMPFAIL, "try again later".
+inline constexpr int kSuspended = 75;
 // The exit code of a job that no worker's own decides.
 inline constexpr int kLauncherError = 1;
 // Bounds of how a process can end; an agent that says otherwise lies.
 inline constexpr int kMaxSignal = 64;
 inline constexpr int kMaxExitCode = 255;
+inline constexpr const char* kWorkIsDone =
+    "a worker says that the work is done: the job ends with the others";
 inline constexpr std::size_t kMaxSaidEarly = 64;  // words of one worker; memory is not its to fill
 inline constexpr std::chrono::milliseconds kAtOnce{0};
 
@@ -281,6 +285,14 @@ class Job {
   bool others_wait_for_the_done();
   std::vector<Newcomer> newcomers(std::size_t most) const;
 
+  // driver/job/job_suspend.cpp
+  void on(const event::SuspendRequested& event);
+  void suspend(int signal_number);
+  bool is_to_suspend() const { return suspension_.signal != 0 && !suspension_.is_done; }
+  void propose_last_world();
+  void suspended();
+  void on_suspension_deadline();
+
   // driver/job/job_end.cpp
   void on(const event::StopRequested& event);
   void on(const event::Tick&);
@@ -293,7 +305,7 @@ class Job {
   void fail_with_common_cause(const CommonCause::Verdict& fault);
   static bool ended_well(const JobWorker& worker);
   bool anybody_completed() const;
-  void begin_to_end();
+  void begin_to_end(const std::string& why);
   void go_on_if_nobody_is_done();
   void begin_stop(const std::string& reason);
   void kill_all();
@@ -340,8 +352,9 @@ class Job {
   struct Deadlines {
     TimePoint state = kNever;
     TimePoint decision = kNever;
-    TimePoint rest = kNever;     // the end of the next rest of a host
-    TimePoint joiners = kNever;  // when those on standby wait no longer for others that come
+    TimePoint rest = kNever;        // the end of the next rest of a host
+    TimePoint suspension = kNever;  // for the commit at which the job is suspended
+    TimePoint joiners = kNever;     // when those on standby wait no longer for others that come
   } deadlines_;
 
   // Hosts as they are named, and what is known of each name.
@@ -392,6 +405,12 @@ class Job {
   } group_;
   CommonCause common_cause_;
   std::uint64_t random_state_;
+
+  // The job ends at a commit, and is taken up later.
+  struct Suspension {
+    int signal = 0;  // why; 0: it is not wanted
+    bool is_done = false;
+  } suspension_;
 
   // How the job ends.
   struct Outcome {

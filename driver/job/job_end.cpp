@@ -14,17 +14,17 @@ constexpr int kMaxDecisions = 4;  // in one step; each follows from the one befo
 
 // ---- declared ----
 
-void Job::begin_to_end() {
+void Job::begin_to_end(const std::string& why) {
   if (state_ != JobState::running && state_ != JobState::waiting) return;
   move(JobState::ending);
   tell_failures({});
   deadlines_.state = kNever;
   worlds_.withdraw_proposed();
-  say("a worker says that the work is done: the job ends with the others");
+  say(why);
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
     const MemberStatus membership = workers_[index].membership;
     if (membership == MemberStatus::joining || membership == MemberStatus::standby) {
-      let_go(index, "the work is done");
+      let_go(index, "the job ends");
     }
   }
 }
@@ -140,7 +140,7 @@ void Job::begin_stop(const std::string& reason) {
   tell_failures({});
   move(JobState::stopping);
   deadlines_.state = now_ + options_.grace + options_.stop_margin;
-  deadlines_.decision = kNever;
+  deadlines_.decision = deadlines_.suspension = kNever;
   for (const std::size_t index : std::exchange(launches_, {})) {
     end(index, WorkerState::never_started);
   }
@@ -179,6 +179,7 @@ void Job::on(const event::Tick& /*event*/) {
   on_worker_deadlines();
   on_init_watch();
   on_state_deadline();
+  on_suspension_deadline();
 }
 
 void Job::on_state_deadline() {
@@ -235,7 +236,7 @@ void Job::settle() {
     const bool all = std::all_of(members.begin(), members.end(), [&](const WorldMember& member) {
       return ended_well(workers_.of(member.incarnation));
     });
-    if (state_ == JobState::ending ? anybody_completed() : all) {
+    if (state_ == JobState::ending ? anybody_completed() || suspension_.is_done : all) {
       move(JobState::closing);
     } else if (state_ == JobState::ending) {
       fail_with_cause("no worker of the world is left");
@@ -256,6 +257,7 @@ void Job::settle() {
 
 int Job::exit_code() const {
   if (outcome_.failure) return outcome_.code;
+  if (suspension_.is_done && outcome_.interrupt == 0) return kSuspended;
   return outcome_.interrupt == 0 ? 0 : 128 + outcome_.interrupt;
 }
 
@@ -268,6 +270,9 @@ void Job::finish() {
     finish.reason = reason_of(*outcome_.failure);
   } else if (outcome_.interrupt != 0) {
     finish.reason = interrupt_text();
+  } else if (suspension_.is_done) {
+    finish.suspended = true;
+    finish.reason = cat("suspended at a commit, because of ", signal_text(suspension_.signal));
   } else if (!policy_.changes_world) {
     finish.reason = workers_.size() == 1 ? "the worker exited with 0"
                                          : cat("all ", workers_.size(), " workers exited with 0");

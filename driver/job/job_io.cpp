@@ -25,8 +25,8 @@ struct ActionText {
     std::vector<std::string> members;
     for (const auto& member : action.world.members) members.push_back(member.worker());
     return cat("publish ", action.world.state == WorldState::proposed ? "proposed " : "",
-               "world, generation ", action.world.generation, ": ", join(members, " "),
-               action.why.empty() ? "" : cat(" (", action.why, ")"));
+               action.world.last ? "last " : "", "world, generation ", action.world.generation,
+               ": ", join(members, " "), action.why.empty() ? "" : cat(" (", action.why, ")"));
   }
   std::string operator()(const action::StartAgent& action) const {
     return cat("start agent of ", hosts[action.host]);

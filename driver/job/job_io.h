@@ -154,6 +154,11 @@ struct Committed {
 struct StopRequested {
   int signal_number = 0;
 };
+// Somebody wants an elastic job to end so that it can be taken up again later: at its next commit,
+// if it comes to one in time. A second request is one to stop.
+struct SuspendRequested {
+  int signal_number = 0;
+};
 // Time has passed; due at next_deadline() and harmless at any time. All links were looked at
 // before: an agent of which neither Heard nor Unserved was told has nothing unread and was asked in
 // time.
@@ -161,13 +166,14 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
-                           event::AddressesChosen, event::Heard, event::Unserved, event::AgentGone,
-                           event::AgentBroken, event::Launched, event::LaunchFailed,
-                           event::Initialised, event::Done, event::Exited, event::HostsFound,
-                           event::DiscoveryFailed, event::AddressFound, event::HostLeaves,
-                           event::WorkerReady, event::LeaveRequested, event::WorkerLeft,
-                           event::Described, event::Committed, event::StopRequested, event::Tick>;
+using Event =
+    std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
+                 event::AddressesChosen, event::Heard, event::Unserved, event::AgentGone,
+                 event::AgentBroken, event::Launched, event::LaunchFailed, event::Initialised,
+                 event::Done, event::Exited, event::HostsFound, event::DiscoveryFailed,
+                 event::AddressFound, event::HostLeaves, event::WorkerReady, event::LeaveRequested,
+                 event::WorkerLeft, event::Described, event::Committed, event::StopRequested,
+                 event::SuspendRequested, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.
@@ -255,6 +261,7 @@ struct Finish {
   int exit_code = 0;
   std::optional<JobFailure> failure;
   std::string reason;
+  bool suspended = false;  // it ended at a commit, and is to be taken up again
 };
 
 }  // namespace action

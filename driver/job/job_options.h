@@ -37,6 +37,9 @@ struct ElasticOptions {
   bool plan_list = false;
   bool hosts_are_fixed = false;  // a list: no host will ever come
   bool oversubscribe = true;
+  // If all workers are told to go, and nobody is there to take the state over, the job is
+  // suspended: its whole allocation is being taken away.
+  bool suspends_when_all_go = false;
 };
 
 struct JobOptions {

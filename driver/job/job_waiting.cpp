@@ -207,7 +207,10 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
       parts.push_back(cat(ranks_text(unstarted), " to be started", left_text(start_deadline, now)));
       break;
     case JobState::running:
-      if (worlds_.is_change_proposed()) {
+      if (is_to_suspend()) {
+        parts.push_back(
+            cat("a commit, at which the job ends", left_text(deadlines_.suspension, now)));
+      } else if (worlds_.is_change_proposed()) {
         parts.push_back(
             cat("a commit, to go over to generation ", worlds_.proposed().rbegin()->first));
       }
@@ -218,7 +221,8 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
       parts.push_back(cat("replacements: ", short_text(), left));
       break;
     case JobState::ending:
-      parts.push_back(cat(members_text(), " to exit, since the work is done"));
+      parts.push_back(cat(members_text(), " to exit, since ",
+                          suspension_.is_done ? "the job is suspended" : "the work is done"));
       break;
     case JobState::stopping:
       if (any) {

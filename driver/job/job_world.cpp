@@ -1,5 +1,6 @@
 // The worlds of an elastic job, and what becomes of them.
 #include <algorithm>
+#include <csignal>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -16,7 +17,8 @@ void Job::decide_within(std::chrono::milliseconds time) {
 void Job::decide() {
   deadlines_.decision = kNever;
   if (stop_has_begun() || state_ == JobState::planned || !known_.hosts) return;
-  if (state_ != JobState::ending) start_agents();
+  const bool grows = state_ != JobState::ending && !is_to_suspend();
+  if (grows) start_agents();
   plan_list();
   if (stop_has_begun()) return;
   if (state_ == JobState::preparing) {
@@ -33,11 +35,11 @@ void Job::decide() {
     } else if (count_members().standby + count_members().joining == 0) {
       begin_again();
     } else {
-      staff_slots();
+      if (grows) staff_slots();
       reform_now();
     }
   } else {
-    if (state_ != JobState::ending) staff_slots();
+    if (grows) staff_slots();
     reform();
   }
   if (stop_has_begun()) return;
@@ -118,7 +120,7 @@ void Job::all_are_gone() {
                     return workers_.of(member.incarnation).membership == MemberStatus::completed;
                   });
   if (all_well) {
-    begin_to_end();
+    begin_to_end(kWorkIsDone);
   } else {
     fail_with_cause(failures_.state_lost_with.empty() ? "no worker of the world is left" : "");
   }
@@ -158,6 +160,7 @@ void Job::reform() {
 // Some are done, and some are not, since they had not heard that all were and are in a newer world
 // with them, for which they wait in vain.
 bool Job::others_wait_for_the_done() {
+  if (suspension_.is_done) return false;
   if (state_ != JobState::ending || last_done_ == kNever) return false;
   if (now_ < last_done_ + options_.elastic.leave_gather) {
     deadlines_.decision = std::min(deadlines_.decision, last_done_ + options_.elastic.leave_gather);
@@ -189,13 +192,15 @@ void Job::reform_now() {
   }
   // Those who are to leave stay: they may be the only ones who have the state. They leave at the
   // next commit.
-  const auto least = static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1));
+  // To be suspended they need not be enough to work.
+  const auto least =
+      static_cast<std::size_t>(is_to_suspend() ? 1 : std::max(options_.elastic.limits.least, 1));
   const std::size_t left = now.staying.size() + now.leaving.size();
   const std::size_t there = left + now.standby;
   const auto size = static_cast<std::size_t>(
       std::max(world_size(static_cast<int>(there + now.joining), limits_now()),
                static_cast<int>(std::min(worlds_.in_force().members.size(), there))));
-  const auto come = newcomers(size - std::min(size, left));
+  const auto come = newcomers(is_to_suspend() ? 0 : size - std::min(size, left));
   if (left + come.size() < least) {
     fall_short(left + come.size());
     return;
@@ -214,6 +219,7 @@ void Job::reform_now() {
     deadlines_.state = kNever;
   }
   publish(WorldState::effective, gone, come);
+  if (is_to_suspend()) propose_last_world();
 }
 
 // The words are Horovod's.
@@ -282,6 +288,13 @@ bool Job::has_heir(const std::function<bool(const JobWorker&)>& among) const {
 
 void Job::reform_at_commit() {
   const MembershipCount now = count_members();
+  const bool all_go = now.staying.empty() && now.standby == 0 && now.joining == 0;
+  if (options_.elastic.suspends_when_all_go && all_go && suspension_.signal == 0) {
+    notice("all workers were told to go: the job ends at its next commit");
+    suspend(SIGTERM);
+  }
+  if (is_to_suspend()) return propose_last_world();
+
   const auto least = static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1));
   const auto all = static_cast<int>(now.staying.size() + now.standby + now.joining);
   const auto size =
@@ -387,6 +400,7 @@ void Job::on(const event::Committed& event) {
   const bool was_member = who->membership == MemberStatus::member;
   if (!is_member && !was_member) return;
   WorldDocument world = *worlds_.take_proposed(event.generation);
+  if (world.last) return suspended();
 
   // It stayed at that commit; there may have been another since.
   if (is_member) workers_.of(event.incarnation).may_have_left = false;

@@ -1,13 +1,31 @@
 #include "worker/elastic/progress.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "worker/elastic/saved_state.h"
 
 namespace hvd::worker {
 
 using runtime::Failure;
+
+namespace {
+
+// Rank 0's status, on all ranks.
+Failure agree(StateChannel& channel, const Status& own) {
+  std::string why = own.message();
+  constexpr std::size_t kLength = 1'000;  // the same on all ranks
+  why.resize(kLength);
+  auto told = channel.broadcast("rank 0 says", 0, std::as_writable_bytes(std::span(why)));
+  if (!told.ok()) return told;
+  why.resize(why.find_last_not_of('\0') + 1);
+  if (why.empty()) return {};
+  return Status(Code::invalid_argument, cat("elastic::State: rank 0 could not ", why));
+}
+
+}  // namespace
 
 Failure Progress::begin(CommitProtocol& protocol, bool rolls_back) {
   Resume resume;
@@ -24,11 +42,42 @@ Failure Progress::begin(CommitProtocol& protocol, bool rolls_back) {
   // The same one may be entered again, and then goes on counting.
   if (generation_ != protocol.generation()) store_.entered(protocol.generation());
   generation_ = protocol.generation();
-  if (gives) store_.keep(resume.id);
+  if (resume.from == Resume::From::beginning) {
+    if (auto taken = take_beginning(protocol, resume.id); !taken.ok()) return taken;
+  } else if (gives) {
+    store_.keep(resume.id);
+  }
   bool received = false;
   if (auto moved = protocol.transfer(store_, resume, received); !moved.ok()) return moved;
   if (!received && !gives && rolls_back) store_.load();
   return {};
+}
+
+Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
+  const bool gives = protocol.channel().rank() == 0;
+  if (state_file_.empty()) {
+    if (gives) store_.keep(id);
+    return {};
+  }
+
+  Status read = gives ? read_saved_state(state_file_, store_) : Status();
+  const bool is_there = read.ok();
+  if (read.code() == Code::not_found) read = {};
+  if (auto told = agree(protocol.channel(), read); !told.ok()) return told;
+  if (!gives) return {};
+  if (is_there) {
+    HVD_LOG(info, "the state is that of the file " << state_file_);
+    store_.take_over(id);
+  } else {
+    store_.keep(id);
+  }
+  return {};
+}
+
+Failure Progress::suspend(CommitProtocol& protocol) {
+  if (state_file_.empty()) return {};
+  const bool keeps = protocol.channel().rank() == 0;
+  return agree(protocol.channel(), keeps ? save_state(state_file_, store_) : Status());
 }
 
 Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {
@@ -76,6 +125,11 @@ Failure Progress::finish(CommitProtocol& protocol, HighWater& high_water) {
   if (protocol.channel().rank() == 0) {
     if (const Status cleared = high_water.clear(); !cleared.ok()) {
       HVD_LOG(warning, "at the end: " << cleared.message());
+    }
+  }
+  if (protocol.channel().rank() == 0 && !state_file_.empty()) {
+    if (const Status removed = remove_saved_state(state_file_); !removed.ok()) {
+      HVD_LOG(warning, "at the end: " << removed.message());
     }
   }
   store_.forget();

@@ -21,9 +21,12 @@ namespace hvd::worker {
 class Progress {
  public:
   // `device`: but for the stream, which the program says.
-  explicit Progress(elastic::StateOptions options, DeviceOptions device = {})
+  // `state_file`: where the state of a suspended job is; empty: it is kept nowhere.
+  explicit Progress(elastic::StateOptions options, DeviceOptions device = {},
+                    std::string state_file = {})
       : options_(std::move(options)),
-        store_(options_.mode, in_stream_of(options_, std::move(device))) {}
+        store_(options_.mode, in_stream_of(options_, std::move(device))),
+        state_file_(std::move(state_file)) {}
 
   Store& store() { return store_; }
   bool has_begun() const { return generation_ != 0; }
@@ -38,6 +41,9 @@ class Progress {
   runtime::Failure check(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
   // All ranks get the content of rank 0's objects; nothing is committed.
   runtime::Failure sync(CommitProtocol& protocol);
+  // After a commit at which all leave: rank 0 keeps the state in the file, and all know whether it
+  // could.
+  runtime::Failure suspend(CommitProtocol& protocol);
   // All have finished: what was committed is of no use any more.
   runtime::Failure finish(CommitProtocol& protocol, HighWater& high_water);
   void mutate(const std::function<void()>& change);
@@ -48,8 +54,12 @@ class Progress {
     return device;
   }
 
+  // All begin with what rank 0 has: a state in the file, else what its program made.
+  runtime::Failure take_beginning(CommitProtocol& protocol, const CommitId& id);
+
   elastic::StateOptions options_;
   Store store_;
+  std::string state_file_;
   std::uint64_t generation_ = 0;
   bool lost_ = false;
 };

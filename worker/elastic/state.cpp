@@ -35,9 +35,16 @@ worker::DeviceOptions device_options() {
   return options;
 }
 
+std::string state_file() {
+  auto file = worker::state_file(process_environment());
+  if (!file.ok()) throw InvalidArgumentError(cat("State: ", file.status().message()));
+  return std::move(*file);
+}
+
 }  // namespace
 
-StateImpl::StateImpl(StateOptions options) : progress_(std::move(options), device_options()) {}
+StateImpl::StateImpl(StateOptions options)
+    : progress_(std::move(options), device_options(), state_file()) {}
 
 template <typename Object>
 void StateImpl::add(const std::string& name, Object object) {
@@ -80,6 +87,10 @@ void StateImpl::step(std::string_view call, Step what) {
   const auto failed = (progress_.*what)(protocol, proposal, next);
   if (!failed.ok()) raise(failed);
   if (next.empty() || membership == nullptr) return;
+
+  if (worker::Membership::is_last(next)) {
+    if (const auto suspended = progress_.suspend(protocol); !suspended.ok()) raise(suspended);
+  }
 
   at_commit_ = true;
   const Status told = membership->committed(next);

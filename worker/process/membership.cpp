@@ -173,6 +173,11 @@ std::optional<std::uint64_t> Membership::proposed_generation() const {
   return proposed == nullptr ? std::nullopt : std::optional(proposed->generation);
 }
 
+bool Membership::is_last(const std::string& document) {
+  const auto world = WorldDocument::from_json(document);
+  return world.ok() && world->last;
+}
+
 Status Membership::committed(const std::string& text) {
   auto document = WorldDocument::from_json(text);
   HVD_RETURN_IF_ERROR(document.status().with_context("the world that rank 0 goes over to"));

@@ -61,6 +61,8 @@ class Membership {
   // What a commit would take into force: the document of a proposed world; empty without one.
   std::string proposal() const;
   std::optional<std::uint64_t> proposed_generation() const;
+  // Whether this document is that of the last world: all members leave.
+  static bool is_last(const std::string& document);
   // All have agreed to go over to it. Ends the world in force, and tells the agent.
   Status committed(const std::string& document);
   // The world in force ended because of that.

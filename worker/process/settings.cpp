@@ -164,6 +164,12 @@ Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& look
   return limit;
 }
 
+Result<std::string> state_file(const EnvironmentLookup& lookup) {
+  auto text = text_of("HVD_STATE_FILE", lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  return text->value_or("");
+}
+
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size) {
   auto text = text_of("HVD_THREAD_AFFINITY", lookup);
   HVD_RETURN_IF_ERROR(text.status());

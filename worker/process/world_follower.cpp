@@ -30,6 +30,7 @@ void WorldFollower::committed(WorldDocument document) {
 }
 
 bool WorldFollower::contains(const WorldDocument& document) const {
+  if (document.last) return false;
   return std::any_of(document.members.begin(), document.members.end(),
                      [&](const WorldMember& one) { return one.incarnation == incarnation_; });
 }
@@ -45,7 +46,8 @@ bool WorldFollower::is_out() const {
 
 const WorldDocument* WorldFollower::proposed() const {
   if (!proposed_ || !effective_ || proposed_->generation <= effective_->generation) return nullptr;
-  return incarnations(*proposed_) == incarnations(*effective_) ? nullptr : &*proposed_;
+  const bool changes = proposed_->last || incarnations(*proposed_) != incarnations(*effective_);
+  return changes ? &*proposed_ : nullptr;
 }
 
 std::vector<const WorldMember*> members_lost(const WorldDocument& before,

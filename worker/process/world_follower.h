@@ -27,12 +27,13 @@ class WorldFollower {
   // This worker begins to connect with the members of next().
   void entered(std::uint64_t generation) { entered_ = generation; }
 
-  // The newest effective world, if it is newer than the one entered and this worker is in it.
+  // The newest effective world, if it is newer than the one entered, this worker is in it, and a
+  // world follows at all (WorldDocument::last).
   const WorldDocument* next() const;
-  // It was a member, and the newest effective world does without it.
+  // It was a member, and the newest effective world does without it, or none follows.
   bool is_out() const;
   // What rank 0 takes into force at a commit: the newest proposal, unless it is older than the
-  // world entered or has the same members.
+  // world entered, or has the same members and is not the last.
   const WorldDocument* proposed() const;
   std::uint64_t entered() const { return entered_; }  // 0: none yet
 

@@ -10,12 +10,12 @@
 //                                local=HOST, and no-oversubscribe
 //     elastic: job min=1 max=8 np=4 spares=1 policy=host restarts=3 resets=5 planned=5
 //                                max-restarts=3 and, in milliseconds: elastic= leave= shortest=
-//                                longest=; list (the hosts do not change)
+//                                longest=; list (the hosts do not change); suspends (when all go)
 //
 // Events of all: begin; progress HOST STEP; ready HOST [gpus=N] [cores=N]; failed HOST STEP
 // [EXIT CODE] TEXT; heard HOST; gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER
 // ERRNO TEXT; initialised, done WORKER; described WORKER TEXT; exited WORKER code N | signal N
-// [core]; signal N; tick. A STEP is written find-program. A WORKER is host#slot, or
+// [core]; signal N; suspend N; tick. A STEP is written find-program. A WORKER is host#slot, or
 // HOST/INCARNATION for what an agent makes up; a HOST or a host#slot that was there before is the
 // newest one.
 //
@@ -140,6 +140,8 @@ class GoldenScript {
       *number->second = value;
     } else if (const auto time = times.find(name); time != times.end()) {
       *time->second = milliseconds(value);
+    } else if (name == "suspends") {
+      elastic.suspends_when_all_go = true;
     } else if (name == "list") {
       elastic.hosts_are_fixed = elastic.plan_list = true;
     } else if (name == "policy" && said == "host") {
@@ -345,6 +347,7 @@ class GoldenScript {
       const auto where = host(words);
       return event::HostProgress{where, step(words)};
     }
+    if (name == "suspend") return event::SuspendRequested{number(words)};
     if (name == "signal") return event::StopRequested{number(words)};
     if (name == "gone" || name == "broken") {
       const auto where = host(words);

@@ -1,0 +1,70 @@
+// The end of an elastic job that is to be taken up again later: all leave at the same commit.
+#include <utility>
+
+#include "base/text.h"
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+
+void Job::on(const event::SuspendRequested& event) {
+  // Only a world in which somebody has called hvd::init() comes to a commit.
+  const bool can_commit = policy_.changes_world && joined_.a_member &&
+                          (state_ == JobState::running || state_ == JobState::waiting);
+  if (!can_commit || suspension_.signal != 0) {
+    on(event::StopRequested{event.signal_number});
+    return;
+  }
+  notice(cat(signal_text(event.signal_number), ": the job ends at its next commit, within ",
+             seconds_text(options_.elastic.leave_grace),
+             " (--leave-grace); a second signal stops it at once"));
+  suspend(event.signal_number);
+}
+
+void Job::suspend(int signal_number) {
+  suspension_.signal = signal_number;
+  deadlines_.suspension = now_ + options_.elastic.leave_grace;
+  // Workers that have no state yet are not needed any more.
+  for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
+    const MemberStatus membership = workers_[index].membership;
+    const bool is_new = membership == MemberStatus::joining || membership == MemberStatus::standby;
+    if (is_new && !worlds_.is_proposed(workers_[index].member.incarnation)) {
+      let_go(index, "the job is being suspended");
+    }
+  }
+  decide_within(kAtOnce);
+}
+
+// All members are told by it that no world follows.
+void Job::propose_last_world() {
+  const auto& proposed = worlds_.proposed();
+  if (!proposed.empty() && proposed.rbegin()->second.last) return;
+  WorldDocument world = worlds_.plan_next(WorldState::proposed, {}, {});
+  world.last = true;
+  for (const auto& member : world.members) workers_.of(member.incarnation).may_have_left = true;
+  actions_.emplace_back(action::PublishWorld{world, {}});
+  worlds_.propose(std::move(world));
+}
+
+// Every member has left at that commit, or is about to.
+void Job::suspended() {
+  suspension_.is_done = true;
+  deadlines_.suspension = kNever;
+  begin_to_end("the state is kept at this commit: the job ends, to be taken up later");
+  for (const auto& member : worlds_.in_force().members) {
+    const std::size_t index = member.incarnation - 1;
+    const JobWorker& one = workers_[index];
+    if (one.membership == MemberStatus::member && !has_ended(one.state)) expect_exit(index);
+  }
+}
+
+void Job::on_suspension_deadline() {
+  if (deadlines_.suspension > now_) return;
+  deadlines_.suspension = kNever;
+  // Meanwhile the work may have been done.
+  if (stop_has_begun() || state_ == JobState::ending) return;
+  warn(cat("the job came to no commit within ", seconds_text(options_.elastic.leave_grace),
+           " (--leave-grace)"));
+  on(event::StopRequested{suspension_.signal});
+}
+
+}  // namespace hvd::driver

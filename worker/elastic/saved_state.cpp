@@ -1,0 +1,190 @@
+#include "worker/elastic/saved_state.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/security/crypto.h"
+#include "base/security/trusted_file.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "base/wire.h"
+
+namespace hvd::worker {
+namespace {
+
+constexpr std::string_view kMagic = "hvdstate";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kMaxParts = 1'000'000;
+constexpr std::size_t kFixedHead = 8 + 4 + 8 + 8;  // magic, version, shape, number of parts
+constexpr std::size_t kNumber = 8;                 // bytes of a size, and of the checksum
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// All that stands before the checksum.
+std::string head_of(std::uint64_t shape, const std::vector<std::uint64_t>& sizes) {
+  WireWriter rest;
+  rest.u32(kVersion).u64(shape).u64(sizes.size());
+  for (const auto size : sizes) rest.u64(size);
+  return std::string(kMagic) + rest.take();
+}
+
+std::uint64_t checksum_of_file(std::string_view head, std::span<const std::byte> bytes) {
+  Checksum checksum;
+  checksum.add(bytes_of(head));
+  checksum.add(bytes);
+  return checksum.value();
+}
+
+Status write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Status::from_errno("write", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Status read_all(int fd, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::read(fd, bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno("read", errno);
+    if (got == 0) return {Code::data_loss, "it is cut off"};
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+Status read_text(int fd, std::size_t size, std::string& text) {
+  text.resize(size);
+  return read_all(fd, std::as_writable_bytes(std::span(text.data(), text.size())));
+}
+
+// The name counts only when the directory has it on disk.
+Status sync_directory(const std::string& file) {
+  const auto folder = std::filesystem::path(file).parent_path();
+  const UniqueFd fd(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return Status::from_errno("sync its directory", errno);
+  return {};
+}
+
+Status write_file(const std::string& name, std::string_view head,
+                  std::span<const std::byte> bytes) {
+  const UniqueFd fd(
+      ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!fd) return Status::from_errno(cat("create ", name), errno);
+  const std::string checksum = WireWriter().u64(checksum_of_file(head, bytes)).take();
+  HVD_RETURN_IF_ERROR(write_all(fd.get(), bytes_of(head)));
+  HVD_RETURN_IF_ERROR(write_all(fd.get(), bytes_of(checksum)));
+  HVD_RETURN_IF_ERROR(write_all(fd.get(), bytes));
+  if (::fsync(fd.get()) != 0) return Status::from_errno("sync", errno);
+  return {};
+}
+
+// The sizes of the parts, and what the checksum must be.
+struct Head {
+  std::string text;
+  std::vector<std::uint64_t> sizes;
+  std::uint64_t total = 0;
+  std::uint64_t checksum = 0;
+};
+
+Status read_head(int fd, std::uint64_t file_size, const Store& store, Head& head) {
+  HVD_RETURN_IF_ERROR(read_text(fd, kFixedHead, head.text));
+  if (!head.text.starts_with(kMagic)) return {Code::data_loss, "it is not the state of a job"};
+  WireReader fixed(std::string_view(head.text).substr(kMagic.size()));
+  const auto version = fixed.u32();
+  if (version != kVersion) {
+    return {Code::failed_precondition,
+            cat("it is of version ", version, "; this hvd reads version ", kVersion)};
+  }
+  const auto shape = fixed.u64();
+  const auto parts = fixed.u64();
+  if (shape != store.shape() || parts != store.parts()) {
+    return {Code::invalid_argument,
+            "it holds the state of another program, or of another version of this one: what is "
+            "added to the state, the names and their order have to be the same; to begin from the "
+            "beginning, remove the file"};
+  }
+  if (parts > kMaxParts) return {Code::data_loss, "it has too many parts"};
+
+  std::string rest;
+  HVD_RETURN_IF_ERROR(read_text(fd, (parts + 1) * kNumber, rest));
+  head.text += rest.substr(0, parts * kNumber);
+  WireReader numbers(rest);
+  for (std::uint64_t i = 0; i < parts; ++i) {
+    head.sizes.push_back(numbers.u64());
+    if (head.sizes.back() > file_size) return {Code::data_loss, "it is cut off"};
+    head.total += head.sizes.back();
+  }
+  head.checksum = numbers.u64();
+  if (head.text.size() + kNumber + head.total != file_size) {
+    return {Code::data_loss, "its size is not the one that it names"};
+  }
+  return {};
+}
+
+Status read_checked(int fd, Store& store) {
+  struct stat about {};
+  if (::fstat(fd, &about) != 0) return Status::from_errno("look at it", errno);
+  Head head;
+  HVD_RETURN_IF_ERROR(read_head(fd, static_cast<std::uint64_t>(about.st_size), store, head));
+  Copy& copy = store.to_receive();
+  copy.sizes = head.sizes;
+  copy.bytes.resize(head.total);
+  HVD_RETURN_IF_ERROR(read_all(fd, copy.bytes.bytes()));
+  if (checksum_of_file(head.text, copy.bytes.bytes()) != head.checksum) {
+    return {Code::data_loss, "its checksum is wrong"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status save_state(const std::string& file, Store& store) {
+  const std::string what = cat("keep the state in ", file);
+  if (!store.device().empty()) {
+    return {Code::failed_precondition, cat(what, ": tensors of a GPU cannot be kept in a file")};
+  }
+  const Copy& copy = store.to_send();
+  const std::string unnamed = cat(file, ".", to_hex(random_bytes(4)));
+  Status written = write_file(unnamed, head_of(store.shape(), copy.sizes), copy.bytes.bytes());
+  if (written.ok() && ::rename(unnamed.c_str(), file.c_str()) != 0) {
+    written = Status::from_errno("rename", errno);
+  }
+  if (!written.ok()) ::unlink(unnamed.c_str());
+  if (written.ok()) written = sync_directory(file);
+  store.let_go();
+  return written.with_context(what);
+}
+
+Status read_saved_state(const std::string& file, Store& store) {
+  // Parts of a program in Python are pickled objects, which could run anything.
+  const auto fd = open_trusted_file(file, "state file", FileTrust::configuration);
+  if (!fd.ok()) {
+    return fd.status().code() == Code::not_found ? fd.status()
+                                                 : fd.status().with_context("read the state");
+  }
+  if (!store.device().empty()) {
+    return {Code::failed_precondition,
+            cat("read the state file ", file, ": it cannot hold tensors of a GPU")};
+  }
+  return read_checked(fd->get(), store).with_context(cat("read the state file ", file));
+}
+
+Status remove_saved_state(const std::string& file) {
+  if (::unlink(file.c_str()) == 0 || errno == ENOENT) return {};
+  return Status::from_errno(cat("remove the state file ", file), errno);
+}
+
+}  // namespace hvd::worker

@@ -1,0 +1,29 @@
+// The state of a job in a file, from one run of the job to the next: what rank 0 writes at the
+// commit at which the job is suspended, and reads when it begins again.
+//
+// The file: "hvdstate", a 32-bit version, the shape (Store::shape()), the number of parts and the
+// size of each, a checksum (base/checksum.h) of all that stands before and of the bytes, then the
+// bytes. Integers are little-endian, of 64 bits where nothing else is said.
+//
+// Errors name the file. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "worker/elastic/store.h"
+
+namespace hvd::worker {
+
+// Whole or not at all: under another name first. The file is readable by this user only.
+Status save_state(const std::string& file, Store& store);
+
+// Into store.to_receive(), for take_over(). not_found: there is no such file. data_loss: it is
+// damaged, or not such a file. invalid_argument: it holds another program's state.
+Status read_saved_state(const std::string& file, Store& store);
+
+// The work is done: the file would only mislead. Nothing happens without one.
+Status remove_saved_state(const std::string& file);
+
+}  // namespace hvd::worker
