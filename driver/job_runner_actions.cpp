@@ -37,6 +37,8 @@ void JobRunner::perform(const action::PublishWorld& action) {
   world_generation_ = world.generation;
   if (!spec_.elastic) return;
 
+  if (world.last) return;  // nobody forms it
+
   server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
     return belongs_to_older(scope, generation);
   });

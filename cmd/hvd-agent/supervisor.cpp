@@ -24,6 +24,7 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr seconds kGraceAfterSigterm{5};
+constexpr seconds kOneNotice{2};  // SIGTERM that comes again so soon is the same one
 constexpr milliseconds kStrayPause{5};
 // A host may get a thousand Launches at once, and each takes a fork. The link and the workers that
 // run already wait at most this long for them.
@@ -238,6 +239,15 @@ void Supervisor::lose_link() {
   give_up_at_ = Clock::now() + kUnkillableTimeout;
 }
 
+// A batch system signals every process of a step, and what started this agent passes the signal on:
+// both are one notice.
+bool Supervisor::is_same_notice(int number, TimePoint now) {
+  if (number != SIGTERM) return false;
+  const bool is_same = last_sigterm_ && now - *last_sigterm_ < kOneNotice;
+  if (!is_same) last_sigterm_ = now;
+  return is_same;
+}
+
 void Supervisor::on_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
@@ -246,6 +256,8 @@ void Supervisor::on_signals() {
       on_child_ended();
     } else if (number == SIGUSR1) {
       if (phase_ == Phase::serving) link_.send(agent_link::ActivityWanted{}.encode());
+    } else if (is_same_notice(number, Clock::now())) {
+      continue;
     } else if (phase_ == Phase::greeting) {
       exit_code_ = 128 + number;
       phase_ = Phase::over;

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -60,6 +61,7 @@ class Supervisor {
   void obey_lease();
   // Time in which this process was stopped does not count for any deadline.
   void extend_deadlines(TimePoint now);
+  bool is_same_notice(int number, TimePoint now);
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
@@ -131,6 +133,7 @@ class Supervisor {
   bool driver_was_stopped_ = false;
   bool elastic_ = false;
   bool announced_leaving_ = false;
+  std::optional<TimePoint> last_sigterm_;
 };
 
 // This machine's own name.

@@ -290,7 +290,7 @@ class Job {
   void suspend(int signal_number);
   bool is_to_suspend() const { return suspension_.signal != 0 && !suspension_.is_done; }
   void propose_last_world();
-  void suspended();
+  void suspended(WorldDocument last);
   void on_suspension_deadline();
 
   // driver/job/job_end.cpp
@@ -408,7 +408,8 @@ class Job {
 
   // The job ends at a commit, and is taken up later.
   struct Suspension {
-    int signal = 0;  // why; 0: it is not wanted
+    int signal = 0;             // why; 0: it is not wanted
+    bool is_requested = false;  // by a signal to hvdrun
     bool is_done = false;
   } suspension_;
 

@@ -8,6 +8,7 @@ namespace hvd::driver {
 
 void Job::on(const event::SuspendRequested& event) {
   // Only a world in which somebody has called hvd::init() comes to a commit.
+  if (is_to_suspend() && !std::exchange(suspension_.is_requested, true)) return;
   const bool can_commit = policy_.changes_world && joined_.a_member &&
                           (state_ == JobState::running || state_ == JobState::waiting);
   if (!can_commit || suspension_.signal != 0) {
@@ -17,6 +18,7 @@ void Job::on(const event::SuspendRequested& event) {
   notice(cat(signal_text(event.signal_number), ": the job ends at its next commit, within ",
              seconds_text(options_.elastic.leave_grace),
              " (--leave-grace); a second signal stops it at once"));
+  suspension_.is_requested = true;
   suspend(event.signal_number);
 }
 
@@ -45,8 +47,11 @@ void Job::propose_last_world() {
   worlds_.propose(std::move(world));
 }
 
-// Every member has left at that commit, or is about to.
-void Job::suspended() {
+// Every member has left at that commit, or is about to. One that has lost the others before it knew
+// hears of it now.
+void Job::suspended(WorldDocument last) {
+  last.state = WorldState::effective;
+  actions_.emplace_back(action::PublishWorld{std::move(last), {}});
   suspension_.is_done = true;
   deadlines_.suspension = kNever;
   begin_to_end("the state is kept at this commit: the job ends, to be taken up later");

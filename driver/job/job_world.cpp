@@ -400,7 +400,7 @@ void Job::on(const event::Committed& event) {
   const bool was_member = who->membership == MemberStatus::member;
   if (!is_member && !was_member) return;
   WorldDocument world = *worlds_.take_proposed(event.generation);
-  if (world.last) return suspended();
+  if (world.last) return suspended(std::move(world));
 
   // It stayed at that commit; there may have been another since.
   if (is_member) workers_.of(event.incarnation).may_have_left = false;

@@ -22,6 +22,14 @@ hvd_test(hvd_driver_test
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)
 
+# The real hvdrun in allocations of a real Slurm.
+hvd_test(hvd_slurm_jobs_test
+  driver/slurm/slurm_jobs_test.cpp
+  e2e/elastic_job.cpp
+  e2e/job_test.cpp
+  LIBRARIES hvd_test_steps LABELS e2e TIMEOUT 180)
+add_dependencies(hvd_slurm_jobs_test hvdrun hvd-agent elastic_steps hvd_worker_program)
+
 hvd_test(hvd_run_job_test
   driver/run_job_agents_test.cpp
   driver/run_job_workers_test.cpp

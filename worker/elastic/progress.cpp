@@ -76,8 +76,14 @@ Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
 
 Failure Progress::suspend(CommitProtocol& protocol) {
   if (state_file_.empty()) return {};
-  const bool keeps = protocol.channel().rank() == 0;
-  return agree(protocol.channel(), keeps ? save_state(state_file_, store_) : Status());
+  StateChannel& channel = protocol.channel();
+  const bool keeps = channel.rank() == 0;
+  if (auto told = agree(channel, keeps ? save_state(state_file_, store_) : Status()); !told.ok()) {
+    return told;
+  }
+  // All ranks stay until all of them know.
+  (void)channel.barrier("suspended");
+  return {};
 }
 
 Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {

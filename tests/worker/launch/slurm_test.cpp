@@ -1,43 +1,21 @@
 // Programs that srun has started, under a real Slurm of three nodes on this machine.
-#include <filesystem>
 #include <memory>
-#include <unistd.h>
 
-#include "base/socket.h"
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
+#include "tests/support/slurm_cluster.h"
 
 namespace hvd::test {
 namespace {
 
-constexpr const char* kCluster = HVD_SOURCE_DIR "/tests/worker/launch/slurm_cluster.sh";
 constexpr int kNodes = 3;
-
-// The first of so many ports in a row that are free now, below those that the kernel gives away.
-int free_ports(int count) {
-  for (int first = 20'000 + ::getpid() % 10'000; first < 32'000; first += count) {
-    int taken = 0;
-    for (int port = first; port < first + count; ++port) {
-      if (!listen_tcp({"0.0.0.0", static_cast<std::uint16_t>(port)}).ok()) ++taken;
-    }
-    if (taken == 0) return first;
-  }
-  return 0;
-}
 
 class UnderSlurm : public JobTest {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can make a process namespace for Slurm";
-    for (const char* const program :
-         {"/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/bin/srun", "/usr/sbin/munged"}) {
-      if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " is not installed";
-    }
-    cluster_ = std::make_unique<Process>(Words{"unshare", "--pid", "--fork", "--kill-child",
-                                               "--mount-proc", kCluster, directory().string(),
-                                               cat(kNodes), cat(free_ports(kNodes + 1))});
-    ASSERT_TRUE(cluster_->wait_for_output("ready")) << cluster_->err();
-    options_.environment = {{"SLURM_CONF", (directory() / "slurm.conf").string()}};
+    if (const auto why = SlurmCluster::why_not()) GTEST_SKIP() << *why;
+    cluster_ = std::make_unique<SlurmCluster>(directory() / "slurm", kNodes);
+    options_.environment = cluster_->environment();
   }
   void TearDown() override {
     cluster_.reset();
@@ -55,7 +33,7 @@ class UnderSlurm : public JobTest {
   ProcessOptions options_;
 
  private:
-  std::unique_ptr<Process> cluster_;
+  std::unique_ptr<SlurmCluster> cluster_;
 };
 
 TEST_F(UnderSlurm, TheProcessesOfAStepAreOneWorld) {

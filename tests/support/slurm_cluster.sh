@@ -1,5 +1,5 @@
 #!/bin/sh
-# A Slurm of its own, with several nodes on this machine: tests/worker/launch/slurm_test.cpp runs it.
+# A Slurm of its own, with several nodes on this machine: tests/support/slurm_cluster.h runs it.
 #
 #   slurm_cluster.sh DIRECTORY NODES FIRST_PORT
 #
@@ -39,11 +39,12 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+JobRequeue=1
 SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 KillWait=5
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,permit_job_expansion
 SlurmdParameters=config_overrides
 NodeName=sn[1-$nodes] NodeHostname=$me NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + nodes))] CPUs=4 RealMemory=1000
 PartitionName=main Nodes=sn[1-$nodes] Default=YES MaxTime=INFINITE State=UP

@@ -1,0 +1,211 @@
+// hvdrun in the allocations of a real Slurm of four nodes on this machine.
+#include <csignal>
+#include <filesystem>
+#include <memory>
+
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+#include "tests/support/slurm_cluster.h"
+
+namespace hvd::test {
+namespace {
+
+constexpr int kNodes = 4;
+
+class SlurmJobs : public ElasticJobTest {
+ protected:
+  void SetUp() override {
+    if (const auto why = SlurmCluster::why_not()) GTEST_SKIP() << *why;
+    cluster_ = std::make_unique<SlurmCluster>(directory() / "slurm", kNodes);
+  }
+  void TearDown() override {
+    cluster_.reset();
+    ElasticJobTest::TearDown();
+  }
+
+  // Blocks until the job has ended; its output.
+  std::string run_batch(const Words& flags, const std::string& script) {
+    const std::string job = slurm().submit(flags, script + "\necho the end");
+    EXPECT_TRUE(slurm().wait_for_output(job, "the end\n")) << slurm().output(job);
+    return slurm().output(job);
+  }
+  // A training that is told by say_enough() that it is enough.
+  std::string hvdrun(const Words& flags) const {
+    Words words{hvdrun_};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(),
+                 {binary("elastic_steps"), "--log", (directory() / "step_logs").string(), "--until",
+                  (directory() / "enough").string(), "--verify", "--step", "5000"});
+    std::string line = "exec";
+    for (const auto& word : words) line += " " + shell_quote(word);
+    return line;
+  }
+  void finish_batch(const std::string& job) {
+    say_enough();
+    EXPECT_TRUE(slurm().wait_for_state(job, "COMPLETED")) << slurm().output(job);
+    EXPECT_EQ(step_logs().errors(), "") << slurm().output(job);
+  }
+  // A world of that many workers trains.
+  void expect_world(int size, const std::string& job) {
+    newest_ = step_logs().wait_for_world(size, newest_);
+    ASSERT_NE(newest_, 0) << step_logs().summary() << slurm().output(job);
+  }
+
+  SlurmCluster& slurm() const { return *cluster_; }
+  const std::string hvdrun_ = binary("hvdrun");
+
+ private:
+  std::unique_ptr<SlurmCluster> cluster_;
+  std::int64_t newest_ = 0;
+};
+
+TEST_F(SlurmJobs, AnAllocationIsUsedAsItIs) {
+  const std::string out =
+      run_batch({"--nodes=4", "--ntasks-per-node=2"},
+                cat("export HF_TOKEN=of-the-driver\n", hvdrun_, " ", binary("hvd_worker_program"),
+                    " place\n", hvdrun_, " -np 1 sh -c 'env' && echo all went well"));
+  for (int rank = 0; rank < 2 * kNodes; ++rank) {
+    const std::string place =
+        cat("rank ", rank, " of 8, local ", rank % 2, " of 2, cross ", rank / 2, " of 4");
+    EXPECT_NE(out.find(place), std::string::npos) << out;
+  }
+  EXPECT_NE(out.find("all went well"), std::string::npos) << out;
+  EXPECT_NE(out.find(">:HVD_HOSTNAME=sn1\n"), std::string::npos) << out;
+  EXPECT_NE(out.find(">:SLURM_JOB_ID="), std::string::npos) << out;
+  // A program must not take itself for a task of srun, and a secret stays where it is.
+  for (const auto* const variable :
+       {"SLURM_PROCID=", "SLURM_NTASKS=", "SLURM_STEP_ID=", "HF_TOKEN="}) {
+    EXPECT_EQ(out.find(cat(">:", variable)), std::string::npos) << out;
+  }
+  EXPECT_NE(out.find("not sent to other hosts, since they look like secrets: HF_TOKEN"),
+            std::string::npos)
+      << out;
+}
+
+TEST_F(SlurmJobs, SlotsFollowWhatWasAskedFor) {
+  const std::string by_tasks = run_batch({"--nodes=2", "--ntasks=3"}, hvdrun_ + " --dry-run true");
+  EXPECT_NE(by_tasks.find("2     sn2   0"), std::string::npos) << by_tasks;
+  const std::string by_cores =
+      run_batch({"--nodes=1", "--exclusive"}, hvdrun_ + " --dry-run true; " + hvdrun_ +
+                                                  " --dry-run --slots-per-host 1 -np 1 true");
+  EXPECT_NE(by_cores.find("3     sn1   3     3 of 4"), std::string::npos) << by_cores;
+  EXPECT_NE(by_cores.find("0     sn1   0     0 of 1"), std::string::npos) << by_cores;
+}
+
+TEST_F(SlurmJobs, TheCodeOfTheFirstFailureIsTheJobs) {
+  const std::string out =
+      run_batch({"--nodes=2"}, cat(hvdrun_,
+                                   " sh -c '[ $HVD_RANK = 1 ] && exit 7; sleep 60'; echo "
+                                   "code $?"));
+  EXPECT_NE(out.find("rank 1 on host sn2"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 7"), std::string::npos) << out;
+}
+
+TEST_F(SlurmJobs, WithoutMungeATokenFileServes) {
+  const std::string out =
+      run_batch({"--nodes=2"}, cat(hvdrun_, " --token-file ", (directory() / "token").string(), " ",
+                                   binary("hvd_worker_program"), " place; echo code $?"));
+  EXPECT_NE(out.find("rank 1 of 2"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 0"), std::string::npos) << out;
+}
+
+TEST_F(SlurmJobs, AStepThatSlurmRefusesIsToldInItsWords) {
+  // The job of these variables does not exist.
+  const std::string out = run_batch({"--nodes=1"}, cat("SLURM_JOB_ID=999999 ", hvdrun_,
+                                                       " --start-timeout 10 true; echo code $?"));
+  EXPECT_NE(
+      out.find("host sn1 cannot take part: start agent: Slurm could not start the agent: srun "
+               "exited with code 1: "),
+      std::string::npos)
+      << out;
+  EXPECT_NE(out.find("Invalid job id specified"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 1"), std::string::npos) << out;
+}
+
+// Many tasks would each use the whole allocation.
+TEST_F(SlurmJobs, HvdrunIsNotToBeStartedBySrunManyTimes) {
+  const std::string out = run_batch({"--nodes=2"}, cat("srun ", hvdrun_, " true; echo code $?"));
+  EXPECT_NE(out.find("srun has started hvdrun as 2 tasks"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 1"), std::string::npos) << out;
+}
+
+TEST_F(SlurmJobs, NodesThatDrainCrashAndComeBackChangeTheWorld) {
+  const std::string job = slurm().submit({"--nodes=4", "--ntasks-per-node=2", "--no-kill"},
+                                         hvdrun({"--min-np", "2", "--discovery-interval", "0.2"}));
+  expect_world(8, job);
+  slurm().command({"scontrol", "update", "nodename=sn3", "state=drain", "reason=test"});
+  expect_world(6, job);
+  EXPECT_EQ(step_logs().steps_done_again(), 0) << "they left at a commit";
+  slurm().crash("sn2");
+  expect_world(4, job);
+  slurm().command({"scontrol", "update", "nodename=sn3", "state=resume"});
+  expect_world(6, job);
+  finish_batch(job);
+}
+
+TEST_F(SlurmJobs, AnAllocationThatGrowsAndShrinksChangesTheWorld) {
+  const std::string job = slurm().submit({"--nodes=1", "--nodelist=sn1", "--ntasks-per-node=1"},
+                                         hvdrun({"--min-np", "1", "--discovery-interval", "0.2"}));
+  expect_world(1, job);
+  // Another allocation, whose nodes this one takes over.
+  slurm().command({"salloc", "--quiet", "--no-shell", "--nodes=1", "--nodelist=sn3",
+                   "--job-name=more", "--dependency=expand:" + job});
+  const std::string more = slurm().command({"squeue", "--noheader", "--name=more", "--format=%i"});
+  slurm().command({"scontrol", "update", "jobid=" + more, "numnodes=0"});
+  ASSERT_EQ(slurm().field(job, "NodeList"), "sn[1,3]");
+  // How many tasks the new node has nobody has said: its agent counts what the step may use.
+  ASSERT_TRUE(step_logs().wait([&] {
+    step_logs().read();
+    return step_logs().members().size() > 1;
+  })) << slurm().output(job);
+  finish_batch(job);
+}
+
+TEST_F(SlurmJobs, TheNoticeBeforeTheEndSuspendsAndRequeues) {
+  const std::string state = (directory() / "state").string();
+  const std::string job =
+      slurm().submit({"--nodes=2", "--ntasks-per-node=2", "--requeue"},
+                     "echo begin ${SLURM_RESTART_COUNT:-0}\n" +
+                         hvdrun({"--min-np", "2", "--state-file", state, "--requeue"}));
+  expect_world(4, job);
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10));
+  // As --signal=B:USR1@60 does it.
+  slurm().command({"scancel", "--batch", "--signal=USR1", job});
+  ASSERT_TRUE(slurm().wait_for_output(job, "Slurm was asked to run the batch script again"))
+      << slurm().output(job);
+  EXPECT_NE(slurm().output(job).find("the job was suspended at a commit, because of SIGUSR1"),
+            std::string::npos)
+      << slurm().output(job);
+  EXPECT_TRUE(std::filesystem::exists(state));
+
+  // Slurm lets a requeued job wait for two minutes.
+  ASSERT_TRUE(eventually([&] {
+    run({"scontrol", "update", "jobid=" + job, "starttime=now"},
+        {.environment = slurm().environment()});
+    return slurm().output(job).find("begin 1") != std::string::npos;
+  })) << slurm().output(job);
+  expect_world(4, job);
+  finish_batch(job);
+  EXPECT_EQ(step_logs().steps_done_again(), 0);
+}
+
+TEST_F(SlurmJobs, AJobThatIsCancelledKeepsItsState) {
+  const std::string state = (directory() / "state").string();
+  const std::string script = hvdrun({"--min-np", "2", "--state-file", state});
+  const std::string job = slurm().submit({"--nodes=2", "--ntasks-per-node=2"}, script);
+  expect_world(4, job);
+  slurm().command({"scancel", job});
+  ASSERT_TRUE(slurm().wait_for_state(job, "CANCELLED")) << slurm().output(job);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(state); })) << slurm().output(job);
+  ASSERT_TRUE(eventually([&] {
+    return slurm().command({"squeue", "--noheader", "--jobs=" + job, "--format=%t"}).empty();
+  }));
+
+  const std::string again = slurm().submit({"--nodes=2", "--ntasks-per-node=2"}, script);
+  expect_world(4, again);
+  finish_batch(again);
+  EXPECT_EQ(step_logs().steps_done_again(), 0);
+}
+
+}  // namespace
+}  // namespace hvd::test

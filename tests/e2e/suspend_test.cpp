@@ -1,0 +1,159 @@
+// A job that is told to end so that it can be taken up again, with --state-file, and the job that
+// takes it up.
+#include <csignal>
+#include <filesystem>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+constexpr int kSuspended = 75;
+
+class SuspendTest : public ElasticJobTest {
+ protected:
+  Process& train(const Words& flags, const Words& program_flags = {}) {
+    Words words{"--state-file", state_file_};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return start_training(words, program_flags);
+  }
+  static ExitStatus suspend(Process& job) {
+    job.signal(SIGTERM);
+    return job.wait();
+  }
+
+  const std::string state_file_ = (directory() / "state").string();
+};
+
+TEST_F(SuspendTest, TheSameCommandGoesOnFromTheCommitAtWhichAllLeft) {
+  Process& first = train({"-np", "3", "--min-np", "2"});
+  ASSERT_TRUE(step_logs().wait_for_step(20)) << first.err();
+  const ExitStatus end = suspend(first);
+  EXPECT_EQ(end.code, kSuspended) << end.err;
+  EXPECT_NE(end.err.find("the job ends at its next commit"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find(cat("its state is in ", state_file_, ", and the same command goes on")),
+            std::string::npos)
+      << end.err;
+  expect_nobody_left("the suspended job");
+  step_logs().read();
+  const std::int64_t reached = step_logs().newest_step();
+
+  // The step logs of both are one history: no step is lost, and none is done twice.
+  Process& second = train({"-np", "2", "--min-np", "1"});
+  ASSERT_TRUE(step_logs().wait_for_step(reached + 10)) << second.err();
+  finish(second);
+  EXPECT_EQ(step_logs().steps_done_again(), 0);
+  EXPECT_FALSE(std::filesystem::exists(state_file_)) << "it would mislead the next job";
+}
+
+TEST_F(SuspendTest, AStateThatIsOnlyMarkedIsKeptToo) {
+  Process& first = train({"-np", "2", "--min-np", "1"}, {"--mark"});
+  ASSERT_TRUE(step_logs().wait_for_step(20)) << first.err();
+  const ExitStatus end = suspend(first);
+  EXPECT_EQ(end.code, kSuspended) << end.err;
+
+  Process& second = train({"-np", "2", "--min-np", "1"}, {"--mark"});
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << second.err();
+  finish(second);
+}
+
+TEST_F(SuspendTest, AWorkerThatDiesOnTheWayChangesNothing) {
+  Process& first = train({"-np", "4", "--min-np", "4"}, {"--step", "200000"});
+  ASSERT_TRUE(step_logs().wait_for_step(2)) << first.err();
+  first.signal(SIGTERM);
+  ASSERT_TRUE(first.wait_for_error("the job ends at its next commit"));
+  kill_rank(0);
+  const ExitStatus end = first.wait();
+  EXPECT_EQ(end.code, kSuspended) << end.err;
+  EXPECT_EQ(end.err.find("is started again"), std::string::npos) << end.err;
+
+  Process& second = train({"-np", "4", "--min-np", "1"});
+  ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << second.err();
+  finish(second);
+}
+
+TEST_F(SuspendTest, ASecondSignalStopsTheJobAtOnce) {
+  Process& job = train({"-np", "2", "--min-np", "1", "--grace", "1"}, {"--step", "20000000"});
+  ASSERT_TRUE(step_logs().wait([&] {
+    step_logs().read();
+    return step_logs().members().size() == 2;
+  })) << job.err();
+  job.signal(SIGTERM);
+  ASSERT_TRUE(job.wait_for_error("a second signal stops it at once")) << job.err();
+  job.signal(SIGTERM);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 128 + SIGTERM) << end.err;
+  EXPECT_FALSE(std::filesystem::exists(state_file_));
+}
+
+TEST_F(SuspendTest, AJobThatComesToNoCommitIsStopped) {
+  Process& job = train({"-np", "2", "--min-np", "1", "--grace", "1", "--leave-grace", "0.3"},
+                       {"--step", "20000000"});
+  ASSERT_TRUE(step_logs().wait([&] {
+    step_logs().read();
+    return step_logs().members().size() == 2;
+  })) << job.err();
+  const ExitStatus end = suspend(job);
+  EXPECT_EQ(end.code, 128 + SIGTERM) << end.err;
+  EXPECT_NE(end.err.find("the job came to no commit within 0.3 s (--leave-grace)"),
+            std::string::npos)
+      << end.err;
+}
+
+TEST_F(SuspendTest, AStateThatCannotBeKeptIsAnErrorThatNamesTheFile) {
+  const std::string nowhere = (directory() / "no such folder" / "state").string();
+  Process& job = start_training({"-np", "2", "--min-np", "1", "--state-file", nowhere});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
+  const ExitStatus end = suspend(job);
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.code, kSuspended) << end.err;
+  EXPECT_NE(end.err.find(cat("keep the state in ", nowhere, ": create ")), std::string::npos)
+      << end.err;
+  EXPECT_NE(end.err.find("No such file or directory"), std::string::npos) << end.err;
+}
+
+// Each is refused, and stays as it is.
+TEST_F(SuspendTest, AFileThatIsNoStateOfThisProgramIsRefused) {
+  Process& other = train({"-np", "1", "--min-np", "1"}, {"--mark"});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << other.err();
+  ASSERT_EQ(suspend(other).code, kSuspended);
+  const std::string of_another = read_file(state_file_);
+  std::string damaged = of_another;
+  damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] + 1);
+
+  struct Case {
+    std::string content;
+    Words program_flags;
+    std::string said;
+  };
+  for (const Case& one : {Case{"not a state at all, but longer than the head", {}, "not the state"},
+                          Case{"", {}, "it is cut off"},
+                          Case{of_another, {}, "it holds the state of another program"},
+                          Case{damaged, {"--mark"}, "its checksum is wrong"},
+                          Case{of_another.substr(0, 500), {"--mark"}, "it is cut off"}}) {
+    std::filesystem::remove(state_file_);
+    directory_file("state", one.content);
+    Process& job = train({"-np", "2", "--min-np", "1"}, one.program_flags);
+    const ExitStatus end = job.wait();
+    EXPECT_NE(end.code, 0) << one.said;
+    EXPECT_NE(end.err.find(cat("read the state file ", state_file_, ": ")), std::string::npos)
+        << end.err;
+    EXPECT_NE(end.err.find(one.said), std::string::npos) << end.err;
+    EXPECT_EQ(read_file(state_file_), one.content);
+  }
+}
+
+TEST_F(SuspendTest, AFileOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  directory_file("state", "anything");
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(::chown(state_file_.c_str(), kNobody, kNobody), 0);
+  const ExitStatus end = train({"-np", "1", "--min-np", "1"}).wait();
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.err.find("belongs to user 65534"), std::string::npos) << end.err;
+}
+
+}  // namespace
+}  // namespace hvd::test
