@@ -8,11 +8,36 @@
 import os
 import signal
 import sys
+import time
 
 import numpy as np
 
 
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return int(file.read().rsplit(") ", 1)[1].split()[1])
+
+
+def name_of(pid):
+    with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def maybe_suspend(hvd, step):
+    """TEST_SUSPENDS_AT=N: rank 0 tells hvdrun in step N to suspend the job."""
+    wanted = os.environ.get("TEST_SUSPENDS_AT")
+    if wanted is None:
+        return
+    time.sleep(0.05)  # the commit at which it happens comes before the last step
+    if hvd.rank() == 0 and step == int(wanted):
+        pid = os.getpid()
+        while name_of(pid) != "hvdrun":
+            pid = parent_of(pid)
+        os.kill(pid, signal.SIGTERM)
+
+
 def maybe_crash(hvd, step, crashes):
+    maybe_suspend(hvd, step)
     generation = hvd.generation()
     if generation <= crashes and step == 3 * generation and hvd.rank() == hvd.size() - 1:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -73,6 +73,23 @@ def test_killed_workers_change_no_bit_of_the_result(kind):
     assert results(kind, 2) == undisturbed
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
+def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
+    flags = ["-np", 2, "--min-np", 1, "--state-file", tmp_path / "state"]
+    command = [*flags, *program("elastic_program.py"), kind, 20, 0]
+    first = run_job(*command, env={**os.environ, "TEST_SUSPENDS_AT": "5"})
+    assert first.returncode == 75, first.stdout + first.stderr
+    assert first.stdout == ""
+    assert (tmp_path / "state").exists()
+
+    second = run_job(*command)
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert not (tmp_path / "state").exists(), "it would mislead the next job"
+    undisturbed = run_job(*command)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    assert lines(second, 0)[-1] == lines(undisturbed, 0)[-1]
+
+
 def test_a_program_without_hvd_goes_on_from_its_checkpoint(tmp_path):
     weights = []
     for crashes in (0, 2):
