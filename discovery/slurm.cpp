@@ -229,6 +229,12 @@ Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup) {
                       "without srun, or start the program itself by srun --mpi=pmix"));
   }
 
+  if (is_set(lookup, "SLURM_HET_SIZE") && lookup("SLURM_HET_SIZE") != "1") {
+    return Status(Code::failed_precondition,
+                  "this is a heterogeneous job of Slurm, which hvdrun cannot use; name hosts (-H), "
+                  "which are reached by SSH, or start the program itself by srun --mpi=pmix");
+  }
+
   SlurmAllocation allocation;
   allocation.job_id = *lookup("SLURM_JOB_ID");
   auto names = expand_hostlist(*lookup("SLURM_JOB_NODELIST"));

@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "base/pipe.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "driver/core/spawn.h"
 #include "driver/core/stderr_tail.h"
 #include "driver/job/job_io.h"
 
@@ -23,45 +23,6 @@ namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
-
-std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));  // NOLINT
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// In a session of its own, so that Ctrl-C does not reach it.
-Result<pid_t> spawn(const std::vector<std::string>& command,
-                    const std::vector<std::string>& environment, int input, int output) {
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t every;
-  sigset_t none;
-  sigfillset(&every);
-  sigemptyset(&none);
-  ::posix_spawnattr_setsigdefault(&attributes, &every);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-
-  const auto words = pointers_to(command);
-  const auto variables = pointers_to(environment);
-  pid_t pid = -1;
-  const int error =
-      ::posix_spawnp(&pid, words.front(), &actions, &attributes, words.data(), variables.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) return Status::from_errno(cat("start ", command.front()), error);
-  return pid;
-}
 
 }  // namespace
 
@@ -171,7 +132,9 @@ Result<std::unique_ptr<SrunStep>> SrunStep::start(asio::io_context& io,
   }
   to_step->write_end.reset();
 
-  const auto pid = spawn(command, environment, to_step->read_end.get(), from_step->write_end.get());
+  const int output = from_step->write_end.get();
+  const auto pid = spawn_in_session(
+      command, {.input = to_step->read_end.get(), .output = output, .errors = output}, &environment);
   if (!pid.ok()) return pid.status();
   auto ended = watch_child(*pid);
   if (!ended.ok()) {

@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -10,9 +9,8 @@
 #include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "driver/core/spawn.h"
 #include "driver/ssh/host_connection.h"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace hvd::driver::ssh {
 
@@ -27,37 +25,13 @@ Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
   // into the pipe is lost then, rather than blocking the command.
   HVD_RETURN_IF_ERROR(set_nonblocking(their_errors.get(), true));
 
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, pair->second.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, pair->second.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, their_errors.get(), STDERR_FILENO);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t every;
-  sigset_t none;
-  sigfillset(&every);
-  sigemptyset(&none);
-  ::posix_spawnattr_setsigdefault(&attributes, &every);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  // In a session of its own it has no terminal to ask questions on, and Ctrl-C does not reach it.
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-
-  std::string sh = "sh";
-  std::string option = "-c";
-  std::string script = "exec " + command;
-  const std::array<char*, 4> arguments{sh.data(), option.data(), script.data(), nullptr};
+  const int theirs = pair->second.get();
+  const auto started =
+      spawn_in_session({"/bin/sh", "-c", "exec " + command},
+                       {.input = theirs, .output = theirs, .errors = their_errors.get()});
+  if (!started.ok()) return started.status().with_context("start the proxy command");
   std::unique_ptr<Proxy> proxy(new Proxy);
-  const int error =
-      ::posix_spawn(&proxy->pid_, "/bin/sh", &actions, &attributes, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) {
-    proxy->pid_ = -1;
-    return Status::from_errno("start the proxy command", error);
-  }
+  proxy->pid_ = *started;
 
   proxy->socket_ = std::move(pair->first);
   HVD_RETURN_IF_ERROR(set_nonblocking(proxy->socket_.get(), true));
