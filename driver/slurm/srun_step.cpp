@@ -134,7 +134,8 @@ Result<std::unique_ptr<SrunStep>> SrunStep::start(asio::io_context& io,
 
   const int output = from_step->write_end.get();
   const auto pid = spawn_in_session(
-      command, {.input = to_step->read_end.get(), .output = output, .errors = output}, &environment);
+      command, {.input = to_step->read_end.get(), .output = output, .errors = output},
+      &environment);
   if (!pid.ok()) return pid.status();
   auto ended = watch_child(*pid);
   if (!ended.ok()) {

@@ -103,10 +103,9 @@ TEST(SlurmAllocations, WhatIsNoneIsSaid) {
                       {"SLURM_STEP_NUM_TASKS", "8"}}),
             "srun has started hvdrun as 8 tasks, and each of them would use the whole allocation: "
             "start it once, without srun, or start the program itself by srun --mpi=pmix");
-  EXPECT_TRUE(nodes_of({{"SLURM_JOB_ID", "7"},
-                        {"SLURM_JOB_NODELIST", "sn1"},
-                        {"SLURM_HET_SIZE", "2"}})
-                  .starts_with("this is a heterogeneous job of Slurm, which hvdrun cannot use"));
+  EXPECT_TRUE(
+      nodes_of({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "sn1"}, {"SLURM_HET_SIZE", "2"}})
+          .starts_with("this is a heterogeneous job of Slurm, which hvdrun cannot use"));
   EXPECT_EQ(nodes_of({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "sn[1"}}),
             "SLURM_JOB_NODELIST: list of nodes \"sn[1\": a bracket is not closed");
   EXPECT_EQ(nodes_of({{"SLURM_JOB_ID", "7"},
