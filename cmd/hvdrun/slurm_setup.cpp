@@ -16,6 +16,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/settings_reader.h"
 #include "rendezvous/access.h"
 
@@ -190,6 +191,13 @@ Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
     return invalid(
         "--hosts-from slurm and --host-discovery-script: both say which hosts there are; give one "
         "of them");
+  }
+
+  if (settings.has("join-bind") && !is_elastic(values)) {
+    return invalid(
+        "--hosts-from slurm and --join-bind: in a job that is not elastic agents are started by "
+        "srun "
+        "or join by themselves, not both; --min-np makes it elastic");
   }
 
   auto allocation = discovery::slurm_allocation(lookup);

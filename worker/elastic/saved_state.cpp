@@ -169,15 +169,16 @@ Status save_state(const std::string& file, Store& store) {
 }
 
 Status read_saved_state(const std::string& file, Store& store) {
+  // To be known when the job begins, and not when it is suspended.
+  if (!store.device().empty()) {
+    return {Code::failed_precondition,
+            cat("use the state file ", file, ": it cannot hold tensors of a GPU")};
+  }
   // Parts of a program in Python are pickled objects, which could run anything.
   const auto fd = open_trusted_file(file, "state file", FileTrust::configuration);
   if (!fd.ok()) {
-    return fd.status().code() == Code::not_found ? fd.status()
-                                                 : fd.status().with_context("read the state");
-  }
-  if (!store.device().empty()) {
-    return {Code::failed_precondition,
-            cat("read the state file ", file, ": it cannot hold tensors of a GPU")};
+    const bool is_missing = fd.status().code() == Code::not_found;
+    return is_missing ? fd.status() : fd.status().with_context("read the state");
   }
   return read_checked(fd->get(), store).with_context(cat("read the state file ", file));
 }

@@ -21,6 +21,7 @@ Status save_state(const std::string& file, Store& store);
 
 // Into store.to_receive(), for take_over(). not_found: there is no such file. data_loss: it is
 // damaged, or not such a file. invalid_argument: it holds another program's state.
+// failed_precondition: it is not to be trusted, or the state has tensors of a GPU.
 Status read_saved_state(const std::string& file, Store& store);
 
 // The work is done: the file would only mislead. Nothing happens without one.
