@@ -94,7 +94,7 @@ class StepLauncher::Impl {
     int ended_fd() const override { return link_->ended_fd(); }
     void kill() override { link_->kill(); }
     std::string reap() override {
-      const std::string how = link_->reap();
+      std::string how = link_->reap();
       if (step_->process->pid() > 0) return how;
       return cat(how, " (srun ", step_->process->text(), ")");
     }
@@ -176,8 +176,7 @@ class StepLauncher::Impl {
     const auto step = std::find_if(steps_.begin(), steps_.end(),
                                    [&](const auto& one) { return one.get() == ended; });
     if (step == steps_.end()) return;
-    const std::shared_ptr<RunningStep> kept = *step;
-    steps_.erase(step);
+    const std::shared_ptr<RunningStep> kept = std::move(steps_.extract(step).value());
     asio::post(io_, [kept] {});
 
     const auto attempt = attempts_.find(kept->node);
