@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cmd/hvdrun/hvdrun.h"
+#include "cmd/hvdrun/init_process.h"
 
 namespace {
 
@@ -21,5 +22,6 @@ void keep_standard_streams() {
 
 int main(int argc, char** argv) {
   keep_standard_streams();
+  hvd::cli::leave_process_one();
   return hvd::cli::run_hvdrun(std::vector<std::string>(argv + 1, argv + argc));
 }
