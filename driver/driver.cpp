@@ -29,6 +29,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   }
   if (!preparation) return failed_outcome(preparation.status().message());
 
+  const auto join_listener = preparation->join_listener;  // until the job has ended
   JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation));
   runner.announce();
   return runner.run();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <unistd.h>
 #include <utility>
 
@@ -23,13 +24,10 @@ using boost::system::error_code;
 class Gathering {
  public:
   Gathering(asio::io_context& io, const Signals& signals, const JobSpec& spec, Observer& observer)
-      : io_(io),
-        signals_(signals),
-        spec_(spec),
-        observer_(observer),
-        deadline_(io),
-        notices_(io,
-                 [this] { observer_.on_notice(cat(progress(), "; waiting for ", missing())); }) {}
+      : io_(io), signals_(signals), spec_(spec), observer_(observer), deadline_(io) {
+    notices_.emplace(io,
+                     [this] { observer_.on_notice(cat(progress(), "; waiting for ", missing())); });
+  }
 
   Result<Gathered> run() {
     if (spec_.hosts.empty() && spec_.processes < 1) {
@@ -42,11 +40,11 @@ class Gathering {
     callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { observer_.on_warning(text); };
-    join::JoinServer server(io_, spec_.join->token, spec_.join->bind, std::move(callbacks));
-    if (const Status started = server.start(); !started.ok()) {
+    server_.emplace(io_, spec_.join->token, spec_.join->bind, std::move(callbacks));
+    if (const Status started = server_->start(); !started.ok()) {
       return started.with_context("wait for agents to join");
     }
-    const std::string where = server.address().to_string();
+    const std::string where = server_->address().to_string();
     observer_.on_notice(cat("waiting at ", where, " for ", missing(), " to join"));
 
     deadline_.expires_after(spec_.start_timeout);
@@ -96,6 +94,7 @@ class Gathering {
   }
 
   Status admit(const std::string& host, int /*slots*/) {
+    if (begun_) return {Code::failed_precondition, "the job has begun with other hosts"};
     if (complete()) return {Code::failed_precondition, "the job has all hosts that it needs"};
     const bool named = std::any_of(spec_.hosts.begin(), spec_.hosts.end(),
                                    [&](const HostSlots& known) { return known.name == host; });
@@ -140,7 +139,12 @@ class Gathering {
     members_.erase(member);
   }
 
+  // From here on the server only answers: nobody joins any more.
   Gathered result() {
+    begun_ = true;
+    notices_.reset();
+    deadline_.cancel();
+
     Gathered gathered;
     gathered.hosts = spec_.hosts;
     for (auto& host : gathered.hosts) {
@@ -160,19 +164,24 @@ class Gathering {
   const JobSpec& spec_;
   Observer& observer_;
   asio::steady_timer deadline_;
-  ProgressNotices notices_;
+  std::optional<ProgressNotices> notices_;
+  bool begun_ = false;
   // The deadline has passed. Handlers that run after the end of this object use only this.
   std::shared_ptr<bool> late_ = std::make_shared<bool>(false);
   int slots_ = 0;
   std::map<std::string, Member> members_;
   std::vector<std::string> order_;  // of joining
+  std::optional<join::JoinServer> server_;
 };
 
 }  // namespace
 
 Result<Gathered> gather_agents(asio::io_context& io, const Signals& signals, const JobSpec& spec,
                                Observer& observer) {
-  return Gathering(io, signals, spec, observer).run();
+  const auto gathering = std::make_shared<Gathering>(io, signals, spec, observer);
+  auto gathered = gathering->run();
+  if (gathered) gathered->listener = gathering;
+  return gathered;
 }
 
 }  // namespace hvd::driver

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct Gathered {
   // its own.
   std::vector<HostSlots> hosts;
   std::map<std::string, AgentConnection> agents;  // by host; nothing was sent to them yet
+  // While it exists the address still answers: health probes, and agents that are too late. Must
+  // not outlive the arguments of gather_agents().
+  std::shared_ptr<const void> listener;
 };
 
 // Runs `io` meanwhile. No agent can join after it has returned. An error names the missing hosts;

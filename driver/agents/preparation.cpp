@@ -24,6 +24,7 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
     if (!gathered) return gathered.status();
     preparation.hosts = std::move(gathered->hosts);
     preparation.joined = std::move(gathered->agents);
+    preparation.join_listener = std::move(gathered->listener);
   }
   // A script names them, or they join.
   if (spec.elastic && preparation.hosts.empty()) return preparation;

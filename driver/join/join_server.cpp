@@ -20,6 +20,7 @@
 #include "base/security/pending_handshakes.h"
 #include "base/security/tls_psk.h"
 #include "base/text.h"
+#include "driver/join/health_probe.h"
 #include "driver/join/tls_tunnel.h"
 
 namespace hvd::driver::join {
@@ -154,6 +155,27 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
         return reject("it sent too many bytes before it was authenticated");
       }
 
+      if (may_be_probe_) {
+        first_bytes_ += bytes;
+        const Probe probe = probe_in(first_bytes_);
+        if (probe == Probe::begins) return read();
+        if (probe == Probe::complete) return answer_probe();
+        may_be_probe_ = false;
+        return take_tls(std::exchange(first_bytes_, {}));
+      }
+      take_tls(bytes);
+    }
+
+    void answer_probe() {
+      leave();
+      closing_ = true;
+      asio::async_write(socket_, asio::buffer(kHealthy),
+                        [self = shared_from_this()](error_code /*error*/, std::size_t /*size*/) {
+                          self->close();
+                        });
+    }
+
+    void take_tls(std::string_view bytes) {
       const Status received = tls_.receive(bytes);
       if (!received.ok()) {
         // The TLS alert is sent before the connection is closed.
@@ -250,6 +272,8 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     std::string origin_;  // base/security/pending_handshakes.h
     std::array<char, 4096> buffer_{};
     std::size_t received_bytes_ = 0;
+    bool may_be_probe_ = true;
+    std::string first_bytes_;  // as long as that is open
     FrameDecoder frames_{kMaxJoinFrame};
     std::string writing_text_;
     bool writing_ = false;

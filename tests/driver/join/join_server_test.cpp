@@ -223,6 +223,46 @@ TEST(JoinServer, ManyStrangersAreReportedInOneLine) {
   EXPECT_EQ(join_point.refused().size(), 1U);
 }
 
+// As the kubelet asks, in one piece or in many.
+TEST(JoinServer, AHealthProbeIsAnsweredWithoutATokenAndWithoutAWarning) {
+  constexpr std::string_view kProbe =
+      "GET /healthz HTTP/1.1\r\nHost: 10.0.0.1:4000\r\nUser-Agent: kube-probe/1.33\r\n"
+      "Accept: */*\r\nConnection: close\r\n\r\n";
+  JoinPoint join_point;
+  for (const std::size_t first :
+       {kProbe.size(), std::size_t{1}, std::size_t{10}, std::size_t{40}}) {
+    const RawClient client(join_point);
+    client.send(kProbe.substr(0, first));
+    if (first < kProbe.size()) client.send(kProbe.substr(first));
+    std::string answer;
+    for (auto some = read_some(client.fd.get()); some != "the end";
+         some = read_some(client.fd.get())) {
+      ASSERT_NE(some, "nothing in time") << answer;
+      answer += some;
+    }
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
+    EXPECT_TRUE(answer.ends_with("\r\n\r\nok\n")) << answer;
+  }
+  EXPECT_TRUE(join_point.refused().empty()) << hvd::join(join_point.refused(), "\n");
+
+  // Beside it agents join as ever.
+  Client agent(join_point);
+  EXPECT_TRUE(agent.join().ok());
+}
+
+TEST(JoinServer, OtherRequestsAreRefusedAsStrangersAre) {
+  const std::string much(5000, 'x');
+  for (const auto& request :
+       {std::string("GET /secret HTTP/1.1\r\n\r\n"), std::string("POST /healthz HTTP/1.1\r\n\r\n"),
+        cat("GET /healthz HTTP/1.1\r\nX: ", much, "\r\n\r\n")}) {
+    JoinPoint join_point;
+    const RawClient client(join_point);
+    client.send(request);
+    EXPECT_TRUE(client.wait_for_close());
+    EXPECT_TRUE(join_point.wait_for_refusal("refused a connection from 127.0.0.1"));
+  }
+}
+
 TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
   const struct {
     join_link::Join join;

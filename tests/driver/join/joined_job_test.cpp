@@ -46,6 +46,36 @@ TEST_F(JoinedJob, RunsOnWhoeverComesAndAllEndWell) {
   EXPECT_EQ(b->wait().code, 0) << b->err();
 }
 
+// The whole time: also when all agents have come, and later ones are told so.
+TEST_F(JoinedJob, ItsPortAnswersHealthProbesUntilTheEnd) {
+  const auto probe = [&] {
+    const auto colon = where_.rfind(':');
+    return run({"bash", "-c",
+                cat("exec 3<>/dev/tcp/", where_.substr(0, colon), "/", where_.substr(colon + 1),
+                    " && printf 'GET /healthz HTTP/1.1\\r\\n\\r\\n' >&3 && cat <&3")})
+        .out;
+  };
+  const auto end = directory_.path() / "end";
+  const auto job =
+      start_job({"-np", "1", "sh", "-c",
+                 cat("echo up; while [ ! -e ", end.string(), " ]; do sleep 0.05; done")});
+  ASSERT_TRUE(job->wait_for_error("waiting at")) << job->err();
+  EXPECT_NE(probe().find("200 OK"), std::string::npos);
+
+  const auto a = start_agent("a", 1);
+  ASSERT_TRUE(job->wait_for_output("up")) << job->err();
+  EXPECT_NE(probe().find("200 OK"), std::string::npos);
+  const auto late = start_agent("b", 1);
+  ASSERT_TRUE(late->wait_for_error("the job has begun with other hosts; trying again"))
+      << late->err();
+
+  directory_.file("end", "");
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(status.err.find("refused a connection"), std::string::npos) << status.err;
+  EXPECT_EQ(a->wait().code, 0) << a->err();
+}
+
 TEST_F(JoinedJob, NamedHostsKeepTheirOrderWhoeverComesFirst) {
   const auto job =
       start_job({"-H", "a:1,b:1", "sh", "-c", "echo \"$HVD_RANK is on $HVD_HOSTNAME\""});
