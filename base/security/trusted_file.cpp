@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <deque>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -21,8 +22,40 @@ constexpr mode_t kOfOthers = S_IRWXG | S_IRWXO;
 
 bool is_ours(uid_t owner, uid_t user) { return owner == user || owner == 0; }
 
+std::string octal(mode_t mode) {
+  std::array<char, 8> digits{};
+  std::snprintf(digits.data(), digits.size(), "%04o", mode & 07777U);
+  return digits.data();
+}
+
 Status refuse(std::string_view what, const std::string& path, std::string_view why) {
   return {Code::failed_precondition, cat(what, " ", path, " ", why)};
+}
+
+// Root's own group is no such group: many daemons have it.
+bool is_shared_with(const FileUser& user, const struct stat& about) {
+  return about.st_gid != 0 &&
+         std::find(user.groups.begin(), user.groups.end(), about.st_gid) != user.groups.end();
+}
+
+// Root's file that others may use, for a process that is not root's: a Secret that Kubernetes has
+// mounted.
+Status check_shared_secret(const struct stat& about, const FileUser& user, const std::string& path,
+                           std::string_view what) {
+  if ((about.st_mode & kOfOthers) != S_IRGRP) {
+    return refuse(what, path,
+                  cat("belongs to root and has mode ", octal(about.st_mode),
+                      ", but others may use it at most through its group, and only for reading; "
+                      "run: chmod 440 ",
+                      shell_quote(path), " (in Kubernetes: defaultMode 0400 and fsGroup)"));
+  }
+  if (!is_shared_with(user, about)) {
+    return refuse(
+        what, path,
+        cat("is readable for group ", about.st_gid, ", to which this process (user ", user.uid,
+            ") does not belong; run it with that group (in Kubernetes: fsGroup)"));
+  }
+  return {};
 }
 
 // What the mode allows to others that `trust` does not.
@@ -33,13 +66,11 @@ Status check_mode(const struct stat& about, const FileUser& user, const std::str
   };
   const mode_t others = about.st_mode & kOfOthers;
   switch (trust) {
-    case FileTrust::secret: {
-      const bool shared_with_us =
-          about.st_uid == 0 && about.st_gid != 0 && others == S_IRGRP &&
-          std::find(user.groups.begin(), user.groups.end(), about.st_gid) != user.groups.end();
-      if (others == 0 || shared_with_us) return {};
+    case FileTrust::secret:
+      if (others == 0) return {};
+      if (about.st_uid == 0 && user.uid != 0) return check_shared_secret(about, user, path, what);
+      if (about.st_uid == 0 && others == S_IRGRP && is_shared_with(user, about)) return {};
       return refuse(what, path, cat("can be used by others than its owner; run: ", fix("600")));
-    }
     case FileTrust::private_key:
       if (others == 0 || (about.st_uid == 0 && user.uid != 0 && (others & 022) == 0)) return {};
       return refuse(what, path, cat("can be used by others than its owner; run: ", fix("600")));

@@ -46,6 +46,14 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
       {secret, 1000, 0, 0440, false, false},
       {secret, 1000, 0, 0444, true, false},
       {secret, 1000, 0, 0460, true, false},
+      {secret, 1000, 0, 0640, true, true},
+      {secret, 1000, 0, 0640, false, false},
+      {secret, 1000, 0, 0450, true, false},
+      {secret, 1000, 0, 0441, true, false},
+      {secret, 1000, 0, 0442, true, false},
+      {secret, 1000, 0, 0400, true, true},
+      {secret, 1000, 1000, 0440, true, false},
+      {secret, 1000, 1001, 0440, true, false},
       {private_key, 1000, 1000, 0600, false, true},
       {private_key, 1000, 1000, 0640, false, false},
       {private_key, 1000, 0, 0440, true, true},
@@ -74,6 +82,37 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
         << row.owner << ", mode " << std::oct << row.mode << ": " << status.message();
     if (!row.fine) EXPECT_EQ(status.code(), Code::failed_precondition);
   }
+}
+
+// Root's own group holds many a daemon that is not root.
+TEST(TrustedFile, RootsGroupSharesNoSecret) {
+  struct stat about {};
+  about.st_mode = S_IFREG | 0440;
+  const FileUser user{1000, {0}};
+  const Status status =
+      check_trusted_file(about, user, "/x", "token file", FileTrust::secret, FileKind::regular);
+  EXPECT_EQ(status.code(), Code::failed_precondition) << status.message();
+}
+
+TEST(TrustedFile, TheErrorSaysWhatIsWrongAndWhatHelps) {
+  const auto error = [](uid_t owner, mode_t mode, const std::vector<gid_t>& groups) {
+    struct stat about {};
+    about.st_mode = S_IFREG | mode;
+    about.st_uid = owner;
+    about.st_gid = kGroup;
+    return check_trusted_file(about, {1000, groups}, "/token", "token file", FileTrust::secret,
+                              FileKind::regular)
+        .message();
+  };
+  EXPECT_EQ(error(1000, 0644, {}),
+            "token file /token can be used by others than its owner; run: chmod 600 /token");
+  EXPECT_EQ(error(0, 0440, {3000}),
+            "token file /token is readable for group 2000, to which this process (user 1000) does "
+            "not belong; run it with that group (in Kubernetes: fsGroup)");
+  EXPECT_EQ(error(0, 0444, {kGroup}),
+            "token file /token belongs to root and has mode 0444, but others may use it at most "
+            "through its group, and only for reading; run: chmod 440 /token (in Kubernetes: "
+            "defaultMode 0400 and fsGroup)");
 }
 
 class TrustedFileOnDisk : public testing::Test {
