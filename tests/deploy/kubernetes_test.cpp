@@ -1,0 +1,165 @@
+// The pods of deploy/kubernetes, by the commands of the manifests, on pretend nodes: they come and
+// go as the controllers of a cluster would have it. No API server takes part.
+#include <fstream>
+#include <map>
+
+#include "base/text.h"
+#include "tests/deploy/manifests.h"
+#include "tests/deploy/pods.h"
+#include "tests/e2e/step_logs.h"
+#include "tests/testbed/bed_test.h"
+
+namespace hvd::test {
+namespace {
+
+constexpr int kNodes = 5;  // the driver's, and four for workers
+
+class KubernetesTest : public BedTest {
+ protected:
+  void SetUp() override {
+    BedTest::SetUp();
+    if (IsSkipped()) return;
+    bed_ = std::make_unique<HostBed>(BedOptions{.hosts = kNodes, .ipv6 = false});
+    std::vector<std::filesystem::path> logs;
+    for (int number = 1; number <= kNodes; ++number) {
+      prepare_for_pods(bed_->host(number), {"elastic_steps"});
+      logs.push_back(data_of(bed_->host(number)) / "step_logs");
+    }
+    logs_ = std::make_unique<StepLogs>(logs);
+  }
+
+  void start_driver(const PodSpec& spec) {
+    spec_ = spec;
+    driver_ = std::make_unique<Pod>(bed_->host(1), spec, "hvd-driver-x7k2p");
+    for (int number = 1; number <= kNodes; ++number) {
+      publish_name(bed_->host(number), bed_->host(1).ipv4(), "hvd-driver");
+    }
+  }
+  // Worker N, under its stable name, on node N + 2.
+  Pod& start_worker(int number, const PodSpec& spec) {
+    workers_[number] =
+        std::make_unique<Pod>(bed_->host(number + 2), spec, cat("hvd-workers-", number));
+    return *workers_[number];
+  }
+  // What `kubectl scale statefulset` does: the highest numbers go first.
+  void scale(int replicas, const PodSpec& spec) {
+    for (int number = 0; number < replicas; ++number) {
+      if (!workers_.contains(number)) start_worker(number, spec);
+    }
+    while (static_cast<int>(workers_.size()) > replicas) {
+      const auto last = std::prev(workers_.end());
+      const auto end = last->second->remove();
+      EXPECT_EQ(end.code, 0) << end.err << driver_->said();
+      workers_.erase(last);
+    }
+  }
+
+  // As a kubelet asks, from outside of the pod.
+  std::string probe() {
+    const auto request = cat("GET ", spec_.probe_path, " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n");
+    return bed_->head()
+        .run({"timeout", "5", "bash", "-c",
+              cat("exec 3<>/dev/tcp/", bed_->host(1).ipv4(), "/", spec_.probe_port, " && printf '",
+                  request, "' >&3 && cat <&3")})
+        .out;
+  }
+
+  // A world of so many, newer than `after`.
+  std::int64_t expect_world(int size, std::int64_t after = 0) {
+    const auto world = logs_->wait_for_world(size, after);
+    EXPECT_GT(world, after) << "no world of " << size << "\n"
+                            << logs_->summary() << driver_->said();
+    return world;
+  }
+  void say_enough() {
+    for (int number = 1; number <= kNodes; ++number) {
+      std::ofstream(data_of(bed_->host(number)) / "enough") << "yes\n";
+    }
+  }
+  void expect_all_end_with(int code) {
+    const auto end = driver_->wait();
+    EXPECT_EQ(end.code, code) << end.err;
+    EXPECT_EQ(end.err.find("refused a connection"), std::string::npos) << end.err;
+    for (auto& [number, worker] : workers_) {
+      const auto its = worker->wait();
+      EXPECT_EQ(its.code, code) << "worker " << number << ": " << its.err;
+    }
+  }
+
+  std::unique_ptr<HostBed> bed_;
+  std::unique_ptr<StepLogs> logs_;
+  PodSpec spec_;
+  std::unique_ptr<Pod> driver_;
+  std::map<int, std::unique_ptr<Pod>> workers_;
+};
+
+const std::vector<std::string> kSteps{"elastic_steps", "--log", "/data/step_logs", "--until",
+                                      "/data/enough"};
+
+TEST_F(KubernetesTest, AStatefulSetThatIsScaledChangesTheWorldAndALostPodComesBack) {
+  const PodSpec worker = read_pod("elastic/workers.yaml");
+  scale(worker.replicas, worker);
+  ASSERT_TRUE(workers_[0]->wait_for_error("resolve hvd-driver")) << workers_[0]->said();
+  start_driver(read_pod("elastic/driver.yaml").with_program(kSteps));
+  auto world = expect_world(2);
+  EXPECT_NE(probe().find("200 OK"), std::string::npos) << driver_->said();
+
+  scale(4, worker);
+  world = expect_world(4, world);
+  scale(3, worker);
+  world = expect_world(3, world);
+  EXPECT_EQ(logs_->steps_done_again(), 0) << logs_->summary();
+
+  // The controller makes it again under the same name.
+  workers_[1]->kill();
+  world = expect_world(2, world);
+  start_worker(1, worker);
+  expect_world(3, world);
+  EXPECT_NE(probe().find("200 OK"), std::string::npos) << driver_->said();
+
+  say_enough();
+  expect_all_end_with(0);
+  EXPECT_EQ(logs_->errors(), "") << logs_->summary();
+}
+
+TEST_F(KubernetesTest, AnIndexedJobEndsWithTheCodeOfTheJob) {
+  for (const int code : {0, 7}) {
+    const PodSpec worker = read_pod("static/workers.yaml");
+    scale(worker.replicas, worker);
+    start_driver(read_pod("static/driver.yaml")
+                     .with_program({"sh", "-c",
+                                    cat("[ $HVD_SIZE = 4 ] && [ $HVD_HOSTNAME = $HOSTNAME ] || "
+                                        "exit 9; [ $HVD_RANK = 2 ] && exit ",
+                                        code, "; exit 0")}));
+    expect_all_end_with(code);
+    workers_.clear();
+  }
+}
+
+TEST_F(KubernetesTest, ADriverThatIsDeletedEndsTheJobWithinItsGracePeriod) {
+  const PodSpec worker = read_pod("elastic/workers.yaml");
+  scale(2, worker);
+  start_driver(read_pod("elastic/driver.yaml").with_program(kSteps));
+  expect_world(2);
+  EXPECT_EQ(driver_->remove().code, 143);
+  for (auto& [number, pod] : workers_) EXPECT_EQ(pod->wait().code, 143) << pod->said();
+}
+
+// Its memory is no file there. What else uses /dev/shm may have taken all of it.
+TEST_F(KubernetesTest, WorkersOfAPodShareMemoryAlsoIfDevShmIsFull) {
+  PodSpec spec = read_pod("elastic/workers.yaml");
+  spec.command = {
+      "sh", "-c",
+      "dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null; df --output=avail /dev/shm | "
+      "tail -1; exec hvdrun -np 2 --log-level debug elastic_steps --log /data/step_logs "
+      "--state 100000000 --steps 20"};
+  Pod pod(bed_->host(1), spec, "alone");
+  const auto end = pod.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_TRUE(end.out.starts_with("    0\n")) << end.out;
+  EXPECT_EQ(logs_->wait_for_world(2) > 0, true) << logs_->summary();
+  EXPECT_EQ(end.err.find("do without shared memory"), std::string::npos) << end.err;
+}
+
+}  // namespace
+}  // namespace hvd::test

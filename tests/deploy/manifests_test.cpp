@@ -1,0 +1,116 @@
+// The files of deploy/kubernetes are what Kubernetes accepts, and agree with what hvd needs.
+#include "tests/deploy/manifests.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+
+#include "base/text.h"
+#include "tests/support/process.h"
+
+namespace hvd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// scripts/setup --lint fetches it.
+constexpr const char* kValidator = HVD_SOURCE_DIR "/build/manifest-tools/bin/kubernetes-validate";
+// The oldest version that this validator knows, and a new one.
+constexpr const char* kVersions[] = {"1.25", "1.37"};
+
+void expect_valid(const std::vector<fs::path>& files) {
+  for (const char* const version : kVersions) {
+    std::vector<std::string> words{kValidator, "--strict", "-k", version};
+    words.insert(words.end(), files.begin(), files.end());
+    const auto end = run(words);
+    EXPECT_EQ(end.code, 0) << end.out << end.err;
+    for (const auto& file : files) {
+      EXPECT_NE((end.out + end.err).find(file.string() + " passed"), std::string::npos) << file;
+    }
+  }
+}
+
+std::vector<fs::path> manifests() {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::recursive_directory_iterator(kubernetes_folder())) {
+    const auto& path = entry.path();
+    if (path.extension() == ".yaml" && path.stem() != "kustomization") found.push_back(path);
+  }
+  return found;
+}
+
+// Seconds that follow this option; `otherwise` if it is not there.
+double seconds_of(const PodSpec& pod, const std::string& option, double otherwise) {
+  for (std::size_t i = 0; i + 1 < pod.command.size(); ++i) {
+    if (pod.command[i] == option) return std::stod(pod.command[i + 1]);
+  }
+  return otherwise;
+}
+
+TEST(Manifests, TheSchemasOfKubernetesAcceptThem) {
+  if (!fs::exists(kValidator)) {
+    GTEST_SKIP() << "no kubernetes-validate here: scripts/setup --lint fetches it";
+  }
+  ASSERT_GE(manifests().size(), 9U);
+  expect_valid(manifests());
+
+  const TemporaryDirectory directory;
+  const auto wrong = directory.file("wrong.yaml",
+                                    "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
+                                    "spec: {containers: [], grace: 3}\n");
+  EXPECT_NE(run({kValidator, "--strict", "-k", kVersions[0], wrong}).code, 0);
+}
+
+TEST(Manifests, KustomizeBuildsThem) {
+  if (run({"sh", "-c", "command -v kubectl"}).code != 0) {
+    GTEST_SKIP() << "no kubectl here: Debian's package kubernetes-client has it";
+  }
+  const TemporaryDirectory directory;
+  for (const std::string overlay : {"static", "elastic"}) {
+    const auto built = run({"kubectl", "kustomize", kubernetes_folder() / overlay});
+    ASSERT_EQ(built.code, 0) << built.err;
+    for (const char* const part : {"name: hvd-driver", "name: hvd-workers", "kind: Service",
+                                   "kind: PodDisruptionBudget", "image: hvd-worker:latest"}) {
+      EXPECT_NE(built.out.find(part), std::string::npos) << overlay << " has no " << part;
+    }
+    if (fs::exists(kValidator)) expect_valid({directory.file(overlay + ".yaml", built.out)});
+  }
+}
+
+// Numbers of two files, or of a file and of hvdrun's defaults.
+TEST(Manifests, GracePeriodsLeaveTimeToLeave) {
+  constexpr double kAgentStop = 5;  // an agent gives its workers so long after SIGTERM
+  const PodSpec driver = read_pod("elastic/driver.yaml");
+  const PodSpec worker = read_pod("elastic/workers.yaml");
+  EXPECT_GT(driver.grace.count(), seconds_of(driver, "--grace", 5));
+  EXPECT_GT(worker.grace.count(), seconds_of(driver, "--leave-grace", 30) + kAgentStop);
+  EXPECT_GT(read_pod("static/driver.yaml").grace.count(), 5);
+  EXPECT_GT(read_pod("static/workers.yaml").grace.count(), kAgentStop);
+}
+
+TEST(Manifests, AStaticJobHasAsManyWorkersAsItWaitsFor) {
+  const PodSpec driver = read_pod("static/driver.yaml");
+  const PodSpec worker = read_pod("static/workers.yaml");
+  EXPECT_EQ(seconds_of(driver, "-np", 0), worker.replicas * seconds_of(worker, "--slots", 0));
+}
+
+// hvdrun reads the whole command, so a flag that it does not know is found here.
+TEST(Manifests, HvdrunUnderstandsItsCommands) {
+  for (const char* const file : {"static/driver.yaml", "elastic/driver.yaml"}) {
+    auto words = read_pod(file).command;
+    ASSERT_EQ(words.at(0), "hvdrun");
+    words.at(0) = binary("hvdrun");
+    words.insert(words.begin() + 1, "--print-env");
+    const auto end = run(words);
+    EXPECT_EQ(end.code, 0) << file << ": " << end.err;
+  }
+  for (const char* const file : {"static/workers.yaml", "elastic/workers.yaml"}) {
+    auto words = read_pod(file).command;
+    words.at(0) = binary("hvdrun");
+    words.emplace_back("--help");
+    EXPECT_EQ(run(words).code, 0) << file;
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test

@@ -1,0 +1,44 @@
+// Pods on pretend hosts. A host of the bed is the pod's sandbox: its network, and its address. In
+// it runs one container with PID, mount, IPC and UTS namespaces of its own, which container.sh
+// makes. Needs root. For one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/deploy/manifests.h"
+#include "tests/testbed/hosts.h"
+
+namespace hvd::test {
+
+// Makes a host ready for pods: programs below /opt/hvd, as in an image, the token, an /etc/hosts
+// that knows no other pod, and an empty /data.
+void prepare_for_pods(Host& host, const std::vector<std::string>& programs);
+// From now on pods on `host` find this address under this name.
+void publish_name(Host& host, const std::string& address, const std::string& name);
+// The files of /data there.
+std::filesystem::path data_of(const Host& host);
+
+class Pod {
+ public:
+  // Starts it. The host outlives the pod.
+  Pod(Host& host, PodSpec spec, const std::string& name);
+
+  // As a kubelet ends a pod that was deleted: SIGTERM to process 1, SIGKILL after the grace period.
+  ExitStatus remove();
+  // The node takes it away without a word.
+  void kill();
+  ExitStatus wait() { return process_->wait(); }
+  bool wait_for_error(const std::string& text) { return process_->wait_for_error(text); }
+  // Everything that it has said so far.
+  std::string said() const { return process_->out() + process_->err(); }
+
+ private:
+  pid_t first_process() const;
+
+  PodSpec spec_;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace hvd::test
