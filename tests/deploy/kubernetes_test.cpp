@@ -1,7 +1,9 @@
 // The pods of deploy/kubernetes, by the commands of the manifests, on pretend nodes: they come and
 // go as the controllers of a cluster would have it. No API server takes part.
+#include <csignal>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 #include "tests/deploy/manifests.h"
@@ -96,6 +98,33 @@ class KubernetesTest : public BedTest {
 const std::vector<std::string> kSteps{"elastic_steps", "--log", "/data/step_logs", "--until",
                                       "/data/enough"};
 
+// The other tests prove little if their containers are not what a cluster makes.
+TEST_F(KubernetesTest, ContainersAreAsAKubeletMakesThem) {
+  PodSpec spec = read_pod("elastic/workers.yaml");
+  spec.command = {
+      "sh", "-c",
+      "echo \"$(id -u) $(id -G) $(hostname) $(whoami 2>&1 | head -c 20)\"; "
+      "grep -E 'CapEff|NoNewPrivs' /proc/self/status; cat /proc/1/comm; "
+      "df --output=size /dev/shm | tail -1 | tr -d ' '; cat /etc/hvd/token | wc -c; "
+      "for d in / /etc /opt/hvd/bin /usr /root /etc/hvd /tmp /data; do "
+      "(echo x > $d/x) 2>/dev/null && echo writes $d; done; ls /proc | grep -c '^[0-9]'"};
+  const auto end = Pod(bed_->host(2), spec, "hvd-workers-0").wait();
+  EXPECT_EQ(end.out,
+            "10001 10001 hvd-workers-0 whoami: cannot find \n"
+            "CapEff:\t0000000000000000\nNoNewPrivs:\t1\nsh\n65536\n65\n"
+            "writes /tmp\nwrites /data\n3\n")
+      << end.err;
+}
+
+TEST_F(KubernetesTest, APodThatDoesNotEndIsKilledAfterItsGracePeriod) {
+  PodSpec spec = read_pod("elastic/workers.yaml");
+  spec.command = {"sh", "-c", "trap '' TERM; echo up >&2; while :; do sleep 1; done"};
+  spec.grace = std::chrono::seconds(1);
+  Pod pod(bed_->host(2), spec, "hvd-workers-0");
+  ASSERT_TRUE(pod.wait_for_error("up")) << pod.said();
+  EXPECT_EQ(pod.remove().code, 128 + SIGKILL);
+}
+
 TEST_F(KubernetesTest, AStatefulSetThatIsScaledChangesTheWorldAndALostPodComesBack) {
   const PodSpec worker = read_pod("elastic/workers.yaml");
   scale(worker.replicas, worker);
@@ -115,6 +144,10 @@ TEST_F(KubernetesTest, AStatefulSetThatIsScaledChangesTheWorldAndALostPodComesBa
   world = expect_world(2, world);
   start_worker(1, worker);
   expect_world(3, world);
+  std::set<std::string> names;
+  for (const auto* const member : logs_->members()) names.insert(member->worker);
+  EXPECT_EQ(names,
+            (std::set<std::string>{"hvd-workers-0#0", "hvd-workers-1#0", "hvd-workers-2#0"}));
   EXPECT_NE(probe().find("200 OK"), std::string::npos) << driver_->said();
 
   say_enough();

@@ -72,10 +72,13 @@ pid_t Pod::first_process() const {
 ExitStatus Pod::remove() {
   const pid_t first = first_process();
   ::kill(first, SIGTERM);
-  if (!eventually([&] { return state_of(first) == 0 || state_of(first) == 'Z'; }, spec_.grace)) {
-    ::kill(first, SIGKILL);
-  }
-  return wait();
+  const auto is_over = [&] { return state_of(first) == 0 || state_of(first) == 'Z'; };
+  if (eventually(is_over, spec_.grace)) return wait();
+
+  ::kill(first, SIGKILL);
+  auto end = wait();
+  end.code = 128 + SIGKILL;  // unshare has a code of its own
+  return end;
 }
 
 void Pod::kill() {

@@ -26,6 +26,7 @@ class Pod {
   Pod(Host& host, PodSpec spec, const std::string& name);
 
   // As a kubelet ends a pod that was deleted: SIGTERM to process 1, SIGKILL after the grace period.
+  // The code is 137 then.
   ExitStatus remove();
   // The node takes it away without a word.
   void kill();
