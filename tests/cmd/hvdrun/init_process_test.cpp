@@ -54,9 +54,9 @@ TEST_F(InitProcess, AnAgentThatWaitsEndsAtATermination) {
 }
 
 TEST_F(InitProcess, AJobEndsAtATerminationAsEverywhere) {
-  const auto job = start({"-np", "1", "sh", "-c",
-                          "trap 'echo told; exit 0' TERM; echo up; "
-                          "while :; do sleep 0.05; done"});
+  const std::string program =
+      "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.05; done";
+  const auto job = start({"-np", "1", "sh", "-c", program});
   ASSERT_TRUE(job->wait_for_output("up")) << job->err();
   ::kill(first_process(*job), SIGTERM);
   const auto status = job->wait();
