@@ -210,6 +210,13 @@ Status check_trusted_file(int fd, const std::string& path, std::string_view what
 Result<UniqueFd> open_trusted_file(const std::string& path, std::string_view what, FileTrust trust,
                                    FileKind kind) {
   auto fd = Walk(path, what, ::geteuid()).open(kind);
+  if (fd.status().code() == Code::permission_denied) {
+    // The rule that the file breaks says more than the kernel's refusal.
+    struct stat about {};
+    if (::stat(path.c_str(), &about) != 0) return fd.status();
+    const Status why = check_trusted_file(about, this_user(), path, what, trust, kind);
+    return why.ok() ? fd.status() : Status(Code::permission_denied, why.message());
+  }
   HVD_RETURN_IF_ERROR(fd.status());
   HVD_RETURN_IF_ERROR(check_trusted_file(fd->get(), path, what, trust, kind));
   return fd;

@@ -80,7 +80,7 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
     EXPECT_EQ(status.ok(), row.fine)
         << "trust " << static_cast<int>(row.trust) << ", user " << row.user << ", owner "
         << row.owner << ", mode " << std::oct << row.mode << ": " << status.message();
-    if (!row.fine) EXPECT_EQ(status.code(), Code::failed_precondition);
+    EXPECT_EQ(status.code(), row.fine ? Code::ok : Code::failed_precondition);
   }
 }
 
@@ -209,6 +209,13 @@ TEST_F(TrustedFileOnDisk, ASecretThatKubernetesHasMountedIsTaken) {
   const auto token = link("mount/token", "..data/token");
   EXPECT_TRUE(as_stranger({kGroup}, [&] { return open(token) == Code::ok; }));
   EXPECT_TRUE(as_stranger({}, [&] { return open(token) == Code::permission_denied; }));
+  EXPECT_TRUE(as_stranger({}, [&] {
+    const auto refused = open_trusted_file(token, "token file", FileTrust::secret);
+    return refused.status().message() ==
+           cat("token file ", token, " is readable for group ", kGroup,
+               ", to which this process (user ", kStranger,
+               ") does not belong; run it with that group (in Kubernetes: fsGroup)");
+  }));
 }
 
 }  // namespace
