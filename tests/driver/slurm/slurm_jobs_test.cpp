@@ -178,12 +178,11 @@ TEST_F(SlurmJobs, TheNoticeBeforeTheEndSuspendsAndRequeues) {
       << slurm().output(job);
   EXPECT_TRUE(std::filesystem::exists(state));
 
-  // Slurm lets a requeued job wait for two minutes.
-  ASSERT_TRUE(eventually([&] {
-    run({"scontrol", "update", "jobid=" + job, "starttime=now"},
-        {.environment = slurm().environment()});
-    return slurm().output(job).find("begin 1") != std::string::npos;
-  })) << slurm().output(job);
+  // Slurm lets a requeued job wait for two minutes. Within the same second its nodes would take it
+  // for the run that was revoked.
+  ASSERT_TRUE(slurm().wait_for_state(job, "PENDING")) << slurm().output(job);
+  slurm().command({"scontrol", "update", "jobid=" + job, "starttime=now+3"});
+  ASSERT_TRUE(slurm().wait_for_output(job, "begin 1")) << slurm().output(job);
   expect_world(4, job);
   finish_batch(job);
   EXPECT_EQ(step_logs().steps_done_again(), 0);
