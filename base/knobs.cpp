@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/port_range.h"
 #include "base/text.h"
 
 namespace hvd {
@@ -252,6 +253,14 @@ constexpr std::array kKnobs{
          .type = KnobType::boolean,
          .default_text = "0",
          .help = "Use only TCP between hosts, no InfiniBand"},
+    // It holds for hvdrun and its agents, too.
+    Knob{.flag = "port-range",
+         .config_key = "network.port_range",
+         .variable = "HVD_PORT_RANGE",
+         .horovod_name = "HOROVOD_PORT_RANGE",
+         .type = KnobType::port_range,
+         .help = "Ports for all listeners of the job on every host, as in 40000-40999 (default: "
+                 "any)"},
     // Ours and the workers': it bounds the connections between the ranks, too.
     Knob{.flag = "start-timeout",
          .config_key = "launch.start_timeout_seconds",
@@ -334,6 +343,8 @@ std::string allowed(const Knob& knob, double scale) {
       return "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL";
     case KnobType::integer_list:
       return cat("integers ", range, " with commas between them");
+    case KnobType::port_range:
+      return std::string(kPortRangeForm);
   }
   return "something else";
 }
@@ -389,6 +400,11 @@ std::optional<std::string> convert(const Knob& knob, std::string_view text, bool
         field = std::to_string(*number);
       }
       return join(fields, ",");
+    }
+    case KnobType::port_range: {
+      const auto range = parse_port_range(text);
+      if (!range) return std::nullopt;
+      return range->to_string();
     }
   }
   return std::nullopt;

@@ -14,7 +14,7 @@
 
 namespace hvd {
 
-enum class KnobType { integer, real, boolean, text, log_level, integer_list };
+enum class KnobType { integer, real, boolean, text, log_level, integer_list, port_range };
 
 struct Knob {
   std::string_view flag;          // "fusion-threshold-mb"; booleans also take --no-<flag>

@@ -14,13 +14,9 @@ constexpr int kEnough = 256;
 constexpr int kTries = 128;
 constexpr PortRange kLinuxDefault{32'768, 60'999};
 
-int size_of(const PortRange& range) {
-  return range.first > range.last ? 0 : range.last - range.first + 1;
-}
-
 }  // namespace
 
-std::optional<PortRange> parse_port_range(std::string_view text) {
+std::optional<PortRange> parse_ephemeral_ports(std::string_view text) {
   text = trim(text);
   const auto blank = text.find_first_of(" \t");
   if (blank == std::string_view::npos) return std::nullopt;
@@ -31,7 +27,7 @@ std::optional<PortRange> parse_port_range(std::string_view text) {
 }
 
 PortRange ephemeral_ports() {
-  return parse_port_range(read_proc_file("/proc/sys/net/ipv4/ip_local_port_range"))
+  return parse_ephemeral_ports(read_proc_file("/proc/sys/net/ipv4/ip_local_port_range"))
       .value_or(kLinuxDefault);
 }
 
@@ -47,8 +43,8 @@ std::optional<PortRange> ports_outside(const PortRange& ephemeral) {
       ++above.first;
     }
   }
-  const PortRange& larger = size_of(below) >= size_of(above) ? below : above;
-  if (size_of(larger) < kEnough) return std::nullopt;
+  const PortRange& larger = below.size() >= above.size() ? below : above;
+  if (larger.size() < kEnough) return std::nullopt;
   return larger;
 }
 

@@ -8,17 +8,12 @@
 #include <optional>
 #include <string_view>
 
+#include "base/port_range.h"
+
 namespace hvd {
 
-struct PortRange {
-  std::uint16_t first = 0;
-  std::uint16_t last = 0;  // belongs to it
-  bool contains(std::uint16_t port) const { return first <= port && port <= last; }
-  friend bool operator==(const PortRange&, const PortRange&) = default;
-};
-
-// "32768\t60999\n"; nothing if it is not of that form.
-std::optional<PortRange> parse_port_range(std::string_view text);
+// "32768\t60999\n", as the kernel writes it; nothing if it is not of that form.
+std::optional<PortRange> parse_ephemeral_ports(std::string_view text);
 // Of this network namespace; the kernel's default if it cannot be read.
 PortRange ephemeral_ports();
 // Where find_port() looks: the larger part of what is outside of `ephemeral`, above the ports that

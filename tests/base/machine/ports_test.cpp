@@ -7,10 +7,10 @@ namespace hvd {
 namespace {
 
 TEST(Ports, ReadsTheKernelsRange) {
-  EXPECT_EQ(parse_port_range("32768\t60999\n"), (PortRange{32768, 60999}));
-  EXPECT_EQ(parse_port_range("1 65535"), (PortRange{1, 65535}));
+  EXPECT_EQ(parse_ephemeral_ports("32768\t60999\n"), (PortRange{32768, 60999}));
+  EXPECT_EQ(parse_ephemeral_ports("1 65535"), (PortRange{1, 65535}));
   for (const char* const wrong : {"", "32768", "60999 32768", "a b", "1 65536", "-1 5"}) {
-    EXPECT_FALSE(parse_port_range(wrong)) << wrong;
+    EXPECT_FALSE(parse_ephemeral_ports(wrong)) << wrong;
   }
 }
 
