@@ -73,6 +73,12 @@ std::string SocketAddress::to_string() const {
   return v6 ? cat("[", host, "]:", port) : cat(host, ":", port);
 }
 
+Status connect_error(const SocketAddress& where, int error_number) {
+  const Status why = Status::from_errno(cat("connect to ", where.to_string()), error_number);
+  if (error_number != ETIMEDOUT) return why;
+  return {why.code(), cat(why.message(), kAskFirewall)};
+}
+
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog) {
   auto raw = raw_address(where);
   HVD_RETURN_IF_ERROR(raw.status());
@@ -107,7 +113,7 @@ Result<UniqueFd> begin_connect_tcp(const SocketAddress& where) {
   HVD_RETURN_IF_ERROR(fd.status());
   set_no_delay(fd->get());
   if (::connect(fd->get(), raw->get(), raw->size) != 0 && errno != EINPROGRESS && errno != EINTR) {
-    return Status::from_errno(cat("connect to ", where.to_string()), errno);
+    return connect_error(where, errno);
   }
   return fd;
 }
@@ -115,12 +121,13 @@ Result<UniqueFd> begin_connect_tcp(const SocketAddress& where) {
 Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline, int interrupt) {
   auto fd = begin_connect_tcp(where);
   HVD_RETURN_IF_ERROR(fd.status());
-  const std::string what = cat("connect to ", where.to_string());
-  HVD_RETURN_IF_ERROR(wait_for(fd->get(), POLLOUT, deadline, interrupt).with_context(what));
+  const Status answered = wait_for(fd->get(), POLLOUT, deadline, interrupt);
+  if (answered.code() == Code::deadline_exceeded) return connect_error(where, ETIMEDOUT);
+  HVD_RETURN_IF_ERROR(answered.with_context(cat("connect to ", where.to_string())));
   int error = 0;
   socklen_t size = sizeof(error);
   ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return Status::from_errno(what, error);
+  if (error != 0) return connect_error(where, error);
   HVD_RETURN_IF_ERROR(set_nonblocking(fd->get(), false));
   return fd;
 }

@@ -34,6 +34,11 @@ struct RawAddress {
 };
 Result<RawAddress> raw_address(const SocketAddress& where);
 
+// At the end of a message on a connection that nobody answered.
+inline constexpr std::string_view kAskFirewall = " (does a firewall drop it?)";
+// "connect to 10.0.0.1:80: Connection refused". `error_number`: why connect() failed.
+Status connect_error(const SocketAddress& where, int error_number);
+
 // Listens on `host`, IPv4 or IPv6; port 0 lets the kernel choose. `backlog` as in listen(2).
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog = 1024);
 Result<SocketAddress> local_address(int fd);
@@ -41,7 +46,8 @@ Result<SocketAddress> peer_address(int fd);
 // Does not block: the socket, which is non-blocking, becomes writable when it is connected or
 // SO_ERROR says why not.
 Result<UniqueFd> begin_connect_tcp(const SocketAddress& where);
-// Blocks until connected, the deadline or `interrupt`, as wait_for(). The socket is left blocking.
+// Blocks until connected, the deadline (an error that asks for a firewall) or `interrupt`, as
+// wait_for(). The socket is left blocking.
 Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline, int interrupt = -1);
 // Blocks until somebody connects or the deadline. The socket is left blocking.
 Result<UniqueFd> accept_tcp(int listener, TimePoint deadline);

@@ -129,7 +129,11 @@ Status Client::Connection::connect(TimePoint deadline) {
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   int error = ::connect(socket_.get(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) {
-    HVD_RETURN_IF_ERROR(wait_for_socket(POLLOUT, deadline).status());
+    const Status answered = wait_for_socket(POLLOUT, deadline).status();
+    if (answered.code() == Code::deadline_exceeded) {
+      return {answered.code(), cat("connect: ", answered.message(), kAskFirewall)};
+    }
+    HVD_RETURN_IF_ERROR(answered);
     socklen_t size = sizeof(error);
     ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   }

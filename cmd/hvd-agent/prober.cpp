@@ -19,7 +19,7 @@ std::string name_of(const ProbeTarget& target) {
 }
 
 std::string failed(const ProbeTarget& target, int error_number) {
-  return Status::from_errno(cat("connect to ", name_of(target)), error_number).message();
+  return connect_error({target.address, target.port}, error_number).message();
 }
 
 std::string wrong_listener(const ProbeTarget& target) {
@@ -28,7 +28,9 @@ std::string wrong_listener(const ProbeTarget& target) {
 
 std::string too_late(const ProbeTarget& target, bool connected, std::uint32_t timeout_ms) {
   const std::string limit = cat(timeout_ms / 1000.0, " s");
-  if (!connected) return cat("connect to ", name_of(target), ": no answer within ", limit);
+  if (!connected) {
+    return cat("connect to ", name_of(target), ": no answer within ", limit, kAskFirewall);
+  }
   return cat(wrong_listener(target), ", which sent nothing within ", limit);
 }
 

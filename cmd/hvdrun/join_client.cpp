@@ -68,7 +68,10 @@ Result<UniqueFd> connect_one(const addrinfo& address, const std::string& what, T
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
   if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
-  HVD_RETURN_IF_ERROR(wait_for(fd.get(), POLLOUT, deadline).with_context(what));
+  if (const Status answered = wait_for(fd.get(), POLLOUT, deadline); !answered.ok()) {
+    const bool late = answered.code() == Code::deadline_exceeded;
+    return Status(answered.code(), cat(what, ": ", answered.message(), late ? kAskFirewall : ""));
+  }
   int error = 0;
   socklen_t size = sizeof(error);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);

@@ -113,8 +113,9 @@ std::string numeric(const sockaddr_storage& address, socklen_t size) {
 std::string failures(const std::vector<Attempt>& attempts) {
   std::vector<std::string> parts;
   for (const Attempt& attempt : attempts) {
-    parts.push_back(cat(attempt.endpoint->to_string(), ": ",
-                        attempt.error == 0 ? "no answer" : std::strerror(attempt.error)));
+    parts.push_back(
+        cat(attempt.endpoint->to_string(), ": ",
+            attempt.error == 0 ? cat("no answer", kAskFirewall) : std::strerror(attempt.error)));
   }
   return join(parts, "; ");
 }

@@ -68,7 +68,9 @@ void Controller::connect(const std::vector<std::string>& addresses, TimePoint de
   const int parent = links_.parent();
   const Status joined = links_.join_parent(addresses[static_cast<std::size_t>(parent)], deadline);
   if (joined.ok()) return;
-  enter_failure({joined.with_context(cat("connect to ", describe(parent))), parent, host(parent)});
+  enter_failure(
+      {joined.with_context(cat("host ", host(spec_.rank), " cannot reach ", describe(parent))),
+       parent, host(parent)});
 }
 
 Failure Controller::wait_formed() {

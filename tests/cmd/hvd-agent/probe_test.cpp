@@ -113,8 +113,9 @@ TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
     if (!is_full) queue.push_back(std::move(*knocker));
   }
   const auto errors = probe(agent, {{"127.0.0.1", port, "x"}}, 300);
-  EXPECT_EQ(errors, std::vector<std::string>{
-                        cat("connect to 127.0.0.1:", port, ": no answer within 0.3 s")});
+  EXPECT_EQ(errors,
+            std::vector<std::string>{cat("connect to 127.0.0.1:", port,
+                                         ": no answer within 0.3 s (does a firewall drop it?)")});
 }
 
 TEST(AgentProbe, GivesUpOnWhoSaysNothing) {
