@@ -72,6 +72,7 @@ std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& p
 
 rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer) {
   rendezvous::ServerOptions options;
+  options.ports.range = spec.ports;
   options.legacy_clients = spec.legacy_clients;
   options.on_legacy_client = [&spec, &observer](std::string_view request, std::string_view origin) {
     observer.on_warning(cat(
@@ -370,6 +371,14 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   options.hello.elastic = spec_.elastic.has_value();
   // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec_.elastic) options.hello.worker_silence_ms = milliseconds_of(spec_.heartbeat_timeout);
+
+  if (spec_.ports) {
+    options.hello.first_port = spec_.ports->first;
+    options.hello.last_port = spec_.ports->last;
+  }
+  const std::string& advertised = hosts_[host].found.host.advertise_address;
+  options.hello.listen_on =
+      advertised.empty() ? spec_.network_interfaces : std::vector<std::string>{advertised};
 
   options.check.working_directory = spec_.working_directory;
   options.check.program = spec_.command.front();

@@ -118,6 +118,8 @@ class JobRunner {
     return {spec_.advertise_address, spec_.network_interfaces};
   }
   HostNetwork network_of(HostIndex host) const;
+  // Whether the range of ports has enough for the listeners of a host whose agent is ready.
+  Status check_ports(HostIndex host, int workers) const;
   void on_addresses(const AddressChoice& choice);
   template <typename Message>
   void send(HostIndex host, const Message& message) {

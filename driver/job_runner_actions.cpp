@@ -74,7 +74,7 @@ std::optional<std::uint16_t> JobRunner::master_port(HostIndex host,
     const std::uint16_t port = hosts_[host].session ? hosts_[host].session->ready().free_port : 0;
     return port == 0 ? std::nullopt : std::optional(port);
   }
-  const auto port = free_port(address);
+  const auto port = free_port(address, spec_.ports);
   return port ? std::optional(*port) : std::nullopt;
 }
 
@@ -113,12 +113,37 @@ HostNetwork JobRunner::network_of(HostIndex host) const {
   return network;
 }
 
+// Whether the listeners of a host have room in the range of ports.
+Status JobRunner::check_ports(HostIndex host, int workers) const {
+  if (!spec_.ports) return {};
+  const std::string& error = hosts_[host].session->ready().port_error;
+  if (!error.empty()) return {Code::resource_exhausted, error};
+
+  const bool has_hvdrun = hosts_[host].found.local;
+  const int needed = ports_needed(workers, has_hvdrun);
+  if (needed <= spec_.ports->size()) return {};
+  return {Code::resource_exhausted,
+          cat("--port-range ", spec_.ports->to_string(), " has too few ports (",
+              spec_.ports->size(), ") for this host, which needs ", needed, ": ", kPortsOfAWorker,
+              " for each of its workers (", workers, ") and ", needed - kPortsOfAWorker * workers,
+              " more")};
+}
+
 void JobRunner::perform(const action::ChooseAddresses& /*action*/) {
   std::vector<HostNetwork> networks;
+  bool has_ports = true;
   // Hosts without workers come last in the job's order, so the indices stay the same.
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
-    if (!job_->hosts()[host].workers.empty()) networks.push_back(network_of(host));
+    const int workers = static_cast<int>(job_->hosts()[host].workers.size());
+    if (workers == 0) continue;
+    networks.push_back(network_of(host));
+    if (const Status enough = check_ports(host, workers); !enough.ok()) {
+      has_ports = false;
+      handle(event::HostFailed{host, {Step::reach, enough.message(), 1}});
+    }
   }
+  if (!has_ports) return;
+
   search_ = std::make_unique<AddressSearch>(
       io_, server_, std::move(networks), address_preferences(),
       [this](HostIndex host, const agent_link::Probe& probe) { send(host, probe); },
@@ -127,6 +152,11 @@ void JobRunner::perform(const action::ChooseAddresses& /*action*/) {
 }
 
 void JobRunner::perform(const action::FindAddress& action) {
+  const int slots = std::max(hosts_[action.host].found.host.slots, 1);
+  if (const Status enough = check_ports(action.host, slots); !enough.ok()) {
+    handle(event::HostFailed{action.host, {Step::reach, enough.message(), 1}});
+    return;
+  }
   address_book_->find(action.host, network_of(action.host));
 }
 

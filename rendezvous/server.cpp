@@ -50,12 +50,12 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 
   Result<SocketAddress> listen(SocketAddress where) {
     if (hub_->stopping) return Status(Code::failed_precondition, "the rendezvous was stopped");
-    const bool any_port = where.port == 0 && !listeners_.empty();
-    if (any_port) where.port = address().port;
-    auto socket = listen_tcp(where, kBacklog);
-    if (!socket.ok() && any_port) {
-      where.port = 0;
-      socket = listen_tcp(where, kBacklog);
+    const bool any_port = where.port == 0;
+    if (any_port && !listeners_.empty()) where.port = address().port;
+    auto socket = where.port != 0 ? listen_tcp(where, kBacklog)
+                                  : listen_tcp_in(options_.ports, where.host, kBacklog);
+    if (!socket.ok() && any_port && where.port != 0) {
+      socket = listen_tcp_in(options_.ports, where.host, kBacklog);
     }
     HVD_RETURN_IF_ERROR(socket.status().with_context("rendezvous"));
     auto bound = local_address(socket->get());

@@ -12,6 +12,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
@@ -21,6 +22,8 @@ namespace hvd::rendezvous {
 
 struct ServerOptions {
   SocketAddress bind{"127.0.0.1", 0};
+  // From where a port 0 is taken: of `bind`, and of listen().
+  ListenPorts ports;
   ServerLimits limits;
   // Unsigned requests of Horovod's own clients, on exactly the scopes and verbs that they use.
   bool legacy_clients = false;
@@ -39,7 +42,8 @@ class Server {
   // Begins to accept at options.bind. The error names the address.
   Status start();
   // Begins to accept at one more address, and tells it with its port. With port 0 it is the port of
-  // the first address, if that is free there too, so that usually all have the same.
+  // the first address, if that is free there too, so that usually all have the same; else one of
+  // options.ports.
   Result<SocketAddress> listen(const SocketAddress& where);
   // Accepts nobody at this address any more; open connections stay.
   void close(const SocketAddress& where);

@@ -31,6 +31,7 @@ int serve_forever(const StandaloneOptions& options) {
   boost::asio::io_context io(1);
   ServerOptions server_options;
   server_options.bind = options.bind;
+  server_options.ports = options.ports;
   server_options.limits = options.limits;
   server_options.legacy_clients = options.legacy_clients;
   Server server(io, *token, std::move(server_options));

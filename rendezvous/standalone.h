@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/port_range.h"
 #include "base/socket.h"
 #include "rendezvous/access.h"
 #include "rendezvous/limits.h"
@@ -11,7 +12,8 @@
 namespace hvd::rendezvous {
 
 struct StandaloneOptions {
-  SocketAddress bind{"127.0.0.1", 0};  // port 0: the kernel chooses
+  SocketAddress bind{"127.0.0.1", 0};  // port 0: one of `ports`
+  ListenPorts ports;
   // Holds the token as 64 hexadecimal digits. If there is no such file it is made, with a fresh
   // token, for its owner's eyes only; one that others may read is refused.
   std::string token_file;

@@ -43,7 +43,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 8;
+inline constexpr std::uint32_t kProtocolVersion = 9;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -111,8 +111,13 @@ struct Hello {
   // A worker that has called hvd::init() and gives no sign of life for so long is killed; 0: never.
   std::uint32_t worker_silence_ms = 0;
   bool local = false;  // the agent is a child of the driver: it sees whether that was stopped
+  // The range of ports for listeners; 0: any port.
+  std::uint16_t first_port = 0;
+  std::uint16_t last_port = 0;
+  // Names of interfaces, or addresses, at which other hosts may reach this one; empty: any.
+  std::vector<std::string> listen_on;
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
-                     elastic, worker_silence_ms, local)
+                     elastic, worker_silence_ms, local, first_port, last_port, listen_on)
 };
 
 // What all workers of a job have in common. Said once, before the first Launch; it completes every
@@ -269,17 +274,19 @@ struct Ready {
   std::string host_name;  // what the machine calls itself
   // Its addresses, interfaces that are down left out; loopback and link-local ones too.
   std::vector<Interface> interfaces;
-  // Where the agent listens until its first Launch, on all addresses, for Probes of other agents:
-  // each visitor is sent the greeting and nothing else. 0: it could not listen.
+  // Where the agent listens until its first Launch, at the addresses of Hello::listen_on, for
+  // Probes of other agents: each visitor is sent the greeting and nothing else. 0: it does not
+  // listen, since it could not, or since it is local.
   std::uint16_t probe_port = 0;
   std::string probe_greeting;
   std::uint16_t free_port = 0;    // a TCP port that nobody used when it looked; 0: none
   std::int32_t gpus = 0;          // of the machine
   std::int32_t visible_gpus = 0;  // that the agent's own CUDA_VISIBLE_DEVICES leaves of them
   std::int32_t cores = 1;         // that its processes may use
+  std::string port_error;         // why it found no port in the range of Hello; empty: it did
   Status check() const;
   HVD_MESSAGE_FIELDS(Ready, protocol, build_id, pid, host_name, interfaces, probe_port,
-                     probe_greeting, free_port, gpus, visible_gpus, cores)
+                     probe_greeting, free_port, gpus, visible_gpus, cores, port_error)
 };
 
 struct Launched {

@@ -5,22 +5,32 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/port_range.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
 
 namespace hvd::agent {
 
-// A TCP port that is free on all addresses, outside of the ephemeral range if there is such a port
-// (base/machine/ports.h); 0 if there is no free port.
-std::uint16_t find_free_port();
+// What the driver says of this host's listeners.
+struct ListenRules {
+  std::optional<PortRange> range = std::nullopt;  // nothing: any port
+  // Interfaces by name, or addresses; empty, or if there is none such: all addresses.
+  std::vector<std::string> listen_on = {};
+};
 
-// Listens on all addresses and sends a random greeting on each connection, then closes it; nothing
-// is read. After kMaxConnectionsPerPause connections it pauses, and further ones wait in the
-// kernel's queue. Owned by the supervisor, on its thread.
+// A TCP port that is free on all addresses: of the range, or, without one, outside of the ephemeral
+// ports if there is such a port (base/machine/ports.h).
+Result<std::uint16_t> find_free_port(const std::optional<PortRange>& range);
+
+// Listens and sends a random greeting on each connection, then closes it; nothing is read. After
+// kMaxConnectionsPerPause connections it pauses, and further ones wait in the kernel's queue. Owned
+// by the supervisor, on its thread.
 class ProbeListener {
  public:
   static constexpr int kMaxConnectionsPerPause = 1'000;
@@ -28,7 +38,7 @@ class ProbeListener {
   static constexpr std::chrono::seconds kOpenFor{60};
 
   // An error means that it could not listen; port() is 0 then.
-  Status open(EventLoop& loop, TimePoint now);
+  Status open(EventLoop& loop, const ListenRules& rules, TimePoint now);
   void close();
   std::uint16_t port() const { return port_; }
   const std::string& greeting() const { return greeting_; }
@@ -37,11 +47,11 @@ class ProbeListener {
   void on_time(TimePoint now);
 
  private:
-  void on_connections();
+  void on_connections(int socket);
   void pause();
 
-  UniqueFd socket_;
-  Watch watch_;
+  std::vector<UniqueFd> sockets_;  // one for each address, or one for all
+  std::vector<Watch> watches_;     // of these
   std::uint16_t port_ = 0;
   std::string greeting_;
   int connections_ = 0;  // since the last pause

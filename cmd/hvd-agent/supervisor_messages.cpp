@@ -87,7 +87,14 @@ Status Supervisor::on(const agent_link::Hello& hello) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
 
-  if (const Status open = probe_listener_.open(*loop_, Clock::now()); !open.ok()) {
+  ListenRules rules;
+  if (hello.last_port != 0) rules.range = PortRange{hello.first_port, hello.last_port};
+  rules.listen_on = hello.listen_on;
+  context_.ports = rules.range;
+  // No host has to try whether it reaches the agent beside hvdrun.
+  const Status open = hello.local ? Status() : probe_listener_.open(*loop_, rules, Clock::now());
+  const auto free_port = find_free_port(rules.range);
+  if (!open.ok()) {
     HVD_LOG(warning, "other hosts cannot test whether they can reach this one: " << open.message());
   }
 
@@ -98,7 +105,10 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   ready.interfaces = machine_interfaces();
   ready.probe_port = probe_listener_.port();
   ready.probe_greeting = probe_listener_.greeting();
-  ready.free_port = find_free_port();
+  ready.free_port = free_port.ok() ? *free_port : std::uint16_t{0};
+  if (rules.range) {
+    ready.port_error = open.ok() ? free_port.status().message() : open.message();
+  }
   const Capacity capacity = capacity_of_this_machine();
   ready.gpus = count_gpus();
   ready.visible_gpus = capacity.gpus;

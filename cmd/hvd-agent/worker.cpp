@@ -204,7 +204,8 @@ void Worker::exited(int wait_status) {
     how.out_of_memory = limit.has_value();
     how.memory_limit = limit.value_or(0);
   }
-  how.free_port = find_free_port();
+  const auto free_port = find_free_port(context_.ports);
+  how.free_port = free_port.ok() ? *free_port : std::uint16_t{0};
   unsaid_exit_ = how;
   standard_output_.worker_exited();
   standard_error_.worker_exited();

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/machine/out_of_memory.h"
+#include "base/port_range.h"
 #include "base/protocol/agent_link.h"
 #include "base/shared_bytes.h"
 #include "base/unique_fd.h"
@@ -51,7 +52,8 @@ struct WorkerContext {
   rlimit open_files;  // for the worker's own process
   const SharedLease& lease;
   OutOfMemoryKills& out_of_memory;
-  Duration silence{};  // of a worker before it is killed; zero: never
+  Duration silence{};                             // of a worker before it is killed; zero: never
+  std::optional<PortRange> ports = std::nullopt;  // of the job's listeners; nothing: any
   // The newest effective world as a worker_link::World frame; a new worker gets it right after its
   // Welcome. Null before there is one.
   SharedBytes world = {};

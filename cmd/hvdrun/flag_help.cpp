@@ -117,6 +117,8 @@ std::string flag_placeholder(const Knob& setting) {
       return "LEVEL";
     case KnobType::integer_list:
       return "N,N,...";
+    case KnobType::port_range:
+      return "A-B";
     case KnobType::boolean:
     case KnobType::text:
       break;

@@ -183,6 +183,7 @@ int run_rendezvous(const RendezvousArguments& arguments) {
   auto bind = rendezvous::parse_bind_address(arguments.bind);
   if (!bind.ok()) return fail(bind.status().with_context("--bind " + arguments.bind), kExitUsage);
   options.bind = std::move(*bind);
+  options.ports.range = parse_port_range(arguments.port_range);
   options.token_file = arguments.token_file;
   options.legacy_clients = arguments.legacy_clients;
   set_up_log({});

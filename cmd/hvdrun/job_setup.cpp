@@ -142,6 +142,11 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
     }
   }
   spec.advertise_address = settings.text("advertise-address");
+  if (settings.has("port-range")) spec.ports = parse_port_range(settings.text("port-range"));
+  if (spec.ports && settings.text("transport") == "gloo-tcp") {
+    return invalid(cat("--port-range ", spec.ports->to_string(),
+                       " and --transport gloo-tcp: Gloo listens on ports that the kernel chooses"));
+  }
   spec.heartbeat_timeout = settings.seconds("heartbeat-timeout");
   spec.orphan_timeout = settings.seconds("orphan-timeout");
   if (spec.orphan_timeout < spec.heartbeat_timeout) {
@@ -284,7 +289,7 @@ Status complete(JobSetup& setup, const std::vector<std::string>& environment) {
   if (setup.join) {
     const auto token = rendezvous::load_or_create_token(setup.join->token_file);
     if (!token.ok()) return token.status();
-    setup.spec.join = driver::JoinSpec{setup.join->bind, *token};
+    setup.spec.join = driver::JoinSpec{setup.join->bind, *token, {setup.spec.ports}};
   }
   if (setup.slurm) {
     auto slurm = slurm_spec(*setup.slurm, setup.spec, setup.token_file, environment);

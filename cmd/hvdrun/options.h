@@ -37,6 +37,7 @@ struct EnvironmentArguments {
 
 struct RendezvousArguments {
   std::string bind;                      // ADDRESS:PORT
+  std::string port_range;                // for port 0; empty: any
   std::string token_file = "hvd-token";  // created if missing
   bool legacy_clients = false;
 };

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/machine/capacity.h"
+#include "base/port_range.h"
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/settings.h"
@@ -26,6 +27,8 @@ RendezvousParser::RendezvousParser() {
   app.set_help_flag();
   app.add_option("--bind", arguments.bind, "Address to listen on; port 0: any free port")
       ->type_name("ADDRESS:PORT");
+  app.add_option("--port-range", arguments.port_range, "Ports to take one of if --bind has port 0")
+      ->type_name("A-B");
   app.add_option("--token-file", arguments.token_file,
                  "Shared-secret file, 64 hex digits; created if missing (default: ./hvd-token)")
       ->type_name("FILE");
@@ -119,6 +122,9 @@ Result<CommandLine> parse_rendezvous(const std::vector<std::string>& arguments) 
     line.help = parser.app.help();
   } else if (line.rendezvous.bind.empty()) {
     return usage("hvdrun rendezvous: needs --bind ADDRESS:PORT");
+  } else if (const auto& range = line.rendezvous.port_range;
+             !range.empty() && !parse_port_range(range)) {
+    return usage(cat("hvdrun rendezvous: --port-range=", range, ": must be ", kPortRangeForm));
   }
   return line;
 }

@@ -40,7 +40,8 @@ class Gathering {
     callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { observer_.on_warning(text); };
-    server_.emplace(io_, spec_.join->token, spec_.join->bind, std::move(callbacks));
+    server_.emplace(io_, spec_.join->token, spec_.join->bind, std::move(callbacks), join::Limits(),
+                    spec_.join->ports);
     if (const Status started = server_->start(); !started.ok()) {
       return started.with_context("wait for agents to join");
     }

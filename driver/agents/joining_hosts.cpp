@@ -24,7 +24,8 @@ JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Ca
   on.admit = [this](const std::string& host, int /*slots*/) { return admit(host); };
   on.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
   on.on_refused = [this](std::string_view text) { callbacks_.on_warning(text); };
-  server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on));
+  server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on),
+                                               join::Limits(), spec.ports);
 }
 
 JoiningHosts::~JoiningHosts() = default;

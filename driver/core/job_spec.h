@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/machine/topology.h"
+#include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "driver/core/ssh_options.h"
@@ -20,8 +21,9 @@ namespace hvd::driver {
 
 // The agents are not started by the driver: they join by themselves.
 struct JoinSpec {
-  SocketAddress bind;
+  SocketAddress bind;  // port 0: any, or one of `ports`
   Token token;
+  ListenPorts ports = {};
 };
 
 // The hosts are nodes of a Slurm allocation, and agents are started there by srun.
@@ -95,6 +97,8 @@ struct JobSpec {
   // machine alone uses the loopback address.
   std::string advertise_address;
   std::vector<std::string> network_interfaces;  // empty: any
+  // For all listeners on all hosts. The workers have it as HVD_PORT_RANGE in `environment`.
+  std::optional<PortRange> ports;
   bool legacy_clients = false;
   std::optional<ElasticSpec> elastic;
 };

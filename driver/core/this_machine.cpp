@@ -64,12 +64,13 @@ bool is_this_machine(const std::string& name) {
   return std::any_of(addresses.begin(), addresses.end(), is_own_address);
 }
 
-Result<std::uint16_t> free_port(const std::string& address) {
-  const std::uint16_t port = find_port(ephemeral_ports(), [&address](std::uint16_t tried) {
-    return listen_tcp({address, tried}, 1).ok();
-  });
-  if (port != 0) return port;
-  auto listener = listen_tcp({address, 0}, 1);
+Result<std::uint16_t> free_port(const std::string& address, const std::optional<PortRange>& range) {
+  const auto is_free = [&](std::uint16_t tried) { return listen_tcp({address, tried}, 1).ok(); };
+  if (!range) {
+    if (const auto port = find_port(ephemeral_ports(), is_free); port != 0) return port;
+  }
+
+  auto listener = listen_tcp_in({range}, address, 1);
   if (!listener) return listener.status();
   auto bound = local_address(listener->get());
   if (!bound) return bound.status();

@@ -7,6 +7,7 @@
 #include <string>
 #include <sys/resource.h>
 
+#include "base/port_range.h"
 #include "base/status.h"
 
 namespace hvd::driver {
@@ -18,9 +19,9 @@ std::optional<bool> is_this_machine_without_lookup(const std::string& name);
 // machine.
 bool is_this_machine(const std::string& name);
 
-// A TCP port at `address` that is free now, outside of the ephemeral ports if there is such a port
-// (base/machine/ports.h).
-Result<std::uint16_t> free_port(const std::string& address);
+// A TCP port at `address` that is free now: of the range, or, without one, outside of the ephemeral
+// ports if there is such a port (base/machine/ports.h).
+Result<std::uint16_t> free_port(const std::string& address, const std::optional<PortRange>& range);
 
 // Raises this process's limit of open files to the maximum as long as the object exists: the driver
 // needs a few descriptors for each host and worker.

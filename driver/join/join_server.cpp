@@ -57,12 +57,13 @@ bool is_final(Code code) {
 class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& io, const Token& token, SocketAddress bind, Callbacks callbacks,
-       Limits limits)
+       Limits limits, ListenPorts ports)
       : io_(io),
         token_(token),
         bind_(std::move(bind)),
         callbacks_(std::move(callbacks)),
         limits_(limits),
+        ports_(ports),
         acceptor_(io),
         accept_pause_(io),
         pending_(pending_limit(limits.max_pending, kShareOfDescriptors), limits.handshake),
@@ -73,7 +74,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     if (!tls.ok()) return tls.status();
     tls_ = std::move(*tls);
 
-    auto listener = listen_tcp(bind_);
+    auto listener = bind_.port != 0 ? listen_tcp(bind_) : listen_tcp_in(ports_, bind_.host);
     if (!listener.ok()) return listener.status();
     auto address = local_address(listener->get());
     if (!address.ok()) return address.status();
@@ -339,6 +340,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
   SocketAddress address_;
   Callbacks callbacks_;
   Limits limits_;
+  ListenPorts ports_;
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_;
   std::optional<TlsPsk> tls_;
@@ -349,8 +351,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 JoinServer::JoinServer(asio::io_context& io, const Token& token, SocketAddress bind,
-                       Callbacks callbacks, Limits limits)
-    : impl_(std::make_shared<Impl>(io, token, std::move(bind), std::move(callbacks), limits)) {}
+                       Callbacks callbacks, Limits limits, ListenPorts ports)
+    : impl_(std::make_shared<Impl>(io, token, std::move(bind), std::move(callbacks), limits,
+                                   ports)) {}
 
 JoinServer::~JoinServer() { impl_->close(); }
 

@@ -14,6 +14,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/status.h"
@@ -46,8 +47,9 @@ struct Limits {
 
 class JoinServer {
  public:
+  // With port 0, `bind` gets one of `ports`.
   JoinServer(boost::asio::io_context& io, const Token& token, SocketAddress bind,
-             Callbacks callbacks, Limits limits = {});
+             Callbacks callbacks, Limits limits = {}, ListenPorts ports = {});
   ~JoinServer();  // accepts no more agents; connections that were handed over stay open
   JoinServer(const JoinServer&) = delete;
   JoinServer& operator=(const JoinServer&) = delete;

@@ -24,7 +24,7 @@ Status TreeLinks::open() {
                     HandshakeIdentity{handshake_name(spec_.rank), spec_.generation},
                     spec_.config.handshake_timeout, kTreePurpose, children().size());
   const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
-  auto where = acceptor_->listen({self.address, 0});
+  auto where = acceptor_->listen(self.address, spec_.config.ports);
   HVD_RETURN_IF_ERROR(where.status().with_context(cat("rank ", spec_.rank, ", for other ranks")));
   address_ = cat(where->port);
   return {};

@@ -330,6 +330,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
 
   MeshConnector::Options connector(spec_.rank, spec_.size(), address, spec_.generation,
                                    spec_.token);
+  connector.ports = config.ports;
   connector.connect_timeout = config.connect_timeout;
   connector.handshake_timeout = config.handshake_timeout;
   auto mesh = TcpMesh::create(

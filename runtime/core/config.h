@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/port_range.h"
 #include "base/status.h"
 #include "runtime/core/parameters.h"
 
@@ -25,6 +26,8 @@ enum class Transport {
 
 struct Config {
   Transport transport = Transport::hvd;
+  // Where the listeners of this rank take their ports; not those of gloo_tcp.
+  ListenPorts ports = {};
   // Data connections between two ranks, over which large messages are split; of our transport.
   int sockets_per_pair = 1;
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion

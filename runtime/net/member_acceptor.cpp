@@ -12,8 +12,8 @@ constexpr std::chrono::milliseconds kAcceptPause{50};  // when no descriptor is 
 
 }  // namespace
 
-Result<SocketAddress> MemberAcceptor::listen(const SocketAddress& where) {
-  auto listener = listen_tcp(where);
+Result<SocketAddress> MemberAcceptor::listen(const std::string& address, const ListenPorts& ports) {
+  auto listener = listen_tcp_in(ports, address);
   HVD_RETURN_IF_ERROR(listener.status());
   HVD_RETURN_IF_ERROR(adopt(std::move(*listener)));
   return local_address(listener_.get());

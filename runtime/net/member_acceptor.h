@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/security/handshake.h"
 #include "base/security/pending_handshakes.h"
@@ -52,8 +53,8 @@ class MemberAcceptor {
   MemberAcceptor(const MemberAcceptor&) = delete;
   MemberAcceptor& operator=(const MemberAcceptor&) = delete;
 
-  // Port 0 lets the kernel choose. Returns the address that it listens on.
-  Result<SocketAddress> listen(const SocketAddress& where);
+  // At this IP address, on one of these ports. Returns the address that it listens on.
+  Result<SocketAddress> listen(const std::string& address, const ListenPorts& ports);
   // The same with a socket that listens already.
   Status adopt(UniqueFd listener);
   bool is_open() const { return static_cast<bool>(listener_); }

@@ -29,7 +29,7 @@ Result<SocketAddress> MeshConnector::open() {
                     static_cast<std::size_t>(options_.size - options_.rank) *
                         static_cast<std::size_t>(options_.sockets),
                     kMaxPending);
-  auto where = acceptor_->listen({options_.address, 0});
+  auto where = acceptor_->listen(options_.address, options_.ports);
   HVD_RETURN_IF_ERROR(where.status().with_context(cat("rank ", options_.rank, ", for data")));
   thread_ = start_thread("hvd-connect", [this] { loop(); });
   return where;
@@ -88,16 +88,16 @@ void MeshConnector::begin_new_dials() {
   }
 }
 
+SocketAddress MeshConnector::address_of(int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto index = static_cast<std::size_t>(rank);
+  return index < addresses_.size() ? addresses_[index] : SocketAddress();
+}
+
 void MeshConnector::attempt(const Route& route) {
   auto& caller = outbound_.at(route);
   const int rank = route.rank;
-  SocketAddress where;
-  {
-    const std::lock_guard lock(mutex_);
-    if (static_cast<std::size_t>(rank) < addresses_.size()) {
-      where = addresses_[static_cast<std::size_t>(rank)];
-    }
-  }
+  const SocketAddress where = address_of(rank);
   const auto generation = options_.generation;
   auto dial = std::make_unique<OutboundHandshake>(
       where, options_.token, kDataPurpose,
@@ -166,6 +166,17 @@ void MeshConnector::give_up(const Route& route, const Status& why) {
   hooks_.unreachable(gone, why);
 }
 
+// The error of a rank that was called for too long.
+Status MeshConnector::not_answered(const Route& route) {
+  const auto& dial = outbound_.at(route).dial;
+  const bool connecting = dial && dial->wants_to_write();
+  return {Code::deadline_exceeded,
+          cat(name_of(route.rank), " did not answer on its data port, ",
+              address_of(route.rank).to_string(), ", within ", options_.connect_timeout.count(),
+              " ms, when ", name_of(options_.rank), " at ", options_.address, " connected to it",
+              connecting ? kAskFirewall : "")};
+}
+
 // Returns when the next one is due.
 TimePoint MeshConnector::serve_deadlines(TimePoint now) {
   TimePoint next = acceptor_->expire(now);
@@ -185,13 +196,12 @@ TimePoint MeshConnector::serve_deadlines(TimePoint now) {
       if (outbound_.contains(route)) next = std::min(next, outbound_.at(route).until);
       continue;
     }
+    const Status late = not_answered(route);
     if (caller.dial) {
       poller_.forget(caller.dial->fd());
       route_of_fd_.erase(caller.dial->fd());
     }
-    give_up(route, {Code::deadline_exceeded,
-                    cat(name_of(route.rank), " did not answer on its data port within ",
-                        options_.connect_timeout.count(), " ms")});
+    give_up(route, late);
   }
   return next;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "runtime/net/member_acceptor.h"
@@ -43,6 +44,7 @@ class MeshConnector {
     std::string address;  // where the others reach this rank: an IP address
     std::uint64_t generation;
     Token token;
+    ListenPorts ports = {};                              // where it listens
     int sockets = 1;                                     // at most, with each rank
     std::chrono::milliseconds connect_timeout{30'000};   // for one connection, all attempts
     std::chrono::milliseconds handshake_timeout{5'000};  // of one handshake
@@ -78,10 +80,12 @@ class MeshConnector {
 
   void loop();
   void begin_new_dials();
+  SocketAddress address_of(int rank);
   void attempt(const Route& route);
   void handle(const Route& route);
   void welcome(MemberAcceptor::Arrival arrival);
   std::optional<Route> route_named(const std::string& name) const;
+  Status not_answered(const Route& route);
   void give_up(const Route& route, const Status& why);
   TimePoint serve_deadlines(TimePoint now);
 

@@ -57,6 +57,22 @@ Status read_trace_settings(const EnvironmentLookup& lookup, runtime::Config& con
               error ? cat(" (", error.message(), ")") : "")};
 }
 
+// MASTER_PORT is a port of the range, too, which the program binds itself.
+Status read_ports(const EnvironmentLookup& lookup, runtime::Config& config) {
+  auto range = text_of("HVD_PORT_RANGE", lookup);
+  HVD_RETURN_IF_ERROR(range.status());
+  if (!range->has_value()) return {};
+  if (config.transport == runtime::Transport::gloo_tcp) {
+    return {Code::invalid_argument, cat("HVD_PORT_RANGE=", **range,
+                                        " is for HVD_TRANSPORT=hvd: gloo-tcp listens on ports "
+                                        "that the kernel chooses")};
+  }
+  config.ports.range = parse_port_range(**range);
+  const auto master = lookup("MASTER_PORT");
+  if (master) config.ports.avoided = parse_number<std::uint16_t>(*master).value_or(0);
+  return {};
+}
+
 std::chrono::milliseconds seconds(double count) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(count * 1e3));
 }
@@ -148,6 +164,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
                   cat("HVD_SOCKETS_PER_PAIR=", config.sockets_per_pair,
                       " is for HVD_TRANSPORT=hvd: gloo-tcp has one connection for each pair"));
   }
+  HVD_RETURN_IF_ERROR(read_ports(lookup, config));
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_number("HVD_INIT_TIMEOUT", lookup, [&](double count) {

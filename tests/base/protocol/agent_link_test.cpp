@@ -131,8 +131,18 @@ TEST(AgentLinkMessages, KeepEveryField) {
 }
 
 TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
-  const auto hello =
-      Hello::decode(payload_of(Hello{3, "build", "job", 2000, 30'000, 1ULL << 40, true, 300}));
+  const auto hello = Hello::decode(payload_of(Hello{3,
+                                                    "build",
+                                                    "job",
+                                                    2000,
+                                                    30'000,
+                                                    1ULL << 40,
+                                                    true,
+                                                    300,
+                                                    true,
+                                                    40'000,
+                                                    40'999,
+                                                    {"eth0", "10.0.0.1"}}));
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->protocol, 3U);
   EXPECT_EQ(hello->build_id, "build");
@@ -142,10 +152,14 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(hello->open_files, 1ULL << 40);
   EXPECT_TRUE(hello->elastic);
   EXPECT_EQ(hello->worker_silence_ms, 300U);
+  EXPECT_TRUE(hello->local);
+  EXPECT_EQ(hello->first_port, 40'000);
+  EXPECT_EQ(hello->last_port, 40'999);
+  EXPECT_EQ(hello->listen_on, (std::vector<std::string>{"eth0", "10.0.0.1"}));
 
   const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
-  const auto ready = Ready::decode(
-      payload_of(Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000, 8, 3, 96}));
+  const auto ready = Ready::decode(payload_of(
+      Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000, 8, 3, 96, "none left"}));
   ASSERT_TRUE(ready.ok());
   EXPECT_EQ(ready->protocol, 2U);
   EXPECT_EQ(ready->build_id, "build");
@@ -158,6 +172,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(ready->gpus, 8);
   EXPECT_EQ(ready->visible_gpus, 3);
   EXPECT_EQ(ready->cores, 96);
+  EXPECT_EQ(ready->port_error, "none left");
   EXPECT_TRUE(Ready::decode(payload_of(Ready{2, "build", 99, "host", interfaces, 4000, "hi", 5000,
                                              65'536, 65'536, 65'536}))
                   .ok());
@@ -261,6 +276,7 @@ TEST(AgentLink, FieldsLieOneAfterTheOtherAsTheWireWritesThem) {
                 .i32(8)
                 .i32(4)
                 .i32(16)
+                .str("")
                 .bytes());
   EXPECT_EQ(payload_of(Probed{7, {"", "refused"}}),
             WireWriter().u32(7).strings({"", "refused"}).bytes());

@@ -83,6 +83,68 @@ TEST(AgentNetwork, WorksWithIpv6Alone) {
   EXPECT_NE(agent.ready->free_port, 0);
 }
 
+// What listens on this host with which address and port, as ss says it.
+std::string listeners(pid_t on) {
+  return run({"nsenter", "-t", std::to_string(on), "-n", "ss", "-Hltn"}).out;
+}
+
+TEST(AgentNetwork, TakesItsPortsFromTheRangeAndPassesOverThoseThatAreTaken) {
+  AgentOptions options;
+  const auto first = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(first.ok());
+  const auto taken = local_address(first->get())->port;
+  ASSERT_LT(taken, 65'530);
+  options.hello.first_port = taken;
+  options.hello.last_port = static_cast<std::uint16_t>(taken + 6);
+  AgentUnderTest agent(std::move(options));
+  EXPECT_EQ(agent.ready->port_error, "");
+  for (const auto port : {agent.ready->probe_port, agent.ready->free_port}) {
+    EXPECT_GT(port, taken);
+    EXPECT_LE(port, taken + 6);
+  }
+  EXPECT_NE(agent.ready->probe_port, agent.ready->free_port);
+}
+
+TEST(AgentNetwork, TellsThatNoPortOfTheRangeIsLeft) {
+  AgentOptions options;
+  const auto only = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(only.ok());
+  const auto port = local_address(only->get())->port;
+  options.hello.first_port = options.hello.last_port = port;
+  AgentUnderTest agent(std::move(options));
+  EXPECT_EQ(agent.ready->probe_port, 0);
+  EXPECT_EQ(agent.ready->free_port, 0);
+  EXPECT_EQ(agent.ready->port_error,
+            cat("listen on all addresses: all ports of --port-range ", port, "-", port,
+                " (1) are taken; a host needs 2 for each worker and 1 more, the host of hvdrun 2 "
+                "more"));
+}
+
+TEST(AgentNetwork, ListensOnlyAtTheAddressesThatWereChosen) {
+  if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
+  AgentOptions options = on_host(
+      "ip link set lo up; ip link add one type veth peer name two; ip addr add "
+      "10.98.0.1/24 dev one; ip addr add 10.99.0.1/24 dev two; ip link set one up; ip link "
+      "set two up");
+  options.hello.listen_on = {"two"};
+  AgentUnderTest agent(std::move(options));
+  EXPECT_EQ(reach_itself(agent, "10.99.0.1"), "");
+  const auto listening = listeners(agent.ready->pid);
+  const auto lines = static_cast<std::size_t>(std::count(listening.begin(), listening.end(), '\n'));
+  EXPECT_EQ(lines, 1U) << listening;
+  EXPECT_NE(listening.find(cat("10.99.0.1:", agent.ready->probe_port)), std::string::npos)
+      << listening;
+}
+
+TEST(AgentNetwork, NobodyHasToReachTheAgentBesideHvdrun) {
+  AgentOptions options;
+  options.hello.local = true;
+  AgentUnderTest agent(std::move(options));
+  EXPECT_EQ(agent.ready->probe_port, 0);
+  EXPECT_EQ(agent.ready->port_error, "");
+  EXPECT_NE(agent.ready->free_port, 0);
+}
+
 TEST(AgentNetwork, LeavesOutInterfacesThatAreDown) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
   AgentUnderTest agent(

@@ -79,6 +79,7 @@ TEST(Knobs, AFlagsValueIsTurnedIntoTheEnvironmentsUnitAndSense) {
   EXPECT_EQ(*knob_environment_value(knob("HVD_LOG_LEVEL"), "DEBUG"), "debug");
   EXPECT_EQ(*knob_environment_value(knob("HVD_THREAD_AFFINITY"), "0, 4,8"), "0,4,8");
   EXPECT_EQ(*knob_environment_value(knob("HVD_TIMELINE"), "/tmp/t.json"), "/tmp/t.json");
+  EXPECT_EQ(*knob_environment_value(knob("HVD_PORT_RANGE"), "40000-40999"), "40000-40999");
 }
 
 TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
@@ -108,6 +109,10 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
       {"HVD_TRANSPORT", "tcp", "--transport=tcp: must be one of hvd, gloo-tcp"},
       {"HVD_SOCKETS_PER_PAIR", "0", "--sockets-per-pair=0: "},
       {"HVD_SOCKETS_PER_PAIR", "17", "--sockets-per-pair=17: "},
+      {"HVD_PORT_RANGE", "40000", "--port-range=40000: must be two ports from 1 to 65535 with a -"},
+      {"HVD_PORT_RANGE", "0-40000", "--port-range=0-40000: "},
+      {"HVD_PORT_RANGE", "40000-65536", "--port-range=40000-65536: "},
+      {"HVD_PORT_RANGE", "40999-40000", "the smaller one first"},
   };
   for (const auto& row : rows) {
     const auto value = knob_environment_value(knob(row.variable), row.text);

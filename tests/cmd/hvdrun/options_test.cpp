@@ -75,11 +75,9 @@ TEST(Options, HorovodsFormsWork) {
 }
 
 TEST(Options, EveryKnobIsAFlag) {
-  const std::map<KnobType, std::string> texts{{KnobType::integer, "1"},
-                                              {KnobType::real, "1"},
-                                              {KnobType::text, "x"},
-                                              {KnobType::log_level, "ERROR"},
-                                              {KnobType::integer_list, "1"}};
+  const std::map<KnobType, std::string> texts{
+      {KnobType::integer, "1"},       {KnobType::real, "1"},         {KnobType::text, "x"},
+      {KnobType::log_level, "ERROR"}, {KnobType::integer_list, "1"}, {KnobType::port_range, "1-2"}};
   for (const Knob& knob : knobs()) {
     const std::string flag(knob.flag);
     if (knob.type != KnobType::boolean) {
@@ -119,11 +117,12 @@ TEST(Options, ActionsNeedNoProgram) {
 }
 
 TEST(Options, TheRendezvousHasWordsOfItsOwn) {
-  const auto line =
-      parsed({"rendezvous", "--bind", "127.0.0.1:0", "--token-file=t", "--legacy-clients"});
+  const auto line = parsed({"rendezvous", "--bind", "127.0.0.1:0", "--token-file=t",
+                            "--legacy-clients", "--port-range", "7000-7009"});
   EXPECT_EQ(line.action, Action::rendezvous);
   EXPECT_EQ(line.rendezvous.bind, "127.0.0.1:0");
   EXPECT_EQ(line.rendezvous.token_file, "t");
+  EXPECT_EQ(line.rendezvous.port_range, "7000-7009");
   EXPECT_TRUE(line.rendezvous.legacy_clients);
   EXPECT_EQ(parsed({"-np", "1", "rendezvous"}).action, Action::run);
 }

@@ -22,7 +22,7 @@ class AcceptorWithoutDescriptors : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     ASSERT_TRUE(poller_.open().ok());
-    const auto where = acceptor_.listen({"127.0.0.1", 0});
+    const auto where = acceptor_.listen("127.0.0.1", {});
     ASSERT_TRUE(where.ok()) << where.status().to_string();
     where_ = *where;
   }

@@ -39,6 +39,9 @@ TEST(WorkerSettings, RefuseValuesThatCannotBeRead) {
       {"HVD_GLOO_TIMEOUT_SECONDS", "nan"},
       {"HVD_TRANSPORT", "gloo_tcp"},
       {"HVD_SOCKETS_PER_PAIR", "0x2"},
+      {"HVD_PORT_RANGE", "40000"},
+      {"HVD_PORT_RANGE", "40999-40000"},
+      {"HVD_PORT_RANGE", "0-9"},
       {"HVD_START_TIMEOUT", "soon"},
       {"HVD_INIT_TIMEOUT", "1m"},
       {"HVD_TIMELINE_MARK_CYCLES", "sometimes"},
@@ -47,6 +50,32 @@ TEST(WorkerSettings, RefuseValuesThatCannotBeRead) {
   for (const auto& [variable, value] : bad) {
     expect_refused(settings_from_environment(with(variable, value)).status(), variable, value);
   }
+}
+
+EnvironmentLookup with_all(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+TEST(WorkerSettings, ListenersTakePortsOfTheRangeAndLeaveMasterPortToTheProgram) {
+  const auto settings = settings_from_environment(
+      with_all({{"HVD_PORT_RANGE", "40000-40999"}, {"MASTER_PORT", "40007"}}));
+  ASSERT_TRUE(settings.ok()) << settings.status().message();
+  EXPECT_EQ(settings->config.ports.range, (PortRange{40000, 40999}));
+  EXPECT_EQ(settings->config.ports.avoided, 40007);
+
+  const auto any = settings_from_environment(with("MASTER_PORT", "40007"));
+  ASSERT_TRUE(any.ok());
+  EXPECT_FALSE(any->config.ports.range);
+}
+
+TEST(WorkerSettings, RefuseARangeOfPortsForATransportThatTakesNone) {
+  const auto settings = settings_from_environment(
+      with_all({{"HVD_PORT_RANGE", "40000-40999"}, {"HVD_TRANSPORT", "gloo-tcp"}}));
+  expect_refused(settings.status(), "HVD_PORT_RANGE", "40000-40999");
+  EXPECT_NE(settings.status().message().find("is for HVD_TRANSPORT=hvd"), std::string::npos);
 }
 
 TEST(WorkerSettings, RefuseCoresLimitsAndLogLevelsThatCannotBeRead) {
