@@ -29,6 +29,7 @@ hvd_test(hvd_jobs_on_hosts_test
   ${many_hosts}/elastic_test.cpp
   ${many_hosts}/faults_test.cpp
   ${many_hosts}/many_hosts_test.cpp
+  ${many_hosts}/ports_test.cpp
   ${many_hosts}/secrets_test.cpp
   ${many_hosts}/training_test.cpp
   LIBRARIES hvd_test_hosts hvd_test_steps_job
