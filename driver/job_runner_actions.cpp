@@ -119,14 +119,8 @@ Status JobRunner::check_ports(HostIndex host, int workers) const {
   const std::string& error = hosts_[host].session->ready().port_error;
   if (!error.empty()) return {Code::resource_exhausted, error};
 
-  const bool has_hvdrun = hosts_[host].found.local;
-  const int needed = ports_needed(workers, has_hvdrun);
-  if (needed <= spec_.ports->size()) return {};
-  return {Code::resource_exhausted,
-          cat("--port-range ", spec_.ports->to_string(), " has too few ports (",
-              spec_.ports->size(), ") for this host, which needs ", needed, ": ", kPortsOfAWorker,
-              " for each of its workers (", workers, ") and ", needed - kPortsOfAWorker * workers,
-              " more")};
+  const event::FoundHost& found = hosts_[host].found;
+  return driver::check_ports(*spec_.ports, found.host.name, workers, found.local);
 }
 
 void JobRunner::perform(const action::ChooseAddresses& /*action*/) {

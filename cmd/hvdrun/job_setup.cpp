@@ -269,6 +269,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
 
   spec.ssh = ssh_options(settings);
   HVD_RETURN_IF_ERROR(take_network(settings, spec));
+  if (spec.ports) HVD_RETURN_IF_ERROR(driver::check_ports(*spec.ports, setup.plan));
 
   setup.output.directory = settings.text("output-filename");
   setup.output.tagged = settings.text("tag-output") != "none";

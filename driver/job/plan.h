@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/machine/capacity.h"
+#include "base/port_range.h"
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "driver/job/host_slots.h"
@@ -42,6 +43,12 @@ Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, boo
 // Whether there is room for the least of workers: in the slots, or because more workers than slots
 // were planned.
 Status check_least(int least, const std::vector<HostSlots>& hosts, const Plan& plan);
+
+// Whether the range has a port for each listener on a host with so many workers; ports that other
+// programs have are not known here. `has_hvdrun`: it is the machine of hvdrun.
+Status check_ports(const PortRange& range, const std::string& host, int workers, bool has_hvdrun);
+// The same for each host of a plan, of which none is known to be hvdrun's.
+Status check_ports(const PortRange& range, const Plan& plan);
 
 // How many keys each scope of Horovod's own clients gets (its global, local_<host> and
 // cross_<local rank>).

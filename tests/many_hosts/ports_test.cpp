@@ -221,17 +221,17 @@ TEST_F(PortsTest, AWorkerThatAFirewallHidesIsNamedWithItsPort) {
   EXPECT_NE(end.err.find(" timed out (does a firewall drop it?)"), std::string::npos) << end.err;
 }
 
+// How many workers they get is known when their agents have counted cores.
 TEST_F(PortsTest, ARangeThatIsTooSmallForAHostIsAnErrorBeforeAWorkerStarts) {
   make_ports_bed(2);
-  const auto end = run_job({"--port-range", "40000-40003", "-H", "h1:1,h2:2", "echo", "started"});
+  const auto end = run_job({"--port-range", "40000-40001", "-H", "h1,h2", "echo", "started"});
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(end.out.find("started"), std::string::npos) << end.out;
-  EXPECT_NE(end.err.find("host h2 cannot take part: reach: --port-range 40000-40003 has too few "
-                         "ports (4) for this "
-                         "host, which needs 5: 2 for each of its workers (2) and 1 more"),
-            std::string::npos)
-      << end.err;
-  EXPECT_EQ(end.err.find("host h1 cannot"), std::string::npos) << end.err;
+  for (const char* const words :
+       {"h1: reach: --port-range 40000-40001 has too few ports (2) for host h1, which needs ",
+        "h2: reach: --port-range 40000-40001 has too few ports (2) for host h2, which needs "}) {
+    EXPECT_NE(end.err.find(words), std::string::npos) << words << "\n" << end.err;
+  }
 }
 
 TEST_F(PortsTest, ARangeWhosePortsAreAllTakenIsAnErrorThatNamesTheHost) {
