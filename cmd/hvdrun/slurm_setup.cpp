@@ -267,6 +267,7 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
                           .hvdrun_path = *path,
                           .environment = environment_of_srun(environment, spec.secrets),
                           .bind = {address, 0},
+                          .ports = {spec.ports},
                           .token = Token::random(),
                           .token_file = {},
                           .munge_socket = {}};

@@ -33,8 +33,9 @@ struct SlurmSpec {
   // Of srun, and of the agents that it starts; without variables that are secrets, and without
   // those by which Slurm would change what srun is asked for.
   std::vector<std::string> environment;
-  // The address of this machine at which the nodes reach it.
+  // The address of this machine at which the nodes reach it; port 0: any, or one of `ports`.
   SocketAddress bind;
+  ListenPorts ports = {};
   Token token;
   // A file with the token that the agents read on their nodes; empty: they get it sealed by MUNGE.
   std::string token_file;

@@ -111,8 +111,8 @@ class StepLauncher::Impl {
     callbacks.admit = [this](const std::string& node, int /*slots*/) { return admit(node); };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { warn_(text); };
-    auto server =
-        std::make_unique<join::JoinServer>(io_, spec_.token, spec_.bind, std::move(callbacks));
+    auto server = std::make_unique<join::JoinServer>(
+        io_, spec_.token, spec_.bind, std::move(callbacks), join::Limits(), spec_.ports);
     const Status started = server->start();
     if (!started.ok()) return started.with_context("wait for the agents of Slurm's nodes");
     server_ = std::move(server);

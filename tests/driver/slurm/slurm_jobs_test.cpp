@@ -92,6 +92,17 @@ TEST_F(SlurmJobs, SlotsFollowWhatWasAskedFor) {
   EXPECT_NE(by_cores.find("0     sn1   0     0 of 1"), std::string::npos) << by_cores;
 }
 
+TEST_F(SlurmJobs, AllPortsAreOfTheRange) {
+  const std::string out = run_batch(
+      {"--nodes=2"}, cat(hvdrun_, " --port-range 33000-33099 ", binary("hvd_worker_program"),
+                         " place; echo code $?; ", hvdrun_, " --port-range 33000-33001 ",
+                         binary("hvd_worker_program"), " place; echo code $?"));
+  EXPECT_NE(out.find("rank 1 of 2"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 0"), std::string::npos) << out;
+  EXPECT_NE(out.find("33000-33001"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 1"), std::string::npos) << out;
+}
+
 TEST_F(SlurmJobs, TheCodeOfTheFirstFailureIsTheJobs) {
   const std::string out =
       run_batch({"--nodes=2"}, cat(hvdrun_,
