@@ -8,7 +8,8 @@ namespace hvd::driver {
 
 void Job::on(const event::SuspendRequested& event) {
   // Only a world in which somebody has called hvd::init() comes to a commit.
-  if (is_to_suspend() && !std::exchange(suspension_.is_requested, true)) return;
+  const bool is_first = !std::exchange(suspension_.is_requested, true);
+  if (suspension_.signal != 0 && is_first) return;  // all were told to go before
   const bool can_commit = policy_.changes_world && joined_.a_member &&
                           (state_ == JobState::running || state_ == JobState::waiting);
   if (!can_commit || suspension_.signal != 0) {
@@ -18,7 +19,6 @@ void Job::on(const event::SuspendRequested& event) {
   notice(cat(signal_text(event.signal_number), ": the job ends at its next commit, within ",
              seconds_text(options_.elastic.leave_grace),
              " (--leave-grace); a second signal stops it at once"));
-  suspension_.is_requested = true;
   suspend(event.signal_number);
 }
 
@@ -40,7 +40,12 @@ void Job::suspend(int signal_number) {
 void Job::propose_last_world() {
   const auto& proposed = worlds_.proposed();
   if (!proposed.empty() && proposed.rbegin()->second.last) return;
-  WorldDocument world = worlds_.plan_next(WorldState::proposed, {}, {});
+  std::vector<Incarnation> ended;
+  for (const auto& member : worlds_.in_force().members) {
+    if (has_ended(workers_.of(member.incarnation).state)) ended.push_back(member.incarnation);
+  }
+  if (ended.size() == worlds_.in_force().members.size()) return;
+  WorldDocument world = worlds_.plan_next(WorldState::proposed, ended, {});
   world.last = true;
   for (const auto& member : world.members) workers_.of(member.incarnation).may_have_left = true;
   actions_.emplace_back(action::PublishWorld{world, {}});

@@ -288,7 +288,8 @@ bool Job::has_heir(const std::function<bool(const JobWorker&)>& among) const {
 
 void Job::reform_at_commit() {
   const MembershipCount now = count_members();
-  const bool all_go = now.staying.empty() && now.standby == 0 && now.joining == 0;
+  const bool all_go =
+      !now.leaving.empty() && now.staying.empty() && now.standby == 0 && now.joining == 0;
   if (options_.elastic.suspends_when_all_go && all_go && suspension_.signal == 0) {
     notice("all workers were told to go: the job ends at its next commit");
     suspend(SIGTERM);

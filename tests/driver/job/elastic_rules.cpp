@@ -8,6 +8,7 @@ namespace hvd::driver {
 namespace {
 
 constexpr std::size_t kMaxWords = 1'500;
+constexpr std::chrono::milliseconds kLate{1'000};  // more than the driver is ever held up
 
 }  // namespace
 
@@ -56,6 +57,15 @@ void ElasticRules::note(const event::Committed& event) {
     return;
   }
   for (const auto& member : in_force_.members) workers_[member.incarnation].has_state = true;
+}
+
+// Only a world with a member that has called hvd::init comes to a commit.
+void ElasticRules::note(const event::SuspendRequested& /*event*/) {
+  const bool can_commit =
+      a_member_joined_ && (before_ == JobState::running || before_ == JobState::waiting);
+  suspension_.must_stop = suspension_.is_asked_for || !(can_commit || suspension_.is_wanted);
+  suspension_.may_be_stopped = suspension_.may_be_stopped || suspension_.must_stop;
+  suspension_.is_wanted = suspension_.is_asked_for = true;
 }
 
 void ElasticRules::end_visit(HostIndex host) {
@@ -108,7 +118,8 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
   }
   const int size = static_cast<int>(world.members.size());
   if (size == 0) wrong("a world of nobody");
-  if (size < options_.elastic.limits.least && !somebody_is_done_) wrong("a world below the least");
+  if (size < options_.elastic.limits.least && !somebody_is_done_ && !suspension_.is_wanted)
+    wrong("a world below the least");
   const auto before = static_cast<int>(in_force_.members.size());
   if (options_.elastic.limits.most == 0 || size <= std::max(options_.elastic.limits.most, before))
     return;
@@ -170,6 +181,9 @@ std::string ElasticRules::disorder(const WorldDocument& before, const WorldDocum
 
 void ElasticRules::check(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
+  if (suspension_.is_last_in_force) wrong("a world follows the last one");
+  if (world.last && !suspension_.is_wanted) wrong("a last world, and nobody has asked for it");
+  suspension_.is_last_in_force = world.last && world.state == WorldState::effective;
   const auto known = published_.find(world.generation);
   if (known != published_.end() && known->second.state == WorldState::proposed) {
     check_took_force(world, known->second);
@@ -204,6 +218,7 @@ void ElasticRules::check_took_force(const WorldDocument& world, WorldDocument& p
 }
 
 void ElasticRules::check(const action::StartAgent& action) {
+  if (suspension_.is_wanted) wrong("an agent was started while the job is suspended");
   if (!visits_.emplace(action.host, Visit()).second) wrong("an agent was started twice");
   const std::string& name = job_.hosts()[action.host].name;
   if (found_.count(name) == 0) wrong(cat("host ", name, " was visited and is not found"));
@@ -216,6 +231,8 @@ void ElasticRules::check(const action::StartAgent& action) {
 
 void ElasticRules::check(const action::Launch& action) {
   const WorldMember& member = action.member;
+  if (suspension_.is_wanted)
+    wrong(cat(member.worker(), " was launched while the job is suspended"));
   const Visit& visit = visits_[action.host];
   if (!visit.ready || visit.over || visit.told_to_go || visit.address.empty()) {
     wrong(cat(member.worker(), " was launched on a host that is not ready"));
@@ -254,6 +271,9 @@ void ElasticRules::check(const action::KillWorkers& action) {
 
 void ElasticRules::check(const action::Say& action) {
   if (action.text.find("all workers are started again") != std::string::npos) group_stops_ = true;
+  if (action.text.find("all workers were told to go") != std::string::npos) {
+    suspension_.is_wanted = true;
+  }
 }
 
 void ElasticRules::check(const action::ShutDownAgent& action) {
@@ -272,10 +292,50 @@ void ElasticRules::check(const action::DropAgent& action) {
   }
 }
 
+// ---- the end ----
+
+void ElasticRules::check(const action::Finish& action) {
+  finish_ = action;
+  const bool is_suspended = action.exit_code == kSuspended;
+  if (is_suspended && !suspension_.is_last_in_force)
+    wrong("suspended, and no last world took force");
+  if (suspension_.is_last_in_force && !is_suspended && !suspension_.may_be_stopped) {
+    wrong(cat("a last world took force, and the job ends with ", action.exit_code));
+  }
+}
+
+void ElasticRules::check_suspension(TimePoint now, bool in_detail) {
+  const JobState state = job_.state();
+  if (!suspension_.is_wanted) return;
+  if (std::exchange(suspension_.must_stop, false) && state < JobState::stopping) {
+    wrong("it was asked to stop and does not");
+  }
+  if (!std::exchange(suspension_.began, true)) suspension_.by = now + options_.elastic.leave_grace;
+  if (now >= suspension_.by) suspension_.may_be_stopped = true;
+  if (state != JobState::running && state != JobState::waiting) return;
+
+  // What is late by more than a moment was not stopped at its deadline.
+  if (now > suspension_.by + kLate) wrong("it came to no commit in time, and is not stopped");
+  const auto newest = published_.rbegin();
+  const auto& members = job_.world().members;
+  const bool is_any_left = std::any_of(
+      members.begin(), members.end(),
+      [this](const WorldMember& member) { return !workers_[member.incarnation].ended; });
+  if (state == JobState::running && is_any_left &&
+      (newest == published_.rend() || !newest->second.last)) {
+    wrong("it is to be suspended, and no last world is proposed");
+  }
+  if (state == JobState::running && in_detail &&
+      job_.waiting_for(now).find("a commit, at which the job ends") == std::string::npos) {
+    wrong("it does not say that it waits for its last commit");
+  }
+}
+
 // ---- always ----
 
 void ElasticRules::after(const Event& event, TimePoint now, bool in_detail) {
   const JobState state = job_.state();
+  check_suspension(now, in_detail);
   if (finished() != (state == JobState::finished)) wrong("finished and not finished");
   if (finished()) return;
   if (std::holds_alternative<event::Tick>(event) && job_.next_deadline() <= now) {

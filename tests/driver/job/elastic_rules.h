@@ -2,8 +2,10 @@
 // told and what it answers: worlds that grow by one and are sound, survivors that keep their order
 // and lead, nobody started twice in a slot or where nobody may be, nobody in a world who has ended,
 // nobody started beside an older world, or without a rank, before one has called hvd::init(),
-// somebody in each world who has the state if anybody is left who has it, words for every wait. A
-// second opinion: nothing here looks at how it decides. A value for one thread.
+// somebody in each world who has the state if anybody is left who has it, words for every wait. Of
+// a job that is to be suspended: nobody is started any more, a last world is proposed as long as it
+// runs and is the last indeed, and it stops in time if it comes to no commit. A second opinion:
+// nothing here looks at how it decides. A value for one thread.
 #pragma once
 
 #include <map>
@@ -29,6 +31,11 @@ class ElasticRules {
   const action::Finish& finish() const { return *finish_; }
   // The first thing that did not hold; "" if all did.
   const std::string& wrong() const { return wrong_; }
+  // Somebody has asked for it, or all workers were told to go.
+  bool is_to_suspend() const { return suspension_.is_wanted; }
+  // It may end with 128 + signal: by a second request, because it could come to no commit, or
+  // because it came to none in time.
+  bool may_be_stopped() const { return suspension_.may_be_stopped; }
   void wrong(const std::string& what) {
     if (wrong_.empty()) wrong_ = what;
   }
@@ -64,6 +71,7 @@ class ElasticRules {
   void note(const event::WorkerLeft& event) { workers_[event.incarnation].told_to_stop = true; }
   void note(const event::Done& event);
   void note(const event::Committed& event);
+  void note(const event::SuspendRequested& event);
   template <typename Other>
   void note(const Other& /*event*/) {}
   void end_visit(HostIndex host);
@@ -76,7 +84,7 @@ class ElasticRules {
   void check(const action::KillWorkers& action);
   void check(const action::ShutDownAgent& action);
   void check(const action::DropAgent& action);
-  void check(const action::Finish& action) { finish_ = action; }
+  void check(const action::Finish& action);
   void check(const action::Say& action);
   void check(const action::VoidCommits& /*action*/) { group_stops_ = false; }
   template <typename Other>
@@ -85,6 +93,7 @@ class ElasticRules {
   void check_soundness(const WorldDocument& world);
   void check_took_force(const WorldDocument& world, WorldDocument& proposed);
   void check_state_goes_on(const WorldDocument& world);
+  void check_suspension(TimePoint now, bool in_detail);
   static std::string disorder(const WorldDocument& before, const WorldDocument& after);
 
   const Job& job_;
@@ -101,6 +110,15 @@ class ElasticRules {
   bool anybody_joined_ = false;  // but for those of a group that was told to end
   bool group_stops_ = false;     // to be started again
   JobState before_ = JobState::planned;
+  struct Suspension {
+    bool is_wanted = false;
+    bool is_asked_for = false;  // by a signal
+    bool may_be_stopped = false;
+    bool must_stop = false;  // in this step
+    bool is_last_in_force = false;
+    bool began = false;
+    TimePoint by = kNever;
+  } suspension_;
   std::optional<action::Finish> finish_;
   std::string wrong_;
 };

@@ -32,6 +32,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
                                    int max_slots, Flaw flaw)
     : dice_(seed),
       climate_(climate),
+      flaw_(flaw),
       history_(1 + dice_.below(24), 1 + dice_.below(2), seed),
       workers_(*this, time_, dice_, climate.workers, history_, flaw) {
   const bool needs_two =
@@ -57,6 +58,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.drop_timeout = milliseconds(3'000);  // more than any stall
   options_.elastic.elastic_timeout = milliseconds(20'000);
   options_.elastic.leave_grace = milliseconds(climate.leave_grace);
+  options_.elastic.suspends_when_all_go = climate.suspends_when_all_go;
   options_.elastic.leave_gather = milliseconds(100);
   options_.elastic.join_gather = milliseconds(50);
   options_.elastic.grow_delay = milliseconds(200);
@@ -68,7 +70,11 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.elastic.jitter_seed = seed;
   break_something();
   choose_limits();
-  job_ = std::make_unique<driver::Job>(options_);
+  driver::JobOptions of_the_job = options_;
+  if (flaw == Flaw::forgets_to_stop_what_cannot_be_suspended) {
+    of_the_job.elastic.leave_grace = std::chrono::hours(1);
+  }
+  job_ = std::make_unique<driver::Job>(of_the_job);
   rules_ = std::make_unique<driver::ElasticRules>(*job_, options_);
 }
 
@@ -117,6 +123,7 @@ std::string SimulatedCluster::run() {
   step(event::Begin{});
   schedule(dice_.up_to(100), [this] { find(); });
   plan_faults();
+  plan_suspension();
   schedule(kFaultsFor, [this] { settle_down(); });
   for (int steps = 0; !is_over(); ++steps) {
     if (steps > kSteps) return "does not come to an end";
@@ -142,6 +149,11 @@ std::string SimulatedCluster::verdict() {
   if (!wrong().empty()) return wrong();
   const action::Finish& finish = rules_->finish();
   if (finish.reason.empty()) return "no reason was given";
+  if (rules_->is_to_suspend()) return verdict_on_suspension(finish);
+  return verdict_on(finish);
+}
+
+std::string SimulatedCluster::verdict_on(const action::Finish& finish) const {
   if (finish.exit_code == 0) return "";
   if (!finish.failure) return "a failure without a name";
   // With Horovod's policy one failure may take the last host.
@@ -166,7 +178,8 @@ void SimulatedCluster::step(const Event& event) {
   const bool routine =
       std::holds_alternative<event::Heard>(event) || std::holds_alternative<event::Tick>(event);
   rules_->before(event);
-  const auto actions = job_->step(event, now);
+  auto actions = job_->step(event, now);
+  spoil(actions);
   for (const auto& action : actions) rules_->answered(action);
   rules_->after(event, now, dice_.one_in(routine && actions.empty() ? kDetail : kDetail / 8));
   if (history_.tells() && (!actions.empty() || !routine)) {
@@ -178,6 +191,7 @@ void SimulatedCluster::step(const Event& event) {
   for (const auto& action : actions) {
     std::visit([this](const auto& value) { perform(value); }, action);
   }
+  if (rules_->is_to_suspend()) look_whether_it_ends();
   if (job_->world().generation > in_force_) {
     in_force_ = job_->world().generation;
     workers_.hear(job_->world());
@@ -254,7 +268,7 @@ void SimulatedCluster::settle_down() {
 
 void SimulatedCluster::look_whether_whole() {
   const JobState state = job_->state();
-  if (is_over() || state >= JobState::ending) return;
+  if (is_over() || state >= JobState::ending || rules_->is_to_suspend()) return;
   if (is_whole()) {
     finish_work();
   } else if (time_.now() > whole_by_) {
@@ -308,7 +322,7 @@ void SimulatedCluster::finish_work() {
 // ---- what the driver does ----
 
 void SimulatedCluster::perform(const action::PublishWorld& action) {
-  if (action.world.state == WorldState::proposed) workers_.hear(action.world);
+  if (action.world.state == WorldState::proposed || action.world.last) workers_.hear(action.world);
 }
 
 void SimulatedCluster::perform(const action::StartAgent& action) {

@@ -46,6 +46,11 @@ struct Climate {
   int agent_stays = 0;
   int killed_at_the_end = 0;
   int killed_while_replaced = 0;
+  // hvdrun is asked to suspend the job within so many milliseconds; 0 for never. And of such
+  // requests, one in so many is followed by a second one.
+  int suspended_within = 0;
+  int suspended_twice = 0;
+  bool suspends_when_all_go = false;
   int leave_grace = 600;
   // A slot, or all of a machine, in which every worker fails.
   enum class Broken { nothing, slot, machine } broken = Broken::nothing;
@@ -67,6 +72,7 @@ class SimulatedCluster : private Surroundings {
   int generations() const { return static_cast<int>(job_->generation()); }
   int commits() const { return history_.commits(); }
   bool succeeded() const { return rules_->finished() && rules_->finish().exit_code == 0; }
+  bool suspended() const { return rules_->finished() && rules_->finish().suspended; }
 
  private:
   using milliseconds = std::chrono::milliseconds;
@@ -110,6 +116,7 @@ class SimulatedCluster : private Surroundings {
     return rules_->wrong().empty() ? history_.wrong() : rules_->wrong();
   }
   std::string verdict();
+  std::string verdict_on(const driver::action::Finish& finish) const;
 
   // simulated_cluster.cpp: the driver, its hosts and its words
   void to_driver(const driver::Event& event);
@@ -128,6 +135,12 @@ class SimulatedCluster : private Surroundings {
   bool is_whole_group() const;
   bool is_whole() const;
   void finish_work();
+
+  // cluster_suspension.cpp
+  void plan_suspension();
+  void look_whether_it_ends();
+  void spoil(std::vector<driver::Action>& actions);
+  std::string verdict_on_suspension(const driver::action::Finish& finish) const;
 
   void perform(const driver::action::PublishWorld& action);
   void perform(const driver::action::StartAgent& action);
@@ -161,14 +174,18 @@ class SimulatedCluster : private Surroundings {
   Dice dice_;
   VirtualTime time_;
   Climate climate_;
+  const Flaw flaw_;
   TrainingHistory history_;
   SimulatedWorkers workers_;
   driver::JobOptions options_;
   std::unique_ptr<driver::Job> job_;
   std::unique_ptr<driver::ElasticRules> rules_;
   std::uint64_t in_force_ = 0;
-  bool calm_ = false;       // no more faults
-  bool finishing_ = false;  // workers end soon
+  bool watches_suspension_ = false;
+  std::optional<driver::action::Launch> launched_;  // for a flaw
+  bool has_proposed_last_ = false;                  // likewise
+  bool calm_ = false;                               // no more faults
+  bool finishing_ = false;                          // workers end soon
   TimePoint whole_by_ = kNever;
   int commits_before_calm_ = 0;
   TimePoint held_up_until_{};

@@ -169,7 +169,11 @@ void SimulatedWorkers::hear(Process& process, const WorldDocument& world) {
       [[fallthrough]];
     case Phase::computing:
     case Phase::copying:
+    case Phase::saving:
       process.broken = process.broken || ends;  // the next call of ours tells
+      break;
+    case Phase::suspending:
+      if (ends) leave_at_last_commit(process);
       break;
     default:
       if (!ends) break;
@@ -183,6 +187,7 @@ void SimulatedWorkers::calm() {
   climate_.answer_of_mark_is_lost = 0;
   climate_.mutate_is_interrupted = 0;
   climate_.slow_start = 0;
+  climate_.save_fails = 0;
 }
 
 void SimulatedWorkers::finish() {
@@ -320,6 +325,8 @@ void SimulatedWorkers::leave_group(Process& process) {
   process.broken = false;
   process.chunks = 0;
   process.answer.reset();
+  process.last.reset();
+  process.is_saved.reset();
   process.mark.reset();
   process.mark_version.reset();
   if (generation != 0) close(generation, process.incarnation, false);
@@ -355,11 +362,15 @@ void SimulatedWorkers::lost_a_peer(Process& process) {
     case Phase::computing:
     case Phase::mutating:
     case Phase::copying:
+    case Phase::saving:
       process.broken = true;
       break;
     case Phase::starting:
     case Phase::between:
     case Phase::done:
+      break;
+    case Phase::suspending:
+      leave_at_last_commit(process);
       break;
     case Phase::shutting_down:
       // A member that has ended with 0 shows that all had come to the end.

@@ -43,6 +43,7 @@ struct WorkerClimate {
   int commit_every = 1;  // steps
   int steps = 0;         // after which it is done; 0: when it is told to be
   bool plain = false;    // it knows nothing of hvd, and fails when another of its world does
+  int save_fails = 0;    // the state file cannot be written
 };
 
 // A protocol that is wrong on purpose, to see that the simulation finds it.
@@ -56,6 +57,11 @@ enum class Flaw {
   receives_over_the_only_copy,
   commits_without_agreement,
   takes_half_a_transfer,
+  leaves_before_the_state_is_saved,
+  // Of the job:
+  proposes_the_last_world_once,
+  starts_workers_while_suspending,
+  forgets_to_stop_what_cannot_be_suspended,
 };
 
 // Where workers run, and whom they channel to.
@@ -107,6 +113,8 @@ class SimulatedWorkers {
   void finish();
 
   bool runs(Incarnation incarnation) const;
+  // A worker has come to the end of the work with all others of its world.
+  bool is_work_done() const { return is_work_done_; }
   // Of a program that knows nothing of hvd: it began with that world.
   bool began_with(Incarnation incarnation, std::uint64_t generation) const {
     return runs(incarnation) && of(incarnation).begun_with == generation;
@@ -134,7 +142,10 @@ class SimulatedWorkers {
     copying,
     preparing,
     marking,
-    awaiting,  // the answer
+    awaiting,       // the answer
+    saving,         // rank 0, at the last commit
+    awaiting_save,  // the others
+    suspending,     // all know that the state is saved
     shutting_down,
     done,
   };
@@ -174,6 +185,8 @@ class SimulatedWorkers {
     int received = TrainingHistory::kNothing;
     int next_state = TrainingHistory::kNothing;
     std::optional<Answer> answer;
+    std::optional<WorldDocument> last;  // the world that is suspended at this commit
+    std::optional<bool> is_saved;       // as rank 0 says
     std::optional<worker::MarkWriter> mark;
     std::optional<std::uint64_t> mark_version;
   };
@@ -242,6 +255,14 @@ class SimulatedWorkers {
   void decide(Process& process);
   void act_on_answer(Process& process);
   void shut_down(Process& process);
+
+  // suspended_worker.cpp: the last commit
+  void suspend(Process& process);
+  void save(Process& process);
+  void told_of_save(Process& process, bool is_saved);
+  void meet_to_leave(Process& process);
+  void leave_at_last_commit(Process& process);
+
   void end_well(Process& process);
   int whole_state(const Process& process) const;
   void check_loss(const Process& process);
@@ -258,6 +279,7 @@ class SimulatedWorkers {
   std::optional<WorldDocument> effective_;          // the newest, for those that start
   std::optional<WorldDocument> proposed_;
   bool plain_ends_ = false;  // the work of a plain program is done
+  bool is_work_done_ = false;
   int messages_ = 0;
   // In the rendezvous.
   worker::CommitId mark_;

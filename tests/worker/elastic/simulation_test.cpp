@@ -13,6 +13,7 @@ constexpr int kSlots = 3;
 
 struct Sum {
   long successes = 0;
+  long suspended = 0;
   long generations = 0;
   long commits = 0;
 };
@@ -37,14 +38,16 @@ Sum simulate(long runs, const ClimateOf& climate_of) {
       return sum;
     }
     sum.successes += cluster.succeeded() ? 1 : 0;
+    sum.suspended += cluster.suspended() ? 1 : 0;
     sum.generations += cluster.generations();
     sum.commits += cluster.commits();
   }
   const long all = seeds.end - seeds.begin;
-  std::printf("%ld runs, %ld of them to the end of the work, %ld generations, %ld commits\n", all,
-              sum.successes, sum.generations, sum.commits);
+  std::printf(
+      "%ld runs, %ld of them to the end of the work, %ld suspended, %ld generations, %ld commits\n",
+      all, sum.successes, sum.suspended, sum.generations, sum.commits);
   if (all > 1) {
-    EXPECT_GT(sum.successes, all / 3);
+    EXPECT_GT(sum.successes + sum.suspended, all / 3);
     EXPECT_GT(sum.generations, all);
     if (!is_plain) {
       EXPECT_GT(sum.commits, all);
@@ -226,11 +229,86 @@ TEST(ElasticSimulation, survives_a_crash_at_every_message) {
   });
 }
 
+// The request comes at any time, also before the job runs and while it ends.
+Climate suspended(Climate climate, std::uint64_t seed) {
+  Dice dice(seed + 1);
+  climate.suspended_within = dice.one_in(3) ? 500 : 3'000;
+  climate.suspended_twice = dice.one_in(3) ? 1 : 0;
+  climate.suspends_when_all_go = dice.one_in(3);
+  climate.leave_grace = dice.one_in(2) ? 600 : 5'000;
+  // A program that comes to no commit any more.
+  if (dice.one_in(20)) climate.workers.commit_every = 1'000'000;
+  return climate;
+}
+
+TEST(ElasticSimulation, suspends_a_job_in_which_nothing_else_happens) {
+  const Sum sum = simulate(1'000, [](std::uint64_t seed) {
+    Climate climate;
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return suspended(climate, seed);
+  });
+  EXPECT_GE(sum.suspended, 1);
+}
+
+TEST(ElasticSimulation, suspends_a_job_whose_members_die_at_any_message) {
+  const Sum sum = simulate(1'500, [](std::uint64_t seed) {
+    Climate climate;
+    climate.workers.dies_at_message = 300;
+    climate.workers.slow_message = seed % 2 == 0 ? 0 : 10;
+    climate.workers.save_fails = seed % 5 == 0 ? 2 : 0;
+    climate.may_fail = true;  // if all die
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return suspended(climate, seed);
+  });
+  EXPECT_GE(sum.suspended, 1);
+}
+
+// Nobody asks for it.
+TEST(ElasticSimulation, suspends_a_job_whose_workers_are_all_told_to_go) {
+  const Sum sum = simulate(500, [](std::uint64_t seed) {
+    Climate climate;
+    climate.everybody_is_replaced = 400;
+    climate.worker_leaves = 200;
+    climate.suspends_when_all_go = true;
+    climate.suspended_within = seed % 2 == 0 ? 0 : 3'000;
+    climate.leave_grace = 5'000;
+    climate.may_fail = true;
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return climate;
+  });
+  EXPECT_GE(sum.suspended, 1);
+}
+
+TEST(ElasticSimulation, suspends_whatever_happens_at_once) {
+  const Sum sum = simulate(2'000, [](std::uint64_t seed) {
+    Climate climate = some_of_everything(seed);
+    climate.workers.save_fails = 50;
+    return suspended(climate, seed);
+  });
+  EXPECT_GE(sum.suspended, 1);
+}
+
 TEST(ElasticSimulation, holds_whatever_happens_at_once) { simulate(2'000, some_of_everything); }
+
+// Prints after how many runs it is found.
+template <typename ClimateOf>
+void expect_found(Flaw flaw, const char* what, const ClimateOf& climate_of) {
+  constexpr std::uint64_t kRuns = 30'000;
+  std::string found;
+  std::uint64_t seed = 0;
+  for (; found.empty() && seed < kRuns; ++seed) {
+    SimulatedCluster cluster(seed, climate_of(seed), kHosts, kSlots, flaw);
+    found = cluster.run();
+  }
+  EXPECT_NE(found, "") << what;
+  std::printf("%s: found after %d runs: %s\n", what, static_cast<int>(seed), found.c_str());
+}
 
 // What the simulation is worth: a protocol that is wrong does not pass.
 TEST(ElasticSimulation, finds_every_flaw) {
-  constexpr std::uint64_t kRuns = 30'000;
   for (const auto& [flaw, what] :
        {std::pair{Flaw::answers_before_the_mark, "answers before the mark"},
         std::pair{Flaw::resumes_from_the_lowest, "resumes from the lowest"},
@@ -240,14 +318,19 @@ TEST(ElasticSimulation, finds_every_flaw) {
         std::pair{Flaw::receives_over_the_only_copy, "receives over the only copy"},
         std::pair{Flaw::commits_without_agreement, "commits without agreement"},
         std::pair{Flaw::takes_half_a_transfer, "takes half a transfer"}}) {
-    std::string found;
-    std::uint64_t seed = 0;
-    for (; found.empty() && seed < kRuns; ++seed) {
-      SimulatedCluster cluster(seed, some_of_everything(seed), kHosts, kSlots, flaw);
-      found = cluster.run();
-    }
-    EXPECT_NE(found, "") << what;
-    std::printf("%s: found after %d runs: %s\n", what, static_cast<int>(seed), found.c_str());
+    expect_found(flaw, what, some_of_everything);
+  }
+}
+
+TEST(ElasticSimulation, finds_every_flaw_of_a_suspension) {
+  for (const auto& [flaw, what] :
+       {std::pair{Flaw::leaves_before_the_state_is_saved, "leaves before the state is saved"},
+        std::pair{Flaw::proposes_the_last_world_once, "proposes the last world once"},
+        std::pair{Flaw::starts_workers_while_suspending, "starts workers while suspending"},
+        std::pair{Flaw::forgets_to_stop_what_cannot_be_suspended,
+                  "forgets to stop what cannot be suspended"}}) {
+    expect_found(flaw, what,
+                 [](std::uint64_t seed) { return suspended(some_of_everything(seed), seed); });
   }
 }
 

@@ -30,9 +30,11 @@ add_dependencies(hvd_elastic_test hvd_elastic_program)
 hvd_test(hvd_simulation_test COMPUTES
   driver/job/elastic_rules.cpp
   worker/elastic/cluster_faults.cpp
+  worker/elastic/cluster_suspension.cpp
   worker/elastic/simulated_cluster.cpp
   worker/elastic/simulated_workers.cpp
   worker/elastic/simulation_test.cpp
+  worker/elastic/suspended_worker.cpp
   worker/elastic/training_history.cpp
   worker/elastic/training_worker.cpp
   LIBRARIES hvd_job hvd_worker

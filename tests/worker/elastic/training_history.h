@@ -42,6 +42,11 @@ class TrainingHistory {
   // All begin again from nothing.
   void void_commits();
   worker::CommitId newest() const { return newest_; }
+  // The state of that commit is in the state file.
+  void saved(worker::CommitId id) { saved_ = id; }
+  // What the file holds is the newest commit.
+  bool is_saved() const { return !saved_.none() && saved_ == newest_; }
+  worker::CommitId saved() const { return saved_; }
   int commits() const { return commits_; }
 
   // At the end: the samples of all that was committed.
@@ -82,6 +87,7 @@ class TrainingHistory {
   std::map<std::uint64_t, Commit> last_commit_of_;  // of each world, decided
   std::map<std::uint64_t, Commit> resume_of_;
   worker::CommitId newest_;  // decided
+  worker::CommitId saved_;   // in the state file
   int committed_state_ = 0;
   int commits_ = 0;
   std::string wrong_;

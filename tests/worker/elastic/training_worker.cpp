@@ -63,7 +63,8 @@ void SimulatedWorkers::enter(Process& process, const WorldDocument& world) {
 // It is in no world any more, and ends with 0.
 void SimulatedWorkers::leave(Process& process) {
   if (std::exchange(process.leaving, true)) return;
-  check_heirs(process.incarnation);
+  // The state in the file is as good as a worker that has it.
+  if (!history_.is_saved()) check_heirs(process.incarnation);
   process.phase = Phase::done;
   ++process.turn;
   if (process.stays) return;
@@ -91,6 +92,9 @@ void SimulatedWorkers::completed(Process& process, const Op& op) {
       break;
     case Phase::preparing:
       prepared(process, op);
+      break;
+    case Phase::suspending:
+      leave_at_last_commit(process);
       break;
     case Phase::shutting_down:
       end_well(process);
@@ -405,6 +409,11 @@ void SimulatedWorkers::act_on_answer(Process& process) {
     train(process);
     return;
   }
+  if (answer.next->last) {
+    process.last = answer.next;
+    suspend(process);
+    return;
+  }
   process.follower->committed(*answer.next);
   surroundings_.tell(process.host,
                      event::Committed{process.host, process.incarnation, answer.next->generation});
@@ -423,6 +432,7 @@ void SimulatedWorkers::shut_down(Process& process) {
 void SimulatedWorkers::end_well(Process& process) {
   tell(process, "is done");
   process.finished = process.group;
+  is_work_done_ = true;
   process.phase = Phase::done;
   process.leaving = true;
   process.group = 0;

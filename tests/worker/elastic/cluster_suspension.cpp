@@ -1,0 +1,81 @@
+// A simulated job that is to be suspended: when, and how it must end.
+#include <csignal>
+#include <utility>
+
+#include "base/text.h"
+#include "tests/worker/elastic/simulated_cluster.h"
+
+namespace hvd {
+
+using std::chrono::milliseconds;
+namespace action = driver::action;
+namespace event = driver::event;
+
+namespace {
+
+// Beside the time for the commit, and the time for workers to leave: to end what is left then.
+constexpr milliseconds kEndsWithin{10'000};
+
+}  // namespace
+
+void SimulatedCluster::plan_suspension() {
+  if (climate_.suspended_within == 0) return;
+  const auto ask = [this] {
+    if (!is_over()) to_driver(event::SuspendRequested{SIGTERM});
+  };
+  const milliseconds first = dice_.up_to(climate_.suspended_within);
+  schedule(first, ask);
+  if (dice_.one_in(climate_.suspended_twice)) {
+    schedule(first + dice_.up_to(dice_.one_in(2) ? 60 : 1'000), ask);
+  }
+}
+
+// It does, whatever happens.
+void SimulatedCluster::look_whether_it_ends() {
+  if (std::exchange(watches_suspension_, true)) return;
+  schedule(2 * milliseconds(climate_.leave_grace) + kEndsWithin, [this] {
+    if (is_over()) return;
+    rules_->wrong(
+        cat("it was to be suspended and does not end; waits for ", job_->waiting_for(time_.now())));
+  });
+}
+
+// A job that is wrong on purpose.
+void SimulatedCluster::spoil(std::vector<driver::Action>& actions) {
+  if (flaw_ == Flaw::proposes_the_last_world_once) {
+    std::erase_if(actions, [this](const driver::Action& one) {
+      const auto* const publish = std::get_if<action::PublishWorld>(&one);
+      const bool is_last =
+          publish != nullptr && publish->world.last && publish->world.state == WorldState::proposed;
+      return is_last && std::exchange(has_proposed_last_, true);
+    });
+  }
+  if (flaw_ == Flaw::starts_workers_while_suspending) {
+    if (rules_->is_to_suspend() && launched_) actions.emplace_back(*launched_);
+    for (const auto& one : actions) {
+      if (const auto* const launch = std::get_if<action::Launch>(&one)) launched_ = *launch;
+    }
+  }
+}
+
+std::string SimulatedCluster::verdict_on_suspension(const action::Finish& finish) const {
+  if (finish.suspended != (finish.exit_code == driver::kSuspended)) {
+    return cat("suspended or not, with exit code ", finish.exit_code);
+  }
+  if (finish.suspended) {
+    return history_.is_saved()
+               ? ""
+               : cat("suspended, and the file holds ", worker::to_text(history_.saved()),
+                     ", where ", worker::to_text(history_.newest()), " was committed");
+  }
+  if (finish.exit_code == 0) {
+    const bool is_plain = climate_.workers.plain;
+    return is_plain || workers_.is_work_done() ? "" : "it ends with 0, and the work is not done";
+  }
+  if (!finish.failure && finish.exit_code == 128 + SIGTERM) {
+    return rules_->may_be_stopped() ? "" : "it was stopped, and could have been suspended";
+  }
+  return verdict_on(finish);
+}
+
+}  // namespace hvd
