@@ -368,7 +368,8 @@ struct WorkerLeft {
   static constexpr Kind kKind = Kind::worker_left;
   Incarnation incarnation = 0;
   std::string reason;
-  HVD_MESSAGE_FIELDS(WorkerLeft, incarnation, reason)
+  bool for_good = false;
+  HVD_MESSAGE_FIELDS(WorkerLeft, incarnation, reason, for_good)
 };
 
 // For a person: "train (pid 4242) runs, 12.3 s of processor time".

@@ -2,12 +2,16 @@
 // agent hands a Welcome on as bytes and needs neither.
 #include "base/protocol/worker_link.h"
 
+#include "base/build_id.h"
+#include "base/protocol/versions.h"
 #include "base/wire.h"
 
 namespace hvd::worker_link {
 
 std::string Welcome::encode() const {
   return encode_frame(static_cast<std::uint16_t>(kKind), WireWriter()
+                                                             .u32(wire_versions().worker_link)
+                                                             .str(build_id())
                                                              .str(job_id)
                                                              .str(token.bytes())
                                                              .str(worker)
@@ -20,8 +24,24 @@ std::string Welcome::encode() const {
                                                              .boolean(bound)
                                                              .bytes());
 }
-Result<Welcome> Welcome::decode(std::string_view payload) {
+
+Result<WelcomeHead> WelcomeHead::decode(std::string_view payload) {
   WireReader r(payload);
+  WelcomeHead head{r.u32(), r.str()};
+  if (r.failed()) return Status(Code::data_loss, "welcome: it is too short");
+  return head;
+}
+
+Result<Welcome> Welcome::decode(std::string_view payload) {
+  const auto head = WelcomeHead::decode(payload);
+  HVD_RETURN_IF_ERROR(head.status());
+  if (head->version != wire_versions().worker_link) {
+    return Status(Code::failed_precondition, "welcome: it is of another version");
+  }
+
+  WireReader r(payload);
+  (void)r.u32();
+  (void)r.view();
   std::string job_id = r.str();
   auto token = Token::from_bytes(r.view());
   HVD_RETURN_IF_ERROR(token.status().with_context("welcome"));

@@ -2,6 +2,10 @@
 // pair. The worker finds its descriptor's number in HVD_WORKER_FD. A plain program that never calls
 // hvd ignores it.
 //
+// A worker's libhvd may be of another build than the agent. So the Welcome begins with a version and
+// the build of hvdrun, in a form that stays as it is, and so do Left and the number of its kind: a
+// worker that cannot read the rest of the Welcome says so by Left (docs/internals/versions.md).
+//
 // The agent writes Welcome before the worker starts, so that it is there to be read at once. End of
 // file means that the agent is gone, and with it the job: the worker's runtime ends the process.
 #pragma once
@@ -21,11 +25,12 @@ inline constexpr const char* kDescriptorVariable = "HVD_WORKER_FD";
 
 enum class Kind : std::uint16_t {
   // agent -> worker
-  welcome = 1,
+  unversioned_welcome = 1,  // of builds before the Welcome had a version; never sent any more
   world = 2,
   stop = 3,
   ping = 4,
   ask_activity = 5,
+  welcome = 6,
   // worker -> agent
   initialised = 101,
   done = 102,
@@ -36,6 +41,14 @@ enum class Kind : std::uint16_t {
   activity_wanted = 107,
   activity = 108,
   left = 109,
+};
+
+// How each Welcome begins, in all versions.
+struct WelcomeHead {
+  std::uint32_t version = 0;  // WireVersions::worker_link
+  std::string build_id;       // of hvdrun
+  // Reads no further than it needs.
+  static Result<WelcomeHead> decode(std::string_view payload);
 };
 
 struct Welcome {
@@ -138,12 +151,13 @@ struct ActivityWanted {
 
 // Of an elastic job: it takes no part any more although the work is not done, since it has called
 // hvd::shutdown() or ends with exit code 0 early (no reason), or since it cannot: then what was
-// tried and what happened.
+// tried and what happened. Its form is the same in all versions.
 struct Left {
   static constexpr Kind kKind = Kind::left;
   static constexpr std::size_t kMaxReason = 4'000;  // bytes; what is longer is cut
   std::string reason;
-  HVD_MESSAGE_FIELDS(Left, reason)
+  bool for_good = false;  // another process in its place would fail in the same way
+  HVD_MESSAGE_FIELDS(Left, reason, for_good)
 };
 
 // The answer to Ping.

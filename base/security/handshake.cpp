@@ -1,5 +1,6 @@
 #include "base/security/handshake.h"
 
+#include "base/protocol/versions.h"
 #include "base/text.h"
 #include "base/wire.h"
 
@@ -7,7 +8,6 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kNonceSize = 16;
-constexpr std::uint32_t kProtocolVersion = 1;
 constexpr std::size_t kMaxName = 1000;
 
 std::uint16_t kind_of(HandshakeFrame frame) { return static_cast<std::uint16_t>(frame); }
@@ -22,9 +22,10 @@ struct Transcript {
 };
 
 Digest sign(const Mac& mac, std::string_view side, const Transcript& t) {
-  const std::string generation = WireWriter().u64(t.generation).take();
-  return mac({"hvd handshake 1", side, t.purpose, t.acceptor_nonce, t.connector_nonce, t.acceptor,
-              t.connector, generation});
+  const std::string numbers =
+      WireWriter().u32(wire_versions().members).u64(t.generation).take();
+  return mac({"hvd handshake 2", side, t.purpose, t.acceptor_nonce, t.connector_nonce, t.acceptor,
+              t.connector, numbers});
 }
 
 std::string refusal(const Status& why) {
@@ -41,7 +42,7 @@ HandshakeAcceptor::HandshakeAcceptor(const Token& token, std::string_view purpos
 
 std::string HandshakeAcceptor::challenge() const {
   return encode_frame(kind_of(HandshakeFrame::challenge),
-                      WireWriter().u32(kProtocolVersion).str(nonce_).bytes());
+                      WireWriter().u32(wire_versions().members).str(nonce_).bytes());
 }
 
 Result<HandshakeIdentity> HandshakeAcceptor::accept(const Frame& proof, std::string& reply) const {
@@ -90,9 +91,14 @@ Result<std::string> HandshakeConnector::prove(const Frame& challenge) {
   const auto version = reader.u32();
   peer_nonce_ = reader.str();
   if (challenge.kind != kind_of(HandshakeFrame::challenge) || !reader.finish("challenge").ok() ||
-      peer_nonce_.size() != kNonceSize || version != kProtocolVersion) {
+      peer_nonce_.size() != kNonceSize) {
     return Status(Code::unauthenticated,
                   cat(purpose_, ": ", peer_.name, " does not speak our handshake"));
+  }
+  if (const auto own = wire_versions().members; version != own) {
+    return Status(Code::unauthenticated,
+                  cat(purpose_, ": ", peer_.name, " speaks version ", version,
+                      " of the protocol between workers, and this process version ", own));
   }
   const Transcript transcript{purpose_,   peer_nonce_, own_nonce_,
                               peer_.name, self_.name,  self_.generation};

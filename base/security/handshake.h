@@ -4,12 +4,12 @@
 // proof made for one from serving another. (Agents that join prove the token by TLS: tls_psk.h.)
 //
 //     acceptor                                   connector
-//        | -- challenge: acceptor's nonce -----------> |
+//        | -- challenge: version, acceptor's nonce --> |
 //        | <- proof: nonce, identity, generation, MAC- |
 //        | -- welcome: MAC ------------------------->  |   or  refusal: reason
 //
-// Both MACs cover the purpose, both nonces, both identities and the generation (SIGMA-style mutual
-// authentication with a shared key; compare ISO/IEC 9798-4, three-pass). A stranger learns nothing
+// The version is that of the wire between workers (base/protocol/versions.h). Both MACs cover it, the
+// purpose, both nonces, both identities and the generation (SIGMA-style mutual authentication with a shared key; compare ISO/IEC 9798-4, three-pass). A stranger learns nothing
 // but a nonce, and is refused before anything is allocated for it.
 #pragma once
 

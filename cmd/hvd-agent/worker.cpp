@@ -59,10 +59,11 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
           .ready = [this] { context_.link.send(agent_link::WorkerReady{incarnation_}.encode()); },
           .leaves = [this] { context_.link.send(agent_link::WorkerLeaves{incarnation_}.encode()); },
           .left =
-              [this](std::string reason) {
+              [this](worker_link::Left left) {
                 heartbeat_.end();
                 context_.link.send(
-                    agent_link::WorkerLeft{incarnation_, std::move(reason)}.encode());
+                    agent_link::WorkerLeft{incarnation_, std::move(left.reason), left.for_good}
+                        .encode());
               },
           .committed =
               [this](std::uint64_t generation) {

@@ -169,7 +169,7 @@ void WorkerChannel::handle(const Frame& frame) {
     if (!std::exchange(told_leaves_, true) && may_tell()) listener_.leaves();
   } else if (auto left = worker_link::Left::decode(frame.payload);
              kind == Kind::left && left.ok()) {
-    if (!std::exchange(told_left_, true) && may_tell()) listener_.left(std::move(left->reason));
+    if (!std::exchange(told_left_, true) && may_tell()) listener_.left(std::move(*left));
   } else if (kind == Kind::alive && worker_link::Alive::decode(frame.payload).ok()) {
     listener_.alive();
   } else if (kind == Kind::activity_wanted &&

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/build_id.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -57,6 +58,11 @@ bool is_elastic_horovod(const std::string& line) {
   return line.find("rank >= 0. -1 vs 0") != std::string::npos;
 }
 
+// A libhvd from before its link to the agent had a version says this of the newer welcome.
+bool is_older_hvd(const std::string& line) {
+  return line.find("the agent's welcome: a frame of kind ") != std::string::npos;
+}
+
 }  // namespace
 
 static std::string report_of(const driver::Outcome& outcome) {
@@ -93,6 +99,12 @@ static std::string report_of(const driver::Outcome& outcome) {
     text +=
         "hvdrun: this seems to be an elastic program of Horovod, which is not supported; "
         "--legacy-clients serves programs of Horovod in jobs whose world does not change.\n";
+  }
+  if (std::any_of(tail.begin(), tail.end(), is_older_hvd)) {
+    text += cat("hvdrun: the program on host ", worker.host,
+                " is linked with an older hvd than this hvdrun (build ", build_id(),
+                "): build it with the hvd of this hvdrun, or start it by the hvdrun of its own "
+                "hvd.\n");
   }
   return text;
 }

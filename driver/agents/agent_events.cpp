@@ -48,7 +48,8 @@ Result<std::optional<Event>> event_of(HostIndex host, const Frame& frame) {
           });
     case Kind::worker_left:
       return translate<agent_link::WorkerLeft>(frame, [&](agent_link::WorkerLeft message) {
-        return event::WorkerLeft{host, message.incarnation, std::move(message.reason)};
+        return event::WorkerLeft{host, message.incarnation, std::move(message.reason),
+                                 message.for_good};
       });
     case Kind::described:
       return translate<agent_link::Described>(frame, [&](agent_link::Described message) {

@@ -12,9 +12,16 @@ namespace hvd::driver {
 // ---- they are given up although they live ----
 
 void Job::on(const event::WorkerLeft& event) {
-  if (!policy_.changes_world) return;
+  if (!policy_.changes_world && !event.for_good) return;
   const JobWorker* const worker = worker_of(event.host, event.incarnation, "gone early");
   if (worker == nullptr) return;
+
+  if (event.for_good && !policy_.changes_world) {
+    if (!stop_has_begun()) fail_with(*worker, cat("gave up: ", event.reason), kLauncherError);
+    return;
+  }
+  if (event.for_good) budget_.set_aside_for_good(worker->member.host, worker->member.slot);
+
   const std::size_t index = index_of(event.incarnation);
   if (worker->state == WorkerState::launching) {
     workers_[index].left_early = event.reason;

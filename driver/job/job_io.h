@@ -136,6 +136,7 @@ struct WorkerLeft {
   HostIndex host = 0;
   Incarnation incarnation = 0;
   std::string reason;
+  bool for_good = false;  // another worker in its slot would fail in the same way
 };
 // The answer to DescribeWorker: what the worker is doing.
 struct Described {

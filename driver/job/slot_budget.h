@@ -45,6 +45,10 @@ class SlotBudget {
   TimePoint host_lost(const std::string& host, TimePoint now, double random) {
     return worker_failed(host, kTheHostItself, now, random);
   }
+  // The slot rests for the rest of the job: nothing that is started there can take part.
+  void set_aside_for_good(const std::string& host, int slot) {
+    hosts_[host].slots[slot].rest.ends = kNever;
+  }
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
 
   bool rests(const std::string& host, TimePoint now) const;

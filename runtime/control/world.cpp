@@ -4,7 +4,10 @@
 #include <map>
 #include <utility>
 
+#include "base/build_id.h"
 #include "base/log.h"
+#include "base/printable.h"
+#include "base/protocol/versions.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "runtime/control/control_loop.h"
@@ -23,29 +26,62 @@
 namespace hvd::runtime {
 namespace {
 
-constexpr std::uint32_t kIntroductionVersion = 4;
-
-// What each member publishes before the members are connected.
+// What each member publishes before the members are connected. In all versions it begins with the
+// version and the build, so that a member of another version is recognised before anything else of
+// it is read.
 struct Introduction {
+  std::uint32_t version = wire_versions().members;
+  std::string build{build_id()};
   std::string control;  // port for its children in the control tree; empty: it has none
   std::string data;     // address of its data connections
   std::string sets;     // its process sets, as text
   std::string host;     // address for ranks of its host; ShmRendezvous::name()
 
   std::string encode() const {
-    return WireWriter().u32(kIntroductionVersion).str(control).str(data).str(sets).str(host).take();
+    return WireWriter()
+        .u32(version)
+        .str(build)
+        .str(control)
+        .str(data)
+        .str(sets)
+        .str(host)
+        .take();
   }
+  // Of one that is of another version than ours, nothing but the version and the build.
   static Result<Introduction> decode(std::string_view bytes, int rank) {
     WireReader in(bytes);
-    const auto version = in.u32();
-    Introduction introduction{in.str(), in.str(), in.str(), in.str()};
+    Introduction introduction;
+    introduction.version = in.u32();
+    introduction.build = in.str();
+    if (introduction.version != wire_versions().members) return introduction;
+
+    introduction.control = in.str();
+    introduction.data = in.str();
+    introduction.sets = in.str();
+    introduction.host = in.str();
     HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
-    if (version != kIntroductionVersion) {
-      return Status(Code::failed_precondition, cat("rank ", rank, " runs another version of hvd"));
-    }
     return introduction;
   }
 };
+
+std::string hvd_of(const Member& member, int rank, std::uint32_t version, std::string_view build) {
+  return cat("rank ", rank, " (", member.worker, ", host ", member.host, ") has hvd of build ",
+             build.empty() ? "unknown" : printable(build), " (version ", version,
+             " of the protocol between workers)");
+}
+
+// `rank` cannot work with this one. The version of rank 0 counts: a rank of another one can never
+// take part (permission_denied), and the others wait until it is gone (failed_precondition).
+Status other_version(const WorldSpec& spec, std::uint32_t first, int rank,
+                     const Introduction& other) {
+  const std::uint32_t own = wire_versions().members;
+  const auto& members = spec.members;
+  return {first == own ? Code::failed_precondition : Code::permission_denied,
+          cat(hvd_of(members[static_cast<std::size_t>(spec.rank)], spec.rank, own, build_id()),
+              ", and ",
+              hvd_of(members[static_cast<std::size_t>(rank)], rank, other.version, other.build),
+              ": start programs that use the same hvd in all slots")};
+}
 
 // Equal texts mean that two ranks were configured with equal process sets.
 std::string describe_sets(const WorldSpec& spec, const Status& possible) {
@@ -351,7 +387,11 @@ Status World::Impl::connect(Exchange& exchange) {
   const std::string sets = describe_sets(spec_, requested_sets_.status());
   const auto rendezvous_timeout = spec_.config.rendezvous_timeout;
   auto blobs = exchange.exchange(
-      Introduction{control_.address(), mesh_->address(), sets, host_.open()}.encode(),
+      Introduction{.control = control_.address(),
+                   .data = mesh_->address(),
+                   .sets = sets,
+                   .host = host_.open()}
+          .encode(),
       rendezvous_timeout.count() == 0 ? kNever : Clock::now() + rendezvous_timeout);
   HVD_RETURN_IF_ERROR(blobs.status());
 
@@ -365,10 +405,15 @@ Status World::Impl::connect(Exchange& exchange) {
   std::vector<std::string> controls;
   std::vector<std::string> addresses;
   std::string initial_sets;
+  std::uint32_t first_version = 0;
   std::vector<std::string> rendezvous_names;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
     HVD_RETURN_IF_ERROR(introduction.status());
+    if (rank == 0) first_version = introduction->version;
+    if (introduction->version != wire_versions().members) {
+      return other_version(spec_, first_version, rank, *introduction);
+    }
     if (rank == 0) initial_sets = introduction->sets;
     // All ranks compare the same texts, so all of them fail or none does.
     if (introduction->sets != initial_sets) {

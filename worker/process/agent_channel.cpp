@@ -7,8 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/build_id.h"
 #include "base/log.h"
+#include "base/machine/machine.h"
 #include "base/machine/own_time.h"
+#include "base/protocol/versions.h"
+#include "base/printable.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
@@ -23,6 +27,27 @@ constexpr std::chrono::seconds kWelcomeTimeout{10};
 Status refuse(const std::string& descriptor, const char* why) {
   return {Code::invalid_argument, cat(worker_link::kDescriptorVariable, "=", descriptor, ": ", why,
                                       ". hvdrun sets it; do not set or keep it by hand.")};
+}
+
+// hvdrun and this library do not understand each other: both builds, and the host.
+Status other_version(const std::string& hvdrun) {
+  return {Code::failed_precondition,
+          cat("on host ", machine_name(), " the program is linked with hvd of build ", build_id(),
+              " (version ", wire_versions().worker_link, " of the link to hvdrun), but it was "
+              "started by hvdrun of ", hvdrun,
+              ": build the program with the hvd of that hvdrun, or start it by the hvdrun of its "
+              "own hvd")};
+}
+
+// hvdrun hears it, too, and does not try again in this slot.
+Status refuse_version(int descriptor, const std::string& hvdrun) {
+  const Status why = other_version(hvdrun);
+  const worker_link::Left left{why.message().substr(0, worker_link::Left::kMaxReason), true};
+  if (const Status told = send_all(descriptor, left.encode(), Clock::now() + kSendTimeout);
+      !told.ok()) {
+    HVD_LOG(warning, "tell the agent: " << told.to_string());
+  }
+  return why;
 }
 
 Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
@@ -58,8 +83,17 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   FrameDecoder decoder;
   auto frame = receive_frame(*number, decoder, Clock::now() + kWelcomeTimeout);
   HVD_RETURN_IF_ERROR(frame.status().with_context("the agent's welcome"));
+  if (frame->kind == static_cast<std::uint16_t>(worker_link::Kind::unversioned_welcome)) {
+    return other_version("an older build, from before its link had a version");
+  }
   if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::welcome)) {
     return Status(Code::data_loss, cat("the agent's welcome: a frame of kind ", frame->kind));
+  }
+  const auto head = worker_link::WelcomeHead::decode(frame->payload);
+  HVD_RETURN_IF_ERROR(head.status());
+  if (head->version != wire_versions().worker_link) {
+    return refuse_version(*number, cat("build ", printable(head->build_id), " (version ",
+                                       head->version, " of that link)"));
   }
   auto welcome = worker_link::Welcome::decode(frame->payload);
   HVD_RETURN_IF_ERROR(welcome.status());
@@ -219,8 +253,9 @@ Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
 Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
-Status AgentChannel::send_left(const std::string& reason) {
-  return send(worker_link::Left{reason.substr(0, worker_link::Left::kMaxReason)}.encode());
+Status AgentChannel::send_left(const std::string& reason, bool for_good) {
+  return send(
+      worker_link::Left{reason.substr(0, worker_link::Left::kMaxReason), for_good}.encode());
 }
 Status AgentChannel::send_committed(std::uint64_t generation) {
   return send(worker_link::Committed{generation}.encode());

@@ -72,7 +72,7 @@ class AgentChannel {
   Status send_ready();
   Status send_leave();
   // worker_link::Left.
-  Status send_left(const std::string& reason);
+  Status send_left(const std::string& reason, bool for_good = false);
   Status send_committed(std::uint64_t generation);
   Status send_activity_wanted();
 

@@ -267,6 +267,13 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   RendezvousExchange exchange(client, scope, spec.rank, std::move(names), first_report);
   Status joined = join(std::move(spec), std::move(settings), exchange);
   if (membership_ != nullptr && exchange.announced()) membership_->announced();
+
+  // Of another version than rank 0: no other process of this slot could take part either.
+  if (joined.code() == Code::permission_denied) {
+    if (const Status told = agent_->send_left(joined.message(), true); !told.ok()) {
+      HVD_LOG(warning, told.to_string());
+    }
+  }
   return joined;
 }
 

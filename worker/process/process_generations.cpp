@@ -163,7 +163,9 @@ Status ProcessWorld::enter(TimePoint again_at) {
     }
 
     Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
-    if (formed.ok() || formed.code() == Code::invalid_argument) return formed;
+    const bool is_final =
+        formed.code() == Code::invalid_argument || formed.code() == Code::permission_denied;
+    if (formed.ok() || is_final) return formed;
 
     if (!entry->interrupt->raised()) {
       const bool is_last = failed.count(formed, entry->document.generation);

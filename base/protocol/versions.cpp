@@ -1,0 +1,7 @@
+#include "base/protocol/versions.h"
+
+namespace hvd {
+
+WireVersions wire_versions() { return {.worker_link = 2, .members = 5}; }
+
+}  // namespace hvd
