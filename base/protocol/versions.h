@@ -1,8 +1,8 @@
 // The version of each wire to which a program's own libhvd speaks. Such a program may be linked
 // with another build of hvd than the hvdrun that starts it, and than the other workers of the job.
-// The rule: equal numbers work together, whatever the builds; other numbers are refused at the first
-// message, with both builds and hosts named. (The link of hvdrun and its agents has its own number
-// in agent_link.h, and they have to be of the same build.)
+// The rule: equal numbers work together, whatever the builds; other numbers are refused at the
+// first message, with both builds and hosts named. (The link of hvdrun and its agents has its own
+// number in agent_link.h, and they have to be of the same build.)
 //
 // A change of a message, or of what it means, adds one to the number of its wire.
 // docs/internals/versions.md says how each wire carries it.

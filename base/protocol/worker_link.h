@@ -2,9 +2,10 @@
 // pair. The worker finds its descriptor's number in HVD_WORKER_FD. A plain program that never calls
 // hvd ignores it.
 //
-// A worker's libhvd may be of another build than the agent. So the Welcome begins with a version and
-// the build of hvdrun, in a form that stays as it is, and so do Left and the number of its kind: a
-// worker that cannot read the rest of the Welcome says so by Left (docs/internals/versions.md).
+// A worker's libhvd may be of another build than the agent. So the Welcome begins with a version
+// and the build of hvdrun, in a form that stays as it is, and so do Left and the number of its
+// kind: a worker that cannot read the rest of the Welcome says so by Left
+// (docs/internals/versions.md).
 //
 // The agent writes Welcome before the worker starts, so that it is there to be read at once. End of
 // file means that the agent is gone, and with it the job: the worker's runtime ends the process.

@@ -22,8 +22,7 @@ struct Transcript {
 };
 
 Digest sign(const Mac& mac, std::string_view side, const Transcript& t) {
-  const std::string numbers =
-      WireWriter().u32(wire_versions().members).u64(t.generation).take();
+  const std::string numbers = WireWriter().u32(wire_versions().members).u64(t.generation).take();
   return mac({"hvd handshake 2", side, t.purpose, t.acceptor_nonce, t.connector_nonce, t.acceptor,
               t.connector, numbers});
 }

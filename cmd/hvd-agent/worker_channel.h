@@ -25,9 +25,9 @@ class WorkerChannel {
   struct Listener {
     std::function<void()> initialised;
     std::function<void()> done;
-    std::function<void()> ready;                   // waits for a world to join
-    std::function<void()> leaves;                  // wants to leave at a commit
-    std::function<void(worker_link::Left)> left;   // takes no part any more
+    std::function<void()> ready;                  // waits for a world to join
+    std::function<void()> leaves;                 // wants to leave at a commit
+    std::function<void(worker_link::Left)> left;  // takes no part any more
     std::function<void(std::uint64_t generation)> committed;
     std::function<void()> alive;            // answers a ping
     std::function<void()> activity_wanted;  // of all workers

@@ -38,14 +38,7 @@ struct Introduction {
   std::string host;     // address for ranks of its host; ShmRendezvous::name()
 
   std::string encode() const {
-    return WireWriter()
-        .u32(version)
-        .str(build)
-        .str(control)
-        .str(data)
-        .str(sets)
-        .str(host)
-        .take();
+    return WireWriter().u32(version).str(build).str(control).str(data).str(sets).str(host).take();
   }
   // Of one that is of another version than ours, nothing but the version and the build.
   static Result<Introduction> decode(std::string_view bytes, int rank) {

@@ -79,3 +79,21 @@ hvd_test(hvd_gpu_jobs_test
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_gpu_jobs_test hvdrun hvd-agent elastic_steps e2e_gpu_results hvd_host_gpu)
+
+# Programs of other builds of hvd: their numbers are linked in place of those in libhvd.
+function(hvd_other_version_program name worker_link members)
+  add_executable(e2e_${name} ${e2e}/programs/works.cpp ${e2e}/programs/other_versions.cpp)
+  hvd_compile_options(e2e_${name})
+  target_compile_definitions(e2e_${name} PRIVATE HVD_OTHER_BUILD="9.9.9-${name}"
+    HVD_OTHER_WORKER_LINK=${worker_link} HVD_OTHER_MEMBERS=${members})
+  target_link_libraries(e2e_${name} PRIVATE hvd_static)
+endfunction()
+hvd_other_version_program(other_link 900 5)
+hvd_other_version_program(other_members 2 900)
+hvd_other_version_program(other_build 2 5)
+
+hvd_test(hvd_versions_test
+  ${e2e}/job_test.cpp
+  ${e2e}/versions_test.cpp
+  LABELS e2e)
+add_dependencies(hvd_versions_test hvdrun hvd-agent e2e_other_link e2e_other_members e2e_other_build)

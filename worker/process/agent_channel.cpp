@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/machine/own_time.h"
-#include "base/protocol/versions.h"
 #include "base/printable.h"
+#include "base/protocol/versions.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
@@ -33,8 +33,10 @@ Status refuse(const std::string& descriptor, const char* why) {
 Status other_version(const std::string& hvdrun) {
   return {Code::failed_precondition,
           cat("on host ", machine_name(), " the program is linked with hvd of build ", build_id(),
-              " (version ", wire_versions().worker_link, " of the link to hvdrun), but it was "
-              "started by hvdrun of ", hvdrun,
+              " (version ", wire_versions().worker_link,
+              " of the link to hvdrun), but it was "
+              "started by hvdrun of ",
+              hvdrun,
               ": build the program with the hvd of that hvdrun, or start it by the hvdrun of its "
               "own hvd")};
 }
