@@ -115,7 +115,7 @@ struct Hello {
   std::uint16_t first_port = 0;
   std::uint16_t last_port = 0;
   // Names of interfaces, or addresses, at which other hosts may reach this one; empty: any.
-  std::vector<std::string> listen_on;
+  std::vector<std::string> listen_on = {};
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
                      elastic, worker_silence_ms, local, first_port, last_port, listen_on)
 };
@@ -283,7 +283,7 @@ struct Ready {
   std::int32_t gpus = 0;          // of the machine
   std::int32_t visible_gpus = 0;  // that the agent's own CUDA_VISIBLE_DEVICES leaves of them
   std::int32_t cores = 1;         // that its processes may use
-  std::string port_error;         // why it found no port in the range of Hello; empty: it did
+  std::string port_error = {};    // why it found no port in the range of Hello; empty: it did
   Status check() const;
   HVD_MESSAGE_FIELDS(Ready, protocol, build_id, pid, host_name, interfaces, probe_port,
                      probe_greeting, free_port, gpus, visible_gpus, cores, port_error)

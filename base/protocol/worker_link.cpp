@@ -3,7 +3,7 @@
 #include "base/protocol/worker_link.h"
 
 #include "base/build_id.h"
-#include "base/protocol/versions.h"
+#include "base/versions.h"
 #include "base/wire.h"
 
 namespace hvd::worker_link {

@@ -1,7 +1,7 @@
 #include "base/security/handshake.h"
 
-#include "base/protocol/versions.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "base/wire.h"
 
 namespace hvd {

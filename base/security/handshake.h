@@ -8,7 +8,7 @@
 //        | <- proof: nonce, identity, generation, MAC- |
 //        | -- welcome: MAC ------------------------->  |   or  refusal: reason
 //
-// The version is that of the wire between workers (base/protocol/versions.h). Both MACs cover it,
+// The version is that of the wire between workers (base/versions.h). Both MACs cover it,
 // the purpose, both nonces, both identities and the generation (SIGMA-style mutual authentication
 // with a shared key; compare ISO/IEC 9798-4, three-pass). A stranger learns nothing but a nonce,
 // and is refused before anything is allocated for it.

@@ -12,9 +12,9 @@
 #include "base/machine/machine.h"
 #include "base/machine/own_time.h"
 #include "base/printable.h"
-#include "base/protocol/versions.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "runtime/core/threads.h"
 
 namespace hvd::worker {

@@ -1,9 +1,9 @@
-// Stands in the place of base/protocol/versions.cpp and base/build_id.cpp: a program that is linked
+// Stands in the place of base/versions.cpp and base/build_id.cpp: a program that is linked
 // with this file and then with libhvd is one of another build.
 #include <hvd/version.h>
 
 #include "base/build_id.h"
-#include "base/protocol/versions.h"
+#include "base/versions.h"
 
 namespace hvd {
 

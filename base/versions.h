@@ -2,7 +2,7 @@
 // with another build of hvd than the hvdrun that starts it, and than the other workers of the job.
 // The rule: equal numbers work together, whatever the builds; other numbers are refused at the
 // first message, with both builds and hosts named. (The link of hvdrun and its agents has its own
-// number in agent_link.h, and they have to be of the same build.)
+// number in base/protocol/agent_link.h, and they have to be of the same build.)
 //
 // A change of a message, or of what it means, adds one to the number of its wire.
 // docs/internals/versions.md says how each wire carries it.
@@ -13,8 +13,8 @@
 namespace hvd {
 
 struct WireVersions {
-  // An agent and a worker (worker_link.h), with the world document and the requests to the
-  // rendezvous that follow from its Welcome.
+  // An agent and a worker (base/protocol/worker_link.h), with the world document and the requests
+  // to the rendezvous that follow from its Welcome.
   std::uint32_t worker_link = 0;
   // The workers of one world: introductions, the control tree, data connections, shared memory.
   std::uint32_t members = 0;

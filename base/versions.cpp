@@ -1,4 +1,4 @@
-#include "base/protocol/versions.h"
+#include "base/versions.h"
 
 namespace hvd {
 
