@@ -74,7 +74,7 @@ std::string SocketAddress::to_string() const {
 }
 
 Status connect_error(const SocketAddress& where, int error_number) {
-  const Status why = Status::from_errno(cat("connect to ", where.to_string()), error_number);
+  Status why = Status::from_errno(cat("connect to ", where.to_string()), error_number);
   if (error_number != ETIMEDOUT) return why;
   return {why.code(), cat(why.message(), kAskFirewall)};
 }

@@ -27,7 +27,7 @@ namespace {
 constexpr std::array<const char*, 6> kLauncherVariables{"SLURM_*",  "SRUN_*", "SBATCH_*",
                                                         "SALLOC_*", "PMI_*",  "PMIX_*"};
 constexpr std::array<std::string_view, 2> kKeptVariables{"SLURM_CONF", "SLURM_CLUSTERS"};
-constexpr std::size_t kMaxAnswer = std::size_t{16} << 20;
+constexpr std::size_t kMaxSlurmAnswer = std::size_t{16} << 20;
 
 discovery::VariableLookup lookup_in(const std::vector<std::string>& environment) {
   return [&environment](std::string_view name) -> std::optional<std::string> {
@@ -52,7 +52,7 @@ Result<std::string> answer_of(const std::vector<std::string>& command) {
   std::array<char, 4096> buffer{};
   std::size_t got = 0;
   while ((got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    if (answer.size() < kMaxAnswer) answer.append(buffer.data(), got);
+    if (answer.size() < kMaxSlurmAnswer) answer.append(buffer.data(), got);
   }
   const int status = ::pclose(pipe);
   if (status == 0) return answer;

@@ -43,7 +43,7 @@ Status other_version(const std::string& hvdrun) {
 
 // hvdrun hears it, too, and does not try again in this slot.
 Status refuse_version(int descriptor, const std::string& hvdrun) {
-  const Status why = other_version(hvdrun);
+  Status why = other_version(hvdrun);
   const worker_link::Left left{why.message().substr(0, worker_link::Left::kMaxReason), true};
   if (const Status told = send_all(descriptor, left.encode(), Clock::now() + kSendTimeout);
       !told.ok()) {
