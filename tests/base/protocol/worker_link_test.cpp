@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/versions.h"
 #include "base/wire.h"
 #include "tests/base/protocol/message_checks.h"
 
@@ -69,7 +70,12 @@ TEST(WorkerLinkMessages, KeepEveryField) {
 
 TEST(WorkerLinkMessages, AWelcomeWithoutAProperTokenIsRefused) {
   for (const std::size_t size : {0U, 31U, 33U}) {
-    const auto payload = WireWriter().str("job").str(std::string(size, 't')).take();
+    const auto payload = WireWriter()
+                             .u32(wire_versions().worker_link)
+                             .str("build")
+                             .str("job")
+                             .str(std::string(size, 't'))
+                             .take();
     const auto refused = Welcome::decode(payload);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.status().message().find("token"), std::string::npos);
