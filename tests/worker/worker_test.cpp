@@ -200,7 +200,7 @@ TEST_F(Workers, AreToldWhenAnotherProcessHasTakenTheirPlace) {
 }
 
 TEST_F(Workers, RefuseAWelcomeThatIsRubbish) {
-  start(encode_frame(1, "rubbish"), "place");
+  start(encode_frame(static_cast<std::uint16_t>(worker_link::Kind::welcome), "rubbish"), "place");
   const auto status = wait_all().front();
   EXPECT_EQ(status.code, 1);
   EXPECT_NE(status.err.find("welcome"), std::string::npos) << status.err;

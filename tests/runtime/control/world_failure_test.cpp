@@ -10,6 +10,7 @@
 
 #include "base/security/handshake.h"
 #include "base/socket.h"
+#include "base/versions.h"
 #include "base/wire.h"
 #include "runtime/negotiation/messages.h"
 #include "tests/runtime/control/worlds.h"
@@ -296,7 +297,8 @@ class StrangerExchange final : public Exchange {
   Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override {
     if (rank_ == 0) {
       WireReader in(blob);
-      (void)in.u32();
+      (void)in.u32();  // version
+      (void)in.str();  // build
       const auto port = parse_number<std::uint16_t>(in.str());
       EXPECT_TRUE(port.has_value());
       const std::string garbage(70'000, '\xA5');
@@ -401,8 +403,15 @@ TEST(WorldInterrupt, EndsAWorldThatIsBeingFormed) {
   spec.interrupt = std::make_shared<Interrupt>();
   std::thread other([&] {
     const auto words = "no process sets, and dynamic ones";
-    (void)hub.exchange(0, WireWriter().u32(4).str(port).str(port).str(words).str("").take(),
-                       Clock::now() + kLong);
+    const auto introduction = WireWriter()
+                                  .u32(wire_versions().members)
+                                  .str("build")
+                                  .str(port)
+                                  .str(port)
+                                  .str(words)
+                                  .str("")
+                                  .take();
+    (void)hub.exchange(0, introduction, Clock::now() + kLong);
     auto caller = accept_tcp(listener->get(), Clock::now() + kLong);
     ASSERT_TRUE(caller.ok());
     spec.interrupt->raise(Status(Code::aborted, "a newer world is known"));
