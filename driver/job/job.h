@@ -291,6 +291,9 @@ class Job {
   bool is_to_suspend() const { return suspension_.signal != 0 && !suspension_.is_done; }
   void propose_last_world();
   void suspended(WorldDocument last);
+  void suspended_before_a_loss();
+  // Of those that have ended in the world in force there is none in it.
+  WorldDocument plan_last_world(WorldState state);
   void on_suspension_deadline();
 
   // driver/job/job_end.cpp

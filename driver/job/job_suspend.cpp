@@ -1,4 +1,5 @@
 // The end of an elastic job that is to be taken up again later: all leave at the same commit.
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -36,17 +37,27 @@ void Job::suspend(int signal_number) {
   decide_within(kAtOnce);
 }
 
-// All members are told by it that no world follows.
-void Job::propose_last_world() {
-  const auto& proposed = worlds_.proposed();
-  if (!proposed.empty() && proposed.rbegin()->second.last) return;
+WorldDocument Job::plan_last_world(WorldState state) {
   std::vector<Incarnation> ended;
   for (const auto& member : worlds_.in_force().members) {
     if (has_ended(workers_.of(member.incarnation).state)) ended.push_back(member.incarnation);
   }
-  if (ended.size() == worlds_.in_force().members.size()) return;
-  WorldDocument world = worlds_.plan_next(WorldState::proposed, ended, {});
+  WorldDocument world = worlds_.plan_next(state, ended, {});
   world.last = true;
+  return world;
+}
+
+// All members are told by it that no world follows.
+void Job::propose_last_world() {
+  const auto& proposed = worlds_.proposed();
+  if (!proposed.empty() && proposed.rbegin()->second.last) return;
+  const auto& members = worlds_.in_force().members;
+  const bool anybody_is_left = std::any_of(
+      members.begin(), members.end(),
+      [&](const WorldMember& one) { return !has_ended(workers_.of(one.incarnation).state); });
+  if (!anybody_is_left) return;
+
+  WorldDocument world = plan_last_world(WorldState::proposed);
   for (const auto& member : world.members) workers_.of(member.incarnation).may_have_left = true;
   actions_.emplace_back(action::PublishWorld{world, {}});
   worlds_.propose(std::move(world));
@@ -65,6 +76,13 @@ void Job::suspended(WorldDocument last) {
     const JobWorker& one = workers_[index];
     if (one.membership == MemberStatus::member && !has_ended(one.state)) expect_exit(index);
   }
+}
+
+// A loss had withdrawn the last world when a member had committed to it already: the state is kept.
+// Those who are in a newer world since are told that none follows.
+void Job::suspended_before_a_loss() {
+  if (suspension_.is_done) return;
+  suspended(plan_last_world(WorldState::effective));
 }
 
 void Job::on_suspension_deadline() {

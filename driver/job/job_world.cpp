@@ -394,6 +394,7 @@ void Job::on(const event::Committed& event) {
   const JobWorker* const who = worker_of(event.host, event.incarnation, "committed");
   if (who == nullptr || stop_has_begun()) return;
   if (event.generation <= worlds_.generation()) workers_.of(event.incarnation).has_state = true;
+  if (worlds_.is_withdrawn_last(event.generation)) return suspended_before_a_loss();
   const auto proposed = worlds_.proposed().find(event.generation);
   // An effective one was faster, or another worker has said it before.
   if (proposed == worlds_.proposed().end()) return;

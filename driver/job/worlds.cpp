@@ -33,6 +33,13 @@ void Worlds::propose(WorldDocument world) {
   proposed_.emplace(generation, std::move(world));
 }
 
+void Worlds::withdraw_proposed() {
+  for (const auto& [generation, world] : proposed_) {
+    if (world.last) withdrawn_last_.insert(generation);
+  }
+  proposed_.clear();
+}
+
 WorldDocument Worlds::take_into_force(WorldDocument world) {
   return std::exchange(in_force_, std::move(world));
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ class Worlds {
   void propose(WorldDocument world);
   // Returns the world that was in force before.
   WorldDocument take_into_force(WorldDocument world);
-  void withdraw_proposed() { proposed_.clear(); }
+  void withdraw_proposed();
   // Takes this one out of those proposed, and drops the older ones.
   std::optional<WorldDocument> take_proposed(std::uint64_t generation);
 
@@ -53,6 +54,11 @@ class Worlds {
   // withdraws others.
   bool is_change_proposed() const;
   bool is_proposed(Incarnation incarnation) const;
+  // A last world (WorldDocument::last) that was proposed and withdrawn. Members may have committed
+  // to it before they heard of that.
+  bool is_withdrawn_last(std::uint64_t generation) const {
+    return withdrawn_last_.count(generation) != 0;
+  }
   // Members of the world in force that every proposed world has, too; ascending.
   std::vector<Incarnation> in_all_proposed() const;
 
@@ -60,6 +66,7 @@ class Worlds {
   std::uint64_t generation_ = 0;
   WorldDocument in_force_;
   std::map<std::uint64_t, WorldDocument> proposed_;
+  std::set<std::uint64_t> withdrawn_last_;
 };
 
 }  // namespace hvd::driver

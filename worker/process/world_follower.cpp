@@ -21,11 +21,13 @@ bool WorldFollower::hear(WorldDocument document) {
   auto& known = document.state == WorldState::effective ? effective_ : proposed_;
   if (known && known->generation >= document.generation) return false;
   known = std::move(document);
-  return known->state == WorldState::effective && entered_ != 0 && known->generation > entered_;
+  return known->state == WorldState::effective && entered_ != 0 && known->generation > entered_ &&
+         !has_left_;
 }
 
 void WorldFollower::committed(WorldDocument document) {
   document.state = WorldState::effective;
+  has_left_ = has_left_ || document.last;
   hear(std::move(document));
 }
 
@@ -36,11 +38,12 @@ bool WorldFollower::contains(const WorldDocument& document) const {
 }
 
 const WorldDocument* WorldFollower::next() const {
-  const bool is_newer = effective_ && effective_->generation > entered_;
+  const bool is_newer = !has_left_ && effective_ && effective_->generation > entered_;
   return is_newer && contains(*effective_) ? &*effective_ : nullptr;
 }
 
 bool WorldFollower::is_out() const {
+  if (has_left_) return true;
   return entered_ != 0 && effective_ && effective_->generation > entered_ && !contains(*effective_);
 }
 

@@ -22,7 +22,8 @@ class WorldFollower {
   // A document, in whatever order; of old or known ones nothing follows. Returns true if it ends
   // the world that this worker is in.
   bool hear(WorldDocument document);
-  // All members went over to this world at a commit.
+  // All members went over to this world at a commit. After the last one (WorldDocument::last) this
+  // worker is out, whatever it hears.
   void committed(WorldDocument document);
   // This worker begins to connect with the members of next().
   void entered(std::uint64_t generation) { entered_ = generation; }
@@ -44,6 +45,7 @@ class WorldFollower {
   std::uint64_t entered_ = 0;
   std::optional<WorldDocument> effective_;
   std::optional<WorldDocument> proposed_;
+  bool has_left_ = false;  // at the last commit
 };
 
 // The members of `before` that are not in `after`, in the order of their ranks; they point into

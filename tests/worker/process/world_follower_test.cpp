@@ -147,5 +147,32 @@ TEST(WorldFollower, a_proposal_of_the_same_members_withdraws_those_before_it) {
   EXPECT_EQ(follower.proposed(), nullptr);
 }
 
+TEST(WorldFollower, after_the_last_commit_it_is_out_whatever_it_hears) {
+  WorldFollower follower = member();
+  WorldDocument last = proposed(4, {1, 2, 3});
+  last.last = true;
+  EXPECT_FALSE(follower.hear(last));
+  ASSERT_EQ(generation_of(follower.proposed()), 4U);
+  EXPECT_FALSE(follower.is_out()) << "no commit has taken it into force";
+
+  // A loss has made a world before hvdrun heard of the commit.
+  EXPECT_TRUE(follower.hear(effective(5, {1, 2})));
+  follower.committed(last);
+  EXPECT_EQ(follower.next(), nullptr);
+  EXPECT_TRUE(follower.is_out());
+  EXPECT_FALSE(follower.hear(effective(6, {1}))) << "there is nothing to end";
+  EXPECT_EQ(follower.next(), nullptr);
+  EXPECT_TRUE(follower.is_out());
+}
+
+TEST(WorldFollower, a_last_world_in_force_leaves_nobody_in) {
+  WorldFollower follower = member();
+  WorldDocument last = effective(4, {1, 2, 3});
+  last.last = true;
+  EXPECT_TRUE(follower.hear(last));
+  EXPECT_EQ(follower.next(), nullptr);
+  EXPECT_TRUE(follower.is_out());
+}
+
 }  // namespace
 }  // namespace hvd::worker
