@@ -58,7 +58,6 @@ void Job::propose_last_world() {
   if (!anybody_is_left) return;
 
   WorldDocument world = plan_last_world(WorldState::proposed);
-  for (const auto& member : world.members) workers_.of(member.incarnation).may_have_left = true;
   actions_.emplace_back(action::PublishWorld{world, {}});
   worlds_.propose(std::move(world));
 }
