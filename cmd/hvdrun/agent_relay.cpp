@@ -138,6 +138,8 @@ class Relay {
     if (got == 0) return lose("it closed the connection");
     const Status said = tls_.receive({buffer_.data(), static_cast<std::size_t>(got)});
     to_agent_ += tls_.take_received();
+    // The job has begun with this agent, and sends heartbeats.
+    if (!to_agent_.empty() && std::exchange(waits_, false)) stop_watching_peer(wire_.get());
     if (!said.ok()) return lose(said.message());
     if (tls_.is_closed()) lose("it closed the connection");
   }
@@ -197,6 +199,7 @@ class Relay {
   std::array<pollfd, 4> polled_{};
   std::array<char, 65536> buffer_{};
   TimePoint deadline_ = kNever;
+  bool waits_ = true;  // for its turn
   bool wire_closed_ = false;
   bool link_closed_ = false;
   bool link_shut_ = false;

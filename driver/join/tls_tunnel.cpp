@@ -132,6 +132,8 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
                           self->closing_ = true;
                         } else if (!self->tls_.send({buffer.data(), size}).ok()) {
                           return self->close("could not be written to");
+                        } else if (std::exchange(self->agent_waits_, false)) {
+                          stop_watching_peer(self->socket_.native_handle());
                         }
                         self->read_local_next_ = true;
                         self->flush();
@@ -175,6 +177,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   TimePoint write_began_{};
   // When behind() saw that the driver's bytes wait here; they were not read since.
   std::optional<TimePoint> unread_since_;
+  bool agent_waits_ = true;    // the driver has sent nothing yet
   bool closing_ = false;       // the connection is shut down once everything is sent
   bool local_closed_ = false;  // the driver reads no more
   bool broken_ = false;        // the other side does not speak TLS

@@ -76,6 +76,34 @@ TEST_F(HostFaultsTest, AHostThatCrashesEndsTheJobWithItsName) {
   EXPECT_TRUE(nobody_left()) << names_of_strangers();
 }
 
+// Nothing is said on its connection until its turn comes, so the kernels ask.
+TEST_F(HostFaultsTest, AnAgentThatWaitsForItsTurnAndHvdrunHearThatTheOtherIsCutOff) {
+  make_bed({.hosts = 2});
+  place({"hvdrun", "hvd-agent"});
+  Process& job = start({"--join-bind", "10.77.0.254:7000", "--token-file", "job-token", "-np", "3",
+                        "--start-timeout", "300", "--verbose", "true"});
+  ASSERT_TRUE(job.wait_for_error("to join")) << job.err();
+  const auto joins = [&](int number, const char* slots) {
+    host(number).place(bed().head().files() / "root" / "job-token");
+    return host(number).start({"./hvdrun", "agent", "--join", "tls://10.77.0.254:7000",
+                               "--token-file", "job-token", "--slots", slots});
+  };
+  const auto waits = joins(1, "1");
+  ASSERT_TRUE(job.wait_for_error("host h1 has joined")) << job.err();
+
+  bed().cut_off(host(1));
+  ASSERT_TRUE(job.wait_for_error("the agent of host h1, which had joined, is lost")) << job.err();
+  const ExitStatus left = waits->wait();
+  EXPECT_NE(left.code, 0);
+  EXPECT_NE(left.err.find("the job at 10.77.0.254:7000 was lost: it lost the connection"),
+            std::string::npos)
+      << left.err;
+
+  const auto instead = joins(2, "3");
+  EXPECT_EQ(job.wait().code, 0) << job.err();
+  EXPECT_EQ(instead->wait().code, 0) << instead->err();
+}
+
 TEST_F(HostFaultsTest, AHostThatIsCutOffFreezesBeforeTheVerdictAndIsClearedAfterTheOrphanTimeout) {
   Process& job = start_working(2, {"--heartbeat-timeout", "2", "--orphan-timeout", "12"});
   bed().cut_off(host(2));
