@@ -384,6 +384,7 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   options.check.program = spec_.command.front();
   options.check.search_path = value_of(spec_.environment, "PATH");
   options.visible_devices = find_value(spec_.environment, kVisibleDevices);
+  hosts_[host].labels = std::move(connection.labels);
   hosts_[host].session = std::make_unique<AgentSession>(
       io_, std::move(options), session_callbacks(host), std::move(connection));
 }

@@ -144,6 +144,7 @@ class JobRunner {
     event::FoundHost found;
     SocketAddress rendezvous;               // the address at which it reaches the service
     std::unique_ptr<AgentSession> session;  // null: no agent yet, or any more
+    std::vector<std::string> labels = {};   // with which its agent has joined
   };
   std::vector<HostRecord> hosts_;  // by HostIndex
   std::unique_ptr<HostStarter> starter_;

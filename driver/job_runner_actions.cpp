@@ -229,6 +229,7 @@ HostEnvironment JobRunner::host_environment(HostIndex host, const WorldMember& m
   HostEnvironment environment = place_in_world(job_->world().members, member);
   environment.cores = hosts_[host].session->ready().cores;
   environment.workers = std::max(member.local_size, job_->hosts()[host].live);
+  environment.labels = hvd::join(hosts_[host].labels, ",");
   return environment;
 }
 

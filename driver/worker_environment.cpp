@@ -65,6 +65,7 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
       // Otherwise the output of a Python program appears only when it ends.
       {"PYTHONUNBUFFERED", "1"},
   };
+  if (!host.labels.empty()) variables.emplace("HVD_HOST_LABELS", host.labels);
   if (job.elastic) variables.insert({{"HVD_ELASTIC", "1"}, {"HOROVOD_ELASTIC", "1"}});
   return variables;
 }

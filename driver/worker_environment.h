@@ -29,10 +29,11 @@ struct JobEnvironment {
 
 // The part of one host.
 struct HostEnvironment {
-  int index = 0;    // of the hosts of the world, in the order of ranks
-  int count = 1;    // of these hosts
-  int cores = 1;    // that the workers there may use
-  int workers = 1;  // that share them
+  int index = 0;            // of the hosts of the world, in the order of ranks
+  int count = 1;            // of these hosts
+  int cores = 1;            // that the workers there may use
+  int workers = 1;          // that share them
+  std::string labels = {};  // with which it has joined: "zone=eu,gpu=H100"
 };
 
 // The variables of one worker (NAME=VALUE) on top of `base`, the environment of all workers. They

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/protocol/fields.h"
 #include "base/status.h"
@@ -19,7 +20,8 @@ struct Join {
   std::string build_id;
   std::string host;  // the name by which the job knows it
   std::int32_t slots = 1;
-  HVD_MESSAGE_FIELDS(Join, build_id, host, slots)
+  std::vector<std::string> labels = {};  // base/labels.h
+  HVD_MESSAGE_FIELDS(Join, build_id, host, slots, labels)
 };
 
 struct Accepted {

@@ -46,6 +46,7 @@ constexpr std::array kPlaceholders{
     Row{"network-interface", "NAME"},
     Row{"advertise-address", "ADDRESS"},
     Row{"join-bind", "ADDRESS:PORT"},
+    Row{"require-label", "KEY[=VALUE]"},
     Row{"tag-output", "rank|none"},
     Row{"local-ranks-filter", "R,..."},
     Row{"hostfile", "FILE"},

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/labels.h"
 #include "base/text.h"
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/elastic_setup.h"
@@ -159,13 +160,23 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
 
 Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings,
                                                   const driver::JobSpec& spec, bool elastic) {
-  if (!settings.has("join-bind")) return std::optional<JoinListener>();
+  if (!settings.has("join-bind")) {
+    if (settings.has("require-label")) {
+      return invalid("--require-label: no host can join this job, since it has no --join-bind");
+    }
+    return std::optional<JoinListener>();
+  }
+  std::vector<std::string> labels;
+  if (settings.has("require-label")) labels = list_items(settings.text("require-label"));
+  HVD_RETURN_IF_ERROR(check_required_labels(labels).with_context("--require-label"));
+
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
   if (!elastic && spec.hosts.empty() && spec.processes == 0) {
     return invalid("--join-bind without hosts needs -np, the number of workers");
   }
-  return std::optional(JoinListener{std::move(*bind), settings.text("token-file")});
+  return std::optional(
+      JoinListener{std::move(*bind), settings.text("token-file"), std::move(labels)});
 }
 
 // How the job ends so that it can be taken up again.
@@ -290,7 +301,8 @@ Status complete(JobSetup& setup, const std::vector<std::string>& environment) {
   if (setup.join) {
     const auto token = rendezvous::load_or_create_token(setup.join->token_file);
     if (!token.ok()) return token.status();
-    setup.spec.join = driver::JoinSpec{setup.join->bind, *token, {setup.spec.ports}};
+    setup.spec.join =
+        driver::JoinSpec{setup.join->bind, *token, {setup.spec.ports}, setup.join->required_labels};
   }
   if (setup.slurm) {
     auto slurm = slurm_spec(*setup.slurm, setup.spec, setup.token_file, environment);

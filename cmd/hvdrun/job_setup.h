@@ -32,6 +32,7 @@ struct OutputOptions {
 struct JoinListener {
   SocketAddress bind;
   std::string token_file;
+  std::vector<std::string> required_labels;
 };
 
 struct JobSetup {

@@ -66,6 +66,7 @@ Result<UniqueFd> connect_one(const addrinfo& address, const std::string& what, T
   if (!fd) return Status::from_errno("socket", errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  watch_peer(fd.get());
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
   if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
   if (const Status answered = wait_for(fd.get(), POLLOUT, deadline); !answered.ok()) {
@@ -137,7 +138,8 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
   const join_link::Join join{
       .build_id = std::string(build_id()),
       .host = host,
-      .slots = arguments.slots > 0 ? arguments.slots : slots_by(capacity_of_this_machine())};
+      .slots = arguments.slots > 0 ? arguments.slots : slots_by(capacity_of_this_machine()),
+      .labels = arguments.labels};
   status = tls->send(join.encode());
   if (!status.ok()) return join_failure(status);
 

@@ -366,6 +366,12 @@ constexpr std::array kLaunchSettings{
          .type = KnobType::text,
          .default_text = "hvd-token",
          .help = "Shared-secret file for joining agents; created if missing"},
+    Knob{.flag = "require-label",
+         .config_key = "join.require_labels",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Label that a host must have to join (repeatable)"},
 };
 
 }  // namespace

@@ -52,6 +52,7 @@ struct AgentArguments {
   std::string token_file = "hvd-token";
   std::string host;  // empty: this machine's own name
   int slots = 0;     // 0: not given
+  std::vector<std::string> labels;
   std::chrono::milliseconds join_timeout{300'000};
 };
 

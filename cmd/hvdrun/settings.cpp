@@ -27,7 +27,8 @@ const Knob* find_setting_by_flag(std::string_view flag) {
 }
 
 bool is_list(const Knob& setting) {
-  return setting.flag == "ssh-identity-file" || setting.flag == "network-interface";
+  return setting.flag == "ssh-identity-file" || setting.flag == "network-interface" ||
+         setting.flag == "require-label";
 }
 
 bool is_pair(const Knob& setting) { return setting.flag == "blacklist-cooldown-range"; }

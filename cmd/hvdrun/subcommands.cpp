@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/labels.h"
 #include "base/machine/capacity.h"
 #include "base/port_range.h"
 #include "base/text.h"
@@ -64,6 +65,10 @@ AgentParser::AgentParser() {
                  "Number of workers to offer (default: one for each GPU that CUDA_VISIBLE_DEVICES "
                  "leaves, without GPUs one for each core)")
       ->type_name("N");
+  app.add_option("--label", arguments.labels, "Label of this machine, for jobs that require one")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--join-timeout", seconds, "Seconds to keep trying to join (default: 300)")
       ->type_name("SECONDS");
   app.add_flag("--help", help, "Print this help and exit");
@@ -155,6 +160,10 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
                        kMaxSlots));
     }
     agent.slots = *number;
+  }
+
+  if (const Status labels = check_labels(agent.labels); !labels.ok()) {
+    return usage(cat("hvdrun agent: --label: ", labels.message()));
   }
 
   const auto timeout = parse_number<double>(parser.seconds);

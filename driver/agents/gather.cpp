@@ -10,6 +10,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "base/labels.h"
 #include "base/text.h"
 #include "driver/core/progress_notices.h"
 #include "driver/job/job_io.h"
@@ -37,7 +38,9 @@ class Gathering {
     }
 
     join::Callbacks callbacks;
-    callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
+    callbacks.admit = [this](const std::string& host, const std::vector<std::string>& labels) {
+      return admit(host, labels);
+    };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { observer_.on_warning(text); };
     server_.emplace(io_, spec_.join->token, spec_.join->bind, std::move(callbacks), join::Limits(),
@@ -94,7 +97,7 @@ class Gathering {
     return names_text(names);
   }
 
-  Status admit(const std::string& host, int /*slots*/) {
+  Status admit(const std::string& host, const std::vector<std::string>& labels) {
     if (begun_) return {Code::failed_precondition, "the job has begun with other hosts"};
     if (complete()) return {Code::failed_precondition, "the job has all hosts that it needs"};
     const bool named = std::any_of(spec_.hosts.begin(), spec_.hosts.end(),
@@ -102,6 +105,7 @@ class Gathering {
     if (!named && !spec_.hosts.empty()) {
       return {Code::not_found, cat("this job has no host ", host)};
     }
+    HVD_RETURN_IF_ERROR(require_labels(spec_.join->required_labels, labels));
     if (members_.count(host) != 0) {
       return {Code::already_exists, cat("a host ", host, " has joined already")};
     }
@@ -110,7 +114,7 @@ class Gathering {
 
   void on_joined(join::JoinedAgent agent) {
     // After this agent was admitted another host of the same name may have joined.
-    if (!admit(agent.host, agent.slots).ok()) return;
+    if (!admit(agent.host, agent.connection.labels).ok()) return;
 
     Member member;
     member.slots = agent.slots;
@@ -125,9 +129,10 @@ class Gathering {
     member.connection = std::move(agent.connection);
     slots_ += member.slots;
     order_.push_back(agent.host);
-    members_.emplace(agent.host, std::move(member));
+    const auto& joined = members_.emplace(agent.host, std::move(member)).first->second;
     observer_.on_progress(cat("host ", agent.host, " has joined with ", agent.slots,
-                              agent.slots == 1 ? " slot: " : " slots: ", progress()));
+                              agent.slots == 1 ? " slot" : " slots",
+                              labels_text(joined.connection.labels), ": ", progress()));
   }
 
   void on_gone(const std::string& host) {

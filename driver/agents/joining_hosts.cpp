@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/labels.h"
 #include "base/protocol/agent_link.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -19,9 +20,14 @@ constexpr std::chrono::seconds kDismissalLimit{2};
 }  // namespace
 
 JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Callbacks callbacks)
-    : io_(io), callbacks_(std::move(callbacks)), dismissal_limit_(io) {
+    : io_(io),
+      callbacks_(std::move(callbacks)),
+      required_labels_(spec.required_labels),
+      dismissal_limit_(io) {
   join::Callbacks on;
-  on.admit = [this](const std::string& host, int /*slots*/) { return admit(host); };
+  on.admit = [this](const std::string& host, const std::vector<std::string>& labels) {
+    return admit(host, labels);
+  };
   on.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
   on.on_refused = [this](std::string_view text) { callbacks_.on_warning(text); };
   server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on),
@@ -81,7 +87,8 @@ bool JoiningHosts::any_waiting() const {
 }
 
 // An agent that comes again may be faster than the news of the end of the one before.
-Status JoiningHosts::admit(const std::string& host) const {
+Status JoiningHosts::admit(const std::string& host, const std::vector<std::string>& labels) const {
+  HVD_RETURN_IF_ERROR(require_labels(required_labels_, labels));
   if (callbacks_.is_taken(host)) {
     return {Code::permission_denied,
             cat("the job reaches a host ", host, " by itself; --host gives another name")};
@@ -93,7 +100,7 @@ Status JoiningHosts::admit(const std::string& host) const {
 
 void JoiningHosts::on_joined(join::JoinedAgent agent) {
   // After this agent was admitted another host of the same name may have joined.
-  if (!admit(agent.host).ok()) return;
+  if (!admit(agent.host, agent.connection.labels).ok()) return;
 
   JoinedHost& host = hosts_[agent.host];
   if (host.times++ == 0) host.place = hosts_.size();
@@ -108,7 +115,8 @@ void JoiningHosts::on_joined(join::JoinedAgent agent) {
                            if (!error && !alive.expired()) on_ended_while_waiting(name, times);
                          });
   callbacks_.on_notice(cat("host ", agent.host, " has joined with ", agent.slots,
-                           agent.slots == 1 ? " slot" : " slots"));
+                           agent.slots == 1 ? " slot" : " slots",
+                           labels_text(host.connection.labels)));
   callbacks_.on_change();
 }
 

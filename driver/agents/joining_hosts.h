@@ -68,13 +68,14 @@ class JoiningHosts {
     std::unique_ptr<boost::asio::posix::stream_descriptor> ended;
   };
 
-  Status admit(const std::string& host) const;
+  Status admit(const std::string& host, const std::vector<std::string>& labels) const;
   void on_joined(join::JoinedAgent agent);
   void on_ended_while_waiting(const std::string& host, std::uint64_t times);
   bool any_waiting() const;
 
   boost::asio::io_context& io_;
   Callbacks callbacks_;
+  const std::vector<std::string> required_labels_;
   std::map<std::string, JoinedHost> hosts_;
   std::function<void()> dismissed_;  // set: the job has ended
   boost::asio::steady_timer dismissal_limit_;

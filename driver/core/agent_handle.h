@@ -43,8 +43,9 @@ struct AgentConnection {
   std::unique_ptr<AgentHandle> handle;
   // The ends of the TCP connection to the host. Both are empty for an agent on this machine, and
   // behind a proxy.
-  std::string local_address;  // this machine, as seen by the host
-  std::string peer_address;   // the host
+  std::string local_address;             // this machine, as seen by the host
+  std::string peer_address;              // the host
+  std::vector<std::string> labels = {};  // of the host, if its agent has joined: KEY=VALUE
 };
 
 }  // namespace hvd::driver

@@ -24,6 +24,7 @@ struct JoinSpec {
   SocketAddress bind;  // port 0: any, or one of `ports`
   Token token;
   ListenPorts ports = {};
+  std::vector<std::string> required_labels = {};  // KEY or KEY=VALUE: other hosts may not join
 };
 
 // The hosts are nodes of a Slurm allocation, and agents are started there by srun.

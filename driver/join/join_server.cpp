@@ -14,12 +14,14 @@
 
 #include "base/build_id.h"
 #include "base/clock.h"
+#include "base/labels.h"
 #include "base/machine/capacity.h"
 #include "base/printable.h"
 #include "base/protocol/join_link.h"
 #include "base/security/pending_handshakes.h"
 #include "base/security/tls_psk.h"
 #include "base/text.h"
+#include "base/wire.h"
 #include "driver/join/health_probe.h"
 #include "driver/join/tls_tunnel.h"
 
@@ -212,14 +214,15 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       if (frame.kind != static_cast<std::uint16_t>(join_link::Kind::join) || frames_.mid_frame()) {
         return refuse({"its first message is not Join", true});
       }
-      const auto join = join_link::Join::decode(frame.payload);
-      if (!join.ok()) return refuse({join.status().message(), true});
-
-      if (join->build_id != build_id()) {
-        return refuse({cat("its build is ", quoted(join->build_id), ", the job's is ", build_id(),
+      // The Join of another build may have other fields, but begins with that build.
+      WireReader head(frame.payload);
+      if (const std::string build = head.str(); build != build_id()) {
+        return refuse({cat("its build is ", quoted(build), ", the job's is ", build_id(),
                            "; both need the same hvd"),
                        true});
       }
+      const auto join = join_link::Join::decode(frame.payload);
+      if (!join.ok()) return refuse({join.status().message(), true});
       if (!is_host_name(join->host)) {
         return refuse({cat("invalid host name ", quoted(join->host)), true});
       }
@@ -229,7 +232,10 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
              true});
       }
 
-      const Status admitted = server_->callbacks_.admit(join->host, join->slots);
+      if (const Status labels = check_labels(join->labels); !labels.ok()) {
+        return refuse({labels.message(), true});
+      }
+      const Status admitted = server_->callbacks_.admit(join->host, join->labels);
       if (!admitted.ok()) {
         return refuse({admitted.message(), is_final(admitted.code())}, join->host);
       }
@@ -246,6 +252,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       auto connection =
           open_tls_tunnel(std::move(socket_), std::move(tls_), join_link::Accepted{}.encode());
       if (!connection.ok()) return server->report_rejection(peer_, connection.status().message());
+      connection->labels = std::move(join_->labels);
       server->callbacks_.on_joined({join_->host, join_->slots, std::move(*connection)});
     }
 
@@ -308,6 +315,8 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
   void begin_handshake(tcp::socket socket) {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
+    // An agent may wait here for long, with nothing to say.
+    watch_peer(socket.native_handle());
     auto tls = tls_->session();
     if (!tls.ok()) return;
     const auto handshake =

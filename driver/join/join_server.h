@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 
@@ -25,13 +26,13 @@ namespace hvd::driver::join {
 struct JoinedAgent {
   std::string host;
   int slots = 1;
-  AgentConnection connection;  // nothing was sent to the agent yet
+  AgentConnection connection;  // nothing was sent to the agent yet; has the host's labels
 };
 
 struct Callbacks {
   // Decides whether this host may join, before its agent is accepted. An error is the reason why
   // not; invalid_argument, not_found and permission_denied mean that trying again would not help.
-  std::function<Status(const std::string& host, int slots)> admit;
+  std::function<Status(const std::string& host, const std::vector<std::string>& labels)> admit;
   std::function<void(JoinedAgent agent)> on_joined;
   // An agent or a connection was refused; one line for the user, without secrets. The same line is
   // reported once, and connections without the token at most once in Limits::report_every.

@@ -108,7 +108,9 @@ class StepLauncher::Impl {
   Status listen() {
     if (server_) return {};
     join::Callbacks callbacks;
-    callbacks.admit = [this](const std::string& node, int /*slots*/) { return admit(node); };
+    callbacks.admit = [this](const std::string& node, const auto& /*labels*/) {
+      return admit(node);
+    };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { warn_(text); };
     auto server = std::make_unique<join::JoinServer>(

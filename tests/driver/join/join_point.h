@@ -26,7 +26,9 @@ class JoinPoint {
  public:
   explicit JoinPoint(Limits limits = {}) {
     Callbacks callbacks;
-    callbacks.admit = [this](const std::string& host, int slots) { return admit(host, slots); };
+    callbacks.admit = [this](const std::string& host, const Labels& labels) {
+      return admit(host, labels);
+    };
     callbacks.on_joined = [this](JoinedAgent agent) {
       const std::lock_guard lock(mutex_);
       joined_.push_back(std::move(agent));
@@ -55,9 +57,9 @@ class JoinPoint {
 
   static Token token() { return *Token::from_hex(std::string(64, 'a')); }
   const SocketAddress& address() const { return address_; }
-  std::function<Status(const std::string&, int)> admit = [](const std::string&, int) {
-    return Status();
-  };
+  using Labels = std::vector<std::string>;
+  std::function<Status(const std::string&, const Labels&)> admit =
+      [](const std::string&, const Labels&) { return Status(); };
 
   std::vector<std::string> refused() {
     const std::lock_guard lock(mutex_);

@@ -274,6 +274,9 @@ TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
       {{std::string(build_id()), std::string(301, 'a'), 1}, "invalid host name"},
       {{std::string(build_id()), "h1", 0}, "it has 0 slots"},
       {{std::string(build_id()), "h1", -1}, "it has -1 slots"},
+      {{std::string(build_id()), "h1", 1, {"zone=\x1b[31m"}}, "label \"zone="},
+      {{std::string(build_id()), "h1", 1, {"zone=a", "zone=b"}}, "label zone is given twice"},
+      {{std::string(build_id()), "h1", 1, std::vector<std::string>(33, "a=")}, "33 labels"},
   };
   JoinPoint join_point;
   for (const auto& row : rows) {
@@ -285,6 +288,13 @@ TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
     EXPECT_TRUE(client.wait_for_close());
     EXPECT_TRUE(join_point.wait_for_refusal(row.reason));
   }
+  // Of a build whose Join has other fields.
+  TlsClient older(join_point);
+  older.send_frame(encode_frame(static_cast<std::uint16_t>(join_link::Kind::join),
+                                WireWriter().str("older build").str("h1").take()));
+  EXPECT_NE(older.wait_for_refusal().reason.find("its build is \"older build\""),
+            std::string::npos);
+
   TlsClient impatient(join_point);
   impatient.send_frame(join_link::Join{std::string(build_id()), "h1", 1}.encode() + "more");
   EXPECT_EQ(impatient.wait_for_refusal().reason, "its first message is not Join");
@@ -293,12 +303,13 @@ TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
 TEST(JoinServer, WhoIsRefusedForNowComesAgainAndIsToldOnce) {
   JoinPoint join_point;
   std::atomic<int> asked = 0;
-  join_point.admit = [&](const std::string& host, int slots) {
-    EXPECT_EQ(slots, 3);
+  join_point.admit = [&](const std::string& host, const JoinPoint::Labels& labels) {
+    EXPECT_EQ(labels, (JoinPoint::Labels{"zone=eu", "spot="}));
     return ++asked < 4 ? Status(Code::already_exists, cat("a host ", host, " is there already"))
                        : Status();
   };
   Client client(join_point);
+  client.arguments.labels = {"zone=eu", "spot="};
   const auto joined = client.join();
   ASSERT_TRUE(joined.ok()) << joined.status().message();
   ASSERT_EQ(client.said.size(), 1U);
@@ -309,7 +320,7 @@ TEST(JoinServer, WhoIsRefusedForNowComesAgainAndIsToldOnce) {
 
 TEST(JoinServer, WhoIsRefusedForGoodGivesUp) {
   JoinPoint join_point;
-  join_point.admit = [](const std::string& host, int) {
+  join_point.admit = [](const std::string& host, const JoinPoint::Labels&) {
     return Status(Code::not_found, cat("this job has no host ", host));
   };
   Client client(join_point);

@@ -46,6 +46,34 @@ TEST_F(JoinedJob, RunsOnWhoeverComesAndAllEndWell) {
   EXPECT_EQ(b->wait().code, 0) << b->err();
 }
 
+TEST_F(JoinedJob, LabelsDecideWhoMayJoinAndWorkersKnowThem) {
+  const auto with_labels = [&](const std::string& host, std::vector<std::string> labels) {
+    std::vector<std::string> words{binary("hvdrun"), "agent", "--join", "tls://" + where_,
+                                   "--token-file",   token_,  "--host", host,
+                                   "--slots",        "1"};
+    for (auto& label : labels) words.insert(words.end(), {"--label", std::move(label)});
+    return std::make_unique<Process>(words);
+  };
+  const auto job =
+      start_job({"-np", "1", "--verbose", "--require-label", "zone=eu", "--require-label", "gpu",
+                 "sh", "-c", "echo labels: $HVD_HOST_LABELS"});
+  const auto refused = with_labels("a", {"zone=us"})->wait();
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("does not let this machine in as a: the job requires the labels "
+                             "zone=eu, gpu, which the host does not have"),
+            std::string::npos)
+      << refused.err;
+
+  const auto admitted = with_labels("b", {"zone=eu", "gpu=H100"});
+  const auto status = job->wait();
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_NE(status.out.find("labels: zone=eu,gpu=H100\n"), std::string::npos) << status.out;
+  EXPECT_NE(status.err.find("refused to let a"), std::string::npos) << status.err;
+  EXPECT_NE(status.err.find("host b has joined with 1 slot (zone=eu, gpu=H100)"), std::string::npos)
+      << status.err;
+  EXPECT_EQ(admitted->wait().code, 0) << admitted->err();
+}
+
 // The whole time: also when all agents have come, and later ones are told so.
 TEST_F(JoinedJob, ItsPortAnswersHealthProbesUntilTheEnd) {
   const auto probe = [&] {
