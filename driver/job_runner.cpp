@@ -6,9 +6,11 @@
 #include <csignal>
 #include <cstring>
 #include <set>
+#include <unistd.h>
 #include <utility>
 
 #include <boost/asio/post.hpp>
+#include <nlohmann/json.hpp>
 
 #include "base/log.h"
 #include "base/machine/gpus.h"
@@ -111,7 +113,14 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       heartbeat_timer_(io_),
       notices_(io_, [this] { report_waiting(); }),
       pause_(io_, pause_callbacks()),
-      activity_(io_, activity_callbacks()) {
+      activity_(io_, activity_callbacks()),
+      identity_{job_id_,
+                ::getpid(),
+                spec.command,
+                spec.working_directory,
+                spec.elastic.has_value(),
+                std::chrono::system_clock::now()},
+      control_(io_, control_callbacks()) {
   for (const auto& host : listed_hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
@@ -137,6 +146,9 @@ void JobRunner::announce() {
 Outcome JobRunner::run() {
   signals_.handle([this](int signal) { on_signal(signal); });
   requests_.handle([this](int signal) { on_request(signal); });
+  if (const Status open = control_.start(job_id_); !open.ok()) {
+    observer_.on_progress(cat("hvdrun status cannot ask this job: ", open.message()));
+  }
   if (spec_.elastic) begin_elastic();
   handle(event::Begin{});
   if (spec_.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
@@ -192,6 +204,16 @@ ActivityReport::Callbacks JobRunner::activity_callbacks() {
   };
   callbacks.workers = [this] { return live_workers(); };
   callbacks.say = [this](std::string_view text) { observer_.on_notice(text); };
+  return callbacks;
+}
+
+ControlServer::Callbacks JobRunner::control_callbacks() {
+  ControlServer::Callbacks callbacks;
+  callbacks.status = [this] {
+    return job_status(identity_, *job_, worlds_, std::chrono::system_clock::now(), job_now())
+        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  callbacks.stop = [this] { on_signal(SIGTERM); };
   return callbacks;
 }
 

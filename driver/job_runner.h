@@ -33,6 +33,8 @@
 #include "driver/job/job.h"
 #include "driver/job/plan.h"
 #include "driver/orphans.h"
+#include "driver/status/control_server.h"
+#include "driver/status/job_status.h"
 #include "driver/worker_environment.h"
 #include "driver/worker_output.h"
 #include "driver/worker_reporter.h"
@@ -86,6 +88,7 @@ class JobRunner {
   void on_request(int signal);
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
+  ControlServer::Callbacks control_callbacks();
   std::map<std::uint64_t, ActivityRow> live_workers() const;
   std::set<HostIndex> broadcast(const SharedBytes& frame);
 
@@ -161,6 +164,9 @@ class JobRunner {
   ProgressNotices notices_;
   JobPause pause_;
   ActivityReport activity_;
+  const JobIdentity identity_;
+  std::vector<PastWorld> worlds_;
+  ControlServer control_;
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force

@@ -30,6 +30,23 @@ std::string escaped(std::string_view text, std::string_view special) {
   return result;
 }
 
+// All places of `mark`.
+std::string replaced(std::string text, std::string_view mark, std::string_view by) {
+  for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at + by.size())) {
+    text.replace(at, mark.size(), by);
+  }
+  return text;
+}
+
+// "rendezvous agent"
+std::string subcommands(const std::vector<FlagTable>& tables) {
+  std::vector<std::string> names;
+  for (const FlagTable& table : tables) {
+    if (!table.subcommand.empty()) names.push_back(table.subcommand);
+  }
+  return join(names, " ");
+}
+
 // ---- bash --------------------------------------------------------------------------------------
 
 // The script does without the package bash-completion, but where that is loaded it completes the
@@ -59,7 +76,7 @@ _hvdrun() {
   local table=main values offer word at=1
   local current=${COMP_WORDS[COMP_CWORD]}
   COMPREPLY=()
-  if ((COMP_CWORD > 1)) && [[ ${COMP_WORDS[1]} == rendezvous || ${COMP_WORDS[1]} == agent ]]; then
+  if ((COMP_CWORD > 1)) && [[ " @COMMANDS@ " == *" ${COMP_WORDS[1]} "* ]]; then
     table=${COMP_WORDS[1]} at=2
   fi
 
@@ -106,7 +123,7 @@ _hvdrun() {
   elif [[ $table == main ]]; then
     offer=programs
     _hvdrun_offer "$current"
-    ((COMP_CWORD == 1)) && COMPREPLY+=($(compgen -W 'rendezvous agent' -- "$current"))
+    ((COMP_CWORD == 1)) && COMPREPLY+=($(compgen -W '@COMMANDS@' -- "$current"))
   fi
 }
 complete -F _hvdrun hvdrun
@@ -128,10 +145,6 @@ std::string bash_offer(const Flag& flag) {
   return "nothing";
 }
 
-std::string replaced(std::string text, std::string_view mark, std::string_view by) {
-  return text.replace(text.find(mark), mark.size(), by);
-}
-
 std::string bash_script(const std::vector<FlagTable>& tables) {
   std::vector<std::string> values;
   std::vector<std::string> flags;
@@ -150,7 +163,9 @@ std::string bash_script(const std::vector<FlagTable>& tables) {
   }
 
   const std::string code = replaced(kBashCode, "@VALUES@", join(values, "\n"));
-  return cat("# Completion of hvdrun for bash.\n", replaced(code, "@FLAGS@", join(flags, "\n")));
+  const std::string script = replaced(code, "@FLAGS@", join(flags, "\n"));
+  return cat("# Completion of hvdrun for bash.\n",
+             replaced(script, "@COMMANDS@", subcommands(tables)));
 }
 
 // ---- zsh ---------------------------------------------------------------------------------------
@@ -161,7 +176,7 @@ _hvdrun() {
   typeset -A opt_args
   local -a specs
 
-  if ((CURRENT > 2)) && [[ $words[2] == (rendezvous|agent) ]]; then
+  if ((CURRENT > 2)) && [[ " @COMMANDS@ " == *" $words[2] "* ]]; then
     shift words
     ((CURRENT--))
     specs=_hvdrun_$words[1]
@@ -171,7 +186,7 @@ _hvdrun() {
 
   _arguments -C -S : "${_hvdrun_main[@]}" '(-)1:program:->program' '*:: :_normal' && return
   if [[ $state == program ]]; then
-    _alternative 'subcommands:subcommand:(rendezvous agent)' 'commands:program:_command_names -e' \
+    _alternative 'subcommands:subcommand:(@COMMANDS@)' 'commands:program:_command_names -e' \
       'files:program:_files'
   fi
 }
@@ -219,17 +234,17 @@ std::string zsh_script(const std::vector<FlagTable>& tables) {
     }
     script += ")\n";
   }
-  return script + kZshCode;
+  return script + replaced(kZshCode, "@COMMANDS@", subcommands(tables));
 }
 
 // ---- fish --------------------------------------------------------------------------------------
 
 constexpr const char* kFishCode = R"(
-# True if a flag of `wanted`, which is main, rendezvous or agent, can stand at the cursor.
+# True if a flag of `wanted`, which is main or a subcommand, can stand at the cursor.
 function __hvdrun_at --argument-names wanted
     set -l tokens (commandline -opc)
     set -e tokens[1]
-    if test (count $tokens) -gt 0; and contains -- $tokens[1] rendezvous agent
+    if test (count $tokens) -gt 0; and contains -- $tokens[1] @COMMANDS@
         test $tokens[1] = $wanted
         return
     end
@@ -250,9 +265,6 @@ function __hvdrun_at --argument-names wanted
 end
 
 complete -c hvdrun -n '__hvdrun_at main' -a '(__fish_complete_command)'
-complete -c hvdrun -n __fish_is_first_token -a rendezvous -d 'Run the rendezvous service by itself'
-complete -c hvdrun -n __fish_is_first_token -a agent -d 'Join a job of another machine'
-complete -c hvdrun -n '__hvdrun_at rendezvous; or __hvdrun_at agent' -f
 )";
 
 std::string fish_quoted(std::string_view text) { return cat("'", escaped(text, "'\\"), "'"); }
@@ -293,8 +305,15 @@ std::string fish_script(const std::vector<FlagTable>& tables) {
       }
     }
   }
+  for (const FlagTable& table : tables) {
+    if (table.subcommand.empty()) continue;
+    flags += cat("complete -c hvdrun -n __fish_is_first_token -a ", table.subcommand, " -d ",
+                 fish_quoted(table.description), "\ncomplete -c hvdrun -n '__hvdrun_at ",
+                 table.subcommand, "' -f\n");
+  }
   return cat("# Completion of hvdrun for fish.\nset -g __hvdrun_one_value", one,
-             "\nset -g __hvdrun_two_values", two, "\n", kFishCode, flags);
+             "\nset -g __hvdrun_two_values", two, "\n",
+             replaced(kFishCode, "@COMMANDS@", subcommands(tables)), flags);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/flag_help.h"
+#include "cmd/hvdrun/job_commands.h"
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/subcommands.h"
 
@@ -51,7 +52,11 @@ FlagTable table_of(const CLI::App& app, std::string_view subcommand) {
 }
 
 std::vector<FlagTable> flag_tables() {
-  return {main_flag_table(), rendezvous_flag_table(), agent_flag_table()};
+  std::vector<FlagTable> tables{main_flag_table(), rendezvous_flag_table(), agent_flag_table()};
+  for (const auto& command : job_command_names()) {
+    tables.push_back(job_command_flag_table(command.name));
+  }
+  return tables;
 }
 
 }  // namespace hvd::cli

@@ -34,7 +34,7 @@ struct FlagTable {
 
 FlagTable table_of(const CLI::App& app, std::string_view subcommand);
 
-// hvdrun, hvdrun rendezvous, hvdrun agent.
+// hvdrun itself, then its subcommands.
 std::vector<FlagTable> flag_tables();
 
 }  // namespace hvd::cli

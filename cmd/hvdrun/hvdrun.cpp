@@ -16,6 +16,7 @@
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/environment.h"
+#include "cmd/hvdrun/job_commands.h"
 #include "cmd/hvdrun/job_output.h"
 #include "cmd/hvdrun/job_setup.h"
 #include "cmd/hvdrun/listings.h"
@@ -234,6 +235,10 @@ static int run_arguments(const std::vector<std::string>& arguments) {
       ignore_requests();
       set_up_log({});
       return run_agent(line->agent);
+    case Action::job_command: {
+      const auto text = run_job_command(line->job_command);
+      return text.ok() ? print_and_end(*text) : fail(text.status());
+    }
     case Action::run:
     case Action::dry_run:
     case Action::print_env:

@@ -1,6 +1,7 @@
 #include "cmd/hvdrun/man_page.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include <hvd/version.h>
@@ -24,6 +25,16 @@ hvdrun \- run a program as workers that train together
 .B hvdrun agent \-\-join
 .RI tls:// ADDRESS : PORT
 .RI [ options ]
+.br
+.B hvdrun jobs
+.RI [ options ]
+.br
+.B hvdrun status
+.RI [ JOB ]
+.RI [ options ]
+.br
+.B hvdrun stop
+.RI [ JOB ]
 .SH DESCRIPTION
 .B hvdrun
 starts one program as several workers, on this machine and on others, shows what they print, and
@@ -172,8 +183,11 @@ std::string man_page(const std::vector<FlagTable>& tables) {
     if (table.subcommand.empty()) {
       text += ".SH OPTIONS\n";
     } else {
-      text += cat(".SH HVDRUN ", table.subcommand == "agent" ? "AGENT" : "RENDEZVOUS", "\n",
-                  troff(table.description), "\n");
+      std::string name = table.subcommand;
+      std::transform(name.begin(), name.end(), name.begin(), [](const unsigned char letter) {
+        return static_cast<char>(std::toupper(letter));
+      });
+      text += cat(".SH HVDRUN ", name, "\n", troff(table.description), "\n");
     }
     text += flags_text(grouped(table));
   }

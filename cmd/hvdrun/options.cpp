@@ -10,6 +10,7 @@
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/completion.h"
 #include "cmd/hvdrun/flag_help.h"
+#include "cmd/hvdrun/job_commands.h"
 #include "cmd/hvdrun/man_page.h"
 #include "cmd/hvdrun/subcommands.h"
 
@@ -173,6 +174,10 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   }
   if (!arguments.empty() && arguments.front() == "agent") {
     return parse_agent({arguments.begin() + 1, arguments.end()});
+  }
+
+  if (!arguments.empty() && is_job_command(arguments.front())) {
+    return parse_job_command(arguments.front(), {arguments.begin() + 1, arguments.end()});
   }
 
   Parser parser;

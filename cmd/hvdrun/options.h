@@ -25,7 +25,8 @@ enum class Action {
   version,
   help,
   rendezvous,
-  agent
+  agent,
+  job_command
 };
 
 // How the workers' environment differs from hvdrun's own.
@@ -56,6 +57,13 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
+// `hvdrun jobs`, `status` and `stop`.
+struct JobCommandArguments {
+  std::string command;
+  std::string job;  // the beginning of its id; empty: the only one
+  bool json = false;
+};
+
 struct CommandLine {
   Action action = Action::run;
   Values values;
@@ -64,6 +72,7 @@ struct CommandLine {
   std::vector<std::string> command;
   RendezvousArguments rendezvous;
   AgentArguments agent;
+  JobCommandArguments job_command;
   std::string help;  // what to print, when the action is help
 };
 

@@ -112,7 +112,13 @@ bool knows(const std::string& command, const std::string& flag) {
 
 bool hvdrun_knows(const std::string& flag) {
   // `--no-` alone stands for the form that booleans have.
-  return flag == "--no-" || knows("", flag) || knows("agent", flag) || knows("rendezvous", flag);
+  return flag == "--no-" || knows("", flag) || knows("agent", flag) || knows("rendezvous", flag) ||
+         knows("status", flag);
+}
+
+bool is_subcommand(const std::string& word) {
+  static const std::set<std::string> kNames{"agent", "rendezvous", "jobs", "status", "stop"};
+  return kNames.contains(word);
 }
 
 // The flags of a whole command, up to the program that it starts. A flag with two values ends it,
@@ -126,7 +132,7 @@ std::vector<std::string> unknown_flags_of(const std::string& words_after_hvdrun)
     std::string text(trim(word));
     std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
     if (text.empty()) continue;
-    if (std::exchange(is_first, false) && (text == "agent" || text == "rendezvous")) {
+    if (std::exchange(is_first, false) && is_subcommand(text)) {
       command = text;
     } else if (is_value) {
       is_value = false;

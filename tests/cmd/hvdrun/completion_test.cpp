@@ -87,6 +87,8 @@ TEST_F(CompletionTest, BashKnowsTheSubcommands) {
   EXPECT_EQ(bash({"hvdrun", "rendezv"}), Texts{"rendezvous"});
   EXPECT_EQ(bash({"hvdrun", "agent", "--j"}), (Texts{"--join", "--join-timeout"}));
   EXPECT_EQ(bash({"hvdrun", "rendezvous", "--token-file", "ho"}), Texts{"hosts.txt"});
+  EXPECT_EQ(bash({"hvdrun", "statu"}), Texts{"status"});
+  EXPECT_EQ(bash({"hvdrun", "status", "--j"}), Texts{"--json"});
   EXPECT_EQ(bash({"hvdrun", "-np", "2", "rendezv"}), Texts());
 }
 
@@ -97,6 +99,7 @@ TEST_F(CompletionTest, FishCompletes) {
   EXPECT_EQ(fish("hvdrun --blacklist-cooldown-range 1 9 --tag-o"), Texts{"--tag-output"});
   EXPECT_EQ(fish("hvdrun ./train --num"), Texts());
   EXPECT_EQ(fish("hvdrun rendezvo"), Texts{"rendezvous"});
+  EXPECT_EQ(fish("hvdrun status --js"), Texts{"--json"});
   EXPECT_EQ(fish("hvdrun agent --jo"), (Texts{"--join", "--join-timeout"}));
 }
 

@@ -53,13 +53,14 @@ std::set<std::string> flags_in(const FlagTable& table) {
 
 TEST(FlagTable, HasEveryFlagOfTheHelpTexts) {
   const auto tables = flag_tables();
-  ASSERT_EQ(tables.size(), 3U);
-  const std::vector<std::vector<std::string>> helps{
-      {"--help-all"}, {"rendezvous", "--help"}, {"agent", "--help"}};
+  ASSERT_EQ(tables.size(), 6U);
+  const std::vector<std::vector<std::string>> helps{{"--help-all"},       {"rendezvous", "--help"},
+                                                    {"agent", "--help"},  {"jobs", "--help"},
+                                                    {"status", "--help"}, {"stop", "--help"}};
   for (std::size_t at = 0; at < tables.size(); ++at) {
     const auto shown = flags_in(help_of(helps[at]));
     const auto in_table = flags_in(tables[at]);
-    EXPECT_GE(shown.size(), 4U);
+    EXPECT_GE(shown.size(), 1U);
     for (const auto& flag : shown) EXPECT_EQ(in_table.count(flag), 1U) << flag;
   }
   EXPECT_GT(flags_in(help_of({"--help-all"})).size(), 90U);

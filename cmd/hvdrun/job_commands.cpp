@@ -1,0 +1,377 @@
+#include "cmd/hvdrun/job_commands.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "cmd/hvdrun/arguments.h"
+#include "driver/status/job_sockets.h"
+
+namespace hvd::cli {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using boost::system::error_code;
+using Json = nlohmann::json;
+using Local = asio::local::stream_protocol;
+
+constexpr std::chrono::seconds kAnswerTime{10};
+constexpr std::size_t kMaxStatus = std::size_t{64} << 20;  // tens of thousands of workers
+
+// ---- the command line ----
+
+struct JobCommandParser {
+  CLI::App app;
+  JobCommandArguments arguments;
+  bool help = false;
+
+  explicit JobCommandParser(const std::string& name) {
+    const auto& names = job_command_names();
+    const auto found = std::find_if(names.begin(), names.end(),
+                                    [&](const JobCommandName& one) { return one.name == name; });
+    app.description(found->help);
+    app.name("hvdrun " + name);
+    app.set_help_flag();
+    arguments.command = name;
+    if (name != "stop") app.add_flag("--json", arguments.json, "Print JSON, for programs");
+    app.add_flag("--help", help, "Print this help and exit");
+    for (CLI::Option* const option : app.get_options()) option->group("Options");
+  }
+};
+
+// ---- one question ----
+
+struct Answer {
+  unsigned status = 0;
+  std::string text;
+};
+
+class Question : public std::enable_shared_from_this<Question> {
+ public:
+  Question(asio::io_context& io, http::verb method, const std::string& target) : stream_(io) {
+    request_.method(method);
+    request_.target(target);
+    request_.version(11);
+    request_.set(http::field::host, "hvdrun");
+    request_.prepare_payload();
+    parser_.body_limit(kMaxStatus);
+  }
+
+  void ask(const std::string& path) {
+    stream_.expires_after(kAnswerTime);
+    stream_.async_connect(Local::endpoint(path), [this](error_code error) {
+      if (failed(error)) return;
+      http::async_write(stream_, request_, [this](error_code sent, std::size_t /*size*/) {
+        if (failed(sent)) return;
+        http::async_read(stream_, buffer_, parser_,
+                         [this](error_code got, std::size_t /*size*/) { failed(got); });
+      });
+    });
+  }
+
+  error_code error() const { return error_; }
+  Answer answer() const { return {parser_.get().result_int(), parser_.get().body()}; }
+
+ private:
+  bool failed(error_code error) {
+    error_ = error;
+    return error.failed();
+  }
+
+  beast::basic_stream<Local> stream_;
+  beast::flat_buffer buffer_;
+  http::request<http::empty_body> request_;
+  http::response_parser<http::string_body> parser_;
+  error_code error_;
+};
+
+// not_found: nobody listens there, since the job is over.
+Result<std::string> ask(const driver::JobSocket& job, http::verb method,
+                        const std::string& target) {
+  asio::io_context io;
+  Question question(io, method, target);
+  question.ask(job.path);
+  io.run();
+  if (const error_code error = question.error()) {
+    const bool is_gone = error == asio::error::connection_refused || error.value() == ENOENT;
+    const std::string why = error == beast::error::timeout ? "it does not answer" : error.message();
+    return Status(is_gone ? Code::not_found : Code::unavailable,
+                  cat("job ", job.job_id, ": ", why));
+  }
+  Answer answer = question.answer();
+  if (answer.status != 200) {
+    return Status(Code::failed_precondition,
+                  cat("job ", job.job_id, ": ", printable(trim(answer.text))));
+  }
+  return std::move(answer.text);
+}
+
+// ---- which job ----
+
+struct RunningJob {
+  driver::JobSocket socket;
+  Json status;
+};
+
+std::vector<RunningJob> running_jobs(Status& problem) {
+  std::vector<RunningJob> jobs;
+  for (auto& socket : driver::find_job_sockets()) {
+    auto text = ask(socket, http::verb::get, "/status");
+    if (text.status().code() == Code::not_found) continue;
+    if (!text.ok()) {
+      problem = text.status();
+      continue;
+    }
+    Json status = Json::parse(*text, nullptr, false);
+    if (!status.is_object()) {
+      problem = Status(Code::data_loss, cat("job ", socket.job_id, ": its answer is not JSON"));
+      continue;
+    }
+    jobs.push_back({std::move(socket), std::move(status)});
+  }
+  return jobs;
+}
+
+Result<driver::JobSocket> find_job(const std::string& wanted) {
+  std::vector<driver::JobSocket> fitting;
+  for (auto& socket : driver::find_job_sockets()) {
+    if (!socket.job_id.starts_with(wanted)) continue;
+    if (ask(socket, http::verb::get, "/status").status().code() == Code::not_found) continue;
+    fitting.push_back(std::move(socket));
+  }
+  if (fitting.size() == 1) return fitting.front();
+  if (fitting.empty()) {
+    return Status(Code::not_found, wanted.empty()
+                                       ? std::string("no job of this user runs on this machine")
+                                       : cat("no job ", quoted(wanted),
+                                             " of this user runs on this machine; hvdrun jobs "
+                                             "lists those that do"));
+  }
+  std::vector<std::string> ids;
+  for (const auto& one : fitting) ids.push_back(one.job_id);
+  return Status(
+      Code::invalid_argument,
+      cat(fitting.size(), wanted.empty() ? " jobs run" : " jobs have an id that begins so", ": ",
+          join(ids, ", "), "; name one of them"));
+}
+
+// ---- texts ----
+
+// Columns as wide as their widest cell; control characters are shown as '?'.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += printable(row[i]);
+      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  const auto all = static_cast<long>(std::max(0.0, std::floor(seconds)));
+  const auto [hours, minutes, rest] = std::array{all / 3600, all / 60 % 60, all % 60};
+  if (hours > 0) return cat(hours, " h ", minutes, " min");
+  return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");
+}
+
+std::string command_text(const Json& status) {
+  std::vector<std::string> words;
+  for (const auto& word : status.at("command"))
+    words.push_back(shell_quote(word.get<std::string>()));
+  return join(words, " ");
+}
+
+std::string text_or_dash(const Json& value) {
+  if (value.is_number_integer()) return cat(value.get<long long>());
+  return value.is_string() && !value.get<std::string>().empty() ? value.get<std::string>() : "-";
+}
+
+std::string worker_state(const Json& worker) {
+  const std::string membership = worker.at("membership");
+  std::string text = worker.at("state");
+  if (membership != "member") text += cat(", ", membership);
+  if (const auto why = worker.find("leaves"); why != worker.end()) {
+    text += cat(", leaves: ", why->get<std::string>());
+  }
+  return text;
+}
+
+std::string workers_table(const Json& status) {
+  std::vector<std::vector<std::string>> rows{{"RANK", "WORKER", "HOST", "PID", "STATE"}};
+  for (const auto* const group : {&status.at("world").at("members"), &status.at("other_workers")}) {
+    for (const auto& worker : *group) {
+      rows.push_back({text_or_dash(worker.at("rank")), worker.at("worker"), worker.at("host"),
+                      text_or_dash(worker.at("pid")), worker_state(worker)});
+    }
+  }
+  return rows.size() > 1 ? table(rows) : std::string();
+}
+
+std::string hosts_table(const Json& status) {
+  std::vector<std::vector<std::string>> rows{{"HOST", "STATE", "WORKERS", "SLOTS", "ADDRESS"}};
+  for (const auto& host : status.at("hosts")) {
+    std::string state = host.at("state");
+    if (host.at("leaves").get<bool>()) state += ", leaves";
+    if (const auto error = host.find("error"); error != host.end()) {
+      state += cat(", ", error->get<std::string>());
+    }
+    rows.push_back({host.at("host"), state, text_or_dash(host.at("workers")),
+                    text_or_dash(host.at("slots")), text_or_dash(host.at("address"))});
+  }
+  return rows.size() > 1 ? table(rows) : std::string();
+}
+
+std::string worlds_table(const Json& status) {
+  constexpr std::size_t kShown = 10;
+  const Json& worlds = status.at("worlds");
+  if (worlds.empty()) return {};
+  std::vector<std::vector<std::string>> rows{{"WORLD", "SINCE", "WORKERS", "BECAUSE"}};
+  const std::size_t first = worlds.size() > kShown ? worlds.size() - kShown : 0;
+  for (std::size_t i = first; i < worlds.size(); ++i) {
+    rows.push_back({text_or_dash(worlds[i].at("generation")), worlds[i].at("at"),
+                    text_or_dash(worlds[i].at("size")), text_or_dash(worlds[i].at("why"))});
+  }
+  return "\n" + table(rows);
+}
+
+std::string text_of(const Json& status) {
+  std::string text =
+      cat("job ", status.at("job").get<std::string>(), ": ", status.at("state").get<std::string>(),
+          ", for ", duration_text(status.at("seconds")), " (hvdrun has pid ",
+          status.at("pid").get<long>(), ")\n");
+  text += cat("command: ", command_text(status), "\n");
+  const std::string waits = status.at("waits_for");
+  if (!waits.empty()) text += cat("waits for: ", waits, "\n");
+  text += "\n";
+  const std::string workers = workers_table(status);
+  if (!workers.empty()) text += workers + "\n";
+  return text + hosts_table(status) + worlds_table(status);
+}
+
+std::string jobs_text(const std::vector<RunningJob>& jobs) {
+  if (jobs.empty()) return "no job of this user runs on this machine\n";
+  std::vector<std::vector<std::string>> rows{{"JOB", "PID", "STATE", "FOR", "WORKERS", "COMMAND"}};
+  for (const auto& job : jobs) {
+    const Json& status = job.status;
+    rows.push_back({status.at("job"), text_or_dash(status.at("pid")), status.at("state"),
+                    duration_text(status.at("seconds")),
+                    cat(status.at("world").at("members").size()), command_text(status)});
+  }
+  return table(rows);
+}
+
+Result<std::string> list_jobs(bool json) {
+  Status problem;
+  const auto jobs = running_jobs(problem);
+  if (jobs.empty() && !problem.ok()) return problem;
+  if (!json) return jobs_text(jobs);
+  Json all = Json::array();
+  for (const auto& job : jobs) all.push_back(job.status);
+  return all.dump(2) + "\n";
+}
+
+}  // namespace
+
+const std::vector<JobCommandName>& job_command_names() {
+  static const std::vector<JobCommandName> kNames{
+      {"jobs", "Lists the running jobs of this user."},
+      {"status", "Shows what a running job is doing: hvdrun status [JOB]."},
+      {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
+  };
+  return kNames;
+}
+
+bool is_job_command(const std::string& name) {
+  const auto& names = job_command_names();
+  return std::any_of(names.begin(), names.end(),
+                     [&](const JobCommandName& one) { return one.name == name; });
+}
+
+FlagTable job_command_flag_table(const std::string& name) {
+  return table_of(JobCommandParser(name).app, name);
+}
+
+Result<CommandLine> parse_job_command(const std::string& name,
+                                      const std::vector<std::string>& arguments) {
+  JobCommandParser parser(name);
+  const std::string command = parser.app.get_name();
+  // The job may stand before or behind the options.
+  auto split = split_arguments(parser.app, arguments);
+  if (!split.ok()) return split.status().with_context(command);
+  HVD_RETURN_IF_ERROR(parse_options(parser.app, split->options).with_context(command));
+  std::vector<std::string> words = std::move(split->command);
+  if (words.size() > 1) {
+    auto behind = split_arguments(parser.app, {words.begin() + 1, words.end()});
+    if (!behind.ok()) return behind.status().with_context(command);
+    HVD_RETURN_IF_ERROR(parse_options(parser.app, behind->options).with_context(command));
+    words.resize(1);
+    words.insert(words.end(), behind->command.begin(), behind->command.end());
+  }
+  const std::size_t most = name == "jobs" ? 0 : 1;
+  if (words.size() > most) {
+    return usage(cat(command, ": unexpected argument ", quoted(words[most]),
+                     "; a program of this name is started as ./", name));
+  }
+
+  CommandLine line;
+  line.action = Action::job_command;
+  line.job_command = parser.arguments;
+  if (!words.empty()) line.job_command.job = words.front();
+  if (parser.help) {
+    line.action = Action::help;
+    line.help = parser.app.help();
+  }
+  return line;
+}
+
+Result<std::string> status_text(const std::string& answer) {
+  try {
+    return text_of(Json::parse(answer));
+  } catch (const Json::exception& error) {
+    return Status(Code::data_loss,
+                  cat("the answer is not the status of a job (is its hvdrun of another version?): ",
+                      printable(error.what())));
+  }
+}
+
+Result<std::string> run_job_command(const JobCommandArguments& arguments) {
+  try {
+    if (arguments.command == "jobs") return list_jobs(arguments.json);
+  } catch (const Json::exception& error) {
+    return Status(Code::data_loss, cat("an answer is not the status of a job: ", error.what()));
+  }
+
+  auto job = find_job(arguments.job);
+  if (!job.ok()) return job.status();
+  if (arguments.command == "stop") {
+    auto answer = ask(*job, http::verb::post, "/stop");
+    if (!answer.ok()) return answer.status();
+    return cat("job ", job->job_id, " is being stopped\n");
+  }
+  auto answer = ask(*job, http::verb::get, "/status");
+  if (!answer.ok()) return answer.status();
+  return arguments.json ? Result<std::string>(*answer + "\n") : status_text(*answer);
+}
+
+}  // namespace hvd::cli

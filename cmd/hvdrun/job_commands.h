@@ -1,0 +1,34 @@
+// `hvdrun jobs`, `hvdrun status` and `hvdrun stop`: they ask running jobs of this user, of all
+// users for root, at their sockets (driver/status/control_server.h). Nothing is asked over the
+// network.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cmd/hvdrun/flag_table.h"
+#include "cmd/hvdrun/options.h"
+
+namespace hvd::cli {
+
+// The names of these commands, with what each does in one line.
+struct JobCommandName {
+  std::string name;
+  std::string help;
+};
+const std::vector<JobCommandName>& job_command_names();
+bool is_job_command(const std::string& name);
+
+// `arguments` without the names of program and command.
+Result<CommandLine> parse_job_command(const std::string& name,
+                                      const std::vector<std::string>& arguments);
+FlagTable job_command_flag_table(const std::string& name);
+
+// The text for standard output. An error says which job could not be asked, and why.
+Result<std::string> run_job_command(const JobCommandArguments& arguments);
+
+// What `hvdrun status` shows of an answer. Pure. data_loss: it is not such a document.
+Result<std::string> status_text(const std::string& answer);
+
+}  // namespace hvd::cli

@@ -1,0 +1,41 @@
+// Answers questions about a running job, and takes requests, at a Unix socket that only this user
+// and root can reach (job_sockets.h). It speaks HTTP/1.1, one request for each connection:
+//
+//   GET /status   what the job is doing (job_status.h), as JSON
+//   POST /stop    as if hvdrun had got SIGTERM
+//
+// Owned by the driver, on its thread: a client that is slow, silent or wrong costs a connection
+// for at most ten seconds. The io_context outlives it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "base/status.h"
+
+namespace hvd::driver {
+
+class ControlServer {
+ public:
+  struct Callbacks {
+    std::function<std::string()> status;
+    std::function<void()> stop;
+  };
+
+  ControlServer(boost::asio::io_context& io, Callbacks callbacks);
+  ~ControlServer();  // removes the socket
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  // Begins to listen. Sockets of jobs of this user that were killed are removed before.
+  Status start(const std::string& job_id);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::driver

@@ -1,0 +1,105 @@
+#include "driver/status/job_sockets.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLogins = "/run/user";
+constexpr const char* kTemporary = "/tmp";
+constexpr std::string_view kTemporaryName = "hvd-";
+constexpr std::string_view kEnding = ".sock";
+
+bool is_own_directory(const std::string& path) {
+  struct stat about {};
+  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) &&
+         about.st_uid == ::geteuid();
+}
+
+std::string usual_directory() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
+  if (const char* const set = std::getenv("HVD_RUNTIME_DIR"); set != nullptr && *set != '\0') {
+    return set;
+  }
+  const std::string login = cat(kLogins, "/", ::geteuid());
+  return is_own_directory(login) ? login + "/hvd"
+                                 : cat(kTemporary, "/", kTemporaryName, ::geteuid());
+}
+
+// Whose it must be. Nobody else can have put a socket there then.
+bool belongs_to(const fs::path& path, std::string_view uid) {
+  struct stat about {};
+  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && cat(about.st_uid) == uid &&
+         (about.st_mode & 077) == 0;
+}
+
+std::set<fs::path> directories() {
+  std::set<fs::path> found{usual_directory()};
+  if (::geteuid() != 0) return found;
+
+  std::error_code ignored;
+  for (const auto& login : fs::directory_iterator(kLogins, ignored)) {
+    const fs::path path = login.path() / "hvd";
+    if (belongs_to(path, login.path().filename().string())) found.insert(path);
+  }
+  for (const auto& entry : fs::directory_iterator(kTemporary, ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kTemporaryName) &&
+        belongs_to(entry.path(), std::string_view(name).substr(kTemporaryName.size()))) {
+      found.insert(entry.path());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<std::string> job_socket_directory() {
+  std::string path = usual_directory();
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Status::from_errno(cat("make the directory ", path), errno);
+  }
+  struct stat about {};
+  if (::lstat(path.c_str(), &about) != 0) return Status::from_errno(path, errno);
+  const bool is_private =
+      S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() && (about.st_mode & 077) == 0;
+  if (!is_private) {
+    return Status(Code::failed_precondition,
+                  cat(path,
+                      " is not a directory of this user that is closed to others (mode 0700); "
+                      "HVD_RUNTIME_DIR names another one"));
+  }
+  return path;
+}
+
+std::string job_socket_path(const std::string& directory, const std::string& job_id) {
+  return cat(directory, "/", job_id, kEnding);
+}
+
+std::vector<JobSocket> find_job_sockets() {
+  std::vector<JobSocket> found;
+  for (const auto& directory : directories()) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+      const std::string name = entry.path().filename();
+      if (!name.ends_with(kEnding)) continue;
+      found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path()});
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const JobSocket& one, const JobSocket& other) { return one.job_id < other.job_id; });
+  return found;
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,28 @@
+// The sockets at which running jobs answer questions (control_server.h), and where they lie:
+// HVD_RUNTIME_DIR, else /run/user/UID/hvd if there is such a directory of a login, else
+// /tmp/hvd-UID. Which one it is does not depend on the terminal, so that another one finds the same
+// jobs. Only the user and root can look into it. Safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hvd::driver {
+
+// The directory of this user; made if it is missing. failed_precondition: it is a link, somebody
+// else's, or open to others.
+Result<std::string> job_socket_directory();
+// Of a job with this id, in `directory`.
+std::string job_socket_path(const std::string& directory, const std::string& job_id);
+
+struct JobSocket {
+  std::string job_id;
+  std::string path;
+};
+// Those that this user may use: of all users if it is root. By id; some may be of jobs that were
+// killed. Directories that cannot be read, or belong to the wrong user, are passed over.
+std::vector<JobSocket> find_job_sockets();
+
+}  // namespace hvd::driver

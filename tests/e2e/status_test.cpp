@@ -1,0 +1,207 @@
+// `hvdrun jobs`, `hvdrun status` and `hvdrun stop`, from another terminal than that of the job.
+#include <csignal>
+#include <filesystem>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/socket.h"
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class StatusTest : public ElasticJobTest {
+ protected:
+  void SetUp() override {
+    ElasticJobTest::SetUp();
+    // All that this test starts.
+    ::setenv("HVD_RUNTIME_DIR", sockets().c_str(), 1);
+  }
+  void TearDown() override {
+    ElasticJobTest::TearDown();
+    ::unsetenv("HVD_RUNTIME_DIR");
+  }
+
+  std::filesystem::path sockets() const { return directory() / "sockets"; }
+  std::vector<std::filesystem::path> socket_files() const {
+    std::vector<std::filesystem::path> files;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(sockets(), ignored)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+  // Of the only job.
+  Json status() {
+    const ExitStatus asked = run_job({"status", "--json"});
+    EXPECT_EQ(asked.code, 0) << asked.err;
+    return Json::parse(asked.out, nullptr, false);
+  }
+  bool wait_for_job() {
+    return eventually([&] { return run_job({"jobs"}).out.find("running") != std::string::npos; });
+  }
+
+  // What comes back on one connection for these bytes.
+  std::string raw(const std::string& bytes) {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = socket_files().at(0);
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    ::shutdown(fd.get(), SHUT_WR);
+    std::string answer;
+    std::array<char, 4096> buffer{};
+    for (;;) {
+      const ssize_t got = ::recv(fd.get(), buffer.data(), buffer.size(), 0);
+      if (got <= 0) return answer;
+      answer.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+  }
+};
+
+TEST_F(StatusTest, ShowsTheWorldAndWhyItChanged) {
+  Process& job = start_training({"-np", "3", "--min-np", "2"});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
+
+  const Json before = status();
+  EXPECT_EQ(before.at("schema"), 1);
+  EXPECT_EQ(before.at("state"), "running");
+  EXPECT_EQ(before.at("elastic"), true);
+  const Json& members = before.at("world").at("members");
+  ASSERT_EQ(members.size(), 3U);
+  for (int rank = 0; rank < 3; ++rank) {
+    const Json& member = members.at(static_cast<std::size_t>(rank));
+    EXPECT_EQ(member.at("rank"), rank);
+    EXPECT_EQ(member.at("state"), "initialised");
+    EXPECT_EQ(::kill(member.at("pid").get<pid_t>(), 0), 0);
+  }
+
+  ASSERT_EQ(::kill(members.at(1).at("pid").get<pid_t>(), SIGKILL), 0);
+  ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << job.err();
+  Json after;
+  ASSERT_TRUE(eventually([&] {
+    after = status();
+    return after.at("worlds").size() >= 2;
+  }));
+  EXPECT_NE(after.at("worlds").at(1).at("why").get<std::string>().find("SIGKILL"),
+            std::string::npos)
+      << after.dump(2);
+
+  const ExitStatus words = run_job({"status"});
+  EXPECT_EQ(words.code, 0) << words.err;
+  for (const char* const text : {"job ", "running, for ", "RANK  WORKER", "localhost#0", "HOST",
+                                 "WORLD", "SIGKILL (signal 9)"}) {
+    EXPECT_NE(words.out.find(text), std::string::npos) << text << "\n" << words.out;
+  }
+  finish(job);
+  EXPECT_TRUE(socket_files().empty());
+  EXPECT_EQ(run_job({"jobs"}).out, "no job of this user runs on this machine\n");
+  const ExitStatus none = run_job({"status"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("no job of this user runs"), std::string::npos) << none.err;
+}
+
+TEST_F(StatusTest, StopsTheJobThatIsNamed) {
+  Process& one = start({"-np", "1", "sleep", "1000"});
+  Process& other = start({"-np", "2", "sleep", "1000"});
+  ASSERT_TRUE(eventually([&] { return socket_files().size() == 2; }));
+  ASSERT_TRUE(eventually([&] {
+    const Json jobs = Json::parse(run_job({"jobs", "--json"}).out, nullptr, false);
+    return jobs.size() == 2 && jobs.at(0).at("state") == "running" &&
+           jobs.at(1).at("state") == "running";
+  }));
+
+  const ExitStatus unclear = run_job({"stop"});
+  EXPECT_EQ(unclear.code, 1);
+  EXPECT_NE(unclear.err.find("2 jobs run: "), std::string::npos) << unclear.err;
+  const ExitStatus unknown = run_job({"stop", "no-such-job"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_NE(unknown.err.find("no job \"no-such-job\""), std::string::npos) << unknown.err;
+
+  const Json jobs = Json::parse(run_job({"jobs", "--json"}).out);
+  const bool first_is_one = jobs.at(0).at("world").at("members").size() == 1;
+  const std::string id = jobs.at(first_is_one ? 0 : 1).at("job");
+  const ExitStatus stopped = run_job({"stop", id});
+  EXPECT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, cat("job ", id, " is being stopped\n"));
+  EXPECT_EQ(one.wait().code, 143);
+
+  const ExitStatus last = run_job({"stop"});
+  EXPECT_EQ(last.code, 0) << last.err;
+  EXPECT_EQ(other.wait().code, 143);
+}
+
+TEST_F(StatusTest, RubbishAtTheSocketHarmsNothing) {
+  Process& job = start({"-np", "1", "sleep", "1000"});
+  ASSERT_TRUE(wait_for_job());
+  EXPECT_NE(raw("GET /none HTTP/1.1\r\n\r\n").find("404"), std::string::npos);
+  EXPECT_NE(raw("GET /stop HTTP/1.1\r\n\r\n").find("405"), std::string::npos);
+  EXPECT_NE(raw("POST /status HTTP/1.1\r\nContent-Length: 0\r\n\r\n").find("405"),
+            std::string::npos);
+  raw("");
+  raw(std::string(100'000, 'x'));
+  raw("POST /stop HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n");
+  raw(cat("GET /status HTTP/1.1\r\nX: ", std::string(20'000, 'x'), "\r\n\r\n"));
+  EXPECT_EQ(status().at("state"), "running");
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
+}
+
+TEST_F(StatusTest, TheSocketOfAKilledJobIsNoJobAndTheNextOneRemovesIt) {
+  Process& killed = start({"-np", "1", "sleep", "1000"});
+  ASSERT_TRUE(wait_for_job());
+  const auto left = socket_files().at(0);
+  crash(killed);
+  EXPECT_EQ(run_job({"jobs"}).out, "no job of this user runs on this machine\n");
+
+  EXPECT_EQ(run_job({"-np", "1", "true"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(StatusTest, ADirectoryThatIsOpenToOthersIsNotUsed) {
+  std::filesystem::create_directory(sockets());
+  std::filesystem::permissions(sockets(), std::filesystem::perms{0755});
+  const ExitStatus end = run_job({"--verbose", "-np", "1", "true"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("is not a directory of this user that is closed to others"),
+            std::string::npos)
+      << end.err;
+  EXPECT_TRUE(socket_files().empty());
+}
+
+// Also if the file's permissions were no help.
+TEST_F(StatusTest, AnotherUserGetsNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  Process& job = start({"-np", "1", "sleep", "1000"});
+  ASSERT_TRUE(wait_for_job());
+  const TemporaryDirectory open;
+  std::filesystem::permissions(open.path(), std::filesystem::perms{0755});
+  std::filesystem::copy_file(binary("hvdrun"), open.path() / "hvdrun");
+  const Words ask{"setpriv", "--reuid=65534", "--clear-groups", open.path() / "hvdrun", "status"};
+  const auto refused = run(ask);
+  EXPECT_NE(refused.code, 0) << refused.out;
+
+  for (const auto& path : {directory(), sockets()}) {
+    std::filesystem::permissions(path, std::filesystem::perms{0755});
+  }
+  ASSERT_EQ(::chmod(socket_files().at(0).c_str(), 0666), 0);
+  const auto forbidden = run(ask);
+  EXPECT_NE(forbidden.code, 0) << forbidden.out;
+  EXPECT_EQ(forbidden.out, "");
+  EXPECT_NE(forbidden.err.find("belongs to another user"), std::string::npos) << forbidden.err;
+
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
+}
+
+}  // namespace
+}  // namespace hvd::test
