@@ -134,6 +134,7 @@ void StepsJob::hand_out_slots(const std::string& answer) {
       slots[line.substr(0, line.find(':'))] = line.substr(line.find(':') + 1);
     }
   }
+  std::vector<pid_t> leaving;
   for (int number = 1; number <= bed_.size(); ++number) {
     Host& host = bed_.host(number);
     const fs::path file = root_of(host) / "slots";
@@ -145,9 +146,16 @@ void StepsJob::hand_out_slots(const std::string& answer) {
       if (seen.command_line.find("hvdrun agent --join") != std::string::npos &&
           !seen.command_line.starts_with("sh ")) {
         ::kill(seen.pid, SIGTERM);
+        leaving.push_back(seen.pid);
       }
     }
   }
+  // They leave at a commit, and come again. Until then the world looks as if nothing had been
+  // asked.
+  eventually([&] {
+    return std::none_of(leaving.begin(), leaving.end(),
+                        [](const pid_t pid) { return ::kill(pid, 0) == 0; });
+  });
 }
 
 std::vector<Host*> StepsJob::places() const { return all_of(bed_); }
