@@ -1,0 +1,217 @@
+// The file that keeps the state of a suspended job: it is read whole, as it was written, or not at
+// all, whatever became of it on the way.
+#include "worker/elastic/saved_state.h"
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "base/text.h"
+#include "base/wire.h"
+#include "tests/support/process.h"
+
+namespace hvd::worker {
+namespace {
+
+using elastic::CommitMode;
+using elastic::detail::handler_of;
+using test::read_file;
+
+// What a small program has.
+struct Program {
+  std::string weights;
+  std::int64_t step = 0;
+  Store store;
+
+  explicit Program(CommitMode mode = CommitMode::copy) : store(mode) {
+    EXPECT_TRUE(store.add("weights", handler_of(weights)).ok());
+    EXPECT_TRUE(store.add("step", handler_of(step)).ok());
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+};
+
+class SavedState : public testing::Test {
+ protected:
+  // Writes `weights` and `step` into file().
+  void save(const std::string& weights, std::int64_t step, CommitMode mode = CommitMode::copy) {
+    Program program(mode);
+    program.weights = weights;
+    program.step = step;
+    program.store.keep({1, 1});
+    const Status saved = save_state(file(), program.store);
+    ASSERT_TRUE(saved.ok()) << saved.to_string();
+  }
+  void write(const std::string& bytes) { std::ofstream(file()) << bytes; }
+  // What reading says, and that nothing has changed if that is an error.
+  Status read() {
+    Program program;
+    program.weights = "as before";
+    program.step = -1;
+    const Status status = read_saved_state(file(), program.store);
+    EXPECT_EQ(program.weights, "as before");
+    EXPECT_EQ(program.step, -1);
+    return status;
+  }
+  void expect_refused(Code code, const std::string& word) {
+    const Status status = read();
+    EXPECT_EQ(status.code(), code) << status.to_string();
+    EXPECT_NE(status.message().find(word), std::string::npos) << status.to_string();
+    EXPECT_NE(status.message().find(file()), std::string::npos) << status.to_string();
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
+      found.push_back(entry.path().filename());
+    }
+    return found;
+  }
+  std::string file() const { return (directory_.path() / "state").string(); }
+
+  const test::TemporaryDirectory directory_;
+};
+
+TEST_F(SavedState, IsTakenUpAsItWasInEitherMode) {
+  for (const CommitMode mode : {CommitMode::copy, CommitMode::mark}) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{5'000'000}}) {
+      const std::string weights(size, 'w');
+      save(weights, 42, mode);
+      EXPECT_EQ(names(), std::vector<std::string>{"state"});
+      struct stat about {};
+      ASSERT_EQ(::stat(file().c_str(), &about), 0);
+      EXPECT_EQ(about.st_mode & 0777, 0600U);
+
+      Program next(mode);
+      next.weights = "another";
+      const Status status = read_saved_state(file(), next.store);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      next.store.take_over({5, 0});
+      EXPECT_EQ(next.weights, weights);
+      EXPECT_EQ(next.step, 42);
+      EXPECT_EQ(next.store.holds(), (CommitId{5, 0}));
+    }
+  }
+}
+
+TEST_F(SavedState, ANewOneTakesThePlaceOfTheOld) {
+  save("old", 1);
+  save("newer", 2);
+  EXPECT_EQ(names(), std::vector<std::string>{"state"});
+  Program program;
+  ASSERT_TRUE(read_saved_state(file(), program.store).ok());
+  program.store.take_over({1, 0});
+  EXPECT_EQ(program.weights, "newer");
+
+  EXPECT_TRUE(remove_saved_state(file()).ok());
+  EXPECT_TRUE(remove_saved_state(file()).ok()) << "it is gone already";
+  EXPECT_EQ(read().code(), Code::not_found);
+}
+
+TEST_F(SavedState, ThatIsCutOffAnywhereIsRefused) {
+  save("0123456789", 7);
+  const std::string whole = read_file(file());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    write(whole.substr(0, size));
+    const Status status = read();
+    EXPECT_EQ(status.code(), Code::data_loss) << size << " bytes: " << status.to_string();
+  }
+  write(whole + "x");
+  expect_refused(Code::data_loss, "its size is not the one that it names");
+}
+
+TEST_F(SavedState, OfWhichAnyBitHasChangedIsRefused) {
+  save("0123456789", 7);
+  const std::string whole = read_file(file());
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(static_cast<unsigned char>(damaged[at]) ^ (1U << bit));
+      write(damaged);
+      EXPECT_FALSE(read().ok()) << "bit " << bit << " of byte " << at;
+    }
+  }
+  write(whole);
+  Program program;
+  EXPECT_TRUE(read_saved_state(file(), program.store).ok()) << "the file itself was good";
+}
+
+TEST_F(SavedState, OfAnotherKindIsRefusedByWhatItIs) {
+  write("not such a file, but long enough for a head");
+  expect_refused(Code::data_loss, "it is not the state of a job");
+
+  save("weights", 7);
+  std::string later = read_file(file());
+  later.replace(8, 4, WireWriter().u32(2).take());
+  write(later);
+  expect_refused(Code::failed_precondition, "it is of version 2; this hvd reads version 1");
+
+  Store other(CommitMode::copy);
+  std::string weights;
+  ASSERT_TRUE(other.add("weights", handler_of(weights)).ok());
+  save("weights", 7);
+  const Status status = read_saved_state(file(), other);
+  EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+  EXPECT_NE(status.message().find("the state of another program"), std::string::npos)
+      << status.to_string();
+}
+
+TEST_F(SavedState, ThatOthersCouldHaveWrittenIsRefused) {
+  save("weights", 7);
+  ASSERT_EQ(::chmod(file().c_str(), 0666), 0);
+  EXPECT_EQ(read().code(), Code::failed_precondition);
+  std::filesystem::remove(file());
+  std::filesystem::create_directory(file());
+  EXPECT_FALSE(read().ok());
+  std::filesystem::remove(file());
+  ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
+  EXPECT_FALSE(read().ok());
+}
+
+TEST_F(SavedState, ThatCannotBeWrittenIsAnErrorAndNothingIsLeft) {
+  Program program;
+  program.store.keep({1, 1});
+  const std::string nowhere = (directory_.path() / "none" / "state").string();
+  const Status missing = save_state(nowhere, program.store);
+  EXPECT_FALSE(missing.ok());
+  EXPECT_NE(missing.message().find(cat("keep the state in ", nowhere)), std::string::npos)
+      << missing.to_string();
+
+  // A directory is in its place.
+  std::filesystem::create_directories(directory_.path() / "state" / "inner");
+  EXPECT_FALSE(save_state(file(), program.store).ok());
+  EXPECT_EQ(names(), std::vector<std::string>{"state"});
+}
+
+// As a full disk: the file may not grow beyond a limit. The old state stays.
+TEST_F(SavedState, ThatDoesNotFitLeavesTheOldOneAsItWas) {
+  save("old", 1);
+  const std::string old = read_file(file());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    constexpr rlimit kSmall{10'000, 10'000};
+    if (::setrlimit(RLIMIT_FSIZE, &kSmall) != 0) ::_exit(2);
+    Program program;
+    program.weights = std::string(1'000'000, 'w');
+    program.store.keep({1, 1});
+    const Status status = save_state(file(), program.store);
+    ::_exit(!status.ok() && status.message().find("File too large") != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(names(), std::vector<std::string>{"state"});
+  EXPECT_EQ(read_file(file()), old);
+}
+
+}  // namespace
+}  // namespace hvd::worker
