@@ -88,9 +88,24 @@ void ActivityReport::request_from_worker() {
 }
 
 void ActivityReport::request() {
+  is_to_say_ = true;
+  gather();
+}
+
+void ActivityReport::request_for(Tell tell) {
+  askers_.push_back(std::move(tell));
+  gather();
+}
+
+void ActivityReport::tell(std::string_view text) {
+  if (std::exchange(is_to_say_, false)) callbacks_.say(text);
+  for (const auto& asker : std::exchange(askers_, {})) asker(text);
+}
+
+void ActivityReport::gather() {
   if (running_) return;
   expected_ = callbacks_.workers().size();
-  if (expected_ == 0) return callbacks_.say("no worker is running");
+  if (expected_ == 0) return tell("no worker is running");
 
   running_ = true;
   answers_.clear();
@@ -135,7 +150,7 @@ void ActivityReport::report() {
   if (silent > 0) text += cat(" (", silent, " did not answer)");
   text += cat(":\n", activity_table(std::move(rows)));
   text.pop_back();  // the last newline
-  callbacks_.say(text);
+  tell(text);
 }
 
 }  // namespace hvd::driver

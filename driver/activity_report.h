@@ -1,6 +1,6 @@
-// The report on the activity of all workers that SIGUSR1 requests: one question goes to all agents,
-// their answers are gathered until all have come or a deadline passes, and one table is printed. A
-// worker without an answer has a row with the reason, as far as that is known.
+// The report on the activity of all workers that SIGUSR1 and `hvdrun dump` request: one question
+// goes to all agents, their answers are gathered until all have come or a deadline passes, and one
+// table is printed. A worker without an answer has a row with the reason, as far as that is known.
 //
 // For the driver's thread. All that the callbacks use outlives this.
 #pragma once
@@ -58,20 +58,28 @@ class ActivityReport {
   ActivityReport(const ActivityReport&) = delete;
   ActivityReport& operator=(const ActivityReport&) = delete;
 
-  // hvdrun has got the signal. Has no effect while a report is being gathered.
+  using Tell = std::function<void(std::string_view text)>;
+
+  // hvdrun has got the signal. Has no effect while a report is being gathered for that.
   void request();
+  // For somebody who asks. Told once, also if the report is being gathered already.
+  void request_for(Tell tell);
   // An agent or a worker has got it.
   void request_from_worker();
   // An answer to an earlier question is ignored.
   void answered(agent_link::WorkerActivity activity);
 
  private:
+  void gather();
   void report();
+  void tell(std::string_view text);
 
   boost::asio::steady_timer timeout_;
   Callbacks callbacks_;
   std::uint32_t id_ = 0;
   bool running_ = false;
+  bool is_to_say_ = false;    // it is for everybody, too
+  std::vector<Tell> askers_;  // who is told
   TimePoint reported_at_{};
   std::map<std::uint64_t, agent_link::WorkerActivity> answers_;  // by incarnation
   std::size_t expected_ = 0;

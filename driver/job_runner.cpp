@@ -213,6 +213,9 @@ ControlServer::Callbacks JobRunner::control_callbacks() {
     return job_status(identity_, *job_, worlds_, std::chrono::system_clock::now(), job_now())
         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   };
+  callbacks.dump = [this](ActivityReport::Tell answer) {
+    activity_.request_for(std::move(answer));
+  };
   callbacks.stop = [this] { on_signal(SIGTERM); };
   return callbacks;
 }

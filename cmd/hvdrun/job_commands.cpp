@@ -46,7 +46,8 @@ struct JobCommandParser {
     app.name("hvdrun " + name);
     app.set_help_flag();
     arguments.command = name;
-    if (name != "stop") app.add_flag("--json", arguments.json, "Print JSON, for programs");
+    if (name == "jobs" || name == "status")
+      app.add_flag("--json", arguments.json, "Print JSON, for programs");
     app.add_flag("--help", help, "Print this help and exit");
     for (CLI::Option* const option : app.get_options()) option->group("Options");
   }
@@ -297,6 +298,7 @@ const std::vector<JobCommandName>& job_command_names() {
   static const std::vector<JobCommandName> kNames{
       {"jobs", "Lists the running jobs of this user."},
       {"status", "Shows what a running job is doing: hvdrun status [JOB]."},
+      {"dump", "Shows what each worker of a running job does now: hvdrun dump [JOB]."},
       {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
   };
   return kNames;
@@ -364,6 +366,7 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
 
   auto job = find_job(arguments.job);
   if (!job.ok()) return job.status();
+  if (arguments.command == "dump") return ask(*job, http::verb::post, "/dump");
   if (arguments.command == "stop") {
     auto answer = ask(*job, http::verb::post, "/stop");
     if (!answer.ok()) return answer.status();

@@ -1,4 +1,4 @@
-// `hvdrun jobs`, `hvdrun status` and `hvdrun stop`: they ask running jobs of this user, of all
+// `hvdrun jobs`, `status`, `dump` and `stop`: they ask running jobs of this user, of all
 // users for root, at their sockets (driver/status/control_server.h). Nothing is asked over the
 // network.
 #pragma once

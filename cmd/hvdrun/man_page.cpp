@@ -33,6 +33,9 @@ hvdrun \- run a program as workers that train together
 .RI [ JOB ]
 .RI [ options ]
 .br
+.B hvdrun dump
+.RI [ JOB ]
+.br
 .B hvdrun stop
 .RI [ JOB ]
 .SH DESCRIPTION

@@ -57,7 +57,7 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
-// `hvdrun jobs`, `status` and `stop`.
+// `hvdrun jobs`, `status`, `dump` and `stop`.
 struct JobCommandArguments {
   std::string command;
   std::string job;  // the beginning of its id; empty: the only one

@@ -26,6 +26,7 @@ using boost::system::error_code;
 using Local = asio::local::stream_protocol;
 
 constexpr std::chrono::seconds kTimeLimit{10};  // for each request and its answer
+constexpr const char* kRequests = "GET /status, POST /dump, POST /stop\n";
 constexpr std::size_t kMaxHead = 8192;
 constexpr std::size_t kMaxBody = 4096;
 constexpr std::size_t kMaxConnections = 64;
@@ -122,11 +123,20 @@ class ControlServer::Impl : public std::enable_shared_from_this<Impl> {
       } else if (target == "/stop" && request.method() == http::verb::post) {
         fill(http::status::ok, "stopping\n");
         server_->callbacks_.stop();
-      } else if (target == "/status" || target == "/stop") {
-        fill(http::status::method_not_allowed, "GET /status, POST /stop\n");
+      } else if (target == "/dump" && request.method() == http::verb::post) {
+        return server_->callbacks_.dump([self = shared_from_this()](std::string_view text) {
+          self->fill(http::status::ok, std::string(text) + "\n");
+          self->write();
+        });
+      } else if (target == "/status" || target == "/dump" || target == "/stop") {
+        fill(http::status::method_not_allowed, kRequests);
       } else {
-        fill(http::status::not_found, "GET /status, POST /stop\n");
+        fill(http::status::not_found, kRequests);
       }
+      write();
+    }
+
+    void write() {
       http::async_write(stream_, response_,
                         [self = shared_from_this()](error_code /*error*/, std::size_t /*size*/) {
                           error_code ignored;

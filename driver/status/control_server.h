@@ -2,6 +2,7 @@
 // and root can reach (job_sockets.h). It speaks HTTP/1.1, one request for each connection:
 //
 //   GET /status   what the job is doing (job_status.h), as JSON
+//   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
 //
 // Owned by the driver, on its thread: a client that is slow, silent or wrong costs a connection
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 
@@ -22,6 +24,8 @@ class ControlServer {
  public:
   struct Callbacks {
     std::function<std::string()> status;
+    // Calls `answer` once, now or later.
+    std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;
   };
 

@@ -110,6 +110,19 @@ TEST_F(StatusTest, ShowsTheWorldAndWhyItChanged) {
   EXPECT_NE(none.err.find("no job of this user runs"), std::string::npos) << none.err;
 }
 
+TEST_F(StatusTest, DumpsWhatEachWorkerDoes) {
+  Process& job = start_training({"-np", "2", "--min-np", "2"}, {"--step", "200000"});
+  ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
+  const ExitStatus dump = run_job({"dump"});
+  EXPECT_EQ(dump.code, 0) << dump.err;
+  for (const char* const text :
+       {"what the 2 workers do:", "rank  host", "in flight", "localhost#0", "localhost#1"}) {
+    EXPECT_NE(dump.out.find(text), std::string::npos) << text << "\n" << dump.out;
+  }
+  EXPECT_EQ(job.err().find("what the 2 workers do"), std::string::npos) << "only who asks is told";
+  finish(job);
+}
+
 TEST_F(StatusTest, StopsTheJobThatIsNamed) {
   Process& one = start({"-np", "1", "sleep", "1000"});
   Process& other = start({"-np", "2", "sleep", "1000"});
