@@ -1,35 +1,17 @@
 // Does what docs/getting_started.md says, on two pretend hosts: somebody who has only the documents
 // gets from a build to an elastic job.
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 
 #include "base/text.h"
 #include "tests/many_hosts/many_hosts_test.h"
+#include "tests/support/pages.h"
 
 namespace hvd::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The commands of a page: its blocks of ```sh, except those after a comment that begins with
-// "<!-- not run:" and says why.
-std::string commands_of(const fs::path& page) {
-  std::ifstream in(page);
-  EXPECT_TRUE(in) << page;
-  std::string commands;
-  std::string line;
-  std::string before;
-  bool inside = false;
-  while (std::getline(in, line)) {
-    const bool fence = line.starts_with("```");
-    if (inside && !fence) commands += line + "\n";
-    if (fence) inside = !inside && line == "```sh" && !before.starts_with("<!-- not run:");
-    before = line;
-  }
-  return commands;
-}
 
 class GettingStarted : public ManyHostsTest {};
 

@@ -175,11 +175,20 @@ TEST_F(InstallTest, TheLibraryShowsItsCallsAndNothingElse) {
   EXPECT_GT(calls, 100);
 }
 
-TEST_F(InstallTest, TheSonameChangesWithEachVersionThatMayBreakPrograms) {
+// The loader refuses a library without the version of the symbols that a program was linked with.
+TEST_F(InstallTest, SymbolsHaveAnotherVersionWithEachVersionThatMayBreakPrograms) {
+  const std::string version(HVD_PROJECT_VERSION);
   const auto dynamic = expect_success({"readelf", "--dynamic", library_folder() + "/libhvd.so"});
-  const std::string major_minor(HVD_PROJECT_VERSION, std::string(HVD_PROJECT_VERSION).rfind('.'));
-  EXPECT_NE(dynamic.out.find("Library soname: [libhvd.so." + major_minor + "]"), std::string::npos)
+  EXPECT_NE(
+      dynamic.out.find("Library soname: [libhvd.so." + version.substr(0, version.find('.')) + "]"),
+      std::string::npos)
       << dynamic.out;
+
+  compile("hvd", prefix(), path("consumer"));
+  const auto needed = expect_success({"readelf", "--version-info", path("consumer")});
+  EXPECT_NE(needed.out.find("Name: HVD_" + version.substr(0, version.rfind('.')) + " "),
+            std::string::npos)
+      << needed.out;
 }
 
 TEST_F(InstallTest, TheVersionIsTheSameEverywhere) {

@@ -21,3 +21,13 @@ add_dependencies(hvd_packaging_test hvd hvd_static hvdrun hvd-agent hvd_manual)
 if(TARGET hvd_nccl)
   add_dependencies(hvd_packaging_test hvd_nccl)
 endif()
+
+# cpack packs what a user would install, and no instrumented library.
+if(PROJECT_IS_TOP_LEVEL AND NOT HVD_SANITIZE)
+  hvd_test(hvd_packages_test ${packaging}/packages_test.cpp
+    LIBRARIES hvd_test_hosts
+    LABELS packaging
+    TIMEOUT 400
+    DEFINITIONS HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_PROJECT_VERSION="${PROJECT_VERSION}")
+  add_dependencies(hvd_packages_test hvd_packed)
+endif()

@@ -1,6 +1,6 @@
 /* The version of these headers, for C and C++. hvd::version() and hvd_version() return the version
  * of the library that the program runs with. Before 1.0 a new minor version may break programs that
- * were built with the one before, and has another SONAME. */
+ * were built with the one before. Its symbols then have another version: they do not start. */
 #pragma once
 
 #define HVD_VERSION_MAJOR 0
