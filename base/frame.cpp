@@ -35,4 +35,11 @@ Result<std::optional<Frame>> FrameDecoder::next() {
   return std::optional<Frame>(std::move(frame));
 }
 
+std::string FrameDecoder::take_rest() {
+  std::string rest = buffer_.substr(consumed_);
+  buffer_.clear();
+  consumed_ = 0;
+  return rest;
+}
+
 }  // namespace hvd

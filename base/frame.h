@@ -34,6 +34,9 @@ class FrameDecoder {
   Result<std::optional<Frame>> next();
   // True if bytes of an unfinished frame are held: an end of file now cuts a message short.
   bool mid_frame() const { return consumed_ < buffer_.size(); }
+  // The bytes behind the last frame that next() gave, for a stream that goes on in another form.
+  // None are held afterwards.
+  std::string take_rest();
 
  private:
   std::size_t max_size_;

@@ -79,27 +79,6 @@ Status connect_error(const SocketAddress& where, int error_number) {
   return {why.code(), cat(why.message(), kAskFirewall)};
 }
 
-// A kernel without one of these options has its own times, which are longer.
-void watch_peer(int fd) {
-  constexpr int kProbes = 3;
-  const int on = 1;
-  const int limit = static_cast<int>(std::chrono::milliseconds(kPeerLimit).count());
-  const int idle = static_cast<int>(kPeerLimit.count()) / 2;
-  const int interval = idle / kProbes;
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
-  // The kernel does not ask while bytes wait for an acknowledgement.
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit));
-}
-
-void stop_watching_peer(int fd) {
-  const int off = 0;
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof(off));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &off, sizeof(off));
-}
-
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog) {
   auto raw = raw_address(where);
   HVD_RETURN_IF_ERROR(raw.status());

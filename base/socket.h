@@ -54,13 +54,6 @@ Result<UniqueFd> accept_tcp(int listener, TimePoint deadline);
 Result<std::pair<UniqueFd, UniqueFd>> socket_pair();
 
 Status set_nonblocking(int fd, bool on);
-// For a TCP connection on which nothing may be said for long: the kernel asks whether the other
-// machine is there, and ends the connection with ETIMEDOUT when nothing was heard of it for
-// kPeerLimit. A process there that is stopped does not count: its kernel answers.
-inline constexpr std::chrono::seconds kPeerLimit{30};
-void watch_peer(int fd);
-// For one that has its own heartbeats from now on.
-void stop_watching_peer(int fd);
 // Waits until `fd` can be read (POLLIN) or written (POLLOUT), as poll(2) says it. aborted, whatever
 // `fd` is like, once the descriptor `interrupt` can be read; -1: there is none.
 Status wait_for(int fd, short events, TimePoint deadline, int interrupt = -1);

@@ -1,6 +1,14 @@
 // What `hvdrun agent --join` and the driver say to each other before the frames of agent_link.h,
 // inside TLS 1.3 that both sides authenticate with the pre-shared key of a token file: Join, then
-// Accepted or Refused. After Accepted the bytes are the agent link's.
+// Accepted or Refused.
+//
+// An agent that was accepted waits for its turn. Meanwhile the driver sends a Heartbeat at a steady
+// pace, the agent answers each with a HeartbeatAck, and each side gives the other up after
+// Accepted::silence_ms of silence. The wait ends with Begin or Dismissed. After Begin the driver's
+// bytes are the agent link's; the agent answers with Begun, after which its own bytes are.
+//
+// Both sides are of the same build, which is the version of these messages. It stands first in
+// every Join and is read first; Refused never changes. So an agent of another build hears why.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +21,16 @@
 
 namespace hvd::join_link {
 
-enum class Kind : std::uint16_t { join = 1, accepted = 2, refused = 3 };
+enum class Kind : std::uint16_t {
+  join = 1,
+  accepted = 2,
+  refused = 3,
+  heartbeat = 4,
+  heartbeat_ack = 5,
+  begin = 6,
+  begun = 7,
+  dismissed = 8,
+};
 
 struct Join {
   static constexpr Kind kKind = Kind::join;
@@ -26,7 +43,8 @@ struct Join {
 
 struct Accepted {
   static constexpr Kind kKind = Kind::accepted;
-  HVD_MESSAGE_FIELDS(Accepted)
+  std::uint64_t silence_ms = 0;
+  HVD_MESSAGE_FIELDS(Accepted, silence_ms)
 };
 
 struct Refused {
@@ -34,6 +52,32 @@ struct Refused {
   std::string reason;
   bool final = false;  // coming again would not help
   HVD_MESSAGE_FIELDS(Refused, reason, final)
+};
+
+struct Heartbeat {
+  static constexpr Kind kKind = Kind::heartbeat;
+  HVD_MESSAGE_FIELDS(Heartbeat)
+};
+
+struct HeartbeatAck {
+  static constexpr Kind kKind = Kind::heartbeat_ack;
+  HVD_MESSAGE_FIELDS(HeartbeatAck)
+};
+
+struct Begin {
+  static constexpr Kind kKind = Kind::begin;
+  HVD_MESSAGE_FIELDS(Begin)
+};
+
+struct Begun {
+  static constexpr Kind kKind = Kind::begun;
+  HVD_MESSAGE_FIELDS(Begun)
+};
+
+// The job has ended, or goes on without this agent. A connection that ends without it was lost.
+struct Dismissed {
+  static constexpr Kind kKind = Kind::dismissed;
+  HVD_MESSAGE_FIELDS(Dismissed)
 };
 
 }  // namespace hvd::join_link

@@ -57,7 +57,7 @@ int fail(std::string_view what) {
   return 1;
 }
 
-int run(bool no_hello_timeout) {
+int run() {
   LogOptions log;
   log.who = "hvd-agent";
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
@@ -76,7 +76,6 @@ int run(bool no_hello_timeout) {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail("become the subreaper");
 
   SupervisorOptions options;
-  options.no_hello_timeout = no_hello_timeout;
   // The agent needs about five descriptors for each worker.
   options.open_files_of_workers = raise_open_files().value_or(rlimit{});
   auto in = take_over(STDIN_FILENO);
@@ -101,14 +100,12 @@ int main(int argc, char** argv) {
     std::printf("hvd-agent %s\n", hvd::build_id().data());
     return 0;
   }
-  // With this flag the caller ends an agent that gets no Hello (hvdrun agent does).
-  const bool no_hello_timeout = argc == 2 && std::string_view(argv[1]) == "--no-hello-timeout";
-  if (argc != 1 && !no_hello_timeout) {
+  if (argc != 1) {
     std::fputs(
-        "usage: hvd-agent [--version | --no-hello-timeout]\n"
+        "usage: hvd-agent [--version]\n"
         "hvdrun starts it and sends it commands on standard input.\n",
         stderr);
     return 2;
   }
-  return hvd::agent::run(no_hello_timeout);
+  return hvd::agent::run();
 }

@@ -56,7 +56,7 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
       signals_(std::move(options.signals)),
       pump_(link_),
       context_{*loop_, link_, pump_, options.open_files_of_workers, shared_lease_, out_of_memory_},
-      orphan_timer_(options.no_hello_timeout ? minutes(0) : kHelloTimeout, Clock::now()),
+      orphan_timer_(kHelloTimeout, Clock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {

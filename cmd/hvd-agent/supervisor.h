@@ -41,7 +41,6 @@ struct SupervisorOptions {
   UniqueFd link_out;  // may be the same socket
   UniqueFd signals;   // a signalfd of SIGCHLD, SIGTERM, SIGINT and SIGUSR1
   rlimit open_files_of_workers{};
-  bool no_hello_timeout = false;  // waits for Hello as long as the link is open
 };
 
 class Supervisor {

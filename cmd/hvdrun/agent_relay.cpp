@@ -51,12 +51,12 @@ int exit_code_of(pid_t pid) {
 
 class Relay {
  public:
-  Relay(Joined joined, driver::AgentConnection& agent, UniqueFd signals)
+  Relay(Joined joined, driver::AgentConnection& agent, int signals)
       : wire_(std::move(joined.socket)),
         tls_(std::move(joined.tls)),
         to_agent_(std::move(joined.received)),
         agent_(agent),
-        signals_(std::move(signals)) {}
+        signals_(signals) {}
 
   // Returns when the agent has ended and its messages were sent.
   void run() {
@@ -77,8 +77,7 @@ class Relay {
   // False if only the deadline has passed.
   bool wait() {
     polled_ = {pollfd{wire_closed_ ? -1 : wire_.get(), 0, 0},
-               pollfd{link_closed_ ? -1 : agent_.link.get(), 0, 0},
-               pollfd{signals_.get(), POLLIN, 0},
+               pollfd{link_closed_ ? -1 : agent_.link.get(), 0, 0}, pollfd{signals_, POLLIN, 0},
                pollfd{agent_ended_ ? -1 : agent_.handle->ended_fd(), POLLIN, 0}};
     to_wire_ += tls_.take_outgoing();
     if (to_agent_.size() < kMaxWaiting) polled_[0].events |= POLLIN;
@@ -116,7 +115,7 @@ class Relay {
 
   void pass_on_signal() {
     signalfd_siginfo info{};
-    if (::read(signals_.get(), &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
+    if (::read(signals_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
     const int number = info.ssi_signo == SIGUSR1 ? SIGUSR1 : SIGTERM;
     if (!agent_ended_) ::kill(agent_.handle->pid(), number);
   }
@@ -138,8 +137,6 @@ class Relay {
     if (got == 0) return lose("it closed the connection");
     const Status said = tls_.receive({buffer_.data(), static_cast<std::size_t>(got)});
     to_agent_ += tls_.take_received();
-    // The job has begun with this agent, and sends heartbeats.
-    if (!to_agent_.empty() && std::exchange(waits_, false)) stop_watching_peer(wire_.get());
     if (!said.ok()) return lose(said.message());
     if (tls_.is_closed()) lose("it closed the connection");
   }
@@ -195,11 +192,10 @@ class Relay {
   std::string to_agent_;
   std::string to_wire_;
   driver::AgentConnection& agent_;
-  UniqueFd signals_;
+  const int signals_;
   std::array<pollfd, 4> polled_{};
   std::array<char, 65536> buffer_{};
   TimePoint deadline_ = kNever;
-  bool waits_ = true;  // for its turn
   bool wire_closed_ = false;
   bool link_closed_ = false;
   bool link_shut_ = false;
@@ -207,35 +203,38 @@ class Relay {
   std::string lost_;
 };
 
-Result<UniqueFd> take_signals() {
-  sigset_t ours;
-  sigemptyset(&ours);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&ours, number);
-  struct sigaction hangup {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // nohup ignores it
-  ::sigprocmask(SIG_BLOCK, &ours, nullptr);
-  UniqueFd fd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) return Status::from_errno("signalfd", errno);
-  return fd;
-}
+// The signals that end an agent or ask it something come through a descriptor from now on, until
+// release(): then they act at once again, also on what blocks.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&ours, number);
+    struct sigaction hangup {};
+    ::sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // nohup ignores it
+    ::sigprocmask(SIG_BLOCK, &ours, &before_);
+    fd_ = UniqueFd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd_) status_ = Status::from_errno("signalfd", errno);
+  }
 
-}  // namespace
+  void release() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  const Status& status() const { return status_; }
+  int fd() const { return fd_.get(); }
 
-int run_agent(const AgentArguments& arguments) {
-  const auto path = find_agent();
-  if (!path.ok()) return fail_join(path.status());
-  auto joined = join_job(arguments, say);
-  if (!joined.ok()) return fail_join(joined.status());
-  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
-  say(cat("joined the job at ", who));
+ private:
+  sigset_t before_{};
+  UniqueFd fd_;
+  Status status_;
+};
 
-  auto signals = take_signals();
-  if (!signals.ok()) return fail_join(signals.status());
+// Runs the agent of a job that has begun with it; returns the exit code.
+int run_relay(const std::string& agent_path, Joined joined, int signals, const std::string& who) {
   const driver::Subreaper subreaper;  // adopts the processes of an agent that is killed
-  auto agent = driver::AgentProcess::start(*path, true);
+  auto agent = driver::AgentProcess::start(agent_path);
   if (!agent.ok()) return fail_join(agent.status());
-  Relay relay(std::move(*joined), *agent, std::move(*signals));
+  Relay relay(std::move(joined), *agent, signals);
   relay.run();
 
   const int code = exit_code_of(agent->handle->pid());
@@ -248,6 +247,37 @@ int run_agent(const AgentArguments& arguments) {
     say(cat("the agent ", how));
   }
   return code;
+}
+
+}  // namespace
+
+int run_agent(const AgentArguments& arguments) {
+  const auto path = find_agent();
+  if (!path.ok()) return fail_join(path.status());
+  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
+  JoinClient client(arguments, say);
+  for (;;) {
+    auto joined = client.join();
+    if (!joined.ok()) return fail_join(joined.status());
+    say(cat("joined the job at ", who));
+
+    const BlockedSignals signals;
+    if (!signals.status().ok()) return fail_join(signals.status());
+    const Turn turn = wait_for_turn(*joined, signals.fd());
+    switch (turn.how) {
+      case Turn::How::begun:
+        return run_relay(*path, std::move(*joined), signals.fd(), who);
+      case Turn::How::dismissed:
+        say(cat("the job at ", who, " ended before this machine had its turn"));
+        return kExitFailure;
+      case Turn::How::signalled:
+        return 128 + turn.signal;
+      case Turn::How::lost:
+        say(cat("the job at ", who, " was lost before this machine had its turn: ", turn.why,
+                "; trying again"));
+        signals.release();
+    }
+  }
 }
 
 }  // namespace hvd::cli

@@ -301,8 +301,11 @@ Status complete(JobSetup& setup, const std::vector<std::string>& environment) {
   if (setup.join) {
     const auto token = rendezvous::load_or_create_token(setup.join->token_file);
     if (!token.ok()) return token.status();
-    setup.spec.join =
-        driver::JoinSpec{setup.join->bind, *token, {setup.spec.ports}, setup.join->required_labels};
+    setup.spec.join = driver::JoinSpec{.bind = setup.join->bind,
+                                       .token = *token,
+                                       .ports = {setup.spec.ports},
+                                       .required_labels = setup.join->required_labels,
+                                       .silence = setup.spec.heartbeat_timeout};
   }
   if (setup.slurm) {
     auto slurm = slurm_spec(*setup.slurm, setup.spec, setup.token_file, environment);

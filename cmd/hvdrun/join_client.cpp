@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +12,7 @@
 #include <poll.h>
 #include <random>
 #include <string>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "base/build_id.h"
 #include "base/machine/capacity.h"
 #include "base/machine/machine.h"
+#include "base/machine/peer_silence.h"
 #include "base/protocol/join_link.h"
 #include "base/security/munge.h"
 #include "base/socket.h"
@@ -66,7 +69,6 @@ Result<UniqueFd> connect_one(const addrinfo& address, const std::string& what, T
   if (!fd) return Status::from_errno("socket", errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  watch_peer(fd.get());
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
   if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
   if (const Status answered = wait_for(fd.get(), POLLOUT, deadline); !answered.ok()) {
@@ -143,14 +145,11 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
   status = tls->send(join.encode());
   if (!status.ok()) return join_failure(status);
 
-  // Bytes after the answer are for the agent.
-  std::string received;
+  FrameDecoder decoder(kMaxAnswer);
   std::optional<Frame> answer;
   Status damage;
   status = exchange(fd->get(), *tls, answered, [&] {
-    received += tls->take_received();
-    FrameDecoder decoder(kMaxAnswer);
-    decoder.feed(received);
+    decoder.feed(tls->take_received());
     auto frame = decoder.next();
     if (!frame.ok()) {
       damage = frame.status();
@@ -171,8 +170,10 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
   if (answer->kind != static_cast<std::uint16_t>(join_link::Kind::accepted)) {
     return join_failure({Code::data_loss, "it gave no answer that was expected"});
   }
-  received.erase(0, kFrameHeaderSize + answer->payload.size());
-  return Joined{std::move(*fd), std::move(*tls), std::move(received)};
+  const auto accepted = join_link::Accepted::decode(answer->payload);
+  if (!accepted.ok()) return join_failure(accepted.status());
+  return Joined{std::move(*fd), std::move(*tls), decoder.take_rest(),
+                std::chrono::milliseconds(accepted->silence_ms)};
 }
 
 // The token of the job. What srun hands an agent on its standard input is sealed.
@@ -207,39 +208,146 @@ Result<std::string> own_name() {
 
 }  // namespace
 
-Result<Joined> join_job(const AgentArguments& arguments,
-                        const std::function<void(std::string_view)>& say) {
-  std::string host = arguments.host;
+Result<Joined> JoinClient::join() {
+  std::string host = arguments_.host;
   if (host.empty()) {
     auto name = own_name();
     if (!name.ok()) return name.status();
     host = std::move(*name);
   }
-  const TimePoint deadline = Clock::now() + arguments.join_timeout;
+  const TimePoint deadline = Clock::now() + arguments_.join_timeout;
   // Many machines may be waiting for one hvdrun: they do not all come at the same moments.
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> share(0.5, 1.0);
+  const auto part_of = [&](Duration pause) {
+    return std::chrono::duration_cast<Duration>(pause * share(random));
+  };
+  // A job that has just been lost may not be ready for the next attempt.
+  if (std::exchange(was_called_, true)) std::this_thread::sleep_for(part_of(kFirstPause));
   std::string said;
-  std::optional<Result<Token>> token;
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     // The file may be replaced meanwhile; a pipe cannot be read twice.
-    if (!token || !rendezvous::is_inherited(arguments.token_file)) {
-      token = join_token(arguments.token_file);
+    if (!token_ || !rendezvous::is_inherited(arguments_.token_file)) {
+      token_ = join_token(arguments_.token_file);
     }
-    auto attempt = join_with(*token, arguments, host, deadline);
+    auto attempt = join_with(*token_, arguments_, host, deadline);
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
     auto& join_failure = std::get<JoinFailure>(attempt);
     if (join_failure.final) return join_failure.why;
-    const auto next = std::chrono::duration_cast<Duration>(pause * share(random));
+    const Duration next = part_of(pause);
     if (Clock::now() + next >= deadline) {
       return join_failure.why.with_context("could not join in time (--join-timeout)");
     }
     if (join_failure.why.message() != said) {
       said = join_failure.why.message();
-      say(cat(said, "; trying again"));
+      say_(cat(said, "; trying again"));
     }
     std::this_thread::sleep_for(next);
   }
 }
+
+namespace {
+
+class TurnWait {
+ public:
+  TurnWait(Joined& joined, int signals)
+      : joined_(joined), signals_(signals), silence_(joined.silence, Clock::now()) {}
+
+  Turn run() {
+    frames_.feed(std::exchange(joined_.received, {}));
+    for (;;) {
+      frames_.feed(joined_.tls.take_received());
+      if (const auto turn = take_frames()) return *turn;
+      if (joined_.tls.is_closed()) return lost("it closed the connection");
+      if (const auto turn = wait()) return *turn;
+    }
+  }
+
+ private:
+  static Turn lost(std::string why) { return {Turn::How::lost, std::move(why)}; }
+
+  std::optional<Turn> take_frames() {
+    for (;;) {
+      const auto frame = frames_.next();
+      if (!frame.ok()) return lost(frame.status().message());
+      if (!frame->has_value()) return std::nullopt;
+
+      std::optional<Turn> turn;
+      std::string answer;
+      switch (static_cast<join_link::Kind>((*frame)->kind)) {
+        case join_link::Kind::heartbeat:
+          answer = join_link::HeartbeatAck{}.encode();
+          break;
+        case join_link::Kind::begin:
+          joined_.received = frames_.take_rest();
+          answer = join_link::Begun{}.encode();
+          turn = Turn{Turn::How::begun};
+          break;
+        case join_link::Kind::dismissed:
+          return Turn{Turn::How::dismissed};
+        default:
+          return lost(cat("it sent an unexpected message of kind ", (*frame)->kind));
+      }
+      Status sent = joined_.tls.send(answer);
+      if (sent.ok()) sent = send_outgoing();
+      if (!sent.ok()) return lost(sent.message());
+      if (turn) return turn;
+    }
+  }
+
+  Status send_outgoing() {
+    return send_all(joined_.socket.get(), joined_.tls.take_outgoing(),
+                    Clock::now() + joined_.silence);
+  }
+
+  // Returns after a pace of the silence at the latest.
+  std::optional<Turn> wait() {
+    std::array<pollfd, 2> polled{pollfd{joined_.socket.get(), POLLIN, 0},
+                                 pollfd{signals_, POLLIN, 0}};
+    const TimePoint until = Clock::now() + silence_.pace();
+    static_cast<void>(
+        ::poll(polled.data(), polled.size(), milliseconds_until(until, Clock::now())));
+
+    const TimePoint now = Clock::now();
+    silence_.look(now);
+    if (polled[1].revents != 0) {
+      if (const auto turn = take_signal()) return turn;
+    }
+    if (polled[0].revents != 0) return receive(now);
+    if (!silence_.is_too_long(now)) return std::nullopt;
+    return lost(cat("it gave no sign of life for ",
+                    std::chrono::duration<double>(joined_.silence).count(), " s"));
+  }
+
+  std::optional<Turn> take_signal() const {
+    signalfd_siginfo info{};
+    if (::read(signals_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info)) ||
+        info.ssi_signo == SIGUSR1) {
+      return std::nullopt;
+    }
+    return Turn{Turn::How::signalled, {}, static_cast<int>(info.ssi_signo)};
+  }
+
+  std::optional<Turn> receive(TimePoint now) {
+    const ssize_t got = ::recv(joined_.socket.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return std::nullopt;
+    if (got < 0) return lost(Status::from_errno("it lost the connection", errno).message());
+    if (got == 0) return lost("it closed the connection");
+    silence_.hear(now);
+    const Status said = joined_.tls.receive({buffer_.data(), static_cast<std::size_t>(got)});
+    if (!said.ok()) return lost(said.message());
+    return std::nullopt;
+  }
+
+  Joined& joined_;
+  const int signals_;
+  PeerSilence silence_;
+  FrameDecoder frames_;
+  std::array<char, 4096> buffer_{};
+};
+
+}  // namespace
+
+Turn wait_for_turn(Joined& joined, int signals) { return TurnWait(joined, signals).run(); }
 
 }  // namespace hvd::cli

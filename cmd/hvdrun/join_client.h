@@ -1,12 +1,17 @@
 // Joins the job of another machine's hvdrun: resolves, connects, proves the token, names this
-// machine and waits to be admitted (base/protocol/join_link.h). Blocks; for one thread.
+// machine, waits to be admitted, and then for its turn (base/protocol/join_link.h). Blocks; for one
+// thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
+#include "base/security/crypto.h"
 #include "base/security/tls_psk.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -17,12 +22,42 @@ namespace hvd::cli {
 struct Joined {
   UniqueFd socket;  // non-blocking
   TlsSession tls;
-  std::string received;  // bytes for the agent that came with the answer
+  std::string received;                       // bytes that came with the answer
+  std::chrono::milliseconds silence{30'000};  // of hvdrun, after which it is lost
 };
 
-// Retries with pauses until join_timeout is over or the job answers that another attempt would not
-// help. `say` gets a line whenever the reason for waiting has changed.
-Result<Joined> join_job(const AgentArguments& arguments,
-                        const std::function<void(std::string_view)>& say);
+class JoinClient {
+ public:
+  // `say` gets a line whenever the reason for waiting has changed. `arguments` outlive this.
+  JoinClient(const AgentArguments& arguments, std::function<void(std::string_view)> say)
+      : arguments_(arguments), say_(std::move(say)) {}
+
+  // Retries with pauses until join_timeout, which begins now, is over or the job answers that
+  // another attempt would not help. May be called again when the job was lost.
+  Result<Joined> join();
+
+ private:
+  const AgentArguments& arguments_;
+  const std::function<void(std::string_view)> say_;
+  std::optional<Result<Token>> token_;
+  bool was_called_ = false;
+};
+
+struct Turn {
+  enum class How {
+    begun,      // `received` has the bytes for the agent
+    dismissed,  // the job has no use for it any more
+    lost,       // `why` tells how: hvdrun may be joined again
+    signalled,
+  };
+  How how = How::lost;
+  std::string why = {};
+  int signal = 0;
+};
+
+// Waits for the turn of an agent that has joined, and answers hvdrun's heartbeats. A signal other
+// than SIGUSR1 at the signalfd `signals`, which may be -1, ends the wait. Time in which this
+// process was stopped is no silence of hvdrun.
+Turn wait_for_turn(Joined& joined, int signals);
 
 }  // namespace hvd::cli

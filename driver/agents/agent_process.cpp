@@ -13,12 +13,11 @@
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
-Result<AgentConnection> AgentProcess::start(const std::string& path, bool patient) {
+Result<AgentConnection> AgentProcess::start(const std::string& path) {
   auto pair = socket_pair();
   if (!pair) return pair.status();
 
   std::vector<std::string> command{path};
-  if (patient) command.emplace_back("--no-hello-timeout");
   const int theirs = pair->second.get();
   const auto started = spawn_in_session(command, {.input = theirs, .output = theirs});
   if (!started.ok()) return started.status();

@@ -14,9 +14,8 @@ namespace hvd::driver {
 
 class AgentProcess : public AgentHandle {
  public:
-  // A running agent and the link to it. The error names the path. A patient agent has no timeout
-  // for Hello: it waits as long as the link exists.
-  static Result<AgentConnection> start(const std::string& path, bool patient = false);
+  // A running agent and the link to it. The error names the path.
+  static Result<AgentConnection> start(const std::string& path);
   ~AgentProcess() override;
 
   int ended_fd() const override { return ended_.get(); }

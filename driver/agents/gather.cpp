@@ -43,7 +43,9 @@ class Gathering {
     };
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { observer_.on_warning(text); };
-    server_.emplace(io_, spec_.join->token, spec_.join->bind, std::move(callbacks), join::Limits(),
+    join::Limits limits;
+    limits.silence = spec_.join->silence;
+    server_.emplace(io_, spec_.join->token, spec_.join->bind, std::move(callbacks), limits,
                     spec_.join->ports);
     if (const Status started = server_->start(); !started.ok()) {
       return started.with_context("wait for agents to join");

@@ -30,8 +30,10 @@ JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Ca
   };
   on.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
   on.on_refused = [this](std::string_view text) { callbacks_.on_warning(text); };
-  server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on),
-                                               join::Limits(), spec.ports);
+  join::Limits limits;
+  limits.silence = spec.silence;
+  server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on), limits,
+                                               spec.ports);
 }
 
 JoiningHosts::~JoiningHosts() = default;
@@ -70,7 +72,7 @@ void JoiningHosts::dismiss(std::uint8_t exit_code, std::function<void()> done) {
   const std::string frame = agent_link::Shutdown{exit_code}.encode();
   for (auto& [name, host] : hosts_) {
     if (host.state != State::waiting) continue;
-    // The first bytes on the link, which its buffer takes. Without them the agent sees a lost job.
+    // The first bytes on the link, which its buffer takes: they end the wait.
     static_cast<void>(send_all(host.connection.link.get(), frame, Clock::now()));
   }
   if (!any_waiting()) return dismissed_();

@@ -1,6 +1,6 @@
 // The hosts of an elastic job whose agents join by themselves, at any time: before the job runs,
 // while it runs, and again after they were lost. Listens as long as it exists. An agent that has
-// joined waits here, with nothing sent to it, until the job takes it.
+// joined waits here until the job takes it, or until it is lost: its tunnel watches over it.
 //
 // Owned by the driver; every call and callback on its thread.
 #pragma once

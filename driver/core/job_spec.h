@@ -25,6 +25,7 @@ struct JoinSpec {
   Token token;
   ListenPorts ports = {};
   std::vector<std::string> required_labels = {};  // KEY or KEY=VALUE: other hosts may not join
+  std::chrono::milliseconds silence{30'000};      // of an agent that waits for its turn
 };
 
 // The hosts are nodes of a Slurm allocation, and agents are started there by srun.

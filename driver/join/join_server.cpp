@@ -250,7 +250,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       const auto server = server_;
       leave();
       auto connection =
-          open_tls_tunnel(std::move(socket_), std::move(tls_), join_link::Accepted{}.encode());
+          open_tls_tunnel(std::move(socket_), std::move(tls_), server->limits_.silence);
       if (!connection.ok()) return server->report_rejection(peer_, connection.status().message());
       connection->labels = std::move(join_->labels);
       server->callbacks_.on_joined({join_->host, join_->slots, std::move(*connection)});
@@ -315,8 +315,6 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
   void begin_handshake(tcp::socket socket) {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
-    // An agent may wait here for long, with nothing to say.
-    watch_peer(socket.native_handle());
     auto tls = tls_->session();
     if (!tls.ok()) return;
     const auto handshake =

@@ -44,6 +44,9 @@ struct Limits {
   // Connections that are not authenticated yet; with one more the oldest of them is closed.
   std::size_t max_pending = 256;
   std::chrono::milliseconds report_every{30'000};  // refused connections without the token
+  // An agent that waits for its turn and gives no sign of life for so long is lost; it judges the
+  // driver by the same limit.
+  std::chrono::milliseconds silence{30'000};
 };
 
 class JoinServer {

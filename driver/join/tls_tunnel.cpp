@@ -10,9 +10,13 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 
 #include "base/clock.h"
+#include "base/frame.h"
+#include "base/machine/peer_silence.h"
+#include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"
 
@@ -23,6 +27,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+// More than any frame of an agent that waits.
+constexpr std::size_t kMaxWaitingFrame = 64;
+
 // Bytes are handed on before the next read, so one buffer serves all tunnels.
 std::array<char, std::size_t{64} << 10>& read_buffer() {
   static thread_local std::array<char, std::size_t{64} << 10> buffer;
@@ -31,11 +38,13 @@ std::array<char, std::size_t{64} << 10>& read_buffer() {
 
 class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
  public:
-  TlsTunnel(tcp::socket socket, TlsSession tls, UniqueFd local, UniqueFd ended)
+  TlsTunnel(tcp::socket socket, TlsSession tls, UniqueFd local, UniqueFd ended, Duration silence)
       : socket_(std::move(socket)),
         local_(socket_.get_executor(), asio::local::stream_protocol(), local.release()),
         tls_(std::move(tls)),
-        ended_(std::move(ended)) {}
+        ended_(std::move(ended)),
+        silence_(silence, Clock::now()),
+        beat_(socket_.get_executor()) {}
 
   void start() {
     error_code ignored;
@@ -44,6 +53,13 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     deliver();
     read_local_next_ = true;
     flush();
+    beat_soon();
+  }
+
+  // The driver has no use for the agent any more.
+  void give_up() {
+    if (!finished_ && agent_waits_ && !writing_) dismiss_at_once();
+    close("was given up");
   }
 
   bool behind(TimePoint now, Duration pace) {
@@ -68,6 +84,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     if (finished_) return;
     finished_ = true;
     end_reason_ = std::move(reason);
+    beat_.cancel();
     error_code ignored;
     socket_.close(ignored);
     local_.close(ignored);
@@ -77,7 +94,62 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   }
 
  private:
-  // From the agent to the driver.
+  // ---- while the agent waits for its turn ----
+
+  void beat_soon() {
+    beat_.expires_after(silence_.pace());
+    beat_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error && !self->finished_ && self->agent_waits_) self->beat();
+    });
+  }
+
+  void beat() {
+    const TimePoint now = Clock::now();
+    silence_.look(now);
+    // What has arrived is read first.
+    if (silence_.is_too_long(now) && !has_arrived()) {
+      return close(cat("gave no sign of life for ",
+                       std::chrono::duration<double>(silence_.limit()).count(), " s"));
+    }
+    if (!writing_ && tls_.send(join_link::Heartbeat{}.encode()).ok()) flush();
+    beat_soon();
+  }
+
+  bool has_arrived() {
+    pollfd wire{socket_.native_handle(), POLLIN, 0};
+    return ::poll(&wire, 1, 0) > 0;
+  }
+
+  // The connection is idle, so its buffer takes the few bytes.
+  void dismiss_at_once() {
+    if (!tls_.send(join_link::Dismissed{}.encode()).ok()) return;
+    tls_.close();
+    const std::string bytes = tls_.take_outgoing();
+    const int wire = socket_.native_handle();
+    static_cast<void>(::send(wire, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+    // Bytes that nobody has read would make the kernel reset the connection.
+    auto& buffer = read_buffer();
+    while (::recv(wire, buffer.data(), buffer.size(), MSG_DONTWAIT) > 0) {
+    }
+  }
+
+  // The agent's bytes up to Begun are the join link's; gives those behind it.
+  std::string take_join_frames(std::string_view bytes) {
+    silence_.hear(Clock::now());
+    frames_.feed(bytes);
+    while (!agent_begun_) {
+      const auto frame = frames_.next();
+      broken_ = broken_ || !frame.ok();
+      if (broken_ || !frame->has_value()) return {};
+      const auto kind = static_cast<join_link::Kind>((*frame)->kind);
+      agent_begun_ = kind == join_link::Kind::begun && !agent_waits_;
+      broken_ = !agent_begun_ && kind != join_link::Kind::heartbeat_ack;
+    }
+    return frames_.take_rest();
+  }
+
+  // ---- from the agent to the driver ----
+
   void read_wire() {
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       if (self->finished_) return;
@@ -99,9 +171,10 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   }
 
   void deliver() {
-    const std::string received = tls_.take_received();
+    std::string received = tls_.take_received();
+    if (!agent_begun_ && !received.empty()) received = take_join_frames(received);
     if (local_closed_ || received.empty()) return delivered();
-    to_local_ = received;
+    to_local_ = std::move(received);
     asio::async_write(local_, asio::buffer(to_local_),
                       [self = shared_from_this()](error_code error, std::size_t /*size*/) {
                         if (self->finished_) return;
@@ -111,12 +184,13 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   }
 
   void delivered() {
-    if (broken_) return close("sent what is not TLS");
+    if (broken_) return close("sent what is no message of an agent");
     if (tls_.is_closed()) return close("closed its connection");
     read_wire();
   }
 
-  // From the driver to the agent.
+  // ---- from the driver to the agent ----
+
   void read_local() {
     local_.async_wait(asio::local::stream_protocol::socket::wait_read,
                       [self = shared_from_this()](error_code error) {
@@ -126,18 +200,27 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
                         std::size_t size = 0;
                         if (!error) size = self->local_.read_some(asio::buffer(buffer), error);
                         if (error == asio::error::would_block) return self->read_local();
+                        const bool waited = std::exchange(self->agent_waits_, false);
+                        if (waited && !self->end_wait(!error)) {
+                          return self->close("could not be written to");
+                        }
                         if (error) {
                           self->local_closed_ = true;
                           self->tls_.close();
                           self->closing_ = true;
                         } else if (!self->tls_.send({buffer.data(), size}).ok()) {
                           return self->close("could not be written to");
-                        } else if (std::exchange(self->agent_waits_, false)) {
-                          stop_watching_peer(self->socket_.native_handle());
                         }
                         self->read_local_next_ = true;
                         self->flush();
                       });
+  }
+
+  bool end_wait(bool begins) {
+    beat_.cancel();
+    const Status sent =
+        tls_.send(begins ? join_link::Begin{}.encode() : join_link::Dismissed{}.encode());
+    return sent.ok();
   }
 
   void flush() {
@@ -178,19 +261,23 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   // When behind() saw that the driver's bytes wait here; they were not read since.
   std::optional<TimePoint> unread_since_;
   bool agent_waits_ = true;    // the driver has sent nothing yet
+  bool agent_begun_ = false;   // its bytes are the link's
   bool closing_ = false;       // the connection is shut down once everything is sent
   bool local_closed_ = false;  // the driver reads no more
-  bool broken_ = false;        // the other side does not speak TLS
+  bool broken_ = false;        // the other side says what no agent says
   bool finished_ = false;
   std::string end_reason_;
+  PeerSilence silence_;
+  asio::steady_timer beat_;
+  FrameDecoder frames_{kMaxWaitingFrame};  // until the agent has begun
 };
 
 class TlsTunnelHandle : public AgentHandle {
  public:
   explicit TlsTunnelHandle(std::shared_ptr<TlsTunnel> tunnel) : tunnel_(std::move(tunnel)) {}
-  ~TlsTunnelHandle() override { tunnel_->close("was given up"); }
+  ~TlsTunnelHandle() override { tunnel_->give_up(); }
   int ended_fd() const override { return tunnel_->ended_fd(); }
-  void kill() override { tunnel_->close("was given up"); }
+  void kill() override { tunnel_->give_up(); }
   std::string reap() override { return tunnel_->end_reason(); }
   bool behind(TimePoint now, Duration pace) const override { return tunnel_->behind(now, pace); }
 
@@ -209,7 +296,7 @@ std::string address_text(const tcp::endpoint& endpoint) {
 }  // namespace
 
 Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
-                                        std::string_view first) {
+                                        std::chrono::milliseconds silence) {
   AgentConnection connection;
   error_code error;
   const auto local = socket.local_endpoint(error);
@@ -217,7 +304,8 @@ Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
   if (error) return Status(Code::unavailable, cat("it disconnected: ", error.message()));
   connection.local_address = address_text(local);
   connection.peer_address = address_text(peer);
-  HVD_RETURN_IF_ERROR(tls.send(first));
+  const join_link::Accepted accepted{.silence_ms = static_cast<std::uint64_t>(silence.count())};
+  HVD_RETURN_IF_ERROR(tls.send(accepted.encode()));
 
   auto pair = socket_pair();
   if (!pair.ok()) return pair.status();
@@ -226,7 +314,7 @@ Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
 
   connection.link = std::move(pair->first);
   auto tunnel = std::make_shared<TlsTunnel>(std::move(socket), std::move(tls),
-                                            std::move(pair->second), std::move(ended));
+                                            std::move(pair->second), std::move(ended), silence);
   tunnel->start();
   connection.handle = std::make_unique<TlsTunnelHandle>(std::move(tunnel));
   return connection;

@@ -2,9 +2,14 @@
 // one end of a socket pair, whose other end is the AgentConnection's link. Memory is bounded in
 // both directions: a slow reader slows its writer down. Runs on the io_context, which must outlive
 // the AgentHandle.
+//
+// The agent waits for its turn until the driver's first bytes come through the link: they begin the
+// job with it (base/protocol/join_link.h). Until then the tunnel exchanges heartbeats with it, and
+// ends by itself if the agent is silent for too long. An AgentHandle that is killed or destroyed
+// before has dismissed the agent; a process that dies has not, so that its agents come again.
 #pragma once
 
-#include <string>
+#include <chrono>
 
 #include <boost/asio/ip/tcp.hpp>
 
@@ -14,8 +19,8 @@
 
 namespace hvd::driver::join {
 
-// `tls` is established; `first` is sent ahead of any bytes of the link.
+// `tls` is established. Accepts the agent; `silence` is the limit while it waits for its turn.
 Result<AgentConnection> open_tls_tunnel(boost::asio::ip::tcp::socket socket, TlsSession tls,
-                                        std::string_view first);
+                                        std::chrono::milliseconds silence);
 
 }  // namespace hvd::driver::join

@@ -24,6 +24,15 @@ TEST(Frame, ComesBackWhole) {
   EXPECT_TRUE(none.ok() && !none->has_value());
 }
 
+TEST(Frame, WhatStandsBehindAFrameMayBeTakenAsItIs) {
+  FrameDecoder decoder;
+  decoder.feed(encode_frame(7, "payload") + "no frame");
+  ASSERT_TRUE(decoder.next()->has_value());
+  EXPECT_EQ(decoder.take_rest(), "no frame");
+  EXPECT_EQ(decoder.take_rest(), "");
+  EXPECT_FALSE(decoder.mid_frame());
+}
+
 TEST(Frame, ComesBackFromSingleBytes) {
   const std::string bytes = encode_frame(300, std::string(1000, 'x'));
   FrameDecoder decoder;

@@ -13,6 +13,7 @@ hvd_test(hvd_base_test
   base/log_test.cpp
   base/machine/out_of_memory_test.cpp
   base/machine/own_time_test.cpp
+  base/machine/peer_silence_test.cpp
   base/machine/ports_test.cpp
   base/port_range_test.cpp
   base/machine/topology_test.cpp

@@ -179,6 +179,31 @@ TEST_F(JoiningAgentsTest, AnAgentThatNeverHasItsTurnEndsWithTheJob) {
   EXPECT_EQ(again.wait().code, 0) << again.err();
 }
 
+// Its host rests, too. A frozen agent is not offered any more.
+TEST_F(JoiningAgentsTest, AnAgentThatIsFrozenBeforeItsTurnIsForgottenAndMayComeAgain) {
+  Process& job =
+      start_training(joining({"--min-np", "1", "--heartbeat-timeout", "1", "--failure-policy",
+                              "host", "--blacklist-cooldown-range", "1000", "1000"}));
+  start_agent("a", 1);
+  Process& b = start_agent("b", 1);
+  const auto first = expect_world(job, 2);
+  crash(b);
+  expect_world(job, 1, first);
+  Process& again = start_agent("b", 1);
+  ASSERT_TRUE(again.wait_for_error("joined the job")) << again.err();
+
+  again.signal(SIGSTOP);
+  ASSERT_TRUE(
+      job.wait_for_error("host b has gone before its turn: its agent gave no sign of life for 1 s"))
+      << job.err();
+  again.signal(SIGCONT);
+  ASSERT_TRUE(again.wait_for_error("was lost before this machine had its turn")) << again.err();
+  ASSERT_TRUE(again.wait_for_error("joined the job", kGenerous, again.err().rfind("trying again")))
+      << again.err();
+  finish(job);
+  EXPECT_EQ(again.wait().code, 0) << again.err();
+}
+
 TEST_F(JoiningAgentsTest, ProgramsWithoutHvdAreStartedAgainWithWhoeverIsThere) {
   Process& job =
       start(joining({"--min-np", "1", "--grow-delay", "0.2", "sh", "-c",

@@ -29,7 +29,7 @@ constexpr std::size_t kMaxFrame = std::size_t{64} << 20;
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 struct Agent {
-  enum class State { planned, joining, joined, ended };
+  enum class State { planned, joining, waiting, joined, ended };
   State state = State::planned;
   UniqueFd socket;
   std::optional<TlsSession> tls;
@@ -167,11 +167,12 @@ class PretendAgents {
     Agent& agent = agents_[index];
     if (agent.state == Agent::State::joining) {
       if (frame.kind != static_cast<std::uint16_t>(join_link::Kind::accepted)) return false;
-      agent.state = Agent::State::joined;
+      agent.state = Agent::State::waiting;
       --joining_;
       if (++report_.joined == options_.hosts) report_.joined_after = seconds(Clock::now() - begun_);
       return true;
     }
+    if (agent.state == Agent::State::waiting) return handle_while_waiting(agent, frame);
     report_.bytes += frame.payload.size();
     switch (static_cast<Kind>(frame.kind)) {
       case Kind::hello:
@@ -212,6 +213,20 @@ class PretendAgents {
         break;
     }
     return true;
+  }
+
+  static bool handle_while_waiting(Agent& agent, const Frame& frame) {
+    switch (static_cast<join_link::Kind>(frame.kind)) {
+      case join_link::Kind::heartbeat:
+        say(agent, join_link::HeartbeatAck{});
+        return true;
+      case join_link::Kind::begin:
+        say(agent, join_link::Begun{});
+        agent.state = Agent::State::joined;
+        return true;
+      default:
+        return false;
+    }
   }
 
   agent_link::Ready ready(std::size_t index) const {

@@ -91,6 +91,13 @@ class JoinPoint {
     });
     done.get_future().wait();
   }
+  void post(std::function<void()> work) { boost::asio::post(io_, std::move(work)); }
+  void forget_joined() {
+    on_thread([this] {
+      const std::lock_guard lock(mutex_);
+      joined_.clear();
+    });
+  }
   void close() {
     on_thread([this] { server_.reset(); });
   }

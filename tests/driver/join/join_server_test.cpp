@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <gtest/gtest.h>
 #include <optional>
 #include <poll.h>
@@ -35,7 +36,8 @@ class Client {
     arguments.join_timeout = kGenerous;
   }
   Result<cli::Joined> join() {
-    return cli::join_job(arguments, [this](std::string_view line) { said.emplace_back(line); });
+    return cli::JoinClient(arguments, [this](std::string_view line) { said.emplace_back(line); })
+        .join();
   }
   cli::AgentArguments arguments;
   std::vector<std::string> said;
@@ -115,7 +117,9 @@ TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
   EXPECT_EQ(agent.connection.local_address, "127.0.0.1");
   const int link = agent.connection.link.get();
 
+  // The driver's first bytes are the agent's turn.
   ASSERT_TRUE(send_all(link, "to the agent", soon()).ok());
+  ASSERT_EQ(cli::wait_for_turn(*joined, -1).how, cli::Turn::How::begun);
   std::string heard = joined->received;
   while (heard.size() < 12) {
     ASSERT_TRUE(joined->tls.receive(read_some(joined->socket.get())).ok());
@@ -161,11 +165,123 @@ TEST(JoinServer, TheEndOfOneSideIsTheEndOfTheOther) {
   auto& held = join_point.joined(1).connection;
   EXPECT_FALSE(wait_for(held.handle->ended_fd(), POLLIN, Clock::now()).ok());
   held.link.reset();
-  ASSERT_TRUE(second->tls.receive(read_some(second->socket.get())).ok());
-  EXPECT_TRUE(second->tls.is_closed());
-  EXPECT_EQ(read_some(second->socket.get()), "the end");
+  EXPECT_EQ(cli::wait_for_turn(*second, -1).how, cli::Turn::How::dismissed);
   join_point.on_thread([&] { held.handle->kill(); });
   EXPECT_TRUE(wait_for(held.handle->ended_fd(), POLLIN, soon()).ok());
+}
+
+// ---- an agent waits for its turn ----
+
+constexpr std::chrono::milliseconds kSilence{200};
+
+// Answers the server's heartbeats by hand, and judges nobody.
+struct WaitingClient : TlsClient {
+  explicit WaitingClient(const JoinPoint& join_point) : TlsClient(join_point) {
+    send_frame(join_link::Join{std::string(build_id()), "h1", 1}.encode());
+    EXPECT_TRUE(wait_for(join_link::Kind::accepted));
+  }
+  bool wait_for(join_link::Kind kind) {
+    for (;;) {
+      frames.feed(tls.take_received());
+      const auto frame = frames.next();
+      if (!frame.ok()) return false;
+      if (frame->has_value() && (*frame)->kind == static_cast<std::uint16_t>(kind)) return true;
+      if (!frame->has_value() && !receive()) return false;
+    }
+  }
+  FrameDecoder frames;
+};
+
+bool ends_in_time(const AgentConnection& agent) {
+  return wait_for(agent.handle->ended_fd(), POLLIN, soon()).ok();
+}
+bool has_ended(const AgentConnection& agent) {
+  return wait_for(agent.handle->ended_fd(), POLLIN, Clock::now()).ok();
+}
+std::string end_of(JoinPoint& join_point, const AgentConnection& agent) {
+  std::string how;
+  join_point.on_thread([&] { how = agent.handle->reap(); });
+  return how;
+}
+
+TEST(JoinServer, AWaitingAgentThatIsSilentIsLost) {
+  JoinPoint join_point({.silence = kSilence});
+  const WaitingClient client(join_point);
+  ASSERT_TRUE(join_point.wait_for_joined(1));
+  const auto& agent = join_point.joined(0).connection;
+  ASSERT_TRUE(ends_in_time(agent));
+  EXPECT_EQ(end_of(join_point, agent), "gave no sign of life for 0.2 s");
+}
+
+TEST(JoinServer, AWaitingAgentThatAnswersStaysAndHasItsTurn) {
+  JoinPoint join_point({.silence = kSilence});
+  WaitingClient client(join_point);
+  ASSERT_TRUE(join_point.wait_for_joined(1));
+  for (int i = 0; i < 30; ++i) {  // at least three times the limit
+    ASSERT_TRUE(client.wait_for(join_link::Kind::heartbeat)) << i;
+    client.send_frame(join_link::HeartbeatAck{}.encode());
+  }
+  auto& agent = join_point.joined(0).connection;
+  EXPECT_FALSE(has_ended(agent));
+
+  ASSERT_TRUE(send_all(agent.link.get(), "to the agent", soon()).ok());
+  ASSERT_TRUE(client.wait_for(join_link::Kind::begin));
+  client.send_frame(join_link::HeartbeatAck{}.encode() + join_link::Begun{}.encode() + "hello");
+  EXPECT_EQ(read_some(agent.link.get()), "hello");
+}
+
+// The silence of its agents meanwhile is its own fault.
+TEST(JoinServer, ADriverThatWasHeldUpLosesNoWaitingAgent) {
+  JoinPoint join_point({.silence = kSilence});
+  WaitingClient client(join_point);
+  ASSERT_TRUE(join_point.wait_for_joined(1));
+  ASSERT_TRUE(client.wait_for(join_link::Kind::heartbeat));
+  client.send_frame(join_link::HeartbeatAck{}.encode());
+  join_point.on_thread([] { std::this_thread::sleep_for(5 * kSilence); });
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(client.wait_for(join_link::Kind::heartbeat)) << i;
+    client.send_frame(join_link::HeartbeatAck{}.encode());
+  }
+  EXPECT_FALSE(has_ended(join_point.joined(0).connection));
+}
+
+TEST(JoinServer, AWaitingAgentThatSaysSomethingElseIsLost) {
+  JoinPoint join_point;
+  for (const auto& wrong : {join_link::Begun{}.encode(), std::string(4, '\0'),
+                            encode_frame(1, std::string(100, 'x'))}) {
+    WaitingClient client(join_point);
+    ASSERT_TRUE(join_point.wait_for_joined(1));
+    client.send_frame(wrong);
+    const auto& agent = join_point.joined(0).connection;
+    ASSERT_TRUE(ends_in_time(agent));
+    EXPECT_EQ(end_of(join_point, agent), "sent what is no message of an agent");
+    join_point.forget_joined();
+  }
+}
+
+TEST(JoinServer, AnAgentThatIsGivenUpBeforeItsTurnIsDismissed) {
+  JoinPoint join_point;
+  Client client(join_point);
+  auto joined = client.join();
+  ASSERT_TRUE(joined.ok() && join_point.wait_for_joined(1));
+  join_point.forget_joined();
+  EXPECT_EQ(cli::wait_for_turn(*joined, -1).how, cli::Turn::How::dismissed);
+}
+
+TEST(JoinClient, ADriverThatIsSilentIsLostAndMayBeJoinedAgain) {
+  JoinPoint join_point({.silence = kSilence});
+  Client client(join_point);
+  auto joined = client.join();
+  ASSERT_TRUE(joined.ok() && join_point.wait_for_joined(1));
+  std::promise<void> goes_on;
+  join_point.post([&] { goes_on.get_future().wait(); });
+  const auto turn = cli::wait_for_turn(*joined, -1);
+  goes_on.set_value();
+  EXPECT_EQ(turn.how, cli::Turn::How::lost);
+  EXPECT_EQ(turn.why, "it gave no sign of life for 0.2 s");
+  joined->socket.reset();
+  EXPECT_TRUE(ends_in_time(join_point.joined(0).connection));
+  EXPECT_TRUE(client.join().ok());
 }
 
 TEST(JoinServer, AnotherTokenIsRefusedAndBothSidesSaySo) {
@@ -344,7 +460,7 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   listener.reset();
   std::optional<JoinPoint> join_point;
   std::vector<std::string> said;
-  const auto joined = cli::join_job(arguments, [&](std::string_view line) {
+  cli::JoinClient client(arguments, [&](std::string_view line) {
     said.emplace_back(line);
     if (said.size() == 1) {
       std::filesystem::permissions(directory.file("token", std::string(64, 'a')),
@@ -354,6 +470,7 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
       arguments.join.port = join_point->address().port;
     }
   });
+  const auto joined = client.join();
   ASSERT_TRUE(joined.ok()) << joined.status().message();
   ASSERT_GE(said.size(), 2U);
   EXPECT_NE(said[0].find("No such file"), std::string::npos) << said[0];

@@ -276,7 +276,116 @@ TEST_F(JoinedJob, WhoDoesNotComeIsNamed) {
   const auto status = job->wait();
   EXPECT_EQ(status.code, 1);
   EXPECT_NE(status.err.find("b did not come to " + where_), std::string::npos) << status.err;
-  a->wait();
+  // It does not try again: this hvdrun has told it.
+  EXPECT_EQ(a->wait().code, 1);
+  EXPECT_NE(a->err().find("ended before this machine had its turn"), std::string::npos) << a->err();
+}
+
+// ---- an agent waits for its turn ----
+
+class WaitingAgent : public JoinedJob {
+ protected:
+  static constexpr const char* kJoined = "joined the job at";
+  static constexpr const char* kSilent =
+      "was lost before this machine had its turn: it gave no sign of life for 1 s; trying again";
+
+  // Needs two slots.
+  std::unique_ptr<Process> start_waiting_job() {
+    auto job = start_job({"-np", "2", "--heartbeat-timeout", "1", "--start-timeout", "300",
+                          "--verbose", binary("allreduce_once")});
+    EXPECT_TRUE(job->wait_for_error("waiting at")) << job->err();
+    return job;
+  }
+  // With one of them.
+  std::unique_ptr<Process> start_waiting_agent(Process& job, const std::string& host) {
+    auto agent = start_agent(host, 1);
+    EXPECT_TRUE(job.wait_for_error(cat("host ", host, " has joined"))) << job.err();
+    EXPECT_TRUE(agent->wait_for_error(kJoined)) << agent->err();
+    return agent;
+  }
+  static void expect_joins_again(Process& agent) {
+    const auto lost = agent.err().rfind("trying again");
+    ASSERT_NE(lost, std::string::npos) << agent.err();
+    EXPECT_TRUE(agent.wait_for_error(kJoined, kGenerous, lost)) << agent.err();
+  }
+  void finish(Process& job, Process& agent) {
+    const auto other = start_agent("b", 1);
+    EXPECT_EQ(job.wait().code, 0) << job.err();
+    EXPECT_EQ(agent.wait().code, 0) << agent.err();
+    EXPECT_EQ(other->wait().code, 0) << other->err();
+    EXPECT_TRUE(wait_until_gone(kMark, mark_));
+  }
+};
+
+TEST_F(WaitingAgent, NoticesThatHvdrunIsFrozenAndJoinsItAgainWhenItGoesOn) {
+  const auto job = start_waiting_job();
+  const auto a = start_waiting_agent(*job, "a");
+  job->signal(SIGSTOP);
+  ASSERT_TRUE(a->wait_for_error(kSilent)) << a->err();
+  job->signal(SIGCONT);
+  ASSERT_TRUE(job->wait_for_error("the agent of host a, which had joined, is lost")) << job->err();
+  expect_joins_again(*a);
+  finish(*job, *a);
+}
+
+TEST_F(WaitingAgent, JoinsTheHvdrunThatTakesThePlaceOfAFrozenOne) {
+  const auto first = start_waiting_job();
+  const auto a = start_waiting_agent(*first, "a");
+  first->signal(SIGSTOP);
+  ASSERT_TRUE(a->wait_for_error(kSilent)) << a->err();
+  first->signal(SIGKILL);
+  first->wait();
+  const auto second = start_waiting_job();
+  expect_joins_again(*a);
+  finish(*second, *a);
+}
+
+TEST_F(WaitingAgent, JoinsTheHvdrunThatTakesThePlaceOfAKilledOne) {
+  const auto first = start_waiting_job();
+  const auto a = start_waiting_agent(*first, "a");
+  first->signal(SIGKILL);
+  first->wait();
+  ASSERT_TRUE(a->wait_for_error("was lost before this machine had its turn")) << a->err();
+  const auto second = start_waiting_job();
+  expect_joins_again(*a);
+  finish(*second, *a);
+}
+
+TEST_F(WaitingAgent, ThatIsFrozenIsForgottenAndTheJobBeginsWithoutIt) {
+  const auto job = start_waiting_job();
+  const auto a = start_waiting_agent(*job, "a");
+  a->signal(SIGSTOP);
+  ASSERT_TRUE(job->wait_for_error(
+      "the agent of host a, which had joined, is lost: it gave no sign of life for 1 s"))
+      << job->err();
+  const auto instead = start_agent("c", 2);
+  EXPECT_EQ(job->wait().code, 0) << job->err();
+  EXPECT_EQ(instead->wait().code, 0) << instead->err();
+  EXPECT_TRUE(wait_until_gone(kMark, mark_));
+}
+
+// The time in which it was stopped itself is no silence of hvdrun, which has given it up.
+TEST_F(WaitingAgent, ThatWasFrozenJoinsAgainWhenItGoesOn) {
+  const auto job = start_waiting_job();
+  const auto a = start_waiting_agent(*job, "a");
+  a->signal(SIGSTOP);
+  ASSERT_TRUE(job->wait_for_error("the agent of host a, which had joined, is lost")) << job->err();
+  a->signal(SIGCONT);
+  ASSERT_TRUE(a->wait_for_error("trying again")) << a->err();
+  EXPECT_EQ(a->err().find("no sign of life"), std::string::npos) << a->err();
+  expect_joins_again(*a);
+  finish(*job, *a);
+}
+
+TEST_F(WaitingAgent, EndsAtATerminationAndHvdrunForgetsIt) {
+  const auto job = start_waiting_job();
+  const auto a = start_waiting_agent(*job, "a");
+  a->signal(SIGUSR1);  // asks what workers do; there are none
+  a->signal(SIGTERM);
+  EXPECT_EQ(a->wait().code, 128 + SIGTERM) << a->err();
+  ASSERT_TRUE(job->wait_for_error("the agent of host a, which had joined, is lost")) << job->err();
+  const auto again = start_agent("a", 1);
+  finish(*job, *again);
 }
 
 }  // namespace
