@@ -56,7 +56,7 @@ class SavedState : public testing::Test {
     Program program;
     program.weights = "as before";
     program.step = -1;
-    const Status status = read_saved_state(file(), program.store);
+    Status status = read_saved_state(file(), program.store);
     EXPECT_EQ(program.weights, "as before");
     EXPECT_EQ(program.step, -1);
     return status;
