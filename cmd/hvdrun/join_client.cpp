@@ -311,7 +311,7 @@ class TurnWait {
     const TimePoint now = Clock::now();
     silence_.look(now);
     if (polled[1].revents != 0) {
-      if (const auto turn = take_signal()) return turn;
+      if (auto turn = take_signal()) return turn;
     }
     if (polled[0].revents != 0) return receive(now);
     if (!silence_.is_too_long(now)) return std::nullopt;
