@@ -1,5 +1,6 @@
 // Does what docs/getting_started.md says, on two pretend hosts: somebody who has only the documents
 // gets from a build to an elastic job.
+#include <chrono>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
@@ -24,8 +25,10 @@ TEST_F(GettingStarted, LeadsFromABuildToAnElasticJobOnTwoHosts) {
   fs::copy(HVD_SOURCE_DIR "/examples", clone.path() / "examples", fs::copy_options::recursive);
 
   const auto commands = commands_of(HVD_SOURCE_DIR "/docs/getting_started.md");
-  const ExitStatus end =
-      bed().head().shell(cat("set -eux\ncd ", clone.path().string(), "\n", commands));
+  // It compiles two programs, and trains for 20 s.
+  const auto walk = bed().head().start(
+      {"bash", "-c", cat("set -eux\ncd ", clone.path().string(), "\n", commands)});
+  const ExitStatus end = walk->wait(std::chrono::minutes(4));
 
   EXPECT_EQ(end.code, 0) << end.out << end.err;
   for (const char* const expected :
