@@ -11,10 +11,8 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kLongest = 63;
-constexpr const char* kForm =
-    "must be KEY=VALUE, each of at most 63 letters, digits and . - _ (and / in the key)";
-constexpr const char* kRequiredForm =
-    "must be KEY or KEY=VALUE, each of at most 63 letters, digits and . - _ (and / in the key)";
+constexpr const char* kCharacters =
+    ", each of at most 63 letters, digits and . - _ (and / in the key)";
 
 bool consists_of(std::string_view text, std::string_view others) {
   return std::all_of(text.begin(), text.end(), [&](const char character) {
@@ -46,7 +44,8 @@ Status check(const std::vector<std::string>& labels, bool may_lack_value) {
         (has_value ? is_value(std::string_view(label).substr(equals + 1)) : may_lack_value);
     if (!is_well_formed) {
       return {Code::invalid_argument,
-              cat("label ", quoted(label), ": ", may_lack_value ? kRequiredForm : kForm)};
+              cat("label ", quoted(label), ": must be ",
+                  may_lack_value ? "KEY or KEY=VALUE" : "KEY=VALUE", kCharacters)};
     }
     if (!keys.insert(key_of(label)).second) {
       return {Code::invalid_argument, cat("label ", key_of(label), " is given twice")};

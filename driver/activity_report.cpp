@@ -1,20 +1,18 @@
 #include "driver/activity_report.h"
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 #include <utility>
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/text_table.h"
 
 namespace hvd::driver {
 namespace {
 
-constexpr std::size_t kColumns = 5;
 // Tensor names come from the program and may have any length.
 constexpr std::size_t kMaxTextWidth = 200;
-using Line = std::array<std::string, kColumns>;
 
 std::string fitting(std::string text) {
   if (text.size() > kMaxTextWidth) text = cat(text.substr(0, kMaxTextWidth), "...");
@@ -59,26 +57,14 @@ std::string activity_table(std::vector<ActivityRow> rows) {
            std::tuple(b.rank < 0, b.rank, b.host, b.slot);
   });
 
-  std::vector<Line> lines{{"rank", "host", "pid", "in flight", "ended last"}};
+  std::vector<std::vector<std::string>> lines{{"rank", "host", "pid", "in flight", "ended last"}};
   for (const auto& row : rows) {
     lines.push_back({row.rank < 0 ? "-" : cat(row.rank), fitting(cat(row.host, '#', row.slot)),
                      row.pid == 0 ? "-" : cat(row.pid), fitting(row.in_flight), fitting(row.last)});
   }
 
-  std::array<std::size_t, kColumns> widths{};
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < kColumns; ++i)
-      widths.at(i) = std::max(widths.at(i), line.at(i).size());
-  }
   std::string text;
-  for (auto& line : lines) {
-    std::string one;
-    for (std::size_t i = 0; i < kColumns; ++i) {
-      one += cat("  ", line.at(i), std::string(widths.at(i) - line.at(i).size(), ' '));
-    }
-    one.erase(one.find_last_not_of(' ') + 1);
-    text += cat(one, '\n');
-  }
+  for (const auto& line : split(trim(text_table(lines)), '\n')) text += cat("  ", line, '\n');
   return text;
 }
 

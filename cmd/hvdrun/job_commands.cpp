@@ -15,6 +15,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/text_table.h"
 #include "cmd/hvdrun/arguments.h"
 #include "driver/status/job_sockets.h"
 
@@ -60,7 +61,7 @@ struct Answer {
   std::string text;
 };
 
-class Question : public std::enable_shared_from_this<Question> {
+class Question {
  public:
   Question(asio::io_context& io, http::verb method, const std::string& target) : stream_(io) {
     request_.method(method);
@@ -122,38 +123,26 @@ Result<std::string> ask(const driver::JobSocket& job, http::verb method,
 
 // ---- which job ----
 
-struct RunningJob {
+struct FoundJob {
   driver::JobSocket socket;
-  Json status;
+  Result<std::string> status;  // its answer, or why there is none
 };
 
-std::vector<RunningJob> running_jobs(Status& problem) {
-  std::vector<RunningJob> jobs;
-  for (auto& socket : driver::find_job_sockets()) {
-    auto text = ask(socket, http::verb::get, "/status");
-    if (text.status().code() == Code::not_found) continue;
-    if (!text.ok()) {
-      problem = text.status();
-      continue;
-    }
-    Json status = Json::parse(*text, nullptr, false);
-    if (!status.is_object()) {
-      problem = Status(Code::data_loss, cat("job ", socket.job_id, ": its answer is not JSON"));
-      continue;
-    }
-    jobs.push_back({std::move(socket), std::move(status)});
-  }
-  return jobs;
-}
-
-Result<driver::JobSocket> find_job(const std::string& wanted) {
-  std::vector<driver::JobSocket> fitting;
+// Those whose id begins so, and that are not over.
+std::vector<FoundJob> find_jobs(const std::string& wanted) {
+  std::vector<FoundJob> found;
   for (auto& socket : driver::find_job_sockets()) {
     if (!socket.job_id.starts_with(wanted)) continue;
-    if (ask(socket, http::verb::get, "/status").status().code() == Code::not_found) continue;
-    fitting.push_back(std::move(socket));
+    auto status = ask(socket, http::verb::get, "/status");
+    if (status.status().code() == Code::not_found) continue;
+    found.push_back({std::move(socket), std::move(status)});
   }
-  if (fitting.size() == 1) return fitting.front();
+  return found;
+}
+
+Result<FoundJob> find_job(const std::string& wanted) {
+  std::vector<FoundJob> fitting = find_jobs(wanted);
+  if (fitting.size() == 1) return std::move(fitting.front());
   if (fitting.empty()) {
     return Status(Code::not_found, wanted.empty()
                                        ? std::string("no job of this user runs on this machine")
@@ -162,7 +151,7 @@ Result<driver::JobSocket> find_job(const std::string& wanted) {
                                              "lists those that do"));
   }
   std::vector<std::string> ids;
-  for (const auto& one : fitting) ids.push_back(one.job_id);
+  for (const auto& one : fitting) ids.push_back(one.socket.job_id);
   return Status(
       Code::invalid_argument,
       cat(fitting.size(), wanted.empty() ? " jobs run" : " jobs have an id that begins so", ": ",
@@ -171,22 +160,12 @@ Result<driver::JobSocket> find_job(const std::string& wanted) {
 
 // ---- texts ----
 
-// Columns as wide as their widest cell; control characters are shown as '?'.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+// Below a line of headings; the texts may come from workers and from other users' jobs.
+std::string table(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (auto& cell : row) cell = printable(cell);
   }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += printable(row[i]);
-      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    text += line + "\n";
-  }
-  return text;
+  return text_table(rows);
 }
 
 std::string duration_text(double seconds) {
@@ -226,7 +205,7 @@ std::string workers_table(const Json& status) {
                       text_or_dash(worker.at("pid")), worker_state(worker)});
     }
   }
-  return rows.size() > 1 ? table(rows) : std::string();
+  return rows.size() > 1 ? table(std::move(rows)) : std::string();
 }
 
 std::string hosts_table(const Json& status) {
@@ -240,7 +219,7 @@ std::string hosts_table(const Json& status) {
     rows.push_back({host.at("host"), state, text_or_dash(host.at("workers")),
                     text_or_dash(host.at("slots")), text_or_dash(host.at("address"))});
   }
-  return rows.size() > 1 ? table(rows) : std::string();
+  return rows.size() > 1 ? table(std::move(rows)) : std::string();
 }
 
 std::string worlds_table(const Json& status) {
@@ -253,7 +232,7 @@ std::string worlds_table(const Json& status) {
     rows.push_back({text_or_dash(worlds[i].at("generation")), worlds[i].at("at"),
                     text_or_dash(worlds[i].at("size")), text_or_dash(worlds[i].at("why"))});
   }
-  return "\n" + table(rows);
+  return "\n" + table(std::move(rows));
 }
 
 std::string text_of(const Json& status) {
@@ -270,26 +249,33 @@ std::string text_of(const Json& status) {
   return text + hosts_table(status) + worlds_table(status);
 }
 
-std::string jobs_text(const std::vector<RunningJob>& jobs) {
+std::string jobs_text(const Json& jobs) {
   if (jobs.empty()) return "no job of this user runs on this machine\n";
   std::vector<std::vector<std::string>> rows{{"JOB", "PID", "STATE", "FOR", "WORKERS", "COMMAND"}};
-  for (const auto& job : jobs) {
-    const Json& status = job.status;
+  for (const Json& status : jobs) {
     rows.push_back({status.at("job"), text_or_dash(status.at("pid")), status.at("state"),
                     duration_text(status.at("seconds")),
                     cat(status.at("world").at("members").size()), command_text(status)});
   }
-  return table(rows);
+  return table(std::move(rows));
 }
 
+// Jobs that give no answer are left out, unless no other is there.
 Result<std::string> list_jobs(bool json) {
   Status problem;
-  const auto jobs = running_jobs(problem);
-  if (jobs.empty() && !problem.ok()) return problem;
-  if (!json) return jobs_text(jobs);
   Json all = Json::array();
-  for (const auto& job : jobs) all.push_back(job.status);
-  return all.dump(2) + "\n";
+  for (const auto& job : find_jobs({})) {
+    Json status = job.status.ok() ? Json::parse(*job.status, nullptr, false) : Json();
+    if (status.is_object()) {
+      all.push_back(std::move(status));
+    } else {
+      problem = job.status.ok() ? Status(Code::data_loss,
+                                         cat("job ", job.socket.job_id, ": its answer is not JSON"))
+                                : job.status.status();
+    }
+  }
+  if (all.empty() && !problem.ok()) return problem;
+  return json ? all.dump(2) + "\n" : jobs_text(all);
 }
 
 }  // namespace
@@ -366,15 +352,14 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
 
   auto job = find_job(arguments.job);
   if (!job.ok()) return job.status();
-  if (arguments.command == "dump") return ask(*job, http::verb::post, "/dump");
+  if (arguments.command == "dump") return ask(job->socket, http::verb::post, "/dump");
   if (arguments.command == "stop") {
-    auto answer = ask(*job, http::verb::post, "/stop");
+    auto answer = ask(job->socket, http::verb::post, "/stop");
     if (!answer.ok()) return answer.status();
-    return cat("job ", job->job_id, " is being stopped\n");
+    return cat("job ", job->socket.job_id, " is being stopped\n");
   }
-  auto answer = ask(*job, http::verb::get, "/status");
-  if (!answer.ok()) return answer.status();
-  return arguments.json ? Result<std::string>(*answer + "\n") : status_text(*answer);
+  if (!job->status.ok()) return job->status.status();
+  return arguments.json ? Result<std::string>(*job->status + "\n") : status_text(*job->status);
 }
 
 }  // namespace hvd::cli

@@ -106,7 +106,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   void beat() {
     const TimePoint now = Clock::now();
     silence_.look(now);
-    // What has arrived is read first.
+    // Bytes that have arrived are read before the agent is judged.
     if (silence_.is_too_long(now) && !has_arrived()) {
       return close(cat("gave no sign of life for ",
                        std::chrono::duration<double>(silence_.limit()).count(), " s"));

@@ -58,10 +58,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<Impl> {
   Status start(const std::string& job_id) {
     auto directory = job_socket_directory();
     if (!directory.ok()) return directory.status();
-    for (const auto& socket : find_job_sockets()) {
-      if (socket.path.starts_with(*directory) && is_abandoned(socket.path)) {
-        ::unlink(socket.path.c_str());
-      }
+    for (const auto& socket : job_sockets_in(*directory)) {
+      if (is_abandoned(socket.path)) ::unlink(socket.path.c_str());
     }
 
     const std::string path = job_socket_path(*directory, job_id);

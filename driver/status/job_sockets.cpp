@@ -37,7 +37,7 @@ std::string usual_directory() {
                                  : cat(kTemporary, "/", kTemporaryName, ::geteuid());
 }
 
-// Whose it must be. Nobody else can have put a socket there then.
+// A directory of this user that is closed to others: nobody else can have put a socket there.
 bool belongs_to(const fs::path& path, std::string_view uid) {
   struct stat about {};
   return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && cat(about.st_uid) == uid &&
@@ -70,11 +70,7 @@ Result<std::string> job_socket_directory() {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return Status::from_errno(cat("make the directory ", path), errno);
   }
-  struct stat about {};
-  if (::lstat(path.c_str(), &about) != 0) return Status::from_errno(path, errno);
-  const bool is_private =
-      S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() && (about.st_mode & 077) == 0;
-  if (!is_private) {
+  if (!belongs_to(path, cat(::geteuid()))) {
     return Status(Code::failed_precondition,
                   cat(path,
                       " is not a directory of this user that is closed to others (mode 0700); "
@@ -87,15 +83,21 @@ std::string job_socket_path(const std::string& directory, const std::string& job
   return cat(directory, "/", job_id, kEnding);
 }
 
+std::vector<JobSocket> job_sockets_in(const std::string& directory) {
+  std::vector<JobSocket> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(kEnding)) continue;
+    found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path()});
+  }
+  return found;
+}
+
 std::vector<JobSocket> find_job_sockets() {
   std::vector<JobSocket> found;
   for (const auto& directory : directories()) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-      const std::string name = entry.path().filename();
-      if (!name.ends_with(kEnding)) continue;
-      found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path()});
-    }
+    for (auto& socket : job_sockets_in(directory)) found.push_back(std::move(socket));
   }
   std::sort(found.begin(), found.end(),
             [](const JobSocket& one, const JobSocket& other) { return one.job_id < other.job_id; });

@@ -1,4 +1,4 @@
-// What a running job is doing, as JSON: the answer to `hvdrun status`. Pure; the fields are
+// The status of a running job as JSON: the answer to `hvdrun status`. Pure; the fields are
 // documented in docs/status.md.
 #pragma once
 
@@ -27,7 +27,7 @@ struct PastWorld {
   std::string why;  // empty: it is the first
 };
 
-// What does not change.
+// The facts about a job that never change.
 struct JobIdentity {
   std::string id;
   int pid = 0;  // of hvdrun

@@ -48,7 +48,7 @@ class StatusTest : public ElasticJobTest {
     return eventually([&] { return run_job({"jobs"}).out.find("running") != std::string::npos; });
   }
 
-  // What comes back on one connection for these bytes.
+  // The answer to these bytes on a connection of their own.
   std::string raw(const std::string& bytes) {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};

@@ -1,0 +1,17 @@
+#include "base/text_table.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd {
+namespace {
+
+TEST(TextTable, ColumnsAreAsWideAsTheirWidestCellAndNoLineEndsWithSpaces) {
+  EXPECT_EQ(text_table({{"a", "long heading", "c"}, {"wide cell", "b", ""}, {"", "", ""}}),
+            "a          long heading  c\n"
+            "wide cell  b\n"
+            "\n");
+  EXPECT_EQ(text_table({}), "");
+}
+
+}  // namespace
+}  // namespace hvd
