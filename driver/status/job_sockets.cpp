@@ -27,11 +27,15 @@ bool is_own_directory(const std::string& path) {
          about.st_uid == ::geteuid();
 }
 
-std::string usual_directory() {
+// HVD_RUNTIME_DIR, or empty.
+std::string chosen_directory() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
-  if (const char* const set = std::getenv("HVD_RUNTIME_DIR"); set != nullptr && *set != '\0') {
-    return set;
-  }
+  const char* const set = std::getenv("HVD_RUNTIME_DIR");
+  return set != nullptr ? set : std::string();
+}
+
+std::string usual_directory() {
+  if (std::string chosen = chosen_directory(); !chosen.empty()) return chosen;
   const std::string login = cat(kLogins, "/", ::geteuid());
   return is_own_directory(login) ? login + "/hvd"
                                  : cat(kTemporary, "/", kTemporaryName, ::geteuid());
@@ -46,7 +50,8 @@ bool belongs_to(const fs::path& path, std::string_view uid) {
 
 std::set<fs::path> directories() {
   std::set<fs::path> found{usual_directory()};
-  if (::geteuid() != 0) return found;
+  // Root sees the jobs of all users, unless it asks for one directory.
+  if (::geteuid() != 0 || !chosen_directory().empty()) return found;
 
   std::error_code ignored;
   for (const auto& login : fs::directory_iterator(kLogins, ignored)) {

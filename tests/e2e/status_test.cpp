@@ -169,6 +169,17 @@ TEST_F(StatusTest, RubbishAtTheSocketHarmsNothing) {
   EXPECT_EQ(job.wait().code, 143);
 }
 
+// Root looks at the directories of all users, but not if one is named.
+TEST_F(StatusTest, OnlyTheDirectoryThatIsNamedIsLookedAt) {
+  ::unsetenv("HVD_RUNTIME_DIR");
+  Process& elsewhere = start({"-np", "1", "sleep", "1000"});
+  ASSERT_TRUE(wait_for_job());
+  ::setenv("HVD_RUNTIME_DIR", sockets().c_str(), 1);
+  EXPECT_EQ(run_job({"jobs"}).out, "no job of this user runs on this machine\n");
+  elsewhere.signal(SIGTERM);
+  EXPECT_EQ(elsewhere.wait().code, 143);
+}
+
 TEST_F(StatusTest, TheSocketOfAKilledJobIsNoJobAndTheNextOneRemovesIt) {
   Process& killed = start({"-np", "1", "sleep", "1000"});
   ASSERT_TRUE(wait_for_job());
