@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
@@ -20,7 +21,6 @@ namespace {
 
 constexpr std::string_view kMagic = "hvdstate";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kMaxParts = 1'000'000;
 constexpr std::size_t kFixedHead = 8 + 4 + 8 + 8;  // magic, version, shape, number of parts
 constexpr std::size_t kNumber = 8;                 // bytes of a size, and of the checksum
 
@@ -42,6 +42,27 @@ std::uint64_t checksum_of_file(std::string_view head, std::span<const std::byte>
   checksum.add(bytes);
   return checksum.value();
 }
+
+// A limit of file sizes (`ulimit -f`) is an error of write(), and not the end of the process.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() {
+    ::sigemptyset(&signal_);
+    ::sigaddset(&signal_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoSizeSignal() {
+    const timespec at_once{};
+    if (::sigismember(&before_, SIGXFSZ) == 0) ::sigtimedwait(&signal_, nullptr, &at_once);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_{};
+  sigset_t before_{};
+};
 
 Status write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -80,6 +101,7 @@ Status sync_directory(const std::string& file) {
 
 Status write_file(const std::string& name, std::string_view head,
                   std::span<const std::byte> bytes) {
+  const NoSizeSignal no_signal;
   const UniqueFd fd(
       ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!fd) return Status::from_errno(cat("create ", name), errno);
@@ -116,7 +138,6 @@ Status read_head(int fd, std::uint64_t file_size, const Store& store, Head& head
             "added to the state, the names and their order have to be the same; to begin from the "
             "beginning, remove the file"};
   }
-  if (parts > kMaxParts) return {Code::data_loss, "it has too many parts"};
 
   std::string rest;
   HVD_RETURN_IF_ERROR(read_text(fd, (parts + 1) * kNumber, rest));
@@ -124,7 +145,7 @@ Status read_head(int fd, std::uint64_t file_size, const Store& store, Head& head
   WireReader numbers(rest);
   for (std::uint64_t i = 0; i < parts; ++i) {
     head.sizes.push_back(numbers.u64());
-    if (head.sizes.back() > file_size) return {Code::data_loss, "it is cut off"};
+    if (head.sizes.back() > file_size - head.total) return {Code::data_loss, "it is cut off"};
     head.total += head.sizes.back();
   }
   head.checksum = numbers.u64();

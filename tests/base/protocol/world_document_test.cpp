@@ -35,6 +35,49 @@ TEST(WorldDocument, ComesBackFromItsJson) {
   EXPECT_EQ(two_hosts().members[1].worker(), "a#1");
 }
 
+TEST(WorldDocument, TheLastWorldComesBackAsTheLast) {
+  for (const auto state : {WorldState::proposed, WorldState::effective}) {
+    auto world = two_hosts();
+    world.state = state;
+    world.last = true;
+    const std::string text = world.to_json();
+    EXPECT_EQ(Json::parse(text)["last"], true);
+    const auto again = WorldDocument::from_json(text);
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_EQ(*again, world);
+    EXPECT_TRUE(again->last);
+  }
+}
+
+// Readers of older versions know nothing of it.
+TEST(WorldDocument, OnlyTheLastWorldSaysThatItIs) {
+  auto json = Json::parse(two_hosts().to_json());
+  EXPECT_FALSE(json.contains("last"));
+  json["last"] = false;
+  const auto world = WorldDocument::from_json(json.dump());
+  ASSERT_TRUE(world.ok()) << world.status().to_string();
+  EXPECT_EQ(*world, two_hosts());
+}
+
+TEST(WorldDocument, RefusesALastThatIsNeitherTrueNorFalse) {
+  auto json = Json::parse(two_hosts().to_json());
+  for (const Json& wrong :
+       {Json(nullptr), Json(1), Json(0), Json("true"), Json::array({1}), Json::object()}) {
+    json["last"] = wrong;
+    const auto world = WorldDocument::from_json(json.dump());
+    ASSERT_FALSE(world.ok()) << wrong;
+    EXPECT_EQ(world.status().code(), Code::data_loss) << wrong;
+  }
+}
+
+// A world that ends a job is checked as any other.
+TEST(WorldDocument, TheLastWorldHasMembersToo) {
+  auto world = two_hosts();
+  world.last = true;
+  world.members.clear();
+  EXPECT_FALSE(WorldDocument::from_json(world.to_json()).ok());
+}
+
 TEST(WorldDocument, SaysItsSizeToOtherReaders) {
   const auto json = Json::parse(two_hosts().to_json());
   EXPECT_EQ(json["size"], 3);

@@ -2,7 +2,6 @@
 // all, whatever became of it on the way.
 #include "worker/elastic/saved_state.h"
 
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -190,14 +189,14 @@ TEST_F(SavedState, ThatCannotBeWrittenIsAnErrorAndNothingIsLeft) {
   EXPECT_EQ(names(), std::vector<std::string>{"state"});
 }
 
-// As a full disk: the file may not grow beyond a limit. The old state stays.
+// As a full disk: the file may not grow beyond a limit, which comes with a signal. The old state
+// stays, and so does the worker.
 TEST_F(SavedState, ThatDoesNotFitLeavesTheOldOneAsItWas) {
   save("old", 1);
   const std::string old = read_file(file());
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);
     constexpr rlimit kSmall{10'000, 10'000};
     if (::setrlimit(RLIMIT_FSIZE, &kSmall) != 0) ::_exit(2);
     Program program;
