@@ -27,6 +27,8 @@ using boost::system::error_code;
 constexpr std::size_t kJobIdSize = 8;  // bytes; the id is not a secret
 constexpr int kHeartbeatsPerTimeout = 10;
 constexpr std::chrono::seconds kOrphanLimit{5};
+// Hold-ups of hvdrun that are shorter than about three of these are not noticed.
+constexpr std::chrono::milliseconds kPace{300};
 
 std::uint32_t milliseconds_of(std::chrono::milliseconds time) {
   return static_cast<std::uint32_t>(time.count());
@@ -36,6 +38,9 @@ JobOptions job_options(const JobSpec& spec, const std::string& job_id,
                        const std::set<std::string>& local) {
   JobOptions options;
   options.job_id = job_id;
+  options.pace = spec.heartbeat_timeout.count() == 0
+                     ? kPace
+                     : std::min(kPace, spec.heartbeat_timeout / kHeartbeatsPerTimeout);
   options.grace = spec.grace;
   options.start_timeout = spec.start_timeout;
   options.init_timeout = spec.init_timeout;
@@ -247,9 +252,7 @@ JobPause::Callbacks JobRunner::pause_callbacks() {
 
   callbacks.flush = [this] { observer_.on_pause(); };
   callbacks.resumed = [this](Duration stopped) {
-    paused_ += stopped;
-    wake_at_ = kNever;  // all deadlines of the job are later by that
-    arm_timer_soon();
+    handle(event::Resumed{stopped});
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(stopped).count();
     observer_.on_notice(cat("the job goes on after it was stopped for ", seconds, " s"));
     // The workers are frozen until their leases are renewed.
@@ -322,7 +325,7 @@ void JobRunner::check_liveness(TimePoint now) {
 
 void JobRunner::report_waiting() {
   if (job_->at_work()) return;
-  const std::string text = cat("waiting for ", job_->waiting_for(job_now()));
+  const std::string text = cat("waiting for ", job_->waiting_for(Clock::now()));
   if (job_->preparing()) {
     observer_.on_notice(text);
   } else {
@@ -341,7 +344,7 @@ void JobRunner::handle(const Event& event) {
       for (const auto& host : found->hosts) known_hosts_[host.host.name] = host;
     }
 
-    const auto actions = job_->step(next, job_now());
+    const auto actions = job_->step(next, Clock::now());
     register_new_hosts();
     // The event is reported before its consequences.
     reporter_.on_event(next);
@@ -374,7 +377,7 @@ void JobRunner::arm_timer() {
   wake_at_ = deadline;
   timer_.cancel();
   if (deadline == kNever) return;
-  timer_.expires_at(deadline + paused_);
+  timer_.expires_at(deadline);
   timer_.async_wait([this](error_code error) {
     if (error) return;
     wake_at_ = kNever;

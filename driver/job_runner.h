@@ -71,9 +71,6 @@ class JobRunner {
   void handle(const Event& event);
   // Creates the records of hosts that the job has added.
   void register_new_hosts();
-  // The job's time. It stands still while Ctrl-Z holds the job, so that its limits count only the
-  // time in which it ran.
-  TimePoint job_now() const { return Clock::now() - paused_; }
   // Arms the timer once for all events of this turn of the loop, since the job computes its next
   // deadline from all hosts.
   void arm_timer_soon();
@@ -157,8 +154,7 @@ class JobRunner {
   WorkerOutput output_;
   WorkerReporter reporter_;
   boost::asio::steady_timer timer_;
-  TimePoint wake_at_ = kNever;  // as the job counts
-  Duration paused_{};           // so long Ctrl-Z has held the job
+  TimePoint wake_at_ = kNever;
   bool arming_ = false;
   boost::asio::steady_timer heartbeat_timer_;
   ProgressNotices notices_;

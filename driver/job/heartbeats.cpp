@@ -19,10 +19,7 @@ Heartbeats::Heartbeats(Options options, std::vector<bool> local)
 bool Heartbeats::watch(std::size_t index, TimePoint now) {
   Host& host = hosts_[index];
   if (options_.timeout.count() == 0 || host.watched) return false;
-  if (watched_ == 0) {
-    next_judgement_ = now + options_.timeout / kLooksPerTimeout;
-    last_look_ = now;
-  }
+  if (watched_ == 0) next_judgement_ = now + options_.timeout / kLooksPerTimeout;
   host.watched = true;
   ++watched_;
   if (!host.local) ++watched_machines_;
@@ -40,14 +37,11 @@ void Heartbeats::forget(std::size_t index) {
   delay_ = Delay::none;
 }
 
-std::optional<Duration> Heartbeats::look(TimePoint now) {
-  const Duration since = now - last_look_;
-  last_look_ = now;
-  if (watched_ == 0 || since <= options_.timeout / kStall) return std::nullopt;
+void Heartbeats::held_up(Duration time, TimePoint now) {
+  if (time <= options_.timeout / kStall) return;
   // Also what is known of the time before counts no longer: nobody knows who spoke meanwhile.
   for (auto& host : hosts_) host.heard = host.counted = now;
   delay_ = Delay::none;
-  return since;
 }
 
 bool Heartbeats::hear(std::size_t index, TimePoint now) {

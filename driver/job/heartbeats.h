@@ -12,10 +12,8 @@
 //     An agent on this machine says nothing of the network: all *other* machines silent at once,
 //     of two or more, is enough, however well the local agents are heard. The reverse is not: a
 //     local agent that is silent while a machine out there is heard hangs by itself.
-//   - The driver was held up: more than a third of the timeout has passed since it last looked at
-//   all
-//     its links, although it had asked to be woken after a tenth. What arrived meanwhile lies
-//     unread, so all get a fresh timeout.
+//   - The driver was held up (driver/job/job_time.h), for more than a third of the timeout. What
+//     arrived meanwhile lies unread, so all get a fresh timeout.
 //   - The driver is busy and has not come round to this host: what its agent sent lies unread, or
 //     what the agent is asked has not left yet. Such a host is excused: its silence counts from the
 //     last moment at which the driver was behind. It vouches for nobody else.
@@ -25,7 +23,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -49,9 +46,8 @@ class Heartbeats {
   bool watch(std::size_t host, TimePoint now);
   void forget(std::size_t host);
 
-  // To be called when the driver has looked at all links: every host of which something had arrived
-  // was heard or excused. How long the driver was held up, if it was.
-  std::optional<Duration> look(TimePoint now);
+  // The driver was, for so long; in `now` that is not counted.
+  void held_up(Duration time, TimePoint now);
   // True if this ended a delay.
   bool hear(std::size_t host, TimePoint now);
   // The driver is behind with this host.
@@ -63,7 +59,8 @@ class Heartbeats {
     bool delayed = false;                     // the verdict on all of them was
     bool delay_begins = false;
   };
-  // To be called at next_look(), and harmless at any time.
+  // To be called at next_look(), and harmless at any time. Every host of which something had arrived
+  // was heard or excused before.
   Judgement judge(TimePoint now);
   // kNever if nobody is watched.
   TimePoint next_look() const;
@@ -96,7 +93,6 @@ class Heartbeats {
   std::size_t watched_ = 0;
   std::size_t watched_machines_ = 0;  // those that are not local
   Delay delay_ = Delay::none;
-  TimePoint last_look_{};
   TimePoint next_judgement_ = kNever;
 };
 

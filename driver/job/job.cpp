@@ -21,6 +21,7 @@ Job::Job(JobOptions options, JobPolicy policy)
       policy_(policy),
       hosts_({options_.heartbeat_timeout, options_.orphan_timeout}),
       worlds_(options_.job_id),
+      time_(options_.pace),
       budget_(options_.elastic.budget),
       init_watch_(options_.init_timeout),
       random_state_(options_.elastic.jitter_seed) {}
@@ -42,8 +43,13 @@ Job::Job(JobOptions options, PlanRequest request) : Job(std::move(options), JobP
 
 std::vector<Action> Job::step(const Event& event, TimePoint now) {
   if (state_ == JobState::finished) return {};
-  now_ = now;
   actions_.clear();
+  if (const auto* const resumed = std::get_if<event::Resumed>(&event)) {
+    time_.stopped(resumed->stopped, now);
+  }
+  const auto held_up = time_.look(now);
+  now_ = time_.own(now);
+  if (held_up) this->held_up(*held_up);
   std::visit([this](const auto& value) { on(value); }, event);
   settle();
   return std::exchange(actions_, {});
@@ -54,7 +60,8 @@ TimePoint Job::next_deadline() const {
   const TimePoint next =
       std::min({deadlines_.state, deadlines_.decision, deadlines_.suspension,
                 init_watch_.next_look(), hosts_.next_deadline(), workers_.next_deadline()});
-  return stop_has_begun() ? next : std::min(next, deadlines_.rest);
+  const TimePoint own = stop_has_begun() ? next : std::min(next, deadlines_.rest);
+  return std::min(time_.on_clock(own), time_.next_look());
 }
 
 Incarnation Job::first_cause() const {

@@ -46,6 +46,7 @@
 #include "driver/job/job_options.h"
 #include "driver/job/job_policy.h"
 #include "driver/job/job_states.h"
+#include "driver/job/job_time.h"
 #include "driver/job/plan.h"
 #include "driver/job/slot_budget.h"
 #include "driver/job/staffing.h"
@@ -76,15 +77,16 @@ class Job {
   // hosts, and when all have answered the plan is made, and hosts that it does not need are let go.
   Job(JobOptions options, PlanRequest request);
 
-  // After Finish was returned, every event is answered with nothing. Ticks that are further apart
-  // than a third of heartbeat_timeout are taken for a hold-up of this process.
+  // After Finish was returned, every event is answered with nothing. `now` is the clock's, here and
+  // below; limits are counted by the job's own time (driver/job/job_time.h), which stands still
+  // while this process is held up.
   std::vector<Action> step(const Event& event, TimePoint now);
 
-  // When a Tick is due; kNever if nothing has a deadline.
+  // When a Tick is due; kNever if nothing has a deadline, and hold-ups are not looked for.
   TimePoint next_deadline() const;
   // What the job waits for, in words for a person, of bounded length; empty only when it is
   // finished.
-  std::string waiting_for(TimePoint now) const;
+  std::string waiting_for(TimePoint clock) const;
   // Workers cannot work yet, or not at the moment, which may take long: a person likes to hear why.
   bool preparing() const {
     return state_ == JobState::preparing || state_ == JobState::choosing ||
@@ -95,6 +97,9 @@ class Job {
     return state_ == JobState::running || state_ == JobState::ending ||
            state_ == JobState::finished;
   }
+
+  // In which the deadlines of hosts and workers are told.
+  TimePoint own_time(TimePoint now) const { return time_.own(now); }
 
   JobState state() const { return state_; }
   // Hosts and workers are counted in the order in which they came up, and keep their numbers.
@@ -298,7 +303,9 @@ class Job {
 
   // driver/job/job_end.cpp
   void on(const event::StopRequested& event);
+  void on(const event::Resumed& event);
   void on(const event::Tick&);
+  void held_up(Duration time);
   void on_state_deadline();
   void fail(JobFailure failure, int exit_code);
   int exit_code() const;  // as far as it is known
@@ -349,6 +356,7 @@ class Job {
   Worlds worlds_;
 
   JobState state_ = JobState::planned;
+  JobTime time_;
   TimePoint begun_{};
   TimePoint last_done_ = kNever;  // when a worker was done last, while the job ends
 
@@ -425,7 +433,7 @@ class Job {
   } outcome_;
 
   // Of the step under way.
-  TimePoint now_{};
+  TimePoint now_{};  // in the job's own time, as all that is kept of it
   std::vector<Action> actions_;
   std::vector<std::size_t> launches_;  // decided, and said when the worlds are
 };

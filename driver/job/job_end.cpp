@@ -173,6 +173,15 @@ void Job::kill_all() {
 
 // ---- time, and what follows by itself ----
 
+void Job::held_up(Duration time) {
+  say(cat("hvdrun was held up for ",
+          seconds_text(std::chrono::ceil<std::chrono::milliseconds>(time)),
+          ": no limit counts that time"));
+  hosts_.heartbeats().held_up(time, now_);
+}
+
+void Job::on(const event::Resumed& event) { hosts_.heartbeats().held_up(event.stopped, now_); }
+
 void Job::on(const event::Tick& /*event*/) {
   on_host_deadlines();
   on_silence();

@@ -310,12 +310,6 @@ void Job::say_heard(HostIndex host) {
 void Job::on_silence() {
   Heartbeats& heartbeats = hosts_.heartbeats();
   const std::string limit = seconds_text(options_.heartbeat_timeout);
-  if (const auto held_up = heartbeats.look(now_)) {
-    say(cat("hvdrun was held up for ",
-            seconds_text(std::chrono::ceil<std::chrono::milliseconds>(*held_up)),
-            ": hosts that were not heard meanwhile get another ", limit));
-    if (group_.changed_at != kNever) group_.changed_at = now_;
-  }
   if (heartbeats.next_look() > now_) return;
 
   const auto judgement = heartbeats.judge(now_);

@@ -160,6 +160,10 @@ struct StopRequested {
 struct SuspendRequested {
   int signal_number = 0;
 };
+// This process had stopped itself (Ctrl-Z), and goes on.
+struct Resumed {
+  Duration stopped{};
+};
 // Time has passed; due at next_deadline() and harmless at any time. All links were looked at
 // before: an agent of which neither Heard nor Unserved was told has nothing unread and was asked in
 // time.
@@ -174,7 +178,7 @@ using Event =
                  event::Done, event::Exited, event::HostsFound, event::DiscoveryFailed,
                  event::AddressFound, event::HostLeaves, event::WorkerReady, event::LeaveRequested,
                  event::WorkerLeft, event::Described, event::Committed, event::StopRequested,
-                 event::SuspendRequested, event::Tick>;
+                 event::SuspendRequested, event::Resumed, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.

@@ -44,6 +44,9 @@ struct ElasticOptions {
 
 struct JobOptions {
   std::string job_id;
+  // A Tick comes at least as often, while this process runs; if none does, it is held up. 0: it
+  // never is.
+  std::chrono::milliseconds pace{0};
   std::chrono::milliseconds grace{5'000};
   // For each step of a host to being ready, for the choice of addresses, and then for all workers
   // of a host to run.
@@ -51,8 +54,7 @@ struct JobOptions {
   // Hosts that are out of reach are told one by one; those that come within this time of the first
   // are told together.
   std::chrono::milliseconds gather_time{100};
-  // Silence of an agent for this long is taken for the loss of its host; 0: never. With it comes a
-  // Tick every tenth of that time.
+  // Silence of an agent for this long is taken for the loss of its host; 0: never.
   std::chrono::milliseconds heartbeat_timeout{0};
   // Silence of all for this long is theirs and no longer ours; 0: never.
   std::chrono::milliseconds orphan_timeout{30'000};

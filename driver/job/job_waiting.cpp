@@ -163,7 +163,8 @@ std::string Job::live_ranks_text() const {
   return ranks_text(ranks);
 }
 
-std::string Job::waiting_for(TimePoint now) const {
+std::string Job::waiting_for(TimePoint clock) const {
+  const TimePoint now = time_.own(clock);
   switch (state_) {
     case JobState::planned:
       return "to be begun";

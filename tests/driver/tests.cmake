@@ -7,6 +7,7 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/job_rules.cpp
   driver/job/job_simulation_test.cpp
   driver/job/job_text_test.cpp
+  driver/job/job_time_test.cpp
   driver/job/plan_test.cpp
   driver/job/simulated_job.cpp
   driver/job/slot_budget_test.cpp

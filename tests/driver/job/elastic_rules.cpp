@@ -12,8 +12,10 @@ constexpr std::chrono::milliseconds kLate{1'000};  // more than the driver is ev
 
 }  // namespace
 
-void ElasticRules::before(const Event& event) {
+void ElasticRules::before(const Event& event, TimePoint now) {
   if (finish_) wrong("an event after the end");
+  hold_ups_.look(now);
+  answers_a_tick_ = std::holds_alternative<event::Tick>(event);
   before_ = job_.state();
   if (std::holds_alternative<event::Heard>(event)) return;
   in_force_ = job_.world();
@@ -85,6 +87,9 @@ void ElasticRules::end_worker(Incarnation incarnation) {
 
 void ElasticRules::answered(const Action& action) {
   if (finish_) wrong("something follows after finish");
+  if (answers_a_tick_ && hold_ups_.may_lie_unread() && !is_said_of_a_hold_up(action)) {
+    wrong("judged by time before what was said during a hold-up was read");
+  }
   std::visit([this](const auto& value) { check(value); }, action);
 }
 
@@ -304,7 +309,8 @@ void ElasticRules::check(const action::Finish& action) {
   }
 }
 
-void ElasticRules::check_suspension(TimePoint now, bool in_detail) {
+void ElasticRules::check_suspension(TimePoint clock, bool in_detail) {
+  const TimePoint now = hold_ups_.own();
   const JobState state = job_.state();
   if (!suspension_.is_wanted) return;
   if (std::exchange(suspension_.must_stop, false) && state < JobState::stopping) {
@@ -326,7 +332,7 @@ void ElasticRules::check_suspension(TimePoint now, bool in_detail) {
     wrong("it is to be suspended, and no last world is proposed");
   }
   if (state == JobState::running && in_detail &&
-      job_.waiting_for(now).find("a commit, at which the job ends") == std::string::npos) {
+      job_.waiting_for(clock).find("a commit, at which the job ends") == std::string::npos) {
     wrong("it does not say that it waits for its last commit");
   }
 }

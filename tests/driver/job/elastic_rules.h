@@ -15,14 +15,16 @@
 #include <vector>
 
 #include "driver/job/job.h"
+#include "tests/driver/job/hold_ups.h"
 
 namespace hvd::driver {
 
 class ElasticRules {
  public:
-  ElasticRules(const Job& job, const JobOptions& options) : job_(job), options_(options) {}
+  ElasticRules(const Job& job, const JobOptions& options)
+      : job_(job), options_(options), hold_ups_(options.pace) {}
 
-  void before(const Event& event);
+  void before(const Event& event, TimePoint now);
   void answered(const Action& action);
   // `in_detail`: also what takes long to check.
   void after(const Event& event, TimePoint now, bool in_detail);
@@ -93,11 +95,13 @@ class ElasticRules {
   void check_soundness(const WorldDocument& world);
   void check_took_force(const WorldDocument& world, WorldDocument& proposed);
   void check_state_goes_on(const WorldDocument& world);
-  void check_suspension(TimePoint now, bool in_detail);
+  void check_suspension(TimePoint clock, bool in_detail);
   static std::string disorder(const WorldDocument& before, const WorldDocument& after);
 
   const Job& job_;
   JobOptions options_;
+  HoldUps hold_ups_;
+  bool answers_a_tick_ = false;
   std::map<HostIndex, Visit> visits_;
   std::map<Incarnation, Worker> workers_;
   std::set<std::string> found_;

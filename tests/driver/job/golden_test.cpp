@@ -5,7 +5,8 @@
 //     say: ...                   the actions, and what the job waits for then
 //     (waits for ...)
 //
-// The job. All: grace=, start=, init=, heartbeat= and orphan=MILLISECONDS.
+// The job. All: grace=, start=, init=, heartbeat=, orphan= and pace=MILLISECONDS; the pace is else a
+// tenth of the heartbeat timeout.
 //     static: job a:2 b:?        the hosts and their slots, where known; further np=PROCESSES,
 //                                local=HOST, and no-oversubscribe
 //     elastic: job min=1 max=8 np=4 spares=1 policy=host restarts=3 resets=5 planned=5
@@ -15,7 +16,7 @@
 // Events of all: begin; progress HOST STEP; ready HOST [gpus=N] [cores=N]; failed HOST STEP
 // [EXIT CODE] TEXT; heard HOST; gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER
 // ERRNO TEXT; initialised, done WORKER; described WORKER TEXT; exited WORKER code N | signal N
-// [core]; signal N; suspend N; tick. A STEP is written find-program. A WORKER is host#slot, or
+// [core]; signal N; suspend N; resumed MILLISECONDSms; tick. A STEP is written find-program. A WORKER is host#slot, or
 // HOST/INCARNATION for what an agent makes up; a HOST or a host#slot that was there before is the
 // newest one.
 //
@@ -100,6 +101,7 @@ class GoldenScript {
       }
     }
     heartbeat_ = options.heartbeat_timeout / 10;
+    if (options.pace.count() == 0) options.pace = heartbeat_;
     if (request.hosts.empty()) {
       job_ = std::make_unique<Job>(options);
       return;
@@ -135,7 +137,7 @@ class GoldenScript {
         {"init", &options.init_timeout},     {"heartbeat", &options.heartbeat_timeout},
         {"orphan", &options.orphan_timeout}, {"elastic", &elastic.elastic_timeout},
         {"leave", &elastic.leave_grace},     {"shortest", &elastic.budget.shortest},
-        {"longest", &elastic.budget.longest}};
+        {"longest", &elastic.budget.longest}, {"pace", &options.pace}};
     if (const auto number = numbers.find(name); number != numbers.end()) {
       *number->second = value;
     } else if (const auto time = times.find(name); time != times.end()) {
@@ -347,6 +349,7 @@ class GoldenScript {
       const auto where = host(words);
       return event::HostProgress{where, step(words)};
     }
+    if (name == "resumed") return event::Resumed{milliseconds(number(words))};
     if (name == "suspend") return event::SuspendRequested{number(words)};
     if (name == "signal") return event::StopRequested{number(words)};
     if (name == "gone" || name == "broken") {

@@ -20,21 +20,20 @@ JobRules::JobRules(const Job& job, const JobOptions& options, std::vector<bool> 
     : job_(job),
       options_(options),
       local_(std::move(local)),
+      hold_ups_(options.pace),
       hosts_(job.hosts().size()),
       workers_(job.workers().size()) {}
 
 void JobRules::before(const Event& event, TimePoint now) {
   if (finish_) wrong("an event after the end");
-  now_ = now;
+  hold_ups_.look(now);
+  now_ = hold_ups_.own();
   before_ = job_.state();
-  bool watched = false;
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
     hosts_[host].before = job_.hosts()[host].state;
-    watched = watched || was_watched(host);
   }
-  const bool looks = std::holds_alternative<event::Tick>(event);
-  if (watched && looks && now_ - last_look_ > options_.heartbeat_timeout / 3) held_up_ = now_;
-  if (!watched || looks) last_look_ = now_;
+  if (hold_ups_.held_up_for() > options_.heartbeat_timeout / 3) held_up_ = now_;
+  answers_a_tick_ = std::holds_alternative<event::Tick>(event);
   dropped_.clear();
   verdict_ = other_drop_ = false;
   std::visit([this](const auto& value) { note(value); }, event);
@@ -120,6 +119,9 @@ void JobRules::note(const event::Exited& event) {
 
 void JobRules::answered(const Action& action) {
   if (finish_) wrong("something follows after finish");
+  if (answers_a_tick_ && hold_ups_.may_lie_unread() && !is_said_of_a_hold_up(action)) {
+    wrong("judged by time before what was said during a hold-up was read");
+  }
   std::visit([this](const auto& value) { check(value); }, action);
 }
 
@@ -210,7 +212,7 @@ bool JobRules::was_watched(HostIndex host) const {
          (hosts_[host].before == HostState::ready || hosts_[host].before == HostState::closing);
 }
 
-// Held against a host: not while the driver was held up, nor before it.
+// Held against a host: not before a hold-up of the driver.
 Duration JobRules::silence(HostIndex host) const {
   return now_ - std::max(hosts_[host].heard, held_up_);
 }

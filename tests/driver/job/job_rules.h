@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "driver/job/job.h"
+#include "tests/driver/job/hold_ups.h"
 
 namespace hvd::driver {
 
@@ -94,12 +95,13 @@ class JobRules {
   const Job& job_;
   JobOptions options_;
   std::vector<bool> local_;
+  HoldUps hold_ups_;
   std::vector<HostFacts> hosts_;
   std::vector<WorkerFacts> workers_;
 
-  TimePoint now_{};
-  TimePoint last_look_{};     // at all links
-  TimePoint held_up_{};       // last
+  bool answers_a_tick_ = false;
+  TimePoint now_{};           // in the job's own time, as all that follows
+  TimePoint held_up_{};       // last: for long enough to give everybody a fresh timeout
   TimePoint delay_end_{};     // last
   TimePoint local_return_{};  // last: of an agent on this machine that had been silent
   TimePoint parting_{};       // last: of a host, which may leave another alone in its silence

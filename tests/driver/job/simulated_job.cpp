@@ -40,6 +40,7 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
   options_.job_id = "simulated";
   options_.grace = dice_.up_to(6'000);
   if (!dice_.one_in(5)) options_.heartbeat_timeout = milliseconds(dice_.one_in(4) ? 300 : 3'000);
+  options_.pace = options_.heartbeat_timeout / 10;
   options_.orphan_timeout = milliseconds(dice_.one_in(10) ? 0 : 2'000 + dice_.below(30'000));
   for (int host = 0; host < count; ++host) {
     local_.push_back(dice_.one_in(4));

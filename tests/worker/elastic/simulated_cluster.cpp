@@ -53,6 +53,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.start_timeout = milliseconds(2'000);
   if (!dice_.one_in(4)) options_.heartbeat_timeout = milliseconds(dice_.one_in(2) ? 100 : 300);
   options_.orphan_timeout = milliseconds(900);
+  options_.pace = milliseconds(options_.heartbeat_timeout.count() == 0 ? 20 : 10);
   options_.stop_margin = options_.kill_timeout = milliseconds(500);
   options_.close_timeout = milliseconds(500);
   options_.drop_timeout = milliseconds(3'000);  // more than any stall
@@ -177,7 +178,7 @@ void SimulatedCluster::step(const Event& event) {
   const TimePoint now = time_.now();
   const bool routine =
       std::holds_alternative<event::Heard>(event) || std::holds_alternative<event::Tick>(event);
-  rules_->before(event);
+  rules_->before(event, now);
   auto actions = job_->step(event, now);
   spoil(actions);
   for (const auto& action : actions) rules_->answered(action);
@@ -232,7 +233,7 @@ bool SimulatedCluster::frozen(HostIndex host) const {
 bool SimulatedCluster::given_up(Incarnation incarnation) const {
   const HostIndex host = workers_.host_of(incarnation);
   const TimePoint leave_by = job_->workers()[incarnation - 1].leave_by;
-  return leave_by <= time_.now() || visits_[host].gone ||
+  return leave_by <= job_->own_time(time_.now()) || visits_[host].gone ||
          job_->hosts()[host].state >= driver::HostState::dropping ||
          machines_[visits_[host].machine].cut_off_until > time_.now();
 }
