@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/machine/gpus.h"
+#include "base/machine/own_time.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "driver/job/job.h"
@@ -215,7 +216,7 @@ ActivityReport::Callbacks JobRunner::activity_callbacks() {
 ControlServer::Callbacks JobRunner::control_callbacks() {
   ControlServer::Callbacks callbacks;
   callbacks.status = [this] {
-    return job_status(identity_, *job_, worlds_, std::chrono::system_clock::now(), job_now())
+    return job_status(identity_, *job_, worlds_, std::chrono::system_clock::now(), Clock::now())
         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   callbacks.dump = [this](ActivityReport::Tell answer) {
@@ -344,7 +345,9 @@ void JobRunner::handle(const Event& event) {
       for (const auto& host : found->hosts) known_hosts_[host.host.name] = host;
     }
 
-    const auto actions = job_->step(next, Clock::now());
+    const TimePoint now = Clock::now();
+    look_at_own_time(now);  // for the threads that bring agents to other hosts
+    const auto actions = job_->step(next, now);
     register_new_hosts();
     // The event is reported before its consequences.
     reporter_.on_event(next);

@@ -35,7 +35,7 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
   auto listeners = listeners_for(network);
   if (!listeners) return callbacks_.on_error(host, cat(kHere, listeners.status().message()));
   search.arrival = {std::move(network), *std::move(candidates), *std::move(listeners), here_};
-  search.timeout = std::make_unique<boost::asio::steady_timer>(io_, kAnswerTimeout);
+  search.timeout = std::make_unique<OwnTimer>(io_);
 
   // The newest hosts come first: they are the least likely to be gone already.
   std::size_t elsewhere = 0;
@@ -53,9 +53,7 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
   }
 
   const auto of_itself = targets_of_itself(search.arrival);
-  search.timeout->async_wait([this, host](const boost::system::error_code& error) {
-    if (!error) end(host);
-  });
+  search.timeout->begin(kAnswerTimeout, [this, host] { end(host); });
   const std::vector<HostIndex> probers = search.probers;
   searches_.insert_or_assign(host, std::move(search));
   send_probe(host, host, of_itself);

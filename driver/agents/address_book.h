@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
@@ -55,7 +54,7 @@ class AddressBook {
     std::optional<ProbeAnswer> own;  // of its own agent
     std::vector<HostIndex> probers;  // hosts whose agents try to reach it
     std::vector<Try> tries;          // of the probers, in their order
-    std::unique_ptr<boost::asio::steady_timer> timeout;
+    std::unique_ptr<OwnTimer> timeout;
   };
   struct PendingProbe {
     HostIndex prober = 0;  // whose agent got the probe

@@ -47,9 +47,7 @@ void AddressSearch::begin() {
     send_(tasks_[index].prober, probe);
   }
 
-  timeout_.expires_after(kAnswerTimeout);
-  timeout_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  timeout_.begin(kAnswerTimeout, [this] {
     for (std::size_t index = 0; index < tasks_.size(); ++index) {
       if (answered_[index]) continue;
       answers_[index].failure =

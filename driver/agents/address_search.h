@@ -15,10 +15,11 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/io_context.hpp>
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
+#include "driver/core/own_timer.h"
 #include "driver/job/addresses.h"
 #include "rendezvous/server.h"
 
@@ -68,7 +69,7 @@ class AddressSearch {
   std::vector<bool> answered_;
   Send send_;
   End end_;
-  boost::asio::steady_timer timeout_;
+  OwnTimer timeout_;
 };
 
 }  // namespace hvd::driver

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "base/labels.h"
 #include "base/text.h"
@@ -53,8 +52,7 @@ class Gathering {
     const std::string where = server_->address().to_string();
     observer_.on_notice(cat("waiting at ", where, " for ", missing(), " to join"));
 
-    deadline_.expires_after(spec_.start_timeout);
-    deadline_.async_wait([late = late_](const error_code& error) { *late = *late || !error; });
+    deadline_.begin(spec_.start_timeout, [late = late_] { *late = true; });
     while (!complete() && !*late_ && signals_.waiting() == 0) io_.run_one();
 
     if (signals_.waiting() != 0) {
@@ -171,7 +169,7 @@ class Gathering {
   const Signals& signals_;
   const JobSpec& spec_;
   Observer& observer_;
-  asio::steady_timer deadline_;
+  OwnTimer deadline_;
   std::optional<ProgressNotices> notices_;
   bool begun_ = false;
   // The deadline has passed. Handlers that run after the end of this object use only this.

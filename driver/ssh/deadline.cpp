@@ -1,5 +1,6 @@
 #include "driver/ssh/deadline.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -34,7 +35,7 @@ bool EventFlag::is_set() const {
 
 Status Deadline::check() const {
   if (stop != nullptr && stop->is_set()) return {Code::aborted, "given up"};
-  if (Clock::now() >= at) return {Code::deadline_exceeded, "timed out"};
+  if (Clock::now() >= ends()) return {Code::deadline_exceeded, "timed out"};
   return {};
 }
 
@@ -43,7 +44,7 @@ Status Deadline::poll(std::span<pollfd> fds, TimePoint at_most) const {
   if (stop != nullptr) all.push_back({.fd = stop->fd(), .events = POLLIN, .revents = 0});
 
   while (true) {
-    const TimePoint until = at_most < at ? at_most : at;
+    const TimePoint until = std::min(at_most, ends());
     const int ready = ::poll(all.data(), all.size(), milliseconds_until(until, Clock::now()));
     if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
     if (ready < 0) continue;
@@ -51,7 +52,7 @@ Status Deadline::poll(std::span<pollfd> fds, TimePoint at_most) const {
     if (stop != nullptr && all.back().revents != 0) return {Code::aborted, "given up"};
     for (std::size_t i = 0; i < fds.size(); ++i) fds[i].revents = all[i].revents;
     if (ready > 0 || Clock::now() >= at_most) return {};
-    if (Clock::now() >= at) return {Code::deadline_exceeded, "timed out"};
+    if (Clock::now() >= ends()) return {Code::deadline_exceeded, "timed out"};
   }
 }
 

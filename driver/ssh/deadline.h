@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/clock.h"
+#include "base/machine/own_time.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -32,12 +33,16 @@ class EventFlag {
   UniqueFd fd_;
 };
 
-// A point in time together with a stop token. A value: it refers to the token, which must outlive
-// it.
+// A point in time together with a stop token. It comes later by the time for which this process was
+// stopped since the beginning of the wait (base/machine/own_time.h). A value: it refers to the
+// token, which must outlive it.
 struct Deadline {
   const EventFlag* stop = nullptr;
   TimePoint at = kNever;
+  TimePoint begin = Clock::now();
 
+  // As far as it is known now.
+  TimePoint ends() const { return at == kNever ? kNever : at + stopped_since(begin); }
   // deadline_exceeded or aborted once no time is left.
   Status check() const;
   // Waits until one of `fds` is ready. It is also ok if none is by `at_most`.

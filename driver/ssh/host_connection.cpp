@@ -253,7 +253,7 @@ BannerResult await_banner(int socket, const Deadline& deadline) {
       const std::size_t end = text.find_first_of("\r\n");
       if (end != std::string_view::npos || text.size() == seen.size()) {
         // It may still be such a line, or another protocol altogether: the next second shows it.
-        const auto soon = std::min(deadline.at, Clock::now() + std::chrono::seconds(1));
+        const auto soon = std::min(deadline.ends(), Clock::now() + std::chrono::seconds(1));
         if (before == text.size() || text.size() == seen.size() || Clock::now() >= soon) {
           const std::string line(text.substr(0, end));
           return {.status = {Code::unavailable,

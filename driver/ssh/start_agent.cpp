@@ -72,7 +72,7 @@ class ScriptChannel {
 
       if (out.size() < unsent) {
         const TimePoint now = Clock::now();
-        deadline.at = now + quiet_for;
+        deadline = {.stop = &stop, .at = now + quiet_for, .begin = now};
         if (now >= report_at_) {
           report_at_ = now + kProgressInterval;
           on_progress_();

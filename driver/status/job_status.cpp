@@ -51,7 +51,7 @@ std::string utc_text(std::chrono::system_clock::time_point time) {
 }
 
 Json job_status(const JobIdentity& identity, const Job& job, const std::vector<PastWorld>& worlds,
-                std::chrono::system_clock::time_point wall_time, TimePoint job_time) {
+                std::chrono::system_clock::time_point wall_time, TimePoint now) {
   Json members = Json::array();
   Json others = Json::array();
   for (const auto& member : job.world().members) {
@@ -85,7 +85,7 @@ Json job_status(const JobIdentity& identity, const Job& job, const std::vector<P
           {"started", utc_text(identity.started)},
           {"seconds", static_cast<double>(runs.count()) / 1000},
           {"state", name_of(job.state())},
-          {"waits_for", job.waiting_for(job_time)},
+          {"waits_for", job.waiting_for(now)},
           {"world", {{"generation", job.world().generation}, {"members", std::move(members)}}},
           {"other_workers", std::move(others)},
           {"hosts", std::move(hosts)},

@@ -39,7 +39,7 @@ struct JobIdentity {
 
 nlohmann::json job_status(const JobIdentity& identity, const Job& job,
                           const std::vector<PastWorld>& worlds,
-                          std::chrono::system_clock::time_point wall_time, TimePoint job_time);
+                          std::chrono::system_clock::time_point wall_time, TimePoint now);
 
 // "2026-11-25T12:00:00.250Z"
 std::string utc_text(std::chrono::system_clock::time_point time);

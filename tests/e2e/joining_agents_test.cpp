@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "base/text.h"
 #include "tests/e2e/elastic_job.h"
@@ -69,6 +70,18 @@ TEST_F(JoiningAgentsTest, TheWorldGrowsWithWhoeverComesAndShrinksWithWhoeverLeav
   expect_world(job, 2, third);
   finish(job);
   EXPECT_EQ(a.wait().code, 0) << a.err();
+}
+
+// It comes while hvdrun is stopped, for longer than it would be waited for.
+TEST_F(JoiningAgentsTest, AHoldUpOfHvdrunCostsNoAgentItsPlace) {
+  Process& job = start(joining({"-H", "a:1", "--start-timeout", "5", "true"}));
+  ASSERT_TRUE(job.wait_for_error("to join")) << job.err();
+  job.signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  start_agent("a", 1);
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  job.signal(SIGCONT);
+  EXPECT_EQ(job.wait().code, 0) << job.err();
 }
 
 TEST_F(JoiningAgentsTest, AHostThatIsKilledIsLostAndComesAgain) {

@@ -1,6 +1,6 @@
 // A job that is stopped as a whole goes on as if nothing had been: Ctrl-Z on a real terminal,
 // SIGSTOP to hvdrun, SIGSTOP to all of it. All limits are short, and each stop is longer than all
-// of them.
+// of them. A hvdrun that was stopped while it waited for others waits on.
 #include <array>
 #include <csignal>
 #include <fcntl.h>
@@ -149,6 +149,85 @@ TEST_F(PauseTest, AStoppedHvdrunCostsNothingOnItsOwnMachine) {
   const ExitStatus end = finish(job);
   EXPECT_NE(end.err.find("hvdrun was stopped"), std::string::npos) << end.err;
 }
+
+// ---- hvdrun is stopped while it waits ----
+
+class HoldUpTest : public PauseTest {
+ protected:
+  std::string until_there(const std::string& file) const {
+    return cat("while [ ! -e ", (directory() / file).string(), " ]; do sleep 0.05; done");
+  }
+  // The agent of this machine answers once there is a file "answer".
+  Process& start_with_slow_agent(const Words& words) {
+    const std::string agent = directory_file(
+        "agent", cat("#!/bin/sh\n", until_there("answer"), "\nexec ", binary("hvd-agent"), " \"$@\"\n"));
+    std::filesystem::permissions(agent, std::filesystem::perms::owner_all);
+    ProcessOptions options;
+    options.environment["HVD_AGENT"] = agent;
+    return start(with_short_limits(words), std::move(options));
+  }
+  // Rank 1 calls hvd::init() once there is a file "call".
+  Words late_in_init() const {
+    return {"sh", "-c",
+            cat("if [ $HVD_WORKER = localhost#1 ]; then ", until_there("call"), "; fi; exec ",
+                binary("e2e_works"), " --steps 3")};
+  }
+  // For longer than the limits of these tests; meanwhile there is such a file.
+  void hold_up(Process& job, const std::string& file) {
+    job.signal(SIGSTOP);
+    std::this_thread::sleep_for(kHoldUp / 2);
+    directory_file(file);
+    std::this_thread::sleep_for(kHoldUp / 2);
+    job.signal(SIGCONT);
+  }
+
+  static constexpr std::chrono::seconds kHoldUp{8};
+};
+
+TEST_F(HoldUpTest, TheStartTimeoutDoesNotCountIt) {
+  for (const Words& kind : {Words{}, Words{"--min-np", "2"}}) {
+    Words words{"--verbose", "--start-timeout", "5", "-np", "2"};
+    words.insert(words.end(), kind.begin(), kind.end());
+    words.insert(words.end(), {binary("e2e_works"), "--steps", "3"});
+    Process& job = start_with_slow_agent(words);
+    ASSERT_TRUE(eventually([&] { return !children_named(job.pid(), "agent").empty(); }));
+    hold_up(job, "answer");
+    const ExitStatus end = job.wait();
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE(end.err.find("hvdrun was held up for "), std::string::npos) << end.err;
+    std::filesystem::remove(directory() / "answer");
+  }
+}
+
+TEST_F(HoldUpTest, WithoutOneTheStartTimeoutIsWhatItIs) {
+  Process& job = start_with_slow_agent(
+      {"--start-timeout", "2", "-np", "2", binary("e2e_works"), "--steps", "3"});
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("(--start-timeout)"), std::string::npos) << end.err;
+}
+
+TEST_F(HoldUpTest, TheInitTimeoutDoesNotCountIt) {
+  Words words = with_short_limits({"--init-timeout", "5", "-np", "2"});
+  const Words program = late_in_init();
+  words.insert(words.end(), program.begin(), program.end());
+  Process& job = start(words);
+  ASSERT_TRUE(job.wait_for_error("has not called hvd::init")) << job.err();
+  hold_up(job, "call");
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+}
+
+TEST_F(HoldUpTest, WithoutOneTheInitTimeoutIsWhatItIs) {
+  Words words = with_short_limits({"--init-timeout", "2", "-np", "2"});
+  const Words program = late_in_init();
+  words.insert(words.end(), program.begin(), program.end());
+  const ExitStatus end = run_job(words);
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.err.find("(--init-timeout)"), std::string::npos) << end.err;
+}
+
+// ---- and killed ----
 
 TEST_F(PauseTest, AStoppedHvdrunThatIsKilledLeavesNoProcess) {
   Process& job = start(with_short_limits({"-np", "2", binary("e2e_stays"), "--ignore-term"}));
