@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/io_context.hpp>
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"

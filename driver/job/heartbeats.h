@@ -59,8 +59,8 @@ class Heartbeats {
     bool delayed = false;                     // the verdict on all of them was
     bool delay_begins = false;
   };
-  // To be called at next_look(), and harmless at any time. Every host of which something had arrived
-  // was heard or excused before.
+  // To be called at next_look(), and harmless at any time. Every host of which something had
+  // arrived was heard or excused before.
   Judgement judge(TimePoint now);
   // kNever if nobody is watched.
   TimePoint next_look() const;

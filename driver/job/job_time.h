@@ -41,7 +41,9 @@ class JobTime {
     return looked_ != kNever && pace_.count() != 0 && 3 * (now - looked_) > kStall * pace_;
   }
   // Without hold-ups.
-  TimePoint running(TimePoint now) const { return now < goes_on_ ? stands_ : stands_ + (now - goes_on_); }
+  TimePoint running(TimePoint now) const {
+    return now < goes_on_ ? stands_ : stands_ + (now - goes_on_);
+  }
 
   std::chrono::milliseconds pace_;
   TimePoint looked_ = kNever;  // last

@@ -160,7 +160,8 @@ class HoldUpTest : public PauseTest {
   // The agent of this machine answers once there is a file "answer".
   Process& start_with_slow_agent(const Words& words) {
     const std::string agent = directory_file(
-        "agent", cat("#!/bin/sh\n", until_there("answer"), "\nexec ", binary("hvd-agent"), " \"$@\"\n"));
+        "agent",
+        cat("#!/bin/sh\n", until_there("answer"), "\nexec ", binary("hvd-agent"), " \"$@\"\n"));
     std::filesystem::permissions(agent, std::filesystem::perms::owner_all);
     ProcessOptions options;
     options.environment["HVD_AGENT"] = agent;

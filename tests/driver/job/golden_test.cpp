@@ -5,8 +5,8 @@
 //     say: ...                   the actions, and what the job waits for then
 //     (waits for ...)
 //
-// The job. All: grace=, start=, init=, heartbeat=, orphan= and pace=MILLISECONDS; the pace is else a
-// tenth of the heartbeat timeout.
+// The job. All: grace=, start=, init=, heartbeat=, orphan= and pace=MILLISECONDS; the pace is else
+// a tenth of the heartbeat timeout.
 //     static: job a:2 b:?        the hosts and their slots, where known; further np=PROCESSES,
 //                                local=HOST, and no-oversubscribe
 //     elastic: job min=1 max=8 np=4 spares=1 policy=host restarts=3 resets=5 planned=5
@@ -16,9 +16,9 @@
 // Events of all: begin; progress HOST STEP; ready HOST [gpus=N] [cores=N]; failed HOST STEP
 // [EXIT CODE] TEXT; heard HOST; gone, broken HOST [HOW]; launched WORKER PID; launch-failed WORKER
 // ERRNO TEXT; initialised, done WORKER; described WORKER TEXT; exited WORKER code N | signal N
-// [core]; signal N; suspend N; resumed MILLISECONDSms; tick. A STEP is written find-program. A WORKER is host#slot, or
-// HOST/INCARNATION for what an agent makes up; a HOST or a host#slot that was there before is the
-// newest one.
+// [core]; signal N; suspend N; resumed MILLISECONDSms; tick. A STEP is written find-program. A
+// WORKER is host#slot, or HOST/INCARNATION for what an agent makes up; a HOST or a host#slot that
+// was there before is the newest one.
 //
 // Of static jobs: addresses ADDRESS... (of all hosts; without any: 10.0.0.1 and so on).
 //
@@ -132,12 +132,16 @@ class GoldenScript {
                                               {"resets", &elastic.reset_limit},
                                               {"max-restarts", &elastic.max_restarts},
                                               {"planned", &elastic.planned_reset_limit}};
-    const std::map<std::string, milliseconds*> times{
-        {"grace", &options.grace},           {"start", &options.start_timeout},
-        {"init", &options.init_timeout},     {"heartbeat", &options.heartbeat_timeout},
-        {"orphan", &options.orphan_timeout}, {"elastic", &elastic.elastic_timeout},
-        {"leave", &elastic.leave_grace},     {"shortest", &elastic.budget.shortest},
-        {"longest", &elastic.budget.longest}, {"pace", &options.pace}};
+    const std::map<std::string, milliseconds*> times{{"grace", &options.grace},
+                                                     {"start", &options.start_timeout},
+                                                     {"init", &options.init_timeout},
+                                                     {"heartbeat", &options.heartbeat_timeout},
+                                                     {"orphan", &options.orphan_timeout},
+                                                     {"elastic", &elastic.elastic_timeout},
+                                                     {"leave", &elastic.leave_grace},
+                                                     {"shortest", &elastic.budget.shortest},
+                                                     {"longest", &elastic.budget.longest},
+                                                     {"pace", &options.pace}};
     if (const auto number = numbers.find(name); number != numbers.end()) {
       *number->second = value;
     } else if (const auto time = times.find(name); time != times.end()) {
