@@ -1,5 +1,6 @@
 #include "driver/driver.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
@@ -17,6 +18,12 @@ static Outcome failed_outcome(std::string reason) {
 Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
 
+  std::optional<Journal> journal;
+  if (!spec.journal_file.empty()) {
+    auto created = Journal::create(spec.journal_file);
+    if (!created.ok()) return failed_outcome(cat("--events: ", created.status().message()));
+    journal = *std::move(created);
+  }
   boost::asio::io_context io{1};
   Signals signals(io);
   RequestSignals requests(io);
@@ -30,7 +37,8 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (!preparation) return failed_outcome(preparation.status().message());
 
   const auto join_listener = preparation->join_listener;  // until the job has ended
-  JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation));
+  JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation),
+                   std::move(journal));
   runner.announce();
   return runner.run();
 }

@@ -51,13 +51,12 @@ JobOptions job_options(const JobSpec& spec, const std::string& job_id,
   return options;
 }
 
-std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& plan,
-                              const std::vector<HostSlots>& hosts) {
+JobStart job_start(const JobSpec& spec, JobOptions job, const Plan& plan,
+                   const std::vector<HostSlots>& hosts) {
   if (!spec.elastic && plan.members.empty()) {
-    return std::make_unique<Job>(std::move(job),
-                                 PlanRequest{hosts, spec.processes, spec.oversubscribe});
+    return {std::move(job), PlanRequest{hosts, spec.processes, spec.oversubscribe}};
   }
-  if (!spec.elastic) return std::make_unique<Job>(std::move(job), plan.members);
+  if (!spec.elastic) return {std::move(job), plan.members};
 
   ElasticOptions& options = job.elastic;
   options.limits = spec.elastic->limits;
@@ -75,7 +74,7 @@ std::unique_ptr<Job> make_job(const JobSpec& spec, JobOptions job, const Plan& p
   options.suspends_when_all_go = spec.slurm.has_value();
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
   std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
-  return std::make_unique<Job>(std::move(job));
+  return {std::move(job), JobStart::Elastic{}};
 }
 
 rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer) {
@@ -97,7 +96,7 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 
 JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
                      const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-                     Preparation preparation)
+                     Preparation preparation, std::optional<Journal> journal)
     : io_(io),
       signals_(signals),
       requests_(requests),
@@ -108,7 +107,8 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       plan_(std::move(preparation.plan)),
       job_id_(to_hex(random_bytes(kJobIdSize))),
       server_(io_, token_, server_options(spec, observer)),
-      job_(make_job(spec, job_options(spec, job_id_, preparation.local), plan_, listed_hosts_)),
+      start_(job_start(spec, job_options(spec, job_id_, preparation.local), plan_, listed_hosts_)),
+      job_(start_.make()),
       starter_(std::make_unique<HostStarter>(io_, spec, std::move(preparation.joined),
                                              starter_callbacks())),
       output_(
@@ -126,6 +126,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
                 spec.working_directory,
                 spec.elastic.has_value(),
                 std::chrono::system_clock::now()},
+      journal_(std::move(journal)),
       control_(io_, control_callbacks()) {
   for (const auto& host : listed_hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
@@ -155,6 +156,7 @@ Outcome JobRunner::run() {
   if (const Status open = control_.start(job_id_); !open.ok()) {
     observer_.on_progress(cat("hvdrun status cannot ask this job: ", open.message()));
   }
+  if (journal_) warn_of_journal(journal_->begin(identity_, start_));
   if (spec_.elastic) begin_elastic();
   handle(event::Begin{});
   if (spec_.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
@@ -334,6 +336,12 @@ void JobRunner::report_waiting() {
   }
 }
 
+void JobRunner::warn_of_journal(const Status& written) {
+  if (written.ok()) return;
+  observer_.on_warning(
+      cat("the job goes on, and its journal (--events) ends here: ", written.message()));
+}
+
 void JobRunner::handle(const Event& event) {
   events_.push_back(event);
   if (std::exchange(handling_, true)) return;
@@ -348,6 +356,10 @@ void JobRunner::handle(const Event& event) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);  // for the threads that bring agents to other hosts
     const auto actions = job_->step(next, now);
+    if (journal_) {
+      const auto wall_time = std::chrono::system_clock::now();
+      warn_of_journal(journal_->step(next, actions, job_->hosts(), now, wall_time));
+    }
     register_new_hosts();
     // The event is reported before its consequences.
     reporter_.on_event(next);

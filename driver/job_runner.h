@@ -31,7 +31,9 @@
 #include "driver/core/this_machine.h"
 #include "driver/driver.h"
 #include "driver/job/job.h"
+#include "driver/job/job_start.h"
 #include "driver/job/plan.h"
+#include "driver/journal/journal.h"
 #include "driver/orphans.h"
 #include "driver/status/control_server.h"
 #include "driver/status/job_status.h"
@@ -47,7 +49,7 @@ class JobRunner {
   // All arguments outlive this.
   JobRunner(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
             const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-            Preparation preparation);
+            Preparation preparation, std::optional<Journal> journal);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
@@ -67,6 +69,7 @@ class JobRunner {
   // called before the job judges anyone by time.
   void check_liveness(TimePoint now);
   void report_waiting();
+  void warn_of_journal(const Status& written);
   // Events that arise while another one is handled wait for their turn.
   void handle(const Event& event);
   // Creates the records of hosts that the job has added.
@@ -138,6 +141,7 @@ class JobRunner {
   const Token token_ = Token::random();
   const std::string job_id_;
   rendezvous::Server server_;
+  const JobStart start_;
   const std::unique_ptr<Job> job_;
   std::map<std::string, event::FoundHost> known_hosts_;  // the newest answer, by name
   struct HostRecord {
@@ -162,6 +166,7 @@ class JobRunner {
   ActivityReport activity_;
   const JobIdentity identity_;
   std::vector<PastWorld> worlds_;
+  std::optional<Journal> journal_;
   ControlServer control_;
 
   JobEnvironment environment_;  // but for what is a host's own

@@ -52,6 +52,7 @@ constexpr std::array kPlaceholders{
     Row{"hostfile", "FILE"},
     Row{"ssh-config", "FILE"},
     Row{"ssh-known-hosts", "FILE"},
+    Row{"events", "FILE"},
     Row{"timeline-filename", "FILE"},
 };
 

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/text_table.h"
 #include "cmd/hvdrun/arguments.h"
+#include "cmd/hvdrun/replay_command.h"
 #include "driver/status/job_sockets.h"
 
 namespace hvd::cli {
@@ -286,6 +287,7 @@ const std::vector<JobCommandName>& job_command_names() {
       {"status", "Shows what a running job is doing: hvdrun status [JOB]."},
       {"dump", "Shows what each worker of a running job does now: hvdrun dump [JOB]."},
       {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
+      {"replay", "Checks the decisions in a file of --events: hvdrun replay FILE."},
   };
   return kNames;
 }
@@ -317,6 +319,9 @@ Result<CommandLine> parse_job_command(const std::string& name,
     words.insert(words.end(), behind->command.begin(), behind->command.end());
   }
   const std::size_t most = name == "jobs" ? 0 : 1;
+  if (name == "replay" && words.empty() && !parser.help) {
+    return usage(cat(command, ": which file? It is one that hvdrun --events FILE wrote"));
+  }
   if (words.size() > most) {
     return usage(cat(command, ": unexpected argument ", quoted(words[most]),
                      "; a program of this name is started as ./", name));
@@ -325,7 +330,7 @@ Result<CommandLine> parse_job_command(const std::string& name,
   CommandLine line;
   line.action = Action::job_command;
   line.job_command = parser.arguments;
-  if (!words.empty()) line.job_command.job = words.front();
+  if (!words.empty()) line.job_command.argument = words.front();
   if (parser.help) {
     line.action = Action::help;
     line.help = parser.app.help();
@@ -350,7 +355,9 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
     return Status(Code::data_loss, cat("an answer is not the status of a job: ", error.what()));
   }
 
-  auto job = find_job(arguments.job);
+  if (arguments.command == "replay") return replay_file(arguments.argument);
+
+  auto job = find_job(arguments.argument);
   if (!job.ok()) return job.status();
   if (arguments.command == "dump") return ask(job->socket, http::verb::post, "/dump");
   if (arguments.command == "stop") {

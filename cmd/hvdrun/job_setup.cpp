@@ -289,6 +289,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
     setup.output.local_ranks = *parse_local_ranks(settings.text("local-ranks-filter"));
   }
   setup.output.verbose = settings.boolean("verbose");
+  if (settings.has("events")) spec.journal_file = settings.text("events");
   setup.output.stall_timeout = settings.seconds("output-stall-timeout");
   return setup;
 }

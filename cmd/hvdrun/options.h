@@ -57,10 +57,11 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
-// `hvdrun jobs`, `status`, `dump` and `stop`.
+// `hvdrun jobs`, `status`, `dump`, `stop` and `replay`.
 struct JobCommandArguments {
   std::string command;
-  std::string job;  // the beginning of its id; empty: the only one
+  // The beginning of a job's id, or empty for the only one; of `replay` a file.
+  std::string argument;
   bool json = false;
 };
 

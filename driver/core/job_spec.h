@@ -103,6 +103,7 @@ struct JobSpec {
   // For all listeners on all hosts. The workers have it as HVD_PORT_RANGE in `environment`.
   std::optional<PortRange> ports;
   bool legacy_clients = false;
+  std::string journal_file;  // empty: none
   std::optional<ElasticSpec> elastic;
 };
 

@@ -1,10 +1,8 @@
 #include "driver/status/job_status.h"
 
-#include <array>
-#include <cstdio>
-#include <ctime>
-
 #include <nlohmann/json.hpp>
+
+#include "base/utc_time.h"
 
 namespace hvd::driver {
 namespace {
@@ -37,18 +35,6 @@ Json status_of(const Job& job, HostIndex index) {
 }
 
 }  // namespace
-
-std::string utc_text(std::chrono::system_clock::time_point time) {
-  const auto since = duration_cast<milliseconds>(time.time_since_epoch());
-  const auto seconds = static_cast<std::time_t>(since.count() / 1000);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text{};
-  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::array<char, 8> fraction{};
-  std::snprintf(fraction.data(), fraction.size(), ".%03dZ", static_cast<int>(since.count() % 1000));
-  return std::string(text.data(), length) + fraction.data();
-}
 
 Json job_status(const JobIdentity& identity, const Job& job, const std::vector<PastWorld>& worlds,
                 std::chrono::system_clock::time_point wall_time, TimePoint now) {

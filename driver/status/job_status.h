@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "driver/job/job.h"
+#include "driver/job/job_identity.h"
 
 namespace hvd::driver {
 
@@ -27,21 +28,8 @@ struct PastWorld {
   std::string why;  // empty: it is the first
 };
 
-// The facts about a job that never change.
-struct JobIdentity {
-  std::string id;
-  int pid = 0;  // of hvdrun
-  std::vector<std::string> command;
-  std::string directory;
-  bool elastic = false;
-  std::chrono::system_clock::time_point started;
-};
-
 nlohmann::json job_status(const JobIdentity& identity, const Job& job,
                           const std::vector<PastWorld>& worlds,
                           std::chrono::system_clock::time_point wall_time, TimePoint now);
-
-// "2026-11-25T12:00:00.250Z"
-std::string utc_text(std::chrono::system_clock::time_point time);
 
 }  // namespace hvd::driver

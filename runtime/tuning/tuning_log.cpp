@@ -10,23 +10,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utc_time.h"
 
 namespace hvd::runtime {
 namespace {
-
-// "2026-01-31T12:00:00.125Z"
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::now();
-  const auto seconds = std::chrono::system_clock::to_time_t(now);
-  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char day[32];
-  std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &parts);
-  char text[48];
-  std::snprintf(text, sizeof text, "%s.%03dZ", day, static_cast<int>(since.count() % 1000));
-  return text;
-}
 
 double milliseconds(Duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -79,7 +66,9 @@ void TuningLog::write(long number, const Sample& sample, const Autotuner::Step& 
                 sample.bytes, sample.seconds(),
                 sample.bytes == 0 ? 0 : sample.bytes_per_second() / 1e6);
   // The decision is quoted because it may contain commas.
-  if (write_all(file_.get(), cat(utc_now(), numbers, "\"", step.decision, "\"\n"))) return;
+  if (write_all(file_.get(), cat(utc_text(std::chrono::system_clock::now()), numbers, "\"",
+                                 step.decision, "\"\n")))
+    return;
   HVD_LOG(warning, "the autotuner's log " << path_ << " ends here: " << std::strerror(errno));
   file_.reset();
 }

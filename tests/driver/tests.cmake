@@ -13,7 +13,8 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/slot_budget_test.cpp
   driver/job/staffing_test.cpp
   driver/job/world_plan_test.cpp
-  LIBRARIES hvd_job LABELS quick)
+  driver/journal/journal_test.cpp
+  LIBRARIES hvd_job hvd_journal LABELS quick)
 
 hvd_test(hvd_driver_test
   driver/activity_report_test.cpp

@@ -52,6 +52,7 @@
 #include "base/text.h"
 #include "driver/job/job.h"
 #include "driver/job/plan.h"
+#include "tests/driver/journal/kept_journal.h"
 #include "tests/support/process.h"
 
 namespace hvd::driver {
@@ -81,6 +82,7 @@ class GoldenScript {
         ADD_FAILURE() << "not understood: " << line;
       }
     }
+    EXPECT_EQ(journal_ ? journal_->wrong() : "", "");
     return result;
   }
 
@@ -103,19 +105,22 @@ class GoldenScript {
     heartbeat_ = options.heartbeat_timeout / 10;
     if (options.pace.count() == 0) options.pace = heartbeat_;
     if (request.hosts.empty()) {
-      job_ = std::make_unique<Job>(options);
-      return;
+      return begin(JobStart{options, JobStart::Elastic{}});
     }
 
     request.processes = options.elastic.processes;
     request.hosts = hosts_to_ask(request.hosts, request.processes);
     if (!slots_are_known(request.hosts)) {
-      job_ = std::make_unique<Job>(options, request);
-      return;
+      return begin(JobStart{options, request});
     }
     const auto plan = plan_static(request.hosts, request.processes, request.oversubscribe);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-    job_ = std::make_unique<Job>(options, plan->members);
+    begin(JobStart{options, plan->members});
+  }
+
+  void begin(const JobStart& start) {
+    job_ = start.make();
+    journal_.emplace(start);
   }
 
   static void set(JobOptions& options, const std::string& word) {
@@ -237,7 +242,9 @@ class GoldenScript {
 
   std::string actions(const Event& event, const std::string& before) {
     std::string answer;
-    for (const auto& action : job_->step(event, now_)) {
+    const auto actions = job_->step(event, now_);
+    journal_->step(event, actions, *job_, now_);
+    for (const auto& action : actions) {
       answer += before + to_text(action, job_->host_names()) + "\n";
     }
     return answer;
@@ -402,6 +409,7 @@ class GoldenScript {
   }
 
   std::unique_ptr<Job> job_;
+  std::optional<KeptJournal> journal_;
   milliseconds heartbeat_{0};
   TimePoint now_{std::chrono::hours(1)};
 };

@@ -18,6 +18,7 @@ constexpr int kSteps = 1'000'000;
 constexpr int kStepsForEachHost = 10'000;  // ten heartbeats a second alone
 // Of what changes nothing, one step in so many is looked at in detail.
 constexpr int kDetail = 64;
+constexpr std::uint64_t kWithoutJournal = 16;  // of so many runs, one has a journal
 
 bool is_routine(const Event& event) {
   return std::holds_alternative<event::Heard>(event) ||
@@ -49,13 +50,16 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
   }
   request.processes = 1 + dice_.below(2 * count * max_slots);
   request.hosts = hosts_to_ask(request.hosts, request.processes);
+  JobStart start{options_, {}};
   if (slots_are_known(request.hosts)) {
     const auto plan = plan_static(request.hosts, request.processes, true);
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-    job_ = std::make_unique<Job>(options_, plan->members);
+    start.workers = plan->members;
   } else {
-    job_ = std::make_unique<Job>(options_, request);
+    start.workers = request;
   }
+  job_ = start.make();
+  if (seed % kWithoutJournal == 0) journal_.emplace(start);
   local_.resize(job_->hosts().size());  // with few processes not every host is used
   rules_ = std::make_unique<JobRules>(*job_, options_, local_);
   agents_.resize(job_->hosts().size());
@@ -86,6 +90,7 @@ std::string SimulatedJob::run() {
       rules_->wrong("something follows after the end");
     }
     rules_->ended();
+    if (journal_ && !journal_->wrong().empty()) rules_->wrong(journal_->wrong());
   }
   return rules_->wrong();
 }
@@ -93,6 +98,7 @@ std::string SimulatedJob::run() {
 void SimulatedJob::step(const Event& event) {
   rules_->before(event, time_.now());
   const auto actions = job_->step(event, time_.now());
+  if (journal_) journal_->step(event, actions, *job_, time_.now());
   if (!actions.empty() || !is_routine(event)) {
     story_ += cat(time_.passed().count(), " ms: event ", event.index(), "\n");
   }

@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "driver/job/job.h"
 #include "tests/driver/job/job_rules.h"
+#include "tests/driver/journal/kept_journal.h"
 #include "tests/support/simulation.h"
 
 namespace hvd::driver {
@@ -112,6 +114,7 @@ class SimulatedJob {
   Weather weather_;
   JobOptions options_;
   std::unique_ptr<Job> job_;
+  std::optional<KeptJournal> journal_;
   std::unique_ptr<JobRules> rules_;
   VirtualTime time_;
   std::vector<bool> local_;

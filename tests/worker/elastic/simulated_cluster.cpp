@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kSteps = 400'000;
 constexpr int kDetail = 64;  // of what changes nothing, one step in so many is looked at in detail
+constexpr std::uint64_t kWithoutJournal = 64;  // of so many runs, one has a journal
 constexpr milliseconds kFaultsFor{2'500};
 constexpr milliseconds kCalmFor{25'000};  // more than any rest, any start and any silence
 constexpr milliseconds kLook{50};
@@ -75,7 +76,9 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   if (flaw == Flaw::forgets_to_stop_what_cannot_be_suspended) {
     of_the_job.elastic.leave_grace = std::chrono::hours(1);
   }
-  job_ = std::make_unique<driver::Job>(of_the_job);
+  const driver::JobStart start{of_the_job, {}};
+  job_ = start.make();
+  if (seed % kWithoutJournal == 0) journal_.emplace(start);
   rules_ = std::make_unique<driver::ElasticRules>(*job_, options_);
 }
 
@@ -148,6 +151,7 @@ std::string SimulatedCluster::verdict() {
   }
   history_.check_samples();
   if (!wrong().empty()) return wrong();
+  if (journal_ && !journal_->wrong().empty()) return journal_->wrong();
   const action::Finish& finish = rules_->finish();
   if (finish.reason.empty()) return "no reason was given";
   if (rules_->is_to_suspend()) return verdict_on_suspension(finish);
@@ -180,6 +184,7 @@ void SimulatedCluster::step(const Event& event) {
       std::holds_alternative<event::Heard>(event) || std::holds_alternative<event::Tick>(event);
   rules_->before(event, now);
   auto actions = job_->step(event, now);
+  if (journal_) journal_->step(event, actions, *job_, now);
   spoil(actions);
   for (const auto& action : actions) rules_->answered(action);
   rules_->after(event, now, dice_.one_in(routine && actions.empty() ? kDetail : kDetail / 8));

@@ -14,11 +14,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "driver/job/job.h"
 #include "tests/driver/job/elastic_rules.h"
+#include "tests/driver/journal/kept_journal.h"
 #include "tests/worker/elastic/simulated_workers.h"
 
 namespace hvd {
@@ -179,6 +181,7 @@ class SimulatedCluster : private Surroundings {
   SimulatedWorkers workers_;
   driver::JobOptions options_;
   std::unique_ptr<driver::Job> job_;
+  std::optional<driver::KeptJournal> journal_;
   std::unique_ptr<driver::ElasticRules> rules_;
   std::uint64_t in_force_ = 0;
   bool watches_suspension_ = false;

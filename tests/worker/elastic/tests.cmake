@@ -38,7 +38,7 @@ hvd_test(hvd_simulation_test COMPUTES
   worker/elastic/suspended_worker.cpp
   worker/elastic/training_history.cpp
   worker/elastic/training_worker.cpp
-  LIBRARIES hvd_job hvd_worker
+  LIBRARIES hvd_job hvd_journal hvd_worker
   LABELS quick)
 add_test(NAME ElasticSimulation/100000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)

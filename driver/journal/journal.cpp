@@ -1,0 +1,96 @@
+#include "driver/journal/journal.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/build_id.h"
+#include "base/text.h"
+#include "base/utc_time.h"
+#include "driver/journal/journal_json.h"
+
+namespace hvd::driver {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kBuffer = 65'536;
+
+// Time has passed, or somebody lives, and nothing came of it.
+bool is_quiet(const Event& event, const std::vector<Action>& actions) {
+  return actions.empty() && (std::holds_alternative<event::Tick>(event) ||
+                             std::holds_alternative<event::Heard>(event) ||
+                             std::holds_alternative<event::Unserved>(event));
+}
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string journal_head(const JobIdentity& job, const JobStart& start) {
+  return line_of({{"schema", kJournalSchema},
+                  {"job", job.id},
+                  {"pid", job.pid},
+                  {"build", build_id()},
+                  {"command", job.command},
+                  {"directory", job.directory},
+                  {"elastic", job.elastic},
+                  {"at", utc_text(job.started)},
+                  {"start", json_of(start)}});
+}
+
+std::string journal_line(const Event& event, const std::vector<Action>& actions,
+                         const std::vector<JobHost>& hosts, TimePoint now,
+                         std::chrono::system_clock::time_point wall_time) {
+  Json json = json_of(event, hosts);
+  json["clock"] = now.time_since_epoch().count();
+  if (!is_quiet(event, actions)) {
+    json["at"] = utc_text(wall_time);
+    Json& decided = json["actions"] = Json::array();
+    for (const auto& action : actions) decided.push_back(json_of(action, hosts));
+  }
+  return line_of(json);
+}
+
+Result<Journal> Journal::create(const std::string& file) {
+  UniqueFd fd(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR));
+  if (!fd) return Status::from_errno(cat("create ", file), errno);
+  return Journal(file, std::move(fd));
+}
+
+Status Journal::begin(const JobIdentity& job, const JobStart& start) {
+  return write(journal_head(job, start), true);
+}
+
+Status Journal::step(const Event& event, const std::vector<Action>& actions,
+                     const std::vector<JobHost>& hosts, TimePoint now,
+                     std::chrono::system_clock::time_point wall_time) {
+  if (!fd_) return {};
+  return write(journal_line(event, actions, hosts, now, wall_time), !is_quiet(event, actions));
+}
+
+Status Journal::write(std::string line, bool at_once) {
+  if (!fd_) return {};
+  unwritten_ += line;
+  if (!at_once && unwritten_.size() < kBuffer) return {};
+
+  std::string_view rest = unwritten_;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(fd_.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      fd_.reset();
+      return Status::from_errno(cat("write ", file_), error);
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  unwritten_.clear();
+  return {};
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,52 @@
+// The journal of a job (--events): a file with one JSON object in each line, for all that goes into
+// the job's state machine and all that comes out of it, in order and with the time. The first line
+// says what the job begins with. Since the machine is pure, the file holds all of the job:
+// driver/journal/replay.h goes through it again. docs/events.md describes it.
+//
+// For one thread. A line is given to the system at once if a decision came out of it; others wait
+// for the next such line, or for their buffer to be full.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "driver/job/job_identity.h"
+#include "driver/job/job_start.h"
+
+namespace hvd::driver {
+
+inline constexpr int kJournalSchema = 1;
+
+// The lines, each with its end. What is no valid UTF-8 is replaced.
+std::string journal_head(const JobIdentity& job, const JobStart& start);
+// What Job::step() answered; `hosts` are Job::hosts() after that.
+std::string journal_line(const Event& event, const std::vector<Action>& actions,
+                         const std::vector<JobHost>& hosts, TimePoint now,
+                         std::chrono::system_clock::time_point wall_time);
+
+class Journal {
+ public:
+  // An existing file is replaced; a new one can be read by its user alone. The error names the
+  // file.
+  static Result<Journal> create(const std::string& file);
+
+  // After an error, which says what is wrong with the file, nothing more is written: a journal with
+  // a gap would tell of another job. All later calls are ok.
+  Status begin(const JobIdentity& job, const JobStart& start);
+  Status step(const Event& event, const std::vector<Action>& actions,
+              const std::vector<JobHost>& hosts, TimePoint now,
+              std::chrono::system_clock::time_point wall_time);
+
+ private:
+  Journal(std::string file, UniqueFd fd) : file_(std::move(file)), fd_(std::move(fd)) {}
+  Status write(std::string line, bool at_once);
+
+  std::string file_;
+  UniqueFd fd_;
+  std::string unwritten_;
+};
+
+}  // namespace hvd::driver

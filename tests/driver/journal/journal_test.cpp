@@ -1,0 +1,259 @@
+// Journals of jobs. That each decision of a job is taken again is tested with all jobs of the
+// golden scripts and some of each simulation (kept_journal.h).
+#include "driver/journal/journal.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <random>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "driver/journal/journal_json.h"
+#include "driver/journal/replay.h"
+#include "tests/driver/journal/kept_journal.h"
+#include "tests/support/process.h"
+
+namespace hvd::driver {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+
+// Each kind of event once, with another value in each field than it begins with.
+const std::vector<Event>& all_events() {
+  static const std::vector<Event> kAll{
+      event::Begin{},
+      event::HostProgress{1, Step::host_key},
+      event::AgentReady{2, {3, 4}},
+      event::HostFailed{1, {Step::find_program, "there is no \"train\"\n", 127}},
+      event::AddressesChosen{{"10.0.0.1", "fe80::1"}},
+      event::Heard{1},
+      event::Unserved{2},
+      event::AgentGone{1, "was killed"},
+      event::AgentBroken{1, "it lies"},
+      event::Launched{1, 2, 345},
+      event::LaunchFailed{1, 2, 8, "Exec format error"},
+      event::Initialised{1, 2},
+      event::Done{1, 2},
+      event::Exited{1, 2, 3, 9, true, true, 1ULL << 63U},
+      event::HostsFound{{{{"a", 4, 8, "me@a", "me", 2222, "10.0.0.1"}, true, true}, {{"b", 0}}}},
+      event::DiscoveryFailed{"no such script"},
+      event::AddressFound{1, "10.0.0.2"},
+      event::HostLeaves{1},
+      event::WorkerReady{1, 2},
+      event::LeaveRequested{1, 2},
+      event::WorkerLeft{1, 2, "no memory", true},
+      event::Described{1, 2, "it sleeps"},
+      event::Committed{1, 2, 3},
+      event::StopRequested{15},
+      event::SuspendRequested{10},
+      event::Resumed{std::chrono::nanoseconds(1'234'567'890'123)},
+      event::Tick{},
+  };
+  return kAll;
+}
+
+// An elastic job of two hosts that is stopped; of some events.
+std::string journal_of_a_job() {
+  JobStart start;
+  start.options.job_id = "a0";
+  start.options.pace = milliseconds(300);
+  const auto job = start.make();
+  KeptJournal journal(start);
+  TimePoint now{std::chrono::hours(1)};
+  const auto happens = [&](const Event& event) {
+    journal.step(event, job->step(event, now), *job, now);
+    now += milliseconds(100);
+  };
+  happens(event::Begin{});
+  happens(event::HostsFound{{{{"a", 1}, true}, {{"b", 1}}}});
+  for (const HostIndex host : {0U, 1U}) {
+    happens(event::AgentReady{host, {}});
+    happens(event::AddressFound{host, cat("10.0.0.", host)});
+    happens(event::Tick{});
+  }
+  happens(event::Launched{0, 1, 11});
+  happens(event::Initialised{0, 1});
+  happens(event::StopRequested{SIGINT});
+  EXPECT_EQ(journal.wrong(), "");
+  return journal.text();
+}
+
+Result<Replayed> replay_text(const std::string& text) {
+  std::istringstream in(text);
+  return replay(in);
+}
+
+TEST(JournalJson, EachEventComesBackFromIt) {
+  std::vector<bool> seen(std::variant_size_v<Event>);
+  for (const auto& event : all_events()) {
+    seen[event.index()] = true;
+    const Json json = json_of(event, {});
+    const auto again = event_from(Json::parse(json.dump()));
+    ASSERT_TRUE(again.ok()) << json << again.status().to_string();
+    EXPECT_EQ(again->index(), event.index()) << json;
+    EXPECT_EQ(json_of(*again, {}), json);
+  }
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 0) << "an event is not tried here";
+}
+
+// A field that is missing, or is of another kind, is an error that names it.
+TEST(JournalJson, AnEventThatLacksAFieldIsRefused) {
+  for (const auto& event : all_events()) {
+    const Json json = json_of(event, {});
+    for (const auto& [field, value] : json.items()) {
+      Json lacks = json;
+      lacks.erase(field);
+      EXPECT_FALSE(event_from(lacks).ok()) << lacks;
+      Json wrong = json;
+      wrong[field] = Json::array({Json::array()});
+      EXPECT_FALSE(event_from(wrong).ok()) << wrong;
+    }
+  }
+  const auto unknown = event_from(Json{{"event", "no such\x1b one"}});
+  EXPECT_NE(unknown.status().message().find("no event is called"), std::string::npos);
+  EXPECT_EQ(unknown.status().message().find('\x1b'), std::string::npos);
+  EXPECT_FALSE(event_from(Json::array()).ok());
+}
+
+TEST(JournalJson, TheStartOfEachKindOfJobComesBackFromIt) {
+  JobOptions options;
+  options.job_id = "a0";
+  options.local_hosts = {"a"};
+  options.elastic.budget.policy = FailurePolicy::host;
+  options.elastic.jitter_seed = ~0ULL;
+  WorldMember member;
+  member.host = "a";
+  for (const JobStart& start :
+       {JobStart{options, JobStart::Elastic{}}, JobStart{options, std::vector{member}},
+        JobStart{options, PlanRequest{{{"a", 0}}, 3, false}}}) {
+    const Json json = json_of(start);
+    const auto again = job_start_from(Json::parse(json.dump()));
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_EQ(again->workers.index(), start.workers.index());
+    EXPECT_EQ(json_of(*again), json);
+  }
+}
+
+TEST(Replay, ADecisionThatIsAnotherOneNowIsShownWithItsLine) {
+  std::string text = journal_of_a_job();
+  const auto at = text.find("10.0.0.1");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 8, "10.9.9.9");
+  const auto replayed = replay_text(text);
+  ASSERT_TRUE(replayed.ok()) << replayed.status().to_string();
+  ASSERT_TRUE(replayed->difference);
+  EXPECT_FALSE(replayed->difference->then.empty());
+  EXPECT_NE(replayed->difference->then, replayed->difference->now);
+}
+
+// As after a crash of hvdrun, or while it runs.
+TEST(Replay, AJournalMayEndAnywhere) {
+  const std::string text = journal_of_a_job();
+  const std::size_t head = text.find('\n') + 1;
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    const auto replayed = replay_text(text.substr(0, size));
+    EXPECT_EQ(replayed.ok(), size >= head) << size;
+    if (!replayed.ok()) continue;
+    EXPECT_FALSE(replayed->difference) << size;
+    EXPECT_EQ(replayed->is_cut_off, text[size - 1] != '\n') << size;
+    EXPECT_FALSE(replayed->is_finished);
+  }
+}
+
+// Lines that were lost, came twice or in another order end in an error or a difference.
+TEST(Replay, ALineInAWrongPlaceHarmsNothing) {
+  std::vector<std::string> lines;
+  std::istringstream in(journal_of_a_job());
+  for (std::string line; std::getline(in, line);) lines.push_back(line + "\n");
+  std::mt19937 random(1);
+  const auto any = [&] { return 1 + random() % (lines.size() - 1); };
+  int wrong = 0;
+  for (int run = 0; run < 2'000; ++run) {
+    auto some = lines;
+    for (int change = 0; change < 3; ++change) {
+      if (random() % 2 == 0) std::swap(some[any()], some[any()]);
+      if (random() % 2 == 0) some[any()] = lines[any()];
+    }
+    const auto replayed = replay_text(join(some, ""));
+    if (!replayed.ok() || replayed->difference) ++wrong;
+  }
+  EXPECT_GT(wrong, 1'000);
+}
+
+TEST(Replay, WhatIsNoJournalIsRefusedWithTheLine) {
+  const std::string head = journal_head({.id = "a0"}, {});
+  for (const auto& [text, error] : std::vector<std::pair<std::string, std::string>>{
+           {"", "no complete line"},
+           {"hello\n", "line 1: it is not a JSON object"},
+           {"{}\n", "line 1: it is not the journal of a job"},
+           {"{\"schema\": 2}\n", "line 1: it is of schema 2"},
+           {"{\"schema\": 1}\n", "line 1: it is not the beginning of a job"},
+           {head + "[1]\n", "line 2: it is not a JSON object"},
+           {head + "{\"event\": \"begin\"}\n", "line 2: \"clock\" is missing"},
+           {head + "{\"event\": \"heard\", \"host\": 7, \"clock\": 1}\n",
+            "line 2: there is no host 7"}}) {
+    const auto replayed = replay_text(text);
+    ASSERT_FALSE(replayed.ok()) << text;
+    EXPECT_NE(replayed.status().message().find(error), std::string::npos)
+        << replayed.status().message();
+  }
+}
+
+class JournalFile : public testing::Test {
+ protected:
+  std::string file() const { return directory_.path() / "journal"; }
+  std::string content() const {
+    std::ifstream in(file());
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(JournalFile, IsTheUsersAloneAndReplacesAnOlderOne) {
+  std::ofstream(file()) << "old";
+  std::filesystem::remove(file());
+  ASSERT_TRUE(Journal::create(file()).ok());
+  struct stat about {};
+  ASSERT_EQ(::stat(file().c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777U, 0600U);
+
+  auto journal = Journal::create(file());
+  ASSERT_TRUE(journal.ok());
+  const JobStart start;
+  EXPECT_TRUE(journal->begin({.id = "a0"}, start).ok());
+  EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
+  // What is quiet waits for what is not.
+  EXPECT_TRUE(journal->step(event::Tick{}, {}, {}, {}, {}).ok());
+  EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
+  EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
+  EXPECT_EQ(content(), journal_head({.id = "a0"}, start) +
+                           journal_line(event::Tick{}, {}, {}, {}, {}) +
+                           journal_line(event::Begin{}, {}, {}, {}, {}));
+}
+
+TEST_F(JournalFile, ThatCannotBeCreatedIsAnErrorThatNamesIt) {
+  const auto journal = Journal::create(file() + "/journal");
+  ASSERT_FALSE(journal.ok());
+  EXPECT_NE(journal.status().message().find(file()), std::string::npos);
+}
+
+// As on a full disk: the error is told once, and nothing is written after the gap.
+TEST_F(JournalFile, ThatCannotGrowEndsThere) {
+  auto journal = Journal::create("/dev/full");
+  ASSERT_TRUE(journal.ok()) << journal.status().to_string();
+  const Status begun = journal->begin({.id = "a0"}, {});
+  EXPECT_EQ(begun.code(), Status::from_errno("", ENOSPC).code());
+  EXPECT_NE(begun.message().find("/dev/full"), std::string::npos);
+  EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
+}
+
+}  // namespace
+}  // namespace hvd::driver
