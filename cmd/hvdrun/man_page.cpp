@@ -38,6 +38,9 @@ hvdrun \- run a program as workers that train together
 .br
 .B hvdrun stop
 .RI [ JOB ]
+.br
+.B hvdrun replay
+.I FILE
 .SH DESCRIPTION
 .B hvdrun
 starts one program as several workers, on this machine and on others, shows what they print, and

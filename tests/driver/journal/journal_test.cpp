@@ -9,6 +9,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
@@ -138,6 +139,52 @@ TEST(JournalJson, TheStartOfEachKindOfJobComesBackFromIt) {
     EXPECT_EQ(again->workers.index(), start.workers.index());
     EXPECT_EQ(json_of(*again), json);
   }
+}
+
+// Each kind of action once.
+const std::vector<Action>& all_actions() {
+  static const std::vector<Action> kAll{
+      action::PublishWorld{{"a0", 1, WorldState::effective, {{0, "a", 0, 1, "10.0.0.1"}}},
+                           "b is gone"},
+      action::StartAgent{1},
+      action::ChooseAddresses{},
+      action::PlanStands{},
+      action::FindAddress{1},
+      action::VoidCommits{2},
+      action::Launch{1, {0, "a", 0, 1, "10.0.0.1"}},
+      action::StopWorkers{1, 2, milliseconds(5'000), "enough"},
+      action::KillWorkers{1},
+      action::DescribeWorker{1, 2},
+      action::ShutDownAgent{1, 3},
+      action::DropAgent{1},
+      action::Say{action::Say::To::warning, "b is gone"},
+      action::Finish{1, JobFailure{.rank = 1, .cause = "exited", .hosts = {{"a", {}}}}, "over"},
+      action::Finish{},
+  };
+  return kAll;
+}
+
+TEST(JournalSchema, DescribesEachEventAndEachAction) {
+  std::set<std::size_t> kinds;
+  for (const auto& action : all_actions()) kinds.insert(action.index());
+  EXPECT_EQ(kinds.size(), std::variant_size_v<Action>) << "an action is not tried here";
+
+  WorldMember member;
+  std::string text;
+  for (const JobStart& start : {JobStart{}, JobStart{{}, std::vector{member}},
+                                JobStart{{}, PlanRequest{{{"a", 0}}, 3, false}}}) {
+    text += journal_head({.id = "a0"}, start);
+  }
+  for (const auto& event : all_events()) text += journal_line(event, {}, {}, {}, {});
+  for (const auto& action : all_actions()) {
+    text += journal_line(event::Begin{}, {action}, {}, {}, {});
+  }
+  const test::TemporaryDirectory directory;
+  const auto checked =
+      test::run({"/usr/bin/python3", HVD_SOURCE_DIR "/tests/driver/journal/check_schema.py",
+                 HVD_SOURCE_DIR "/docs/events.schema.json", directory.file("journal", text)});
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_EQ(checked.out, cat(1 + std::variant_size_v<Event>, " kinds of lines fit\n"));
 }
 
 TEST(Replay, ADecisionThatIsAnotherOneNowIsShownWithItsLine) {
