@@ -99,8 +99,8 @@ void ignore_requests() {
 }
 
 int run_job(const JobSetup& setup) {
-  // If the reader of the output has gone, the write reports it.
-  std::signal(SIGPIPE, SIG_IGN);
+  // If the reader of the output has gone, or a file may not grow (ulimit -f), the write reports it.
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   OutputFailure failure;
 
   std::unique_ptr<RankFiles> files;

@@ -20,6 +20,7 @@
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
 #include "driver/agents/address_search.h"
+#include "driver/core/own_timer.h"
 #include "driver/job/arrival.h"
 #include "rendezvous/server.h"
 

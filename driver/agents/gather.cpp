@@ -11,6 +11,7 @@
 
 #include "base/labels.h"
 #include "base/text.h"
+#include "driver/core/own_timer.h"
 #include "driver/core/progress_notices.h"
 #include "driver/job/job_io.h"
 #include "driver/join/join_server.h"

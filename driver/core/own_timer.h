@@ -20,7 +20,7 @@ class OwnTimer {
   OwnTimer(const OwnTimer&) = delete;
   OwnTimer& operator=(const OwnTimer&) = delete;
 
-  // Calls `over` once, when the limit has passed, and no earlier one any more. `over` may destroy
+  // Calls `over` once, when the limit has passed. An earlier wait is cancelled. `over` may destroy
   // this.
   void begin(Duration limit, std::function<void()> over);
   void cancel();

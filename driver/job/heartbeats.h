@@ -46,7 +46,7 @@ class Heartbeats {
   bool watch(std::size_t host, TimePoint now);
   void forget(std::size_t host);
 
-  // The driver was, for so long; in `now` that is not counted.
+  // The driver was held up for `time`. `now` is the job's own time, which leaves it out.
   void held_up(Duration time, TimePoint now);
   // True if this ended a delay.
   bool hear(std::size_t host, TimePoint now);

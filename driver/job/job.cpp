@@ -49,7 +49,7 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
   }
   const auto held_up = time_.look(now);
   now_ = time_.own(now);
-  if (held_up) this->held_up(*held_up);
+  if (held_up) on_hold_up(*held_up);
   std::visit([this](const auto& value) { on(value); }, event);
   settle();
   return std::exchange(actions_, {});

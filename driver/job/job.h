@@ -98,7 +98,7 @@ class Job {
            state_ == JobState::finished;
   }
 
-  // In which the deadlines of hosts and workers are told.
+  // The job's own time at this moment of the clock. Deadlines of hosts and workers are in it.
   TimePoint own_time(TimePoint now) const { return time_.own(now); }
 
   JobState state() const { return state_; }
@@ -305,7 +305,7 @@ class Job {
   void on(const event::StopRequested& event);
   void on(const event::Resumed& event);
   void on(const event::Tick&);
-  void held_up(Duration time);
+  void on_hold_up(Duration time);
   void on_state_deadline();
   void fail(JobFailure failure, int exit_code);
   int exit_code() const;  // as far as it is known

@@ -173,7 +173,7 @@ void Job::kill_all() {
 
 // ---- time, and what follows by itself ----
 
-void Job::held_up(Duration time) {
+void Job::on_hold_up(Duration time) {
   say(cat("hvdrun was held up for ",
           seconds_text(std::chrono::ceil<std::chrono::milliseconds>(time)),
           ": no limit counts that time"));

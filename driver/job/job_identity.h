@@ -8,12 +8,12 @@
 namespace hvd::driver {
 
 struct JobIdentity {
-  std::string id;
+  std::string id = {};
   int pid = 0;  // of hvdrun
-  std::vector<std::string> command;
-  std::string directory;
+  std::vector<std::string> command = {};
+  std::string directory = {};
   bool elastic = false;
-  std::chrono::system_clock::time_point started;
+  std::chrono::system_clock::time_point started = {};
 };
 
 }  // namespace hvd::driver

@@ -2,10 +2,10 @@
 // stopped from outside, on an overloaded machine, in a virtual machine that was held. What others
 // said meanwhile lies unread, and nobody is to blame for a wait in which hvdrun heard nothing.
 //
-// A hold-up is a gap between two looks at the clock that is longer than kStall paces. After it the
-// own time stands still for one pace more, in which what lies unread is read: nothing is judged
-// before. A process that is late at every look would get nowhere, so that of hold-ups that follow
-// each other so closely each counts as one pace.
+// A hold-up is a gap between two looks at the clock that is longer than three paces and a third.
+// After it the own time stands still for one pace more, in which what lies unread is read: nothing
+// is judged before. A process that is late at every look would get nowhere, so that of hold-ups
+// that follow each other so closely each counts as one pace.
 //
 // Pure: it is told the time. A value for one thread.
 #pragma once
@@ -36,9 +36,9 @@ class JobTime {
   TimePoint next_look() const { return next_look_; }
 
  private:
-  static constexpr int kStall = 10;  // thirds of a pace
+  static constexpr int kStallThirds = 10;  // of a pace
   bool is_hold_up(TimePoint now) const {
-    return looked_ != kNever && pace_.count() != 0 && 3 * (now - looked_) > kStall * pace_;
+    return looked_ != kNever && pace_.count() != 0 && 3 * (now - looked_) > kStallThirds * pace_;
   }
   // Without hold-ups.
   TimePoint running(TimePoint now) const {

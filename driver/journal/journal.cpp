@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,13 +57,25 @@ std::string journal_line(const Event& event, const std::vector<Action>& actions,
 }
 
 Result<Journal> Journal::create(const std::string& file) {
-  UniqueFd fd(
-      ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR));
+  // Nothing that reads slowly, or not at all, may hold up hvdrun.
+  UniqueFd fd(::open(file.c_str(),
+                     O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY,
+                     S_IRUSR | S_IWUSR));
   if (!fd) return Status::from_errno(cat("create ", file), errno);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return Status(Code::failed_precondition, cat(file, " is in use by another hvdrun"));
+  }
   return Journal(file, std::move(fd));
 }
 
 Status Journal::begin(const JobIdentity& job, const JobStart& start) {
+  struct stat about {};
+  const bool is_file = ::fstat(fd_.get(), &about) == 0 && S_ISREG(about.st_mode);
+  if (is_file && ::ftruncate(fd_.get(), 0) != 0) {
+    const int error = errno;
+    fd_.reset();
+    return Status::from_errno(cat("empty ", file_), error);
+  }
   return write(journal_head(job, start), true);
 }
 

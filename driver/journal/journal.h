@@ -3,8 +3,9 @@
 // says what the job begins with. Since the machine is pure, the file holds all of the job:
 // driver/journal/replay.h goes through it again. docs/events.md describes it.
 //
-// For one thread. A line is given to the system at once if a decision came out of it; others wait
-// for the next such line, or for their buffer to be full.
+// For one thread. A line is given to the system at once, unless it only says that time passes or
+// that an agent lives, and no decision came out of it: such lines wait for the next other one, or
+// for their buffer to be full.
 #pragma once
 
 #include <chrono>
@@ -29,8 +30,9 @@ std::string journal_line(const Event& event, const std::vector<Action>& actions,
 
 class Journal {
  public:
-  // An existing file is replaced; a new one can be read by its user alone. The error names the
-  // file.
+  // A new file can be read by its user alone. A file that exists is locked, and emptied when the
+  // journal begins; failed_precondition: another journal is being written to it. Each error names
+  // the file.
   static Result<Journal> create(const std::string& file);
 
   // After an error, which says what is wrong with the file, nothing more is written: a journal with

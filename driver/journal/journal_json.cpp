@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -22,7 +23,14 @@ struct adl_serializer<std::chrono::duration<Count, Unit>> {
     json = time.count();
   }
   static void from_json(const Json& json, std::chrono::duration<Count, Unit>& time) {
-    time = std::chrono::duration<Count, Unit>(json.get<Count>());
+    const auto count = json.get<Count>();
+    // Beyond a few decades sums of times would overflow.
+    constexpr std::chrono::seconds kMost{900'000'000};
+    if (count < 0 ||
+        count > std::chrono::duration_cast<std::chrono::duration<Count, Unit>>(kMost).count()) {
+      throw std::invalid_argument(std::to_string(count) + " is no time");
+    }
+    time = std::chrono::duration<Count, Unit>(count);
   }
 };
 
@@ -76,9 +84,9 @@ struct Names {
 
 static constexpr Names<FailurePolicy, 2> kPolicies{
     {{{FailurePolicy::slot, "slot"}, {FailurePolicy::host, "host"}}}};
-static constexpr Names<action::Say::To, 3> kListeners{{{{action::Say::To::verbose, "verbose"},
-                                                        {action::Say::To::notice, "notice"},
-                                                        {action::Say::To::warning, "warning"}}}};
+static constexpr Names<action::Say::To, 3> kSayTargets{{{{action::Say::To::verbose, "verbose"},
+                                                         {action::Say::To::notice, "notice"},
+                                                         {action::Say::To::warning, "warning"}}}};
 
 static void to_json(Json& json, FailurePolicy policy) { json = kPolicies.of(policy); }
 static void from_json(const Json& json, FailurePolicy& policy) { policy = kPolicies.called(json); }
@@ -185,7 +193,7 @@ static void to_json(Json& json, const ShutDownAgent& action) {
 }
 static void to_json(Json& json, const DropAgent& action) { json = {{"host", action.host}}; }
 static void to_json(Json& json, const Say& action) {
-  json = {{"to", kListeners.of(action.to)}, {"text", action.text}};
+  json = {{"to", kSayTargets.of(action.to)}, {"text", action.text}};
 }
 static void to_json(Json& json, const Finish& action) {
   json = {{"exit_code", action.exit_code},
@@ -277,7 +285,7 @@ Event event_called(std::string_view name, const Json& json) {
 
 // Calls `read`, whose exceptions are errors of the text.
 template <typename Read>
-auto checked(const char* what, Read read) -> Result<decltype(read())> {
+auto exceptions_as_status(const char* what, Read read) -> Result<decltype(read())> {
   try {
     return read();
   } catch (const std::exception& error) {
@@ -292,9 +300,15 @@ Json json_of(const Event& event, const std::vector<JobHost>& hosts) {
 }
 
 Result<Event> event_from(const Json& json) {
-  return checked("it is not an event of a job", [&] {
+  return exceptions_as_status("it is not an event of a job", [&] {
     const auto name = json.at("event").get<std::string>();
-    return event_called(name, json);
+    Event event = event_called(name, json);
+    // A number that did not fit is another one now.
+    const Json read = json_of(event, {});
+    for (const auto& [field, value] : read.items()) {
+      if (json.at(field) != value) throw std::invalid_argument(cat(quoted(field), " is wrong"));
+    }
+    return event;
   });
 }
 
@@ -313,7 +327,7 @@ Json json_of(const JobStart& start) {
 }
 
 Result<JobStart> job_start_from(const Json& json) {
-  return checked("it is not the beginning of a job", [&] {
+  return exceptions_as_status("it is not the beginning of a job", [&] {
     JobStart start;
     json.at("options").get_to(start.options);
     if (json.contains("members")) {

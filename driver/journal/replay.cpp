@@ -1,5 +1,6 @@
 #include "driver/journal/replay.h"
 
+#include <cstdint>
 #include <memory>
 
 #include "base/clock.h"
@@ -12,13 +13,29 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr auto kMaxClock = static_cast<std::uint64_t>(Duration::max().count() / 8);
+
 std::vector<std::string> texts_of(const Json& actions) {
   std::vector<std::string> texts;
   for (const auto& action : actions) texts.push_back(action.dump());
   return texts;
 }
 
-// Reads the first line. nullptr: there is none yet.
+// No line of a journal is nested deeper, and all its numbers are whole.
+Json parsed(const std::string& line) {
+  constexpr int kMaxDepth = 32;
+  const auto may_be = [](int depth, Json::parse_event_t /*event*/, const Json& value) {
+    return depth < kMaxDepth && !value.is_number_float();
+  };
+  return Json::parse(line, may_be, false);
+}
+
+std::string text_at(const Json& json, const char* field) {
+  const auto text = json.find(field);
+  return text != json.end() && text->is_string() ? text->get<std::string>() : std::string();
+}
+
+// Makes the job of the first line.
 Result<std::unique_ptr<Job>> begin(const Json& head, Replayed& replayed) {
   const auto schema = head.find("schema");
   if (schema == head.end() || !schema->is_number_integer()) {
@@ -28,8 +45,8 @@ Result<std::unique_ptr<Job>> begin(const Json& head, Replayed& replayed) {
     return Status(Code::failed_precondition, cat("it is of schema ", schema->dump(),
                                                  "; this hvdrun reads schema ", kJournalSchema));
   }
-  replayed.job_id = head.value("job", "");
-  replayed.build = head.value("build", "");
+  replayed.job_id = text_at(head, "job");
+  replayed.build = text_at(head, "build");
   const auto start = head.find("start");
   auto job_start = job_start_from(start == head.end() ? Json() : *start);
   if (!job_start.ok()) return job_start.status();
@@ -55,8 +72,8 @@ Status step(Job& job, const Json& line, std::size_t number, Replayed& replayed) 
   auto event = event_from(line);
   if (!event.ok()) return event.status();
   const auto clock = line.find("clock");
-  if (clock == line.end() || !clock->is_number_integer()) {
-    return {Code::data_loss, "\"clock\" is missing, or no number"};
+  if (clock == line.end() || !clock->is_number_unsigned() || *clock > kMaxClock) {
+    return {Code::data_loss, "\"clock\" is missing, or no time"};
   }
   HVD_RETURN_IF_ERROR(check(*event, job));
 
@@ -89,7 +106,7 @@ Result<Replayed> replay(std::istream& journal) {
       replayed.is_cut_off = true;
       break;
     }
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = parsed(text);
     const std::string where = cat("line ", number);
     if (!line.is_object()) return Status(Code::data_loss, cat(where, ": it is not a JSON object"));
 
@@ -102,6 +119,7 @@ Result<Replayed> replay(std::istream& journal) {
     HVD_RETURN_IF_ERROR(step(*job, line, number, replayed).with_context(where));
     if (replayed.difference) return replayed;
   }
+  if (journal.bad()) return Status(Code::unavailable, "it cannot be read to its end");
   if (!job) return Status(Code::data_loss, "it has no complete line");
   replayed.is_finished = job->state() == JobState::finished;
   return replayed;

@@ -41,7 +41,7 @@ struct Deadline {
   TimePoint at = kNever;
   TimePoint begin = Clock::now();
 
-  // As far as it is known now.
+  // The end of the wait, with the stops that are known by now.
   TimePoint ends() const { return at == kNever ? kNever : at + stopped_since(begin); }
   // deadline_exceeded or aborted once no time is left.
   Status check() const;

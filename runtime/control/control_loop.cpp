@@ -104,7 +104,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
     controller_.notify_unseen();
     engine_.suspend(lock, until);
   });
-  const BrokenPipeShield shield;
+  const WriteSignalShield shield(SIGPIPE);
   auto lock = engine_.lock();
   for (;;) {
     engine_.begin(lock);

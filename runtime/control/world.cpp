@@ -371,7 +371,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
 Status World::Impl::connect(Exchange& exchange) {
   auto mesh = make_mesh();
   HVD_RETURN_IF_ERROR(mesh.status());
-  const BrokenPipeShield shield;
+  const WriteSignalShield shield(SIGPIPE);
   {
     const std::lock_guard lock(mutex_);
     mesh_ = std::move(*mesh);

@@ -31,28 +31,30 @@ class SignalShield {
   sigset_t before_{};
 };
 
-// For an application thread while it writes to sockets: a lost peer is an error there, too. All
-// other signals reach it, so that Ctrl-C ends a program that waits for other ranks.
-class BrokenPipeShield {
+// For a thread of the application while it writes: what ends a process by default is an error of
+// the write alone. SIGPIPE comes when a peer is lost, SIGXFSZ when a file may not grow (ulimit -f).
+// All other signals reach the thread, so that Ctrl-C ends a program that waits for other ranks.
+class WriteSignalShield {
  public:
-  BrokenPipeShield() {
-    sigemptyset(&broken_pipe_);
-    sigaddset(&broken_pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+  explicit WriteSignalShield(int signal) : signal_(signal) {
+    sigemptyset(&set_);
+    sigaddset(&set_, signal_);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
   }
-  ~BrokenPipeShield() {
-    // A SIGPIPE that came in the meantime was caused by us.
+  ~WriteSignalShield() {
+    // One that came in the meantime was caused by us.
     const timespec at_once{};
-    while (sigismember(&before_, SIGPIPE) == 0 &&
-           sigtimedwait(&broken_pipe_, nullptr, &at_once) == SIGPIPE) {
+    while (sigismember(&before_, signal_) == 0 &&
+           sigtimedwait(&set_, nullptr, &at_once) == signal_) {
     }
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  BrokenPipeShield(const BrokenPipeShield&) = delete;
-  BrokenPipeShield& operator=(const BrokenPipeShield&) = delete;
+  WriteSignalShield(const WriteSignalShield&) = delete;
+  WriteSignalShield& operator=(const WriteSignalShield&) = delete;
 
  private:
-  sigset_t broken_pipe_{};
+  const int signal_;
+  sigset_t set_{};
   sigset_t before_{};
 };
 

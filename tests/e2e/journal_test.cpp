@@ -101,6 +101,13 @@ TEST_F(JournalTest, ThatCannotBeWrittenEndsBeforeTheJobBegins) {
   EXPECT_NE(end.err.find("--events: create "), std::string::npos) << end.err;
 }
 
+TEST_F(JournalTest, ThatMayNotGrowIsLostWithAWarning) {
+  const ExitStatus end =
+      run({"prlimit", "--fsize=100", binary("hvdrun"), "--events", file(), "-np", "1", "true"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("its journal (--events) ends here: write "), std::string::npos) << end.err;
+}
+
 // It is lost, and the job is not.
 TEST_F(JournalTest, OnAFullDiskIsLostWithAWarning) {
   const ExitStatus end = run_job({"--events", "/dev/full", "-np", "1", "true"});

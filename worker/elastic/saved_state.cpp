@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/wire.h"
+#include "runtime/core/threads.h"
 
 namespace hvd::worker {
 namespace {
@@ -42,27 +43,6 @@ std::uint64_t checksum_of_file(std::string_view head, std::span<const std::byte>
   checksum.add(bytes);
   return checksum.value();
 }
-
-// A limit of file sizes (`ulimit -f`) is an error of write(), and not the end of the process.
-class NoSizeSignal {
- public:
-  NoSizeSignal() {
-    ::sigemptyset(&signal_);
-    ::sigaddset(&signal_, SIGXFSZ);
-    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~NoSizeSignal() {
-    const timespec at_once{};
-    if (::sigismember(&before_, SIGXFSZ) == 0) ::sigtimedwait(&signal_, nullptr, &at_once);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSizeSignal(const NoSizeSignal&) = delete;
-  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
-
- private:
-  sigset_t signal_{};
-  sigset_t before_{};
-};
 
 Status write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -101,7 +81,7 @@ Status sync_directory(const std::string& file) {
 
 Status write_file(const std::string& name, std::string_view head,
                   std::span<const std::byte> bytes) {
-  const NoSizeSignal no_signal;
+  const runtime::WriteSignalShield shield(SIGXFSZ);
   const UniqueFd fd(
       ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!fd) return Status::from_errno(cat("create ", name), errno);

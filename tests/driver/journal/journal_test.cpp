@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -104,6 +105,28 @@ TEST(JournalJson, EachEventComesBackFromIt) {
 }
 
 // A field that is missing, or is of another kind, is an error that names it.
+// Files are read by programs that know these names.
+TEST(JournalJson, NamesStandForWhatTheySay) {
+  EXPECT_EQ(json_of(Event(event::Heard{}), {}).at("event"), "heard");
+  EXPECT_EQ(json_of(Event(event::Unserved{}), {}).at("event"), "unserved");
+  EXPECT_EQ(json_of(Event(event::Initialised{}), {}).at("event"), "initialised");
+  EXPECT_EQ(json_of(Event(event::Done{}), {}).at("event"), "done");
+  EXPECT_EQ(json_of(Event(event::AgentGone{}), {}).at("event"), "agent_gone");
+  EXPECT_EQ(json_of(Event(event::AgentBroken{}), {}).at("event"), "agent_broken");
+  EXPECT_EQ(json_of(Event(event::WorkerReady{}), {}).at("event"), "worker_ready");
+  EXPECT_EQ(json_of(Event(event::LeaveRequested{}), {}).at("event"), "leave_requested");
+  EXPECT_EQ(json_of(Event(event::HostLeaves{}), {}).at("event"), "host_leaves");
+  EXPECT_EQ(json_of(Event(event::StopRequested{}), {}).at("event"), "stop_requested");
+  EXPECT_EQ(json_of(Event(event::SuspendRequested{}), {}).at("event"), "suspend_requested");
+  EXPECT_EQ(json_of(Action(action::StartAgent{}), {}).at("action"), "start_agent");
+  EXPECT_EQ(json_of(Action(action::FindAddress{}), {}).at("action"), "find_address");
+  EXPECT_EQ(json_of(Action(action::DropAgent{}), {}).at("action"), "drop_agent");
+  EXPECT_EQ(json_of(Action(action::KillWorkers{}), {}).at("action"), "kill_workers");
+  EXPECT_EQ(json_of(Action(action::DescribeWorker{}), {}).at("action"), "describe_worker");
+  EXPECT_EQ(json_of(Action(action::ChooseAddresses{}), {}).at("action"), "choose_addresses");
+  EXPECT_EQ(json_of(Action(action::PlanStands{}), {}).at("action"), "plan_stands");
+}
+
 TEST(JournalJson, AnEventThatLacksAFieldIsRefused) {
   for (const auto& event : all_events()) {
     const Json json = json_of(event, {});
@@ -158,7 +181,7 @@ const std::vector<Action>& all_actions() {
       action::ShutDownAgent{1, 3},
       action::DropAgent{1},
       action::Say{action::Say::To::warning, "b is gone"},
-      action::Finish{1, JobFailure{.rank = 1, .cause = "exited", .hosts = {{"a", {}}}}, "over"},
+      action::Finish{1, JobFailure{1, "a", 0, 1, 7, "exited", {{"a", {}}}}, "over"},
       action::Finish{},
   };
   return kAll;
@@ -244,7 +267,21 @@ TEST(Replay, WhatIsNoJournalIsRefusedWithTheLine) {
            {head + "[1]\n", "line 2: it is not a JSON object"},
            {head + "{\"event\": \"begin\"}\n", "line 2: \"clock\" is missing"},
            {head + "{\"event\": \"heard\", \"host\": 7, \"clock\": 1}\n",
-            "line 2: there is no host 7"}}) {
+            "line 2: there is no host 7"},
+           {head + "{\"event\": \"heard\", \"host\": -1, \"clock\": 1}\n",
+            "line 2: there is no host"},
+           {head + "{\"event\": \"heard\", \"host\": 0.9, \"clock\": 1}\n", "type must be number"},
+           {head + "{\"event\": \"heard\", \"host\": 1e300, \"clock\": 1}\n",
+            "type must be number"},
+           {head + "{\"event\": \"begin\", \"clock\": 9223372036854775807}\n", "or no time"},
+           {head + "{\"event\": \"begin\", \"clock\": -1}\n", "or no time"},
+           {head + "{\"event\": \"resumed\", \"stopped\": -9223372036854775808, \"clock\": 1}\n",
+            "is no time"},
+           {"{\"schema\": 1, \"job\": 5, \"build\": [], \"start\": {}}\n", "'options' not found"},
+           {"{\"schema\": 1, \"start\": " + std::string(200'000, '[') + "\n", "line 1: "},
+           {head + "{\"event\": \"begin\", \"clock\": 1, \"actions\": " +
+                std::string(200'000, '[') + std::string(200'000, ']') + ", \"clock\": -1}\n",
+            "or no time"}}) {
     const auto replayed = replay_text(text);
     ASSERT_FALSE(replayed.ok()) << text;
     EXPECT_NE(replayed.status().message().find(error), std::string::npos)
@@ -284,6 +321,38 @@ TEST_F(JournalFile, IsTheUsersAloneAndReplacesAnOlderOne) {
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start) +
                            journal_line(event::Tick{}, {}, {}, {}, {}) +
                            journal_line(event::Begin{}, {}, {}, {}, {}));
+}
+
+// Neither is an older journal lost before the new one begins.
+TEST_F(JournalFile, ThatAnotherHvdrunWritesIsLeftAlone) {
+  auto first = Journal::create(file());
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(first->begin({.id = "a0"}, {}).ok());
+  const auto second = Journal::create(file());
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find("is in use by another hvdrun"), std::string::npos);
+
+  first = Status(Code::unavailable, "closed");
+  auto third = Journal::create(file());
+  ASSERT_TRUE(third.ok()) << third.status().to_string();
+  EXPECT_EQ(content(), journal_head({.id = "a0"}, {}));
+  ASSERT_TRUE(third->begin({.id = "b1"}, {}).ok());
+  EXPECT_EQ(content(), journal_head({.id = "b1"}, {}));
+}
+
+// Nobody reads at first, and later too slowly.
+TEST_F(JournalFile, ThatIsAPipeNeverHoldsUpHvdrun) {
+  ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
+  EXPECT_FALSE(Journal::create(file()).ok());
+  const UniqueFd reader(::open(file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  auto journal = Journal::create(file());
+  ASSERT_TRUE(journal.ok()) << journal.status().to_string();
+  Status written = journal->begin({.id = "a0"}, {});
+  for (int line = 0; written.ok() && line < 10'000; ++line) {
+    written = journal->step(event::Begin{}, {}, {}, {}, {});
+  }
+  EXPECT_FALSE(written.ok());
 }
 
 TEST_F(JournalFile, ThatCannotBeCreatedIsAnErrorThatNamesIt) {

@@ -98,7 +98,7 @@ inline void on_gpu_ranks(int size, const std::function<GpuRankOptions(int rank)>
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const runtime::BrokenPipeShield shield;  // as the threads of a world have it
+      const runtime::WriteSignalShield shield(SIGPIPE);  // as the threads of a world have it
       std::shared_ptr<runtime::Mesh> mesh = make_mesh(runtime::Transport::hvd, rank, size);
       connect_through(begin, rank, *mesh);
       GpuRank self(std::move(mesh), size, options(rank));

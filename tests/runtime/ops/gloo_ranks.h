@@ -65,7 +65,7 @@ inline void on_various_gloo_ranks(
     runtime::Transport transport, int size, const GlooBody& body,
     const std::function<runtime::GlooOperationOptions(int rank)>& options, RanksAs how) {
   on_ranks(how, size, [&](int rank, runtime::Exchange& meeting) {
-    const runtime::BrokenPipeShield shield;  // as the threads of a world have it
+    const runtime::WriteSignalShield shield(SIGPIPE);  // as the threads of a world have it
     GlooRank self(transport, rank, size, meeting, options(rank));
     body(rank, self);
     // Nobody leaves while another may still be receiving, unless all is lost anyway.
