@@ -86,7 +86,7 @@ Status Journal::step(const Event& event, const std::vector<Action>& actions,
   return write(journal_line(event, actions, hosts, now, wall_time), !is_quiet(event, actions));
 }
 
-Status Journal::write(std::string line, bool at_once) {
+Status Journal::write(const std::string& line, bool at_once) {
   if (!fd_) return {};
   unwritten_ += line;
   if (!at_once && unwritten_.size() < kBuffer) return {};

@@ -44,7 +44,7 @@ class Journal {
 
  private:
   Journal(std::string file, UniqueFd fd) : file_(std::move(file)), fd_(std::move(fd)) {}
-  Status write(std::string line, bool at_once);
+  Status write(const std::string& line, bool at_once);
 
   std::string file_;
   UniqueFd fd_;

@@ -221,6 +221,8 @@ int SimulatedWorkers::whole_state(const Process& process) const {
 // What was committed may be called lost, or never have been, only if no worker has it any more.
 void SimulatedWorkers::check_loss(const Process& process) {
   if (history_.newest().none()) return;
+  // Frozen since it decided, and thawed when others had formed a later world: nobody hears it.
+  if (history_.newest().generation > process.group) return;
   for (const Incarnation member : groups_[process.group].members) {
     if (of(member).runs && of(member).ever_whole >= history_.newest()) {
       history_.wrong(cat("committed state lost, and ", text(member), " once had ",
