@@ -197,9 +197,13 @@ void Job::reform_now() {
       static_cast<std::size_t>(is_to_suspend() ? 1 : std::max(options_.elastic.limits.least, 1));
   const std::size_t left = now.staying.size() + now.leaving.size();
   const std::size_t there = left + now.standby;
+  // No fewer than before, though that world may have been one above the most to hand the state
+  // over.
+  const Limits limits = limits_now();
+  int before = static_cast<int>(std::min(worlds_.in_force().members.size(), there));
+  if (limits.most != 0) before = std::min(before, limits.most);
   const auto size = static_cast<std::size_t>(
-      std::max(world_size(static_cast<int>(there + now.joining), limits_now()),
-               static_cast<int>(std::min(worlds_.in_force().members.size(), there))));
+      std::max(world_size(static_cast<int>(there + now.joining), limits), before));
   const auto come = newcomers(is_to_suspend() ? 0 : size - std::min(size, left));
   if (left + come.size() < least) {
     fall_short(left + come.size());
