@@ -7,8 +7,8 @@
 
 namespace hvd::cli {
 
-// What to print if each decision is the one that was taken then. failed_precondition: one is not,
-// and the text says which; else the file cannot be read, or is no journal.
+// The text to print if hvdrun would take each decision again. failed_precondition: it would take
+// another one, and the text says which. Other errors: the file cannot be read, or is no journal.
 Result<std::string> replay_file(const std::string& file);
 
 }  // namespace hvd::cli

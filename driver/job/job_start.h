@@ -11,8 +11,8 @@ namespace hvd::driver {
 
 struct JobStart {
   struct Elastic {};
-  // What its workers are: an elastic job's are found, a static one's are planned, or will be when
-  // the slots of these hosts are known.
+  // An elastic job finds its workers. The workers of a static job are planned, now or when the
+  // slots of its hosts are known.
   using Workers = std::variant<Elastic, std::vector<WorldMember>, PlanRequest>;
 
   JobOptions options;

@@ -1,6 +1,6 @@
 // The job's own time, by which all its limits are counted. It stands still while hvdrun is held up:
-// stopped from outside, on an overloaded machine, in a virtual machine that was held. What others
-// said meanwhile lies unread, and nobody is to blame for a wait in which hvdrun heard nothing.
+// somebody stopped hvdrun or its virtual machine, or the machine is overloaded. Messages of that
+// time lie unread, and nobody is to blame for a wait in which hvdrun heard nothing.
 //
 // A hold-up is a gap between two looks at the clock that is longer than three paces and a third.
 // After it the own time stands still for one pace more, in which what lies unread is read: nothing

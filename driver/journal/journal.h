@@ -21,7 +21,7 @@ namespace hvd::driver {
 
 inline constexpr int kJournalSchema = 1;
 
-// The lines, each with its end. What is no valid UTF-8 is replaced.
+// The lines, each with its line feed. Bytes that are not valid UTF-8 are replaced.
 std::string journal_head(const JobIdentity& job, const JobStart& start);
 // What Job::step() answered; `hosts` are Job::hosts() after that.
 std::string journal_line(const Event& event, const std::vector<Action>& actions,
