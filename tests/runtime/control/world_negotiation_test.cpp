@@ -116,11 +116,14 @@ TEST_P(WorldSends, ErrorsReachBothEndsAndTheWorldGoesOn) {
 }
 
 TEST_P(WorldSends, AReceiveFromARankThatDiesFailsWithTheWorld) {
+  std::barrier all_have_it(3);
   run_world(
       3,
-      [](int rank, World& world) {
+      [&](int rank, World& world) {
         std::vector<float> data(10);
-        ASSERT_TRUE(reduce(world, test::tensor("all are here"), data).ok());
+        const auto outcome_of_first = reduce(world, test::tensor("first"), data);
+        all_have_it.arrive_and_wait();
+        ASSERT_TRUE(outcome_of_first.ok());
         if (rank == 1) return;  // destroyed without a goodbye
         const int sender = rank == 0 ? 1 : 0;
         const auto outcome = outcome_of(start(world, cat("to ", rank), sender, rank, data));
