@@ -115,6 +115,9 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
           *job_, observer, [this](const agent_link::Credit& credit) { return_credit(credit); },
           [this](std::function<void()> work) { asio::post(io_, std::move(work)); }),
       reporter_(*job_, observer, output_),
+      work_(
+          *job_, [&observer](std::string_view text) { observer.on_warning(text); },
+          [&observer](std::string_view text) { observer.on_notice(text); }),
       timer_(io_),
       heartbeat_timer_(io_),
       notices_(io_, [this] { report_waiting(); }),
@@ -218,7 +221,8 @@ ActivityReport::Callbacks JobRunner::activity_callbacks() {
 ControlServer::Callbacks JobRunner::control_callbacks() {
   ControlServer::Callbacks callbacks;
   callbacks.status = [this] {
-    return job_status(identity_, *job_, worlds_, std::chrono::system_clock::now(), Clock::now())
+    return job_status(identity_, *job_, work_, worlds_, std::chrono::system_clock::now(),
+                      Clock::now())
         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   callbacks.dump = [this](ActivityReport::Tell answer) {
@@ -312,6 +316,7 @@ void JobRunner::send_heartbeats(TimePoint now) {
     if (host.session) host.session->send_heartbeat();
   }
   check_liveness(now);
+  work_.look(now);
   heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kHeartbeatsPerTimeout);
   heartbeat_timer_.async_wait([this](error_code error) {
     if (!error) send_heartbeats(Clock::now());
@@ -363,6 +368,7 @@ void JobRunner::handle(const Event& event) {
     register_new_hosts();
     // The event is reported before its consequences.
     reporter_.on_event(next);
+    work_.on_event(next);
     for (const auto& action : actions) {
       HVD_LOG(debug, "job: " << to_text(action, job_->host_names()));
       std::visit([this](const auto& value) { perform(value); }, action);
@@ -460,6 +466,9 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
 
   callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
     activity_.answered(std::move(activity));
+  };
+  callbacks.on_work = [this, host](const agent_link::WorkReports& reports) {
+    work_.reported(host, reports, Clock::now());
   };
   callbacks.on_activity_wanted = [this] { activity_.request_from_worker(); };
   callbacks.on_paused = [this, host] { pause_.answered(host); };

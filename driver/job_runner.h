@@ -37,6 +37,7 @@
 #include "driver/orphans.h"
 #include "driver/status/control_server.h"
 #include "driver/status/job_status.h"
+#include "driver/work/work_watch.h"
 #include "driver/worker_environment.h"
 #include "driver/worker_output.h"
 #include "driver/worker_reporter.h"
@@ -157,6 +158,7 @@ class JobRunner {
   std::unique_ptr<AddressBook> address_book_;
   WorkerOutput output_;
   WorkerReporter reporter_;
+  WorkWatch work_;
   boost::asio::steady_timer timer_;
   TimePoint wake_at_ = kNever;
   bool arming_ = false;

@@ -22,8 +22,7 @@ using runtime::Kind;
 
 template <typename... Why>
 [[noreturn]] void refuse(const Submission& work, const Why&... why) {
-  throw InvalidArgumentError(
-      cat(runtime::kind_name(work.collective), " \"", work.name, "\": ", why...));
+  throw InvalidArgumentError(cat(kind_name(work.collective), " \"", work.name, "\": ", why...));
 }
 
 template <typename View>
@@ -207,18 +206,18 @@ void prepare(Submission& work, const runtime::World& world) {
   // Adding and removing sets are numbered together: ranks of which one adds and one removes hear
   // of it.
   if (work.name.empty()) {
-    work.name = process.next_name(
-        is_about_sets(work.collective) ? "process_set" : runtime::kind_name(work.collective));
+    work.name = process.next_name(is_about_sets(work.collective) ? "process_set"
+                                                                 : kind_name(work.collective));
   }
   if (!work.done) refuse(work, "there is no function to call when it is done");
   if (is_about_sets(work.collective) && !process.has_dynamic_sets()) {
     throw ProcessSetError(
         ProcessSetErrorCode::not_dynamic,
-        cat(runtime::kind_name(work.collective),
+        cat(kind_name(work.collective),
             ": hvd::init() was not told that process sets come and go. Say "
             "InitOptions::dynamic_process_sets, or set HVD_DYNAMIC_PROCESS_SETS=1."));
   }
-  process.check_set(runtime::kind_name(work.collective), work.process_set.id());
+  process.check_set(kind_name(work.collective), work.process_set.id());
   check_memory(work, world);
 }
 
@@ -254,7 +253,7 @@ void submit_group(const std::string& name, std::vector<Submission> works) {
 namespace hvd::worker {
 
 std::shared_ptr<runtime::World> enqueue(adapter::Submission work, Done done) {
-  const auto call = runtime::kind_name(work.collective);
+  const auto call = kind_name(work.collective);
   std::vector<adapter::Submission> one;
   one.push_back(std::move(work));
   return adapter::enqueue(call, {}, std::move(one), done);
@@ -263,7 +262,7 @@ std::shared_ptr<runtime::World> enqueue(adapter::Submission work, Done done) {
 std::shared_ptr<runtime::World> enqueue_group(const std::string& name,
                                               std::vector<adapter::Submission> works, Done done) {
   if (works.empty()) throw InvalidArgumentError(cat("group \"", name, "\": it has no tensors"));
-  const auto call = cat("grouped_", runtime::kind_name(works.front().collective));
+  const auto call = cat("grouped_", kind_name(works.front().collective));
   if (name.empty()) throw InvalidArgumentError(cat(call, ": the group has no name"));
   for (const auto& work : works) {
     if (work.name.empty()) {

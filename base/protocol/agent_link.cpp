@@ -29,6 +29,11 @@ Status Ready::check() const {
                                ", and ", cores, " cores")};
 }
 
+Status WorkReports::check() const {
+  for (const auto& worker : workers) HVD_RETURN_IF_ERROR(worker.reading.check());
+  return {};
+}
+
 Launch complete(const Program& program, Launch launch) {
   if (launch.command.empty()) launch.command = program.command;
   if (launch.working_directory.empty()) launch.working_directory = program.working_directory;

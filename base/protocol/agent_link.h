@@ -39,11 +39,12 @@
 #include "base/machine/machine.h"
 #include "base/machine/topology.h"
 #include "base/protocol/fields.h"
+#include "base/protocol/work_reading.h"
 #include "base/status.h"
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 9;
+inline constexpr std::uint32_t kProtocolVersion = 10;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -88,6 +89,7 @@ enum class Kind : std::uint16_t {
   worker_activity = 120,
   worker_left = 121,
   described = 122,
+  work_reports = 123,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -412,6 +414,22 @@ struct WorkerActivity {
   std::string last;
   HVD_MESSAGE_FIELDS(WorkerActivity, id, incarnation, process_state, initialised, answered,
                      in_flight, last)
+};
+
+struct WorkerWork {
+  Incarnation incarnation = 0;
+  WorkReading reading = {};
+  friend bool operator==(const WorkerWork&, const WorkerWork&) = default;
+  void fields(auto& archive) { archive(incarnation, reading); }
+};
+
+// What the workers have done so far, of those of whom there is anything new: with the answer to a
+// Heartbeat, and before Exited.
+struct WorkReports {
+  static constexpr Kind kKind = Kind::work_reports;
+  std::vector<WorkerWork> workers = {};
+  Status check() const;
+  HVD_MESSAGE_FIELDS(WorkReports, workers)
 };
 
 // The answer to Pause: what it asks for is being done.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/protocol/fields.h"
+#include "base/protocol/work_reading.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
 
@@ -42,6 +43,7 @@ enum class Kind : std::uint16_t {
   activity_wanted = 107,
   activity = 108,
   left = 109,
+  work_report = 110,
 };
 
 // How each Welcome begins, in all versions.
@@ -142,6 +144,15 @@ struct Activity {
   std::string in_flight;  // "allreduce "a" (4096 bytes) waits for other ranks for 12.3 s"
   std::string last;       // that ended: "allreduce "b" (4096 bytes), done 12.4 s ago"
   HVD_MESSAGE_FIELDS(Activity, id, in_flight, last)
+};
+
+// What it has done so far. Sent about once a second, if there is anything new. Of several that the
+// agent has not passed on yet, the newest counts.
+struct WorkReport {
+  static constexpr Kind kKind = Kind::work_report;
+  WorkReading reading;
+  Status check() const { return reading.check(); }
+  HVD_MESSAGE_FIELDS(WorkReport, reading)
 };
 
 // A person has asked this worker what it does (SIGUSR1), and wants to hear it of all.

@@ -87,6 +87,8 @@ class Supervisor {
   template <typename Message>
   Status decode_and_handle(const Frame& frame);
 
+  // Tells the driver what the workers have done since it was told last.
+  void report_work();
   // One worker or all of them; empty if the worker is already over.
   std::vector<Worker*> select(agent_link::Incarnation incarnation);
   void problem(std::string message);

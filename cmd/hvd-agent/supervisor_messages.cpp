@@ -221,6 +221,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   const LeaseTime ran_out = lease_.runs_until();
   HVD_RETURN_IF_ERROR(lease_.heartbeat(heartbeat.sequence, heartbeat.acknowledged, now));
   link_.send_first(agent_link::HeartbeatAck{heartbeat.sequence}.encode());
+  report_work();
   shared_lease_.write(lease_);
   if (now >= lease_.runs_until()) return {};
 
@@ -238,6 +239,16 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
                 by_driver ? ": hvdrun was stopped" : ": the link was silent"));
   }
   return {};
+}
+
+void Supervisor::report_work() {
+  agent_link::WorkReports reports;
+  for (auto& [incarnation, worker] : workers_) {
+    if (auto work = worker->take_new_work()) {
+      reports.workers.push_back({incarnation, *std::move(work)});
+    }
+  }
+  if (!reports.workers.empty()) link_.send(reports.encode());
 }
 
 Status Supervisor::on(const agent_link::Shutdown& shutdown) {

@@ -75,6 +75,7 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
               [this](worker_link::Activity activity) {
                 if (question_ == activity.id) tell_activity(std::move(activity), true);
               },
+          .work = [this](WorkReading reading) { new_work_ = std::move(reading); },
           .problem = [this](const std::string& what) { problem(what); },
       }),
       heartbeat_(context.silence) {}
@@ -299,6 +300,9 @@ void Worker::end_output() {
 
 bool Worker::settle() {
   if (unsaid_exit_ && !standard_output_.has_unsent() && !standard_error_.has_unsent()) {
+    if (auto work = take_new_work()) {
+      context_.link.send(agent_link::WorkReports{{{incarnation_, *std::move(work)}}}.encode());
+    }
     context_.link.send_in_order(incarnation_, unsaid_exit_->encode());
     unsaid_exit_.reset();
   }

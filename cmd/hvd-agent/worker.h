@@ -17,6 +17,7 @@
 #include <string_view>
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/machine/out_of_memory.h"
@@ -82,6 +83,9 @@ class Worker {
   // answered, at the deadline, or at once if the worker cannot answer.
   void ask_activity(std::uint32_t id, TimePoint deadline);
 
+  // The newest report on its work, if there is one that was not taken.
+  std::optional<WorkReading> take_new_work() { return std::exchange(new_work_, std::nullopt); }
+
   // The lease has run out, so that the worker is frozen and cannot answer pings.
   void excuse(TimePoint now);
   // Continues a reaper that was stopped (SIGSTOP), so that it takes orders.
@@ -136,6 +140,7 @@ class Worker {
   OutputStream standard_output_;
   OutputStream standard_error_;
   WorkerChannel channel_;
+  std::optional<WorkReading> new_work_;
   std::optional<agent_link::Exited> unsaid_exit_;
   bool was_killed_by_agent_ = false;
   TimePoint kill_at_ = kNever;

@@ -178,6 +178,9 @@ void WorkerChannel::handle(const Frame& frame) {
   } else if (auto activity = worker_link::Activity::decode(frame.payload);
              kind == Kind::activity && activity.ok()) {
     listener_.activity(std::move(*activity));
+  } else if (auto report = worker_link::WorkReport::decode(frame.payload);
+             kind == Kind::work_report && report.ok()) {
+    listener_.work(std::move(report->reading));
   } else if (const auto committed = worker_link::Committed::decode(frame.payload);
              kind == Kind::committed && committed.ok()) {
     if (committed->generation <= told_committed_ || !may_tell()) return;

@@ -32,6 +32,7 @@ class WorkerChannel {
     std::function<void()> alive;            // answers a ping
     std::function<void()> activity_wanted;  // of all workers
     std::function<void(worker_link::Activity)> activity;
+    std::function<void(WorkReading)> work;             // as often as the worker likes
     std::function<void(std::string problem)> problem;  // at most once for each kind of problem
   };
 

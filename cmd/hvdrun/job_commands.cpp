@@ -188,6 +188,45 @@ std::string text_or_dash(const Json& value) {
   return value.is_string() && !value.get<std::string>().empty() ? value.get<std::string>() : "-";
 }
 
+std::string percent_text(const Json& share) {
+  return share.is_number() ? cat(std::lround(share.get<double>() * 100), " %") : "-";
+}
+
+// "1.2 GB": three digits, in steps of a thousand.
+std::string bytes_text(double bytes) {
+  constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  for (; bytes >= 999.5 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g %s", bytes, kUnits[unit]);  // NOLINT: bounded
+  return text.data();
+}
+
+// "works at: 12.3 steps/s, 1.2 GB/s in collectives"; empty while that is not known.
+std::string pace_text(const Json& status) {
+  const Json& work = status.at("work");
+  if (!work.at("bytes_per_second").is_number()) return {};
+  std::array<char, 32> steps{};
+  std::snprintf(steps.data(), steps.size(), "%.3g",  // NOLINT: bounded
+                work.at("steps_per_second").get<double>());
+  return cat("works at: ", steps.data(), " steps/s, ",
+             bytes_text(work.at("bytes_per_second").get<double>()), "/s in collectives\n");
+}
+
+// One line for each slow rank.
+std::string slow_ranks_text(const Json& status) {
+  std::string text;
+  for (const auto& member : status.at("world").at("members")) {
+    const Json& work = member.at("work");
+    if (!work.is_object() || !work.at("slow").get<bool>()) continue;
+    text += cat("slow: rank ", text_or_dash(member.at("rank")), " (",
+                member.at("worker").get<std::string>(), ") on host ",
+                member.at("host").get<std::string>(), ": the other ranks wait for it for ",
+                percent_text(work.at("late")), " of the time\n");
+  }
+  return text;
+}
+
 std::string worker_state(const Json& worker) {
   const std::string membership = worker.at("membership");
   std::string text = worker.at("state");
@@ -198,12 +237,18 @@ std::string worker_state(const Json& worker) {
   return text;
 }
 
+// The share of its time during which it waits for others.
+std::string waits_text(const Json& worker) {
+  const auto work = worker.find("work");
+  return work != worker.end() && work->is_object() ? percent_text(work->at("waited")) : "-";
+}
+
 std::string workers_table(const Json& status) {
-  std::vector<std::vector<std::string>> rows{{"RANK", "WORKER", "HOST", "PID", "STATE"}};
+  std::vector<std::vector<std::string>> rows{{"RANK", "WORKER", "HOST", "PID", "WAITS", "STATE"}};
   for (const auto* const group : {&status.at("world").at("members"), &status.at("other_workers")}) {
     for (const auto& worker : *group) {
       rows.push_back({text_or_dash(worker.at("rank")), worker.at("worker"), worker.at("host"),
-                      text_or_dash(worker.at("pid")), worker_state(worker)});
+                      text_or_dash(worker.at("pid")), waits_text(worker), worker_state(worker)});
     }
   }
   return rows.size() > 1 ? table(std::move(rows)) : std::string();
@@ -244,6 +289,8 @@ std::string text_of(const Json& status) {
   text += cat("command: ", command_text(status), "\n");
   const std::string waits = status.at("waits_for");
   if (!waits.empty()) text += cat("waits for: ", waits, "\n");
+  text += pace_text(status);
+  text += printable_lines(slow_ranks_text(status));
   text += "\n";
   const std::string workers = workers_table(status);
   if (!workers.empty()) text += workers + "\n";

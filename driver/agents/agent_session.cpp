@@ -304,6 +304,11 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
           if (callbacks_.on_activity) callbacks_.on_activity(std::move(message));
           return Status();
         });
+      case Kind::work_reports:
+        return decode<agent_link::WorkReports>(frame, [&](const agent_link::WorkReports& message) {
+          if (callbacks_.on_work) callbacks_.on_work(message);
+          return Status();
+        });
       case Kind::problem:
         return decode<agent_link::Problem>(frame, [&](const agent_link::Problem& message) {
           if (callbacks_.on_problem) callbacks_.on_problem(message.message);

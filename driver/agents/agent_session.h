@@ -47,6 +47,7 @@ struct AgentSessionCallbacks {
   std::function<Status(const agent_link::Probed& probed)> on_probed;
   std::function<void(std::string_view message)> on_problem;
   std::function<void(agent_link::WorkerActivity activity)> on_activity;
+  std::function<void(const agent_link::WorkReports& reports)> on_work;
   // A user on that host asks for a report on all workers.
   std::function<void()> on_activity_wanted;
   // The answer to agent_link::Pause.

@@ -159,6 +159,10 @@ std::string range_text(const std::vector<int>& numbers) {
   return text;
 }
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", range_text(ranks));
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   const auto tenths = (time.count() + 99) / 100;
   return tenths % 10 == 0 ? cat(tenths / 10, " s") : cat(tenths / 10, ".", tenths % 10, " s");

@@ -294,6 +294,8 @@ std::string exit_text(const event::Exited& event);
 std::string names_text(const std::vector<std::string>& names);
 // Of many numbers, in order: "0-3, 7"; after some ranges "..." and their count.
 std::string range_text(const std::vector<int>& numbers);
+// "rank 3", "ranks 0-2, 5"
+std::string ranks_text(const std::vector<int>& ranks);
 // "5 s", "0.3 s"
 std::string seconds_text(std::chrono::milliseconds time);
 // What a person is told of a worker that others wait for in hvd::init(): " has not called hvd::init

@@ -15,11 +15,6 @@ std::string counted(std::size_t number, std::string_view what) {
   return cat(number, " ", what, number == 1 ? "" : "s");
 }
 
-// "rank 3", "ranks 0-2, 5"
-std::string ranks_text(const std::vector<int>& ranks) {
-  return cat(ranks.size() == 1 ? "rank " : "ranks ", range_text(ranks));
-}
-
 }  // namespace
 
 // "rests for 10 s"

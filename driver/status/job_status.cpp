@@ -23,6 +23,52 @@ Json status_of(const JobWorker& worker) {
   return status;
 }
 
+// Null: the worker has not reported anything.
+Json work_of(const WorkWatch& work, std::uint64_t incarnation, TimePoint now) {
+  const WorkReading* const newest = work.book().newest(incarnation);
+  if (newest == nullptr) return {};
+
+  Json status{{"steps", newest->steps},
+              {"operations", newest->operations()},
+              {"bytes", newest->bytes()},
+              {"late", work.slow_ranks().lateness(incarnation)},
+              {"slow", work.slow_ranks().is_slow(incarnation)}};
+  const auto rate = work.book().rate(incarnation, now);
+  status["steps_per_second"] = rate ? Json(rate->steps) : Json();
+  status["bytes_per_second"] = rate ? Json(rate->bytes) : Json();
+  status["waited"] = rate ? Json(rate->waited) : Json();
+  return status;
+}
+
+Json totals_of(const WorkWatch& work) {
+  Json all = Json::object();
+  const auto totals = work.book().totals();
+  for (std::size_t kind = 0; kind < totals.size(); ++kind) {
+    if (totals[kind].operations == 0) continue;
+    all[std::string(kind_name(static_cast<Collective>(kind)))] = {
+        {"operations", totals[kind].operations}, {"bytes", totals[kind].bytes}};
+  }
+  return all;
+}
+
+// Of the whole job: the ranks take the same steps, and their bytes add up.
+Json work_of(const Job& job, const WorkWatch& work, TimePoint now) {
+  double steps = 0;
+  double bytes = 0;
+  int reporting = 0;
+  for (const auto& member : job.world().members) {
+    const auto rate = work.book().rate(member.incarnation, now);
+    if (!rate) continue;
+    steps += rate->steps;
+    bytes += rate->bytes;
+    ++reporting;
+  }
+  Json status{{"totals", totals_of(work)}};
+  status["steps_per_second"] = reporting > 0 ? Json(steps / reporting) : Json();
+  status["bytes_per_second"] = reporting > 0 ? Json(bytes) : Json();
+  return status;
+}
+
 Json status_of(const Job& job, HostIndex index) {
   const JobHost& host = job.hosts()[index];
   Json status{{"host", host.name},   {"state", name_of(host.state)}, {"workers", host.live},
@@ -36,13 +82,16 @@ Json status_of(const Job& job, HostIndex index) {
 
 }  // namespace
 
-Json job_status(const JobIdentity& identity, const Job& job, const std::vector<PastWorld>& worlds,
+Json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& work,
+                const std::vector<PastWorld>& worlds,
                 std::chrono::system_clock::time_point wall_time, TimePoint now) {
   Json members = Json::array();
   Json others = Json::array();
   for (const auto& member : job.world().members) {
     const std::size_t index = job.index_of(member.incarnation);
-    if (index < job.workers().size()) members.push_back(status_of(job.workers()[index]));
+    if (index >= job.workers().size()) continue;
+    Json& status = members.emplace_back(status_of(job.workers()[index]));
+    status["work"] = work_of(work, member.incarnation, now);
   }
   for (const auto& worker : job.workers()) {
     if (worker.membership != MemberStatus::member && !has_ended(worker.state)) {
@@ -73,6 +122,7 @@ Json job_status(const JobIdentity& identity, const Job& job, const std::vector<P
           {"state", name_of(job.state())},
           {"waits_for", job.waiting_for(now)},
           {"world", {{"generation", job.world().generation}, {"members", std::move(members)}}},
+          {"work", work_of(job, work, now)},
           {"other_workers", std::move(others)},
           {"hosts", std::move(hosts)},
           {"worlds", std::move(past)}};

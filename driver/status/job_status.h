@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "driver/job/job.h"
 #include "driver/job/job_identity.h"
+#include "driver/work/work_watch.h"
 
 namespace hvd::driver {
 
@@ -28,7 +29,7 @@ struct PastWorld {
   std::string why;  // empty: it is the first
 };
 
-nlohmann::json job_status(const JobIdentity& identity, const Job& job,
+nlohmann::json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& work,
                           const std::vector<PastWorld>& worlds,
                           std::chrono::system_clock::time_point wall_time, TimePoint now);
 

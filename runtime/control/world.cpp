@@ -142,7 +142,7 @@ class World::Impl {
             spec.next_process_set == 0
                 ? ProcessSets::of(spec.process_sets, spec.size())
                 : ProcessSets::restored(spec.restored_sets, spec.next_process_set, spec.size())),
-        queue_(spec.rank, initial_sets()),
+        queue_(spec.rank, initial_sets(), *spec_.meter),
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),
         host_(spec_),

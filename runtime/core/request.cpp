@@ -8,32 +8,6 @@
 
 namespace hvd::runtime {
 
-std::string_view kind_name(Kind kind) {
-  switch (kind) {
-    case Kind::allreduce:
-      return "allreduce";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::barrier:
-      return "barrier";
-    case Kind::allgather:
-      return "allgather";
-    case Kind::alltoall:
-      return "alltoall";
-    case Kind::reducescatter:
-      return "reducescatter";
-    case Kind::join:
-      return "join";
-    case Kind::add_process_set:
-      return "add_process_set";
-    case Kind::remove_process_set:
-      return "remove_process_set";
-    case Kind::send_recv:
-      return "send_recv";
-  }
-  return "unknown";
-}
-
 std::string_view type_name(DataType type) {
   switch (type) {
     case DataType::boolean:

@@ -11,6 +11,7 @@
 
 #include <hvd/types.h>
 
+#include "base/collective.h"
 #include "base/status.h"
 #include "runtime/core/failure.h"
 
@@ -18,7 +19,6 @@ namespace hvd::runtime {
 
 using Kind = Collective;
 
-std::string_view kind_name(Kind kind);                           // "allreduce"
 std::string_view type_name(DataType type);                       // "float32"
 std::string_view op_name(ReduceOp op);                           // "average"
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "[2, 3]"

@@ -13,6 +13,7 @@
 #include "base/security/crypto.h"
 #include "runtime/core/config.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/core/work_meter.h"
 
 namespace hvd::runtime {
 
@@ -48,6 +49,9 @@ struct WorldSpec {
   std::function<void(const std::string& why)> on_own_stall = {};
   // Called on a thread of the world when a signal has asked for the flight recorder.
   std::function<void()> on_dump_signal = {};
+
+  // Counts the work of this rank; never null.
+  std::shared_ptr<WorkMeter> meter = std::make_shared<WorkMeter>();
 
   int size() const { return static_cast<int>(members.size()); }
   // Several hosts, and several ranks on one of them: only then do hierarchical operations differ

@@ -8,6 +8,10 @@
 
 namespace hvd::runtime {
 
+TensorQueue::~TensorQueue() {
+  if (waiting_ > 0) meter_.end_wait(trace::nanoseconds_now());
+}
+
 Status TensorQueue::check(const Request& request, const Slot* slot) const {
   const auto refuse = [&](Code code, const auto&... why) {
     return Status(code, cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
@@ -99,6 +103,11 @@ void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
   slot.taken = false;
   slot.entry = std::move(entry);
   slot.entry.times = {pushed_++, now};
+  if (slot.step == step_) {
+    ++step_;
+    meter_.add_step();
+  }
+  slot.step = step_;
   next_idle_ = std::next(slot.place);
   busy_.splice(busy_.end(), idle_, slot.place);
   undrained_.push_back(&slot);
@@ -154,6 +163,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
         release(last);
         entries[i] = std::move(last.entry);
         last.is_agreed = false;
+        last.step = 0;
         --pushed_;
       }
       return refused;
@@ -161,6 +171,7 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
     put(slot != nullptr ? *slot : add_slot(request), std::move(entries[i]), now);
   }
 
+  add_waiting(entries.size(), now);
   first = none_waited && !entries.empty();
   if (busy_since_ == kNever && !busy_.empty()) busy_since_ = Clock::now();
   return {};
@@ -197,7 +208,8 @@ bool TensorQueue::all_plain(const std::vector<SharedTensor>& tensors) {
 
 void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t decided,
                        std::int64_t begun, Slots& slots) {
-  slots.reserve(slots.size() + tensors.size());
+  const std::size_t others = slots.size();
+  slots.reserve(others + tensors.size());
   const std::lock_guard lock(mutex_);
   auto guess = busy_.end();
   for (const auto& tensor : tensors) {
@@ -214,12 +226,35 @@ void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t de
     slot->entry.times.begun = begun;
     slots.push_back(slot);
   }
+  subtract_waiting(slots.size() - others, decided);
+}
+
+void TensorQueue::add_waiting(std::size_t entries, std::int64_t now) {
+  if (entries == 0) return;
+  if (waiting_ == 0) meter_.begin_wait(now);
+  waiting_ += entries;
+}
+
+void TensorQueue::subtract_waiting(std::size_t entries, std::int64_t now) {
+  if (entries == 0) return;
+  waiting_ -= entries;
+  if (waiting_ == 0) meter_.end_wait(now);
 }
 
 void TensorQueue::finish(const Slots& slots) {
-  const std::lock_guard lock(mutex_);
-  for (Slot* const slot : slots) release(*slot);
-  note_end();
+  WorkMeter::Works works{};
+  {
+    const std::lock_guard lock(mutex_);
+    for (Slot* const slot : slots) {
+      const Request& request = slot->entry.request;
+      auto& work = works[static_cast<std::size_t>(request.kind)];
+      ++work.operations;
+      work.bytes += request.bytes();
+      release(*slot);
+    }
+    note_end();
+  }
+  meter_.add(works);
 }
 
 std::vector<Entry> TensorQueue::close(const Failure& why) {
@@ -234,6 +269,7 @@ std::vector<Entry> TensorQueue::close(const Failure& why) {
     release(slot);
     entries.push_back(std::move(slot.entry));
   }
+  subtract_waiting(entries.size(), trace::nanoseconds_now());
   note_end();
   return entries;
 }
@@ -297,11 +333,13 @@ void TensorQueue::close_set(int process_set, Slots& slots) {
   const std::lock_guard lock(mutex_);
   sets_.remove(process_set);
   std::erase_if(undrained_, is_of_it);
+  const std::size_t others = slots.size();
   for (Slot* const slot : busy_) {
     if (slot->taken || !is_of_it(slot)) continue;
     slot->taken = true;
     slots.push_back(slot);
   }
+  subtract_waiting(slots.size() - others, trace::nanoseconds_now());
 }
 
 }  // namespace hvd::runtime

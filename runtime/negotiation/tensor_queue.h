@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "runtime/core/request.h"
+#include "runtime/core/work_meter.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/negotiation/response_cache.h"
@@ -35,7 +36,12 @@ class TensorQueue {
  public:
   static constexpr std::size_t kMaxIdle = 4096;
 
-  TensorQueue(int rank, ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
+  // `meter` counts what ends here, and how long entries wait for other ranks. It outlives this.
+  TensorQueue(int rank, ProcessSets sets, WorkMeter& meter)
+      : rank_(rank), sets_(std::move(sets)), meter_(meter) {}
+  ~TensorQueue();
+  TensorQueue(const TensorQueue&) = delete;
+  TensorQueue& operator=(const TensorQueue&) = delete;
 
   // Holds the entries of a name, one after the other. From take() to finish() the entry belongs to
   // its taker; otherwise it is guarded by the queue.
@@ -46,6 +52,7 @@ class TensorQueue {
     // The tensor that ran last under this name, if the cache keeps it.
     SharedTensor agreed = nullptr;
     bool is_agreed = false;  // the entry, or the last one, requests just that
+    std::uint64_t step = 0;  // in which the name was used last
     const TensorKey* key = nullptr;
     std::list<Slot*>::iterator place = {};  // in busy_ or idle_
   };
@@ -98,11 +105,18 @@ class TensorQueue {
   void remember(Slot& slot, const SharedTensor& agreed);
   void drop(Slot& slot);
   void note_end();
+  // So many entries more, or fewer, wait for other ranks.
+  void add_waiting(std::size_t entries, std::int64_t now);
+  void subtract_waiting(std::size_t entries, std::int64_t now);
 
   mutable std::mutex mutex_;
   mutable std::condition_variable emptied_;
   const int rank_;
   ProcessSets sets_;
+  WorkMeter& meter_;
+  std::size_t waiting_ = 0;  // entries that have not been taken
+  // Of the program, from 1: a new one begins when a name is used again.
+  std::uint64_t step_ = 1;
   std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;
   std::unordered_map<CacheId, Slot*> by_id_;  // of Slot::agreed
   std::list<Slot*> busy_;  // slots with an entry in flight, in the order of push()

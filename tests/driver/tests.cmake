@@ -21,6 +21,8 @@ hvd_test(hvd_driver_test
   driver/agents/agent_session_state_test.cpp
   driver/agents/outgoing_frames_test.cpp
   driver/output_test.cpp
+  driver/work/slow_ranks_test.cpp
+  driver/work/work_book_test.cpp
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)
 

@@ -49,6 +49,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/secrets_test.cpp
   ${e2e}/signals_test.cpp
   ${e2e}/journal_test.cpp
+  ${e2e}/slow_ranks_test.cpp
   ${e2e}/status_test.cpp
   ${e2e}/suspend_test.cpp
   ${e2e}/timeline_test.cpp

@@ -129,7 +129,7 @@ class Coverage {
   }
   void add(const CallPlan& call) {
     ++calls_;
-    count("kinds", std::string(runtime::kind_name(call.kind)));
+    count("kinds", std::string(kind_name(call.kind)));
     if (call.kind == runtime::Kind::barrier) return;
     count("types", std::string(runtime::type_name(call.type)));
     if (call.reduces()) count("operations", std::string(runtime::op_name(call.op)));

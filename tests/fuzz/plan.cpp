@@ -362,7 +362,7 @@ std::string world_text(const Plan& plan) {
 std::string call_text(const Plan& plan, const CallPlan& call) {
   std::vector<std::string> tensors;
   for (const auto& tensor : call.tensors) tensors.push_back(tensor_text(tensor));
-  std::string text = cat(call.name, ": ", runtime::kind_name(call.kind));
+  std::string text = cat(call.name, ": ", kind_name(call.kind));
   if (call.kind == Kind::barrier) return cat(text, " of set ", call.set);
   if (call.reduces()) text += cat(" ", runtime::op_name(call.op));
   text += cat(" of ", runtime::type_name(call.type), join(tensors, " + "));

@@ -23,6 +23,8 @@ namespace {
 constexpr int kExitWithoutAgent = 1;
 constexpr std::chrono::seconds kSendTimeout{10};
 constexpr std::chrono::seconds kWelcomeTimeout{10};
+// Looked at in each kOwnTimePace.
+constexpr std::chrono::milliseconds kReportWorkEvery{900};
 
 Status refuse(const std::string& descriptor, const char* why) {
   return {Code::invalid_argument, cat(worker_link::kDescriptorVariable, "=", descriptor, ": ", why,
@@ -136,6 +138,7 @@ void AgentChannel::watch() {
   for (;;) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);
+    if (now >= report_at_) report_work(now);
     auto frame = receive_frame(fd_.get(), decoder_, std::min(now + kOwnTimePace, late_at()));
     if (frame.status().code() == Code::deadline_exceeded) {
       if (late_at() <= Clock::now()) end_if_late();
@@ -161,6 +164,22 @@ TimePoint AgentChannel::late_at() const {
 
 void AgentChannel::end_if_late() {
   if (const auto why = listener_.late()) end_process(*why);
+}
+
+void AgentChannel::report_work(TimePoint now) {
+  std::unique_lock lock(mutex_);
+  const auto read = work_;
+  lock.unlock();
+  if (!read) return;
+
+  report_at_ = now + kReportWorkEvery;
+  WorkReading reading = read();
+  // A process that does nothing stays silent: its own clock is nothing new.
+  reported_.time_ns = reading.time_ns;
+  if (reading == reported_) return;
+  // If it cannot be told, the next read says why.
+  (void)send(worker_link::WorkReport{reading}.encode());
+  reported_ = std::move(reading);
 }
 
 void AgentChannel::handle(const Frame& frame) {
@@ -225,6 +244,11 @@ void AgentChannel::listen(Listener listener) {
 void AgentChannel::answer_by(std::function<Activity()> activity) {
   const std::lock_guard lock(mutex_);
   activity_ = std::move(activity);
+}
+
+void AgentChannel::report_work_by(std::function<WorkReading()> reading) {
+  const std::lock_guard lock(mutex_);
+  work_ = std::move(reading);
 }
 
 std::string AgentChannel::world() const {

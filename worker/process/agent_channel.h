@@ -64,6 +64,10 @@ class AgentChannel {
   };
   void answer_by(std::function<Activity()> activity);
 
+  // What this process has done so far is sent about once a second, if there is anything new. Called
+  // on the channel's thread, so it must not wait.
+  void report_work_by(std::function<WorkReading()> reading);
+
   // One line on stderr, and the end: at once, whatever other threads do.
   [[noreturn]] static void end_process(const std::string& why);
 
@@ -83,11 +87,14 @@ class AgentChannel {
   void handle(const Frame& frame);
   TimePoint late_at() const;
   void end_if_late();
+  void report_work(TimePoint now);
   Status send(const std::string& frame);
 
   const pid_t opener_;
   UniqueFd fd_;
-  FrameDecoder decoder_;  // of the watching thread
+  FrameDecoder decoder_;  // of the watching thread, as the next two
+  TimePoint report_at_{};
+  WorkReading reported_;
   const worker_link::Welcome welcome_;
   const std::string first_world_;
   std::mutex send_mutex_;
@@ -97,6 +104,7 @@ class AgentChannel {
   std::vector<worker_link::World> unheard_;  // until listen()
   Listener listener_;
   std::function<Activity()> activity_;
+  std::function<WorkReading()> work_;
   std::optional<std::string> stop_reason_;
   // Watches until the last moment of the process, and is therefore never joined: while the handlers
   // of exit() and the destructors of other libraries run, it still answers the agent, which would

@@ -52,6 +52,22 @@ bool is_homogeneous(const std::vector<WorldMember>& all) {
   return sizes.size() <= 1;
 }
 
+WorkReading reading_of(const runtime::WorkMeter& meter) {
+  const auto now = runtime::trace::nanoseconds_now();
+  const auto counted = meter.read(now);
+
+  WorkReading reading;
+  reading.time_ns = static_cast<std::uint64_t>(now);
+  reading.steps = counted.steps;
+  reading.waited_ns = static_cast<std::uint64_t>(counted.waited);
+  for (std::size_t kind = 0; kind < counted.works.size(); ++kind) {
+    const auto& work = counted.works[kind];
+    if (work.operations == 0) continue;
+    reading.collectives.push_back({static_cast<Collective>(kind), work.operations, work.bytes});
+  }
+  return reading;
+}
+
 }  // namespace
 
 void FormedGeneration::begin(std::uint64_t generation,
@@ -159,6 +175,7 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
     const std::lock_guard lock(mutex_);
     agent_ = *channel;
     agent_->answer_by([this] { return activity(); });
+    agent_->report_work_by([meter = meter_] { return reading_of(*meter); });
   }
   if (!agent_->is_of_this_process()) {
     return {Code::failed_precondition,
@@ -222,6 +239,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
 
   runtime::WorldSpec spec(self->rank, std::move(members), document.generation, welcome.token);
+  spec.meter = meter_;
   spec.interrupt = std::move(interrupt);
   if (welcome.elastic) {
     spec.on_own_stall = [worker = welcome.worker](const std::string& why) {

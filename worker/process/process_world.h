@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "rendezvous/client.h"
 #include "runtime/control/world.h"
+#include "runtime/core/work_meter.h"
 #include "worker/launch/launcher_store.h"
 #include "worker/process/agent_channel.h"
 #include "worker/process/current_world.h"
@@ -188,6 +189,9 @@ class ProcessWorld {
 
   // Under both for writing, and one of them for reading; set once.
   AgentChannel* agent_ = nullptr;
+
+  // Of all worlds of this process; safe from any thread.
+  const std::shared_ptr<runtime::WorkMeter> meter_ = std::make_shared<runtime::WorkMeter>();
 
   // Under mutex_.
   mutable std::mutex mutex_;

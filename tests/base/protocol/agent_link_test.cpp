@@ -49,10 +49,25 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(ActivityWanted{});
   expect_sound(WorkerActivity{7, 18, 'S', true, true, "nothing", "a"});
   expect_sound(HeartbeatAck{15});
+  expect_sound(WorkReports{});
+  expect_sound(WorkReports{{{7, {1, 2, 3, {{Collective::allreduce, 4, 5}}}}, {8, {}}}});
   expect_sound(Problem{"error"});
   expect_sound(Checked{Checked::Step::find_program, 2, "find train"});
   expect_sound(Probed{7, {"", "refused"}});
   expect_sound(Bye{});
+}
+
+TEST(AgentLinkMessages, WorkNamesEachCollectiveOnceAndNoOther) {
+  const WorkReports sent{
+      {{7, {1, 2, 3, {{Collective::allreduce, 4, 5}, {Collective::join, 6, 0}}}}}};
+  EXPECT_EQ(WorkReports::decode(payload_of(sent))->workers, sent.workers);
+
+  WorkReports twice = sent;
+  twice.workers[0].reading.collectives[1].kind = Collective::allreduce;
+  EXPECT_EQ(WorkReports::decode(payload_of(twice)).status().code(), Code::data_loss);
+  WorkReports unknown = sent;
+  unknown.workers[0].reading.collectives[1].kind = static_cast<Collective>(kCollectives);
+  EXPECT_EQ(WorkReports::decode(payload_of(unknown)).status().code(), Code::data_loss);
 }
 
 TEST(AgentLinkMessages, AProgramCompletesALaunch) {

@@ -38,6 +38,7 @@ TEST(WorkerLinkMessages, AreSound) {
   expect_sound(AskActivity{9});
   expect_sound(Activity{9, "nothing", "a"});
   expect_sound(ActivityWanted{});
+  expect_sound(WorkReport{{1, 2, 3, {{Collective::send_recv, 4, 5}}}});
   expect_sound(Alive{});
 }
 

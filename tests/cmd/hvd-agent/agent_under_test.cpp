@@ -214,6 +214,10 @@ void AgentUnderTest::handle(const Frame& frame) {
     case Kind::worker_activity:
       return with(static_cast<WorkerActivity*>(nullptr),
                   [&](const auto& m, auto&) { activities[m.incarnation] = m; });
+    case Kind::work_reports:
+      return with(static_cast<WorkReports*>(nullptr), [&](const auto& m, auto&) {
+        for (const auto& worker : m.workers) work[worker.incarnation].push_back(worker.reading);
+      });
     case Kind::heartbeat_ack:
       return with(static_cast<HeartbeatAck*>(nullptr),
                   [&](const auto& m, auto&) { acks.push_back(m.sequence); });

@@ -111,6 +111,7 @@ class AgentUnderTest {
   int pauses = 0;  // answers to Pause
   int activity_wanted = 0;
   std::map<agent_link::Incarnation, agent_link::WorkerActivity> activities;  // the newest
+  std::map<agent_link::Incarnation, std::vector<WorkReading>> work;
   bool bye = false;
   bool closed = false;
 

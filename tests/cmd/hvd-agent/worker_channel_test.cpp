@@ -72,6 +72,29 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
   EXPECT_EQ(complaints, 1U);
 }
 
+TEST(AgentChannel, PassesOnTheNewestWorkWithAHeartbeat) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel-and-stay", "work"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).initialised == 1; }));
+  EXPECT_TRUE(agent.work.empty());
+
+  for (std::uint64_t heartbeat = 1; heartbeat <= 2; ++heartbeat) {
+    agent.send(agent_link::Heartbeat{heartbeat}.encode());
+    ASSERT_TRUE(agent.until([&] { return agent.acks.size() == heartbeat; }));
+  }
+  ASSERT_TRUE(agent.until([&] { return !agent.work[1].empty(); }));
+  ASSERT_EQ(agent.work[1].size(), 1U) << "once";
+  EXPECT_EQ(agent.work[1][0].steps, 3U);
+}
+
+TEST(AgentChannel, WorkThatWasNotPassedOnComesBeforeTheExit) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel", "work"});
+  ASSERT_TRUE(agent.until_over(1));
+  ASSERT_EQ(agent.work[1].size(), 1U);
+  EXPECT_EQ(agent.work[1][0].steps, 3U);
+}
+
 TEST(AgentChannel, TellsWhatWorkersDoThatDoNotSayItThemselves) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay"});

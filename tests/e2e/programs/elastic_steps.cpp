@@ -8,6 +8,7 @@
 //   --log DIR        where the step log is written, a file of its own for each process; DIR is made
 //   --state BYTES    of the weights (1 MB)
 //   --step US        how long a step lasts beside what hvd does (1000)
+//   --work US        how much processor time a step takes beside that (0)
 //   --steps N        ends after N steps;  --until FILE: after the step in which any rank saw FILE
 //   --mark           CommitMode::mark
 //   --compare N      the ranks compare their states every N commits
@@ -63,6 +64,7 @@ struct Options {
   std::uint64_t state = 1'000'000;
   std::int64_t steps = INT64_MAX;
   long step_us = 1000;
+  long work_us = 0;
   long compare = 0;
   std::int64_t samples = 4096;
   std::int64_t batch = 4;
@@ -76,6 +78,13 @@ std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// The processor time that this thread has had.
+std::int64_t thread_time_us() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1'000;
 }
 
 std::string variable(const char* name, const std::string& otherwise) {
@@ -288,6 +297,9 @@ class Training {
     if (options_.step_us > 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(options_.step_us));
     }
+    const auto worked_enough = thread_time_us() + options_.work_us;
+    while (thread_time_us() < worked_enough) {
+    }
 
     const auto ranks = static_cast<std::int64_t>(hvd::size());
     std::vector<std::int64_t> sums(kTensor, (hvd::rank() + 1) * (step_ + 1));
@@ -386,6 +398,8 @@ Options parse(int argc, char** argv) {
         options.steps = std::stoll(value);
       } else if (flag == "--step") {
         options.step_us = std::stol(value);
+      } else if (flag == "--work") {
+        options.work_us = std::stol(value);
       } else if (flag == "--compare") {
         options.compare = std::stol(value);
       } else if (flag == "--samples") {

@@ -209,13 +209,13 @@ class SimulatedWorld {
 
   static std::string text_of(const runtime::Response& response) {
     if (!response.error.ok()) {
-      return cat(runtime::kind_name(response.kind), " error: ", response.error.to_string());
+      return cat(kind_name(response.kind), " error: ", response.error.to_string());
     }
     std::vector<std::string> extents;
     for (const auto& tensor : response.tensors) {
       extents.push_back(runtime::shape_text(tensor->first_extents));
     }
-    return cat(runtime::kind_name(response.kind), " ", join(names_of(response), ","), " extents ",
+    return cat(kind_name(response.kind), " ", join(names_of(response), ","), " extents ",
                join(extents, ""), " joined ", response.joined.size(), " last ",
                response.last_joined, " set ", response.new_set,
                response.hierarchical ? " by hosts" : "");

@@ -70,9 +70,11 @@ class AgreeingQueue {
   }
   const std::vector<SharedTensor>& wanted() const { return drained_; }
   TensorQueue& queue() { return queue_; }
+  WorkMeter& meter() { return meter_; }
 
  private:
-  TensorQueue queue_{0, ProcessSets(1)};
+  WorkMeter meter_;
+  TensorQueue queue_{0, ProcessSets(1), meter_};
   std::vector<SharedTensor> drained_;
   CacheId next_id_ = 0;
 };
@@ -122,6 +124,79 @@ TEST(TensorQueue, WhatRunsInAnotherOrderThanItWasAskedForIsFound) {
     EXPECT_EQ(ran, order);
     EXPECT_EQ(queue.run(rest), std::vector<std::string>{}) << "they have ended";
   }
+}
+
+TEST(TensorQueue, AStepBeginsWhenANameIsUsedAgain) {
+  AgreeingQueue queue;
+  const auto steps = [&] { return queue.meter().read(0).steps; };
+  queue.step({"a", "b", "c"});
+  EXPECT_EQ(steps(), 0U);
+  queue.step({"b", "a", "c"});
+  EXPECT_EQ(steps(), 1U);
+  queue.step({"new", "c"});
+  EXPECT_EQ(steps(), 2U);
+  queue.step({"a"});
+  EXPECT_EQ(steps(), 2U) << "a was in none of this step";
+}
+
+TEST(TensorQueue, CountsOperationsAndBytesOfEachCollective) {
+  AgreeingQueue queue;
+  const auto work_of = [&](Kind kind) {
+    return queue.meter().read(0).works[static_cast<std::size_t>(kind)];
+  };
+  queue.step({"a", "b"});
+  EXPECT_EQ(work_of(Kind::allreduce).operations, 2U);
+  EXPECT_EQ(work_of(Kind::allreduce).bytes, 2 * 8 * sizeof(float));
+
+  Entry barrier = entry_of("barrier", 0);
+  barrier.request.kind = Kind::barrier;
+  ASSERT_TRUE(queue.push(std::move(barrier)).ok());
+  queue.agree();
+  EXPECT_EQ(work_of(Kind::barrier).operations, 0U) << "it has not ended";
+  queue.run();
+  EXPECT_EQ(work_of(Kind::barrier).operations, 1U);
+  EXPECT_EQ(work_of(Kind::allreduce).operations, 2U);
+}
+
+TEST(TensorQueue, TheWaitForOthersEndsWhenAResponseIsThereForAll) {
+  WorkMeter meter;
+  TensorQueue queue(0, ProcessSets(1), meter);
+  const auto since = trace::nanoseconds_now();
+  bool first = false;
+  std::vector<Entry> entries{entry_of("a"), entry_of("b")};
+  ASSERT_TRUE(queue.push(entries, first).ok());
+  std::vector<SharedTensor> tensors;
+  for (auto& request : queue.drain()) {
+    tensors.push_back(std::make_shared<ResponseTensor>(ResponseTensor{*request.full}));
+  }
+
+  // The times of responses are handed in.
+  const auto later = trace::nanoseconds_now() + 5'000'000'000;
+  TensorQueue::Slots slots;
+  queue.take({tensors[0]}, later, later, slots);
+  EXPECT_GE(meter.read(later + 1'000'000'000).waited, 6'000'000'000) << "for b";
+  queue.take({tensors[1]}, later + 2'000'000'000, later, slots);
+  const auto waited = meter.read(later + 9'000'000'000).waited;
+  EXPECT_GE(waited, 7'000'000'000);
+  EXPECT_LE(waited, later + 2'000'000'000 - since);
+  queue.finish(slots);
+  EXPECT_EQ(meter.read(later + 9'000'000'000).waited, waited);
+}
+
+TEST(TensorQueue, NobodyWaitsAfterTheEnd) {
+  WorkMeter meter;
+  const auto far = trace::nanoseconds_now() + 3'600'000'000'000;
+  bool first = false;
+  for (const bool closes : {true, false}) {
+    TensorQueue queue(0, ProcessSets(1), meter);
+    Entry entry = entry_of("a");
+    ASSERT_TRUE(queue.push({&entry, 1}, first).ok());
+    EXPECT_GE(meter.read(far).waited, 3'000'000'000'000);
+    if (!closes) continue;
+    EXPECT_EQ(queue.close(Status(Code::aborted, "enough")).size(), 1U);
+    EXPECT_LT(meter.read(far).waited, 3'000'000'000'000);
+  }
+  EXPECT_LT(meter.read(far).waited, 3'000'000'000'000);
 }
 
 TEST(TensorQueue, NewNamesMayComeBetweenTheOldOnes) {

@@ -25,7 +25,7 @@ std::string Call::text() const {
   for (const int rank : ranks) rank_texts.push_back(std::to_string(rank));
   std::string joined_text;
   for (const int rank : joined) joined_text += cat(" joined:", rank);
-  return cat(runtime::kind_name(kind), " ", runtime::op_name(op), " of ", runtime::type_name(type),
+  return cat(kind_name(kind), " ", runtime::op_name(op), " of ", runtime::type_name(type),
              join(shape_texts, "+"), in_place ? " in place" : "", allocated ? " allocated" : "",
              uneven ? " with splits" : "", cached ? *cached ? " cached" : " new" : "",
              " compression ", static_cast<int>(compression), " factors ", prescale, ", ", postscale,

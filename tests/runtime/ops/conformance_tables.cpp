@@ -228,14 +228,13 @@ std::vector<int> part_of(int size) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Table& table) {
-  return out << runtime::kind_name(table.kind) << words_of(table.what) << ", world size "
-             << table.size << (table.how == RanksAs::processes ? ", processes" : ", threads")
-             << ", backend " << table.backend.name;
+  return out << kind_name(table.kind) << words_of(table.what) << ", world size " << table.size
+             << (table.how == RanksAs::processes ? ", processes" : ", threads") << ", backend "
+             << table.backend.name;
 }
 
 std::string table_name(const ::testing::TestParamInfo<Table>& info) {
-  auto name =
-      cat(runtime::kind_name(info.param.kind), " ", info.param.size, words_of(info.param.what));
+  auto name = cat(kind_name(info.param.kind), " ", info.param.size, words_of(info.param.what));
   std::replace(name.begin(), name.end(), ' ', '_');
   return name;
 }

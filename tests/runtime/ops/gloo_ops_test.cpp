@@ -198,8 +198,8 @@ TEST_P(GlooOps, AnOutcomeSaysWhereTheOutputIsAndOfWhichShape) {
       tensor.entry.output = tensor.output.data();
       const Outcome outcome = tensor.run(self, world_of(2, rank));
       ASSERT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
-      EXPECT_EQ(outcome.output, tensor.output.data()) << runtime::kind_name(kind);
-      EXPECT_EQ(outcome.shape, std::vector<std::int64_t>{rows}) << runtime::kind_name(kind);
+      EXPECT_EQ(outcome.output, tensor.output.data()) << kind_name(kind);
+      EXPECT_EQ(outcome.shape, std::vector<std::int64_t>{rows}) << kind_name(kind);
       if (kind == Kind::alltoall) {
         EXPECT_EQ(outcome.received_splits, (std::vector<std::int64_t>{2, 2}));
       }

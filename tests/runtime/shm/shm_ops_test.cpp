@@ -93,7 +93,7 @@ TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
         auto result = result_of(large, rank, self);
         const std::lock_guard lock(mutex);
         const auto& wanted = results.try_emplace(rank, result).first->second;
-        EXPECT_EQ(wanted, result) << runtime::kind_name(large.kind) << ", rank " << rank;
+        EXPECT_EQ(wanted, result) << kind_name(large.kind) << ", rank " << rank;
       }
     };
     for (const std::size_t chunk_bytes : {kTooShort, 4 * kTooShort}) {

@@ -1,0 +1,18 @@
+// What is known of each kind of collective.
+#pragma once
+
+#include <string_view>
+
+#include <hvd/types.h>
+
+#include "base/status.h"
+
+namespace hvd {
+
+inline constexpr int kCollectives = 10;
+
+std::string_view kind_name(Collective kind);  // "allreduce"
+// data_loss: there is no such collective.
+Status check(Collective kind);
+
+}  // namespace hvd

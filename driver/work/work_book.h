@@ -1,0 +1,60 @@
+// What the workers of a job have done so far, from the counters that they report about once a
+// second (base/protocol/work_reading.h). Pure: times are handed in. For the driver's thread.
+//
+// A worker that restarts begins again at zero, under another incarnation; the totals of the job
+// keep what ended ones did.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/collective.h"
+#include "base/protocol/work_reading.h"
+
+namespace hvd::driver {
+
+class WorkBook {
+ public:
+  // Rates are those of about this time.
+  static constexpr std::chrono::seconds kWindow{5};
+
+  // A reading that goes back is ignored: counters only grow.
+  void add(std::uint64_t incarnation, const WorkReading& reading, TimePoint now);
+  // The worker has ended: its last reading counts in the totals for good.
+  void end(std::uint64_t incarnation);
+
+  // Null if there is none.
+  const WorkReading* newest(std::uint64_t incarnation) const;
+
+  // The work per second within the window, by the worker's own clock; nothing as long as there are
+  // less than two readings in it, or if the newest is older than the window.
+  struct Rate {
+    double steps = 0;
+    double operations = 0;
+    double bytes = 0;
+    double waited = 0;  // the share of the time during which it waited for others, 0 to 1
+  };
+  std::optional<Rate> rate(std::uint64_t incarnation, TimePoint now) const;
+
+  struct Total {
+    std::uint64_t operations = 0;
+    std::uint64_t bytes = 0;
+  };
+  using Totals = std::array<Total, kCollectives>;  // by Collective
+  // Of all workers that the job ever had.
+  Totals totals() const;
+
+ private:
+  struct Sample {
+    TimePoint at;
+    WorkReading reading;
+  };
+  std::map<std::uint64_t, std::deque<Sample>> samples_;  // by incarnation, the oldest first
+  Totals ended_{};
+};
+
+}  // namespace hvd::driver

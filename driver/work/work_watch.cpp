@@ -1,0 +1,72 @@
+#include "driver/work/work_watch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "base/text.h"
+#include "driver/job/job_io.h"
+
+namespace hvd::driver {
+
+std::string slow_text(const std::vector<SlowRankText>& of_one_host) {
+  std::vector<int> ranks;
+  double share = 0;
+  for (const auto& one : of_one_host) {
+    ranks.push_back(one.rank);
+    share = std::max(share, one.share);
+  }
+  const SlowRankText& first = of_one_host.front();
+  const bool several = ranks.size() > 1;
+  return cat(ranks_text(ranks), several ? "" : cat(" (", first.worker, ")"), " on host ",
+             first.host, several ? " are" : " is", " slow: the other ranks wait for ",
+             several ? "them" : "it", " for ", std::lround(share * 100), " % of the time");
+}
+
+void WorkWatch::reported(HostIndex host, const agent_link::WorkReports& reports, TimePoint now) {
+  for (const auto& report : reports.workers) {
+    const std::size_t index = job_.index_of(report.incarnation);
+    if (index >= job_.workers().size() || job_.workers()[index].host != host) continue;
+    if (has_ended(job_.workers()[index].state)) continue;
+    book_.add(report.incarnation, report.reading, now);
+  }
+}
+
+void WorkWatch::on_event(const Event& event) {
+  if (const auto* const exited = std::get_if<event::Exited>(&event)) {
+    book_.end(exited->incarnation);
+    return;
+  }
+  // The workers of a host whose agent is gone are lost without a word.
+  if (!std::holds_alternative<event::AgentGone>(event)) return;
+  for (const auto& worker : job_.workers()) {
+    if (has_ended(worker.state)) book_.end(worker.member.incarnation);
+  }
+}
+
+void WorkWatch::look(TimePoint now) {
+  if (now < look_at_) return;
+  look_at_ = now + SlowRanks::kRound;
+
+  std::vector<SlowRanks::Rank> world;
+  for (const auto& member : job_.world().members) {
+    world.push_back({member.incarnation, book_.newest(member.incarnation)});
+  }
+
+  std::map<std::string, std::vector<SlowRankText>> slow;  // by host
+  for (const auto& change : slow_ranks_.look(world)) {
+    const std::size_t index = job_.index_of(change.incarnation);
+    if (index >= job_.workers().size()) continue;
+    const WorldMember& member = job_.workers()[index].member;
+    if (change.slow) {
+      slow[member.host].push_back({member.worker(), member.host, member.rank, change.share});
+    } else {
+      note_(cat("rank ", member.rank, " (", member.worker(), ") is slow no longer"));
+    }
+  }
+  for (const auto& [host, ranks] : slow) warn_(slow_text(ranks));
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,55 @@
+// The work of a job's workers as the driver knows it: what they report, and which of them are slow.
+// Owned by the driver, on its thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/protocol/agent_link.h"
+#include "driver/job/job.h"
+#include "driver/work/slow_ranks.h"
+#include "driver/work/work_book.h"
+
+namespace hvd::driver {
+
+class WorkWatch {
+ public:
+  // `warn` and `note` are told, in a sentence, that a rank is slow, and that it is slow no longer.
+  using Say = std::function<void(std::string_view text)>;
+  // `job` outlives this.
+  WorkWatch(const Job& job, Say warn, Say note)
+      : job_(job), warn_(std::move(warn)), note_(std::move(note)) {}
+
+  // Reports on workers that this host does not have are ignored.
+  void reported(HostIndex host, const agent_link::WorkReports& reports, TimePoint now);
+  // To be called after the job has handled the event.
+  void on_event(const Event& event);
+  // Looks for slow ranks, at most once in SlowRanks::kRound.
+  void look(TimePoint now);
+
+  const WorkBook& book() const { return book_; }
+  const SlowRanks& slow_ranks() const { return slow_ranks_; }
+
+ private:
+  const Job& job_;
+  Say warn_;
+  Say note_;
+  WorkBook book_;
+  SlowRanks slow_ranks_;
+  TimePoint look_at_{};
+};
+
+// "rank 3 (b#1) on host b is slow: the other ranks wait for it for 61 % of the time". Pure.
+struct SlowRankText {
+  std::string worker;
+  std::string host;
+  int rank = 0;
+  double share = 0;
+};
+std::string slow_text(const std::vector<SlowRankText>& of_one_host);
+
+}  // namespace hvd::driver

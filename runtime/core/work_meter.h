@@ -1,0 +1,46 @@
+// Counts what a process does, over all its worlds: operations and bytes, steps, and the time during
+// which its requests wait for other ranks. A rank that is slower than the others waits less than
+// they do, since they wait for it.
+//
+// All calls are safe from any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "base/collective.h"
+#include "runtime/core/activity.h"
+
+namespace hvd::runtime {
+
+class WorkMeter {
+ public:
+  struct Work {
+    std::uint64_t operations = 0;
+    std::uint64_t bytes = 0;
+  };
+  using Works = std::array<Work, kCollectives>;  // by Collective
+  struct Reading {
+    std::uint64_t steps = 0;
+    trace::Nanoseconds waited = 0;
+    Works works{};
+  };
+
+  // Some request waits from now on, and none did before. A call that is followed by another one
+  // before end_wait() has no effect: two worlds may overlap for a moment.
+  void begin_wait(trace::Nanoseconds now);
+  void end_wait(trace::Nanoseconds now);
+  void add_step();
+  void add(const Works& works);
+  Reading read(trace::Nanoseconds now) const;
+
+ private:
+  static constexpr trace::Nanoseconds kNoWait = -1;
+
+  mutable std::mutex mutex_;
+  Reading reading_;                           // guarded by mutex_
+  trace::Nanoseconds waits_since_ = kNoWait;  // guarded by mutex_
+};
+
+}  // namespace hvd::runtime

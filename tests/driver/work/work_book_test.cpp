@@ -1,0 +1,105 @@
+#include "driver/work/work_book.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd::driver {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::uint64_t kNanoseconds = 1'000'000'000;
+
+// Of a worker that does ten steps of two operations a second, and waits for half of its time.
+WorkReading after(std::uint64_t seconds_of_work) {
+  WorkReading reading;
+  reading.time_ns = 7 * kNanoseconds + seconds_of_work * kNanoseconds;
+  reading.steps = 10 * seconds_of_work;
+  reading.waited_ns = seconds_of_work * kNanoseconds / 2;
+  reading.collectives = {{Collective::allreduce, 20 * seconds_of_work, 2000 * seconds_of_work}};
+  return reading;
+}
+
+const WorkBook::Total& allreduces(const WorkBook::Totals& totals) {
+  return totals[static_cast<std::size_t>(Collective::allreduce)];
+}
+
+TEST(WorkBook, HasNoRateBeforeTheSecondReading) {
+  WorkBook book;
+  const TimePoint start{};
+  EXPECT_EQ(book.newest(1), nullptr);
+  EXPECT_FALSE(book.rate(1, start));
+  book.add(1, after(1), start);
+  EXPECT_FALSE(book.rate(1, start));
+  book.add(1, after(2), start + seconds(1));
+  EXPECT_TRUE(book.rate(1, start + seconds(1)));
+}
+
+TEST(WorkBook, RatesAreByTheClockOfTheWorker) {
+  WorkBook book;
+  const TimePoint start{};
+  book.add(1, after(1), start);
+  // The second reading was held up on its way.
+  book.add(1, after(2), start + seconds(3));
+  const auto rate = book.rate(1, start + seconds(3));
+  ASSERT_TRUE(rate);
+  EXPECT_DOUBLE_EQ(rate->steps, 10);
+  EXPECT_DOUBLE_EQ(rate->operations, 20);
+  EXPECT_DOUBLE_EQ(rate->bytes, 2000);
+  EXPECT_DOUBLE_EQ(rate->waited, 0.5);
+}
+
+TEST(WorkBook, OldWorkLeavesTheWindow) {
+  WorkBook book;
+  const TimePoint start{};
+  for (std::uint64_t second = 1; second <= 20; ++second) {
+    book.add(1, after(second), start + seconds(second));
+  }
+  // The worker works twice as fast from now on.
+  for (std::uint64_t second = 21; second <= 30; ++second) {
+    WorkReading fast = after(second);
+    fast.steps = 200 + 20 * (second - 20);
+    book.add(1, fast, start + seconds(second));
+  }
+  EXPECT_DOUBLE_EQ(book.rate(1, start + seconds(30))->steps, 20);
+}
+
+TEST(WorkBook, AWorkerThatFellSilentHasNoRateAndKeepsItsTotals) {
+  WorkBook book;
+  const TimePoint start{};
+  book.add(1, after(1), start);
+  book.add(1, after(2), start + seconds(1));
+  EXPECT_FALSE(book.rate(1, start + seconds(60)));
+  EXPECT_EQ(book.newest(1)->steps, 20U);
+  EXPECT_EQ(allreduces(book.totals()).operations, 40U);
+}
+
+TEST(WorkBook, CountersThatGoBackAreIgnored) {
+  WorkBook book;
+  const TimePoint start{};
+  book.add(1, after(5), start);
+  book.add(1, after(4), start + seconds(1));
+  WorkReading fewer = after(6);
+  fewer.collectives.clear();
+  book.add(1, fewer, start + seconds(2));
+  WorkReading same_time = after(6);
+  same_time.time_ns = after(5).time_ns;
+  book.add(1, same_time, start + seconds(2));
+  EXPECT_EQ(*book.newest(1), after(5));
+}
+
+TEST(WorkBook, TotalsKeepWhatEndedWorkersDid) {
+  WorkBook book;
+  const TimePoint start{};
+  book.add(1, after(3), start);
+  book.add(2, after(4), start);
+  book.end(1);
+  book.end(1);
+  book.end(99);
+  EXPECT_EQ(book.newest(1), nullptr);
+  book.add(3, after(1), start);
+  EXPECT_EQ(allreduces(book.totals()).operations, 20U * (3 + 4 + 1));
+  EXPECT_EQ(allreduces(book.totals()).bytes, 2000U * (3 + 4 + 1));
+}
+
+}  // namespace
+}  // namespace hvd::driver

@@ -1,0 +1,121 @@
+// Slow ranks are named, and nobody else is.
+#include <atomic>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// Lets a process run for a third of the time.
+class Throttle {
+ public:
+  explicit Throttle(pid_t pid) : pid_(pid), thread_([this] { run(); }) {}
+  ~Throttle() {
+    ends_ = true;
+    thread_.join();
+  }
+  Throttle(const Throttle&) = delete;
+  Throttle& operator=(const Throttle&) = delete;
+
+ private:
+  void run() const {
+    constexpr std::chrono::milliseconds kSlice{15};
+    while (!ends_) {
+      ::kill(pid_, SIGSTOP);
+      std::this_thread::sleep_for(2 * kSlice);
+      ::kill(pid_, SIGCONT);
+      std::this_thread::sleep_for(kSlice);
+    }
+  }
+
+  pid_t pid_;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+// Threads that want a processor all the time.
+class Load {
+ public:
+  explicit Load(int threads) {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] {
+        while (!ends_) {
+        }
+      });
+    }
+  }
+  ~Load() {
+    ends_ = true;
+    for (auto& thread : threads_) thread.join();
+  }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+ private:
+  std::atomic<bool> ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+class SlowRanksTest : public ElasticJobTest {
+ protected:
+  void SetUp() override {
+    ElasticJobTest::SetUp();
+    ::setenv("HVD_RUNTIME_DIR", (directory() / "sockets").c_str(), 1);
+  }
+  void TearDown() override {
+    ElasticJobTest::TearDown();
+    ::unsetenv("HVD_RUNTIME_DIR");
+  }
+  // The process of this rank, as hvdrun knows it.
+  Json member(int rank) {
+    const Json status = Json::parse(run_job({"status", "--json"}).out);
+    return status.at("world").at("members").at(static_cast<std::size_t>(rank));
+  }
+};
+
+TEST_F(SlowRanksTest, ARankWithAThirdOfItsProcessorIsNamedWithinTwentySteps) {
+  Process& job = start_training({"-np", "3", "--min-np", "3"}, {"--step", "0", "--work", "200000"});
+  ASSERT_TRUE(step_logs().wait_for_step(3)) << job.err();
+  const pid_t slow = member(1).at("pid").get<pid_t>();
+  const std::int64_t begin = step_logs().newest_step();
+  {
+    const Throttle throttle(slow);
+    ASSERT_TRUE(job.wait_for_error("is slow: ")) << job.err() << run_job({"status"}).out;
+    EXPECT_LE(step_logs().newest_step() - begin, 20);
+    EXPECT_NE(job.err().find("rank 1 (localhost#1) on host localhost is slow: the other ranks "
+                             "wait for it for "),
+              std::string::npos)
+        << job.err();
+
+    const Json work = member(1).at("work");
+    EXPECT_EQ(work.at("slow"), true) << work;
+    EXPECT_GT(work.at("late").get<double>(), 0.25) << work;
+    EXPECT_EQ(member(0).at("work").at("slow"), false);
+    const std::string words = run_job({"status"}).out;
+    EXPECT_NE(words.find("slow: rank 1 (localhost#1) on host localhost"), std::string::npos)
+        << words;
+  }
+
+  EXPECT_TRUE(job.wait_for_error("is slow no longer")) << job.err();
+  finish(job);
+}
+
+TEST_F(SlowRanksTest, NobodyIsNamedOnABusyMachine) {
+  const Load load(20);
+  Process& job = start_training({"-np", "3", "--min-np", "3"}, {"--step", "0", "--work", "20000"});
+  ASSERT_TRUE(step_logs().wait_for_step(3)) << job.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(60)) << job.err();
+  const ExitStatus end = finish(job);
+  EXPECT_EQ(end.err.find("slow"), std::string::npos) << end.err;
+}
+
+}  // namespace
+}  // namespace hvd::test
