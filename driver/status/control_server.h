@@ -5,18 +5,17 @@
 //   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
 //
-// Owned by the driver, on its thread: a client that is slow, silent or wrong costs a connection
-// for at most ten seconds. The io_context outlives it.
+// Owned by the driver, on its thread. The io_context outlives it.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
+#include "driver/status/http_listener.h"
 
 namespace hvd::driver {
 
@@ -38,8 +37,11 @@ class ControlServer {
   Status start(const std::string& job_id);
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;
+  void answer(const HttpRequest& request, const HttpListener::Answer& answer);
+
+  Callbacks callbacks_;
+  HttpListener listener_;
+  std::string path_;  // empty: there is no socket
 };
 
 }  // namespace hvd::driver
