@@ -14,7 +14,7 @@
 namespace hvd::driver {
 namespace {
 
-constexpr const char* kRequests = "GET /status, POST /dump, POST /stop\n";
+constexpr const char* kRequests = "GET /status, GET /metrics, POST /dump, POST /stop\n";
 
 bool may_ask(int socket) {
   ucred peer{};
@@ -94,14 +94,16 @@ void ControlServer::answer(const HttpRequest& request, const HttpListener::Answe
     answer({403, "this job belongs to another user\n"});
   } else if (asked == "GET /status") {
     answer({200, callbacks_.status(), "application/json"});
+  } else if (asked == "GET /metrics") {
+    answer(callbacks_.metrics());
   } else if (asked == "POST /stop") {
     answer({200, "stopping\n"});
     callbacks_.stop();
   } else if (asked == "POST /dump") {
     callbacks_.dump([answer](std::string_view text) { answer({200, cat(text, "\n")}); });
   } else {
-    const bool is_known = request.target == "/status" || request.target == "/dump" ||
-                          request.target == "/stop";
+    const bool is_known = request.target == "/status" || request.target == "/metrics" ||
+                          request.target == "/dump" || request.target == "/stop";
     answer({is_known ? 405U : 404U, kRequests});
   }
 }

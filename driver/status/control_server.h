@@ -2,6 +2,7 @@
 // and root can reach (job_sockets.h). It speaks HTTP/1.1, one request for each connection:
 //
 //   GET /status   what the job is doing (job_status.h), as JSON
+//   GET /metrics  its metrics (driver/metrics/job_metrics.h), in the text format of Prometheus
 //   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
 //
@@ -23,6 +24,7 @@ class ControlServer {
  public:
   struct Callbacks {
     std::function<std::string()> status;
+    std::function<HttpReply()> metrics;
     // Calls `answer` once, now or later.
     std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;
