@@ -248,6 +248,7 @@ class GoldenScript {
     const auto actions = job_->step(event, now_);
     journal_->step(event, actions, *job_, now_);
     metrics_->step(event, actions, *job_, now_);
+    metrics_->check(*job_, now_);
     for (const auto& action : actions) {
       answer += before + to_text(action, job_->host_names()) + "\n";
     }

@@ -94,6 +94,7 @@ std::string SimulatedJob::run() {
     }
     rules_->ended();
     if (journal_ && !journal_->wrong().empty()) rules_->wrong(journal_->wrong());
+    if (metrics_) metrics_->check(*job_, time_.now());
     if (metrics_ && !metrics_->wrong().empty()) rules_->wrong(metrics_->wrong());
   }
   return rules_->wrong();

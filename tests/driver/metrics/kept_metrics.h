@@ -20,13 +20,9 @@ class KeptMetrics {
       const auto* const published = std::get_if<action::PublishWorld>(&action);
       if (published != nullptr && published->world.state == WorldState::effective) ++worlds_;
     }
-    check(job, now);
   }
 
-  // What did not hold first; "" if all did.
-  const std::string& wrong() const { return wrong_; }
-
- private:
+  // Looks whether the metrics agree with the job. That takes far longer than a step.
   void check(const Job& job, TimePoint now) {
     const auto values = test::metric_values(metrics_.text(job, now));
     const auto total = [&](const std::string& family) {
@@ -53,6 +49,10 @@ class KeptMetrics {
     }
   }
 
+  // What did not hold first; "" if all did.
+  const std::string& wrong() const { return wrong_; }
+
+ private:
   void expect(double measured, std::size_t real, const std::string& what) {
     if (measured == static_cast<double>(real) || !wrong_.empty()) return;
     wrong_ = cat("the metrics count ", measured, " ", what, ", and there are ", real);
