@@ -22,6 +22,13 @@ if(HVD_BUILD_LAUNCHER)
   add_library(hvd_libssh INTERFACE)
   target_include_directories(hvd_libssh SYSTEM INTERFACE ${HVD_LIBSSH_INCLUDE_DIR})
   target_link_libraries(hvd_libssh INTERFACE ${HVD_LIBSSH_LIBRARY})
+  # Its core alone. Its own CMake file asks for all of its libraries, and for what these need.
+  find_path(HVD_PROMETHEUS_INCLUDE_DIR prometheus/registry.h REQUIRED)
+  find_library(HVD_PROMETHEUS_LIBRARY prometheus-cpp-core REQUIRED)
+  mark_as_advanced(HVD_PROMETHEUS_INCLUDE_DIR HVD_PROMETHEUS_LIBRARY)
+  add_library(hvd_prometheus INTERFACE)
+  target_include_directories(hvd_prometheus SYSTEM INTERFACE ${HVD_PROMETHEUS_INCLUDE_DIR})
+  target_link_libraries(hvd_prometheus INTERFACE ${HVD_PROMETHEUS_LIBRARY})
 endif()
 
 # Asio and Beast are compiled once, in base/asio.cpp and rendezvous/beast.cpp, not in every file that uses them.

@@ -3,7 +3,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/port_range.h"
+#include "base/socket.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "driver/job_runner.h"
 
 namespace hvd::driver {
@@ -15,6 +18,17 @@ static Outcome failed_outcome(std::string reason) {
   return outcome;
 }
 
+// Before anything else happens, since somebody may wait for its port.
+static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& observer) {
+  auto listening =
+      spec.bind.port != 0 ? listen_tcp(spec.bind) : listen_tcp_in(spec.ports, spec.bind.host);
+  HVD_RETURN_IF_ERROR(listening.status().with_context("--metrics-bind"));
+  const auto address = local_address(listening->get());
+  HVD_RETURN_IF_ERROR(address.status().with_context("--metrics-bind"));
+  observer.on_notice(cat("the job's metrics are at http://", address->to_string(), "/metrics"));
+  return listening;
+}
+
 Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
 
@@ -24,6 +38,13 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
     if (!created.ok()) return failed_outcome(cat("--events: ", created.status().message()));
     journal = *std::move(created);
   }
+  UniqueFd metrics_socket;
+  if (spec.metrics) {
+    auto listening = listen_for_metrics(*spec.metrics, observer);
+    if (!listening.ok()) return failed_outcome(listening.status().message());
+    metrics_socket = *std::move(listening);
+  }
+
   boost::asio::io_context io{1};
   Signals signals(io);
   RequestSignals requests(io);
@@ -38,7 +59,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
 
   const auto join_listener = preparation->join_listener;  // until the job has ended
   JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation),
-                   std::move(journal));
+                   std::move(journal), std::move(metrics_socket));
   runner.announce();
   return runner.run();
 }

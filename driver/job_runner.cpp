@@ -96,7 +96,8 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 
 JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
                      const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-                     Preparation preparation, std::optional<Journal> journal)
+                     Preparation preparation, std::optional<Journal> journal,
+                     UniqueFd metrics_socket)
     : io_(io),
       signals_(signals),
       requests_(requests),
@@ -130,7 +131,9 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
                 spec.elastic.has_value(),
                 std::chrono::system_clock::now()},
       journal_(std::move(journal)),
-      control_(io_, control_callbacks()) {
+      metrics_(identity_, start_),
+      control_(io_, control_callbacks()),
+      metrics_socket_(std::move(metrics_socket)) {
   for (const auto& host : listed_hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
@@ -158,6 +161,12 @@ Outcome JobRunner::run() {
   requests_.handle([this](int signal) { on_request(signal); });
   if (const Status open = control_.start(job_id_); !open.ok()) {
     observer_.on_progress(cat("hvdrun status cannot ask this job: ", open.message()));
+  }
+  if (spec_.metrics) {
+    metrics_server_.emplace(io_, spec_.metrics->token, [this] { return metrics_reply(); });
+    if (const Status open = metrics_server_->start(std::move(metrics_socket_)); !open.ok()) {
+      observer_.on_warning(cat("nobody can ask for the job's metrics: ", open.message()));
+    }
   }
   if (journal_) warn_of_journal(journal_->begin(identity_, start_));
   if (spec_.elastic) begin_elastic();
@@ -225,6 +234,7 @@ ControlServer::Callbacks JobRunner::control_callbacks() {
                       Clock::now())
         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   };
+  callbacks.metrics = [this] { return metrics_reply(); };
   callbacks.dump = [this](ActivityReport::Tell answer) {
     activity_.request_for(std::move(answer));
   };
@@ -347,6 +357,17 @@ void JobRunner::warn_of_journal(const Status& written) {
       cat("the job goes on, and its journal (--events) ends here: ", written.message()));
 }
 
+void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {
+  metrics_.step(event, actions, *job_, now);
+  if (!journal_) return;
+  const auto wall_time = std::chrono::system_clock::now();
+  warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
+}
+
+HttpReply JobRunner::metrics_reply() {
+  return {200, metrics_.text(*job_, Clock::now()), kMetricsType};
+}
+
 void JobRunner::handle(const Event& event) {
   events_.push_back(event);
   if (std::exchange(handling_, true)) return;
@@ -361,10 +382,7 @@ void JobRunner::handle(const Event& event) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);  // for the threads that bring agents to other hosts
     const auto actions = job_->step(next, now);
-    if (journal_) {
-      const auto wall_time = std::chrono::system_clock::now();
-      warn_of_journal(journal_->step(next, actions, job_->hosts(), now, wall_time));
-    }
+    record(next, actions, now);
     register_new_hosts();
     // The event is reported before its consequences.
     reporter_.on_event(next);
@@ -450,7 +468,10 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   };
 
   callbacks.on_output = [this, host](agent_link::Output output) {
-    return output_.on_output(host, std::move(output));
+    const auto [stream, size] = std::pair(output.stream, output.bytes.size());
+    Status taken = output_.on_output(host, std::move(output));
+    if (taken.ok()) metrics_.add_output(stream, size);
+    return taken;
   };
   callbacks.on_output_closed = [this, host](const agent_link::OutputClosed& closed) {
     return output_.on_closed(host, closed);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/protocol/agent_link.h"
 #include "base/security/crypto.h"
+#include "base/unique_fd.h"
 #include "driver/activity_report.h"
 #include "driver/agents/address_book.h"
 #include "driver/agents/address_search.h"
@@ -34,9 +35,11 @@
 #include "driver/job/job_start.h"
 #include "driver/job/plan.h"
 #include "driver/journal/journal.h"
+#include "driver/metrics/job_metrics.h"
 #include "driver/orphans.h"
 #include "driver/status/control_server.h"
 #include "driver/status/job_status.h"
+#include "driver/status/metrics_server.h"
 #include "driver/work/work_watch.h"
 #include "driver/worker_environment.h"
 #include "driver/worker_output.h"
@@ -50,7 +53,7 @@ class JobRunner {
   // All arguments outlive this.
   JobRunner(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
             const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-            Preparation preparation, std::optional<Journal> journal);
+            Preparation preparation, std::optional<Journal> journal, UniqueFd metrics_socket);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
@@ -71,6 +74,9 @@ class JobRunner {
   void check_liveness(TimePoint now);
   void report_waiting();
   void warn_of_journal(const Status& written);
+  // What the job has decided, for its journal and its metrics.
+  void record(const Event& event, const std::vector<Action>& actions, TimePoint now);
+  HttpReply metrics_reply();
   // Events that arise while another one is handled wait for their turn.
   void handle(const Event& event);
   // Creates the records of hosts that the job has added.
@@ -169,7 +175,10 @@ class JobRunner {
   const JobIdentity identity_;
   std::vector<PastWorld> worlds_;
   std::optional<Journal> journal_;
+  JobMetrics metrics_;
   ControlServer control_;
+  UniqueFd metrics_socket_;  // until somebody answers there
+  std::optional<MetricsServer> metrics_server_;
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force

@@ -332,6 +332,7 @@ const std::vector<JobCommandName>& job_command_names() {
   static const std::vector<JobCommandName> kNames{
       {"jobs", "Lists the running jobs of this user."},
       {"status", "Shows what a running job is doing: hvdrun status [JOB]."},
+      {"metrics", "Prints the metrics of a running job for Prometheus: hvdrun metrics [JOB]."},
       {"dump", "Shows what each worker of a running job does now: hvdrun dump [JOB]."},
       {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
       {"replay", "Checks the decisions in a file of --events: hvdrun replay FILE."},
@@ -406,6 +407,7 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
 
   auto job = find_job(arguments.argument);
   if (!job.ok()) return job.status();
+  if (arguments.command == "metrics") return ask(job->socket, http::verb::get, "/metrics");
   if (arguments.command == "dump") return ask(job->socket, http::verb::post, "/dump");
   if (arguments.command == "stop") {
     auto answer = ask(job->socket, http::verb::post, "/stop");

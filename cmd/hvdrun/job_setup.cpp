@@ -179,6 +179,38 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
       JoinListener{std::move(*bind), settings.text("token-file"), std::move(labels)});
 }
 
+Result<std::optional<MetricsListener>> metrics_listener(const SettingsReader& settings) {
+  if (!settings.has("metrics-bind")) {
+    if (settings.has("metrics-token-file")) {
+      return invalid("--metrics-token-file: nobody can ask for metrics without --metrics-bind");
+    }
+    return std::optional<MetricsListener>();
+  }
+  auto bind = rendezvous::parse_bind_address(settings.text("metrics-bind"));
+  if (!bind.ok()) return bind.status().with_context("--metrics-bind");
+  return std::optional(MetricsListener{std::move(*bind), settings.text("metrics-token-file")});
+}
+
+// A token that lets agents join lets its holder read the job's secrets, and a Prometheus shows its
+// token in the clear.
+Status check_tokens_differ(const driver::JobSpec& spec, const std::string& token_file) {
+  const std::string_view token = spec.metrics->token.bytes();
+  const bool lets_join = (spec.join && spec.join->token.bytes() == token) ||
+                         (spec.slurm && spec.slurm->token.bytes() == token);
+  if (!lets_join) return {};
+  return invalid(cat("--metrics-token-file ", token_file,
+                     ": it holds the token of --token-file, with which agents join; the metrics "
+                     "need a token of their own"));
+}
+
+Status add_metrics(JobSetup& setup) {
+  if (!setup.metrics) return {};
+  const auto token = rendezvous::load_or_create_token(setup.metrics->token_file);
+  HVD_RETURN_IF_ERROR(token.status().with_context("--metrics-token-file"));
+  setup.spec.metrics = driver::MetricsSpec{setup.metrics->bind, *token, {setup.spec.ports}};
+  return check_tokens_differ(setup.spec, setup.metrics->token_file);
+}
+
 // How the job ends so that it can be taken up again.
 Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
   setup.requeue = settings.boolean("requeue");
@@ -250,6 +282,9 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto join = join_listener(settings, spec, is_elastic(values));
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
+  auto metrics = metrics_listener(settings);
+  if (!metrics.ok()) return metrics.status();
+  setup.metrics = std::move(*metrics);
 
   const auto asked = driver::hosts_to_ask(spec.hosts, is_elastic(values) ? 0 : spec.processes);
   if (!asked.empty() && driver::slots_are_known(asked)) {
@@ -313,7 +348,7 @@ Status complete(JobSetup& setup, const std::vector<std::string>& environment) {
     if (!slurm.ok()) return slurm.status();
     setup.spec.slurm = std::move(*slurm);
   }
-  return {};
+  return add_metrics(setup);
 }
 
 Result<std::string> find_agent() {

@@ -35,11 +35,18 @@ struct JoinListener {
   std::vector<std::string> required_labels;
 };
 
+// Where a Prometheus may ask for metrics.
+struct MetricsListener {
+  SocketAddress bind;
+  std::string token_file;
+};
+
 struct JobSetup {
   driver::JobSpec spec;
   driver::Plan plan;  // on the named hosts; empty if the hosts join by themselves
   OutputOptions output;
   std::optional<JoinListener> join;
+  std::optional<MetricsListener> metrics;
   std::optional<discovery::SlurmAllocation> slurm;  // whose nodes are the hosts
   std::optional<std::string> token_file;            // as it was asked for
   std::string state_file;                           // of --state-file, absolute; empty: none
@@ -54,7 +61,8 @@ struct JobSetup {
 Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
                             const std::vector<std::string>& environment);
 
-// Adds the agent's path and the token of joining agents, whose file is created if missing.
+// Adds the agent's path, and the tokens of joining agents and of metrics, whose files are created
+// if they are missing.
 Status complete(JobSetup& setup, const std::vector<std::string>& environment);
 
 // The path of HVD_AGENT if set, else of hvd-agent beside hvdrun, else of ../libexec/hvd/hvd-agent.

@@ -33,6 +33,9 @@ hvdrun \- run a program as workers that train together
 .RI [ JOB ]
 .RI [ options ]
 .br
+.B hvdrun metrics
+.RI [ JOB ]
+.br
 .B hvdrun dump
 .RI [ JOB ]
 .br
@@ -88,6 +91,13 @@ The shared secret of
 .B \-\-join\-bind
 and of the subcommands, unless
 .B \-\-token\-file
+names another file.
+.TP
+.I ./hvd\-metrics\-token
+The token of
+.BR \-\-metrics\-bind ,
+unless
+.B \-\-metrics\-token\-file
 names another file.
 .TP
 .IR ~/.ssh/config ", " ~/.ssh/known_hosts

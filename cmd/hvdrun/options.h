@@ -57,7 +57,7 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
-// `hvdrun jobs`, `status`, `dump`, `stop` and `replay`.
+// `hvdrun jobs`, `status`, `metrics`, `dump`, `stop` and `replay`.
 struct JobCommandArguments {
   std::string command;
   // The beginning of a job's id, or empty for the only one; of `replay` a file.

@@ -44,6 +44,13 @@ struct SlurmSpec {
   std::string munge_socket;  // empty: the usual one
 };
 
+// A Prometheus may ask for the job's metrics over the network.
+struct MetricsSpec {
+  SocketAddress bind;  // port 0: any, or one of `ports`
+  Token token;         // that it has to show
+  ListenPorts ports = {};
+};
+
 // A job whose world changes.
 struct ElasticSpec {
   std::string discovery_script;  // empty: JobSpec::hosts are the only hosts
@@ -104,6 +111,7 @@ struct JobSpec {
   std::optional<PortRange> ports;
   bool legacy_clients = false;
   std::string journal_file;  // empty: none
+  std::optional<MetricsSpec> metrics;
   std::optional<ElasticSpec> elastic;
 };
 

@@ -118,6 +118,14 @@ Heartbeats::Judgement Heartbeats::judge(TimePoint now) {
 
 TimePoint Heartbeats::next_look() const { return next_judgement_; }
 
+std::optional<Duration> Heartbeats::longest_silence(TimePoint now) const {
+  std::optional<Duration> longest;
+  for (const auto& host : hosts_) {
+    if (host.watched) longest = std::max(longest.value_or(Duration::zero()), now - host.heard);
+  }
+  return longest;
+}
+
 TimePoint Heartbeats::delay_ends() const {
   TimePoint ends = kNever;
   for (const auto& host : hosts_) {

@@ -23,6 +23,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -64,6 +65,10 @@ class Heartbeats {
   Judgement judge(TimePoint now);
   // kNever if nobody is watched.
   TimePoint next_look() const;
+
+  // Since the last sign of life of the host that has been silent for the longest time. Nothing if
+  // nobody is watched.
+  std::optional<Duration> longest_silence(TimePoint now) const;
 
   // What is being delayed, if anything is: silence of everybody, or of all other machines.
   bool delaying() const { return delay_ != Delay::none; }

@@ -101,6 +101,11 @@ class Job {
   // The job's own time at this moment of the clock. Deadlines of hosts and workers are in it.
   TimePoint own_time(TimePoint now) const { return time_.own(now); }
 
+  // How long the most silent host has not been heard; nothing if no host is listened to.
+  std::optional<Duration> longest_silence(TimePoint now) const {
+    return hosts_.heartbeats().longest_silence(time_.own(now));
+  }
+
   JobState state() const { return state_; }
   // Hosts and workers are counted in the order in which they came up, and keep their numbers.
   const std::vector<JobHost>& hosts() const { return hosts_.all(); }

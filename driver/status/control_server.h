@@ -2,21 +2,21 @@
 // and root can reach (job_sockets.h). It speaks HTTP/1.1, one request for each connection:
 //
 //   GET /status   what the job is doing (job_status.h), as JSON
+//   GET /metrics  its metrics (driver/metrics/job_metrics.h), in the text format of Prometheus
 //   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
 //
-// Owned by the driver, on its thread: a client that is slow, silent or wrong costs a connection
-// for at most ten seconds. The io_context outlives it.
+// Owned by the driver, on its thread. The io_context outlives it.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <boost/asio/io_context.hpp>
 
 #include "base/status.h"
+#include "driver/status/http_listener.h"
 
 namespace hvd::driver {
 
@@ -24,6 +24,7 @@ class ControlServer {
  public:
   struct Callbacks {
     std::function<std::string()> status;
+    std::function<HttpReply()> metrics;
     // Calls `answer` once, now or later.
     std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;
@@ -38,8 +39,11 @@ class ControlServer {
   Status start(const std::string& job_id);
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;
+  void answer(const HttpRequest& request, const HttpListener::Answer& answer);
+
+  Callbacks callbacks_;
+  HttpListener listener_;
+  std::string path_;  // empty: there is no socket
 };
 
 }  // namespace hvd::driver

@@ -14,7 +14,23 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/staffing_test.cpp
   driver/job/world_plan_test.cpp
   driver/journal/journal_test.cpp
-  LIBRARIES hvd_job hvd_journal LABELS quick)
+  LIBRARIES hvd_job hvd_journal hvd_metrics LABELS quick)
+
+# The metrics of scripted jobs, and the server that gives them to a Prometheus.
+hvd_test(hvd_metrics_test
+  driver/metrics/job_metrics_test.cpp
+  driver/metrics/prometheus_files_test.cpp
+  driver/status/metrics_server_test.cpp
+  rendezvous/server_fixture.cpp
+  LIBRARIES hvd_metrics hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS quick)
+
+# A real Prometheus that scrapes real jobs.
+hvd_test(hvd_metrics_jobs_test
+  e2e/elastic_job.cpp
+  e2e/job_test.cpp
+  e2e/metrics_test.cpp
+  LIBRARIES hvd_test_steps nlohmann_json::nlohmann_json LABELS e2e TIMEOUT 300)
+add_dependencies(hvd_metrics_jobs_test hvdrun hvd-agent elastic_steps)
 
 hvd_test(hvd_driver_test
   driver/activity_report_test.cpp

@@ -53,6 +53,7 @@
 #include "driver/job/job.h"
 #include "driver/job/plan.h"
 #include "tests/driver/journal/kept_journal.h"
+#include "tests/driver/metrics/kept_metrics.h"
 #include "tests/support/process.h"
 
 namespace hvd::driver {
@@ -83,6 +84,7 @@ class GoldenScript {
       }
     }
     EXPECT_EQ(journal_ ? journal_->wrong() : "", "");
+    EXPECT_EQ(metrics_ ? metrics_->wrong() : "", "");
     return result;
   }
 
@@ -121,6 +123,7 @@ class GoldenScript {
   void begin(const JobStart& start) {
     job_ = start.make();
     journal_.emplace(start);
+    metrics_.emplace(start);
   }
 
   static void set(JobOptions& options, const std::string& word) {
@@ -244,6 +247,8 @@ class GoldenScript {
     std::string answer;
     const auto actions = job_->step(event, now_);
     journal_->step(event, actions, *job_, now_);
+    metrics_->step(event, actions, *job_, now_);
+    metrics_->check(*job_, now_);
     for (const auto& action : actions) {
       answer += before + to_text(action, job_->host_names()) + "\n";
     }
@@ -410,6 +415,7 @@ class GoldenScript {
 
   std::unique_ptr<Job> job_;
   std::optional<KeptJournal> journal_;
+  std::optional<KeptMetrics> metrics_;
   milliseconds heartbeat_{0};
   TimePoint now_{std::chrono::hours(1)};
 };

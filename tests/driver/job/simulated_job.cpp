@@ -59,7 +59,10 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
     start.workers = request;
   }
   job_ = start.make();
-  if (seed % kWithoutJournal == 0) journal_.emplace(start);
+  if (seed % kWithoutJournal == 0) {
+    journal_.emplace(start);
+    metrics_.emplace(start);
+  }
   local_.resize(job_->hosts().size());  // with few processes not every host is used
   rules_ = std::make_unique<JobRules>(*job_, options_, local_);
   agents_.resize(job_->hosts().size());
@@ -91,6 +94,8 @@ std::string SimulatedJob::run() {
     }
     rules_->ended();
     if (journal_ && !journal_->wrong().empty()) rules_->wrong(journal_->wrong());
+    if (metrics_) metrics_->check(*job_, time_.now());
+    if (metrics_ && !metrics_->wrong().empty()) rules_->wrong(metrics_->wrong());
   }
   return rules_->wrong();
 }
@@ -99,6 +104,7 @@ void SimulatedJob::step(const Event& event) {
   rules_->before(event, time_.now());
   const auto actions = job_->step(event, time_.now());
   if (journal_) journal_->step(event, actions, *job_, time_.now());
+  if (metrics_) metrics_->step(event, actions, *job_, time_.now());
   if (!actions.empty() || !is_routine(event)) {
     story_ += cat(time_.passed().count(), " ms: event ", event.index(), "\n");
   }

@@ -17,6 +17,7 @@
 #include "driver/job/job.h"
 #include "tests/driver/job/job_rules.h"
 #include "tests/driver/journal/kept_journal.h"
+#include "tests/driver/metrics/kept_metrics.h"
 #include "tests/support/simulation.h"
 
 namespace hvd::driver {
@@ -115,6 +116,7 @@ class SimulatedJob {
   JobOptions options_;
   std::unique_ptr<Job> job_;
   std::optional<KeptJournal> journal_;
+  std::optional<KeptMetrics> metrics_;
   std::unique_ptr<JobRules> rules_;
   VirtualTime time_;
   std::vector<bool> local_;

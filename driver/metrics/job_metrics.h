@@ -1,0 +1,47 @@
+// The metrics of a job, in the text format of Prometheus. They are told what goes into the job's
+// state machine and what comes out of it, like the journal, and read the rest off the job when
+// somebody asks. All workers and hosts are summed here, so that the number of series does not grow
+// with them. docs/metrics.md describes each metric.
+//
+// Each group of metrics is a class of its own (state_metrics.h, world_metrics.h, worker_metrics.h,
+// host_metrics.h). A group from another source, such as the workers' own reports, becomes one more
+// member of Groups in job_metrics.cpp.
+//
+// For one thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/protocol/agent_link.h"
+#include "driver/job/job_identity.h"
+#include "driver/job/job_start.h"
+
+namespace hvd::driver {
+
+class JobMetrics {
+ public:
+  JobMetrics(const JobIdentity& identity, const JobStart& start);
+  ~JobMetrics();
+  JobMetrics(const JobMetrics&) = delete;
+  JobMetrics& operator=(const JobMetrics&) = delete;
+
+  // What Job::step() answered, after it. Every step is told.
+  void step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now);
+  void add_output(agent_link::Stream stream, std::size_t bytes);
+
+  // As `GET /metrics` answers it; `job` as after the last step.
+  std::string text(const Job& job, TimePoint now);
+
+ private:
+  struct Groups;
+  std::unique_ptr<Groups> groups_;
+};
+
+// The media type of that text.
+inline constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+
+}  // namespace hvd::driver

@@ -1,0 +1,181 @@
+#include "driver/status/http_listener.h"
+
+#include <chrono>
+#include <sys/socket.h>
+#include <utility>
+
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+
+#include "base/clock.h"
+#include "base/security/pending_handshakes.h"
+#include "base/text.h"
+
+namespace hvd::driver {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using boost::system::error_code;
+using Stream = asio::generic::stream_protocol;
+
+constexpr std::size_t kMaxHead = 8192;
+constexpr std::size_t kMaxBody = 4096;
+constexpr std::size_t kShareOfDescriptors = 4;  // one in so many may be a connection
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+int family_of(int socket) {
+  int family = AF_UNSPEC;
+  socklen_t size = sizeof(family);
+  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  return family;
+}
+
+}  // namespace
+
+class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::io_context& io, Handler handler, HttpLimits limits)
+      : handler_(std::move(handler)),
+        limits_(limits),
+        acceptor_(io),
+        pause_(io),
+        connections_(pending_limit(limits.connections, kShareOfDescriptors), limits.time) {}
+
+  Status start(UniqueFd listening) {
+    error_code error;
+    acceptor_.assign(Stream(family_of(listening.get()), 0), listening.get(), error);
+    if (error) return {Code::internal, cat("watch a listening socket: ", error.message())};
+    listening.release();
+    accept();
+    return {};
+  }
+
+  void close() {
+    closed_ = true;
+    error_code ignored;
+    acceptor_.close(ignored);
+    pause_.cancel();
+    while (const auto connection = connections_.evict()) (*connection)->close();
+  }
+
+ private:
+  class Connection : public std::enable_shared_from_this<Connection> {
+   public:
+    Connection(std::shared_ptr<Impl> listener, Stream::socket socket)
+        : listener_(std::move(listener)), stream_(std::move(socket)) {
+      parser_.header_limit(kMaxHead);
+      parser_.body_limit(kMaxBody);
+    }
+
+    int socket() { return stream_.socket().native_handle(); }
+
+    void start() {
+      stream_.expires_after(listener_->limits_.time);
+      http::async_read(stream_, buffer_, parser_,
+                       [self = shared_from_this()](error_code error, std::size_t /*size*/) {
+                         if (error || self->listener_->closed_) return self->end();
+                         self->answer();
+                       });
+    }
+
+    // The operation under way, if there is one, ends with an error.
+    void close() {
+      error_code ignored;
+      stream_.socket().close(ignored);
+    }
+
+   private:
+    void answer() {
+      const auto& message = parser_.get();
+      HttpRequest request;
+      request.socket = socket();
+      request.method = message.method_string();
+      request.target = message.target();
+      // With two of them, a proxy might see another request than we do.
+      if (message.count(http::field::authorization) == 1) {
+        request.authorization = message[http::field::authorization];
+      }
+      listener_->handler_(
+          request, [self = shared_from_this()](HttpReply reply) { self->write(std::move(reply)); });
+    }
+
+    void write(HttpReply reply) {
+      response_.version(parser_.get().version());
+      response_.keep_alive(false);
+      response_.result(reply.status);
+      if (!reply.content_type.empty()) {
+        response_.set(http::field::content_type, reply.content_type);
+      }
+      if (reply.asks_for_token) response_.set(http::field::www_authenticate, "Bearer");
+      response_.body() = std::move(reply.text);
+      response_.prepare_payload();
+
+      http::async_write(stream_, response_,
+                        [self = shared_from_this()](error_code /*error*/, std::size_t /*size*/) {
+                          error_code ignored;
+                          self->stream_.socket().shutdown(Stream::socket::shutdown_both, ignored);
+                          self->end();
+                        });
+    }
+
+    void end() { listener_->connections_.remove(shared_from_this()); }
+
+    std::shared_ptr<Impl> listener_;
+    beast::basic_stream<Stream> stream_;
+    beast::flat_buffer buffer_{kMaxHead + kMaxBody};
+    http::request_parser<http::string_body> parser_;
+    http::response<http::string_body> response_;
+  };
+
+  void accept() {
+    acceptor_.async_accept([self = shared_from_this()](error_code error, Stream::socket socket) {
+      if (self->closed_) return;
+      if (!error) {
+        self->serve(std::move(socket));
+        return self->accept();
+      }
+      if (error == asio::error::connection_aborted) return self->accept();
+
+      // The process is out of descriptors or memory. The oldest connection makes room.
+      if (const auto oldest = self->connections_.evict()) (*oldest)->close();
+      self->accept_later();
+    });
+  }
+
+  void serve(Stream::socket socket) {
+    const auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket));
+    const auto oldest =
+        connections_.add(connection, origin_of_peer(connection->socket()), Clock::now());
+    if (oldest) (*oldest)->close();
+    connection->start();
+  }
+
+  void accept_later() {
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error && !self->closed_) self->accept();
+    });
+  }
+
+  const Handler handler_;
+  const HttpLimits limits_;
+  asio::basic_socket_acceptor<Stream> acceptor_;
+  asio::steady_timer pause_;
+  PendingHandshakes<std::shared_ptr<Connection>> connections_;
+  bool closed_ = false;
+};
+
+HttpListener::HttpListener(asio::io_context& io, Handler handler, HttpLimits limits)
+    : impl_(std::make_shared<Impl>(io, std::move(handler), limits)) {}
+
+HttpListener::~HttpListener() { impl_->close(); }
+
+Status HttpListener::start(UniqueFd listening) { return impl_->start(std::move(listening)); }
+
+}  // namespace hvd::driver

@@ -1,0 +1,40 @@
+#include "driver/status/metrics_server.h"
+
+#include <string_view>
+#include <utility>
+
+#include <boost/beast/core/string.hpp>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+
+MetricsServer::MetricsServer(boost::asio::io_context& io, const Token& token,
+                             std::function<HttpReply()> metrics, HttpLimits limits)
+    : token_(token),
+      metrics_(std::move(metrics)),
+      listener_(
+          io,
+          [this](const HttpRequest& request, const HttpListener::Answer& answer_to) {
+            answer_to(answer(request));
+          },
+          limits) {}
+
+bool MetricsServer::shows_token(const HttpRequest& request) const {
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string_view shown = request.authorization;
+  if (!boost::beast::iequals(shown.substr(0, kScheme.size()), kScheme)) return false;
+  const auto token = Token::from_hex(trim(shown.substr(kScheme.size())));
+  return token.ok() && equal_in_constant_time(token->bytes(), token_.bytes());
+}
+
+HttpReply MetricsServer::answer(const HttpRequest& request) const {
+  if (!shows_token(request)) {
+    return {401, "a bearer token is needed\n", {}, true};
+  }
+  if (request.target != "/metrics") return {404, "GET /metrics\n"};
+  if (request.method != "GET") return {405, "GET /metrics\n"};
+  return metrics_();
+}
+
+}  // namespace hvd::driver
