@@ -225,7 +225,27 @@ ControlServer::Callbacks JobRunner::control_callbacks() {
     activity_.request_for(std::move(answer));
   };
   callbacks.stop = [this] { on_signal(SIGTERM); };
+
+  using Answer = ControlServer::Callbacks::Answer;
+  callbacks.drain = [this](std::string_view host, Answer answer) {
+    request(event::DrainRequested{std::string(trim(host)), false}, std::move(answer));
+  };
+  callbacks.undrain = [this](std::string_view host, Answer answer) {
+    request(event::DrainRequested{std::string(trim(host)), true}, std::move(answer));
+  };
+  callbacks.scale = [this](std::string_view size, Answer answer) {
+    const auto number = parse_number<int>(trim(size));
+    if (!number) return answer(false, cat(quoted(size), " is not a number of workers"));
+    request(event::ScaleRequested{*number}, std::move(answer));
+  };
   return callbacks;
+}
+
+void JobRunner::request(const Event& event, ControlServer::Callbacks::Answer answer) {
+  // After its end the job answers nothing.
+  if (job_->state() == JobState::finished) return answer(false, "it has ended");
+  askers_.push_back(std::move(answer));
+  handle(event);
 }
 
 std::set<HostIndex> JobRunner::broadcast(const SharedBytes& frame) {

@@ -89,6 +89,7 @@ class JobRunner {
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
   ControlServer::Callbacks control_callbacks();
+  void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
   std::set<HostIndex> broadcast(const SharedBytes& frame);
 
@@ -106,6 +107,7 @@ class JobRunner {
   void perform(const action::ShutDownAgent& action);
   void perform(const action::DropAgent& action);
   void perform(const action::Say& action);
+  void perform(const action::Answer& action);
   void perform(const action::Finish& action);
   // Reports once, when the first worker starts on another host.
   void report_withheld_secrets();
@@ -168,6 +170,7 @@ class JobRunner {
   std::vector<PastWorld> worlds_;
   std::optional<Journal> journal_;
   ControlServer control_;
+  std::deque<ControlServer::Callbacks::Answer> askers_;  // of the requests that wait in events_
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force

@@ -26,7 +26,8 @@ using boost::system::error_code;
 using Local = asio::local::stream_protocol;
 
 constexpr std::chrono::seconds kTimeLimit{10};  // for each request and its answer
-constexpr const char* kRequests = "GET /status, POST /dump, POST /stop\n";
+constexpr const char* kRequests =
+    "GET /status, POST /dump, POST /stop, POST /drain, POST /undrain, POST /scale\n";
 constexpr std::size_t kMaxHead = 8192;
 constexpr std::size_t kMaxBody = 4096;
 constexpr std::size_t kMaxConnections = 64;
@@ -113,20 +114,30 @@ class ControlServer::Impl : public std::enable_shared_from_this<Impl> {
       response_.version(request.version());
       response_.keep_alive(false);
       const std::string_view target(request.target().data(), request.target().size());
+      const bool is_post = request.method() == http::verb::post;
+      const Callbacks::Change* const change = server_->change_at(target);
       if (!may_ask(stream_.socket().native_handle())) {
         fill(http::status::forbidden, "this job belongs to another user\n");
       } else if (target == "/status" && request.method() == http::verb::get) {
         response_.set(http::field::content_type, "application/json");
         fill(http::status::ok, server_->callbacks_.status());
-      } else if (target == "/stop" && request.method() == http::verb::post) {
+      } else if (target == "/stop" && is_post) {
         fill(http::status::ok, "stopping\n");
         server_->callbacks_.stop();
-      } else if (target == "/dump" && request.method() == http::verb::post) {
+      } else if (target == "/dump" && is_post) {
         return server_->callbacks_.dump([self = shared_from_this()](std::string_view text) {
           self->fill(http::status::ok, std::string(text) + "\n");
           self->write();
         });
-      } else if (target == "/status" || target == "/dump" || target == "/stop") {
+      } else if (change != nullptr && is_post) {
+        return (*change)(request.body(),
+                         [self = shared_from_this()](bool accepted, std::string_view text) {
+                           self->fill(accepted ? http::status::ok : http::status::conflict,
+                                      std::string(text) + "\n");
+                           self->write();
+                         });
+      } else if (target == "/status" || target == "/dump" || target == "/stop" ||
+                 change != nullptr) {
         fill(http::status::method_not_allowed, kRequests);
       } else {
         fill(http::status::not_found, kRequests);
@@ -154,6 +165,13 @@ class ControlServer::Impl : public std::enable_shared_from_this<Impl> {
     http::request_parser<http::string_body> parser_;
     http::response<http::string_body> response_;
   };
+
+  // Null: no change is asked for there.
+  const Callbacks::Change* change_at(std::string_view target) const {
+    if (target == "/drain") return &callbacks_.drain;
+    if (target == "/undrain") return &callbacks_.undrain;
+    return target == "/scale" ? &callbacks_.scale : nullptr;
+  }
 
   void accept() {
     acceptor_.async_accept([self = shared_from_this()](error_code error, Local::socket socket) {

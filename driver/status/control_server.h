@@ -4,6 +4,11 @@
 //   GET /status   what the job is doing (job_status.h), as JSON
 //   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
+//   POST /drain, /undrain   of the host that the body names: no worker of an elastic job works
+//                           there, or may again
+//   POST /scale   of an elastic job: its world has at most as many workers as the body says
+//
+// A request that the job refuses is answered with 409 and the reason, in words.
 //
 // Owned by the driver, on its thread: a client that is slow, silent or wrong costs a connection
 // for at most ten seconds. The io_context outlives it.
@@ -27,6 +32,12 @@ class ControlServer {
     // Calls `answer` once, now or later.
     std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;
+    // What a request with this body asks for. Calls `answer` once, now or later.
+    using Answer = std::function<void(bool accepted, std::string_view text)>;
+    using Change = std::function<void(std::string_view body, Answer answer)>;
+    Change drain;
+    Change undrain;
+    Change scale;
   };
 
   ControlServer(boost::asio::io_context& io, Callbacks callbacks);

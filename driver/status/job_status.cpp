@@ -61,6 +61,7 @@ Json job_status(const JobIdentity& identity, const Job& job, const std::vector<P
                     {"why", world.why}});
   }
 
+  const Requests& requests = job.requests();
   const auto runs = duration_cast<milliseconds>(wall_time - identity.started);
   return {{"schema", kStatusSchema},
           {"job", identity.id},
@@ -74,6 +75,8 @@ Json job_status(const JobIdentity& identity, const Job& job, const std::vector<P
           {"waits_for", job.waiting_for(now)},
           {"world", {{"generation", job.world().generation}, {"members", std::move(members)}}},
           {"other_workers", std::move(others)},
+          {"drained", requests.drained},
+          {"scaled_to", requests.size != 0 ? Json(requests.size) : Json()},
           {"hosts", std::move(hosts)},
           {"worlds", std::move(past)}};
 }
