@@ -376,6 +376,7 @@ void JobRunner::handle(const Event& event) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);  // for the threads that bring agents to other hosts
     const auto actions = job_->step(next, now);
+    account_.step(next, actions, *job_, now);
     if (journal_) {
       const auto wall_time = std::chrono::system_clock::now();
       warn_of_journal(journal_->step(next, actions, job_->hosts(), now, wall_time));

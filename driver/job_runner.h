@@ -31,6 +31,7 @@
 #include "driver/core/this_machine.h"
 #include "driver/driver.h"
 #include "driver/job/job.h"
+#include "driver/job/job_account.h"
 #include "driver/job/job_start.h"
 #include "driver/job/plan.h"
 #include "driver/journal/journal.h"
@@ -168,6 +169,7 @@ class JobRunner {
   ActivityReport activity_;
   const JobIdentity identity_;
   std::vector<PastWorld> worlds_;
+  JobAccount account_;
   std::optional<Journal> journal_;
   ControlServer control_;
   std::deque<ControlServer::Callbacks::Answer> askers_;  // of the requests that wait in events_

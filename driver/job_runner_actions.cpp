@@ -297,6 +297,7 @@ void JobRunner::perform(const action::Finish& action) {
   outcome_.exit_code = action.exit_code;
   outcome_.reason = action.reason;
   outcome_.suspended = action.suspended;
+  outcome_.summary = account_.summary(*job_, Clock::now());
   if (action.failure) {
     const JobFailure& first = *action.failure;
     Failure failure;

@@ -1,9 +1,7 @@
 #include "cmd/hvdrun/job_commands.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
@@ -18,6 +16,7 @@
 #include "base/text_table.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/replay_command.h"
+#include "cmd/hvdrun/report.h"
 #include "driver/status/job_sockets.h"
 
 namespace hvd::cli {
@@ -172,13 +171,6 @@ std::string table(std::vector<std::vector<std::string>> rows) {
     for (auto& cell : row) cell = printable(cell);
   }
   return text_table(rows);
-}
-
-std::string duration_text(double seconds) {
-  const auto all = static_cast<long>(std::max(0.0, std::floor(seconds)));
-  const auto [hours, minutes, rest] = std::array{all / 3600, all / 60 % 60, all % 60};
-  if (hours > 0) return cat(hours, " h ", minutes, " min");
-  return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");
 }
 
 std::string command_text(const Json& status) {

@@ -120,6 +120,8 @@ class Job {
   // The worker that the job would name if it failed now; 0 if there is none.
   Incarnation first_cause() const;
   const Requests& requests() const { return requests_; }
+  // Members of the world are lost, and there is no world without them yet. Looks at all members.
+  bool is_recovering() const;
 
  private:
   Job(JobOptions options, JobPolicy policy);

@@ -200,6 +200,7 @@ TEST_F(StatusTest, ADrainedHostTakesNoPartUntilThatIsUndone) {
   const ExitStatus end = finish(job);
   EXPECT_NE(end.err.find("127.0.0.1#0 left: host 127.0.0.1 is drained"), std::string::npos)
       << end.err;
+  EXPECT_NE(end.err.rfind(" worlds, 1 worker lost, "), std::string::npos) << end.err;
 }
 
 TEST_F(StatusTest, AJobIsScaledDownAndUp) {
