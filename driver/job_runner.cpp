@@ -239,7 +239,27 @@ ControlServer::Callbacks JobRunner::control_callbacks() {
     activity_.request_for(std::move(answer));
   };
   callbacks.stop = [this] { on_signal(SIGTERM); };
+
+  using Answer = ControlServer::Callbacks::Answer;
+  callbacks.drain = [this](std::string_view host, Answer answer) {
+    request(event::DrainRequested{std::string(trim(host)), false}, std::move(answer));
+  };
+  callbacks.undrain = [this](std::string_view host, Answer answer) {
+    request(event::DrainRequested{std::string(trim(host)), true}, std::move(answer));
+  };
+  callbacks.scale = [this](std::string_view size, Answer answer) {
+    const auto number = parse_number<int>(trim(size));
+    if (!number) return answer(false, cat(quoted(size), " is not a number of workers"));
+    request(event::ScaleRequested{*number}, std::move(answer));
+  };
   return callbacks;
+}
+
+void JobRunner::request(const Event& event, ControlServer::Callbacks::Answer answer) {
+  // After its end the job answers nothing.
+  if (job_->state() == JobState::finished) return answer(false, "it has ended");
+  askers_.push_back(std::move(answer));
+  handle(event);
 }
 
 std::set<HostIndex> JobRunner::broadcast(const SharedBytes& frame) {
@@ -358,6 +378,7 @@ void JobRunner::warn_of_journal(const Status& written) {
 }
 
 void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {
+  account_.step(event, actions, *job_, now);
   metrics_.step(event, actions, *job_, now);
   if (!journal_) return;
   const auto wall_time = std::chrono::system_clock::now();

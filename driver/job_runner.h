@@ -32,6 +32,7 @@
 #include "driver/core/this_machine.h"
 #include "driver/driver.h"
 #include "driver/job/job.h"
+#include "driver/job/job_account.h"
 #include "driver/job/job_start.h"
 #include "driver/job/plan.h"
 #include "driver/journal/journal.h"
@@ -96,6 +97,7 @@ class JobRunner {
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
   ControlServer::Callbacks control_callbacks();
+  void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
   std::set<HostIndex> broadcast(const SharedBytes& frame);
 
@@ -113,6 +115,7 @@ class JobRunner {
   void perform(const action::ShutDownAgent& action);
   void perform(const action::DropAgent& action);
   void perform(const action::Say& action);
+  void perform(const action::Answer& action);
   void perform(const action::Finish& action);
   // Reports once, when the first worker starts on another host.
   void report_withheld_secrets();
@@ -174,11 +177,13 @@ class JobRunner {
   ActivityReport activity_;
   const JobIdentity identity_;
   std::vector<PastWorld> worlds_;
+  JobAccount account_;
   std::optional<Journal> journal_;
   JobMetrics metrics_;
   ControlServer control_;
   UniqueFd metrics_socket_;  // until somebody answers there
   std::optional<MetricsServer> metrics_server_;
+  std::deque<ControlServer::Callbacks::Answer> askers_;  // of the requests that wait in events_
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force

@@ -287,10 +287,17 @@ void JobRunner::perform(const action::Say& action) {
   }
 }
 
+void JobRunner::perform(const action::Answer& action) {
+  const auto answer = std::move(askers_.front());
+  askers_.pop_front();
+  answer(action.accepted, action.text);
+}
+
 void JobRunner::perform(const action::Finish& action) {
   outcome_.exit_code = action.exit_code;
   outcome_.reason = action.reason;
   outcome_.suspended = action.suspended;
+  outcome_.summary = account_.summary(*job_, Clock::now());
   if (action.failure) {
     const JobFailure& first = *action.failure;
     Failure failure;

@@ -150,6 +150,11 @@ int run_job(const JobSetup& setup) {
     console.error().write(asked.ok() ? "hvdrun: Slurm was asked to run the batch script again\n"
                                      : cat("hvdrun: ", printable_lines(asked.message()), "\n"));
   }
+  // Without tags the bytes of the workers pass as they are, and hvdrun adds nothing.
+  if (!why && setup.output.tagged) {
+    console.error().write(end_line(outcome, setup.spec.elastic.has_value(),
+                                   {setup.output.directory, setup.spec.journal_file}));
+  }
   console.drain(drain_deadline());
   if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;
   return outcome.exit_code;

@@ -1,9 +1,7 @@
 #include "cmd/hvdrun/job_commands.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
@@ -18,6 +16,7 @@
 #include "base/text_table.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/replay_command.h"
+#include "cmd/hvdrun/report.h"
 #include "driver/status/job_sockets.h"
 
 namespace hvd::cli {
@@ -50,6 +49,9 @@ struct JobCommandParser {
     arguments.command = name;
     if (name == "jobs" || name == "status")
       app.add_flag("--json", arguments.json, "Print JSON, for programs");
+    if (name == "drain") {
+      app.add_flag("--undo", arguments.undo, "Let workers work on this host again");
+    }
     app.add_flag("--help", help, "Print this help and exit");
     for (CLI::Option* const option : app.get_options()) option->group("Options");
   }
@@ -64,11 +66,13 @@ struct Answer {
 
 class Question {
  public:
-  Question(asio::io_context& io, http::verb method, const std::string& target) : stream_(io) {
+  Question(asio::io_context& io, http::verb method, const std::string& target, std::string body)
+      : stream_(io) {
     request_.method(method);
     request_.target(target);
     request_.version(11);
     request_.set(http::field::host, "hvdrun");
+    request_.body() = std::move(body);
     request_.prepare_payload();
     parser_.body_limit(kMaxStatus);
   }
@@ -96,16 +100,16 @@ class Question {
 
   beast::basic_stream<Local> stream_;
   beast::flat_buffer buffer_;
-  http::request<http::empty_body> request_;
+  http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
   error_code error_;
 };
 
 // not_found: nobody listens there, since the job is over.
-Result<std::string> ask(const driver::JobSocket& job, http::verb method,
-                        const std::string& target) {
+Result<std::string> ask(const driver::JobSocket& job, http::verb method, const std::string& target,
+                        std::string body = {}) {
   asio::io_context io;
-  Question question(io, method, target);
+  Question question(io, method, target, std::move(body));
   question.ask(job.path);
   io.run();
   if (const error_code error = question.error()) {
@@ -167,13 +171,6 @@ std::string table(std::vector<std::vector<std::string>> rows) {
     for (auto& cell : row) cell = printable(cell);
   }
   return text_table(rows);
-}
-
-std::string duration_text(double seconds) {
-  const auto all = static_cast<long>(std::max(0.0, std::floor(seconds)));
-  const auto [hours, minutes, rest] = std::array{all / 3600, all / 60 % 60, all % 60};
-  if (hours > 0) return cat(hours, " h ", minutes, " min");
-  return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");
 }
 
 std::string command_text(const Json& status) {
@@ -281,6 +278,18 @@ std::string worlds_table(const Json& status) {
   return "\n" + table(std::move(rows));
 }
 
+// A hvdrun of an older version has no requests.
+std::string requests_text(const Json& status) {
+  std::string text;
+  const auto drained = status.value("drained", std::vector<std::string>());
+  if (!drained.empty()) text += cat("drained: ", printable(join(drained, ", ")), "\n");
+  if (const auto size = status.find("scaled_to"); size != status.end() && !size->is_null()) {
+    const int most = *size;
+    text += cat("scaled to: at most ", most, most == 1 ? " worker\n" : " workers\n");
+  }
+  return text;
+}
+
 std::string text_of(const Json& status) {
   std::string text =
       cat("job ", status.at("job").get<std::string>(), ": ", status.at("state").get<std::string>(),
@@ -291,6 +300,7 @@ std::string text_of(const Json& status) {
   if (!waits.empty()) text += cat("waits for: ", waits, "\n");
   text += pace_text(status);
   text += printable_lines(slow_ranks_text(status));
+  text += requests_text(status);
   text += "\n";
   const std::string workers = workers_table(status);
   if (!workers.empty()) text += workers + "\n";
@@ -326,6 +336,30 @@ Result<std::string> list_jobs(bool json) {
   return json ? all.dump(2) + "\n" : jobs_text(all);
 }
 
+// Takes the host of `drain`, or the size of `scale`, out of the words.
+Status take_subject(const std::string& name, std::vector<std::string>& words,
+                    JobCommandParser& parser) {
+  if ((name != "drain" && name != "scale") || parser.help) return {};
+  if (words.empty()) {
+    return usage(name == "drain" ? "which host? hvdrun status lists those of a job"
+                                 : "to how many workers?");
+  }
+  if (const auto size = parse_number<int>(words.front()); name == "scale" && (!size || *size < 1)) {
+    return usage(cat(quoted(words.front()), " is not a number of workers"));
+  }
+  parser.arguments.subject = words.front();
+  words.erase(words.begin());
+  return {};
+}
+
+// Says what came of a request that changes the job.
+Result<std::string> change(const driver::JobSocket& job, const std::string& target,
+                           const std::string& body) {
+  auto answer = ask(job, http::verb::post, target, body);
+  if (!answer.ok()) return answer.status();
+  return cat("job ", job.job_id, ": ", printable(trim(*answer)), "\n");
+}
+
 }  // namespace
 
 const std::vector<JobCommandName>& job_command_names() {
@@ -335,6 +369,10 @@ const std::vector<JobCommandName>& job_command_names() {
       {"metrics", "Prints the metrics of a running job for Prometheus: hvdrun metrics [JOB]."},
       {"dump", "Shows what each worker of a running job does now: hvdrun dump [JOB]."},
       {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
+      {"drain",
+       "Lets the workers of an elastic job leave a host, which then takes no part: "
+       "hvdrun drain [--undo] HOST [JOB]."},
+      {"scale", "Changes how many workers an elastic job has at most: hvdrun scale N [JOB]."},
       {"replay", "Checks the decisions in a file of --events: hvdrun replay FILE."},
   };
   return kNames;
@@ -354,18 +392,18 @@ Result<CommandLine> parse_job_command(const std::string& name,
                                       const std::vector<std::string>& arguments) {
   JobCommandParser parser(name);
   const std::string command = parser.app.get_name();
-  // The job may stand before or behind the options.
-  auto split = split_arguments(parser.app, arguments);
-  if (!split.ok()) return split.status().with_context(command);
-  HVD_RETURN_IF_ERROR(parse_options(parser.app, split->options).with_context(command));
-  std::vector<std::string> words = std::move(split->command);
-  if (words.size() > 1) {
-    auto behind = split_arguments(parser.app, {words.begin() + 1, words.end()});
-    if (!behind.ok()) return behind.status().with_context(command);
-    HVD_RETURN_IF_ERROR(parse_options(parser.app, behind->options).with_context(command));
-    words.resize(1);
-    words.insert(words.end(), behind->command.begin(), behind->command.end());
+  // Words may stand before or behind the options.
+  std::vector<std::string> words;
+  for (std::vector<std::string> rest = arguments;;) {
+    auto split = split_arguments(parser.app, rest);
+    if (!split.ok()) return split.status().with_context(command);
+    HVD_RETURN_IF_ERROR(parse_options(parser.app, split->options).with_context(command));
+    if (split->command.empty()) break;
+    words.push_back(split->command.front());
+    rest.assign(split->command.begin() + 1, split->command.end());
   }
+
+  HVD_RETURN_IF_ERROR(take_subject(name, words, parser).with_context(command));
   const std::size_t most = name == "jobs" ? 0 : 1;
   if (name == "replay" && words.empty() && !parser.help) {
     return usage(cat(command, ": which file? It is one that hvdrun --events FILE wrote"));
@@ -414,6 +452,10 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
     if (!answer.ok()) return answer.status();
     return cat("job ", job->socket.job_id, " is being stopped\n");
   }
+  if (arguments.command == "drain") {
+    return change(job->socket, arguments.undo ? "/undrain" : "/drain", arguments.subject);
+  }
+  if (arguments.command == "scale") return change(job->socket, "/scale", arguments.subject);
   if (!job->status.ok()) return job->status.status();
   return arguments.json ? Result<std::string>(*job->status + "\n") : status_text(*job->status);
 }

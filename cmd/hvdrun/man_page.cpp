@@ -42,6 +42,15 @@ hvdrun \- run a program as workers that train together
 .B hvdrun stop
 .RI [ JOB ]
 .br
+.B hvdrun drain
+.RB [ \-\-undo ]
+.I HOST
+.RI [ JOB ]
+.br
+.B hvdrun scale
+.I N
+.RI [ JOB ]
+.br
 .B hvdrun replay
 .I FILE
 .SH DESCRIPTION

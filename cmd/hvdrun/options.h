@@ -57,9 +57,11 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
-// `hvdrun jobs`, `status`, `metrics`, `dump`, `stop` and `replay`.
+// `hvdrun jobs`, `status`, `metrics`, `dump`, `stop`, `drain`, `scale` and `replay`.
 struct JobCommandArguments {
   std::string command;
+  std::string subject;  // of `drain` a host, of `scale` a number of workers
+  bool undo = false;    // of `drain`
   // The beginning of a job's id, or empty for the only one; of `replay` a file.
   std::string argument;
   bool json = false;

@@ -1,11 +1,15 @@
 #include "cmd/hvdrun/report.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
 #include <csignal>
 
 #include "base/build_id.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "driver/job/job_io.h"
 
 namespace hvd::cli {
 namespace {
@@ -116,6 +120,47 @@ static std::string suspension_report(const driver::Outcome& outcome,
                                 : cat("its state is in ", printable(state_file),
                                       ", and the same command goes on from there"),
              "\n");
+}
+
+std::string duration_text(double seconds) {
+  const auto all = static_cast<long>(std::max(0.0, std::floor(seconds)));
+  const auto [hours, minutes, rest] = std::array{all / 3600, all / 60 % 60, all % 60};
+  if (hours > 0) return cat(hours, " h ", minutes, " min");
+  return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");
+}
+
+static std::string counted(std::size_t number, std::string_view what) {
+  return cat(number, " ", what, number == 1 ? "" : "s");
+}
+
+// What happened to the world of a job.
+static std::string worlds_text(const driver::JobSummary& summary, bool elastic) {
+  if (summary.worlds == 0) return "; no worker was started";
+  if (!elastic) {
+    const std::string lost = summary.lost == 0 ? "" : cat(", ", summary.lost, " of them lost");
+    return cat(" with ", counted(summary.size, "worker"), lost);
+  }
+  std::string text = cat(": ", counted(summary.worlds, "world"), ", ",
+                         counted(summary.lost, "worker"), " lost, ", summary.joined, " joined");
+  if (summary.outside_recovery) {
+    text += cat(", ", std::floor(*summary.outside_recovery * 1000) / 10,
+                " % of the time outside recovery");
+  }
+  return text;
+}
+
+std::string end_line(const driver::Outcome& outcome, bool elastic, const KeptOutput& kept) {
+  if (!outcome.summary) return {};
+  const driver::JobSummary& summary = *outcome.summary;
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(summary.time);
+  std::string text =
+      cat("hvdrun: the job took ",
+          time < std::chrono::minutes(1) ? driver::seconds_text(time)
+                                         : duration_text(static_cast<double>(time.count()) / 1000),
+          worlds_text(summary, elastic));
+  if (!kept.directory.empty()) text += cat("; output in ", printable(kept.directory));
+  if (!kept.journal.empty()) text += cat("; events in ", printable(kept.journal));
+  return text + "\n";
 }
 
 std::string failure_report(const driver::Outcome& outcome, const std::string& state_file) {

@@ -10,4 +10,16 @@ namespace hvd::cli {
 // Complete lines; empty for a job that has succeeded.
 std::string failure_report(const driver::Outcome& outcome, const std::string& state_file = {});
 
+// Where more can be read of a job; empty: nothing was written.
+struct KeptOutput {
+  std::string directory;  // of the workers' output
+  std::string journal;
+};
+// The last line on a job: how long it took and what happened to its world; empty if it did not
+// begin.
+std::string end_line(const driver::Outcome& outcome, bool elastic, const KeptOutput& kept);
+
+// "2 h 5 min", "2 min 4 s", "4 s"
+std::string duration_text(double seconds);
+
 }  // namespace hvd::cli

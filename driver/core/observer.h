@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/protocol/world_document.h"
+#include "driver/job/job_summary.h"
 #include "driver/job/preflight.h"
 
 namespace hvd::driver {
@@ -45,6 +46,7 @@ struct Outcome {
   // The message of a worker that has found committed state lost; empty: there is none. It explains
   // all other failures.
   std::string lost_state;
+  std::optional<JobSummary> summary;  // nothing: the job did not begin
 };
 
 // All functions are called on the driver's thread, and none but on_pause() may block.

@@ -48,6 +48,7 @@
 #include "driver/job/job_states.h"
 #include "driver/job/job_time.h"
 #include "driver/job/plan.h"
+#include "driver/job/requests.h"
 #include "driver/job/slot_budget.h"
 #include "driver/job/staffing.h"
 #include "driver/job/workers.h"
@@ -123,6 +124,9 @@ class Job {
   int restarts() const { return group_.restarts; }
   // The worker that the job would name if it failed now; 0 if there is none.
   Incarnation first_cause() const;
+  const Requests& requests() const { return requests_; }
+  // Members of the world are lost, and there is no world without them yet. Looks at all members.
+  bool is_recovering() const;
 
  private:
   Job(JobOptions options, JobPolicy policy);
@@ -157,6 +161,22 @@ class Job {
   void on_silence();
   void say_heard(HostIndex host);
   const event::FoundHost* found(const std::string& host) const;
+  // Null if no host has that name.
+  static const event::FoundHost* with_name(
+      const std::optional<std::vector<event::FoundHost>>& hosts, const std::string& name);
+
+  // driver/job/job_requests.cpp
+  void on(const event::DrainRequested& event);
+  void on(const event::ScaleRequested& event);
+  void refuse(std::string why);
+  void accept(const std::string& text);
+  std::string why_no_request() const;
+  std::string why_not_drained(const std::string& host) const;
+  std::string why_not_used_again(const std::string& host) const;
+  void drain(const std::string& host);
+  void use_named_hosts();
+  std::string drained_text() const;
+  std::string release_reason(const JobWorker& worker) const;
 
   // driver/job/job_list.cpp: hosts that are a list, and are made ready together
   void list_hosts(const std::vector<std::string>& names);
@@ -241,6 +261,8 @@ class Job {
   Limits limits_now() const;
   // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
   int slots_of(const HostSlots& found) const;
+  // Slots that may be used now.
+  int ready_slots(const HostSlots& found) const;
   std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
 
@@ -375,7 +397,8 @@ class Job {
 
   // Hosts as they are named, and what is known of each name.
   struct Known {
-    std::optional<std::vector<event::FoundHost>> hosts;  // the newest answer, or the list
+    std::optional<std::vector<event::FoundHost>> named;  // the newest answer, or the list
+    std::optional<std::vector<event::FoundHost>> hosts;  // those of them that are not drained
     std::map<std::string, int> counted_slots;            // as the last agent there said
     std::map<std::string, int> planned_slots;            // that the list needed to have
     bool list_is_planned = false;
@@ -383,6 +406,7 @@ class Job {
     std::map<std::pair<std::string, int>, std::string> slot_errors;  // of the last that failed
   } known_;
   SlotBudget budget_;
+  Requests requests_;
 
   // Of a list of hosts.
   struct List {

@@ -24,6 +24,12 @@ void Job::note_cause(const JobWorker& worker, const std::string& how, int exit_c
   failures_.cause_code = exit_code;
 }
 
+bool Job::is_recovering() const {
+  if (!policy_.changes_world) return false;
+  if (state_ == JobState::waiting) return true;
+  return state_ == JobState::running && (group_.stops || !count_members().lost.empty());
+}
+
 // What was decided of the slots of those that failed is told with the failure.
 void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
   for (const std::size_t index : std::exchange(failures_.untold, {})) {

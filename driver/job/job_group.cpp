@@ -50,13 +50,15 @@ void Job::keep_group() {
 
 void Job::find_reason_to_restart_group() {
   const MembershipCount now = count_members();
+  const char* const or_scaled = requests_.size == 0 ? "" : ", or the job was scaled";
   if (!now.lost.empty()) {
     stop_group_after_failure();
   } else if (!workers_.live().empty() && (!now.leaving.empty() || has_lost_room())) {
-    stop_group_when_ripe(now_, "hosts or slots go");
+    stop_group_when_ripe(now_, cat("hosts or slots go", or_scaled));
   } else if (now.staying.size() == worlds_.in_force().members.size() && has_room_for_more()) {
     // A program on hvd would soon call hvd::init(), and then others could join it.
-    stop_group_when_ripe(group_.begun + options_.elastic.grow_delay, "hosts or slots have come");
+    stop_group_when_ripe(group_.begun + options_.elastic.grow_delay,
+                         cat("hosts or slots have come", or_scaled));
   } else {
     group_.changed_at = kNever;
   }
@@ -111,7 +113,7 @@ void Job::stop_group(const std::string& why) {
 
 // Of a group that has ended, by itself or because it was told to.
 void Job::begin_again() {
-  const Limits limits = group_.limits.value_or(limits_now());
+  const Limits limits = requests_.bound(group_.limits.value_or(limits_now()));
   const auto places = staff(rooms(), occupants(), limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
   if (size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {

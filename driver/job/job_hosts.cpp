@@ -21,7 +21,8 @@ void Job::on(const event::Begin& /*event*/) {
 
 void Job::on(const event::HostsFound& event) {
   if (!policy_.discovers_hosts) return;
-  known_.hosts = event.hosts;
+  known_.named = event.hosts;
+  use_named_hosts();
   std::erase_if(known_.host_errors,
                 [&](const auto& error) { return found(error.first) == nullptr; });
   decide_within(kAtOnce);
@@ -33,10 +34,15 @@ void Job::on(const event::DiscoveryFailed& event) {
 }
 
 const event::FoundHost* Job::found(const std::string& name) const {
-  if (!known_.hosts) return nullptr;
-  const auto host = std::find_if(known_.hosts->begin(), known_.hosts->end(),
+  return with_name(known_.hosts, name);
+}
+
+const event::FoundHost* Job::with_name(const std::optional<std::vector<event::FoundHost>>& hosts,
+                                       const std::string& name) {
+  if (!hosts) return nullptr;
+  const auto host = std::find_if(hosts->begin(), hosts->end(),
                                  [&](const auto& one) { return one.host.name == name; });
-  return host == known_.hosts->end() ? nullptr : &*host;
+  return host == hosts->end() ? nullptr : &*host;
 }
 
 // ---- they become ready ----
@@ -262,10 +268,11 @@ void Job::broken(HostIndex host, const std::string& what) {
 
 void Job::leave(HostIndex index) {
   hosts_.move(index, HostState::gone);
-  if (hosts_[index].joins && known_.hosts) {
-    std::erase_if(*known_.hosts, [&](const event::FoundHost& one) {
+  if (hosts_[index].joins && known_.named) {
+    std::erase_if(*known_.named, [&](const event::FoundHost& one) {
       return one.joins && one.host.name == hosts_[index].name;
     });
+    use_named_hosts();
   }
   lose_workers(index, "was lost with its host");
   decide_within(kAtOnce);

@@ -75,6 +75,9 @@ struct ActionText {
                                                       : "say: ",
                action.text);
   }
+  std::string operator()(const action::Answer& action) const {
+    return cat(action.accepted ? "accept: " : "refuse: ", action.text);
+  }
   std::string operator()(const action::Finish& action) const {
     std::string text = cat("finish ", action.exit_code, ": ", action.reason);
     if (action.failure) {

@@ -160,6 +160,16 @@ struct StopRequested {
 struct SuspendRequested {
   int signal_number = 0;
 };
+// Somebody wants this host to take no part until that is undone, whatever discovery says. Each
+// request is answered by one Answer; the same holds for the next one.
+struct DrainRequested {
+  std::string host_name;
+  bool undo = false;
+};
+// Somebody wants the world to have at most so many workers.
+struct ScaleRequested {
+  int size = 0;
+};
 // This process had stopped itself (Ctrl-Z), and goes on.
 struct Resumed {
   Duration stopped{};
@@ -178,7 +188,8 @@ using Event =
                  event::Done, event::Exited, event::HostsFound, event::DiscoveryFailed,
                  event::AddressFound, event::HostLeaves, event::WorkerReady, event::LeaveRequested,
                  event::WorkerLeft, event::Described, event::Committed, event::StopRequested,
-                 event::SuspendRequested, event::Resumed, event::Tick>;
+                 event::SuspendRequested, event::DrainRequested, event::ScaleRequested,
+                 event::Resumed, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.
@@ -261,6 +272,11 @@ struct Say {
   To to = To::verbose;
   std::string text;
 };
+// To whoever made the request of this step.
+struct Answer {
+  bool accepted = false;
+  std::string text;
+};
 // Once, last.
 struct Finish {
   int exit_code = 0;
@@ -271,11 +287,11 @@ struct Finish {
 
 }  // namespace action
 
-using Action =
-    std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
-                 action::PlanStands, action::FindAddress, action::VoidCommits, action::Launch,
-                 action::StopWorkers, action::KillWorkers, action::DescribeWorker,
-                 action::ShutDownAgent, action::DropAgent, action::Say, action::Finish>;
+using Action = std::variant<action::PublishWorld, action::StartAgent, action::ChooseAddresses,
+                            action::PlanStands, action::FindAddress, action::VoidCommits,
+                            action::Launch, action::StopWorkers, action::KillWorkers,
+                            action::DescribeWorker, action::ShutDownAgent, action::DropAgent,
+                            action::Say, action::Answer, action::Finish>;
 
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);

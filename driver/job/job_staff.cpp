@@ -16,7 +16,7 @@ namespace hvd::driver {
 void Job::plan_list() {
   if (!options_.elastic.plan_list || known_.list_is_planned) return;
   std::vector<HostSlots> hosts;
-  for (const auto& found : *known_.hosts) {
+  for (const auto& found : *known_.named) {
     hosts.push_back({found.host.name, slots_of(found.host)});
     if (hosts.back().slots == 0) return;
   }
@@ -106,7 +106,7 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
 // ---- workers to start, and workers to leave ----
 
 Limits Job::limits_now() const {
-  Limits limits = options_.elastic.limits;
+  Limits limits = requests_.bound(options_.elastic.limits);
   if (options_.elastic.planned_reset_limit >= 0 &&
       failures_.planned_resets >= options_.elastic.planned_reset_limit) {
     const int size = static_cast<int>(worlds_.in_force().members.size());
@@ -116,11 +116,8 @@ Limits Job::limits_now() const {
 }
 
 int Job::slots_at(HostIndex host) const {
-  if (!known_.hosts) return 0;
-  const auto found =
-      std::find_if(known_.hosts->begin(), known_.hosts->end(),
-                   [&](const event::FoundHost& one) { return one.host.name == hosts_[host].name; });
-  return found == known_.hosts->end() ? 0 : slots_of(found->host);
+  const event::FoundHost* const found = with_name(known_.named, hosts_[host].name);
+  return found == nullptr ? 0 : slots_of(found->host);
 }
 
 int Job::slots_of(const HostSlots& found) const {
@@ -130,6 +127,15 @@ int Job::slots_of(const HostSlots& found) const {
   const auto counted = known_.counted_slots.find(found.name);
   return std::max(counted == known_.counted_slots.end() ? 0 : slots_found(found, counted->second),
                   least);
+}
+
+int Job::ready_slots(const HostSlots& found) const {
+  const auto host = hosts_.current(found.name);
+  if (!host || !hosts_.is_usable(*host) || budget_.rests(found.name, now_)) return 0;
+  const int all = slots_of(found);
+  const auto resting = budget_.resting_slots(found.name, now_);
+  return all - static_cast<int>(std::count_if(resting.begin(), resting.end(),
+                                              [&](int slot) { return slot < all; }));
 }
 
 std::vector<Room> Job::rooms() const {
@@ -162,15 +168,16 @@ std::vector<Occupant> Job::occupants() const {
 
 // A world that was larger for a moment, to hand the state over, and whose members stay after all.
 void Job::release_those_beyond_the_most(std::set<Incarnation>& released) {
-  if (options_.elastic.limits.most == 0) return;
+  const int most = limits_now().most;
+  if (most == 0) return;
   int staying = 0;
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
     const bool leaves = one.keeps_leaving || released.count(member.incarnation) != 0;
     if (one.membership != MemberStatus::member || has_ended(one.state) || leaves) continue;
-    if (++staying <= options_.elastic.limits.most) continue;
+    if (++staying <= most) continue;
     released.insert(member.incarnation);
-    ask_to_leave(member.incarnation - 1, "the world has more workers than --max-np", false);
+    ask_to_leave(member.incarnation - 1, release_reason(one), false);
   }
 }
 
@@ -180,10 +187,7 @@ void Job::staff_slots() {
   for (const Incarnation incarnation : staffing.release) {
     const JobWorker& one = workers_.of(incarnation);
     if (has_ended(one.state)) continue;  // quietly
-    const std::string why =
-        cat("host ", one.member.host,
-            found(one.member.host) != nullptr ? " has fewer slots now" : " is no longer named");
-    send_away(one.member.incarnation - 1, why, false);
+    send_away(one.member.incarnation - 1, release_reason(one), false);
   }
   release_those_beyond_the_most(released);
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {

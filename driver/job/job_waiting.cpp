@@ -40,15 +40,10 @@ std::string Job::room_text() const {
   std::size_t slots = 0;
   std::size_t ready = 0;
   for (const auto& found : *known_.hosts) {
-    const auto host = hosts_.current(found.host.name);
-    if (!host || !hosts_.is_usable(*host)) continue;
-    const auto resting = budget_.resting_slots(found.host.name, now_);
-    const int all = slots_of(found.host);
-    const auto aside =
-        std::count_if(resting.begin(), resting.end(), [&](int slot) { return slot < all; });
-    if (budget_.rests(found.host.name, now_) || aside >= all) continue;
+    const int there = ready_slots(found.host);
+    if (there <= 0) continue;
     ++ready;
-    slots += static_cast<std::size_t>(all - aside);
+    slots += static_cast<std::size_t>(there);
   }
   return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
              counted(known_.hosts->size(), "host"));
@@ -79,7 +74,7 @@ std::string Job::errors_text() const {
 std::string Job::short_text() const {
   const int least = std::max(options_.elastic.limits.least, 1);
   return cat("at least ", counted(static_cast<std::size_t>(least), "worker"), " needed, ",
-             room_text(), errors_text());
+             room_text(), drained_text(), errors_text());
 }
 
 std::string Job::preparing_text(TimePoint now) const {

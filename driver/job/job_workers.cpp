@@ -261,6 +261,13 @@ void Job::stop_waiting_for(std::size_t index) {
   const bool was_needed = std::all_of(
       worlds_.proposed().begin(), worlds_.proposed().end(),
       [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });
+  // A drained host stays there: its workers can wait for others to take their place.
+  const bool is_drained = requests_.drained.contains(worker.member.host) && !worker.keeps_leaving;
+  if (is_drained && was_needed) {
+    workers_[index].leave_by = now_ + options_.elastic.leave_grace;
+    workers_.renew_deadline(index);
+    return;
+  }
   if (is_alone) {
     failures_.state_lost_with =
         cat("the state is lost: ", name, " had the only copy of it and was to leave (",

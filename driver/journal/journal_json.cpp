@@ -157,6 +157,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Described, host, incarnation, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Committed, host, incarnation, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StopRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SuspendRequested, signal_number)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DrainRequested, host_name, undo)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ScaleRequested, size)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, stopped)
 
 }  // namespace event
@@ -194,6 +196,9 @@ static void to_json(Json& json, const ShutDownAgent& action) {
 static void to_json(Json& json, const DropAgent& action) { json = {{"host", action.host}}; }
 static void to_json(Json& json, const Say& action) {
   json = {{"to", kSayTargets.of(action.to)}, {"text", action.text}};
+}
+static void to_json(Json& json, const Answer& action) {
+  json = {{"accepted", action.accepted}, {"text", action.text}};
 }
 static void to_json(Json& json, const Finish& action) {
   json = {{"exit_code", action.exit_code},
@@ -234,13 +239,25 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{"begi
                                                                            "committed",
                                                                            "stop_requested",
                                                                            "suspend_requested",
+                                                                           "drain_requested",
+                                                                           "scale_requested",
                                                                            "resumed",
                                                                            "tick"};
-constexpr std::array<std::string_view, std::variant_size_v<Action>> kActions{
-    "publish_world", "start_agent",     "choose_addresses", "plan_stands",
-    "find_address",  "void_commits",    "launch",           "stop_workers",
-    "kill_workers",  "describe_worker", "shut_down_agent",  "drop_agent",
-    "say",           "finish"};
+constexpr std::array<std::string_view, std::variant_size_v<Action>> kActions{"publish_world",
+                                                                             "start_agent",
+                                                                             "choose_addresses",
+                                                                             "plan_stands",
+                                                                             "find_address",
+                                                                             "void_commits",
+                                                                             "launch",
+                                                                             "stop_workers",
+                                                                             "kill_workers",
+                                                                             "describe_worker",
+                                                                             "shut_down_agent",
+                                                                             "drop_agent",
+                                                                             "say",
+                                                                             "answer",
+                                                                             "finish"};
 static_assert(!kEvents.back().empty() && !kActions.back().empty(), "each one has a name");
 
 template <typename Value>

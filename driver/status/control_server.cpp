@@ -14,7 +14,8 @@
 namespace hvd::driver {
 namespace {
 
-constexpr const char* kRequests = "GET /status, GET /metrics, POST /dump, POST /stop\n";
+constexpr const char* kRequests =
+    "GET /status, GET /metrics, POST /dump, POST /stop, POST /drain, POST /undrain, POST /scale\n";
 
 bool may_ask(int socket) {
   ucred peer{};
@@ -88,8 +89,16 @@ Status ControlServer::start(const std::string& job_id) {
   return listener_.start(*std::move(listening));
 }
 
+// Null: no change is asked for there.
+const ControlServer::Callbacks::Change* ControlServer::change_at(std::string_view target) const {
+  if (target == "/drain") return &callbacks_.drain;
+  if (target == "/undrain") return &callbacks_.undrain;
+  return target == "/scale" ? &callbacks_.scale : nullptr;
+}
+
 void ControlServer::answer(const HttpRequest& request, const HttpListener::Answer& answer) {
   const std::string asked = cat(request.method, " ", request.target);
+  const Callbacks::Change* const change = change_at(request.target);
   if (!may_ask(request.socket)) {
     answer({403, "this job belongs to another user\n"});
   } else if (asked == "GET /status") {
@@ -101,9 +110,14 @@ void ControlServer::answer(const HttpRequest& request, const HttpListener::Answe
     callbacks_.stop();
   } else if (asked == "POST /dump") {
     callbacks_.dump([answer](std::string_view text) { answer({200, cat(text, "\n")}); });
+  } else if (change != nullptr && request.method == "POST") {
+    (*change)(request.body, [answer](bool accepted, std::string_view text) {
+      answer({accepted ? 200U : 409U, cat(text, "\n")});
+    });
   } else {
     const bool is_known = request.target == "/status" || request.target == "/metrics" ||
-                          request.target == "/dump" || request.target == "/stop";
+                          request.target == "/dump" || request.target == "/stop" ||
+                          change != nullptr;
     answer({is_known ? 405U : 404U, kRequests});
   }
 }

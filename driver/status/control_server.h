@@ -5,6 +5,11 @@
 //   GET /metrics  its metrics (driver/metrics/job_metrics.h), in the text format of Prometheus
 //   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
+//   POST /drain, /undrain   of the host that the body names: no worker of an elastic job works
+//                           there, or may again
+//   POST /scale   of an elastic job: its world has at most as many workers as the body says
+//
+// A request that the job refuses is answered with 409 and the reason, in words.
 //
 // Owned by the driver, on its thread. The io_context outlives it.
 #pragma once
@@ -28,6 +33,12 @@ class ControlServer {
     // Calls `answer` once, now or later.
     std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;
+    // What a request with this body asks for. Calls `answer` once, now or later.
+    using Answer = std::function<void(bool accepted, std::string_view text)>;
+    using Change = std::function<void(std::string_view body, Answer answer)>;
+    Change drain;
+    Change undrain;
+    Change scale;
   };
 
   ControlServer(boost::asio::io_context& io, Callbacks callbacks);
@@ -40,6 +51,7 @@ class ControlServer {
 
  private:
   void answer(const HttpRequest& request, const HttpListener::Answer& answer);
+  const Callbacks::Change* change_at(std::string_view target) const;
 
   Callbacks callbacks_;
   HttpListener listener_;

@@ -97,6 +97,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       request.socket = socket();
       request.method = message.method_string();
       request.target = message.target();
+      request.body = message.body();
       // With two of them, a proxy might see another request than we do.
       if (message.count(http::field::authorization) == 1) {
         request.authorization = message[http::field::authorization];

@@ -24,6 +24,7 @@ struct HttpRequest {
   int socket = -1;  // of the connection
   std::string method;
   std::string target;
+  std::string body;
   std::string authorization;  // empty: there is none, or more than one
 };
 

@@ -110,6 +110,7 @@ Json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& wo
                     {"why", world.why}});
   }
 
+  const Requests& requests = job.requests();
   const auto runs = duration_cast<milliseconds>(wall_time - identity.started);
   return {{"schema", kStatusSchema},
           {"job", identity.id},
@@ -124,6 +125,8 @@ Json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& wo
           {"world", {{"generation", job.world().generation}, {"members", std::move(members)}}},
           {"work", work_of(job, work, now)},
           {"other_workers", std::move(others)},
+          {"drained", requests.drained},
+          {"scaled_to", requests.size != 0 ? Json(requests.size) : Json()},
           {"hosts", std::move(hosts)},
           {"worlds", std::move(past)}};
 }

@@ -113,12 +113,12 @@ bool knows(const std::string& command, const std::string& flag) {
 bool hvdrun_knows(const std::string& flag) {
   // `--no-` alone stands for the form that booleans have.
   return flag == "--no-" || knows("", flag) || knows("agent", flag) || knows("rendezvous", flag) ||
-         knows("status", flag);
+         knows("status", flag) || knows("drain", flag);
 }
 
 bool is_subcommand(const std::string& word) {
-  static const std::set<std::string> kNames{"agent",   "rendezvous", "jobs", "status",
-                                            "metrics", "dump",       "stop"};
+  static const std::set<std::string> kNames{"agent", "rendezvous", "jobs",  "status", "metrics",
+                                            "dump",  "stop",       "drain", "scale"};
   return kNames.contains(word);
 }
 

@@ -4,6 +4,7 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/golden_test.cpp
   driver/job/handover_test.cpp
   driver/job/heartbeats_test.cpp
+  driver/job/job_account_test.cpp
   driver/job/job_rules.cpp
   driver/job/job_simulation_test.cpp
   driver/job/job_text_test.cpp

@@ -1,4 +1,5 @@
-// `hvdrun jobs`, `hvdrun status` and `hvdrun stop`, from another terminal than that of the job.
+// `hvdrun jobs`, `status`, `dump`, `stop`, `drain` and `scale`, from another terminal than that of
+// the job.
 #include <csignal>
 #include <filesystem>
 #include <sys/socket.h>
@@ -43,6 +44,25 @@ class StatusTest : public ElasticJobTest {
     const ExitStatus asked = run_job({"status", "--json"});
     EXPECT_EQ(asked.code, 0) << asked.err;
     return Json::parse(asked.out, nullptr, false);
+  }
+  // The job does as it is asked, and says so.
+  void expect_granted(const Words& request, const std::string& text) {
+    const ExitStatus asked = run_job(request);
+    EXPECT_EQ(asked.code, 0) << asked.err;
+    EXPECT_NE(asked.out.find(text), std::string::npos) << asked.out;
+  }
+  void expect_refused(const Words& request, const std::string& why) {
+    const ExitStatus asked = run_job(request);
+    EXPECT_EQ(asked.code, 1) << asked.out;
+    EXPECT_EQ(asked.out, "");
+    EXPECT_NE(asked.err.find(why), std::string::npos) << asked.err;
+  }
+  // Those that have a worker, or an agent.
+  std::vector<std::string> hosts() {
+    std::vector<std::string> names;
+    const Json now = status();
+    for (const Json& host : now.at("hosts")) names.push_back(host.at("host"));
+    return names;
   }
   bool wait_for_job() {
     return eventually([&] { return run_job({"jobs"}).out.find("running") != std::string::npos; });
@@ -151,6 +171,87 @@ TEST_F(StatusTest, StopsTheJobThatIsNamed) {
   const ExitStatus last = run_job({"stop"});
   EXPECT_EQ(last.code, 0) << last.err;
   EXPECT_EQ(other.wait().code, 143);
+}
+
+TEST_F(StatusTest, ADrainedHostTakesNoPartUntilThatIsUndone) {
+  Process& job = start_training({"-H", "localhost:2,127.0.0.1:1", "--min-np", "1"});
+  const auto all = step_logs().wait_for_world(3);
+  ASSERT_NE(all, 0) << job.err();
+  EXPECT_EQ(status().at("drained"), Json::array());
+
+  expect_granted({"drain", "127.0.0.1"},
+                 ": host 127.0.0.1 is drained: 1 worker there leaves at the next commit\n");
+  const auto fewer = step_logs().wait_for_world(2, all);
+  ASSERT_NE(fewer, 0) << job.err();
+  ASSERT_TRUE(eventually([&] { return hosts() == Words{"localhost"}; })) << job.err();
+  EXPECT_EQ(status().at("drained"), Json::array({"127.0.0.1"}));
+  EXPECT_NE(run_job({"status"}).out.find("\ndrained: 127.0.0.1\n"), std::string::npos);
+  expect_granted({"drain", "127.0.0.1"}, "is drained already");
+
+  // Nobody takes its place there.
+  kill_rank(0);
+  const auto replaced = step_logs().wait_for_world(2, fewer);
+  ASSERT_NE(replaced, 0) << job.err();
+  EXPECT_EQ(hosts(), Words{"localhost"});
+
+  expect_granted({"drain", "--undo", "127.0.0.1"}, ": host 127.0.0.1 is used again\n");
+  ASSERT_NE(step_logs().wait_for_world(3, replaced), 0) << job.err();
+  EXPECT_EQ(status().at("drained"), Json::array());
+  const ExitStatus end = finish(job);
+  EXPECT_NE(end.err.find("127.0.0.1#0 left: host 127.0.0.1 is drained"), std::string::npos)
+      << end.err;
+  EXPECT_NE(end.err.rfind(" worlds, 1 worker lost, "), std::string::npos) << end.err;
+}
+
+TEST_F(StatusTest, AJobIsScaledDownAndUp) {
+  Process& job = start_training({"-np", "3", "--min-np", "1"});
+  const auto all = step_logs().wait_for_world(3);
+  ASSERT_NE(all, 0) << job.err();
+  EXPECT_TRUE(status().at("scaled_to").is_null());
+
+  expect_granted({"scale", "1"}, ": the job is scaled to 1 worker; its world has 3 now\n");
+  const auto one = step_logs().wait_for_world(1, all);
+  ASSERT_NE(one, 0) << job.err();
+  EXPECT_EQ(status().at("scaled_to"), 1);
+  EXPECT_NE(run_job({"status"}).out.find("\nscaled to: at most 1 worker"), std::string::npos);
+
+  expect_granted({"scale", "3"}, ": the job is scaled to 3 workers; its world has 1 now\n");
+  ASSERT_NE(step_logs().wait_for_world(3, one), 0) << job.err();
+  finish(job);
+}
+
+TEST_F(StatusTest, ARequestThatIsRefusedChangesNothing) {
+  Process& job =
+      start_training({"-H", "localhost:1,127.0.0.1:1", "--min-np", "2", "--max-np", "3"});
+  ASSERT_NE(step_logs().wait_for_world(2), 0) << job.err();
+  expect_refused({"drain", "nowhere"}, "it has no host \"nowhere\", but 127.0.0.1 and localhost");
+  expect_refused({"drain", "localhost"},
+                 "without host localhost it would have 1 slot ready, and it needs at least 2 "
+                 "(--min-np)");
+  expect_refused({"drain", "--undo", "localhost"}, "host \"localhost\" is not drained");
+  for (const char* const size : {"1", "4"}) {
+    expect_refused({"scale", size}, "from 2 (--min-np) to 3 workers (--max-np, or -np without it)");
+  }
+  for (const Words& wrong :
+       std::vector<Words>{{"drain"}, {"scale"}, {"scale", "0"}, {"scale", "x"}}) {
+    EXPECT_EQ(run_job(wrong).code, 2);
+  }
+  EXPECT_EQ(raw("GET /drain HTTP/1.1\r\n\r\n").substr(9, 3), "405");
+  EXPECT_EQ(raw("POST /scale HTTP/1.1\r\nContent-Length: 2\r\n\r\nx\n").substr(9, 3), "409");
+
+  ASSERT_TRUE(step_logs().wait_for_steps_more(3)) << job.err();
+  EXPECT_EQ(status().at("worlds").size(), 1U);
+  finish(job);
+}
+
+TEST_F(StatusTest, AStaticJobIsNeitherDrainedNorScaled) {
+  Process& job = start({"-np", "1", "sleep", "1000"});
+  ASSERT_TRUE(wait_for_job());
+  expect_refused({"drain", "localhost"}, "since it is not elastic");
+  expect_refused({"scale", "1"}, "since it is not elastic");
+  EXPECT_EQ(status().at("state"), "running");
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
 }
 
 TEST_F(StatusTest, RubbishAtTheSocketHarmsNothing) {

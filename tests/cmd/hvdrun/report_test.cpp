@@ -27,6 +27,25 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
   }
 }
 
+TEST(Report, TheLastLineSaysHowLongTheJobTookAndWhatHappened) {
+  driver::Outcome outcome;
+  EXPECT_EQ(end_line(outcome, true, {}), "") << "it did not begin";
+  outcome.summary = driver::JobSummary{.time = std::chrono::milliseconds(4'200)};
+  EXPECT_EQ(end_line(outcome, true, {}), "hvdrun: the job took 4.2 s; no worker was started\n");
+
+  outcome.summary->worlds = 1;
+  outcome.summary->size = 2;
+  EXPECT_EQ(end_line(outcome, false, {}), "hvdrun: the job took 4.2 s with 2 workers\n");
+  outcome.summary->lost = 1;
+  EXPECT_EQ(end_line(outcome, false, {"logs", ""}),
+            "hvdrun: the job took 4.2 s with 2 workers, 1 of them lost; output in logs\n");
+
+  outcome.summary = {std::chrono::seconds(124), 3, 2, 1, 2, 0.9987};
+  EXPECT_EQ(end_line(outcome, true, {"logs", "job\x1b.jsonl"}),
+            "hvdrun: the job took 2 min 4 s: 3 worlds, 1 worker lost, 2 joined, 99.8 % of the time "
+            "outside recovery; output in logs; events in job\\x1b.jsonl\n");
+}
+
 driver::Outcome ended_with(int code, const std::vector<std::string>& last_lines) {
   driver::Outcome outcome;
   outcome.exit_code = code;

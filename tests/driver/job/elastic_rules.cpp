@@ -70,6 +70,24 @@ void ElasticRules::note(const event::SuspendRequested& /*event*/) {
   suspension_.is_wanted = suspension_.is_asked_for = true;
 }
 
+void ElasticRules::note(const event::DrainRequested& event) {
+  requests_.open = event;
+  requests_.may_be_granted =
+      event.undo
+          ? requests_.drained.contains(event.host_name)
+          : found_.contains(event.host_name) ||
+                std::any_of(visits_.begin(), visits_.end(), [&](const auto& visit) {
+                  return !visit.second.over && job_.hosts()[visit.first].name == event.host_name;
+                });
+}
+
+void ElasticRules::note(const event::ScaleRequested& event) {
+  const Limits& limits = options_.elastic.limits;
+  requests_.open = event;
+  requests_.may_be_granted =
+      event.size >= limits.least && (limits.most == 0 || event.size <= limits.most);
+}
+
 void ElasticRules::end_visit(HostIndex host) {
   visits_[host].over = true;
   for (auto& [incarnation, worker] : workers_) {
@@ -121,6 +139,7 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
       wrong(cat(member.worker(), " is in a world and was never ready"));
     }
   }
+  check_requests(world);
   const int size = static_cast<int>(world.members.size());
   if (size == 0) wrong("a world of nobody");
   if (size < options_.elastic.limits.least && !somebody_is_done_ && !suspension_.is_wanted)
@@ -244,6 +263,9 @@ void ElasticRules::check(const action::Launch& action) {
   }
   if (visit.address != member.address) wrong("a worker was launched with another address");
   if (found_.count(member.host) == 0) wrong("a worker was launched on a host that is not found");
+  if (requests_.drained.contains(member.host)) {
+    wrong(cat(member.worker(), " was launched on a drained host"));
+  }
   if (before_ >= JobState::ending) wrong("a worker was launched while the job ends");
   for (const auto& [incarnation, other] : workers_) {
     if (!other.ended && other.place == member.worker()) {
@@ -297,6 +319,53 @@ void ElasticRules::check(const action::DropAgent& action) {
   }
 }
 
+// ---- requests ----
+
+void ElasticRules::check(const action::Answer& action) {
+  if (!requests_.open) return wrong("an answer, and nobody has asked");
+  const Event request = *std::exchange(requests_.open, std::nullopt);
+  if (!action.accepted) return;
+  const bool may_be_asked = before_ == JobState::running || before_ == JobState::waiting;
+  if (!requests_.may_be_granted || !may_be_asked || suspension_.is_wanted) {
+    wrong("a request was granted that cannot be");
+  }
+  if (const auto* const scale = std::get_if<event::ScaleRequested>(&request)) {
+    requests_.size = scale->size;
+    return;
+  }
+  const auto& drain = std::get<event::DrainRequested>(request);
+  if (drain.undo) {
+    requests_.drained.erase(drain.host_name);
+  } else {
+    requests_.drained.insert(drain.host_name);
+  }
+}
+
+// Of a world that is made now. After a loss it has all that are left, until the next commit.
+void ElasticRules::check_requests(const WorldDocument& world) {
+  int staying = 0;
+  for (const auto& member : world.members) {
+    const JobWorker& one = job_.workers()[job_.index_of(member.incarnation)];
+    if (one.leaves.empty()) ++staying;
+    if (!requests_.drained.contains(member.host) || has_member(in_force_, member.incarnation) ||
+        has_member(committed_, member.incarnation)) {
+      continue;
+    }
+    const bool was_proposed = std::any_of(
+        published_.begin(), published_.end(),
+        [&](const auto& published) { return has_member(published.second, member.incarnation); });
+    if (!was_proposed) wrong(cat(member.worker(), " becomes a member on a drained host"));
+  }
+  if (requests_.size == 0 || world.last || somebody_is_done_) return;
+  if (world.state == WorldState::proposed && staying > requests_.size) {
+    wrong(cat("a world for ", staying, " workers, and the job was scaled to ", requests_.size));
+  }
+}
+
+void ElasticRules::check_request_was_answered() {
+  if (std::exchange(requests_.open, std::nullopt)) wrong("a request has no answer");
+}
+
 // ---- the end ----
 
 void ElasticRules::check(const action::Finish& action) {
@@ -342,6 +411,7 @@ void ElasticRules::check_suspension(TimePoint clock, bool in_detail) {
 void ElasticRules::after(const Event& event, TimePoint now, bool in_detail) {
   const JobState state = job_.state();
   check_suspension(now, in_detail);
+  check_request_was_answered();
   if (finished() != (state == JobState::finished)) wrong("finished and not finished");
   if (finished()) return;
   if (std::holds_alternative<event::Tick>(event) && job_.next_deadline() <= now) {

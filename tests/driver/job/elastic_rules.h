@@ -2,7 +2,9 @@
 // told and what it answers: worlds that grow by one and are sound, survivors that keep their order
 // and lead, nobody started twice in a slot or where nobody may be, nobody in a world who has ended,
 // nobody started beside an older world, or without a rank, before one has called hvd::init(),
-// somebody in each world who has the state if anybody is left who has it, words for every wait. Of
+// somebody in each world who has the state if anybody is left who has it, words for every wait. One
+// answer for each request of a person: nobody is started on a drained host, nor does anybody there
+// become a member, and no world is made for more workers than were asked for, nor for too few. Of
 // a job that is to be suspended: nobody is started any more, a last world is proposed as long as it
 // runs and is the last indeed, and it stops in time if it comes to no commit. A second opinion:
 // nothing here looks at how it decides. A value for one thread.
@@ -31,6 +33,8 @@ class ElasticRules {
 
   bool finished() const { return finish_.has_value(); }
   const action::Finish& finish() const { return *finish_; }
+  // That was asked for, and granted; 0: none.
+  int scaled_to() const { return requests_.size; }
   // The first thing that did not hold; "" if all did.
   const std::string& wrong() const { return wrong_; }
   // Somebody has asked for it, or all workers were told to go.
@@ -74,6 +78,8 @@ class ElasticRules {
   void note(const event::Done& event);
   void note(const event::Committed& event);
   void note(const event::SuspendRequested& event);
+  void note(const event::DrainRequested& event);
+  void note(const event::ScaleRequested& event);
   template <typename Other>
   void note(const Other& /*event*/) {}
   void end_visit(HostIndex host);
@@ -88,6 +94,7 @@ class ElasticRules {
   void check(const action::DropAgent& action);
   void check(const action::Finish& action);
   void check(const action::Say& action);
+  void check(const action::Answer& action);
   void check(const action::VoidCommits& /*action*/) { group_stops_ = false; }
   template <typename Other>
   void check(const Other& /*action*/) {}
@@ -96,6 +103,8 @@ class ElasticRules {
   void check_took_force(const WorldDocument& world, WorldDocument& proposed);
   void check_state_goes_on(const WorldDocument& world);
   void check_suspension(TimePoint clock, bool in_detail);
+  void check_requests(const WorldDocument& world);
+  void check_request_was_answered();
   static std::string disorder(const WorldDocument& before, const WorldDocument& after);
 
   const Job& job_;
@@ -123,6 +132,12 @@ class ElasticRules {
     bool began = false;
     TimePoint by = kNever;
   } suspension_;
+  struct Requests {
+    std::optional<Event> open;  // of this step, and not answered yet
+    bool may_be_granted = false;
+    std::set<std::string> drained;
+    int size = 0;  // 0: nobody said
+  } requests_;
   std::optional<action::Finish> finish_;
   std::string wrong_;
 };

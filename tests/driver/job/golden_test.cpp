@@ -25,9 +25,9 @@
 // Of elastic jobs: found HOST:SLOTS... (not known: ?; a host of this machine: HOST:SLOTS:local,
 // one whose agent has joined by itself: HOST:SLOTS:joins);
 // no-discovery TEXT; address HOST [ADDRESS]; leaves HOST; standby, leave WORKER; left WORKER
-// [REASON]; committed WORKER GENERATION. Many at once: "up HOST..." they become ready and have an
-// address; "begins WORKER..." they are launched and initialised, and on standby if they have yet to
-// join.
+// [REASON]; committed WORKER GENERATION; drain, drain-undo HOST; scale N. Many at once: "up
+// HOST..." they become ready and have an address; "begins WORKER..." they are launched and
+// initialised, and on standby if they have yet to join.
 //
 // Time: "deadline" lets it pass until the job asked for a tick. "pass 2000ms [HOST...]" lets it
 // pass with every tick in time, while these hosts are heard every tenth of the heartbeat timeout;
@@ -377,6 +377,10 @@ class GoldenScript {
     if (name == "found") return found(words);
     if (name == "no-discovery") return event::DiscoveryFailed{rest(words)};
     if (name == "leaves") return event::HostLeaves{host(words)};
+    if (name == "drain" || name == "drain-undo") {
+      return event::DrainRequested{rest(words), name == "drain-undo"};
+    }
+    if (name == "scale") return event::ScaleRequested{number(words)};
     if (name == "address") {
       const HostIndex where = host(words);
       const std::string address = rest(words);

@@ -111,6 +111,7 @@ TEST(JobSimulation, ends_whatever_happens_at_once) {
   weather.worker_hangs = 20;
   weather.worker_ignores_stop = 5;
   weather.interrupts = 5;
+  weather.requests = 3;
   simulate(weather, 1'500, 8, 3);
 }
 

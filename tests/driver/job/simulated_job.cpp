@@ -74,6 +74,7 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, const Weather& weather, int max_h
 
 std::string SimulatedJob::run() {
   plan_interrupts();
+  plan_requests();
   plan_network_faults();
   step(event::Begin{});
   for (int steps = 0; rules_->wrong().empty() && !rules_->finished(); ++steps) {
@@ -223,6 +224,14 @@ void SimulatedJob::plan_interrupts() {
     schedule(at, [this, signal = dice_.one_in(2) ? 2 : 15] { step(event::StopRequested{signal}); });
     at += dice_.up_to(4'000);
   }
+}
+
+void SimulatedJob::plan_requests() {
+  if (!dice_.one_in(weather_.requests)) return;
+  schedule(dice_.up_to(40'000), [this] {
+    step(event::DrainRequested{job_->hosts().front().name});
+    if (!rules_->finished()) step(event::ScaleRequested{1});
+  });
 }
 
 void SimulatedJob::plan_network_faults() {
@@ -456,6 +465,9 @@ void SimulatedJob::perform(const action::DropAgent& action) {
 }
 
 void SimulatedJob::perform(const action::Say& /*action*/) {}
+void SimulatedJob::perform(const action::Answer& action) {
+  if (action.accepted) rules_->wrong("a static job was drained or scaled");
+}
 void SimulatedJob::perform(const action::Finish& /*action*/) {}
 
 }  // namespace hvd::driver

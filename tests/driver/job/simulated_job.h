@@ -45,6 +45,7 @@ struct Weather {
   int worker_hangs = 0;  // never ends by itself
   int worker_ignores_stop = 0;
   int interrupts = 0;  // one of so many runs; then one to three signals
+  int requests = 0;    // one of so many runs: somebody wants to drain a host and to scale the job
 };
 
 class SimulatedJob {
@@ -77,6 +78,7 @@ class SimulatedJob {
   };
 
   void plan_interrupts();
+  void plan_requests();
   void plan_network_faults();
   void schedule(milliseconds after, std::function<void()> work);
   void cut_off(HostIndex host, milliseconds after, milliseconds duration);
@@ -109,6 +111,7 @@ class SimulatedJob {
   void perform(const action::ShutDownAgent& action);
   void perform(const action::DropAgent& action);
   void perform(const action::Say& action);
+  void perform(const action::Answer& action);
   void perform(const action::Finish& action);
 
   Dice dice_;

@@ -54,6 +54,8 @@ const std::vector<Event>& all_events() {
       event::Committed{1, 2, 3},
       event::StopRequested{15},
       event::SuspendRequested{10},
+      event::DrainRequested{"b", true},
+      event::ScaleRequested{3},
       event::Resumed{std::chrono::nanoseconds(1'234'567'890'123)},
       event::Tick{},
   };
@@ -181,6 +183,7 @@ const std::vector<Action>& all_actions() {
       action::ShutDownAgent{1, 3},
       action::DropAgent{1},
       action::Say{action::Say::To::warning, "b is gone"},
+      action::Answer{true, "host b is drained"},
       action::Finish{1, JobFailure{1, "a", 0, 1, 7, "exited", {{"a", {}}}}, "over"},
       action::Finish{},
   };

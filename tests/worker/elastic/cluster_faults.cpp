@@ -88,6 +88,8 @@ void SimulatedCluster::plan_faults() {
   now_and_then(climate_.discovery_changes, [this] { change_discovery(); });
   now_and_then(climate_.everybody_is_replaced, [this] { replace_everybody(); });
   now_and_then(climate_.driver_stalls, [this] { stall(); });
+  now_and_then(climate_.host_drained, [this] { drain_or_undo(); });
+  now_and_then(climate_.job_scaled, [this] { scale(); });
 }
 
 // ---- the network, and the lease ----
@@ -154,6 +156,24 @@ void SimulatedCluster::change_discovery() {
   }
   find();
 }
+
+// ---- people ----
+
+// Also a host that is drained, or is not.
+void SimulatedCluster::drain_or_undo() {
+  const auto index = static_cast<std::size_t>(dice_.below(static_cast<int>(machines_.size())));
+  const std::string name = dice_.one_in(20) ? "nobody" : machines_[index].name;
+  to_driver(event::DrainRequested{name, dice_.one_in(2)});
+}
+
+// Also to a size that the job cannot have.
+void SimulatedCluster::scale() {
+  int slots = 2;
+  for (const auto& machine : machines_) slots += machine.slots;
+  to_driver(event::ScaleRequested{dice_.below(slots)});
+}
+
+// ---- all at once ----
 
 // The machines that were found, and those that were not.
 void SimulatedCluster::swap_machines() {

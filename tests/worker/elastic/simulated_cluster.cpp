@@ -269,6 +269,9 @@ void SimulatedCluster::settle_down() {
   whole_by_ = time_.now() + kCalmFor;
   for (auto& machine : machines_) machine.found = true;
   find();
+  for (const auto& host : std::set<std::string>(job_->requests().drained)) {
+    to_driver(event::DrainRequested{host, true});
+  }
   look_whether_whole();
 }
 
@@ -302,7 +305,8 @@ bool SimulatedCluster::is_whole() const {
   if (climate_.workers.plain) return is_whole_group();
   int slots = 0;
   for (const auto& machine : machines_) slots += good_slots(machine);
-  const auto& limits = options_.elastic.limits;
+  driver::Limits limits = options_.elastic.limits;
+  if (const int size = rules_->scaled_to(); size != 0) limits.most = size;
   if (limits.most != 0) slots = std::min(slots, limits.most + limits.spares);
   const WorldDocument& world = job_->world();
   return job_->state() == JobState::running &&

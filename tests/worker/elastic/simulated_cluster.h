@@ -1,10 +1,10 @@
 // An elastic job (driver/job/job.h) and its workers (simulated_workers.h) in a simulated
 // cluster over virtual time: hosts that come and go, fail, are slow, are cut off and come back, or
 // not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
-// lies; all workers are replaced; agents that die and lie; workers that crash, are killed or
-// stopped, start slowly, are told to go, do not leave; a driver that is held up. For a while
-// anything happens; then nothing does any more, and the world must become whole again, train on,
-// and end well when its work is done.
+// lies; all workers are replaced; people who drain hosts and scale the job; agents that die and
+// lie; workers that crash, are killed or stopped, start slowly, are told to go, do not leave; a
+// driver that is held up. For a while anything happens; then nothing does any more, and the world
+// must become whole again, train on, and end well when its work is done.
 //
 // What must hold on the way is in tests/driver/job/elastic_rules.h for the driver, and in
 // training_history.h for the workers. A seed reproduces a run. A value for one thread.
@@ -40,6 +40,8 @@ struct Climate {
   int everybody_is_replaced =
       0;  // half of the machines by the others, or all workers are told to go
   int driver_stalls = 0;
+  int host_drained = 0;  // or a drained one is used again
+  int job_scaled = 0;
   // Of things that are done, one in so many goes wrong.
   int host_fails = 0;
   int launch_fails = 0;
@@ -159,6 +161,7 @@ class SimulatedCluster : private Surroundings {
   void perform(const driver::action::ShutDownAgent& action);
   void perform(const driver::action::DropAgent& action);
   void perform(const driver::action::Say& /*action*/) {}
+  void perform(const driver::action::Answer& /*action*/) {}
   void perform(const driver::action::Finish& /*action*/) {}
 
   // cluster_faults.cpp
@@ -172,6 +175,8 @@ class SimulatedCluster : private Surroundings {
   void change_discovery();
   void replace_everybody();
   void swap_machines();
+  void drain_or_undo();
+  void scale();
 
   Dice dice_;
   VirtualTime time_;

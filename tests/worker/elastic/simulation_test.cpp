@@ -70,6 +70,8 @@ Climate everything() {
   climate.discovery_changes = 700;
   climate.everybody_is_replaced = 1'500;
   climate.driver_stalls = 2'000;
+  climate.host_drained = 1'000;
+  climate.job_scaled = 1'000;
   climate.host_fails = 20;
   climate.launch_fails = 50;
   climate.launch_hangs = 100;
@@ -103,7 +105,8 @@ Climate some_of_everything(std::uint64_t seed) {
        {&climate.worker_killed, &climate.worker_fails, &climate.worker_stopped,
         &climate.worker_leaves, &climate.worker_leaves_early, &climate.host_leaves,
         &climate.agent_dies, &climate.agent_lies, &climate.host_cut_off, &climate.discovery_changes,
-        &climate.everybody_is_replaced, &climate.driver_stalls, &climate.workers.dies_at_message,
+        &climate.everybody_is_replaced, &climate.driver_stalls, &climate.host_drained,
+        &climate.job_scaled, &climate.workers.dies_at_message,
         &climate.workers.answer_of_mark_is_lost, &climate.workers.slow_message}) {
     *mean = dice.one_in(2) ? 0 : *mean * (1 + dice.below(4));
   }
@@ -141,6 +144,20 @@ TEST(ElasticSimulation, lets_workers_and_hosts_leave) {
     climate.workers.stays = 10;
     climate.agent_stays = 10;
     climate.may_fail = true;  // if all leave
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return climate;
+  });
+}
+
+// People who drain hosts and scale the job lose nothing by it, however they do.
+TEST(ElasticSimulation, does_as_people_ask) {
+  simulate(2'000, [](std::uint64_t seed) {
+    Climate climate;
+    climate.host_drained = 300;
+    climate.job_scaled = 300;
+    climate.workers.slow_message = seed % 2 == 0 ? 0 : 30;
+    climate.slow_start = seed % 3 == 0 ? 5 : 0;
     Dice dice(~seed);
     choose_program(climate.workers, dice);
     return climate;

@@ -1,0 +1,165 @@
+// What people ask of a running elastic job: to drain a host, to use it again, and to change the
+// size of the world. Each request has one answer. One that is refused changes nothing.
+#include <algorithm>
+#include <utility>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+namespace {
+
+std::string workers_text(std::size_t number) {
+  return cat(number, number == 1 ? " worker" : " workers");
+}
+
+// "from 2 (--min-np) to 8 workers (--max-np, or -np without it)"
+std::string limits_text(const Limits& limits) {
+  const int least = std::max(limits.least, 1);
+  if (limits.most == 0) {
+    return cat("at least ", workers_text(static_cast<std::size_t>(least)), " (--min-np)");
+  }
+  return cat("from ", least, " (--min-np) to ", workers_text(static_cast<std::size_t>(limits.most)),
+             " (--max-np, or -np without it)");
+}
+
+}  // namespace
+
+// ---- answers ----
+
+void Job::refuse(std::string why) { actions_.emplace_back(action::Answer{false, std::move(why)}); }
+
+void Job::accept(const std::string& text) {
+  actions_.emplace_back(action::Answer{true, text});
+  notice(cat("on request, ", text));
+}
+
+// Empty if the job can be asked for something now.
+std::string Job::why_no_request() const {
+  if (!policy_.changes_world) {
+    return "its hosts and workers stay as they are, since it is not elastic (--min-np, --max-np, "
+           "--max-restarts or --host-discovery-script make a job elastic)";
+  }
+  if (stop_has_begun()) return "it is ending";
+  if (state_ == JobState::ending) return "it is ending, since its work is done";
+  if (is_to_suspend()) return "it is being suspended";
+  if (state_ != JobState::running && state_ != JobState::waiting) return "no worker runs yet";
+  return {};
+}
+
+// ---- hosts ----
+
+void Job::on(const event::DrainRequested& event) {
+  std::string why = why_no_request();
+  if (why.empty()) {
+    why = event.undo ? why_not_used_again(event.host_name) : why_not_drained(event.host_name);
+  }
+  if (!why.empty()) return refuse(std::move(why));
+  if (event.undo) {
+    requests_.drained.erase(event.host_name);
+    accept(cat("host ", event.host_name, " is used again",
+               with_name(known_.named, event.host_name) ? "" : " when it is named"));
+  } else {
+    drain(event.host_name);
+  }
+  use_named_hosts();
+  decide_within(kAtOnce);
+}
+
+std::string Job::why_not_drained(const std::string& name) const {
+  if (!hosts_.current(name) && with_name(known_.named, name) == nullptr) {
+    std::set<std::string> names;
+    for (const auto& one : *known_.named) names.insert(one.host.name);
+    for (const auto& [current, index] : hosts_.current()) names.insert(current);
+    return cat("it has no host ", quoted(name), ", but ",
+               names.empty() ? "none at all" : names_text({names.begin(), names.end()}));
+  }
+  int left = 0;
+  for (const auto& found : *known_.hosts) {
+    if (found.host.name != name) left += ready_slots(found.host);
+  }
+  const int least = std::max(options_.elastic.limits.least, 1);
+  if (left >= least || requests_.drained.contains(name)) return {};
+  return cat("without host ", name, " it would have ", left, left == 1 ? " slot" : " slots",
+             " ready, and it needs at least ", least, " (--min-np)");
+}
+
+std::string Job::why_not_used_again(const std::string& name) const {
+  const auto& drained = requests_.drained;
+  if (drained.contains(name)) return {};
+  if (drained.empty()) return cat("host ", quoted(name), " is not drained, nor is any other");
+  return cat("host ", quoted(name),
+             " is not drained; those that are: ", names_text({drained.begin(), drained.end()}));
+}
+
+void Job::drain(const std::string& name) {
+  if (!requests_.drained.insert(name).second) {
+    actions_.emplace_back(action::Answer{true, cat("host ", name, " is drained already")});
+    return;
+  }
+  std::size_t workers = 0;
+  if (const auto host = hosts_.current(name)) {
+    workers = static_cast<std::size_t>(hosts_[*host].live);
+  }
+  const std::string text = cat("host ", name, " is drained");
+  if (workers == 0) return accept(cat(text, ": no worker is there"));
+  accept(cat(text, ": ", workers_text(workers), " there ", workers == 1 ? "leaves" : "leave",
+             is_plain_group() ? " with a restart of all, or at a commit if hvd::init() is called"
+                              : " at the next commit"));
+}
+
+// Those that discovery names, but for those that are drained.
+void Job::use_named_hosts() {
+  known_.hosts = known_.named;
+  if (!known_.hosts) return;
+  std::erase_if(*known_.hosts, [this](const event::FoundHost& one) {
+    return requests_.drained.contains(one.host.name);
+  });
+}
+
+// ---- the size ----
+
+void Job::on(const event::ScaleRequested& event) {
+  std::string why = why_no_request();
+  if (!why.empty()) return refuse(std::move(why));
+  const Limits& limits = options_.elastic.limits;
+  const int most = limits.most == 0 ? static_cast<int>(kMaxWorkers) : limits.most;
+  if (event.size < std::max(limits.least, 1) || event.size > most) {
+    return refuse(cat("it cannot have ", event.size, event.size == 1 ? " worker" : " workers",
+                      ": its world may have ", limits_text(limits)));
+  }
+  requests_.size = event.size;
+
+  int room = 0;
+  for (const auto& found : *known_.hosts) room += ready_slots(found.host);
+  std::string text =
+      cat("the job is scaled to ", workers_text(static_cast<std::size_t>(event.size)),
+          "; its world has ", worlds_.in_force().members.size(), " now");
+  if (room < event.size)
+    text += cat(", and ", room, room == 1 ? " slot is" : " slots are", " ready");
+  accept(text);
+  decide_within(kAtOnce);
+}
+
+// ---- words ----
+
+std::string Job::drained_text() const {
+  const auto& drained = requests_.drained;
+  if (drained.empty()) return {};
+  return cat(", ", names_text({drained.begin(), drained.end()}),
+             drained.size() == 1 ? " is drained" : " are drained");
+}
+
+// Why the world has no place for this worker any more.
+std::string Job::release_reason(const JobWorker& worker) const {
+  const std::string host = cat("host ", worker.member.host);
+  if (requests_.drained.contains(worker.member.host)) return host + " is drained";
+  const event::FoundHost* const there = found(worker.member.host);
+  if (there == nullptr) return host + " is no longer named";
+  if (worker.member.slot >= slots_of(there->host)) return host + " has fewer slots now";
+  if (requests_.size == 0) return "the world has more workers than --max-np";
+  return cat("the job was scaled to ", workers_text(static_cast<std::size_t>(requests_.size)));
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,23 @@
+// What a person wants to know of a job that has ended, in numbers. A value.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace hvd::driver {
+
+struct JobSummary {
+  Duration time{};         // from the beginning to the end
+  std::size_t worlds = 0;  // that were in force
+  std::size_t size = 0;    // of the last one
+  std::size_t lost = 0;    // workers that ended against their will, or failed
+  std::size_t joined = 0;  // workers that came into a world after the first
+  // The share of the time since the first world in which no loss was left to be replaced by a new
+  // world. Workers need a moment more to meet in that, of which nobody tells hvdrun. Nothing: there
+  // was no world.
+  std::optional<double> outside_recovery;
+};
+
+}  // namespace hvd::driver
