@@ -386,7 +386,9 @@ void JobRunner::record(const Event& event, const std::vector<Action>& actions, T
 }
 
 HttpReply JobRunner::metrics_reply() {
-  return {200, metrics_.text(*job_, Clock::now()), kMetricsType};
+  const TimePoint now = Clock::now();
+  metrics_.look_at_work(work_, *job_, now);
+  return {200, metrics_.text(*job_, now), kMetricsType};
 }
 
 void JobRunner::handle(const Event& event) {

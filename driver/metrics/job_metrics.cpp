@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 #include <utility>
 
+#include "driver/metrics/collective_metrics.h"
 #include "driver/metrics/host_metrics.h"
 #include "driver/metrics/state_metrics.h"
 #include "driver/metrics/worker_metrics.h"
@@ -16,13 +17,15 @@ struct JobMetrics::Groups {
       : state(registry, identity, start),
         world(registry, start),
         workers(registry),
-        hosts(registry) {}
+        hosts(registry),
+        collectives(registry) {}
 
   prometheus::Registry registry;
   StateMetrics state;
   WorldMetrics world;
   WorkerMetrics workers;
   HostMetrics hosts;
+  CollectiveMetrics collectives;
   JobState last_state = JobState::planned;
 };
 
@@ -41,6 +44,10 @@ void JobMetrics::step(const Event& event, const std::vector<Action>& actions, co
   groups_->world.on_step(step, named);
   groups_->workers.on_step(step, named);
   groups_->hosts.on_step(step, named);
+}
+
+void JobMetrics::look_at_work(const WorkWatch& work, const Job& job, TimePoint now) {
+  groups_->collectives.look(job, work, now);
 }
 
 void JobMetrics::add_output(agent_link::Stream stream, std::size_t bytes) {

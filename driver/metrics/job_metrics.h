@@ -4,8 +4,7 @@
 // with them. docs/metrics.md describes each metric.
 //
 // Each group of metrics is a class of its own (state_metrics.h, world_metrics.h, worker_metrics.h,
-// host_metrics.h). A group from another source, such as the workers' own reports, becomes one more
-// member of Groups in job_metrics.cpp.
+// host_metrics.h, and collective_metrics.h of what the workers report).
 //
 // For one thread.
 #pragma once
@@ -19,6 +18,7 @@
 #include "base/protocol/agent_link.h"
 #include "driver/job/job_identity.h"
 #include "driver/job/job_start.h"
+#include "driver/work/work_watch.h"
 
 namespace hvd::driver {
 
@@ -31,6 +31,8 @@ class JobMetrics {
 
   // What Job::step() answered, after it. Every step is told.
   void step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now);
+  // What the workers report, up to now; `job` as after the last step.
+  void look_at_work(const WorkWatch& work, const Job& job, TimePoint now);
   void add_output(agent_link::Stream stream, std::size_t bytes);
 
   // As `GET /metrics` answers it; `job` as after the last step.

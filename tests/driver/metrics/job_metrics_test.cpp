@@ -64,6 +64,35 @@ TEST(JobMetrics, NameTheProgramAndNoneOfItsArguments) {
   EXPECT_EQ(text.find("secret"), std::string::npos) << text;
 }
 
+TEST_F(TwoWorkers, AreSummedInWhatTheyReport) {
+  const auto ignore = [](std::string_view /*text*/) {};
+  WorkWatch work(measured_.job(), ignore, ignore);
+  const auto report = [&](Incarnation worker, std::uint64_t second, double waited) {
+    WorkReading reading;
+    reading.time_ns = second * 1'000'000'000;
+    reading.steps = 4 * second;
+    reading.waited_ns = static_cast<std::uint64_t>(static_cast<double>(reading.time_ns) * waited);
+    reading.collectives = {{Collective::allreduce, 10 * second, 100 * second},
+                           {Collective::barrier, second, 0}};
+    const TimePoint now{std::chrono::seconds(second)};
+    work.reported(0, {{{worker, reading}}}, now);
+    measured_.metrics().look_at_work(work, measured_.job(), now);
+  };
+  for (const std::uint64_t second : {1, 2, 3}) {
+    report(1, second, 0.25);
+    report(2, second, 0.75);
+  }
+
+  EXPECT_EQ(measured_.value("hvd_collective_operations_total{kind=\"allreduce\"}"), 60);
+  EXPECT_EQ(measured_.value("hvd_collective_operations_total{kind=\"barrier\"}"), 6);
+  EXPECT_EQ(measured_.value("hvd_collective_bytes_total{kind=\"allreduce\"}"), 600);
+  EXPECT_EQ(measured_.value("hvd_steps_per_second"), 4);
+  EXPECT_EQ(measured_.value("hvd_rank_wait_ratio{rank=\"least\"}"), 0.25);
+  EXPECT_EQ(measured_.value("hvd_rank_wait_ratio{rank=\"mean\"}"), 0.5);
+  EXPECT_EQ(measured_.value("hvd_rank_wait_ratio{rank=\"most\"}"), 0.75);
+  EXPECT_EQ(measured_.value("hvd_slow_ranks"), 0);
+}
+
 TEST_F(TwoWorkers, AreTheFirstWorld) {
   EXPECT_EQ(measured_.value(formed("start")), 1);
   EXPECT_EQ(measured_.value("hvd_world_generation"), 1);
