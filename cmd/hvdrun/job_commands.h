@@ -1,5 +1,5 @@
-// The commands about jobs. `hvdrun jobs`, `status`, `metrics`, `dump`, `stop`, `drain` and `scale`
-// ask running jobs of this user, of all users for root, at their sockets
+// The commands about jobs. `hvdrun jobs`, `status`, `top`, `metrics`, `dump`, `stop`, `drain` and
+// `scale` ask running jobs of this user, of all users for root, at their sockets
 // (driver/status/control_server.h); nothing is asked over the network. `hvdrun replay` reads a
 // job's journal.
 #pragma once
@@ -26,10 +26,8 @@ Result<CommandLine> parse_job_command(const std::string& name,
                                       const std::vector<std::string>& arguments);
 FlagTable job_command_flag_table(const std::string& name);
 
-// The text for standard output. An error says which job could not be asked, and why.
+// The text for standard output; `top` returns when it ends. An error says which job could not be
+// asked, and why.
 Result<std::string> run_job_command(const JobCommandArguments& arguments);
-
-// What `hvdrun status` shows of an answer. Pure. data_loss: it is not such a document.
-Result<std::string> status_text(const std::string& answer);
 
 }  // namespace hvd::cli

@@ -6,9 +6,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <poll.h>
-#include <pty.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -16,6 +13,7 @@
 #include "base/machine/proc.h"
 #include "base/text.h"
 #include "tests/e2e/elastic_job.h"
+#include "tests/e2e/terminal.h"
 
 namespace hvd::test {
 namespace {
@@ -30,50 +28,6 @@ Words with_short_limits(const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
-
-// A shell with job control on a terminal of its own.
-class Terminal {
- public:
-  explicit Terminal(const std::map<std::string, std::string>& environment) {
-    int fd = -1;
-    pid_ = ::forkpty(&fd, nullptr, nullptr, nullptr);
-    if (pid_ == 0) {
-      for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-      ::setenv("PS1", "", 1);
-      ::execlp("bash", "bash", "--norc", "--noprofile", "-i", nullptr);
-      ::_exit(127);
-    }
-    fd_.reset(fd);
-  }
-  ~Terminal() {
-    if (pid_ > 0) ::kill(-pid_, SIGKILL);
-    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  void type(const std::string& keys) {
-    ASSERT_EQ(::write(fd_.get(), keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
-  }
-  bool wait_for(const std::string& text) {
-    const TimePoint until = Clock::now() + kGenerous;
-    while (screen_.find(text) == std::string::npos) {
-      pollfd polled{fd_.get(), POLLIN, 0};
-      if (::poll(&polled, 1, milliseconds_until(until, Clock::now())) <= 0) return false;
-      std::array<char, 4096> buffer{};
-      const ssize_t got = ::read(fd_.get(), buffer.data(), buffer.size());
-      if (got <= 0) return false;
-      screen_.append(buffer.data(), static_cast<std::size_t>(got));
-    }
-    return true;
-  }
-  const std::string& screen() const { return screen_; }
-
- private:
-  pid_t pid_ = -1;
-  UniqueFd fd_;
-  std::string screen_;
-};
 
 class PauseTest : public ElasticJobTest {
  protected:

@@ -53,6 +53,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/status_test.cpp
   ${e2e}/suspend_test.cpp
   ${e2e}/timeline_test.cpp
+  ${e2e}/top_test.cpp
   ${e2e}/training_test.cpp
   ${e2e}/tuning_test.cpp
   ${e2e}/waiting_test.cpp

@@ -30,7 +30,8 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
 TEST(Report, TheLastLineSaysHowLongTheJobTookAndWhatHappened) {
   driver::Outcome outcome;
   EXPECT_EQ(end_line(outcome, true, {}), "") << "it did not begin";
-  outcome.summary = driver::JobSummary{.time = std::chrono::milliseconds(4'200)};
+  outcome.summary =
+      driver::JobSummary{.time = std::chrono::milliseconds(4'200), .outside_recovery = {}};
   EXPECT_EQ(end_line(outcome, true, {}), "hvdrun: the job took 4.2 s; no worker was started\n");
 
   outcome.summary->worlds = 1;

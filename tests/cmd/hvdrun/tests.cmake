@@ -8,6 +8,7 @@ hvd_test(hvd_cli_test
   cmd/hvdrun/options_test.cpp
   cmd/hvdrun/rank_files_test.cpp
   cmd/hvdrun/report_test.cpp
+  cmd/hvdrun/top_command_test.cpp
   LIBRARIES hvd_cli LABELS quick)
 add_dependencies(hvd_cli_test hvdrun)
 
