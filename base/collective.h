@@ -10,6 +10,7 @@
 namespace hvd {
 
 inline constexpr int kCollectives = 10;
+static_assert(static_cast<int>(Collective::send_recv) + 1 == kCollectives);
 
 std::string_view kind_name(Collective kind);  // "allreduce"
 // data_loss: there is no such collective.

@@ -242,10 +242,10 @@ ControlServer::Callbacks JobRunner::control_callbacks() {
 
   using Answer = ControlServer::Callbacks::Answer;
   callbacks.drain = [this](std::string_view host, Answer answer) {
-    request(event::DrainRequested{std::string(trim(host)), false}, std::move(answer));
+    request_drain(host, false, std::move(answer));
   };
   callbacks.undrain = [this](std::string_view host, Answer answer) {
-    request(event::DrainRequested{std::string(trim(host)), true}, std::move(answer));
+    request_drain(host, true, std::move(answer));
   };
   callbacks.scale = [this](std::string_view size, Answer answer) {
     const auto number = parse_number<int>(trim(size));
@@ -253,6 +253,16 @@ ControlServer::Callbacks JobRunner::control_callbacks() {
     request(event::ScaleRequested{*number}, std::move(answer));
   };
   return callbacks;
+}
+
+// A name that a host could have: its journal says the same as what was asked for.
+void JobRunner::request_drain(std::string_view host, bool undo,
+                              ControlServer::Callbacks::Answer answer) {
+  const std::string name(trim(host));
+  if (name.empty() || name != printable(name)) {
+    return answer(false, cat(quoted(name), " is not the name of a host"));
+  }
+  request(event::DrainRequested{name, undo}, std::move(answer));
 }
 
 void JobRunner::request(const Event& event, ControlServer::Callbacks::Answer answer) {

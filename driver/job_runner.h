@@ -97,6 +97,7 @@ class JobRunner {
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
   ControlServer::Callbacks control_callbacks();
+  void request_drain(std::string_view host, bool undo, ControlServer::Callbacks::Answer answer);
   void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
   std::set<HostIndex> broadcast(const SharedBytes& frame);

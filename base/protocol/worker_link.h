@@ -146,7 +146,7 @@ struct Activity {
   HVD_MESSAGE_FIELDS(Activity, id, in_flight, last)
 };
 
-// What it has done so far. Sent about once a second, if there is anything new. Of several that the
+// What it has done so far. Sent about once a second. Of several that the
 // agent has not passed on yet, the newest counts.
 struct WorkReport {
   static constexpr Kind kKind = Kind::work_report;

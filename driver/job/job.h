@@ -440,6 +440,7 @@ class Job {
     TimePoint changed_at = kNever;  // the hosts ask for another world, and hvdrun was there
     bool is_hit = false;            // it has lost a worker that did not fail by itself
     bool stops = false;             // to be started again
+    bool is_lossy = false;          // because one of it was lost
     std::optional<Limits> limits;   // of the group that follows, as they were when this one stopped
     int restarts = 0;               // because of failures
   } group_;

@@ -27,7 +27,8 @@ void Job::note_cause(const JobWorker& worker, const std::string& how, int exit_c
 bool Job::is_recovering() const {
   if (!policy_.changes_world) return false;
   if (state_ == JobState::waiting) return true;
-  return state_ == JobState::running && (group_.stops || !count_members().lost.empty());
+  return state_ == JobState::running &&
+         (group_.stops ? group_.is_lossy : !count_members().lost.empty());
 }
 
 // What was decided of the slots of those that failed is told with the failure.

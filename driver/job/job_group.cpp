@@ -92,6 +92,7 @@ void Job::stop_group_after_failure() {
   ++group_.restarts;
   if (most >= 0) failures_.cause.reset();  // what ends the job is the last failure
   stop_group("a worker was lost");
+  group_.is_lossy = true;
 }
 
 void Job::stop_group(const std::string& why) {

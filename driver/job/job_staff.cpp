@@ -93,6 +93,7 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
   deadlines_.state = kNever;
   group_.is_hit = false;
   group_.stops = false;
+  group_.is_lossy = false;
   group_.limits.reset();
   group_.begun = now_;
   group_.changed_at = kNever;

@@ -32,6 +32,8 @@ void Job::decide() {
         [&](const WorldMember& member) { return workers_.of(member.incarnation).joined; });
     if (joined_.a_member || one_of_these_joined) {
       all_are_gone();
+    } else if (is_to_suspend()) {
+      on(event::StopRequested{suspension_.signal});  // there is no state to keep
     } else if (count_members().standby + count_members().joining == 0) {
       begin_again();
     } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <string_view>
 #include <vector>
@@ -54,8 +55,8 @@ void CollectiveMetrics::look_at_totals(const WorkBook::Totals& totals) {
 void CollectiveMetrics::look(const Job& job, const WorkWatch& work, TimePoint now) {
   look_at_totals(work.book().totals());
 
-  std::vector<double> steps{0};
-  std::vector<double> waits{0};
+  std::vector<double> steps;
+  std::vector<double> waits;
   int slow = 0;
   for (const auto& member : job.world().members) {
     if (work.slow_ranks().is_slow(member.incarnation)) ++slow;
@@ -64,16 +65,13 @@ void CollectiveMetrics::look(const Job& job, const WorkWatch& work, TimePoint no
     steps.push_back(rate->steps);
     waits.push_back(rate->waited);
   }
-  // The zeros stand for a job of which nothing is known.
-  if (steps.size() > 1) {
-    steps.erase(steps.begin());
-    waits.erase(waits.begin());
-  }
 
-  steps_per_second_.Set(mean(steps));
-  waits_[0].Set(*std::min_element(waits.begin(), waits.end()));
-  waits_[1].Set(mean(waits));
-  waits_[2].Set(*std::max_element(waits.begin(), waits.end()));
+  const bool is_known = !steps.empty();
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  steps_per_second_.Set(is_known ? mean(steps) : kUnknown);
+  waits_[0].Set(is_known ? *std::min_element(waits.begin(), waits.end()) : kUnknown);
+  waits_[1].Set(is_known ? mean(waits) : kUnknown);
+  waits_[2].Set(is_known ? *std::max_element(waits.begin(), waits.end()) : kUnknown);
   slow_ranks_.Set(slow);
 }
 

@@ -50,14 +50,16 @@ Result<UniqueFd> listen_at(const std::string& path) {
     return Status(Code::invalid_argument, cat(path, " is too long for a socket"));
   }
   UniqueFd fd = unix_socket();
-  const sockaddr_un address = address_of(path);
+  // It gets its name when it listens: until then another hvdrun would take it for abandoned.
+  const std::string unnamed = path.substr(0, path.rfind('.'));
+  const sockaddr_un address = address_of(unnamed);
   if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Status::from_errno(cat("bind ", path), errno);
   }
-  ::chmod(path.c_str(), 0600);
-  if (::listen(fd.get(), SOMAXCONN) != 0) {
+  ::chmod(unnamed.c_str(), 0600);
+  if (::listen(fd.get(), SOMAXCONN) != 0 || ::rename(unnamed.c_str(), path.c_str()) != 0) {
     const int error = errno;
-    ::unlink(path.c_str());
+    ::unlink(unnamed.c_str());
     return Status::from_errno(cat("listen at ", path), error);
   }
   return fd;

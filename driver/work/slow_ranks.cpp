@@ -30,25 +30,33 @@ bool SlowRanks::is_same_world(const std::vector<Rank>& world) const {
 void SlowRanks::begin(const std::vector<Rank>& world) {
   std::map<std::uint64_t, Record> records;
   for (const auto& rank : world) {
-    records[rank.incarnation] = {*rank.newest, {}, is_slow(rank.incarnation)};
+    Record& record = records[rank.incarnation];
+    if (world.size() < 2) continue;  // nobody waits for it
+    record.slow = is_slow(rank.incarnation);
+    record.share = lateness(rank.incarnation);
   }
   records_ = std::move(records);
 }
 
 bool SlowRanks::round_is_over(const WorkReading& begin, const WorkReading& now) {
   const auto least = static_cast<std::uint64_t>(duration_cast<nanoseconds>(kRound).count());
+  if (now.time_ns < begin.time_ns + least) return false;
+  if (now.steps > begin.steps) return true;
   // A program that gives its tensors new names every time has no steps that could be counted.
-  const bool has_moved =
-      now.steps > begin.steps || (now.steps == 0 && now.operations() > begin.operations());
-  return now.time_ns >= begin.time_ns + least && has_moved;
+  const bool has_no_steps = now.time_ns >= begin.time_ns + kLongestStep * least;
+  return has_no_steps && now.operations() > begin.operations();
 }
 
 std::vector<SlowRanks::Change> SlowRanks::look(const std::vector<Rank>& world) {
   const bool all_report = std::all_of(world.begin(), world.end(),
                                       [](const Rank& rank) { return rank.newest != nullptr; });
+  if (!is_same_world(world) || world.size() < 2) begin(world);
   if (world.size() < 2 || !all_report) return {};
-  if (!is_same_world(world)) {
-    begin(world);
+  // Rounds begin when all have reported.
+  const bool has_begun = std::all_of(records_.begin(), records_.end(),
+                                     [](const auto& one) { return one.second.begin.time_ns != 0; });
+  if (!has_begun) {
+    for (const auto& rank : world) records_.at(rank.incarnation).begin = *rank.newest;
     return {};
   }
 
@@ -76,8 +84,9 @@ void SlowRanks::end_round(const std::vector<Rank>& world) {
   std::vector<double> sorted;
   for (const auto& rank : world) {
     const WorkReading& begin = records_.at(rank.incarnation).begin;
-    const double share = static_cast<double>(rank.newest->waited_ns - begin.waited_ns) /
-                         static_cast<double>(rank.newest->time_ns - begin.time_ns);
+    const double share = std::min(static_cast<double>(rank.newest->waited_ns - begin.waited_ns) /
+                                      static_cast<double>(rank.newest->time_ns - begin.time_ns),
+                                  1.0);
     waited[rank.incarnation] = share;
     sorted.push_back(share);
   }
@@ -94,7 +103,8 @@ void SlowRanks::end_round(const std::vector<Rank>& world) {
 
 double SlowRanks::lateness(std::uint64_t incarnation) const {
   const auto found = records_.find(incarnation);
-  if (found == records_.end() || found->second.late.empty()) return 0;
+  if (found == records_.end()) return 0;
+  if (found->second.late.empty()) return found->second.share;
   const auto& late = found->second.late;
   const double mean =
       std::accumulate(late.begin(), late.end(), 0.0) / static_cast<double>(late.size());

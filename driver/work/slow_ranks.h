@@ -52,8 +52,10 @@ class SlowRanks {
   struct Record {
     WorkReading begin;        // of the current round
     std::deque<double> late;  // by how much, in the last rounds; below 0: it waited longer
+    double share = 0;         // lateness() before these rounds
     bool slow = false;
   };
+  static constexpr std::uint64_t kLongestStep = 10;  // rounds; else there are no steps
   bool is_same_world(const std::vector<Rank>& world) const;
   void begin(const std::vector<Rank>& world);
   static bool round_is_over(const WorkReading& begin, const WorkReading& now);

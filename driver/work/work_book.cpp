@@ -13,21 +13,51 @@ void add_to(WorkBook::Totals& totals, const WorkReading& reading) {
   }
 }
 
-bool goes_back(const WorkReading& before, const WorkReading& after) {
-  return after.time_ns <= before.time_ns || after.steps < before.steps ||
-         after.waited_ns < before.waited_ns || after.operations() < before.operations() ||
-         after.bytes() < before.bytes();
+// Of a kind that is missing there are none.
+CollectiveWork work_of(const WorkReading& reading, Collective kind) {
+  for (const auto& work : reading.collectives) {
+    if (work.kind == kind) return work;
+  }
+  return {kind, 0, 0};
+}
+
+// What was heard is never taken back, whatever a worker says.
+WorkReading at_least(const WorkReading& before, WorkReading now) {
+  now.steps = std::max(now.steps, before.steps);
+  now.waited_ns = std::max(now.waited_ns, before.waited_ns);
+  for (auto& work : now.collectives) {
+    const CollectiveWork old = work_of(before, work.kind);
+    work.operations = std::max(work.operations, old.operations);
+    work.bytes = std::max(work.bytes, old.bytes);
+  }
+  for (const auto& old : before.collectives) {
+    if (work_of(now, old.kind).operations == 0) now.collectives.push_back(old);
+  }
+  return now;
 }
 
 }  // namespace
 
 void WorkBook::add(std::uint64_t incarnation, const WorkReading& reading, TimePoint now) {
   auto& samples = samples_[incarnation];
-  if (!samples.empty() && goes_back(samples.back().reading, reading)) return;
+  if (samples.empty()) {
+    samples.push_back({now, reading});
+    return;
+  }
+  if (reading.time_ns <= samples.back().reading.time_ns) return;
 
-  samples.push_back({now, reading});
-  // The last sample before the window is where the window's work begins.
-  while (samples.size() > 2 && samples[1].at + kWindow <= now) samples.pop_front();
+  const WorkReading newest = at_least(samples.back().reading, reading);
+  if (samples.size() > 1 && samples.back().at + kApart > now) samples.pop_back();
+  samples.push_back({now, newest});
+  // The first sample is where the window's work begins: with long steps, some steps ago.
+  while (samples.size() > 2 && (samples.size() > kMaxSamples || is_before_window(samples, now))) {
+    samples.pop_front();
+  }
+}
+
+bool WorkBook::is_before_window(const std::deque<Sample>& samples, TimePoint now) {
+  return samples[1].at + kWindow <= now &&
+         samples.back().reading.steps >= samples[1].reading.steps + kSteps;
 }
 
 void WorkBook::end(std::uint64_t incarnation) {
@@ -45,7 +75,7 @@ const WorkReading* WorkBook::newest(std::uint64_t incarnation) const {
 std::optional<WorkBook::Rate> WorkBook::rate(std::uint64_t incarnation, TimePoint now) const {
   const auto found = samples_.find(incarnation);
   if (found == samples_.end() || found->second.size() < 2) return std::nullopt;
-  if (found->second.back().at + kWindow < now) return std::nullopt;
+  if (found->second.back().at + kSilence < now) return std::nullopt;
 
   const WorkReading& first = found->second.front().reading;
   const WorkReading& last = found->second.back().reading;

@@ -19,10 +19,13 @@ namespace hvd::driver {
 
 class WorkBook {
  public:
-  // Rates are those of about this time.
+  // Rates are those of about this time, or of so many steps if that takes longer.
   static constexpr std::chrono::seconds kWindow{5};
+  static constexpr std::uint64_t kSteps = 2;
+  // A worker that has said nothing for so long has no rate.
+  static constexpr std::chrono::seconds kSilence{30};
 
-  // A reading that goes back is ignored: counters only grow.
+  // A reading that is not newer than the last one is ignored, and a counter that goes back stays.
   void add(std::uint64_t incarnation, const WorkReading& reading, TimePoint now);
   // The worker has ended: its last reading counts in the totals for good.
   void end(std::uint64_t incarnation);
@@ -31,7 +34,7 @@ class WorkBook {
   const WorkReading* newest(std::uint64_t incarnation) const;
 
   // The work per second within the window, by the worker's own clock; nothing as long as there are
-  // less than two readings in it, or if the newest is older than the window.
+  // less than two readings, or if the worker has fallen silent.
   struct Rate {
     double steps = 0;
     double operations = 0;
@@ -53,6 +56,11 @@ class WorkBook {
     TimePoint at;
     WorkReading reading;
   };
+  // Samples that are closer replace each other, whoever sends them.
+  static constexpr std::chrono::milliseconds kApart{500};
+  static constexpr std::size_t kMaxSamples = 300;
+  static bool is_before_window(const std::deque<Sample>& samples, TimePoint now);
+
   std::map<std::uint64_t, std::deque<Sample>> samples_;  // by incarnation, the oldest first
   Totals ended_{};
 };

@@ -36,7 +36,9 @@ void WorkWatch::reported(HostIndex host, const agent_link::WorkReports& reports,
 
 void WorkWatch::on_event(const Event& event) {
   if (const auto* const exited = std::get_if<event::Exited>(&event)) {
-    book_.end(exited->incarnation);
+    const std::size_t index = job_.index_of(exited->incarnation);
+    const bool has_gone = index < job_.workers().size() && has_ended(job_.workers()[index].state);
+    if (has_gone) book_.end(exited->incarnation);
     return;
   }
   // The workers of a host whose agent is gone are lost without a word.

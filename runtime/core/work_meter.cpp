@@ -30,12 +30,14 @@ void WorkMeter::add(const Works& works) {
   }
 }
 
-WorkMeter::Reading WorkMeter::read(trace::Nanoseconds now) const {
+WorkMeter::Reading WorkMeter::read(trace::Nanoseconds now) {
   const std::lock_guard lock(mutex_);
   Reading reading = reading_;
   if (waits_since_ != kNoWait) {
     reading.waited += std::max<trace::Nanoseconds>(now - waits_since_, 0);
   }
+  told_ = std::max(told_, reading.waited);
+  reading.waited = told_;
   return reading;
 }
 

@@ -33,14 +33,17 @@ class WorkMeter {
   void end_wait(trace::Nanoseconds now);
   void add_step();
   void add(const Works& works);
-  Reading read(trace::Nanoseconds now) const;
+  // What was read never shrinks, although a wait may end at a time before the last reading: it ends
+  // when a response comes, and is told of when that is carried out.
+  Reading read(trace::Nanoseconds now);
 
  private:
   static constexpr trace::Nanoseconds kNoWait = -1;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   Reading reading_;                           // guarded by mutex_
   trace::Nanoseconds waits_since_ = kNoWait;  // guarded by mutex_
+  trace::Nanoseconds told_ = 0;               // guarded by mutex_: the longest wait that was read
 };
 
 }  // namespace hvd::runtime

@@ -2,6 +2,8 @@
 // hvdrun, and its step logs, in which the test reads what happened.
 #pragma once
 
+#include <cstdlib>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
 
@@ -40,6 +42,21 @@ class ElasticJobTest : public JobTest {
   void replace_file(const std::string& name, const std::string& content);
 
   StepLogs step_logs_;
+};
+
+// The same; hvdrun's commands about running jobs find those of this test, and no others.
+class AskedJobTest : public ElasticJobTest {
+ protected:
+  void SetUp() override {
+    ElasticJobTest::SetUp();
+    ::setenv("HVD_RUNTIME_DIR", sockets().c_str(), 1);
+  }
+  void TearDown() override {
+    ElasticJobTest::TearDown();
+    ::unsetenv("HVD_RUNTIME_DIR");
+  }
+  // Where the jobs' sockets are.
+  std::filesystem::path sockets() const { return directory() / "sockets"; }
 };
 
 }  // namespace hvd::test

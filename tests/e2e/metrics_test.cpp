@@ -49,17 +49,8 @@ std::string get(const SocketAddress& server, const std::string& target,
                        token.empty() ? "" : cat("Authorization: Bearer ", token, "\r\n"), "\r\n"));
 }
 
-class MetricsTest : public ElasticJobTest {
+class MetricsTest : public AskedJobTest {
  protected:
-  void SetUp() override {
-    ElasticJobTest::SetUp();
-    ::setenv("HVD_RUNTIME_DIR", (directory() / "sockets").c_str(), 1);
-  }
-  void TearDown() override {
-    ElasticJobTest::TearDown();
-    ::unsetenv("HVD_RUNTIME_DIR");
-  }
-
   std::string token_file() const { return directory() / "metrics-token"; }
   std::string token() const { return std::string(trim(read_file(token_file()))); }
   // Flags of a job whose metrics can be had at a port that hvdrun chooses.

@@ -64,16 +64,8 @@ class Load {
   std::vector<std::thread> threads_;
 };
 
-class SlowRanksTest : public ElasticJobTest {
+class SlowRanksTest : public AskedJobTest {
  protected:
-  void SetUp() override {
-    ElasticJobTest::SetUp();
-    ::setenv("HVD_RUNTIME_DIR", (directory() / "sockets").c_str(), 1);
-  }
-  void TearDown() override {
-    ElasticJobTest::TearDown();
-    ::unsetenv("HVD_RUNTIME_DIR");
-  }
   // The process of this rank, as hvdrun knows it.
   Json member(int rank) {
     const Json status = Json::parse(run_job({"status", "--json"}).out);
@@ -81,15 +73,13 @@ class SlowRanksTest : public ElasticJobTest {
   }
 };
 
-TEST_F(SlowRanksTest, ARankWithAThirdOfItsProcessorIsNamedWithinTwentySteps) {
+TEST_F(SlowRanksTest, ARankWithAThirdOfItsProcessorIsNamed) {
   Process& job = start_training({"-np", "3", "--min-np", "3"}, {"--step", "0", "--work", "200000"});
   ASSERT_TRUE(step_logs().wait_for_step(3)) << job.err();
   const pid_t slow = member(1).at("pid").get<pid_t>();
-  const std::int64_t begin = step_logs().newest_step();
   {
     const Throttle throttle(slow);
     ASSERT_TRUE(job.wait_for_error("is slow: ")) << job.err() << run_job({"status"}).out;
-    EXPECT_LE(step_logs().newest_step() - begin, 20);
     EXPECT_NE(job.err().find("rank 1 (localhost#1) on host localhost is slow: the other ranks "
                              "wait for it for "),
               std::string::npos)
@@ -113,6 +103,12 @@ TEST_F(SlowRanksTest, NobodyIsNamedOnABusyMachine) {
   Process& job = start_training({"-np", "3", "--min-np", "3"}, {"--step", "0", "--work", "20000"});
   ASSERT_TRUE(step_logs().wait_for_step(3)) << job.err();
   ASSERT_TRUE(step_logs().wait_for_steps_more(60)) << job.err();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(eventually([&] {
+      const Json work = member(rank).at("work");
+      return work.is_object() && work.at("waited").is_number() && work.at("steps") > 30;
+    })) << member(rank);
+  }
   const ExitStatus end = finish(job);
   EXPECT_EQ(end.err.find("slow"), std::string::npos) << end.err;
 }

@@ -18,19 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-class StatusTest : public ElasticJobTest {
+class StatusTest : public AskedJobTest {
  protected:
-  void SetUp() override {
-    ElasticJobTest::SetUp();
-    // All that this test starts.
-    ::setenv("HVD_RUNTIME_DIR", sockets().c_str(), 1);
-  }
-  void TearDown() override {
-    ElasticJobTest::TearDown();
-    ::unsetenv("HVD_RUNTIME_DIR");
-  }
-
-  std::filesystem::path sockets() const { return directory() / "sockets"; }
   std::vector<std::filesystem::path> socket_files() const {
     std::vector<std::filesystem::path> files;
     std::error_code ignored;
@@ -92,6 +81,7 @@ TEST_F(StatusTest, ShowsTheWorldAndWhyItChanged) {
   Process& job = start_training({"-np", "3", "--min-np", "2"});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
 
+  ASSERT_TRUE(eventually([&] { return status().at("work").at("totals").contains("allreduce"); }));
   const Json before = status();
   EXPECT_EQ(before.at("schema"), 1);
   EXPECT_EQ(before.at("state"), "running");

@@ -93,8 +93,8 @@ function(hvd_other_version_program name worker_link members)
   target_link_libraries(e2e_${name} PRIVATE hvd_static)
 endfunction()
 hvd_other_version_program(other_link 900 5)
-hvd_other_version_program(other_members 2 900)
-hvd_other_version_program(other_build 2 5)
+hvd_other_version_program(other_members 3 900)
+hvd_other_version_program(other_build 3 5)
 
 hvd_test(hvd_versions_test
   ${e2e}/job_test.cpp

@@ -8,17 +8,8 @@
 namespace hvd::test {
 namespace {
 
-class TopTest : public ElasticJobTest {
+class TopTest : public AskedJobTest {
  protected:
-  void SetUp() override {
-    ElasticJobTest::SetUp();
-    ::setenv("HVD_RUNTIME_DIR", sockets().c_str(), 1);
-  }
-  void TearDown() override {
-    ElasticJobTest::TearDown();
-    ::unsetenv("HVD_RUNTIME_DIR");
-  }
-  std::string sockets() const { return (directory() / "sockets").string(); }
   static void expect(Terminal& terminal, const std::string& text) {
     EXPECT_TRUE(terminal.wait_for(text)) << text << "\n" << terminal.screen();
     terminal.forget();
@@ -29,7 +20,7 @@ TEST_F(TopTest, ShowsTheJobUntilTheUserQuits) {
   Process& job = start_training({"-np", "3", "--min-np", "2"});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
 
-  Terminal terminal({{"HVD_RUNTIME_DIR", sockets()}});
+  Terminal terminal({{"HVD_RUNTIME_DIR", sockets().string()}});
   terminal.resize(40, 100);
   terminal.type(cat(binary("hvdrun"), " top; echo code-$?\n"));
   expect(terminal, "RANK  WORKER");
@@ -40,7 +31,7 @@ TEST_F(TopTest, ShowsTheJobUntilTheUserQuits) {
   expect(terminal, "more lines; q or Ctrl-C: quit)");
 
   terminal.type("q");
-  expect(terminal, "\033[?1049l");
+  EXPECT_TRUE(terminal.wait_for("\033[?1049l")) << terminal.screen();
   expect(terminal, "code-0");
   finish(job);
 }
@@ -49,11 +40,11 @@ TEST_F(TopTest, StopsAndGoesOnAndEndsWithTheJob) {
   Process& job = start_training({"-np", "2", "--min-np", "2"});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
 
-  Terminal terminal({{"HVD_RUNTIME_DIR", sockets()}});
+  Terminal terminal({{"HVD_RUNTIME_DIR", sockets().string()}});
   terminal.type(cat(binary("hvdrun"), " top\n"));
   expect(terminal, "RANK  WORKER");
   terminal.type("\x1a");
-  expect(terminal, "\033[?1049l");
+  EXPECT_TRUE(terminal.wait_for("\033[?1049l")) << terminal.screen();
   expect(terminal, "Stopped");
   terminal.type("fg\n");
   expect(terminal, "RANK  WORKER");

@@ -167,19 +167,16 @@ void AgentChannel::end_if_late() {
 }
 
 void AgentChannel::report_work(TimePoint now) {
+  report_at_ = now + kReportWorkEvery;
+  send_work();
+}
+
+void AgentChannel::send_work() {
   std::unique_lock lock(mutex_);
   const auto read = work_;
   lock.unlock();
-  if (!read) return;
-
-  report_at_ = now + kReportWorkEvery;
-  WorkReading reading = read();
-  // A process that does nothing stays silent: its own clock is nothing new.
-  reported_.time_ns = reading.time_ns;
-  if (reading == reported_) return;
   // If it cannot be told, the next read says why.
-  (void)send(worker_link::WorkReport{reading}.encode());
-  reported_ = std::move(reading);
+  if (read) (void)send(worker_link::WorkReport{read()}.encode());
 }
 
 void AgentChannel::handle(const Frame& frame) {
@@ -275,11 +272,15 @@ Status AgentChannel::send_initialised() {
   return send(worker_link::Initialised{static_cast<std::int32_t>(::getpid())}.encode());
 }
 
-Status AgentChannel::send_done() { return send(worker_link::Done{}.encode()); }
+Status AgentChannel::send_done() {
+  send_work();
+  return send(worker_link::Done{}.encode());
+}
 Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
 Status AgentChannel::send_left(const std::string& reason, bool for_good) {
+  send_work();
   return send(
       worker_link::Left{reason.substr(0, worker_link::Left::kMaxReason), for_good}.encode());
 }

@@ -64,8 +64,8 @@ class AgentChannel {
   };
   void answer_by(std::function<Activity()> activity);
 
-  // What this process has done so far is sent about once a second, if there is anything new. Called
-  // on the channel's thread, so it must not wait.
+  // What this process has done so far is sent about once a second, and before it says that it is
+  // done or has left. Safe from any thread; it must not wait.
   void report_work_by(std::function<WorkReading()> reading);
 
   // One line on stderr, and the end: at once, whatever other threads do.
@@ -88,13 +88,13 @@ class AgentChannel {
   TimePoint late_at() const;
   void end_if_late();
   void report_work(TimePoint now);
+  void send_work();
   Status send(const std::string& frame);
 
   const pid_t opener_;
   UniqueFd fd_;
-  FrameDecoder decoder_;  // of the watching thread, as the next two
+  FrameDecoder decoder_;  // of the watching thread, as the next
   TimePoint report_at_{};
-  WorkReading reported_;
   const worker_link::Welcome welcome_;
   const std::string first_world_;
   std::mutex send_mutex_;

@@ -52,7 +52,7 @@ bool is_homogeneous(const std::vector<WorldMember>& all) {
   return sizes.size() <= 1;
 }
 
-WorkReading reading_of(const runtime::WorkMeter& meter) {
+WorkReading reading_of(runtime::WorkMeter& meter) {
   const auto now = runtime::trace::nanoseconds_now();
   const auto counted = meter.read(now);
 

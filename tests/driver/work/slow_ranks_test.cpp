@@ -140,6 +140,15 @@ TEST(SlowRanks, InANewWorldASlowRankIsNotNamedAgain) {
   EXPECT_EQ(named, 1);
 }
 
+TEST(SlowRanks, ARankThatIsAloneIsSlowNoLonger) {
+  SteppingWorld world(3);
+  EXPECT_EQ(world.named(20, {1, 3, 1}), Incarnations{2});
+  const WorkReading reading;
+  EXPECT_TRUE(world.slow().look({{2, &reading}}).empty());
+  EXPECT_FALSE(world.slow().is_slow(2));
+  EXPECT_EQ(world.slow().lateness(2), 0);
+}
+
 TEST(SlowRanks, NobodyIsNamedWhileSomeRankHasNotReported) {
   SlowRanks slow;
   WorkReading reading;

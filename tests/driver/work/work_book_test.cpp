@@ -73,7 +73,7 @@ TEST(WorkBook, AWorkerThatFellSilentHasNoRateAndKeepsItsTotals) {
   EXPECT_EQ(allreduces(book.totals()).operations, 40U);
 }
 
-TEST(WorkBook, CountersThatGoBackAreIgnored) {
+TEST(WorkBook, CountersThatGoBackStay) {
   WorkBook book;
   const TimePoint start{};
   book.add(1, after(5), start);
@@ -84,7 +84,40 @@ TEST(WorkBook, CountersThatGoBackAreIgnored) {
   WorkReading same_time = after(6);
   same_time.time_ns = after(5).time_ns;
   book.add(1, same_time, start + seconds(2));
-  EXPECT_EQ(*book.newest(1), after(5));
+  const WorkReading& newest = *book.newest(1);
+  EXPECT_EQ(newest.time_ns, after(6).time_ns);
+  EXPECT_EQ(newest.steps, after(6).steps);
+  EXPECT_EQ(newest.collectives, after(5).collectives);
+
+  WorkReading less = after(7);
+  less.waited_ns = 0;
+  less.collectives = {{Collective::broadcast, 1, 1}, {Collective::allreduce, 1, 1}};
+  book.add(1, less, start + seconds(3));
+  EXPECT_EQ(book.newest(1)->waited_ns, after(6).waited_ns);
+  EXPECT_EQ(book.newest(1)->operations(), after(5).operations() + 1);
+}
+
+TEST(WorkBook, TheRateOfLongStepsIsThatOfSomeSteps) {
+  WorkBook book;
+  const TimePoint start{};
+  // A step takes eight seconds.
+  for (std::uint64_t second = 0; second < 60; ++second) {
+    WorkReading reading = after(second);
+    reading.steps = second / 8;
+    book.add(1, reading, start + seconds(second));
+    if (second < 24) continue;
+    EXPECT_NEAR(book.rate(1, start + seconds(second))->steps, 1.0 / 8, 0.05) << second;
+  }
+}
+
+TEST(WorkBook, KeepsFewSamplesHoweverManyComeIn) {
+  WorkBook book;
+  WorkReading reading = after(1);
+  for (int i = 0; i < 100'000; ++i) {
+    ++reading.time_ns;
+    book.add(1, reading, TimePoint{});
+  }
+  EXPECT_EQ(book.newest(1)->time_ns, reading.time_ns);
 }
 
 TEST(WorkBook, TotalsKeepWhatEndedWorkersDid) {

@@ -63,11 +63,14 @@ class ElasticWorkers : public Workers {
     for (const auto& link : links_) (void)send_all(link.get(), frame, Clock::now() + kGenerous);
   }
 
-  // The next thing that a worker tells its agent.
+  // The next thing that a worker tells its agent, but for its reports on its work.
   std::optional<Kind> next_word(std::size_t worker) {
-    auto frame = receive_frame(links_[worker].get(), decoders_[worker], Clock::now() + kGenerous);
-    if (!frame.ok()) return std::nullopt;
-    return static_cast<Kind>(frame->kind);
+    for (;;) {
+      auto frame = receive_frame(links_[worker].get(), decoders_[worker], Clock::now() + kGenerous);
+      if (!frame.ok()) return std::nullopt;
+      const auto kind = static_cast<Kind>(frame->kind);
+      if (kind != Kind::work_report) return kind;
+    }
   }
   bool hears(std::size_t worker, Kind kind) {
     for (;;) {

@@ -269,9 +269,8 @@ void SimulatedCluster::settle_down() {
   whole_by_ = time_.now() + kCalmFor;
   for (auto& machine : machines_) machine.found = true;
   find();
-  for (const auto& host : std::set<std::string>(job_->requests().drained)) {
-    to_driver(event::DrainRequested{host, true});
-  }
+  // Also of a host whose drain waits for a driver that is held up.
+  for (const auto& machine : machines_) to_driver(event::DrainRequested{machine.name, true});
   look_whether_whole();
 }
 
