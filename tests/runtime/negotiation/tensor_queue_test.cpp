@@ -191,7 +191,8 @@ TEST(TensorQueue, NobodyWaitsAfterTheEnd) {
     TensorQueue queue(0, ProcessSets(1), meter);
     Entry entry = entry_of("a");
     ASSERT_TRUE(queue.push({&entry, 1}, first).ok());
-    if (closes) EXPECT_EQ(queue.close(Status(Code::aborted, "enough")).size(), 1U);
+    const std::size_t ended = closes ? queue.close(Status(Code::aborted, "enough")).size() : 1;
+    EXPECT_EQ(ended, 1U);
   }
   EXPECT_LT(meter.read(trace::nanoseconds_now() + 3'600'000'000'000).waited, 3'000'000'000'000);
 }
