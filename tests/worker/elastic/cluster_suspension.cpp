@@ -1,4 +1,5 @@
 // A simulated job that is to be suspended: when, and how it must end.
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -73,7 +74,12 @@ std::string SimulatedCluster::verdict_on_suspension(const action::Finish& finish
     return is_plain || workers_.is_work_done() ? "" : "it ends with 0, and the work is not done";
   }
   if (!finish.failure && finish.exit_code == 128 + SIGTERM) {
-    return rules_->may_be_stopped() ? "" : "it was stopped, and could have been suspended";
+    // Before anybody has called hvd::init() there is no state to keep.
+    const auto& workers = job_->workers();
+    const bool has_state = std::any_of(workers.begin(), workers.end(),
+                                       [](const driver::JobWorker& one) { return one.has_state; });
+    return rules_->may_be_stopped() || !has_state ? ""
+                                                  : "it was stopped, and could have been suspended";
   }
   return verdict_on(finish);
 }
