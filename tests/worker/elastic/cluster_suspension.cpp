@@ -75,9 +75,10 @@ std::string SimulatedCluster::verdict_on_suspension(const action::Finish& finish
   }
   if (!finish.failure && finish.exit_code == 128 + SIGTERM) {
     // Before anybody has called hvd::init() there is no state to keep.
-    const auto& workers = job_->workers();
-    const bool has_state = std::any_of(workers.begin(), workers.end(),
-                                       [](const driver::JobWorker& one) { return one.has_state; });
+    const auto& members = job_->world().members;
+    const bool has_state = std::any_of(members.begin(), members.end(), [&](const WorldMember& one) {
+      return job_->workers()[job_->index_of(one.incarnation)].joined;
+    });
     return rules_->may_be_stopped() || !has_state ? ""
                                                   : "it was stopped, and could have been suspended";
   }
