@@ -1,4 +1,4 @@
-// What is known of each kind of collective.
+// The names of the collectives, and the check of one that came over a link.
 #pragma once
 
 #include <string_view>

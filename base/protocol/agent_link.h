@@ -423,8 +423,8 @@ struct WorkerWork {
   void fields(auto& archive) { archive(incarnation, reading); }
 };
 
-// What the workers have done so far, of those of whom there is anything new: with the answer to a
-// Heartbeat, and before Exited.
+// The work counters of each worker that has reported since the last such message. The agent sends
+// them with the answer to a Heartbeat, and before Exited.
 struct WorkReports {
   static constexpr Kind kKind = Kind::work_reports;
   std::vector<WorkerWork> workers = {};

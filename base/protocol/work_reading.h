@@ -1,5 +1,5 @@
-// What a worker has done so far: the counters that it sends about once a second. All only grow, and
-// go on from one world to the next.
+// The work counters of a worker, which it sends about once a second. A counter never shrinks, and
+// goes on from one world to the next.
 #pragma once
 
 #include <cstdint>

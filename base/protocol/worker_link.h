@@ -146,8 +146,8 @@ struct Activity {
   HVD_MESSAGE_FIELDS(Activity, id, in_flight, last)
 };
 
-// What it has done so far. Sent about once a second. Of several that the
-// agent has not passed on yet, the newest counts.
+// The work counters of this worker. The worker sends them about once a second, and the agent passes
+// on the newest.
 struct WorkReport {
   static constexpr Kind kKind = Kind::work_report;
   WorkReading reading;

@@ -129,19 +129,16 @@ std::string duration_text(double seconds) {
   return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");
 }
 
-static std::string counted(std::size_t number, std::string_view what) {
-  return cat(number, " ", what, number == 1 ? "" : "s");
-}
-
-// What happened to the world of a job.
+// How often the world of a job changed, and how many workers were lost and joined.
 static std::string worlds_text(const driver::JobSummary& summary, bool elastic) {
   if (summary.worlds == 0) return "; no worker was started";
   if (!elastic) {
     const std::string lost = summary.lost == 0 ? "" : cat(", ", summary.lost, " of them lost");
-    return cat(" with ", counted(summary.size, "worker"), lost);
+    return cat(" with ", driver::counted(summary.size, "worker"), lost);
   }
-  std::string text = cat(": ", counted(summary.worlds, "world"), ", ",
-                         counted(summary.lost, "worker"), " lost, ", summary.joined, " joined");
+  std::string text =
+      cat(": ", driver::counted(summary.worlds, "world"), ", ",
+          driver::counted(summary.lost, "worker"), " lost, ", summary.joined, " joined");
   if (summary.outside_recovery) {
     text += cat(", ", std::floor(*summary.outside_recovery * 1000) / 10,
                 " % of the time outside recovery");

@@ -162,6 +162,10 @@ std::string range_text(const std::vector<int>& numbers) {
   return text;
 }
 
+std::string counted(std::size_t number, std::string_view what) {
+  return cat(number, " ", what, number == 1 ? "" : "s");
+}
+
 std::string ranks_text(const std::vector<int>& ranks) {
   return cat(ranks.size() == 1 ? "rank " : "ranks ", range_text(ranks));
 }

@@ -310,6 +310,8 @@ std::string exit_text(const event::Exited& event);
 std::string names_text(const std::vector<std::string>& names);
 // Of many numbers, in order: "0-3, 7"; after some ranges "..." and their count.
 std::string range_text(const std::vector<int>& numbers);
+// "1 worker", "3 workers"
+std::string counted(std::size_t number, std::string_view what);
 // "rank 3", "ranks 0-2, 5"
 std::string ranks_text(const std::vector<int>& ranks);
 // "5 s", "0.3 s"

@@ -10,17 +10,14 @@
 namespace hvd::driver {
 namespace {
 
-std::string workers_text(std::size_t number) {
-  return cat(number, number == 1 ? " worker" : " workers");
-}
-
 // "from 2 (--min-np) to 8 workers (--max-np, or -np without it)"
 std::string limits_text(const Limits& limits) {
   const int least = std::max(limits.least, 1);
   if (limits.most == 0) {
-    return cat("at least ", workers_text(static_cast<std::size_t>(least)), " (--min-np)");
+    return cat("at least ", counted(static_cast<std::size_t>(least), "worker"), " (--min-np)");
   }
-  return cat("from ", least, " (--min-np) to ", workers_text(static_cast<std::size_t>(limits.most)),
+  return cat("from ", least, " (--min-np) to ",
+             counted(static_cast<std::size_t>(limits.most), "worker"),
              " (--max-np, or -np without it)");
 }
 
@@ -104,7 +101,7 @@ void Job::drain(const std::string& name) {
   }
   const std::string text = cat("host ", name, " is drained");
   if (workers == 0) return accept(cat(text, ": no worker is there"));
-  accept(cat(text, ": ", workers_text(workers), " there ", workers == 1 ? "leaves" : "leave",
+  accept(cat(text, ": ", counted(workers, "worker"), " there ", workers == 1 ? "leaves" : "leave",
              is_plain_group() ? " with a restart of all, or at a commit if hvd::init() is called"
                               : " at the next commit"));
 }
@@ -134,7 +131,7 @@ void Job::on(const event::ScaleRequested& event) {
   int room = 0;
   for (const auto& found : *known_.hosts) room += ready_slots(found.host);
   std::string text =
-      cat("the job is scaled to ", workers_text(static_cast<std::size_t>(event.size)),
+      cat("the job is scaled to ", counted(static_cast<std::size_t>(event.size), "worker"),
           "; its world has ", worlds_.in_force().members.size(), " now");
   if (room < event.size)
     text += cat(", and ", room, room == 1 ? " slot is" : " slots are", " ready");
@@ -159,7 +156,7 @@ std::string Job::release_reason(const JobWorker& worker) const {
   if (there == nullptr) return host + " is no longer named";
   if (worker.member.slot >= slots_of(there->host)) return host + " has fewer slots now";
   if (requests_.size == 0) return "the world has more workers than --max-np";
-  return cat("the job was scaled to ", workers_text(static_cast<std::size_t>(requests_.size)));
+  return cat("the job was scaled to ", counted(static_cast<std::size_t>(requests_.size), "worker"));
 }
 
 }  // namespace hvd::driver

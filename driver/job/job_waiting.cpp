@@ -11,10 +11,6 @@ namespace {
 constexpr std::size_t kMaxErrors = 3;
 constexpr std::size_t kMaxChanges = 4;  // in one line
 
-std::string counted(std::size_t number, std::string_view what) {
-  return cat(number, " ", what, number == 1 ? "" : "s");
-}
-
 }  // namespace
 
 // "rests for 10 s"

@@ -43,13 +43,13 @@ class WorkWatch {
   TimePoint look_at_{};
 };
 
-// "rank 3 (b#1) on host b is slow: the other ranks wait for it for 61 % of the time". Pure.
 struct SlowRankText {
   std::string worker;
   std::string host;
   int rank = 0;
   double share = 0;
 };
+// "rank 3 (b#1) on host b is slow: the other ranks wait for it for 61 % of the time". Pure.
 std::string slow_text(const std::vector<SlowRankText>& of_one_host);
 
 }  // namespace hvd::driver

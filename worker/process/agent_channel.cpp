@@ -138,7 +138,10 @@ void AgentChannel::watch() {
   for (;;) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);
-    if (now >= report_at_) report_work(now);
+    if (now >= report_at_) {
+      report_at_ = now + kReportWorkEvery;
+      send_work();
+    }
     auto frame = receive_frame(fd_.get(), decoder_, std::min(now + kOwnTimePace, late_at()));
     if (frame.status().code() == Code::deadline_exceeded) {
       if (late_at() <= Clock::now()) end_if_late();
@@ -164,11 +167,6 @@ TimePoint AgentChannel::late_at() const {
 
 void AgentChannel::end_if_late() {
   if (const auto why = listener_.late()) end_process(*why);
-}
-
-void AgentChannel::report_work(TimePoint now) {
-  report_at_ = now + kReportWorkEvery;
-  send_work();
 }
 
 void AgentChannel::send_work() {

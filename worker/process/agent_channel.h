@@ -87,13 +87,12 @@ class AgentChannel {
   void handle(const Frame& frame);
   TimePoint late_at() const;
   void end_if_late();
-  void report_work(TimePoint now);
   void send_work();
   Status send(const std::string& frame);
 
   const pid_t opener_;
   UniqueFd fd_;
-  FrameDecoder decoder_;  // of the watching thread, as the next
+  FrameDecoder decoder_;  // of the watching thread, as is the next member
   TimePoint report_at_{};
   const worker_link::Welcome welcome_;
   const std::string first_world_;
