@@ -395,6 +395,11 @@ void JobRunner::record(const Event& event, const std::vector<Action>& actions, T
   warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
 }
 
+void JobRunner::note(const event::WorldEntered& entered) {
+  if (worlds_.empty() || worlds_.back().generation != entered.generation) return;
+  worlds_.back().entered = entered;
+}
+
 HttpReply JobRunner::metrics_reply() {
   const TimePoint now = Clock::now();
   metrics_.look_at_work(work_, *job_, now);
@@ -415,6 +420,7 @@ void JobRunner::handle(const Event& event) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);  // for the threads that bring agents to other hosts
     const auto actions = job_->step(next, now);
+    if (const auto* const entered = std::get_if<event::WorldEntered>(&next)) note(*entered);
     record(next, actions, now);
     register_new_hosts();
     // The event is reported before its consequences.
@@ -522,7 +528,8 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     activity_.answered(std::move(activity));
   };
   callbacks.on_work = [this, host](const agent_link::WorkReports& reports) {
-    work_.reported(host, reports, Clock::now());
+    const auto entered = work_.reported(host, reports, Clock::now());
+    if (entered) handle(*entered);
   };
   callbacks.on_activity_wanted = [this] { activity_.request_from_worker(); };
   callbacks.on_paused = [this, host] { pause_.answered(host); };

@@ -77,6 +77,8 @@ class JobRunner {
   void warn_of_journal(const Status& written);
   // What the job has decided, for its journal and its metrics.
   void record(const Event& event, const std::vector<Action>& actions, TimePoint now);
+  // How long the members took to come into the world is part of its history.
+  void note(const event::WorldEntered& entered);
   HttpReply metrics_reply();
   // Events that arise while another one is handled wait for their turn.
   void handle(const Event& event);

@@ -45,7 +45,7 @@ void JobRunner::perform(const action::PublishWorld& action) {
   update_master_endpoint(world);
   if (worlds_.size() == kMaxPastWorlds) worlds_.erase(worlds_.begin());
   worlds_.push_back(
-      {world.generation, std::chrono::system_clock::now(), world.members.size(), action.why});
+      {world.generation, std::chrono::system_clock::now(), world.members.size(), action.why, {}});
   observer_.on_world(world, action.why);
 }
 

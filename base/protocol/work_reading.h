@@ -8,6 +8,7 @@
 #include <hvd/types.h>
 
 #include "base/collective.h"
+#include "base/protocol/world_entry.h"
 
 namespace hvd {
 
@@ -26,13 +27,14 @@ struct WorkReading {
   // During this time some request of the worker waited for requests of other ranks.
   std::uint64_t waited_ns = 0;
   std::vector<CollectiveWork> collectives = {};  // those that were used, each once
+  WorldEntry entry = {};                         // of the world that it came into last
   friend bool operator==(const WorkReading&, const WorkReading&) = default;
   // Of all collectives together.
   std::uint64_t operations() const;
   std::uint64_t bytes() const;
   // data_loss: a collective is there twice.
   Status check() const;
-  void fields(auto& archive) { archive(time_ns, steps, waited_ns, collectives); }
+  void fields(auto& archive) { archive(time_ns, steps, waited_ns, collectives, entry); }
 };
 
 }  // namespace hvd

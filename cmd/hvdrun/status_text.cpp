@@ -118,17 +118,41 @@ std::string hosts_table(const Json& status) {
   return rows.size() > 1 ? table(std::move(rows)) : std::string();
 }
 
+// Of a world whose members are not all at work yet, and of a hvdrun of an older version, nothing is
+// known.
+std::string entry_seconds_text(const Json& world) {
+  const auto entry = world.find("entry");
+  if (entry == world.end() || !entry->is_object()) return "-";
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3f s",  // NOLINT: bounded
+                entry->at("seconds").get<double>());
+  return text.data();
+}
+
+// How long it took until all were at work in the newest world of which that is known, part by part.
+std::string last_entry_text(const Json& worlds) {
+  for (auto world = worlds.rbegin(); world != worlds.rend(); ++world) {
+    const auto entry = world->find("entry");
+    if (entry == world->end() || !entry->is_object()) continue;
+    return cat("\nworld ", text_or_dash(world->at("generation")), ": ",
+               text_or_dash(entry->at("worker")), " took the longest, ",
+               entry->at("text").get<std::string>(), "\n");
+  }
+  return {};
+}
+
 std::string worlds_table(const Json& status) {
   constexpr std::size_t kShown = 10;
   const Json& worlds = status.at("worlds");
   if (worlds.empty()) return {};
-  std::vector<std::vector<std::string>> rows{{"WORLD", "SINCE", "WORKERS", "BECAUSE"}};
+  std::vector<std::vector<std::string>> rows{{"WORLD", "SINCE", "WORKERS", "AT WORK AFTER", "BECAUSE"}};
   const std::size_t first = worlds.size() > kShown ? worlds.size() - kShown : 0;
   for (std::size_t i = first; i < worlds.size(); ++i) {
     rows.push_back({text_or_dash(worlds[i].at("generation")), worlds[i].at("at"),
-                    text_or_dash(worlds[i].at("size")), text_or_dash(worlds[i].at("why"))});
+                    text_or_dash(worlds[i].at("size")), entry_seconds_text(worlds[i]),
+                    text_or_dash(worlds[i].at("why"))});
   }
-  return "\n" + table(std::move(rows));
+  return cat("\n", table(std::move(rows)), printable_lines(last_entry_text(worlds)));
 }
 
 // A hvdrun of an older version has no requests.

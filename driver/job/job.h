@@ -281,6 +281,7 @@ class Job {
 
   // driver/job/job_world.cpp
   void on(const event::Committed& event);
+  void on(const event::WorldEntered& event);
   void decide();
   void decide_within(std::chrono::milliseconds time);
   void reform();

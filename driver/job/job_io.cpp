@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "base/text.h"
@@ -173,6 +174,34 @@ std::string ranks_text(const std::vector<int>& ranks) {
 std::string seconds_text(std::chrono::milliseconds time) {
   const auto tenths = (time.count() + 99) / 100;
   return tenths % 10 == 0 ? cat(tenths / 10, " s") : cat(tenths / 10, ".", tenths % 10, " s");
+}
+
+// "3.1 ms", "214 ms", "1.3 s"
+static std::string short_time_text(Duration time) {
+  const double milliseconds = std::chrono::duration<double, std::milli>(time).count();
+  if (milliseconds >= 1000) {
+    return seconds_text(std::chrono::ceil<std::chrono::milliseconds>(time));
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), milliseconds < 9.95 ? "%.1f ms" : "%.0f ms",  // NOLINT
+                milliseconds);
+  return text.data();
+}
+
+std::string entry_text(const event::WorldEntered& entered) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](Duration time, std::string_view what) {
+    if (time > Duration::zero()) parts.push_back(cat(short_time_text(time), " ", what));
+  };
+  add(entered.leave, "to leave the world before");
+  add(entered.wait, "until hvdrun had named the new one");
+  add(entered.connect, "to connect");
+  add(entered.vote, "to agree on the state");
+  add(entered.sync, entered.received == 0
+                        ? std::string("to take it up")
+                        : cat("to receive it (", bytes_text(entered.received), " in all)"));
+  add(entered.step, "for the first step");
+  return cat(short_time_text(entered.time()), ": ", join(parts, ", "));
 }
 
 std::string absent_text(const std::string& doing, int rank_that_waits, std::size_t absent,

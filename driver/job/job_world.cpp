@@ -397,6 +397,14 @@ void Job::take_into_force(WorldDocument world) {
   }
 }
 
+void Job::on(const event::WorldEntered& event) {
+  if (event.generation != worlds_.in_force().generation) return;
+  if (workers_.index_of(event.slowest) == workers_.size()) return;
+  const WorldMember& slowest = workers_.of(event.slowest).member;
+  say(cat("world ", event.generation, " is at work; ", slowest.worker(), " took the longest, ",
+          entry_text(event)));
+}
+
 void Job::on(const event::Committed& event) {
   const JobWorker* const who = worker_of(event.host, event.incarnation, "committed");
   if (who == nullptr || stop_has_begun()) return;

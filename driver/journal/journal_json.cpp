@@ -155,6 +155,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LeaveRequested, host, incarnation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeft, host, incarnation, reason, for_good)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Described, host, incarnation, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Committed, host, incarnation, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorldEntered, generation, slowest, leave, wait, connect, vote,
+                                   sync, step, received)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StopRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SuspendRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DrainRequested, host_name, undo)
@@ -237,6 +239,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{"begi
                                                                            "worker_left",
                                                                            "described",
                                                                            "committed",
+                                                                           "world_entered",
                                                                            "stop_requested",
                                                                            "suspend_requested",
                                                                            "drain_requested",

@@ -11,6 +11,10 @@ namespace {
 constexpr std::array<std::string_view, kWorldCauses> kCauseNames{
     "start", "worker_lost", "host_lost", "joined", "left", "replaced", "restarted", "suspended"};
 
+// In the order in which they follow each other.
+constexpr std::array<std::string_view, kEntryParts> kEntryPartNames{"leave", "wait", "connect",
+                                                                    "vote",  "sync", "step"};
+
 bool voids_commits(const JobStep& step) {
   return std::any_of(step.actions.begin(), step.actions.end(), [](const Action& action) {
     return std::holds_alternative<action::VoidCommits>(action);
@@ -35,6 +39,14 @@ WorldMetrics::WorldMetrics(prometheus::Registry& registry, const JobStart& start
           histogram_family(registry, "hvd_world_replacement_seconds",
                            "Time from a loss to a world that is as large as the one before it.")
               .Add({}, kChangeBuckets)),
+      entry_time_(histogram_family(registry, "hvd_world_entry_seconds",
+                                   "Time that the slowest member of a world needed to come into "
+                                   "it and through its first step, by part."),
+                  "part", kEntryPartNames, kChangeBuckets),
+      received_(counter_family(registry, "hvd_world_received_bytes_total",
+                               "Bytes of the state that members received when they came into a "
+                               "world.")
+                    .Add({})),
       generation_(gauge_family(registry, "hvd_world_generation",
                                "Generation of the world in force; 0 before the first one.")
                       .Add({})),
@@ -54,10 +66,22 @@ WorldMetrics::WorldMetrics(prometheus::Registry& registry, const JobStart& start
 void WorldMetrics::on_step(const JobStep& step, const NamedByStep& named) {
   if (!begun_) begun_ = step.now;
   note_trouble(step, named);
+  if (const auto* const entered = std::get_if<event::WorldEntered>(&step.event)) {
+    if (entered->generation == step.job.world().generation) on_entry(*entered);
+  }
   for (const auto& action : step.actions) {
     const auto* const published = std::get_if<action::PublishWorld>(&action);
     if (published != nullptr) on_world(published->world, step);
   }
+}
+
+void WorldMetrics::on_entry(const event::WorldEntered& entered) {
+  const std::array<Duration, kEntryParts> parts{entered.leave, entered.wait, entered.connect,
+                                                entered.vote,  entered.sync, entered.step};
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    entry_time_[part].Observe(seconds_of(parts[part]));
+  }
+  received_.Increment(static_cast<double>(entered.received));
 }
 
 // Of the members of the world in force one was lost, or has to end.

@@ -27,6 +27,9 @@ enum class WorldCause : std::uint8_t {
 };
 inline constexpr std::size_t kWorldCauses = 8;
 
+// Parts of the way into a world (event::WorldEntered).
+inline constexpr std::size_t kEntryParts = 6;
+
 class WorldMetrics {
  public:
   WorldMetrics(prometheus::Registry& registry, const JobStart& start);
@@ -43,6 +46,7 @@ class WorldMetrics {
 
   void note_trouble(const JobStep& step, const NamedByStep& named);
   void on_world(const WorldDocument& world, const JobStep& step);
+  void on_entry(const event::WorldEntered& entered);
   void on_effective(const WorldDocument& world, const JobStep& step);
   WorldCause cause_of(const WorldDocument& world, const JobStep& step) const;
   WorldCause cause_at_commit(const WorldDocument& world) const;
@@ -52,6 +56,8 @@ class WorldMetrics {
   ByLabel<prometheus::Counter, kWorldCauses> formed_;
   ByLabel<prometheus::Histogram, kWorldCauses> change_time_;
   prometheus::Histogram& replacement_time_;
+  ByLabel<prometheus::Histogram, kEntryParts> entry_time_;
+  prometheus::Counter& received_;
   prometheus::Gauge& generation_;
   prometheus::Gauge& size_;
   prometheus::Gauge& committed_;

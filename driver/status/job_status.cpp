@@ -80,6 +80,21 @@ Json status_of(const Job& job, HostIndex index) {
   return status;
 }
 
+// Of the member that needed the longest to come into the world.
+Json entry_of(const Job& job, const std::optional<event::WorldEntered>& entered) {
+  if (!entered) return {};
+  const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
+  Json entry{{"seconds", seconds(entered->time())}, {"leave", seconds(entered->leave)},
+             {"wait", seconds(entered->wait)},      {"connect", seconds(entered->connect)},
+             {"vote", seconds(entered->vote)},      {"sync", seconds(entered->sync)},
+             {"step", seconds(entered->step)},      {"received", entered->received},
+             {"text", entry_text(*entered)}};
+  const std::size_t index = job.index_of(entered->slowest);
+  entry["worker"] =
+      index < job.workers().size() ? Json(job.workers()[index].member.worker()) : Json();
+  return entry;
+}
+
 }  // namespace
 
 Json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& work,
@@ -107,7 +122,8 @@ Json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& wo
     past.push_back({{"generation", world.generation},
                     {"at", utc_text(world.at)},
                     {"size", world.size},
-                    {"why", world.why}});
+                    {"why", world.why},
+                    {"entry", entry_of(job, world.entered)}});
   }
 
   const Requests& requests = job.requests();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct PastWorld {
   std::uint64_t generation = 0;
   std::chrono::system_clock::time_point at;
   std::size_t size = 0;
-  std::string why;  // empty: it is the first
+  std::string why;                             // empty: it is the first
+  std::optional<event::WorldEntered> entered;  // nothing: its members are not all at work yet
 };
 
 nlohmann::json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& work,

@@ -25,13 +25,22 @@ std::string slow_text(const std::vector<SlowRankText>& of_one_host) {
              several ? "them" : "it", " for ", std::lround(share * 100), " % of the time");
 }
 
-void WorkWatch::reported(HostIndex host, const agent_link::WorkReports& reports, TimePoint now) {
+std::optional<event::WorldEntered> WorkWatch::reported(HostIndex host,
+                                                       const agent_link::WorkReports& reports,
+                                                       TimePoint now) {
+  std::optional<event::WorldEntered> entered;
   for (const auto& report : reports.workers) {
     const std::size_t index = job_.index_of(report.incarnation);
-    if (index >= job_.workers().size() || job_.workers()[index].host != host) continue;
-    if (has_ended(job_.workers()[index].state)) continue;
+    if (index >= job_.workers().size()) continue;
+    const JobWorker& worker = job_.workers()[index];
+    if (worker.host != host || has_ended(worker.state)) continue;
     book_.add(report.incarnation, report.reading, now);
+
+    if (worker.membership != MemberStatus::member) continue;
+    const auto last = entries_.add(job_.world(), report.incarnation, report.reading.entry);
+    if (last) entered = last;
   }
+  return entered;
 }
 
 void WorkWatch::on_event(const Event& event) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "driver/job/job.h"
 #include "driver/work/slow_ranks.h"
 #include "driver/work/work_book.h"
+#include "driver/work/world_entries.h"
 
 namespace hvd::driver {
 
@@ -24,8 +26,11 @@ class WorkWatch {
   WorkWatch(const Job& job, Say warn, Say note)
       : job_(job), warn_(std::move(warn)), note_(std::move(note)) {}
 
-  // Reports on workers that this host does not have are ignored.
-  void reported(HostIndex host, const agent_link::WorkReports& reports, TimePoint now);
+  // Reports on workers that this host does not have are ignored. Returns what the job is to be
+  // told, if the last member of its world has come into it.
+  std::optional<event::WorldEntered> reported(HostIndex host,
+                                              const agent_link::WorkReports& reports,
+                                              TimePoint now);
   // To be called after the job has handled the event.
   void on_event(const Event& event);
   // Looks for slow ranks, at most once in SlowRanks::kRound.
@@ -40,6 +45,7 @@ class WorkWatch {
   Say note_;
   WorkBook book_;
   SlowRanks slow_ranks_;
+  WorldEntries entries_;
   TimePoint look_at_{};
 };
 

@@ -128,10 +128,9 @@ class _Completions:
     """One thread that runs the callbacks of all work that is done.
 
     It ends before the interpreter does, which would cut it off in the middle of a callback: C++
-    code that a thread is cut off in, as that of torch, ends the process.
+    code that a thread is cut off in, as that of torch, ends the process. So the end of the program
+    waits for a callback that runs, however long it takes, as it waits for Python's own threads.
     """
-
-    _END_TIMEOUT = 5.0  # seconds, for a callback that runs when the program ends
 
     def __init__(self) -> None:
         self.begin()
@@ -164,13 +163,13 @@ class _Completions:
             raise
 
     def end(self) -> None:
-        """The program ends: waits for the callbacks of work that is done."""
+        """Waits for the callbacks of work that is done, when the program ends."""
         with self._lock:
             self._ended = True
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             _core.end_completions()
-            thread.join(self._END_TIMEOUT)
+            thread.join()
 
     def _run(self) -> None:
         while (tag := _core.next_completion()) != 0:

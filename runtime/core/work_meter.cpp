@@ -17,9 +17,15 @@ void WorkMeter::end_wait(trace::Nanoseconds now) {
   reading_.waited += std::max<trace::Nanoseconds>(now - since, 0);
 }
 
-void WorkMeter::add_step() {
+void WorkMeter::add_step(trace::Nanoseconds now) {
   const std::lock_guard lock(mutex_);
   ++reading_.steps;
+  if (reading_.first_step == 0) reading_.first_step = now;
+}
+
+void WorkMeter::expect_first_step() {
+  const std::lock_guard lock(mutex_);
+  reading_.first_step = 0;
 }
 
 void WorkMeter::add(const Works& works) {

@@ -23,6 +23,7 @@ class WorkMeter {
   using Works = std::array<Work, kCollectives>;  // by Collective
   struct Reading {
     std::uint64_t steps = 0;
+    trace::Nanoseconds first_step = 0;  // when the first step ended; 0: not yet
     trace::Nanoseconds waited = 0;
     Works works{};
   };
@@ -31,7 +32,9 @@ class WorkMeter {
   // before end_wait() has no effect: two worlds may overlap for a moment.
   void begin_wait(trace::Nanoseconds now);
   void end_wait(trace::Nanoseconds now);
-  void add_step();
+  void add_step(trace::Nanoseconds now);
+  // The next step is the first one.
+  void expect_first_step();
   void add(const Works& works);
   // What was read never shrinks, although a wait may end at a time before the last reading: it ends
   // when a response comes, and is told of when that is carried out.

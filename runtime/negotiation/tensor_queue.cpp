@@ -105,7 +105,7 @@ void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
   slot.entry.times = {pushed_++, now};
   if (slot.step == step_) {
     ++step_;
-    meter_.add_step();
+    meter_.add_step(now);
   }
   slot.step = step_;
   next_idle_ = std::next(slot.place);

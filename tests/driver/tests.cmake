@@ -40,6 +40,7 @@ hvd_test(hvd_driver_test
   driver/output_test.cpp
   driver/work/slow_ranks_test.cpp
   driver/work/work_book_test.cpp
+  driver/work/world_entries_test.cpp
   driver/worker_environment_test.cpp
   LIBRARIES hvd_driver LABELS quick)
 

@@ -49,11 +49,17 @@ class GroupRestartTest : public JobTest {
 };
 
 TEST_F(GroupRestartTest, AKilledWorkerMakesAllBeginAgainAtAnotherPort) {
+  // Rank 1 ends itself when all have said where they stand.
+  const std::string said = cat(directory().string(), "/$TORCHELASTIC_RESTART_COUNT.");
   const ExitStatus end =
       run_job(with({"-np", "3", "--max-restarts", "2"},
-                   shell("[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
-                         "[ $TORCHELASTIC_MAX_RESTARTS = 2 ] && [ $RANK = 1 ] && kill -9 $$\n"
-                         "exec sleep 1000")));
+                   shell(cat("[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n: > ", said,
+                             "$RANK\n"
+                             "if [ $TORCHELASTIC_MAX_RESTARTS = 2 ] && [ $RANK = 1 ]; then\n"
+                             "  until [ -e ",
+                             said, "0 ] && [ -e ", said,
+                             "2 ]; do sleep 0.02; done\n"
+                             "  kill -9 $$\nfi\nexec sleep 1000"))));
   EXPECT_EQ(end.code, 0) << end.err;
   std::set<std::string> ports;
   std::set<pid_t> pids;

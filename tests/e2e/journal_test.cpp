@@ -1,4 +1,5 @@
 // `hvdrun --events FILE` and `hvdrun replay FILE`.
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <set>
@@ -43,6 +44,12 @@ TEST_F(JournalTest, TellsOfAnElasticJobWithALoss) {
   expect_replayed("and the job goes on");
   kill_rank(1);
   ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << job.err();
+  ASSERT_TRUE(eventually([&] {
+    const auto all = lines();
+    return std::any_of(all.begin(), all.end(), [](const Json& line) {
+      return line.value("event", "") == "world_entered" && line.at("generation") != 1;
+    });
+  })) << job.err();
   finish(job);
   expect_replayed("up to the end of the job");
 

@@ -100,16 +100,25 @@ TEST_F(StatusTest, ShowsTheWorldAndWhyItChanged) {
   Json after;
   ASSERT_TRUE(eventually([&] {
     after = status();
-    return after.at("worlds").size() >= 2;
+    return after.at("worlds").size() >= 2 && after.at("worlds").back().at("entry").is_object();
   }));
+  const Json& entry = after.at("worlds").back().at("entry");
+  double parts = 0;
+  for (const char* const part : {"leave", "wait", "connect", "vote", "sync", "step"}) {
+    parts += entry.at(part).get<double>();
+  }
+  EXPECT_NEAR(parts, entry.at("seconds").get<double>(), 1e-6) << entry.dump(2);
+  EXPECT_GT(entry.at("connect"), 0) << entry.dump(2);
+  EXPECT_GT(entry.at("step"), 0) << entry.dump(2);
   EXPECT_NE(after.at("worlds").at(1).at("why").get<std::string>().find("SIGKILL"),
             std::string::npos)
       << after.dump(2);
 
   const ExitStatus words = run_job({"status"});
   EXPECT_EQ(words.code, 0) << words.err;
-  for (const char* const text : {"job ", "running, for ", "RANK  WORKER", "localhost#0", "HOST",
-                                 "WORLD", "SIGKILL (signal 9)"}) {
+  for (const char* const text :
+       {"job ", "running, for ", "RANK  WORKER", "localhost#0", "HOST", "WORLD",
+        "SIGKILL (signal 9)", " took the longest, ", "to connect, "}) {
     EXPECT_NE(words.out.find(text), std::string::npos) << text << "\n" << words.out;
   }
   finish(job);

@@ -27,11 +27,14 @@ Failure agree(StateChannel& channel, const Status& own) {
 
 }  // namespace
 
-Failure Progress::begin(CommitProtocol& protocol, bool rolls_back) {
+Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer) {
   Resume resume;
+  if (timer != nullptr) timer->begin_vote(Clock::now());
   auto voted = protocol.vote(store_, static_cast<bool>(options_.loader), resume);
   lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
   if (!voted.ok()) return voted;
+  if (timer != nullptr) timer->voted(Clock::now());
+
   const bool gives = resume.from != Resume::From::state && protocol.channel().rank() == 0;
   if (gives && resume.from == Resume::From::loader) {
     HVD_LOG(warning,
@@ -50,6 +53,7 @@ Failure Progress::begin(CommitProtocol& protocol, bool rolls_back) {
   bool received = false;
   if (auto moved = protocol.transfer(store_, resume, received); !moved.ok()) return moved;
   if (!received && !gives && rolls_back) store_.load();
+  if (timer != nullptr) timer->has_state(received ? resume.bytes : 0, Clock::now());
   return {};
 }
 

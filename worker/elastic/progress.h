@@ -15,6 +15,7 @@
 
 #include "worker/elastic/commit_protocol.h"
 #include "worker/elastic/store.h"
+#include "worker/process/entry_timer.h"
 
 namespace hvd::worker {
 
@@ -32,8 +33,9 @@ class Progress {
   bool has_begun() const { return generation_ != 0; }
 
   // In a new world: all agree from where they go on, and have that state when this returns.
-  // `rolls_back`: what this rank did since it kept it last does not count.
-  runtime::Failure begin(CommitProtocol& protocol, bool rolls_back);
+  // `rolls_back`: what this rank did since it kept it last does not count. `timer`: null, or of the
+  // way into this world.
+  runtime::Failure begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer = nullptr);
   // begin() has failed because the state is lost, not because of anything else.
   bool is_lost() const { return lost_; }
   // `next`: the world that all go over to now; empty: they stay.

@@ -93,12 +93,16 @@ void StateImpl::step(std::string_view call, Step what) {
   }
 
   at_commit_ = true;
+  process.entry_timer().world_ended(Clock::now());
   const Status told = membership->committed(next);
   if (!told.ok()) throw InternalError(cat("State::", call, "(): ", told.message()));
   throw HostsUpdated(cat("State::", call, "(): the world changes here, as all ranks have agreed"));
 }
 
-void StateImpl::commit() { step("commit", &worker::Progress::commit); }
+void StateImpl::commit() {
+  ProcessWorld::instance().entry_timer().step_ended(Clock::now());
+  step("commit", &worker::Progress::commit);
+}
 void StateImpl::check_host_updates() { step("check_host_updates", &worker::Progress::check); }
 
 void StateImpl::sync() {
@@ -119,10 +123,12 @@ void StateImpl::make_room() {
 
 void StateImpl::begin(bool rolls_back) {
   at_commit_ = false;
-  const auto generation = ProcessWorld::instance().generation_for("elastic::run");
+  auto& process = ProcessWorld::instance();
+  const auto generation = process.generation_for("elastic::run");
   CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
-  const auto failed = progress_.begin(protocol, rolls_back);
+  const auto failed = progress_.begin(protocol, rolls_back, &process.entry_timer());
   if (!failed.ok()) raise(failed, progress_.is_lost());
+  process.expect_first_step();
 }
 
 void StateImpl::call_back() {
@@ -130,7 +136,9 @@ void StateImpl::call_back() {
 }
 
 void StateImpl::finish() {
-  const auto generation = ProcessWorld::instance().generation_for("elastic::run");
+  auto& process = ProcessWorld::instance();
+  const auto generation = process.generation_for("elastic::run");
+  process.entry_timer().step_ended(Clock::now());
   CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
   if (const auto failed = progress_.finish(protocol, *generation.high_water); !failed.ok()) {
     raise(failed);

@@ -52,7 +52,7 @@ bool is_homogeneous(const std::vector<WorldMember>& all) {
   return sizes.size() <= 1;
 }
 
-WorkReading reading_of(runtime::WorkMeter& meter) {
+WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer) {
   const auto now = runtime::trace::nanoseconds_now();
   const auto counted = meter.read(now);
 
@@ -65,6 +65,10 @@ WorkReading reading_of(runtime::WorkMeter& meter) {
     if (work.operations == 0) continue;
     reading.collectives.push_back({static_cast<Collective>(kind), work.operations, work.bytes});
   }
+  if (counted.first_step != 0) {
+    entry_timer.step_ended(TimePoint(std::chrono::nanoseconds(counted.first_step)));
+  }
+  reading.entry = entry_timer.read();
   return reading;
 }
 
@@ -175,7 +179,7 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
     const std::lock_guard lock(mutex_);
     agent_ = *channel;
     agent_->answer_by([this] { return activity(); });
-    agent_->report_work_by([meter = meter_] { return reading_of(*meter); });
+    agent_->report_work_by([this] { return reading_of(*meter_, entry_timer_); });
   }
   if (!agent_->is_of_this_process()) {
     return {Code::failed_precondition,
@@ -237,6 +241,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
                 ", is no member of generation ", document.generation)};
   }
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
+  entry_timer_.heard_of_world(Clock::now());
 
   runtime::WorldSpec spec(self->rank, std::move(members), document.generation, welcome.token);
   spec.meter = meter_;
@@ -285,6 +290,10 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   RendezvousExchange exchange(client, scope, spec.rank, std::move(names), first_report);
   Status joined = join(std::move(spec), std::move(settings), exchange);
   if (membership_ != nullptr && exchange.announced()) membership_->announced();
+  if (joined.ok()) {
+    meter_->expect_first_step();
+    entry_timer_.connected(document.generation, Clock::now());
+  }
 
   // Of another version than rank 0: no other process of this slot could take part either.
   if (joined.code() == Code::permission_denied) {

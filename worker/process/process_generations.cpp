@@ -219,12 +219,14 @@ bool ProcessWorld::needs_next() const {
 Status ProcessWorld::enter_next() {
   const std::lock_guard lock(lifecycle_mutex_);
   leave_ended_world();
+  entry_timer_.left_world(Clock::now());
   return enter(Clock::now() + kRetryDelay);
 }
 
 void ProcessWorld::leave_ended_world() {
   auto leaving = world();
   if (!leaving) return;
+  entry_timer_.world_ended(Clock::now());
   leaving->wait_idle(Clock::now() + kInFlightTimeout);
 
   auto why = leaving->failure();

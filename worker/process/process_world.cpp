@@ -140,7 +140,9 @@ AgentChannel::Activity ProcessWorld::activity() const {
 void ProcessWorld::before_failure_is_thrown() {
   if (membership() != nullptr) {
     const auto failed = world();
-    if (failed && !runtime::is_runtime_thread) failed->wait_idle(Clock::now() + kInFlightTimeout);
+    if (!failed) return;
+    if (!failed->failure().ok()) entry_timer_.world_ended(Clock::now());
+    if (!runtime::is_runtime_thread) failed->wait_idle(Clock::now() + kInFlightTimeout);
     return;
   }
 

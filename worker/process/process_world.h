@@ -24,6 +24,7 @@
 #include "worker/launch/launcher_store.h"
 #include "worker/process/agent_channel.h"
 #include "worker/process/current_world.h"
+#include "worker/process/entry_timer.h"
 #include "worker/process/high_water.h"
 #include "worker/process/membership.h"
 #include "worker/process/set_table.h"
@@ -135,6 +136,10 @@ class ProcessWorld {
   bool is_joining() const;
   // This worker was in a world, which has ended.
   bool needs_next() const;
+  // Measures the way into each world.
+  EntryTimer& entry_timer() { return entry_timer_; }
+  // The state is in place: the program takes its first step in this world.
+  void expect_first_step() { meter_->expect_first_step(); }
   // elastic::run begins and ends.
   void begin_run();
   void end_run();
@@ -192,6 +197,7 @@ class ProcessWorld {
 
   // Of all worlds of this process; safe from any thread.
   const std::shared_ptr<runtime::WorkMeter> meter_ = std::make_shared<runtime::WorkMeter>();
+  EntryTimer entry_timer_;
 
   // Under mutex_.
   mutable std::mutex mutex_;

@@ -25,7 +25,8 @@
 // Of elastic jobs: found HOST:SLOTS... (not known: ?; a host of this machine: HOST:SLOTS:local,
 // one whose agent has joined by itself: HOST:SLOTS:joins);
 // no-discovery TEXT; address HOST [ADDRESS]; leaves HOST; standby, leave WORKER; left WORKER
-// [REASON]; committed WORKER GENERATION; drain, drain-undo HOST; scale N. Many at once: "up
+// [REASON]; committed WORKER GENERATION; entered WORKER GENERATION [PART=MILLISECONDS...]; drain,
+// drain-undo HOST; scale N. Many at once: "up
 // HOST..." they become ready and have an address; "begins WORKER..." they are launched and
 // initialised, and on standby if they have yet to join.
 //
@@ -381,6 +382,7 @@ class GoldenScript {
       return event::DrainRequested{rest(words), name == "drain-undo"};
     }
     if (name == "scale") return event::ScaleRequested{number(words)};
+    if (name == "entered") return entered(words);
     if (name == "address") {
       const HostIndex where = host(words);
       const std::string address = rest(words);
@@ -415,6 +417,27 @@ class GoldenScript {
     }
     ADD_FAILURE() << "not understood: " << name;
     return event::Tick{};
+  }
+
+  // "entered b#0 2 leave=3 connect=20", in milliseconds.
+  Event entered(std::istringstream& words) const {
+    event::WorldEntered entered;
+    entered.slowest = worker(words).second;
+    entered.generation = static_cast<std::uint64_t>(number(words));
+    const std::map<std::string, Duration*> parts{
+        {"leave", &entered.leave}, {"wait", &entered.wait}, {"connect", &entered.connect},
+        {"vote", &entered.vote},   {"sync", &entered.sync}, {"step", &entered.step}};
+    for (std::string word; words >> word;) {
+      const std::size_t equals = word.find('=');
+      const int value = std::atoi(word.c_str() + equals + 1);
+      const auto part = parts.find(word.substr(0, equals));
+      if (part != parts.end()) {
+        *part->second = milliseconds(value);
+      } else {
+        entered.received = static_cast<std::uint64_t>(value);
+      }
+    }
+    return entered;
   }
 
   std::unique_ptr<Job> job_;

@@ -52,6 +52,8 @@ const std::vector<Event>& all_events() {
       event::WorkerLeft{1, 2, "no memory", true},
       event::Described{1, 2, "it sleeps"},
       event::Committed{1, 2, 3},
+      event::WorldEntered{2, 3, Duration(1), Duration(20), Duration(300), Duration(4'000),
+                          Duration(50'000), Duration(600'000), 7'000'000},
       event::StopRequested{15},
       event::SuspendRequested{10},
       event::DrainRequested{"b", true},

@@ -127,6 +127,22 @@ TEST_F(TwoWorkers, LoseOneAndGetAnotherAtACommit) {
   EXPECT_EQ(measured_.value("hvd_world_size"), 2);
 }
 
+TEST_F(TwoWorkers, AreAtWork) {
+  const event::WorldEntered entered{
+      1, 2, {}, milliseconds(20), milliseconds(300), {}, {}, milliseconds(4'000), 77};
+  measured_.happens(event::WorldEntered{2, 2, milliseconds(1)});  // a world that is not in force
+  measured_.happens(entered);
+  const auto entry = [](const char* what, const char* part) {
+    return cat("hvd_world_entry_seconds_", what, "{part=\"", part, "\"}");
+  };
+  EXPECT_EQ(measured_.value(entry("count", "leave")), 1);
+  EXPECT_EQ(measured_.value(entry("sum", "leave")), 0);
+  EXPECT_DOUBLE_EQ(measured_.value(entry("sum", "wait")), 0.02);
+  EXPECT_DOUBLE_EQ(measured_.value(entry("sum", "connect")), 0.3);
+  EXPECT_DOUBLE_EQ(measured_.value(entry("sum", "step")), 4);
+  EXPECT_EQ(measured_.value("hvd_world_received_bytes_total"), 77);
+}
+
 TEST_F(TwoWorkers, LoseAHost) {
   measured_.find({{{"a", 2}}, {{"b", 1}}});
   measured_.begins(3);

@@ -1,0 +1,51 @@
+#include "driver/work/world_entries.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace hvd::driver {
+namespace {
+
+// Workers may report anything. No part takes longer than this, so that sums and differences fit.
+constexpr std::chrono::hours kLongest{24 * 365};
+
+Duration time_of(std::uint64_t nanoseconds) {
+  constexpr std::chrono::nanoseconds kMost = kLongest;
+  return std::chrono::nanoseconds(std::min(nanoseconds, static_cast<std::uint64_t>(kMost.count())));
+}
+
+event::WorldEntered event_of(Incarnation incarnation, const WorldEntry& entry) {
+  event::WorldEntered entered;
+  entered.generation = entry.generation;
+  entered.slowest = incarnation;
+  entered.leave = time_of(entry.leave_ns);
+  entered.wait = time_of(entry.wait_ns);
+  entered.connect = time_of(entry.connect_ns);
+  entered.vote = time_of(entry.vote_ns);
+  entered.sync = time_of(entry.sync_ns);
+  entered.step = time_of(entry.step_ns);
+  return entered;
+}
+
+}  // namespace
+
+std::optional<event::WorldEntered> WorldEntries::add(const WorldDocument& world,
+                                                     Incarnation incarnation,
+                                                     const WorldEntry& entry) {
+  if (entry.generation != world.generation || entry.step_ns == 0) return std::nullopt;
+  if (generation_ != world.generation) {
+    generation_ = world.generation;
+    there_.clear();
+    so_far_ = {};
+  }
+  if (!there_.insert(incarnation).second) return std::nullopt;
+
+  const std::uint64_t received = so_far_.received + entry.received_bytes;
+  const event::WorldEntered own = event_of(incarnation, entry);
+  if (there_.size() == 1 || own.time() > so_far_.time()) so_far_ = own;
+  so_far_.received = received;
+  if (there_.size() < world.members.size()) return std::nullopt;
+  return so_far_;
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,107 @@
+#include "worker/process/entry_timer.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd::worker {
+namespace {
+
+using std::chrono::nanoseconds;
+
+TimePoint at(int time) { return TimePoint(nanoseconds(1'000'000 + time)); }
+
+// In the first world, which was formed between 0 and 3.
+class EntryTimerTest : public testing::Test {
+ protected:
+  EntryTimerTest() {
+    timer_.heard_of_world(at(0));
+    timer_.connected(1, at(3));
+  }
+  EntryTimer timer_;
+};
+
+TEST(EntryTimer, KnowsNothingBeforeTheFirstWorld) {
+  EntryTimer timer;
+  timer.world_ended(at(1));
+  timer.left_world(at(2));
+  timer.begin_vote(at(3));
+  timer.voted(at(4));
+  timer.has_state(5, at(5));
+  timer.step_ended(at(6));
+  EXPECT_EQ(timer.read(), WorldEntry());
+}
+
+TEST_F(EntryTimerTest, TheFirstWorldIsNotWaitedFor) {
+  EXPECT_EQ(timer_.read(), (WorldEntry{.generation = 1, .connect_ns = 3}));
+}
+
+TEST_F(EntryTimerTest, WhatTheProgramDoesBeforeTheRunDoesNotCount) {
+  timer_.step_ended(at(50));
+  timer_.begin_vote(at(100));
+  timer_.voted(at(104));
+  timer_.has_state(0, at(109));
+  EXPECT_EQ(timer_.read(),
+            (WorldEntry{.generation = 1, .connect_ns = 3, .vote_ns = 4, .sync_ns = 5}));
+}
+
+TEST_F(EntryTimerTest, ThePartsOfARecoveryFollowEachOther) {
+  timer_.world_ended(at(10));
+  timer_.world_ended(at(11));  // another call of the program has failed
+  timer_.left_world(at(12));
+  timer_.heard_of_world(at(15));
+  timer_.connected(2, at(19));
+  timer_.begin_vote(at(19));
+  timer_.voted(at(24));
+  timer_.has_state(77, at(30));
+  timer_.step_ended(at(37));
+  const WorldEntry entry = timer_.read();
+  EXPECT_EQ(entry, (WorldEntry{.generation = 2,
+                               .leave_ns = 2,
+                               .wait_ns = 3,
+                               .connect_ns = 4,
+                               .vote_ns = 5,
+                               .sync_ns = 6,
+                               .received_bytes = 77,
+                               .step_ns = 7}));
+  EXPECT_EQ(entry.total_ns(), 37U - 10U);
+}
+
+TEST_F(EntryTimerTest, UntilTheNextWorldTheLastOneIsReported) {
+  const WorldEntry first = timer_.read();
+  timer_.world_ended(at(10));
+  timer_.left_world(at(12));
+  timer_.heard_of_world(at(13));
+  EXPECT_EQ(timer_.read(), first);
+}
+
+TEST_F(EntryTimerTest, AFailedAttemptCountsAsAWaitForTheNext) {
+  timer_.world_ended(at(10));
+  timer_.left_world(at(11));
+  timer_.heard_of_world(at(13));
+  timer_.world_ended(at(20));  // a call that has failed since, in no world
+  timer_.heard_of_world(at(23));
+  timer_.connected(3, at(24));
+  EXPECT_EQ(timer_.read(),
+            (WorldEntry{.generation = 3, .leave_ns = 1, .wait_ns = 2 + 10, .connect_ns = 1}));
+}
+
+TEST_F(EntryTimerTest, TheEarliestEndOfTheFirstStepCounts) {
+  timer_.step_ended(at(3));  // of the world before
+  timer_.step_ended(at(20));
+  timer_.step_ended(at(8));
+  timer_.step_ended(at(30));
+  EXPECT_EQ(timer_.read().step_ns, 5U);
+}
+
+TEST_F(EntryTimerTest, ASecondRunInTheSameWorldChangesNothing) {
+  timer_.begin_vote(at(4));
+  timer_.voted(at(5));
+  timer_.has_state(0, at(6));
+  const WorldEntry first = timer_.read();
+  timer_.begin_vote(at(14));
+  timer_.voted(at(15));
+  timer_.has_state(9, at(16));
+  EXPECT_EQ(timer_.read(), first);
+}
+
+}  // namespace
+}  // namespace hvd::worker

@@ -1,0 +1,46 @@
+// Measures how this process comes into its worlds, part by part (base/protocol/world_entry.h). Each
+// call ends one part, and the next one begins. Calls that do not fit have no effect.
+//
+// Safe from any thread.
+#pragma once
+
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/protocol/world_entry.h"
+
+namespace hvd::worker {
+
+class EntryTimer {
+ public:
+  // The last world has ended. Only the first call before the next world counts.
+  void world_ended(TimePoint now);
+  void left_world(TimePoint now);
+  // Of the world that is to be formed. In the first one everything begins here.
+  void heard_of_world(TimePoint now);
+  void connected(std::uint64_t generation, TimePoint now);
+  // elastic::run begins to agree on the state. In the first world the program may have done
+  // something else before, which does not count.
+  void begin_vote(TimePoint now);
+  void voted(TimePoint now);
+  void has_state(std::uint64_t received_bytes, TimePoint now);
+  // The earliest call counts, whatever the order of the calls. A step that ended before this world
+  // was entered is ignored.
+  void step_ended(TimePoint at);
+
+  // Of the world that this process is in, or was in last.
+  WorldEntry read() const;
+
+ private:
+  enum class Phase { outside, leaving, waiting, connecting, inside };
+
+  std::uint64_t since_last(TimePoint now);
+
+  mutable std::mutex mutex_;
+  Phase phase_ = Phase::outside;  // guarded by mutex_, as all that follows
+  TimePoint last_{};              // the end of the last part
+  WorldEntry next_;               // while the way there is not over
+  WorldEntry entry_;
+};
+
+}  // namespace hvd::worker
