@@ -4,12 +4,16 @@
 #include <utility>
 
 #include "base/port_range.h"
+#include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "driver/job_runner.h"
+#include "driver/journal/kept_journals.h"
 
 namespace hvd::driver {
+
+constexpr std::size_t kJobIdSize = 8;  // bytes; the id is not a secret
 
 static Outcome failed_outcome(std::string reason) {
   Outcome outcome;
@@ -29,15 +33,24 @@ static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& ob
   return listening;
 }
 
+// A job runs as well without a journal that nobody has asked for.
+static Result<std::optional<Journal>> journal_of(const JobSpec& spec, const std::string& job_id,
+                                                 Observer& observer) {
+  if (!spec.journal) return std::optional<Journal>();
+  const bool is_named = !spec.journal->file.empty();
+  auto created = is_named ? Journal::create(spec.journal->file) : create_kept_journal(job_id);
+  if (created.ok()) return std::optional<Journal>(*std::move(created));
+  if (is_named) return created.status();
+  observer.on_progress(cat("the events of this job are not kept: ", created.status().message()));
+  return std::optional<Journal>();
+}
+
 Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
 
-  std::optional<Journal> journal;
-  if (!spec.journal_file.empty()) {
-    auto created = Journal::create(spec.journal_file);
-    if (!created.ok()) return failed_outcome(cat("--events: ", created.status().message()));
-    journal = *std::move(created);
-  }
+  const std::string job_id = to_hex(random_bytes(kJobIdSize));
+  auto journal = journal_of(spec, job_id, observer);
+  if (!journal.ok()) return failed_outcome(cat("--events: ", journal.status().message()));
   UniqueFd metrics_socket;
   if (spec.metrics) {
     auto listening = listen_for_metrics(*spec.metrics, observer);
@@ -59,7 +72,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
 
   const auto join_listener = preparation->join_listener;  // until the job has ended
   JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation),
-                   std::move(journal), std::move(metrics_socket));
+                   job_id, *std::move(journal), std::move(metrics_socket));
   runner.announce();
   return runner.run();
 }

@@ -25,7 +25,6 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr std::size_t kJobIdSize = 8;  // bytes; the id is not a secret
 constexpr int kHeartbeatsPerTimeout = 10;
 constexpr std::chrono::seconds kOrphanLimit{5};
 // Hold-ups of hvdrun that are shorter than about three of these are not noticed.
@@ -96,7 +95,7 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 
 JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
                      const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-                     Preparation preparation, std::optional<Journal> journal,
+                     Preparation preparation, std::string job_id, std::optional<Journal> journal,
                      UniqueFd metrics_socket)
     : io_(io),
       signals_(signals),
@@ -106,7 +105,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       observer_(observer),
       listed_hosts_(std::move(preparation.hosts)),
       plan_(std::move(preparation.plan)),
-      job_id_(to_hex(random_bytes(kJobIdSize))),
+      job_id_(std::move(job_id)),
       server_(io_, token_, server_options(spec, observer)),
       start_(job_start(spec, job_options(spec, job_id_, preparation.local), plan_, listed_hosts_)),
       job_(start_.make()),
@@ -181,6 +180,7 @@ Outcome JobRunner::run() {
   for (auto& host : hosts_) host.session.reset();
   starter_.reset();
   if (Subreaper::any_child()) kill_orphans();
+  if (journal_) outcome_.journal = journal_->file();
   return std::move(outcome_);
 }
 

@@ -54,7 +54,8 @@ class JobRunner {
   // All arguments outlive this.
   JobRunner(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
             const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-            Preparation preparation, std::optional<Journal> journal, UniqueFd metrics_socket);
+            Preparation preparation, std::string job_id, std::optional<Journal> journal,
+            UniqueFd metrics_socket);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 

@@ -54,7 +54,7 @@ constexpr std::array kPlaceholders{
     Row{"hostfile", "FILE"},
     Row{"ssh-config", "FILE"},
     Row{"ssh-known-hosts", "FILE"},
-    Row{"events", "FILE"},
+    Row{"events", "FILE|none"},
     Row{"timeline-filename", "FILE"},
 };
 

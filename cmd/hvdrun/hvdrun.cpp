@@ -98,6 +98,13 @@ void ignore_requests() {
   for (const int number : {SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
 }
 
+// A journal that nobody has asked for is worth a word when something went wrong.
+std::string journal_to_name(const driver::JobSpec& spec, const driver::Outcome& outcome) {
+  const bool is_asked_for = spec.journal && !spec.journal->file.empty();
+  const bool went_wrong = outcome.exit_code != 0 || (outcome.summary && outcome.summary->lost > 0);
+  return is_asked_for || went_wrong ? outcome.journal : std::string();
+}
+
 int run_job(const JobSetup& setup) {
   // If the reader of the output has gone, or a file may not grow (ulimit -f), the write reports it.
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
@@ -153,7 +160,7 @@ int run_job(const JobSetup& setup) {
   // Without tags the bytes of the workers pass as they are, and hvdrun adds nothing.
   if (!why && setup.output.tagged) {
     console.error().write(end_line(outcome, setup.spec.elastic.has_value(),
-                                   {setup.output.directory, setup.spec.journal_file}));
+                                   {setup.output.directory, journal_to_name(setup.spec, outcome)}));
   }
   console.drain(drain_deadline());
   if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;

@@ -98,7 +98,7 @@ const std::vector<JobCommandName>& job_command_names() {
        "Lets the workers of an elastic job leave a host, which then takes no part: "
        "hvdrun drain [--undo] HOST [JOB]."},
       {"scale", "Changes how many workers an elastic job has at most: hvdrun scale N [JOB]."},
-      {"replay", "Checks the decisions in a file of --events: hvdrun replay FILE."},
+      {"replay", "Checks the decisions in the file of a job's events: hvdrun replay FILE."},
   };
   return kNames;
 }
@@ -131,7 +131,7 @@ Result<CommandLine> parse_job_command(const std::string& name,
   HVD_RETURN_IF_ERROR(take_subject(name, words, parser).with_context(command));
   const std::size_t most = name == "jobs" ? 0 : 1;
   if (name == "replay" && words.empty() && !parser.help) {
-    return usage(cat(command, ": which file? It is one that hvdrun --events FILE wrote"));
+    return usage(cat(command, ": which file? hvdrun writes one for each job (--events)"));
   }
   if (words.size() > most) {
     return usage(cat(command, ": unexpected argument ", quoted(words[most]),

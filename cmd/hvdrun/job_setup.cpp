@@ -324,7 +324,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
     setup.output.local_ranks = *parse_local_ranks(settings.text("local-ranks-filter"));
   }
   setup.output.verbose = settings.boolean("verbose");
-  if (settings.has("events")) spec.journal_file = settings.text("events");
+  if (settings.text("events") != "none") spec.journal = {settings.text("events")};
   setup.output.stall_timeout = settings.seconds("output-stall-timeout");
   return setup;
 }

@@ -270,7 +270,8 @@ constexpr std::array kLaunchSettings{
          .variable = {},
          .horovod_name = {},
          .type = KnobType::text,
-         .help = "Write all that happens in the job to this file, a line of JSON for each event"},
+         .help = "Write all that happens in the job to this file, a line of JSON for each event; "
+                 "none: not even to the directory where the last jobs' are kept"},
     Knob{.flag = "metrics-bind",
          .config_key = "metrics.bind",
          .variable = {},

@@ -44,6 +44,12 @@ struct SlurmSpec {
   std::string munge_socket;  // empty: the usual one
 };
 
+// What happens in the job is written to a file (driver/journal/journal.h).
+struct JournalSpec {
+  std::string
+      file;  // empty: one in the directory of kept journals (driver/journal/kept_journals.h)
+};
+
 // A Prometheus may ask for the job's metrics over the network.
 struct MetricsSpec {
   SocketAddress bind;  // port 0: any, or one of `ports`
@@ -110,7 +116,7 @@ struct JobSpec {
   // For all listeners on all hosts. The workers have it as HVD_PORT_RANGE in `environment`.
   std::optional<PortRange> ports;
   bool legacy_clients = false;
-  std::string journal_file;  // empty: none
+  std::optional<JournalSpec> journal;  // nothing: none is kept
   std::optional<MetricsSpec> metrics;
   std::optional<ElasticSpec> elastic;
 };

@@ -47,6 +47,7 @@ struct Outcome {
   // all other failures.
   std::string lost_state;
   std::optional<JobSummary> summary;  // nothing: the job did not begin
+  std::string journal;                // the file; empty: none was written
 };
 
 // All functions are called on the driver's thread, and none but on_pause() may block.

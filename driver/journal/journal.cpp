@@ -1,5 +1,6 @@
 #include "driver/journal/journal.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -56,7 +57,11 @@ std::string journal_line(const Event& event, const std::vector<Action>& actions,
   return line_of(json);
 }
 
-Result<Journal> Journal::create(const std::string& file) {
+std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wall_time) {
+  return line_of({{"abridged", true}, {"at", utc_text(wall_time)}});
+}
+
+Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
   // Nothing that reads slowly, or not at all, may hold up hvdrun.
   UniqueFd fd(::open(file.c_str(),
                      O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY,
@@ -65,7 +70,7 @@ Result<Journal> Journal::create(const std::string& file) {
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Status(Code::failed_precondition, cat(file, " is in use by another hvdrun"));
   }
-  return Journal(file, std::move(fd));
+  return Journal(file, limits, std::move(fd));
 }
 
 Status Journal::begin(const JobIdentity& job, const JobStart& start) {
@@ -83,10 +88,21 @@ Status Journal::step(const Event& event, const std::vector<Action>& actions,
                      const std::vector<JobHost>& hosts, TimePoint now,
                      std::chrono::system_clock::time_point wall_time) {
   if (!fd_) return {};
-  return write(journal_line(event, actions, hosts, now, wall_time), !is_quiet(event, actions));
+  const bool quiet = is_quiet(event, actions);
+  if (quiet && size_ >= limits_.whole) {
+    if (std::exchange(abridged_, true)) return {};
+    return write(journal_line_of_abridgement(wall_time), true);
+  }
+  return write(journal_line(event, actions, hosts, now, wall_time), !quiet);
 }
 
 Status Journal::write(const std::string& line, bool at_once) {
+  if (line.size() > limits_.most - std::min(size_, limits_.most)) {
+    fd_.reset();
+    return {Code::resource_exhausted,
+            cat(file_, " has reached its limit of ", limits_.most, " bytes")};
+  }
+  size_ += line.size();
   unwritten_ += line;
   if (!at_once && unwritten_.size() < kBuffer) return {};
 

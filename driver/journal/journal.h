@@ -9,7 +9,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -21,19 +24,32 @@ namespace hvd::driver {
 
 inline constexpr int kJournalSchema = 1;
 
+// In bytes.
+struct JournalLimits {
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+  // From then on the journal is abridged: a line says so, and lines that only say that time passes
+  // or that an agent lives are left out. It cannot be replayed any further.
+  std::uint64_t whole = kNone;
+  std::uint64_t most = kNone;  // the journal ends there
+};
+
 // The lines, each with its line feed. Bytes that are not valid UTF-8 are replaced.
 std::string journal_head(const JobIdentity& job, const JobStart& start);
 // What Job::step() answered; `hosts` are Job::hosts() after that.
 std::string journal_line(const Event& event, const std::vector<Action>& actions,
                          const std::vector<JobHost>& hosts, TimePoint now,
                          std::chrono::system_clock::time_point wall_time);
+// Says that lines are left out from here on.
+std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wall_time);
 
 class Journal {
  public:
   // A new file can be read by its user alone. A file that exists is locked, and emptied when the
   // journal begins; failed_precondition: another journal is being written to it. Each error names
   // the file.
-  static Result<Journal> create(const std::string& file);
+  static Result<Journal> create(const std::string& file, JournalLimits limits = {});
+
+  const std::string& file() const { return file_; }
 
   // After an error, which says what is wrong with the file, nothing more is written: a journal with
   // a gap would tell of another job. All later calls are ok.
@@ -43,10 +59,14 @@ class Journal {
               std::chrono::system_clock::time_point wall_time);
 
  private:
-  Journal(std::string file, UniqueFd fd) : file_(std::move(file)), fd_(std::move(fd)) {}
+  Journal(std::string file, JournalLimits limits, UniqueFd fd)
+      : file_(std::move(file)), limits_(limits), fd_(std::move(fd)) {}
   Status write(const std::string& line, bool at_once);
 
   std::string file_;
+  JournalLimits limits_;
+  std::uint64_t size_ = 0;  // of all lines
+  bool abridged_ = false;
   UniqueFd fd_;
   std::string unwritten_;
 };

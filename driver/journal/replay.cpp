@@ -116,6 +116,10 @@ Result<Replayed> replay(std::istream& journal) {
       job = std::move(*begun);
       continue;
     }
+    if (line.contains("abridged")) {
+      replayed.is_abridged = true;
+      break;
+    }
     HVD_RETURN_IF_ERROR(step(*job, line, number, replayed).with_context(where));
     if (replayed.difference) return replayed;
   }

@@ -1,7 +1,6 @@
 #include "driver/status/job_sockets.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/machine/private_directory.h"
 #include "base/text.h"
 
 namespace hvd::driver {
@@ -41,13 +41,6 @@ std::string usual_directory() {
                                  : cat(kTemporary, "/", kTemporaryName, ::geteuid());
 }
 
-// A directory of this user that is closed to others: nobody else can have put a socket there.
-bool belongs_to(const fs::path& path, std::string_view uid) {
-  struct stat about {};
-  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && cat(about.st_uid) == uid &&
-         (about.st_mode & 077) == 0;
-}
-
 std::set<fs::path> directories() {
   std::set<fs::path> found{usual_directory()};
   // Root sees the jobs of all users, unless it asks for one directory.
@@ -56,12 +49,12 @@ std::set<fs::path> directories() {
   std::error_code ignored;
   for (const auto& login : fs::directory_iterator(kLogins, ignored)) {
     const fs::path path = login.path() / "hvd";
-    if (belongs_to(path, login.path().filename().string())) found.insert(path);
+    if (is_private_directory(path, login.path().filename().string())) found.insert(path);
   }
   for (const auto& entry : fs::directory_iterator(kTemporary, ignored)) {
     const std::string name = entry.path().filename();
     if (name.starts_with(kTemporaryName) &&
-        belongs_to(entry.path(), std::string_view(name).substr(kTemporaryName.size()))) {
+        is_private_directory(entry.path(), std::string_view(name).substr(kTemporaryName.size()))) {
       found.insert(entry.path());
     }
   }
@@ -72,15 +65,7 @@ std::set<fs::path> directories() {
 
 Result<std::string> job_socket_directory() {
   std::string path = usual_directory();
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Status::from_errno(cat("make the directory ", path), errno);
-  }
-  if (!belongs_to(path, cat(::geteuid()))) {
-    return Status(Code::failed_precondition,
-                  cat(path,
-                      " is not a directory of this user that is closed to others (mode 0700); "
-                      "HVD_RUNTIME_DIR names another one"));
-  }
+  HVD_RETURN_IF_ERROR(make_private_directory(path, "HVD_RUNTIME_DIR"));
   return path;
 }
 

@@ -1,6 +1,7 @@
 // `hvdrun --events FILE` and `hvdrun replay FILE`.
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -99,6 +100,37 @@ TEST_F(JournalTest, OfAKilledHvdrunIsWholeUpToThen) {
   ASSERT_TRUE(eventually([&] { return lines().size() > 4; }));
   crash(job);
   expect_replayed("");
+}
+
+TEST_F(JournalTest, IsKeptWhenNobodyNamesAFile) {
+  const std::string kept = (directory() / "state").string();
+  const auto with_state_in = [](const std::string& where, Words words) {
+    words.insert(words.begin(), {"env", cat("HVD_STATE_DIR=", where), binary("hvdrun")});
+    return words;
+  };
+  const ExitStatus failed = run(with_state_in(kept, {"-np", "1", "sh", "-c", "exit 3"}));
+  EXPECT_EQ(failed.code, 3) << failed.err;
+  const auto named = failed.err.find(cat("; events in ", kept, "/"));
+  ASSERT_NE(named, std::string::npos) << failed.err;
+  const auto begin = named + std::string_view("; events in ").size();
+  const std::string journal = failed.err.substr(begin, failed.err.find('\n', begin) - begin);
+  EXPECT_EQ(run_job({"replay", journal}).code, 0) << journal;
+
+  // A job that went well is kept, too, and says nothing of it.
+  const ExitStatus well = run(with_state_in(kept, {"-np", "1", "true"}));
+  EXPECT_EQ(well.err.find("events in"), std::string::npos) << well.err;
+  const auto files = [&kept] {
+    return std::distance(std::filesystem::directory_iterator(kept), {});
+  };
+  EXPECT_EQ(files(), 2);
+  EXPECT_EQ(run(with_state_in(kept, {"--events", "none", "-np", "1", "true"})).code, 0);
+  EXPECT_EQ(files(), 2);
+
+  const ExitStatus nowhere = run(with_state_in("/proc/nowhere", {"--verbose", "-np", "1", "true"}));
+  EXPECT_EQ(nowhere.code, 0) << nowhere.err;
+  EXPECT_NE(nowhere.err.find("the events of this job are not kept: make the directory "),
+            std::string::npos)
+      << nowhere.err;
 }
 
 TEST_F(JournalTest, ThatCannotBeWrittenEndsBeforeTheJobBegins) {

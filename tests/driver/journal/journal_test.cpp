@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/journal/journal_json.h"
+#include "driver/journal/kept_journals.h"
 #include "driver/journal/replay.h"
 #include "tests/driver/journal/kept_journal.h"
 #include "tests/support/process.h"
@@ -374,6 +375,97 @@ TEST_F(JournalFile, ThatCannotGrowEndsThere) {
   EXPECT_EQ(begun.code(), Status::from_errno("", ENOSPC).code());
   EXPECT_NE(begun.message().find("/dev/full"), std::string::npos);
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
+}
+
+TEST_F(JournalFile, IsAbridgedFromASizeOn) {
+  const std::string head = journal_head({.id = "a0"}, {});
+  auto journal = Journal::create(file(), {.whole = head.size() + 1});
+  ASSERT_TRUE(journal->begin({.id = "a0"}, {}).ok());
+  std::string expected = head;
+  const auto happens = [&](const Event& event) {
+    EXPECT_TRUE(journal->step(event, {}, {}, {}, {}).ok());
+    return journal_line(event, {}, {}, {}, {});
+  };
+  expected += happens(event::Tick{});
+  expected += happens(event::Begin{});
+  happens(event::Tick{});
+  happens(event::Heard{1});
+  expected += journal_line_of_abridgement({}) + happens(event::Begin{});
+  EXPECT_EQ(content(), expected);
+
+  std::istringstream in(expected);
+  const auto replayed = replay(in);
+  ASSERT_TRUE(replayed.ok()) << replayed.status().to_string();
+  EXPECT_TRUE(replayed->is_abridged);
+  EXPECT_EQ(replayed->events, 2U);
+}
+
+TEST_F(JournalFile, EndsBeforeItIsLargerThanItMayBe) {
+  const std::string head = journal_head({.id = "a0"}, {});
+  const std::string line = journal_line(event::Begin{}, {}, {}, {}, {});
+  auto journal = Journal::create(file(), {.most = head.size() + line.size()});
+  ASSERT_TRUE(journal->begin({.id = "a0"}, {}).ok());
+  EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
+  const Status full = journal->step(event::Begin{}, {}, {}, {}, {});
+  EXPECT_EQ(full.code(), Code::resource_exhausted);
+  EXPECT_NE(full.message().find(file()), std::string::npos) << full.message();
+  EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok()) << "the error is told once";
+  EXPECT_EQ(content(), head + line);
+}
+
+class KeptJournals : public testing::Test {
+ protected:
+  KeptJournals() { ::setenv("HVD_STATE_DIR", directory().c_str(), 1); }
+  ~KeptJournals() override { ::unsetenv("HVD_STATE_DIR"); }
+
+  std::string directory() const { return parent_.path() / "state"; }
+  std::string journal_of(int job) const { return cat(directory(), "/", job, ".jsonl"); }
+  // That has ended: the file of the job is not written any more.
+  void add_journal(int job) {
+    ASSERT_TRUE(create_kept_journal(cat(job)).ok());
+    const auto time =
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(1'000 - job);
+    std::filesystem::last_write_time(journal_of(job), time);
+  }
+  std::size_t count() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(directory()), {}));
+  }
+
+ private:
+  test::TemporaryDirectory parent_;
+};
+
+TEST_F(KeptJournals, AreThoseOfTheLastJobs) {
+  for (int job = 0; job < 25; ++job) add_journal(job);
+  EXPECT_EQ(count(), kKeptJournals);
+  EXPECT_FALSE(std::filesystem::exists(journal_of(4)));
+  EXPECT_TRUE(std::filesystem::exists(journal_of(5)));
+  struct stat about {};
+  ASSERT_EQ(::stat(directory().c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777U, 0700U);
+}
+
+TEST_F(KeptJournals, OfAJobThatRunsAndFilesOfOthersStay) {
+  const auto running = create_kept_journal("0");
+  ASSERT_TRUE(running.ok()) << running.status().to_string();
+  std::filesystem::last_write_time(journal_of(0), {});
+  std::ofstream(directory() + "/notes.txt") << "mine";
+  std::filesystem::create_directory(directory() + "/directory.jsonl");
+  std::filesystem::create_symlink("/dev/null", directory() + "/link.jsonl");
+  for (int job = 1; job < 30; ++job) add_journal(job);
+  EXPECT_TRUE(std::filesystem::exists(journal_of(0)));
+  EXPECT_EQ(count(), kKeptJournals + 3);
+}
+
+TEST_F(KeptJournals, NeedADirectoryThatIsClosedToOthers) {
+  std::filesystem::create_directory(directory());
+  std::filesystem::permissions(directory(), std::filesystem::perms{0755});
+  const auto open_to_others = create_kept_journal("0");
+  ASSERT_FALSE(open_to_others.ok());
+  EXPECT_NE(open_to_others.status().message().find("HVD_STATE_DIR names another one"),
+            std::string::npos);
+  EXPECT_EQ(count(), 0U);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+#include "driver/journal/kept_journals.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <string_view>
+#include <sys/file.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "base/machine/private_directory.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".jsonl";
+
+std::string directory_path() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
+  const char* const set = std::getenv("HVD_STATE_DIR");
+  return set != nullptr && *set != '\0' ? std::string(set) : cat("/var/tmp/hvd-", ::geteuid());
+}
+
+bool is_being_written(const fs::path& file) {
+  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+// What cannot be looked at or removed stays.
+void remove_oldest(const std::string& directory) {
+  std::vector<std::pair<fs::file_time_type, fs::path>> journals;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const bool is_journal = entry.path().filename().string().ends_with(kEnding) &&
+                            entry.symlink_status(error).type() == fs::file_type::regular;
+    if (!is_journal) continue;
+    const auto time = entry.last_write_time(error);
+    if (!error) journals.emplace_back(time, entry.path());
+  }
+  std::sort(journals.begin(), journals.end());
+
+  std::size_t left = journals.size();
+  for (const auto& [time, file] : journals) {
+    if (left < kKeptJournals) return;
+    if (is_being_written(file)) continue;
+    if (fs::remove(file, error)) --left;
+  }
+}
+
+}  // namespace
+
+Result<Journal> create_kept_journal(const std::string& job_id) {
+  const std::string directory = directory_path();
+  HVD_RETURN_IF_ERROR(make_private_directory(directory, "HVD_STATE_DIR"));
+  remove_oldest(directory);
+  return Journal::create(cat(directory, "/", job_id, kEnding), kKeptJournalLimits);
+}
+
+}  // namespace hvd::driver
