@@ -70,6 +70,7 @@ JobStart job_start(const JobSpec& spec, JobOptions job, const Plan& plan,
   options.oversubscribe = spec.oversubscribe;
   options.elastic_timeout = spec.elastic->elastic_timeout;
   options.leave_grace = spec.elastic->leave_grace;
+  options.replaces_slow = spec.elastic->replaces_slow;
   options.suspends_when_all_go = spec.slurm.has_value();
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
   std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
@@ -356,7 +357,7 @@ void JobRunner::send_heartbeats(TimePoint now) {
     if (host.session) host.session->send_heartbeat();
   }
   check_liveness(now);
-  work_.look(now);
+  for (const auto& found : work_.look(now)) handle(found);
   heartbeat_timer_.expires_at(now + spec_.heartbeat_timeout / kHeartbeatsPerTimeout);
   heartbeat_timer_.async_wait([this](error_code error) {
     if (!error) send_heartbeats(Clock::now());

@@ -15,7 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // A static job has no use for these, so that giving one is an error.
-constexpr std::array<std::string_view, 14> kElasticOnly{"state-file",
+constexpr std::array<std::string_view, 15> kElasticOnly{"state-file",
+                                                        "replace-stragglers",
                                                         "requeue",
                                                         "spares",
                                                         "elastic-timeout",
@@ -134,6 +135,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   elastic.discovery_timeout = settings.seconds("discovery-timeout");
   elastic.elastic_timeout = settings.seconds("elastic-timeout");
   elastic.leave_grace = settings.seconds("leave-grace");
+  elastic.replaces_slow = settings.boolean("replace-stragglers");
   if (settings.has("reset-limit")) elastic.reset_limit = settings.integer("reset-limit");
   if (settings.has("state-file")) elastic.suspended_by.insert(SIGTERM);
   if (settings.has("max-restarts")) elastic.max_restarts = settings.integer("max-restarts");

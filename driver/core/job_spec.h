@@ -76,6 +76,7 @@ struct ElasticSpec {
   std::set<int> suspended_by;
   std::chrono::milliseconds elastic_timeout{600'000};  // until there are enough workers
   std::chrono::milliseconds leave_grace{30'000};       // for workers to leave at a commit
+  bool replaces_slow = false;                          // workers for which the others wait
 };
 
 struct JobSpec {

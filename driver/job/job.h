@@ -266,6 +266,10 @@ class Job {
   std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
 
+  void on(const event::FoundSlow& event);
+  // Besides this worker's own host.
+  bool has_place_for_another(const JobWorker& worker) const;
+
   // driver/job/job_group.cpp
   bool is_plain_group() const;
   bool may_blame_group() const;

@@ -166,6 +166,14 @@ struct WorldEntered {
   Duration time() const { return leave + wait + connect + vote + sync + step; }
 };
 
+// The other members of the world have waited for this one most of the time, for a while
+// (driver/work/slow_ranks.h), or do so no longer.
+struct FoundSlow {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  bool is_slow = true;
+};
+
 // Somebody wants the job to end: the signal that hvdrun got.
 struct StopRequested {
   int signal_number = 0;
@@ -203,8 +211,8 @@ using Event =
                  event::Done, event::Exited, event::HostsFound, event::DiscoveryFailed,
                  event::AddressFound, event::HostLeaves, event::WorkerReady, event::LeaveRequested,
                  event::WorkerLeft, event::Described, event::Committed, event::WorldEntered,
-                 event::StopRequested, event::SuspendRequested, event::DrainRequested,
-                 event::ScaleRequested, event::Resumed, event::Tick>;
+                 event::FoundSlow, event::StopRequested, event::SuspendRequested,
+                 event::DrainRequested, event::ScaleRequested, event::Resumed, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.

@@ -40,6 +40,8 @@ struct ElasticOptions {
   // If all workers are told to go, and nobody is there to take the state over, the job is
   // suspended: its whole allocation is being taken away.
   bool suspends_when_all_go = false;
+  // A member for which the others wait leaves at a commit, if another one can take its place.
+  bool replaces_slow = false;
 };
 
 struct JobOptions {

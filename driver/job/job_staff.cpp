@@ -1,6 +1,7 @@
 // The staff of an elastic job: the workers of the first world, and later those to start and those
 // to go.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -180,6 +181,38 @@ void Job::release_those_beyond_the_most(std::set<Incarnation>& released) {
     released.insert(member.incarnation);
     ask_to_leave(member.incarnation - 1, release_reason(one), false);
   }
+}
+
+bool Job::has_place_for_another(const JobWorker& worker) const {
+  if (count_members().standby > 0) return true;
+  std::map<std::string, int> taken;
+  for (const auto& one : occupants()) ++taken[one.host];
+  const auto rooms = this->rooms();
+  return std::any_of(rooms.begin(), rooms.end(), [&](const Room& room) {
+    const auto resting = std::count_if(room.resting_slots.begin(), room.resting_slots.end(),
+                                       [&](int slot) { return slot < room.slots; });
+    return room.host != worker.member.host && !room.rests &&
+           taken[room.host] + static_cast<int>(resting) < room.slots;
+  });
+}
+
+// Its slot rests, so that the place of the worker is taken by one elsewhere.
+void Job::on(const event::FoundSlow& event) {
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "found slow");
+  if (worker == nullptr || !event.is_slow || !options_.elastic.replaces_slow) return;
+  const bool may_leave = state_ == JobState::running && !is_to_suspend() &&
+                         worker->membership == MemberStatus::member && worker->leaves.empty();
+  if (!may_leave) return;
+
+  const std::string name = worker->member.worker();
+  if (!has_place_for_another(*worker)) {
+    return notice(cat(name,
+                      " is slow and stays: there is neither a spare worker nor a free slot "
+                      "on another host (--replace-stragglers)"));
+  }
+  budget_.set_aside(worker->member.host, worker->member.slot, now_, random());
+  notice(cat(name, " is slow and is replaced (--replace-stragglers)"));
+  ask_to_leave(event.incarnation - 1, "the other ranks wait for it", true);
 }
 
 void Job::staff_slots() {

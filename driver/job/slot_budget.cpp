@@ -34,6 +34,11 @@ TimePoint SlotBudget::worker_failed(const std::string& name, int number, TimePoi
   return begin(number == kTheHostItself ? host.rest : slot.rest, now, random);
 }
 
+TimePoint SlotBudget::set_aside(const std::string& name, int number, TimePoint now, double random) {
+  Rest& rest = hosts_[name].slots[number].rest;
+  return rest.ends > now ? rest.ends : begin(rest, now, random);
+}
+
 TimePoint SlotBudget::host_failed(const std::string& name, TimePoint now, double random) {
   Rest& rest = hosts_[name].rest;
   return rest.ends > now ? rest.ends : begin(rest, now, random);

@@ -49,6 +49,8 @@ class SlotBudget {
   void set_aside_for_good(const std::string& host, int slot) {
     hosts_[host].slots[slot].rest.ends = kNever;
   }
+  // The slot rests as after failures that are too many.
+  TimePoint set_aside(const std::string& host, int slot, TimePoint now, double random);
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
 
   bool rests(const std::string& host, TimePoint now) const;

@@ -116,7 +116,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlanRequest, hosts, processes, oversubscribe)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ElasticOptions, limits, processes, budget, reset_limit,
                                    planned_reset_limit, max_restarts, grow_delay, elastic_timeout,
                                    leave_grace, loss_gather, leave_gather, join_gather, jitter_seed,
-                                   plan_list, hosts_are_fixed, oversubscribe, suspends_when_all_go)
+                                   plan_list, hosts_are_fixed, oversubscribe, suspends_when_all_go,
+                                   replaces_slow)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobOptions, job_id, pace, grace, start_timeout, gather_time,
                                    heartbeat_timeout, orphan_timeout, init_timeout, local_hosts,
                                    stop_margin, kill_timeout, close_timeout, drop_timeout, elastic)
@@ -157,6 +158,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Described, host, incarnation, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Committed, host, incarnation, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorldEntered, generation, slowest, leave, wait, connect, vote,
                                    sync, step, received)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundSlow, host, incarnation, is_slow)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StopRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SuspendRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DrainRequested, host_name, undo)
@@ -240,6 +242,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{"begi
                                                                            "described",
                                                                            "committed",
                                                                            "world_entered",
+                                                                           "found_slow",
                                                                            "stop_requested",
                                                                            "suspend_requested",
                                                                            "drain_requested",

@@ -57,8 +57,8 @@ void WorkWatch::on_event(const Event& event) {
   }
 }
 
-void WorkWatch::look(TimePoint now) {
-  if (now < look_at_) return;
+std::vector<event::FoundSlow> WorkWatch::look(TimePoint now) {
+  if (now < look_at_) return {};
   look_at_ = now + SlowRanks::kRound;
 
   std::vector<SlowRanks::Rank> world;
@@ -66,11 +66,13 @@ void WorkWatch::look(TimePoint now) {
     world.push_back({member.incarnation, book_.newest(member.incarnation)});
   }
 
+  std::vector<event::FoundSlow> found;
   std::map<std::string, std::vector<SlowRankText>> slow;  // by host
   for (const auto& change : slow_ranks_.look(world)) {
     const std::size_t index = job_.index_of(change.incarnation);
     if (index >= job_.workers().size()) continue;
     const WorldMember& member = job_.workers()[index].member;
+    found.push_back({job_.workers()[index].host, change.incarnation, change.slow});
     if (change.slow) {
       slow[member.host].push_back({member.worker(), member.host, member.rank, change.share});
     } else {
@@ -78,6 +80,7 @@ void WorkWatch::look(TimePoint now) {
     }
   }
   for (const auto& [host, ranks] : slow) warn_(slow_text(ranks));
+  return found;
 }
 
 }  // namespace hvd::driver

@@ -33,8 +33,8 @@ class WorkWatch {
                                               TimePoint now);
   // To be called after the job has handled the event.
   void on_event(const Event& event);
-  // Looks for slow ranks, at most once in SlowRanks::kRound.
-  void look(TimePoint now);
+  // Looks for slow ranks, at most once in SlowRanks::kRound. Returns what the job is to be told.
+  std::vector<event::FoundSlow> look(TimePoint now);
 
   const WorkBook& book() const { return book_; }
   const SlowRanks& slow_ranks() const { return slow_ranks_; }

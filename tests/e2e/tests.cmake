@@ -92,12 +92,20 @@ function(hvd_other_version_program name worker_link members)
     HVD_OTHER_WORKER_LINK=${worker_link} HVD_OTHER_MEMBERS=${members})
   target_link_libraries(e2e_${name} PRIVATE hvd_static)
 endfunction()
-hvd_other_version_program(other_link 900 5)
-hvd_other_version_program(other_members 3 900)
-hvd_other_version_program(other_build 3 5)
+file(READ ${PROJECT_SOURCE_DIR}/base/versions.cpp versions)
+if(NOT versions MATCHES "worker_link = ([0-9]+), .members = ([0-9]+)")
+  message(FATAL_ERROR "base/versions.cpp: the versions are not where tests/e2e/tests.cmake looks for them")
+endif()
+set(own_link ${CMAKE_MATCH_1})
+set(own_members ${CMAKE_MATCH_2})
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/base/versions.cpp)
+hvd_other_version_program(other_link 900 ${own_members})
+hvd_other_version_program(other_members ${own_link} 900)
+hvd_other_version_program(other_build ${own_link} ${own_members})
 
 hvd_test(hvd_versions_test
   ${e2e}/job_test.cpp
   ${e2e}/versions_test.cpp
-  LABELS e2e)
+  LABELS e2e
+  DEFINITIONS HVD_OWN_WORKER_LINK=${own_link})
 add_dependencies(hvd_versions_test hvdrun hvd-agent e2e_other_link e2e_other_members e2e_other_build)

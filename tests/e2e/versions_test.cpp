@@ -36,7 +36,7 @@ TEST_F(VersionsTest, AProgramWithAnotherLinkToTheAgentIsRefusedWithBothBuildsNam
     const ExitStatus end = run_job(join(flags, both("e2e_other_link", "e2e_other_link")));
     EXPECT_NE(end.code, 0);
     expect_in(end.err, {"gave up: on host", "9.9.9-other_link (version 900",
-                        cat("build ", build_id(), " (version 3")});
+                        cat("build ", build_id(), " (version ", HVD_OWN_WORKER_LINK)});
   }
 }
 

@@ -26,7 +26,7 @@
 // one whose agent has joined by itself: HOST:SLOTS:joins);
 // no-discovery TEXT; address HOST [ADDRESS]; leaves HOST; standby, leave WORKER; left WORKER
 // [REASON]; committed WORKER GENERATION; entered WORKER GENERATION [PART=MILLISECONDS...]; drain,
-// drain-undo HOST; scale N. Many at once: "up
+// drain-undo HOST; scale N; slow WORKER. Many at once: "up
 // HOST..." they become ready and have an address; "begins WORKER..." they are launched and
 // initialised, and on standby if they have yet to join.
 //
@@ -155,6 +155,8 @@ class GoldenScript {
       *number->second = value;
     } else if (const auto time = times.find(name); time != times.end()) {
       *time->second = milliseconds(value);
+    } else if (name == "replaces-slow") {
+      elastic.replaces_slow = true;
     } else if (name == "suspends") {
       elastic.suspends_when_all_go = true;
     } else if (name == "list") {
@@ -412,6 +414,7 @@ class GoldenScript {
     if (name == "standby") return event::WorkerReady{where, incarnation};
     if (name == "leave") return event::LeaveRequested{where, incarnation};
     if (name == "left") return event::WorkerLeft{where, incarnation, rest(words)};
+    if (name == "slow") return event::FoundSlow{where, incarnation};
     if (name == "committed") {
       return event::Committed{where, incarnation, static_cast<std::uint64_t>(number(words))};
     }

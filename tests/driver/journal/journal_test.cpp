@@ -57,6 +57,7 @@ const std::vector<Event>& all_events() {
                           Duration(50'000), Duration(600'000), 7'000'000},
       event::StopRequested{15},
       event::SuspendRequested{10},
+      event::FoundSlow{1, 2, false},
       event::DrainRequested{"b", true},
       event::ScaleRequested{3},
       event::Resumed{std::chrono::nanoseconds(1'234'567'890'123)},
