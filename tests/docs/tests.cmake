@@ -1,7 +1,7 @@
 # What the documents say is done. A user's compiler knows nothing of sanitizers, so an instrumented build leaves this out.
 if(NOT HVD_SANITIZE)
   hvd_test(hvd_docs_test
-    ${CMAKE_CURRENT_SOURCE_DIR}/docs/getting_started_test.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/docs/walks_test.cpp
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
     ${CMAKE_CURRENT_SOURCE_DIR}/many_hosts/many_hosts_test.cpp
     LIBRARIES hvd_test_hosts

@@ -1,0 +1,68 @@
+// Does what docs/getting_started.md and then docs/questions.md say, on two pretend hosts: somebody
+// who has only the documents gets from a build to an elastic job, and to the answers about it.
+#include <chrono>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/many_hosts/many_hosts_test.h"
+#include "tests/support/pages.h"
+
+namespace hvd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Walks : public ManyHostsTest {
+ protected:
+  void SetUp() override {
+    ManyHostsTest::SetUp();
+    make_bed({.hosts = 2});
+  }
+
+  // Runs the commands of a page on the head, in this directory, and expects these texts.
+  void follow(const std::string& page, const fs::path& directory,
+              const std::vector<std::string>& expected) {
+    const auto commands = commands_of(fs::path(HVD_SOURCE_DIR) / "docs" / page);
+    ProcessOptions options;
+    options.environment = {{"HVD_RUNTIME_DIR", own_.path() / "jobs"},
+                           {"HVD_STATE_DIR", own_.path() / "state"}};
+    const auto walk = bed().head().start(
+        {"bash", "-c", cat("set -eux\ncd ", directory.string(), "\n", commands)}, options);
+    const ExitStatus end = walk->wait(std::chrono::minutes(4));
+    EXPECT_EQ(end.code, 0) << end.out << end.err;
+    for (const auto& text : expected) {
+      EXPECT_NE(end.out.find(text), std::string::npos) << text << " is not in\n" << end.out;
+    }
+  }
+
+ private:
+  TemporaryDirectory own_;
+};
+
+TEST_F(Walks, LeadFromABuildToTheAnswersAboutAJob) {
+  // Stands for the clone, which the page builds into build/release.
+  const TemporaryDirectory clone;
+  fs::create_directory(clone.path() / "build");
+  fs::create_directory_symlink(HVD_BUILD_DIR, clone.path() / "build" / "release");
+  fs::copy(HVD_SOURCE_DIR "/examples", clone.path() / "examples", fs::copy_options::recursive);
+
+  // It compiles two programs, and trains for 20 s.
+  follow("getting_started.md", clone.path(),
+         {"[0]<stdout>:rank 0 of 2: the average is 1.5\n",
+          "[1]<stdout>:rank 1 of 2: the average is 1.5\n",
+          "[3]<stdout>:rank 3 of 4: the average is 2.5\n", "[0]<stdout>:step 2000, weight 2000\n",
+          "[0]<stdout>:step 100, weight 100\n"});
+  if (HasFailure()) return;
+
+  follow("questions.md", clone.path(),
+         {"at least 3 workers needed, 2 slots are ready on 1 of 1 host",
+          "works at: ", "until hvdrun had named the new one, ", "slow: rank 2 (h2#0) on host h2: ",
+          "the job ended with 3\n", "hvdrun: the job has failed: rank 1 on host h2 ",
+          "    no such file: data\n", "1     h2#0  ", "waits for other ranks for "});
+}
+
+}  // namespace
+}  // namespace hvd::test
