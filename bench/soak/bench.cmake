@@ -1,8 +1,8 @@
 # On the tests' pretend hosts; a minute of it is a test.
 if(HVD_BUILD_TESTS)
-  add_executable(hvd_soak soak/main.cpp soak/outcomes.cpp soak/fault_injector.cpp)
+  add_executable(hvd_soak soak/main.cpp soak/agreement.cpp soak/outcomes.cpp soak/fault_injector.cpp)
   hvd_compile_options(hvd_soak)
-  target_link_libraries(hvd_soak PRIVATE hvd_test_steps_job)
+  target_link_libraries(hvd_soak PRIVATE hvd_test_steps_job nlohmann_json::nlohmann_json)
   add_test(NAME Soak.AMinuteOfFaultsLosesNothing COMMAND hvd_soak --seconds 60 --seed 1 --stop 3)
   set_tests_properties(Soak.AMinuteOfFaultsLosesNothing PROPERTIES LABELS soak TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77 COST 100)
 

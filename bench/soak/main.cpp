@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "bench/soak/agreement.h"
 #include "bench/soak/fault_injector.h"
 
 namespace hvd::soak {
@@ -38,6 +39,7 @@ constexpr const char* kUsage =
     "--diary FILE: what was done when, and what hvdrun said.\n";
 
 constexpr int kSkipped = 77;
+constexpr const char* kEvents = "root/job.events";  // of the head
 
 struct Options {
   double seconds = 60;
@@ -233,8 +235,9 @@ std::string processes_left(test::HostBed& bed, const std::string& program) {
 }
 
 int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
-          const FaultInjector& maker, const std::set<std::string>& files_before) {
-  std::string errors;
+          const FaultInjector& maker, const Agreement& agreement,
+          const std::set<std::string>& files_before) {
+  std::string errors = agreement.errors();
   const auto end = job.process().wait(std::chrono::seconds(120));
   if (end.code != 0) errors += cat("hvdrun ended with ", end.code, "\n");
   errors += maker.errors();
@@ -255,6 +258,7 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
     for (const auto& world : step_log.worlds) worlds.insert(world.id);
   }
   std::printf("faults: %s\n", maker.account().c_str());
+  std::printf("status, metrics and events were compared %zu times\n", agreement.looks());
   std::printf("%zu worlds, %zu workers, %lld steps of %.1f ms\n", worlds.size(),
               job.step_logs().step_logs().size(),
               static_cast<long long>(job.step_logs().newest_step()), pace.step_ms);
@@ -302,7 +306,7 @@ int main_of(const std::vector<std::string>& words) {
       .joining = options.joining,
       .breakable = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "3",
-                "--blacklist-cooldown-range", "0.1", "0.5"},
+                "--blacklist-cooldown-range", "0.1", "0.5", "--events", cat("/", kEvents)},
       .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
   FaultInjector maker(bed, job,
@@ -312,10 +316,12 @@ int main_of(const std::vector<std::string>& words) {
     std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
     return 1;
   }
+  Agreement agreement(bed.head().files() / kEvents);
   maker.run(options.seconds);
   maker.make_whole();
+  agreement.stop();
   if (job.step_logs().wait_for_steps_more(10)) job.say_enough();
-  return judge(options, bed, job, maker, files_before);
+  return judge(options, bed, job, maker, agreement, files_before);
 }
 
 }  // namespace

@@ -147,20 +147,21 @@ int run_job(const JobSetup& setup) {
 
   const auto why = failure.why();
   if (why && !failure.broken_pipe()) {
-    console.error().write(
-        cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"));
+    output.show(cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"), true);
   } else if (!why) {
-    console.error().write(failure_report(outcome, setup.state_file));
+    output.show(failure_report(outcome, setup.state_file), !outcome.suspended);
   }
   if (outcome.suspended && setup.requeue) {
     const Status asked = requeue(*setup.slurm);
-    console.error().write(asked.ok() ? "hvdrun: Slurm was asked to run the batch script again\n"
-                                     : cat("hvdrun: ", printable_lines(asked.message()), "\n"));
+    output.show(asked.ok() ? "hvdrun: Slurm was asked to run the batch script again\n"
+                           : cat("hvdrun: ", printable_lines(asked.message()), "\n"),
+                !asked.ok());
   }
   // Without tags the bytes of the workers pass as they are, and hvdrun adds nothing.
   if (!why && setup.output.tagged) {
-    console.error().write(end_line(outcome, setup.spec.elastic.has_value(),
-                                   {setup.output.directory, journal_to_name(setup.spec, outcome)}));
+    output.show(end_line(outcome, setup.spec.elastic.has_value(),
+                         {setup.output.directory, journal_to_name(setup.spec, outcome)}),
+                false);
   }
   console.drain(drain_deadline());
   if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;

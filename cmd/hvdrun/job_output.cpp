@@ -119,7 +119,13 @@ LinePrefixer& JobOutput::prefixer(const driver::WorkerView& worker, driver::Stre
 }
 
 void JobOutput::say(std::string_view text) {
-  console_.error().write(cat("hvdrun: ", printable_lines(text), "\n"));
+  show(cat("hvdrun: ", printable_lines(text), "\n"), false);
+}
+
+void JobOutput::show(std::string_view lines, bool is_error) {
+  PrefixStyle style = style_;
+  style.colour = colours_wanted(console_.error_is_terminal());
+  console_.error().write(own_lines(lines, style, is_error));
 }
 
 void JobOutput::on_plan(const WorldDocument& world) {

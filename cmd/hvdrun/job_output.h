@@ -74,6 +74,9 @@ class JobOutput : public driver::Observer {
   void on_exited(const driver::WorkerView& worker, std::string_view how) override;
   void on_pause() override;
 
+  // Lines of hvdrun itself, each with its line feed, that are to be shown as they are.
+  void show(std::string_view lines, bool is_error);
+
   // The unfinished last lines of streams that were never closed.
   void finish();
 

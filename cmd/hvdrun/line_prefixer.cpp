@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/line_prefixer.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -23,8 +24,8 @@ std::string tag_of(std::string_view who, std::size_t colour, std::string_view st
                    const PrefixStyle& style) {
   std::string tag = cat("[", who, "]<", stream, ">:");
   if (!style.colour) return tag;
-  // Those of the sixteen colours that can be read on black and on white.
-  constexpr std::array kColours{31, 32, 33, 34, 35, 36, 91, 92, 94, 95};
+  // Those of the sixteen colours that can be read on black and on white, but for red.
+  constexpr std::array kColours{32, 33, 34, 35, 36, 92, 94, 95};
   return cat("\x1b[", kColours.at(colour % kColours.size()), "m", tag, "\x1b[0m");
 }
 
@@ -36,6 +37,21 @@ std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style
 
 std::string joiner_tag(std::string_view worker, std::string_view stream, const PrefixStyle& style) {
   return tag_of(worker, worker.size(), stream, style);
+}
+
+std::string own_lines(std::string_view lines, const PrefixStyle& style, bool is_error) {
+  const bool is_red = is_error && style.colour;
+  const std::string time = style.tagged && style.timestamp ? time_text() + " " : std::string();
+  if (!is_red && time.empty()) return std::string(lines);
+
+  std::string out;
+  while (!lines.empty()) {
+    const auto end = std::min(lines.find('\n'), lines.size() - 1);
+    const auto line = lines.substr(0, lines[end] == '\n' ? end : end + 1);
+    out += cat(time, is_red ? "\x1b[31m" : "", line, is_red ? "\x1b[0m" : "", "\n");
+    lines.remove_prefix(end + 1);
+  }
+  return out;
 }
 
 void LinePrefixer::end_line(std::string& out, std::string_view rest, std::string_view end) {

@@ -20,6 +20,10 @@ std::string rank_tag(int rank, std::string_view stream, const PrefixStyle& style
 // "[b#1]<stdout>:", of a worker that has no rank yet.
 std::string joiner_tag(std::string_view worker, std::string_view stream, const PrefixStyle& style);
 
+// hvdrun's own lines, each with its line feed: with the time where the workers' lines have it, and
+// red, which no tag is, if they report an error and are so styled.
+std::string own_lines(std::string_view lines, const PrefixStyle& style, bool is_error);
+
 class LinePrefixer {
  public:
   // A longer line is broken with a \n, so that a worker that never ends a line takes no more memory

@@ -305,7 +305,7 @@ TEST(Console, ATerminalGetsColouredTags) {
   output.on_output({.rank = 0, .host = "a", .slot = 0, .incarnation = 1, .pid = 1},
                    Stream::standard_output, "text\n", nullptr);
   EXPECT_TRUE(console.drain(Clock::now() + kGenerous));
-  EXPECT_EQ(read_until(master.get(), "text\r\n"), "\x1b[31m[0]<stdout>:\x1b[0mtext\r\n");
+  EXPECT_EQ(read_until(master.get(), "text\r\n"), "\x1b[32m[0]<stdout>:\x1b[0mtext\r\n");
 }
 
 }  // namespace

@@ -92,5 +92,25 @@ TEST(LinePrefixer, OnlyTheTagIsColouredAndRanksDiffer) {
   EXPECT_NE(zero.substr(0, 5), rank_tag(1, "stdout", {.colour = true}).substr(0, 5));
 }
 
+TEST(OwnLines, CarryATimeWhereTheWorkersLinesDo) {
+  EXPECT_EQ(own_lines("hvdrun: one\nhvdrun: two\n", {}, true), "hvdrun: one\nhvdrun: two\n");
+  const std::string time = R"([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]\d \d\d:\d\d:\d\d \d{4} )";
+  const std::string timed = own_lines("hvdrun: one\n    two\n", {.timestamp = true}, false);
+  EXPECT_TRUE(std::regex_match(timed, std::regex(time + "hvdrun: one\n" + time + "    two\n")))
+      << timed;
+  EXPECT_EQ(own_lines("one\n", {.tagged = false, .timestamp = true}, false), "one\n");
+  EXPECT_EQ(own_lines("", {.timestamp = true, .colour = true}, true), "");
+}
+
+TEST(OwnLines, AreRedIfTheyReportAnErrorAndNoTagIs) {
+  EXPECT_EQ(own_lines("one\ntwo\n", {.colour = true}, true),
+            "\x1b[31mone\x1b[0m\n\x1b[31mtwo\x1b[0m\n");
+  EXPECT_EQ(own_lines("one\n", {.colour = true}, false), "one\n");
+  for (int rank = 0; rank < 20; ++rank) {
+    const std::string tag = rank_tag(rank, "stdout", {.colour = true});
+    EXPECT_FALSE(tag.starts_with("\x1b[31m") || tag.starts_with("\x1b[91m")) << tag;
+  }
+}
+
 }  // namespace
 }  // namespace hvd::cli

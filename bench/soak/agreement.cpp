@@ -1,0 +1,153 @@
+#include "bench/soak/agreement.h"
+
+#include <chrono>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tests/driver/metrics/metric_text.h"
+#include "tests/support/process.h"
+
+namespace hvd::soak {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::chrono::milliseconds kPause{500};
+constexpr std::size_t kMaxWorldsOfStatus = 1'000;  // more are not kept
+
+std::optional<Told> told_by_status(const std::string& job_id) {
+  const auto asked = test::run({test::binary("hvdrun"), "status", job_id, "--json"});
+  if (asked.code != 0) return std::nullopt;
+  const Json status = Json::parse(asked.out);
+  Told told;
+  told.generation = status.at("world").at("generation");
+  told.size = status.at("world").at("members").size();
+  told.worlds = status.at("worlds").size();
+  for (const Json& world : status.at("worlds")) {
+    if (world.at("entry").is_object()) ++told.entered;
+  }
+  return told;
+}
+
+std::optional<Told> told_by_metrics(const std::string& job_id) {
+  const auto asked = test::run({test::binary("hvdrun"), "metrics", job_id});
+  if (asked.code != 0) return std::nullopt;
+  Told told;
+  for (const auto& [name, value] : test::metric_values(asked.out)) {
+    const auto number = static_cast<std::uint64_t>(value);
+    if (name == "hvd_world_generation") told.generation = number;
+    if (name == "hvd_world_size") told.size = number;
+    if (name == "hvd_workers_started_total") told.started = number;
+    if (name == "hvd_world_entry_seconds_count{part=\"connect\"}") told.entered = number;
+    if (name.starts_with("hvd_worlds_formed_total{")) told.worlds += number;
+  }
+  return told;
+}
+
+std::string text_of(const Told& told) {
+  return cat("generation ", told.generation, " of ", told.size, ", ", told.worlds, " worlds, ",
+             told.entered, " of them at work, ", told.started, " workers started");
+}
+
+}  // namespace
+
+const Told& EventReader::read() {
+  in_.clear();  // it was at the end of what there was
+  std::string text;
+  while (std::getline(in_, text)) {
+    incomplete_ += text;
+    if (in_.eof()) break;
+    add(std::exchange(incomplete_, {}));
+  }
+  return told_;
+}
+
+void EventReader::add(const std::string& line) {
+  const Json json = Json::parse(line);
+  if (job_id_.empty()) {
+    job_id_ = json.at("job");
+    return;
+  }
+  const std::string event = json.at("event");
+  if (event == "launched") ++told_.started;
+  if (event == "world_entered" && json.at("generation") == told_.generation) ++told_.entered;
+  for (const Json& action : json.value("actions", Json::array())) {
+    if (action.at("action") != "publish_world") continue;
+    const Json& world = action.at("world");
+    if (world.at("state") != "effective") continue;
+    ++told_.worlds;
+    told_.generation = world.at("generation");
+    told_.size = world.at("members").size();
+  }
+}
+
+std::string disagreement(const Told& before, const Told& told, const Told& after) {
+  const auto is_between = [](auto least, auto value, auto most) {
+    return least <= value && value <= most;
+  };
+  const bool is_same_world =
+      before.generation == told.generation && told.generation == after.generation;
+  if (is_between(before.generation, told.generation, after.generation) &&
+      is_between(before.worlds, told.worlds, after.worlds) &&
+      is_between(before.entered, told.entered, after.entered) &&
+      is_between(before.started, told.started, after.started) &&
+      (!is_same_world || told.size == before.size)) {
+    return {};
+  }
+  return cat(text_of(told), "; but the events told before: ", text_of(before),
+             ", and after: ", text_of(after));
+}
+
+Agreement::Agreement(const std::filesystem::path& file)
+    : events_(file), thread_([this] { run(); }) {}
+
+void Agreement::stop() {
+  ends_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string Agreement::errors() const {
+  if (!error_.empty()) return cat(error_, "\n");
+  if (2 * looks_ >= tries_) return {};
+  return cat("of ", tries_, " questions to the job only ", looks_, " were answered\n");
+}
+
+void Agreement::run() {
+  while (!ends_ && error_.empty()) {
+    try {
+      look();
+    } catch (const std::exception& error) {
+      error_ = cat("the answers of the job: ", error.what());
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Agreement::look() {
+  Told before = events_.read();
+  if (before.generation == 0) return;  // it has not begun
+  ++tries_;
+  auto status = told_by_status(events_.job_id());
+  const auto metrics = told_by_metrics(events_.job_id());
+  const Told after = events_.read();
+  if (!status || !metrics) return;
+  ++looks_;
+
+  // The status does not tell it, and forgets the oldest worlds.
+  status->started = before.started;
+  if (before.worlds >= kMaxWorldsOfStatus) {
+    status->worlds = before.worlds;
+    status->entered = before.entered;
+  }
+  const auto by_status = disagreement(before, *status, after);
+  const auto by_metrics = disagreement(before, *metrics, after);
+  if (!by_status.empty()) {
+    error_ = cat("hvdrun status tells ", by_status);
+  } else if (!by_metrics.empty()) {
+    error_ = cat("hvdrun metrics tells ", by_metrics);
+  }
+}
+
+}  // namespace hvd::soak
