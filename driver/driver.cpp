@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/machine/machine.h"
 #include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
@@ -27,8 +28,10 @@ static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& ob
   auto listening =
       spec.bind.port != 0 ? listen_tcp(spec.bind) : listen_tcp_in(spec.ports, spec.bind.host);
   HVD_RETURN_IF_ERROR(listening.status().with_context("--metrics-bind"));
-  const auto address = local_address(listening->get());
+  auto address = local_address(listening->get());
   HVD_RETURN_IF_ERROR(address.status().with_context("--metrics-bind"));
+  // All addresses of this machine are no address that anybody could ask.
+  if (address->host == "0.0.0.0" || address->host == "::") address->host = machine_name();
   observer.on_notice(cat("the job's metrics are at http://", address->to_string(), "/metrics"));
   return listening;
 }

@@ -14,7 +14,7 @@ namespace {
 std::string limits_text(const Limits& limits) {
   const int least = std::max(limits.least, 1);
   if (limits.most == 0) {
-    return cat("at least ", counted(static_cast<std::size_t>(least), "worker"), " (--min-np)");
+    return cat("from ", least, " (--min-np) to ", counted(kMaxWorkers, "worker"));
   }
   return cat("from ", least, " (--min-np) to ",
              counted(static_cast<std::size_t>(limits.most), "worker"),

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/machine/machine.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "tests/driver/metrics/metric_text.h"
@@ -222,6 +223,17 @@ TEST_F(MetricsTest, TakeAPortOfTheRange) {
 }
 
 // Also if the file's permissions were no help.
+TEST_F(MetricsTest, AtAllAddressesAreNamedByTheMachine) {
+  for (const char* const all : {"0.0.0.0:0", "[::]:0"}) {
+    const ExitStatus end =
+        run_job({"--metrics-bind", all, "--metrics-token-file", token_file(), "-np", "1", "true"});
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE(end.err.find(cat("the job's metrics are at http://", machine_name(), ":")),
+              std::string::npos)
+        << end.err;
+  }
+}
+
 TEST_F(MetricsTest, AnotherUserGetsNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   Process& job = start({"-np", "1", "sleep", "1000"});
