@@ -47,8 +47,12 @@ bool FaultInjector::steps_go_on() {
 bool FaultInjector::make_peace() {
   make_whole();
   const std::size_t all = static_cast<std::size_t>(options_.hosts * options_.slots);
-  const bool whole =
-      comes([&] { return job_.step_logs().members().size() + broken_.size() >= all; });
+  // A world that is about to change may look whole, too: steps of the same one prove that it stays.
+  const bool whole = comes([&] {
+    const auto world = job_.step_logs().newest_world();
+    const bool is_complete = job_.step_logs().members().size() + broken_.size() >= all;
+    return is_complete && steps_go_on() && job_.step_logs().newest_world() == world;
+  });
   wants(whole, "every worker whose slot is not broken took part again once all hosts were whole");
   return whole;
 }
