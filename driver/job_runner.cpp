@@ -17,6 +17,7 @@
 #include "base/machine/own_time.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "driver/host_log.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -425,6 +426,7 @@ void JobRunner::handle(const Event& event) {
     record(next, actions, now);
     register_new_hosts();
     // The event is reported before its consequences.
+    if (const std::string text = host_log_text(next, *job_); !text.empty()) HVD_LOG(info, text);
     reporter_.on_event(next);
     work_.on_event(next);
     for (const auto& action : actions) {

@@ -1,5 +1,6 @@
 #include "runtime/control/world.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <utility>
@@ -231,6 +232,7 @@ class World::Impl {
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
   Status connect(Exchange& exchange);
+  std::string description() const;
   // Invalid sets are reported when the world forms; until then there are none.
   ProcessSets initial_sets() const {
     return requested_sets_.ok() ? *requested_sets_ : ProcessSets(spec_.size());
@@ -309,7 +311,25 @@ Status World::Impl::form(Exchange& exchange) {
 
   if (const Failure formed = control_.wait_formed(); !formed.ok()) return formed.status;
   executor_.start(std::move(operations), *requested_sets_, spec_.rank);
+  HVD_LOG(info, description());
   return {};
+}
+
+// "generation 2: rank 1 of 8 at 10.0.0.2; 4 ranks share the memory of this host, 2 hosts are
+// connected over TCP; a batch has at most 134217728 bytes"
+std::string World::Impl::description() const {
+  const auto hosts = hosts_of(spec_);
+  const int count = *std::max_element(hosts.begin(), hosts.end()) + 1;
+  const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
+  std::string text = cat("generation ", spec_.generation, ": rank ", spec_.rank, " of ",
+                         spec_.size(), " at ", self.address);
+  if (const auto& shared = host_.shared()) {
+    text += cat("; ", shared->size(), " ranks share the memory of this host");
+  } else if (spec_.size() > count) {
+    text += "; the ranks of a host are connected over TCP";
+  }
+  if (count > 1) text += cat("; ", count, " hosts are connected over TCP");
+  return cat(text, "; a batch has at most ", spec_.config.fusion_threshold, " bytes");
 }
 
 // The GPU itself is opened with the first tensor on one.

@@ -37,6 +37,7 @@ hvd_test(hvd_driver_test
   driver/activity_report_test.cpp
   driver/agents/agent_session_state_test.cpp
   driver/agents/outgoing_frames_test.cpp
+  driver/host_log_test.cpp
   driver/output_test.cpp
   driver/work/slow_ranks_test.cpp
   driver/work/work_book_test.cpp

@@ -66,6 +66,18 @@ TEST_F(OutputTest, ATimeCanStandBeforeTheTag) {
       << end.out;
 }
 
+TEST_F(OutputTest, AtLevelInfoHostsAndConnectionsAreLogged) {
+  const ExitStatus end =
+      run_job({"--log-level", "INFO", "-np", "2", binary("e2e_works"), "--steps", "1"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (const char* const text : {"host localhost: its agent is ready; it counts ",
+                                 "the hosts reach each other: localhost at ",
+                                 "generation 1: rank 0 of 2 at ", "generation 1: rank 1 of 2 at ",
+                                 "2 ranks share the memory of this host; a batch has at most "}) {
+    EXPECT_NE(end.err.find(text), std::string::npos) << text << " is not in\n" << end.err;
+  }
+}
+
 TEST_F(OutputTest, EachRankCanHaveItsOwnFiles) {
   const std::string folder = directory() / "logs";
   const ExitStatus end = run_shell("echo out $HVD_RANK; echo err $HVD_RANK >&2",

@@ -1,0 +1,13 @@
+// What is logged of hosts while they are made ready (--log-level INFO). Pure.
+#pragma once
+
+#include <string>
+
+#include "driver/job/job.h"
+
+namespace hvd::driver {
+
+// Of an event that `job` has handled: "host a: authenticate"; empty if it tells nothing of that.
+std::string host_log_text(const Event& event, const Job& job);
+
+}  // namespace hvd::driver
