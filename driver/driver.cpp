@@ -1,5 +1,6 @@
 #include "driver/driver.h"
 
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -36,24 +37,29 @@ static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& ob
   return listening;
 }
 
-// A job runs as well without a journal that nobody has asked for.
-static Result<std::optional<Journal>> journal_of(const JobSpec& spec, const std::string& job_id,
-                                                 Observer& observer) {
-  if (!spec.journal) return std::optional<Journal>();
-  const bool is_named = !spec.journal->file.empty();
-  auto created = is_named ? Journal::create(spec.journal->file) : create_kept_journal(job_id);
-  if (created.ok()) return std::optional<Journal>(*std::move(created));
-  if (is_named) return created.status();
-  observer.on_progress(cat("the events of this job are not kept: ", created.status().message()));
-  return std::optional<Journal>();
+// A job runs as well without a journal for which nobody has named a file.
+static std::optional<Journal> kept_journal(const std::string& job_id, Observer& observer) {
+  auto created = create_kept_journal(job_id);
+  if (created.ok()) return *std::move(created);
+  const std::string text = cat("the events of this job are not kept: ", created.status().message());
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
+  if (std::getenv("HVD_EVENTS_DIR") != nullptr) {
+    observer.on_warning(text);
+  } else {
+    observer.on_progress(text);
+  }
+  return std::nullopt;
 }
 
 Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
 
-  const std::string job_id = to_hex(random_bytes(kJobIdSize));
-  auto journal = journal_of(spec, job_id, observer);
-  if (!journal.ok()) return failed_outcome(cat("--events: ", journal.status().message()));
+  std::optional<Journal> journal;
+  if (spec.journal && !spec.journal->file.empty()) {
+    auto created = Journal::create(spec.journal->file);
+    if (!created.ok()) return failed_outcome(cat("--events: ", created.status().message()));
+    journal = *std::move(created);
+  }
   UniqueFd metrics_socket;
   if (spec.metrics) {
     auto listening = listen_for_metrics(*spec.metrics, observer);
@@ -73,9 +79,12 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   }
   if (!preparation) return failed_outcome(preparation.status().message());
 
+  const std::string job_id = to_hex(random_bytes(kJobIdSize));
+  // Only now: jobs that cannot begin leave those before them alone.
+  if (spec.journal && !journal) journal = kept_journal(job_id, observer);
   const auto join_listener = preparation->join_listener;  // until the job has ended
   JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation),
-                   job_id, *std::move(journal), std::move(metrics_socket));
+                   job_id, std::move(journal), std::move(metrics_socket));
   runner.announce();
   return runner.run();
 }

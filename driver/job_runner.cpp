@@ -385,8 +385,10 @@ void JobRunner::report_waiting() {
 
 void JobRunner::warn_of_journal(const Status& written) {
   if (written.ok()) return;
-  observer_.on_warning(
-      cat("the job goes on, and its journal (--events) ends here: ", written.message()));
+  const std::string text =
+      cat("the job goes on, and its journal (--events) ends here: ", written.message());
+  if (spec_.journal->file.empty()) return observer_.on_progress(text);
+  observer_.on_warning(text);
 }
 
 void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {

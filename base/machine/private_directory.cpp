@@ -8,9 +8,9 @@
 
 namespace hvd {
 
-bool is_private_directory(const std::string& path, std::string_view uid) {
+bool is_private_directory(const std::string& path, uid_t user) {
   struct stat about {};
-  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && cat(about.st_uid) == uid &&
+  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == user &&
          (about.st_mode & 077) == 0;
 }
 
@@ -18,7 +18,7 @@ Status make_private_directory(const std::string& path, std::string_view variable
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return Status::from_errno(cat("make the directory ", path), errno);
   }
-  if (is_private_directory(path, cat(::geteuid()))) return {};
+  if (is_private_directory(path, ::geteuid())) return {};
   return {Code::failed_precondition,
           cat(path, " is not a directory of this user that is closed to others (mode 0700); ",
               variable, " names another one")};

@@ -266,9 +266,16 @@ class Job {
   std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
 
+  // driver/job/job_slow.cpp
   void on(const event::FoundSlow& event);
-  // Besides this worker's own host.
+  bool may_replace_slow() const;
+  // Slow members for which there is one give way.
+  void find_places_for_slow();
   bool has_place_for_another(const JobWorker& worker) const;
+  // As many of those that give way as have somebody to take their place.
+  void release_slow(std::set<Incarnation>& released);
+  // Members that give way.
+  std::size_t giving_way() const;
 
   // driver/job/job_group.cpp
   bool is_plain_group() const;

@@ -179,12 +179,13 @@ std::string seconds_text(std::chrono::milliseconds time) {
 // "3.1 ms", "214 ms", "1.3 s"
 static std::string short_time_text(Duration time) {
   const double milliseconds = std::chrono::duration<double, std::milli>(time).count();
-  if (milliseconds >= 1000) {
-    return seconds_text(std::chrono::ceil<std::chrono::milliseconds>(time));
-  }
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), milliseconds < 9.95 ? "%.1f ms" : "%.0f ms",  // NOLINT
-                milliseconds);
+  if (milliseconds >= 999.5) {
+    std::snprintf(text.data(), text.size(), "%.1f s", milliseconds / 1000);  // NOLINT: bounded
+  } else {
+    std::snprintf(text.data(), text.size(), milliseconds < 9.95 ? "%.1f ms" : "%.0f ms",  // NOLINT
+                  milliseconds);
+  }
   return text.data();
 }
 
@@ -193,13 +194,13 @@ std::string entry_text(const event::WorldEntered& entered) {
   const auto add = [&parts](Duration time, std::string_view what) {
     if (time > Duration::zero()) parts.push_back(cat(short_time_text(time), " ", what));
   };
-  add(entered.leave, "to leave the world before");
-  add(entered.wait, "until hvdrun had named the new one");
+  add(entered.leave, "to leave the previous world");
+  add(entered.wait, "until hvdrun announced the new one");
   add(entered.connect, "to connect");
   add(entered.vote, "to agree on the state");
   add(entered.sync, entered.received == 0
-                        ? std::string("to take it up")
-                        : cat("to receive it (", bytes_text(entered.received), " in all)"));
+                        ? std::string("to load it")
+                        : cat("until all had it (", bytes_text(entered.received), " received)"));
   add(entered.step, "for the first step");
   return cat(short_time_text(entered.time()), ": ", join(parts, ", "));
 }

@@ -344,9 +344,9 @@ std::string seconds_text(std::chrono::milliseconds time);
 // `doing`: what its agent says of it; `absent`: how many such workers there are.
 std::string absent_text(const std::string& doing, int rank_that_waits, std::size_t absent,
                         std::chrono::milliseconds waited, std::chrono::milliseconds limit);
-// "214 ms: 3 ms to leave the world before, 54 ms until hvdrun had named the new one, 21 ms to
-// connect, 5 ms to agree on the state, 31 ms to receive it (4.0 MiB in all), 100 ms for the first
-// step". Parts that took no time are left out.
+// "214 ms: 3.0 ms to leave the previous world, 54 ms until hvdrun announced the new one, 21 ms to
+// connect, 5.0 ms to agree on the state, 31 ms until all had it (4 MiB received), 100 ms for the
+// first step". Parts that took no time are left out.
 std::string entry_text(const event::WorldEntered& entered);
 // " (5 s left)"; of a deadline that never comes, nothing.
 std::string left_text(TimePoint deadline, TimePoint now);

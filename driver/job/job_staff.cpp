@@ -1,7 +1,6 @@
 // The staff of an elastic job: the workers of the first world, and later those to start and those
 // to go.
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -154,7 +153,8 @@ std::vector<Room> Job::rooms() const {
 std::vector<Occupant> Job::occupants() const {
   std::vector<Occupant> occupants;
   const auto add = [&](const JobWorker& one, bool member) {
-    const bool leaves = one.membership == MemberStatus::removed || one.keeps_leaving;
+    const bool leaves =
+        one.membership == MemberStatus::removed || one.keeps_leaving || one.gives_way;
     occupants.push_back({one.member.host, one.member.slot, one.member.incarnation, member, leaves});
   };
   for (const auto& member : worlds_.in_force().members) {
@@ -183,39 +183,8 @@ void Job::release_those_beyond_the_most(std::set<Incarnation>& released) {
   }
 }
 
-bool Job::has_place_for_another(const JobWorker& worker) const {
-  if (count_members().standby > 0) return true;
-  std::map<std::string, int> taken;
-  for (const auto& one : occupants()) ++taken[one.host];
-  const auto rooms = this->rooms();
-  return std::any_of(rooms.begin(), rooms.end(), [&](const Room& room) {
-    const auto resting = std::count_if(room.resting_slots.begin(), room.resting_slots.end(),
-                                       [&](int slot) { return slot < room.slots; });
-    return room.host != worker.member.host && !room.rests &&
-           taken[room.host] + static_cast<int>(resting) < room.slots;
-  });
-}
-
-// Its slot rests, so that the place of the worker is taken by one elsewhere.
-void Job::on(const event::FoundSlow& event) {
-  const JobWorker* const worker = worker_of(event.host, event.incarnation, "found slow");
-  if (worker == nullptr || !event.is_slow || !options_.elastic.replaces_slow) return;
-  const bool may_leave = state_ == JobState::running && !is_to_suspend() &&
-                         worker->membership == MemberStatus::member && worker->leaves.empty();
-  if (!may_leave) return;
-
-  const std::string name = worker->member.worker();
-  if (!has_place_for_another(*worker)) {
-    return notice(cat(name,
-                      " is slow and stays: there is neither a spare worker nor a free slot "
-                      "on another host (--replace-stragglers)"));
-  }
-  budget_.set_aside(worker->member.host, worker->member.slot, now_, random());
-  notice(cat(name, " is slow and is replaced (--replace-stragglers)"));
-  ask_to_leave(event.incarnation - 1, "the other ranks wait for it", true);
-}
-
 void Job::staff_slots() {
+  find_places_for_slow();
   const Staffing staffing = staff(rooms(), occupants(), limits_now());
   std::set<Incarnation> released(staffing.release.begin(), staffing.release.end());
   for (const Incarnation incarnation : staffing.release) {
@@ -224,6 +193,7 @@ void Job::staff_slots() {
     send_away(one.member.incarnation - 1, release_reason(one), false);
   }
   release_those_beyond_the_most(released);
+  release_slow(released);
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
     JobWorker& one = workers_[index];
     if (one.leaves.empty() || one.membership == MemberStatus::removed) continue;

@@ -305,8 +305,10 @@ void Job::reform_at_commit() {
 
   const auto least = static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1));
   const auto all = static_cast<int>(now.staying.size() + now.standby + now.joining);
-  const auto size =
-      std::max(static_cast<std::size_t>(world_size(all, limits_now())), now.staying.size());
+  // Spares take the place of slow members.
+  Limits limits = limits_now();
+  limits.spares = std::max(limits.spares - static_cast<int>(giving_way()), 0);
+  const auto size = std::max(static_cast<std::size_t>(world_size(all, limits)), now.staying.size());
   std::vector<Newcomer> come = newcomers(size - now.staying.size());
   std::vector<Incarnation> kept = needed(now, come);
   // A world is larger than the most only to hand the state over to its only other member.

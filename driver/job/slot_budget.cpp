@@ -29,28 +29,30 @@ TimePoint SlotBudget::worker_failed(const std::string& name, int number, TimePoi
   const double failures = grow(slot.failures, now, options_.forget_after);
   if (host.rest.ends > now) return host.rest.ends;
   if (slot.rest.ends > now) return slot.rest.ends;
-  if (options_.policy == FailurePolicy::host) return begin(host.rest, now, random);
+  if (options_.policy == FailurePolicy::host) return begin(host.rest, now, random, options_);
   if (failures <= options_.restarts) return now;
-  return begin(number == kTheHostItself ? host.rest : slot.rest, now, random);
+  return begin(number == kTheHostItself ? host.rest : slot.rest, now, random, options_);
 }
 
 TimePoint SlotBudget::set_aside(const std::string& name, int number, TimePoint now, double random) {
   Rest& rest = hosts_[name].slots[number].rest;
-  return rest.ends > now ? rest.ends : begin(rest, now, random);
+  BudgetOptions options = options_;
+  if (options.longest.count() == 0) options.longest = BudgetOptions().longest;
+  return rest.ends > now ? rest.ends : begin(rest, now, random, options);
 }
 
 TimePoint SlotBudget::host_failed(const std::string& name, TimePoint now, double random) {
   Rest& rest = hosts_[name].rest;
-  return rest.ends > now ? rest.ends : begin(rest, now, random);
+  return rest.ends > now ? rest.ends : begin(rest, now, random, options_);
 }
 
-TimePoint SlotBudget::begin(Rest& rest, TimePoint now, double random) const {
-  const double before =
-      grow(rest.count, now, options_.forget_after * kRestsAreRememberedLonger) - 1;
-  if (options_.longest.count() == 0) return rest.ends = kNever;
+TimePoint SlotBudget::begin(Rest& rest, TimePoint now, double random,
+                            const BudgetOptions& options) {
+  const double before = grow(rest.count, now, options.forget_after * kRestsAreRememberedLonger) - 1;
+  if (options.longest.count() == 0) return rest.ends = kNever;
   const double doublings = std::min(std::round(before), kMaxDoublings);
-  const std::chrono::duration<double, std::milli> shortest = options_.shortest;
-  const std::chrono::duration<double, std::milli> longest = options_.longest;
+  const std::chrono::duration<double, std::milli> shortest = options.shortest;
+  const std::chrono::duration<double, std::milli> longest = options.longest;
   // What failed together comes back one by one.
   const auto time = std::min(shortest * std::exp2(doublings) + shortest * random, longest);
   return rest.ends = now + std::chrono::duration_cast<std::chrono::milliseconds>(time);

@@ -49,7 +49,7 @@ class SlotBudget {
   void set_aside_for_good(const std::string& host, int slot) {
     hosts_[host].slots[slot].rest.ends = kNever;
   }
-  // The slot rests as after failures that are too many.
+  // The slot rests as after failures that are too many; the rest always ends.
   TimePoint set_aside(const std::string& host, int slot, TimePoint now, double random);
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
 
@@ -86,7 +86,7 @@ class SlotBudget {
   };
 
   static double grow(Count& count, TimePoint now, std::chrono::milliseconds forget_after);
-  TimePoint begin(Rest& rest, TimePoint now, double random) const;
+  static TimePoint begin(Rest& rest, TimePoint now, double random, const BudgetOptions& options);
 
   BudgetOptions options_;
   std::map<std::string, Host> hosts_;

@@ -34,6 +34,8 @@ struct JobWorker {
 
   std::string leaves;          // why it is to leave at the next commit; empty: it is not
   bool keeps_leaving = false;  // whatever discovery says
+  bool is_slow = false;        // the other members wait for it
+  bool gives_way = false;      // it leaves when another one can take its place (job_slow.cpp)
   bool may_have_left = false;  // a world without it was proposed
   TimePoint left_at = kNever;  // when it ended as it had been asked to
   // It has the state for sure: it was there from the beginning, or at a commit that was told of.

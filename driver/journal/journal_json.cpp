@@ -113,11 +113,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailedHost, name, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Limits, least, most, spares)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BudgetOptions, policy, restarts, forget_after, shortest, longest)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlanRequest, hosts, processes, oversubscribe)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ElasticOptions, limits, processes, budget, reset_limit,
-                                   planned_reset_limit, max_restarts, grow_delay, elastic_timeout,
-                                   leave_grace, loss_gather, leave_gather, join_gather, jitter_seed,
-                                   plan_list, hosts_are_fixed, oversubscribe, suspends_when_all_go,
-                                   replaces_slow)
+// A field that is new is missing in journals of before.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ElasticOptions, limits, processes, budget,
+                                                reset_limit, planned_reset_limit, max_restarts,
+                                                grow_delay, elastic_timeout, leave_grace,
+                                                loss_gather, leave_gather, join_gather, jitter_seed,
+                                                plan_list, hosts_are_fixed, oversubscribe,
+                                                suspends_when_all_go, replaces_slow)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobOptions, job_id, pace, grace, start_timeout, gather_time,
                                    heartbeat_timeout, orphan_timeout, init_timeout, local_hosts,
                                    stop_margin, kill_timeout, close_timeout, drop_timeout, elastic)

@@ -1,5 +1,5 @@
 // The journals that hvdrun keeps of its own accord, of the last jobs of this user on this machine:
-// "JOB.jsonl" in HVD_STATE_DIR, else in /var/tmp/hvd-UID. The directory is closed to others. A
+// "JOB.jsonl" in HVD_EVENTS_DIR, else in /var/tmp/hvd-UID. The directory is closed to others. A
 // journal there is bounded, and so is their number.
 #pragma once
 

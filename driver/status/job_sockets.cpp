@@ -49,14 +49,14 @@ std::set<fs::path> directories() {
   std::error_code ignored;
   for (const auto& login : fs::directory_iterator(kLogins, ignored)) {
     const fs::path path = login.path() / "hvd";
-    if (is_private_directory(path, login.path().filename().string())) found.insert(path);
+    const auto user = parse_number<uid_t>(login.path().filename().string());
+    if (user && is_private_directory(path, *user)) found.insert(path);
   }
   for (const auto& entry : fs::directory_iterator(kTemporary, ignored)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(kTemporaryName) &&
-        is_private_directory(entry.path(), std::string_view(name).substr(kTemporaryName.size()))) {
-      found.insert(entry.path());
-    }
+    if (!name.starts_with(kTemporaryName)) continue;
+    const auto user = parse_number<uid_t>(name.substr(kTemporaryName.size()));
+    if (user && is_private_directory(entry.path(), *user)) found.insert(entry.path());
   }
   return found;
 }

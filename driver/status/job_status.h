@@ -28,7 +28,7 @@ struct PastWorld {
   std::chrono::system_clock::time_point at;
   std::size_t size = 0;
   std::string why;                             // empty: it is the first
-  std::optional<event::WorldEntered> entered;  // nothing: its members are not all at work yet
+  std::optional<event::WorldEntered> entered;  // nothing: that is not known, or not yet
 };
 
 nlohmann::json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& work,

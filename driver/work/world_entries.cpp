@@ -9,9 +9,12 @@ namespace {
 // Workers may report anything. No part takes longer than this, so that sums and differences fit.
 constexpr std::chrono::hours kLongest{24 * 365};
 
-Duration time_of(std::uint64_t nanoseconds) {
+// Nor has a member a larger state.
+constexpr std::uint64_t kMostReceived = std::uint64_t{1} << 46;
+
+Duration time_of(std::uint64_t count) {
   constexpr std::chrono::nanoseconds kMost = kLongest;
-  return std::chrono::nanoseconds(std::min(nanoseconds, static_cast<std::uint64_t>(kMost.count())));
+  return std::chrono::nanoseconds(std::min(count, static_cast<std::uint64_t>(kMost.count())));
 }
 
 event::WorldEntered event_of(Incarnation incarnation, const WorldEntry& entry) {
@@ -40,7 +43,7 @@ std::optional<event::WorldEntered> WorldEntries::add(const WorldDocument& world,
   }
   if (!there_.insert(incarnation).second) return std::nullopt;
 
-  const std::uint64_t received = so_far_.received + entry.received_bytes;
+  const std::uint64_t received = so_far_.received + std::min(entry.received_bytes, kMostReceived);
   const event::WorldEntered own = event_of(incarnation, entry);
   if (there_.size() == 1 || own.time() > so_far_.time()) so_far_ = own;
   so_far_.received = received;

@@ -128,9 +128,12 @@ class _Completions:
     """One thread that runs the callbacks of all work that is done.
 
     It ends before the interpreter does, which would cut it off in the middle of a callback: C++
-    code that a thread is cut off in, as that of torch, ends the process. So the end of the program
-    waits for a callback that runs, however long it takes, as it waits for Python's own threads.
+    code that a thread is cut off in, as that of torch, ends the process. A callback that hangs, for
+    example in a collective for which the other ranks do not come any more, must not keep the
+    process, and with it the job, from ending.
     """
+
+    _END_TIMEOUT = 60.0  # seconds, for a callback that runs when the program ends
 
     def __init__(self) -> None:
         self.begin()
@@ -169,7 +172,7 @@ class _Completions:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             _core.end_completions()
-            thread.join()
+            thread.join(self._END_TIMEOUT)
 
     def _run(self) -> None:
         while (tag := _core.next_completion()) != 0:

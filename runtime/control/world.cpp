@@ -323,8 +323,10 @@ std::string World::Impl::description() const {
   const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
   std::string text = cat("generation ", spec_.generation, ": rank ", spec_.rank, " of ",
                          spec_.size(), " at ", self.address);
-  if (const auto& shared = host_.shared()) {
-    text += cat("; ", shared->size(), " ranks share the memory of this host");
+  if (host_.shared()) {
+    const int own = hosts[static_cast<std::size_t>(spec_.rank)];
+    text += cat("; ", std::count(hosts.begin(), hosts.end(), own),
+                " ranks share the memory of this host");
   } else if (spec_.size() > count) {
     text += "; the ranks of a host are connected over TCP";
   }

@@ -28,7 +28,7 @@ class Walks : public ManyHostsTest {
     const auto commands = commands_of(fs::path(HVD_SOURCE_DIR) / "docs" / page);
     ProcessOptions options;
     options.environment = {{"HVD_RUNTIME_DIR", own_.path() / "jobs"},
-                           {"HVD_STATE_DIR", own_.path() / "state"}};
+                           {"HVD_EVENTS_DIR", own_.path() / "state"}};
     const auto walk = bed().head().start(
         {"bash", "-c", cat("set -eux\ncd ", directory.string(), "\n", commands)}, options);
     const ExitStatus end = walk->wait(std::chrono::minutes(4));
@@ -59,7 +59,7 @@ TEST_F(Walks, LeadFromABuildToTheAnswersAboutAJob) {
 
   follow("questions.md", clone.path(),
          {"at least 3 workers needed, 2 slots are ready on 1 of 1 host",
-          "works at: ", "until hvdrun had named the new one, ", "slow: rank 2 (h2#0) on host h2: ",
+          "works at: ", "until hvdrun announced the new one, ", "slow: rank 2 (h2#0) on host h2: ",
           "the job ended with 3\n", "hvdrun: the job has failed: rank 1 on host h2 ",
           "    no such file: data\n", "1     h2#0  ", "waits for other ranks for "});
 }

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "driver/job/job_start.h"
+
 namespace hvd::driver {
 namespace {
 
 class HostLog : public testing::Test {
  protected:
   HostLog() {
+    JobStart start;
+    start.options.job_id = "a0";
+    job_ = start.make();
     job_->step(event::Begin{}, now_);
     job_->step(event::HostsFound{{{{"a", 2}}, {{"b", 2}}}}, now_);
   }
@@ -17,7 +22,7 @@ class HostLog : public testing::Test {
   }
 
  private:
-  std::unique_ptr<Job> job_ = JobStart{{.job_id = "a0"}, JobStart::Elastic{}}.make();
+  std::unique_ptr<Job> job_;
   TimePoint now_{std::chrono::hours(1)};
 };
 

@@ -105,7 +105,7 @@ TEST_F(JournalTest, OfAKilledHvdrunIsWholeUpToThen) {
 TEST_F(JournalTest, IsKeptWhenNobodyNamesAFile) {
   const std::string kept = (directory() / "state").string();
   const auto with_state_in = [](const std::string& where, Words words) {
-    words.insert(words.begin(), {"env", cat("HVD_STATE_DIR=", where), binary("hvdrun")});
+    words.insert(words.begin(), {"env", cat("HVD_EVENTS_DIR=", where), binary("hvdrun")});
     return words;
   };
   const ExitStatus failed = run(with_state_in(kept, {"-np", "1", "sh", "-c", "exit 3"}));
@@ -126,7 +126,11 @@ TEST_F(JournalTest, IsKeptWhenNobodyNamesAFile) {
   EXPECT_EQ(run(with_state_in(kept, {"--events", "none", "-np", "1", "true"})).code, 0);
   EXPECT_EQ(files(), 2);
 
-  const ExitStatus nowhere = run(with_state_in("/proc/nowhere", {"--verbose", "-np", "1", "true"}));
+  // A job that cannot begin leaves nothing.
+  EXPECT_EQ(run(with_state_in(kept, {"--metrics-bind", "203.0.113.1:1", "-np", "1", "true"})).code,
+            1);
+  EXPECT_EQ(files(), 2);
+  const ExitStatus nowhere = run(with_state_in("/proc/nowhere", {"-np", "1", "true"}));
   EXPECT_EQ(nowhere.code, 0) << nowhere.err;
   EXPECT_NE(nowhere.err.find("the events of this job are not kept: make the directory "),
             std::string::npos)

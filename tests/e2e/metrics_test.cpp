@@ -222,7 +222,6 @@ TEST_F(MetricsTest, TakeAPortOfTheRange) {
   EXPECT_EQ(job.wait().code, 143);
 }
 
-// Also if the file's permissions were no help.
 TEST_F(MetricsTest, AtAllAddressesAreNamedByTheMachine) {
   for (const char* const all : {"0.0.0.0:0", "[::]:0"}) {
     const ExitStatus end =
@@ -234,6 +233,7 @@ TEST_F(MetricsTest, AtAllAddressesAreNamedByTheMachine) {
   }
 }
 
+// Also if the file's permissions were no help.
 TEST_F(MetricsTest, AnotherUserGetsNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   Process& job = start({"-np", "1", "sleep", "1000"});

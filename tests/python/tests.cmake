@@ -7,7 +7,7 @@ function(hvd_python_test name)
   add_test(NAME Python.${name} COMMAND ${arg_COMMAND})
   set_tests_properties(Python.${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
     PROCESSORS ${arg_PROCESSORS}
-    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1;OMP_NUM_THREADS=1;HVD_STATE_DIR=${PROJECT_BINARY_DIR}/state")
+    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1;OMP_NUM_THREADS=1;HVD_EVENTS_DIR=${PROJECT_BINARY_DIR}/events")
 endfunction()
 
 foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_distributed)

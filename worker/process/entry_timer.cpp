@@ -21,7 +21,7 @@ std::uint64_t EntryTimer::since_last(TimePoint now) {
 
 void EntryTimer::world_ended(TimePoint now) {
   const std::lock_guard lock(mutex_);
-  if (phase_ != Phase::inside) return;
+  if (phase_ != Phase::inside && phase_ != Phase::resuming) return;
   phase_ = Phase::leaving;
   next_ = {};
   last_ = now;
@@ -38,7 +38,8 @@ void EntryTimer::heard_of_world(TimePoint now) {
   const std::lock_guard lock(mutex_);
   switch (phase_) {
     case Phase::outside:
-    case Phase::inside:  // a static job is entered again after shutdown()
+    case Phase::inside:  // the program called shutdown(), and init() again
+    case Phase::resuming:
       next_ = {};
       last_ = now;
       break;
@@ -65,19 +66,20 @@ void EntryTimer::connected(std::uint64_t generation, TimePoint now) {
 void EntryTimer::begin_vote(TimePoint now) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::inside || entry_.vote_ns != 0) return;
+  phase_ = Phase::resuming;
   entry_.step_ns = 0;
   last_ = std::max(last_, now);
 }
 
 void EntryTimer::voted(TimePoint now) {
   const std::lock_guard lock(mutex_);
-  if (phase_ != Phase::inside || entry_.vote_ns != 0) return;
-  entry_.vote_ns = since_last(now);
+  if (phase_ == Phase::resuming) entry_.vote_ns = since_last(now);
 }
 
 void EntryTimer::has_state(std::uint64_t received_bytes, TimePoint now) {
   const std::lock_guard lock(mutex_);
-  if (phase_ != Phase::inside || entry_.sync_ns != 0) return;
+  if (phase_ != Phase::resuming) return;
+  phase_ = Phase::inside;
   entry_.sync_ns = since_last(now);
   entry_.received_bytes = received_bytes;
 }

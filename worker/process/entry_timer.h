@@ -1,5 +1,6 @@
 // Measures how this process comes into its worlds, part by part (base/protocol/world_entry.h). Each
-// call ends one part, and the next one begins. Calls that do not fit have no effect.
+// call ends one part, and the next one begins. Calls that do not fit have no effect. If a world
+// ends before its state is in place, the way to the next one is measured anew.
 //
 // Safe from any thread.
 #pragma once
@@ -24,15 +25,15 @@ class EntryTimer {
   void begin_vote(TimePoint now);
   void voted(TimePoint now);
   void has_state(std::uint64_t received_bytes, TimePoint now);
-  // The earliest call counts, whatever the order of the calls. A step that ended before this world
-  // was entered is ignored.
+  // The earliest call counts, whatever the order of the calls. A step that ended before the state
+  // of this world was in place is ignored.
   void step_ended(TimePoint at);
 
   // Of the world that this process is in, or was in last.
   WorldEntry read() const;
 
  private:
-  enum class Phase { outside, leaving, waiting, connecting, inside };
+  enum class Phase { outside, leaving, waiting, connecting, inside, resuming };
 
   std::uint64_t since_last(TimePoint now);
 

@@ -26,7 +26,7 @@
 // one whose agent has joined by itself: HOST:SLOTS:joins);
 // no-discovery TEXT; address HOST [ADDRESS]; leaves HOST; standby, leave WORKER; left WORKER
 // [REASON]; committed WORKER GENERATION; entered WORKER GENERATION [PART=MILLISECONDS...]; drain,
-// drain-undo HOST; scale N; slow WORKER. Many at once: "up
+// drain-undo HOST; scale N; slow, fast WORKER. Many at once: "up
 // HOST..." they become ready and have an address; "begins WORKER..." they are launched and
 // initialised, and on standby if they have yet to join.
 //
@@ -418,7 +418,9 @@ class GoldenScript {
     if (name == "standby") return event::WorkerReady{where, incarnation};
     if (name == "leave") return event::LeaveRequested{where, incarnation};
     if (name == "left") return event::WorkerLeft{where, incarnation, rest(words)};
-    if (name == "slow") return event::FoundSlow{where, incarnation};
+    if (name == "slow" || name == "fast") {
+      return event::FoundSlow{where, incarnation, name == "slow"};
+    }
     if (name == "committed") {
       return event::Committed{where, incarnation, static_cast<std::uint64_t>(number(words))};
     }

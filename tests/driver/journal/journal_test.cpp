@@ -416,14 +416,15 @@ TEST_F(JournalFile, EndsBeforeItIsLargerThanItMayBe) {
 
 class KeptJournals : public testing::Test {
  protected:
-  KeptJournals() { ::setenv("HVD_STATE_DIR", directory().c_str(), 1); }
-  ~KeptJournals() override { ::unsetenv("HVD_STATE_DIR"); }
+  KeptJournals() { ::setenv("HVD_EVENTS_DIR", directory().c_str(), 1); }
+  ~KeptJournals() override { ::unsetenv("HVD_EVENTS_DIR"); }
 
   std::string directory() const { return parent_.path() / "state"; }
-  std::string journal_of(int job) const { return cat(directory(), "/", job, ".jsonl"); }
+  static std::string id_of(int job) { return cat("00000000000000", job < 10 ? "0" : "", job); }
+  std::string journal_of(int job) const { return cat(directory(), "/", id_of(job), ".jsonl"); }
   // That has ended: the file of the job is not written any more.
   void add_journal(int job) {
-    ASSERT_TRUE(create_kept_journal(cat(job)).ok());
+    ASSERT_TRUE(create_kept_journal(id_of(job)).ok());
     const auto time =
         std::filesystem::file_time_type::clock::now() - std::chrono::hours(1'000 - job);
     std::filesystem::last_write_time(journal_of(job), time);
@@ -448,15 +449,18 @@ TEST_F(KeptJournals, AreThoseOfTheLastJobs) {
 }
 
 TEST_F(KeptJournals, OfAJobThatRunsAndFilesOfOthersStay) {
-  const auto running = create_kept_journal("0");
+  const auto running = create_kept_journal(id_of(0));
   ASSERT_TRUE(running.ok()) << running.status().to_string();
   std::filesystem::last_write_time(journal_of(0), {});
-  std::ofstream(directory() + "/notes.txt") << "mine";
-  std::filesystem::create_directory(directory() + "/directory.jsonl");
-  std::filesystem::create_symlink("/dev/null", directory() + "/link.jsonl");
+  for (const char* const mine : {"notes.txt", "data.jsonl", "0123456789abcdeg.jsonl"}) {
+    std::ofstream(directory() + "/" + mine) << "mine";
+    std::filesystem::last_write_time(directory() + "/" + mine, {});
+  }
+  std::filesystem::create_directory(directory() + "/" + id_of(98) + ".jsonl");
+  std::filesystem::create_symlink("/dev/null", journal_of(99));
   for (int job = 1; job < 30; ++job) add_journal(job);
   EXPECT_TRUE(std::filesystem::exists(journal_of(0)));
-  EXPECT_EQ(count(), kKeptJournals + 3);
+  EXPECT_EQ(count(), kKeptJournals + 5);
 }
 
 TEST_F(KeptJournals, NeedADirectoryThatIsClosedToOthers) {
@@ -464,7 +468,7 @@ TEST_F(KeptJournals, NeedADirectoryThatIsClosedToOthers) {
   std::filesystem::permissions(directory(), std::filesystem::perms{0755});
   const auto open_to_others = create_kept_journal("0");
   ASSERT_FALSE(open_to_others.ok());
-  EXPECT_NE(open_to_others.status().message().find("HVD_STATE_DIR names another one"),
+  EXPECT_NE(open_to_others.status().message().find("HVD_EVENTS_DIR names another one"),
             std::string::npos);
   EXPECT_EQ(count(), 0U);
 }

@@ -63,6 +63,7 @@ TEST(WorldEntries, AbsurdTimesStayFinite) {
   ASSERT_TRUE(entered);
   EXPECT_GT(entered->time(), std::chrono::hours(24 * 365));
   EXPECT_LE(entered->time(), std::chrono::hours(6 * 24 * 365));
+  EXPECT_LT(entered->received, std::uint64_t{1} << 50);
 }
 
 }  // namespace

@@ -90,6 +90,12 @@ void SimulatedCluster::plan_faults() {
   now_and_then(climate_.driver_stalls, [this] { stall(); });
   now_and_then(climate_.host_drained, [this] { drain_or_undo(); });
   now_and_then(climate_.job_scaled, [this] { scale(); });
+  now_and_then(climate_.worker_is_slow, [this] {
+    on_some_worker([this](Incarnation one) {
+      const HostIndex host = workers_.host_of(one);
+      tell(host, event::FoundSlow{host, one, !dice_.one_in(4)});
+    });
+  });
 }
 
 // ---- the network, and the lease ----

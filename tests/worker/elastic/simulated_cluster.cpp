@@ -61,6 +61,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.elastic.elastic_timeout = milliseconds(20'000);
   options_.elastic.leave_grace = milliseconds(climate.leave_grace);
   options_.elastic.suspends_when_all_go = climate.suspends_when_all_go;
+  options_.elastic.replaces_slow = climate.worker_is_slow != 0;
   options_.elastic.leave_gather = milliseconds(100);
   options_.elastic.join_gather = milliseconds(50);
   options_.elastic.grow_delay = milliseconds(200);

@@ -42,6 +42,7 @@ struct Climate {
   int driver_stalls = 0;
   int host_drained = 0;  // or a drained one is used again
   int job_scaled = 0;
+  int worker_is_slow = 0;  // or is slow no longer; slow ones are replaced
   // Of things that are done, one in so many goes wrong.
   int host_fails = 0;
   int launch_fails = 0;

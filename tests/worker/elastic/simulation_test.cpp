@@ -72,6 +72,7 @@ Climate everything() {
   climate.driver_stalls = 2'000;
   climate.host_drained = 1'000;
   climate.job_scaled = 1'000;
+  climate.worker_is_slow = 1'000;
   climate.host_fails = 20;
   climate.launch_fails = 50;
   climate.launch_hangs = 100;
@@ -106,7 +107,7 @@ Climate some_of_everything(std::uint64_t seed) {
         &climate.worker_leaves, &climate.worker_leaves_early, &climate.host_leaves,
         &climate.agent_dies, &climate.agent_lies, &climate.host_cut_off, &climate.discovery_changes,
         &climate.everybody_is_replaced, &climate.driver_stalls, &climate.host_drained,
-        &climate.job_scaled, &climate.workers.dies_at_message,
+        &climate.job_scaled, &climate.worker_is_slow, &climate.workers.dies_at_message,
         &climate.workers.answer_of_mark_is_lost, &climate.workers.slow_message}) {
     *mean = dice.one_in(2) ? 0 : *mean * (1 + dice.below(4));
   }

@@ -92,6 +92,35 @@ TEST_F(EntryTimerTest, TheEarliestEndOfTheFirstStepCounts) {
   EXPECT_EQ(timer_.read().step_ns, 5U);
 }
 
+// The state comes in parts of the same name, which look like steps.
+TEST_F(EntryTimerTest, NoStepEndsBeforeTheStateIsThere) {
+  timer_.begin_vote(at(4));
+  timer_.step_ended(at(5));
+  timer_.voted(at(6));
+  timer_.step_ended(at(7));
+  EXPECT_EQ(timer_.read().step_ns, 0U);
+  timer_.has_state(100, at(10));
+  timer_.step_ended(at(9));
+  EXPECT_EQ(timer_.read().step_ns, 0U);
+  timer_.step_ended(at(12));
+  EXPECT_EQ(timer_.read(), (WorldEntry{.generation = 1,
+                                       .connect_ns = 3,
+                                       .vote_ns = 2,
+                                       .sync_ns = 4,
+                                       .received_bytes = 100,
+                                       .step_ns = 2}));
+}
+
+TEST_F(EntryTimerTest, AWorldThatEndsDuringItsVoteIsLeftAsOthersAre) {
+  timer_.begin_vote(at(4));
+  timer_.world_ended(at(6));
+  timer_.left_world(at(7));
+  timer_.heard_of_world(at(9));
+  timer_.connected(2, at(10));
+  EXPECT_EQ(timer_.read(),
+            (WorldEntry{.generation = 2, .leave_ns = 1, .wait_ns = 2, .connect_ns = 1}));
+}
+
 TEST_F(EntryTimerTest, ASecondRunInTheSameWorldChangesNothing) {
   timer_.begin_vote(at(4));
   timer_.voted(at(5));
