@@ -16,6 +16,7 @@
 #include "base/machine/gpus.h"
 #include "base/machine/own_time.h"
 #include "base/printable.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "driver/job/job.h"
 
@@ -96,8 +97,7 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 
 JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
                      const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
-                     Preparation preparation, std::optional<Journal> journal,
-                     UniqueFd metrics_socket)
+                     Preparation preparation, std::optional<Journal> journal, Sockets sockets)
     : io_(io),
       signals_(signals),
       requests_(requests),
@@ -133,7 +133,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       journal_(std::move(journal)),
       metrics_(identity_, start_),
       control_(io_, control_callbacks()),
-      metrics_socket_(std::move(metrics_socket)) {
+      sockets_(std::move(sockets)) {
   for (const auto& host : listed_hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
@@ -162,12 +162,8 @@ Outcome JobRunner::run() {
   if (const Status open = control_.start(job_id_); !open.ok()) {
     observer_.on_progress(cat("hvdrun status cannot ask this job: ", open.message()));
   }
-  if (spec_.metrics) {
-    metrics_server_.emplace(io_, spec_.metrics->token, [this] { return metrics_reply(); });
-    if (const Status open = metrics_server_->start(std::move(metrics_socket_)); !open.ok()) {
-      observer_.on_warning(cat("nobody can ask for the job's metrics: ", open.message()));
-    }
-  }
+  serve_metrics();
+  serve_page();
   if (journal_) warn_of_journal(journal_->begin(identity_, start_));
   if (spec_.elastic) begin_elastic();
   handle(event::Begin{});
@@ -182,6 +178,31 @@ Outcome JobRunner::run() {
   starter_.reset();
   if (Subreaper::any_child()) kill_orphans();
   return std::move(outcome_);
+}
+
+void JobRunner::serve_metrics() {
+  if (!spec_.metrics) return;
+  metrics_server_.emplace(io_, spec_.metrics->token, [this] { return metrics_reply(); });
+  if (const Status open = metrics_server_->start(std::move(sockets_.metrics)); !open.ok()) {
+    observer_.on_warning(cat("nobody can ask for the job's metrics: ", open.message()));
+  }
+}
+
+void JobRunner::serve_page() {
+  if (!spec_.page) return;
+  const auto bound = local_address(sockets_.page.get());
+  Status open = bound.status();
+  if (open.ok()) {
+    page_.emplace(io_, job_id_, *bound, [this] {
+      return status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    });
+    open = page_->start(std::move(sockets_.page));
+  }
+  if (!open.ok()) {
+    page_.reset();
+    return observer_.on_warning(cat("the job has no status page: ", open.message()));
+  }
+  observer_.on_notice(cat("the job's status page, for one browser: ", page_->make_link()));
 }
 
 void JobRunner::on_signal(int signal) {
@@ -227,14 +248,18 @@ ActivityReport::Callbacks JobRunner::activity_callbacks() {
   return callbacks;
 }
 
+nlohmann::json JobRunner::status() const {
+  return job_status(identity_, *job_, work_, worlds_, std::chrono::system_clock::now(),
+                    Clock::now());
+}
+
 ControlServer::Callbacks JobRunner::control_callbacks() {
   ControlServer::Callbacks callbacks;
   callbacks.status = [this] {
-    return job_status(identity_, *job_, work_, worlds_, std::chrono::system_clock::now(),
-                      Clock::now())
-        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    return status().dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   callbacks.metrics = [this] { return metrics_reply(); };
+  callbacks.page_link = [this] { return page_ ? page_->make_link() : std::string(); };
   callbacks.dump = [this](ActivityReport::Tell answer) {
     activity_.request_for(std::move(answer));
   };
@@ -390,8 +415,11 @@ void JobRunner::warn_of_journal(const Status& written) {
 void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {
   account_.step(event, actions, *job_, now);
   metrics_.step(event, actions, *job_, now);
-  if (!journal_) return;
   const auto wall_time = std::chrono::system_clock::now();
+  if (page_ && page_->wants_events() && !is_quiet(event, actions)) {
+    page_->add_event(journal_line(event, actions, job_->hosts(), now, wall_time));
+  }
+  if (!journal_) return;
   warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
 }
 
