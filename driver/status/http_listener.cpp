@@ -122,24 +122,27 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       stream_.socket().close(ignored);
     }
 
-    // Sends the next piece of the stream, unless one is on its way.
+    // Sends what the stream has, as far as the client's system takes it at once; the rest follows
+    // when it takes more.
     void go_on() {
       if (sending_ || listener_->closed_) return;
-      piece_ += body_->next();
-      if (piece_.empty()) return wait_idle();
-      send_piece();
+      for (;;) {
+        if (piece_.empty()) piece_ = body_->next();
+        if (piece_.empty()) return wait_idle();
+        if (!write_now()) return drop_stream();
+        if (!piece_.empty()) return send_rest();
+      }
     }
 
     void end_stream() {
-      if (!sending_) {
-        // A reader that is not behind has room for it in its socket; nobody waits for the others.
-        error_code error;
-        stream_.socket().non_blocking(true, error);
-        for (std::string piece = body_->next(); !piece.empty() && !error; piece = body_->next()) {
-          if (stream_.socket().write_some(asio::buffer(piece), error) < piece.size()) break;
-        }
-        stream_.socket().shutdown(Stream::socket::shutdown_send, error);
+      // A reader that is behind does not get the rest, since nobody waits for it.
+      while (!sending_ && piece_.empty()) {
+        piece_ = body_->next();
+        if (piece_.empty() || !write_now()) break;
       }
+      error_code ignored;
+      stream_.socket().set_option(asio::socket_base::linger(false, 0), ignored);
+      stream_.socket().shutdown(Stream::socket::shutdown_send, ignored);
       close();
     }
 
@@ -199,6 +202,10 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       std::ostringstream head;
       head << response_.base();
       piece_ = head.str();
+      // What a client has not read when it is given up is dropped by the system, too.
+      error_code ignored;
+      stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
+      stream_.socket().non_blocking(true, ignored);
       // Nothing more is asked for on this connection: when something comes, it is the end.
       stream_.expires_never();
       stream_.async_read_some(asio::buffer(unread_),
@@ -208,7 +215,14 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       go_on();
     }
 
-    void send_piece() {
+    // Takes from the piece what can be sent without waiting. False: the client is gone.
+    bool write_now() {
+      error_code error;
+      piece_.erase(0, stream_.socket().write_some(asio::buffer(piece_), error));
+      return !error || error == asio::error::would_block;
+    }
+
+    void send_rest() {
       sending_ = true;
       idle_.cancel();
       stream_.expires_after(listener_->limits_.time);
@@ -226,7 +240,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       idle_.async_wait([self = shared_from_this()](error_code error) {
         if (error || self->sending_ || self->listener_->closed_) return;
         self->piece_ = self->body_->idle();
-        self->send_piece();
+        self->go_on();
       });
     }
 

@@ -45,9 +45,6 @@ function ending(event) {
 
 const WORDS = {
   begin: () => "the job begins",
-  tick: () => "a time is up",
-  heard: (e) => `host ${e.host_name} answers`,
-  unserved: (e) => `host ${e.host_name} could not be heard`,
   host_progress: (e) => `host ${e.host_name}: ${e.step}`,
   agent_ready: (e) => `host ${e.host_name}: its agent is ready`,
   host_failed: (e) => `host ${e.host_name} cannot take part: ${e.error?.message ?? ""}`,
@@ -67,7 +64,7 @@ const WORDS = {
   leave_requested: (e) => `${worker(e)} was told to leave`,
   worker_left: (e) => `${worker(e)} has left${e.reason ? `: ${e.reason}` : ""}`,
   described: (e) => `${worker(e)}: ${e.text}`,
-  committed: (e) => `at a commit all went over to world ${e.generation}`,
+  committed: (e) => `${worker(e)} has gone over to world ${e.generation} at a commit`,
   world_entered: (e) => `all members of world ${e.generation} are at work`,
   stop_requested: (e) => `asked to stop (${signal(e.signal_number)})`,
   suspend_requested: (e) => `asked to suspend the job (${signal(e.signal_number)})`,
@@ -82,9 +79,12 @@ function hostName(found) {
 }
 
 const ACTIONS = {
-  publish_world: (a) =>
-    `world ${a.world?.generation ?? "?"} has ${count(a.world?.members?.length ?? 0, "worker")}` +
-    (a.why ? `: ${a.why}` : ""),
+  publish_world: (a) => {
+    const world = `world ${a.world?.generation ?? "?"}`;
+    const size = count(a.world?.members?.length ?? 0, "worker");
+    if (a.world?.state === "proposed") return `proposes ${world} with ${size}, for the next commit`;
+    return `${world} has ${size}${a.why ? `: ${a.why}` : ""}`;
+  },
   start_agent: (a) => `brings an agent to host ${a.host_name}`,
   shut_down_agent: (a) => `the agent of host ${a.host_name} is told to end`,
   drop_agent: (a) => `host ${a.host_name} is given up`,
@@ -97,6 +97,9 @@ const ACTIONS = {
   answer: (a) => `${a.accepted ? "granted" : "refused"}: ${a.text}`,
   finish: (a) => `the job ends with exit code ${a.exit_code}${a.reason ? `: ${a.reason}` : ""}`,
 };
+
+// They say only that time has passed: what was decided then is what has happened.
+const QUIET = new Set(["tick", "heard", "unserved"]);
 
 // What an event and its decisions are in words: {kinds, tone, text, then}.
 export function inWords(event) {
@@ -125,7 +128,8 @@ export function inWords(event) {
     }
   }
   if (launches > 0) then.push(`starts ${count(launches, "worker")}`);
-  const text = (WORDS[event.event] ?? (() => String(event.event)))(event);
+  const text = QUIET.has(event.event) && then.length > 0 ? then.shift()
+    : (WORDS[event.event] ?? (() => String(event.event).replaceAll("_", " ")))(event);
   return { kinds, tone, text, then: then.join("\n") };
 }
 
@@ -139,13 +143,15 @@ export function timeText(at) {
 
 // The list in the document: the newest ones that the filters let through, the newest first.
 export class EventList {
-  constructor(list, counter) {
+  constructor(list, counter, empty) {
     this.list = list;
     this.counter = counter;
+    this.empty = empty;
     this.kept = [];
     this.received = 0;
     this.kinds = new Set(KINDS);
     this.search = "";
+    this.count();
   }
 
   // `rows` are oldest first: {at, kinds, tone, text, then}.
@@ -183,6 +189,11 @@ export class EventList {
 
   count() {
     this.counter.textContent = `${this.received.toLocaleString("en")} received`;
+    const isEmpty = this.list.childElementCount === 0;
+    if (this.empty.hidden === isEmpty) this.empty.hidden = !isEmpty;
+    if (!isEmpty) return;
+    this.empty.textContent = this.kept.length > 0 ? "No event fits the filters."
+      : "Events are shown from when somebody first opened this page. There has been none since.";
   }
 
   static element(row) {

@@ -53,7 +53,7 @@ function durationText(seconds) {
 // ---- what is shown ----
 
 const picture = new WorldPicture($("picture"), $("detail"));
-const events = new EventList($("events"), $("events-count"));
+const events = new EventList($("events"), $("events-count"), $("no-events"));
 const bars = new StackedBars($("entries"));
 const timeLabel = (x) => timeText(x);
 const worldsPlot = new LinePlot($("worlds-plot"), $("worlds-readout"), {

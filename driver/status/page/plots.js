@@ -6,6 +6,7 @@ const LEFT = 46;
 const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 20;
+const HINT = "The pointer or the arrow keys show the values.";
 
 function element(name, className, parent) {
   const made = document.createElementNS(SVG, name);
@@ -94,7 +95,7 @@ export class LinePlot {
       last = at;
       const [px, py] = [at.toFixed(1), yOf(y).toFixed(1)];
       line += line === "" ? `M${px} ${py}` : stepped ? `H${px}V${py}` : `L${px} ${py}`;
-      if (stepped && this.points.length <= 200) dots += `M${px} ${py}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0`;
+      if ((stepped && this.points.length <= 200) || this.points.length === 1) dots += `M${px} ${py}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0`;
     }
     if (stepped) line += `H${right}`;
     this.line.setAttribute("d", line);
@@ -140,7 +141,7 @@ export class LinePlot {
     const point = this.points[this.chosen];
     if (!point || !this.xOf) {
       this.cursor.setAttribute("d", "");
-      if (index < 0) this.readout.textContent = "";
+      if (index < 0) this.readout.textContent = HINT;
       return;
     }
     const x = this.xOf(point.x).toFixed(1);
