@@ -120,7 +120,7 @@ export function inWords(event) {
     then.push(words(action));
     if (action.action === "publish_world") {
       kinds.add("worlds");
-      tone ||= "world";
+      if (action.world?.state !== "proposed") tone ||= "world";
     }
     if (action.action === "say") {
       kinds.add("messages");
@@ -156,7 +156,7 @@ export class EventList {
 
   // `rows` are oldest first: {at, kinds, tone, text, then}.
   add(rows) {
-    this.received += rows.length;
+    for (const row of rows) if (row.tone !== "gap") ++this.received;
     this.kept.push(...rows);
     if (this.kept.length > KEPT) this.kept.splice(0, this.kept.length - KEPT);
     this.prepend(rows.filter((row) => this.shows(row)));

@@ -17,7 +17,7 @@ const MOST_READINGS = 3600;
 const MOST_BARS = 12;
 const MOST_ROWS = 100; // of the table of worlds
 const MOST_WAITING = 10000; // events that have come and are not in the list yet
-const BUDGET = 25; // ms of work for events in one frame
+const MOST_IN_FRAME = 400; // events
 
 const $ = (id) => document.getElementById(id);
 const setText = (element, text) => {
@@ -244,9 +244,7 @@ function showEvents() {
   if (overflow > 0) rows.push(gap(overflow));
   events.received += overflow;
   overflow = 0;
-  let taken = 0;
-  while (taken < waiting.length && performance.now() - begin < BUDGET) {
-    const line = waiting[taken++];
+  for (const line of waiting.splice(0, MOST_IN_FRAME)) {
     if (typeof line === "number") {
       rows.push(gap(line));
       continue;
@@ -259,7 +257,6 @@ function showEvents() {
       console.error("an event cannot be read", error);
     }
   }
-  waiting.splice(0, taken);
   if (rows.length > 0) events.add(rows);
   measure("events", begin);
   if (waiting.length > 0) schedule();
