@@ -18,6 +18,7 @@
 #include "base/printable.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "driver/job/addresses.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -201,6 +202,10 @@ void JobRunner::serve_page() {
   if (!open.ok()) {
     page_.reset();
     return observer_.on_warning(cat("the job has no status page: ", open.message()));
+  }
+  if (!is_loopback_address(bound->host)) {
+    observer_.on_warning(cat("the status page at ", bound->to_string(),
+                             " speaks plain HTTP: whoever can read the network can open it, too"));
   }
   observer_.on_notice(cat("the job's status page, for one browser: ", page_->make_link()));
 }
@@ -415,12 +420,11 @@ void JobRunner::warn_of_journal(const Status& written) {
 void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {
   account_.step(event, actions, *job_, now);
   metrics_.step(event, actions, *job_, now);
+  const bool is_shown = page_ && page_->wants_events() && !is_quiet(event, actions);
+  if (!is_shown && !journal_) return;
   const auto wall_time = std::chrono::system_clock::now();
-  if (page_ && page_->wants_events() && !is_quiet(event, actions)) {
-    page_->add_event(journal_line(event, actions, job_->hosts(), now, wall_time));
-  }
-  if (!journal_) return;
-  warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
+  if (is_shown) page_->add_event(journal_line(event, actions, job_->hosts(), now, wall_time));
+  if (journal_) warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
 }
 
 void JobRunner::note(const event::WorldEntered& entered) {

@@ -9,6 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kScript = HVD_SOURCE_DIR "/tests/e2e/page_browser.py";
 constexpr const char* kPython = "/usr/bin/python3";  // the distribution's, which has Selenium
 
 // Why there is no browser here; empty: there is one.
@@ -38,10 +39,9 @@ class PageBrowserTest : public PageJobTest {
     fs::create_directories(artefacts);
     ProcessOptions options;
     options.environment = {{"HOME", directory()}, {"TMPDIR", directory()}};
-    return std::make_unique<Process>(
-        Words{kPython, HVD_SOURCE_DIR "/tests/e2e/page_browser.py", which, link,
-              (directory() / "profile").string(), artefacts.string()},
-        options);
+    return std::make_unique<Process>(Words{kPython, kScript, which, link,
+                                           (directory() / "profile").string(), artefacts.string()},
+                                     options);
   }
   static void expect_step(Process& browser, const std::string& step) {
     ASSERT_TRUE(browser.wait_for_output(step + "\n", 2 * kGenerous))
@@ -85,6 +85,15 @@ TEST_F(PageBrowserTest, IsUsedByTheKeyboardAlone) {
   const auto browser = browse("keyboard", link_of(job));
   expect_well(*browser);
   finish(job);
+}
+
+TEST_F(PageBrowserTest, ShowsTextOfTheJobAsText) {
+  Process& job = start({"-np", "1", "--status-page", "sh", "-c",
+                        "exec sleep 1000 # <img src=x onerror=\"document.title=1\">"});
+  const auto browser = browse("text", link_of(job));
+  expect_well(*browser);
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
 }
 
 // hvdrun is gone without a word, and what was shown stays.

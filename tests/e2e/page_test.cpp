@@ -194,6 +194,18 @@ TEST_F(PageTest, AnAddressThatCannotBeHadEndsTheJobBeforeItBegins) {
   EXPECT_NE(end.err.find("Address already in use"), std::string::npos) << end.err;
 }
 
+TEST_F(PageTest, ThereIsAWarningIfTheNetworkCarriesIt) {
+  Process& job = start({"--status-page", "0.0.0.0:0", "-np", "1", "sleep", "1000"});
+  const std::string link = link_of(job);
+  EXPECT_TRUE(link.starts_with("http://127.0.0.1:")) << link;
+  EXPECT_NE(job.err().find("speaks plain HTTP"), std::string::npos) << job.err();
+  EXPECT_EQ(code_of(get(server_of(link), "/", open(link))), "200");
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().code, 143);
+  EXPECT_EQ(run_job({"--status-page", "-np", "1", "true"}).err.find("plain HTTP"),
+            std::string::npos);
+}
+
 TEST_F(PageTest, TheConfigFileNamesTheAddress) {
   const std::string config =
       directory_file("job.yaml", "status_page:\n  bind: '[::1]:0'\nlaunch:\n  num_proc: 1\n");

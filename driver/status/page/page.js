@@ -15,6 +15,7 @@ const SOON = 150; // after a new world
 const RETRY = 3000;
 const MOST_READINGS = 3600;
 const MOST_BARS = 12;
+const MOST_SLOW = 6; // ranks that are named as slow
 const MOST_ROWS = 100; // of the table of worlds
 const MOST_WAITING = 10000; // events that have come and are not in the list yet
 const MOST_IN_FRAME = 400; // events
@@ -101,7 +102,9 @@ function showNumbers(status) {
 
   const slow = members.filter((member) => member.work?.slow);
   $("slow").hidden = slow.length === 0;
-  setText($("slow"), `Slow: ${slow.map((one) => `rank ${one.rank} (${one.worker})`).join(", ")}`);
+  const named = slow.slice(0, MOST_SLOW).map((one) => `rank ${one.rank} (${one.worker})`).join(", ");
+  const others = slow.length > MOST_SLOW ? ` and ${slow.length - MOST_SLOW} more` : "";
+  setText($("slow"), `Slow: ${named}${others}`);
   const extra = status.drained.length > 0 ? `, drained: ${status.drained.join(", ")}` : "";
   const cause = status.worlds.at(-1)?.why;
   setText($("news"), `The job is ${status.state}; world ${status.world.generation} has ${members.length} workers` +

@@ -64,7 +64,7 @@ class HostBox {
   }
 
   show(host, workers, drained) {
-    const state = drained ? "drained" : host.leaves ? "leaving" : host.state;
+    const state = host.error ? "has failed" : drained ? "drained" : host.leaves ? "leaving" : host.state;
     setText(this.state, state);
     set(this.box, "aria-label", `host ${host.host}, ${state}${host.error ? `: ${host.error}` : ""}`);
     set(this.box, "title", host.error ?? null);
