@@ -24,10 +24,13 @@ static Outcome failed_outcome(std::string reason) {
   return outcome;
 }
 
+static Result<UniqueFd> listen_at(const SocketAddress& bind, const ListenPorts& ports) {
+  return bind.port != 0 ? listen_tcp(bind) : listen_tcp_in(ports, bind.host);
+}
+
 // Before anything else happens, since somebody may wait for its port.
 static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& observer) {
-  auto listening =
-      spec.bind.port != 0 ? listen_tcp(spec.bind) : listen_tcp_in(spec.ports, spec.bind.host);
+  auto listening = listen_at(spec.bind, spec.ports);
   HVD_RETURN_IF_ERROR(listening.status().with_context("--metrics-bind"));
   auto address = local_address(listening->get());
   HVD_RETURN_IF_ERROR(address.status().with_context("--metrics-bind"));
@@ -60,11 +63,18 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
     if (!created.ok()) return failed_outcome(cat("--events: ", created.status().message()));
     journal = *std::move(created);
   }
-  UniqueFd metrics_socket;
+  JobRunner::Sockets sockets;
   if (spec.metrics) {
     auto listening = listen_for_metrics(*spec.metrics, observer);
     if (!listening.ok()) return failed_outcome(listening.status().message());
-    metrics_socket = *std::move(listening);
+    sockets.metrics = *std::move(listening);
+  }
+  if (spec.page) {
+    auto listening = listen_at(spec.page->bind, spec.page->ports);
+    if (!listening.ok()) {
+      return failed_outcome(listening.status().with_context("--status-page").message());
+    }
+    sockets.page = *std::move(listening);
   }
 
   boost::asio::io_context io{1};
@@ -84,7 +94,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   if (spec.journal && !journal) journal = kept_journal(job_id, observer);
   const auto join_listener = preparation->join_listener;  // until the job has ended
   JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation),
-                   job_id, std::move(journal), std::move(metrics_socket));
+                   job_id, std::move(journal), std::move(sockets));
   runner.announce();
   return runner.run();
 }

@@ -16,8 +16,10 @@
 #include "base/machine/gpus.h"
 #include "base/machine/own_time.h"
 #include "base/printable.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "driver/host_log.h"
+#include "driver/job/addresses.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -98,7 +100,7 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& requests,
                      const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
                      Preparation preparation, std::string job_id, std::optional<Journal> journal,
-                     UniqueFd metrics_socket)
+                     Sockets sockets)
     : io_(io),
       signals_(signals),
       requests_(requests),
@@ -134,7 +136,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
       journal_(std::move(journal)),
       metrics_(identity_, start_),
       control_(io_, control_callbacks()),
-      metrics_socket_(std::move(metrics_socket)) {
+      sockets_(std::move(sockets)) {
   for (const auto& host : listed_hosts_) {
     known_hosts_[host.name] = {host, preparation.local.count(host.name) != 0};
   }
@@ -163,12 +165,8 @@ Outcome JobRunner::run() {
   if (const Status open = control_.start(job_id_); !open.ok()) {
     observer_.on_progress(cat("hvdrun status cannot ask this job: ", open.message()));
   }
-  if (spec_.metrics) {
-    metrics_server_.emplace(io_, spec_.metrics->token, [this] { return metrics_reply(); });
-    if (const Status open = metrics_server_->start(std::move(metrics_socket_)); !open.ok()) {
-      observer_.on_warning(cat("nobody can ask for the job's metrics: ", open.message()));
-    }
-  }
+  serve_metrics();
+  serve_page();
   if (journal_) warn_of_journal(journal_->begin(identity_, start_));
   if (spec_.elastic) begin_elastic();
   handle(event::Begin{});
@@ -184,6 +182,35 @@ Outcome JobRunner::run() {
   if (Subreaper::any_child()) kill_orphans();
   if (journal_) outcome_.journal = journal_->file();
   return std::move(outcome_);
+}
+
+void JobRunner::serve_metrics() {
+  if (!spec_.metrics) return;
+  metrics_server_.emplace(io_, spec_.metrics->token, [this] { return metrics_reply(); });
+  if (const Status open = metrics_server_->start(std::move(sockets_.metrics)); !open.ok()) {
+    observer_.on_warning(cat("nobody can ask for the job's metrics: ", open.message()));
+  }
+}
+
+void JobRunner::serve_page() {
+  if (!spec_.page) return;
+  const auto bound = local_address(sockets_.page.get());
+  Status open = bound.status();
+  if (open.ok()) {
+    page_.emplace(io_, job_id_, *bound, [this] {
+      return status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    });
+    open = page_->start(std::move(sockets_.page));
+  }
+  if (!open.ok()) {
+    page_.reset();
+    return observer_.on_warning(cat("the job has no status page: ", open.message()));
+  }
+  if (!is_loopback_address(bound->host)) {
+    observer_.on_warning(cat("the status page at ", bound->to_string(),
+                             " speaks plain HTTP: whoever can read the network can open it, too"));
+  }
+  observer_.on_notice(cat("the job's status page, for one browser: ", page_->make_link()));
 }
 
 void JobRunner::on_signal(int signal) {
@@ -229,14 +256,18 @@ ActivityReport::Callbacks JobRunner::activity_callbacks() {
   return callbacks;
 }
 
+nlohmann::json JobRunner::status() const {
+  return job_status(identity_, *job_, work_, worlds_, std::chrono::system_clock::now(),
+                    Clock::now());
+}
+
 ControlServer::Callbacks JobRunner::control_callbacks() {
   ControlServer::Callbacks callbacks;
   callbacks.status = [this] {
-    return job_status(identity_, *job_, work_, worlds_, std::chrono::system_clock::now(),
-                      Clock::now())
-        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    return status().dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   callbacks.metrics = [this] { return metrics_reply(); };
+  callbacks.page_link = [this] { return page_ ? page_->make_link() : std::string(); };
   callbacks.dump = [this](ActivityReport::Tell answer) {
     activity_.request_for(std::move(answer));
   };
@@ -394,9 +425,11 @@ void JobRunner::warn_of_journal(const Status& written) {
 void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {
   account_.step(event, actions, *job_, now);
   metrics_.step(event, actions, *job_, now);
-  if (!journal_) return;
+  const bool is_shown = page_ && page_->wants_events() && !is_quiet(event, actions);
+  if (!is_shown && !journal_) return;
   const auto wall_time = std::chrono::system_clock::now();
-  warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
+  if (is_shown) page_->add_event(journal_line(event, actions, job_->hosts(), now, wall_time));
+  if (journal_) warn_of_journal(journal_->step(event, actions, job_->hosts(), now, wall_time));
 }
 
 void JobRunner::note(const event::WorldEntered& entered) {

@@ -14,6 +14,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/clock.h"
 #include "base/protocol/agent_link.h"
@@ -41,6 +42,7 @@
 #include "driver/status/control_server.h"
 #include "driver/status/job_status.h"
 #include "driver/status/metrics_server.h"
+#include "driver/status/page_server.h"
 #include "driver/work/work_watch.h"
 #include "driver/worker_environment.h"
 #include "driver/worker_output.h"
@@ -51,11 +53,17 @@ namespace hvd::driver {
 
 class JobRunner {
  public:
+  // They listen already, and nobody answers there yet. Empty: nobody shall.
+  struct Sockets {
+    UniqueFd metrics;
+    UniqueFd page;
+  };
+
   // All arguments outlive this.
   JobRunner(boost::asio::io_context& io, Signals& signals, RequestSignals& requests,
             const RaisedFileLimit& open_files, const JobSpec& spec, Observer& observer,
             Preparation preparation, std::string job_id, std::optional<Journal> journal,
-            UniqueFd metrics_socket);
+            Sockets sockets);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
@@ -76,11 +84,13 @@ class JobRunner {
   void check_liveness(TimePoint now);
   void report_waiting();
   void warn_of_journal(const Status& written);
-  // What the job has decided, for its journal and its metrics.
+  // What the job has decided, for its journal, its page and its metrics.
   void record(const Event& event, const std::vector<Action>& actions, TimePoint now);
   // How long the members took to come into the world is part of its history.
   void note(const event::WorldEntered& entered);
   HttpReply metrics_reply();
+  void serve_metrics();
+  void serve_page();
   // Events that arise while another one is handled wait for their turn.
   void handle(const Event& event);
   // Creates the records of hosts that the job has added.
@@ -100,6 +110,7 @@ class JobRunner {
   JobPause::Callbacks pause_callbacks();
   ActivityReport::Callbacks activity_callbacks();
   ControlServer::Callbacks control_callbacks();
+  nlohmann::json status() const;
   void request_drain(std::string_view host, bool undo, ControlServer::Callbacks::Answer answer);
   void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
@@ -185,8 +196,9 @@ class JobRunner {
   std::optional<Journal> journal_;
   JobMetrics metrics_;
   ControlServer control_;
-  UniqueFd metrics_socket_;  // until somebody answers there
+  Sockets sockets_;
   std::optional<MetricsServer> metrics_server_;
+  std::optional<PageServer> page_;
   std::deque<ControlServer::Callbacks::Answer> askers_;  // of the requests that wait in events_
 
   JobEnvironment environment_;  // but for what is a host's own

@@ -311,6 +311,7 @@ void JobRunner::perform(const action::Finish& action) {
   if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);
   // The workers of a host whose end was not confirmed have not been reported yet.
   for (HostIndex host = 0; host < hosts_.size(); ++host) reporter_.host_gone(host);
+  if (page_) page_->end(action.exit_code, action.reason);
   if (!source_) return io_.stop();
   source_->close(static_cast<std::uint8_t>(action.exit_code), [this] { io_.stop(); });
 }

@@ -1,10 +1,12 @@
 #include "cmd/hvdrun/arguments.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include <CLI/CLI.hpp>
 
+#include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvdrun/foreign_flags.h"
 #include "cmd/hvdrun/settings.h"
@@ -58,10 +60,23 @@ Result<const CLI::Option*> find_option(const CLI::App& app, const std::string& f
                    " (see hvdrun --help)"));
 }
 
+// "127.0.0.1:0", "[::1]:80", "127.0.0.1"; and "localhost:80", which is a mistake, but no program.
+bool looks_like_address(const std::string& word) {
+  const auto colon = word.rfind(':');
+  const bool has_port = colon != std::string::npos &&
+                        parse_number<std::uint32_t>(std::string_view(word).substr(colon + 1));
+  return has_port || is_ip_address(word);
+}
+
 // The value of `argument`, which stands in it or in the arguments that follow; `at` is then moved
 // to the last of these.
 Result<std::string> take_value(const Argument& argument, const std::string& shown,
                                const std::vector<std::string>& arguments, std::size_t& at) {
+  const Knob* const setting = find_setting_by_flag(std::string_view(argument.flag).substr(2));
+  const auto usual = setting != nullptr ? value_without_one(*setting) : std::nullopt;
+  const bool is_followed = at + 1 < arguments.size() && looks_like_address(arguments[at + 1]);
+  if (usual && !argument.value && !is_followed) return *usual;
+
   std::string value;
   if (argument.value) {
     value = *argument.value;
@@ -71,7 +86,6 @@ Result<std::string> take_value(const Argument& argument, const std::string& show
     return usage(cat(shown, ": needs a value"));
   }
 
-  const Knob* const setting = find_setting_by_flag(std::string_view(argument.flag).substr(2));
   if (!argument.value && setting != nullptr && is_pair(*setting)) {
     if (at + 1 == arguments.size()) return usage(cat(shown, ": needs two values, as in 10 100"));
     value = cat(value, " ", arguments[++at]);

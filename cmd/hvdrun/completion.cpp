@@ -152,7 +152,7 @@ std::string bash_script(const std::vector<FlagTable>& tables) {
     std::vector<std::string> names;
     for (const Flag& flag : table.flags) {
       names.insert(names.end(), flag.names.begin(), flag.names.end());
-      if (flag.placeholder.empty()) continue;
+      if (flag.placeholder.empty() || flag.value_is_optional()) continue;
       std::vector<std::string> patterns;
       for (const auto& name : flag.names)
         patterns.push_back(cat("'", table_name(table), " ", name, "'"));
@@ -217,7 +217,8 @@ std::string zsh_spec(const Flag& flag, const std::string& name) {
   if (!flag.placeholder.empty() && !flag.takes_two()) spec += "=";
   spec += cat("[", escaped(flag.help, "[]\\"), "]");
   for (const auto& value : split(flag.placeholder, flag.takes_two() ? ' ' : '\0')) {
-    if (!value.empty()) spec += cat(":", escaped(value, ":\\"), ":", zsh_action(flag));
+    const char* const colon = flag.value_is_optional() ? "::" : ":";
+    if (!value.empty()) spec += cat(colon, escaped(value, ":\\"), ":", zsh_action(flag));
   }
 
   std::string quoted = "'";
@@ -282,7 +283,7 @@ std::string fish_value(const Flag& flag) {
     case Offer::nothing:
       break;
   }
-  return flag.placeholder.empty() ? "" : " -x";
+  return flag.placeholder.empty() || flag.value_is_optional() ? "" : " -x";
 }
 
 // "--num-proc" is -l num-proc, "-np" is -o np, "-H" is -s H.
@@ -300,7 +301,8 @@ std::string fish_script(const std::vector<FlagTable>& tables) {
       for (const auto& name : flag.names) {
         flags += cat("complete -c hvdrun -n '__hvdrun_at ", table_name(table), "' ",
                      fish_name(name), fish_value(flag), " -d ", fish_quoted(flag.help), "\n");
-        if (flag.placeholder.empty() || !table.subcommand.empty()) continue;
+        if (flag.placeholder.empty() || flag.value_is_optional() || !table.subcommand.empty())
+          continue;
         (flag.takes_two() ? two : one) += " " + name;
       }
     }

@@ -22,6 +22,8 @@ struct Flag {
 
   // Two values follow it, as in --blacklist-cooldown-range 10 100.
   bool takes_two() const { return placeholder.find(' ') != std::string::npos; }
+  // Its value may be left out, as in --status-page [ADDRESS:PORT].
+  bool value_is_optional() const { return placeholder.starts_with('['); }
   // All that the value may be, if that is a list.
   std::vector<std::string> choices() const;
 };

@@ -92,6 +92,7 @@ const std::vector<JobCommandName>& job_command_names() {
       {"status", "Shows what a running job is doing: hvdrun status [JOB]."},
       {"top", "Shows the same on the terminal, and goes on doing so: hvdrun top [JOB]."},
       {"metrics", "Prints the metrics of a running job for Prometheus: hvdrun metrics [JOB]."},
+      {"page", "Prints a link that opens the status page of a running job: hvdrun page [JOB]."},
       {"dump", "Shows what each worker of a running job does now: hvdrun dump [JOB]."},
       {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
       {"drain",
@@ -161,6 +162,7 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
   auto job = find_job(arguments.argument);
   if (!job.ok()) return job.status();
   if (arguments.command == "metrics") return ask_job(job->socket, "GET", "/metrics");
+  if (arguments.command == "page") return ask_job(job->socket, "POST", "/page");
   if (arguments.command == "dump") return ask_job(job->socket, "POST", "/dump");
   if (arguments.command == "stop") {
     auto answer = ask_job(job->socket, "POST", "/stop");

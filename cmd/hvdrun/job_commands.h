@@ -1,5 +1,5 @@
-// The commands about jobs. `hvdrun jobs`, `status`, `top`, `metrics`, `dump`, `stop`, `drain` and
-// `scale` ask running jobs of this user, of all users for root, at their sockets
+// The commands about jobs. `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`,
+// `drain` and `scale` ask running jobs of this user, of all users for root, at their sockets
 // (driver/status/control_server.h); nothing is asked over the network. `hvdrun replay` reads a
 // job's journal.
 #pragma once

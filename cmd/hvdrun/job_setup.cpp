@@ -191,6 +191,13 @@ Result<std::optional<MetricsListener>> metrics_listener(const SettingsReader& se
   return std::optional(MetricsListener{std::move(*bind), settings.text("metrics-token-file")});
 }
 
+Result<std::optional<driver::PageSpec>> page_spec(const SettingsReader& settings) {
+  if (!settings.has("status-page")) return std::optional<driver::PageSpec>();
+  auto bind = rendezvous::parse_bind_address(settings.text("status-page"));
+  if (!bind.ok()) return bind.status().with_context("--status-page");
+  return std::optional(driver::PageSpec{std::move(*bind)});
+}
+
 // A token that lets agents join lets its holder read the job's secrets, and a Prometheus shows its
 // token in the clear.
 Status check_tokens_differ(const driver::JobSpec& spec, const std::string& token_file) {
@@ -285,6 +292,9 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto metrics = metrics_listener(settings);
   if (!metrics.ok()) return metrics.status();
   setup.metrics = std::move(*metrics);
+  auto page = page_spec(settings);
+  if (!page.ok()) return page.status();
+  spec.page = std::move(*page);
 
   const auto asked = driver::hosts_to_ask(spec.hosts, is_elastic(values) ? 0 : spec.processes);
   if (!asked.empty() && driver::slots_are_known(asked)) {
@@ -316,6 +326,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   spec.ssh = ssh_options(settings);
   HVD_RETURN_IF_ERROR(take_network(settings, spec));
   if (spec.ports) HVD_RETURN_IF_ERROR(driver::check_ports(*spec.ports, setup.plan));
+  if (spec.page) spec.page->ports = {spec.ports};
 
   setup.output.directory = settings.text("output-filename");
   setup.output.tagged = settings.text("tag-output") != "none";

@@ -280,6 +280,13 @@ constexpr std::array kLaunchSettings{
          .type = KnobType::text,
          .help = "Write all that happens in the job to this file, a line of JSON for each event; "
                  "none: not even to the directory where the last jobs' are kept"},
+    Knob{.flag = "status-page",
+         .config_key = "status_page.bind",
+         .variable = {},
+         .horovod_name = {},
+         .type = KnobType::text,
+         .help = "Show the job on a page for browsers at this address (without one: 127.0.0.1:0), "
+                 "and print the link to it"},
     Knob{.flag = "metrics-bind",
          .config_key = "metrics.bind",
          .variable = {},

@@ -57,7 +57,7 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
-// `hvdrun jobs`, `status`, `top`, `metrics`, `dump`, `stop`, `drain`, `scale` and `replay`.
+// `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`, `drain`, `scale`, `replay`.
 struct JobCommandArguments {
   std::string command;
   std::string subject;  // of `drain` a host, of `scale` a number of workers

@@ -33,6 +33,11 @@ bool is_list(const Knob& setting) {
 
 bool is_pair(const Knob& setting) { return setting.flag == "blacklist-cooldown-range"; }
 
+std::optional<std::string> value_without_one(const Knob& setting) {
+  if (setting.flag != "status-page") return std::nullopt;
+  return "127.0.0.1:0";
+}
+
 std::string list_text(const std::vector<std::string>& items) { return join(items, "\n"); }
 
 std::vector<std::string> list_items(std::string_view text) { return split(text, '\n'); }

@@ -57,6 +57,12 @@ struct MetricsSpec {
   ListenPorts ports = {};
 };
 
+// A page in a browser shows the job while it runs.
+struct PageSpec {
+  SocketAddress bind;  // port 0: any, or one of `ports`
+  ListenPorts ports = {};
+};
+
 // A job whose world changes.
 struct ElasticSpec {
   std::string discovery_script;  // empty: JobSpec::hosts are the only hosts
@@ -119,6 +125,7 @@ struct JobSpec {
   bool legacy_clients = false;
   std::optional<JournalSpec> journal;  // nothing: none is kept
   std::optional<MetricsSpec> metrics;
+  std::optional<PageSpec> page;
   std::optional<ElasticSpec> elastic;
 };
 

@@ -19,18 +19,17 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kBuffer = 65'536;
 
-// Time has passed, or somebody lives, and nothing came of it.
-bool is_quiet(const Event& event, const std::vector<Action>& actions) {
-  return actions.empty() && (std::holds_alternative<event::Tick>(event) ||
-                             std::holds_alternative<event::Heard>(event) ||
-                             std::holds_alternative<event::Unserved>(event));
-}
-
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
+
+bool is_quiet(const Event& event, const std::vector<Action>& actions) {
+  return actions.empty() && (std::holds_alternative<event::Tick>(event) ||
+                             std::holds_alternative<event::Heard>(event) ||
+                             std::holds_alternative<event::Unserved>(event));
+}
 
 std::string journal_head(const JobIdentity& job, const JobStart& start) {
   return line_of({{"schema", kJournalSchema},

@@ -33,6 +33,9 @@ struct JournalLimits {
   std::uint64_t most = kNone;  // the journal ends there
 };
 
+// Time has passed, or an agent lives, and nothing came of it.
+bool is_quiet(const Event& event, const std::vector<Action>& actions);
+
 // The lines, each with its line feed. Bytes that are not valid UTF-8 are replaced.
 std::string journal_head(const JobIdentity& job, const JobStart& start);
 // What Job::step() answered; `hosts` are Job::hosts() after that.

@@ -1,5 +1,7 @@
 #include "driver/status/control_server.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,7 +17,8 @@ namespace hvd::driver {
 namespace {
 
 constexpr const char* kRequests =
-    "GET /status, GET /metrics, POST /dump, POST /stop, POST /drain, POST /undrain, POST /scale\n";
+    "GET /status, GET /metrics, POST /page, POST /dump, POST /stop, POST /drain, POST /undrain, "
+    "POST /scale\n";
 
 bool may_ask(int socket) {
   ucred peer{};
@@ -107,6 +110,10 @@ void ControlServer::answer(const HttpRequest& request, const HttpListener::Answe
     answer({200, callbacks_.status(), "application/json"});
   } else if (asked == "GET /metrics") {
     answer(callbacks_.metrics());
+  } else if (asked == "POST /page") {
+    const std::string link = callbacks_.page_link();
+    if (link.empty()) return answer({409, "it has no status page: --status-page starts one\n"});
+    answer({200, cat(link, "\n")});
   } else if (asked == "POST /stop") {
     answer({200, "stopping\n"});
     callbacks_.stop();
@@ -117,9 +124,9 @@ void ControlServer::answer(const HttpRequest& request, const HttpListener::Answe
       answer({accepted ? 200U : 409U, cat(text, "\n")});
     });
   } else {
-    const bool is_known = request.target == "/status" || request.target == "/metrics" ||
-                          request.target == "/dump" || request.target == "/stop" ||
-                          change != nullptr;
+    const std::array known{"/status", "/metrics", "/page", "/dump", "/stop"};
+    const bool is_known =
+        change != nullptr || std::find(known.begin(), known.end(), request.target) != known.end();
     answer({is_known ? 405U : 404U, kRequests});
   }
 }

@@ -3,6 +3,7 @@
 //
 //   GET /status   what the job is doing (job_status.h), as JSON
 //   GET /metrics  its metrics (driver/metrics/job_metrics.h), in the text format of Prometheus
+//   POST /page    a link that opens its status page once (page_server.h); 409: it has no page
 //   POST /dump    what each worker does now, as text, within a few seconds
 //   POST /stop    as if hvdrun had got SIGTERM
 //   POST /drain, /undrain   of the host that the body names: no worker of an elastic job works
@@ -30,6 +31,7 @@ class ControlServer {
   struct Callbacks {
     std::function<std::string()> status;
     std::function<HttpReply()> metrics;
+    std::function<std::string()> page_link;  // empty: there is no page
     // Calls `answer` once, now or later.
     std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;

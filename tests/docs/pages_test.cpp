@@ -117,8 +117,9 @@ bool hvdrun_knows(const std::string& flag) {
 }
 
 bool is_subcommand(const std::string& word) {
-  static const std::set<std::string> kNames{"agent",   "rendezvous", "jobs", "status", "top",
-                                            "metrics", "dump",       "stop", "drain",  "scale"};
+  static const std::set<std::string> kNames{"agent", "rendezvous", "jobs", "status",
+                                            "top",   "metrics",    "page", "dump",
+                                            "stop",  "drain",      "scale"};
   return kNames.contains(word);
 }
 

@@ -25,6 +25,25 @@ hvd_test(hvd_metrics_test
   rendezvous/server_fixture.cpp
   LIBRARIES hvd_metrics hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS quick)
 
+# The status page of a job: who may see it, and what a browser gets.
+hvd_test(hvd_page_test
+  driver/status/event_buffer_test.cpp
+  driver/status/page_access_test.cpp
+  driver/status/page_server_test.cpp
+  rendezvous/server_fixture.cpp
+  LIBRARIES hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS quick)
+
+# The page of real jobs, also in a real browser.
+hvd_test(hvd_page_jobs_test
+  e2e/elastic_job.cpp
+  e2e/job_test.cpp
+  e2e/page_browser_test.cpp
+  e2e/page_test.cpp
+  LIBRARIES hvd_test_steps nlohmann_json::nlohmann_json
+  DEFINITIONS HVD_ARTEFACTS="${PROJECT_BINARY_DIR}/artefacts"
+  LABELS e2e TIMEOUT 300)
+add_dependencies(hvd_page_jobs_test hvdrun hvd-agent elastic_steps)
+
 # A real Prometheus that scrapes real jobs.
 hvd_test(hvd_metrics_jobs_test
   e2e/elastic_job.cpp

@@ -76,6 +76,7 @@ TEST_F(CompletionTest, BashFindsTheEndOfTheOptions) {
   EXPECT_EQ(bash({"hvdrun", "--blacklist-cooldown-range", "1", "9", "--tag-o"}),
             Texts{"--tag-output"});
   EXPECT_EQ(bash({"hvdrun", "--tcp", "ho"}).back(), "hosts.txt");
+  EXPECT_EQ(bash({"hvdrun", "--status-page", "ho"}).back(), "hosts.txt");
   // These are the program's own arguments.
   EXPECT_EQ(bash({"hvdrun", "-np", "2", "./train", "--num"}), Texts());
   EXPECT_EQ(bash({"hvdrun", "-np", "2", "./train", "ho"}), Texts{"hosts.txt"});
@@ -97,6 +98,7 @@ TEST_F(CompletionTest, FishCompletes) {
   EXPECT_EQ(fish("hvdrun --num"), (Texts{"--num-nccl-streams", "--num-proc"}));
   EXPECT_EQ(fish("hvdrun --transport "), (Texts{"gloo-tcp", "hvd"}));
   EXPECT_EQ(fish("hvdrun --blacklist-cooldown-range 1 9 --tag-o"), Texts{"--tag-output"});
+  EXPECT_EQ(fish("hvdrun --status-page --tag-o"), Texts{"--tag-output"});
   EXPECT_EQ(fish("hvdrun ./train --num"), Texts());
   EXPECT_EQ(fish("hvdrun rendezvo"), Texts{"rendezvous"});
   EXPECT_EQ(fish("hvdrun status --js"), Texts{"--json"});

@@ -55,8 +55,9 @@ TEST(FlagTable, HasEveryFlagOfTheHelpTexts) {
   const auto tables = flag_tables();
   const std::vector<std::vector<std::string>> helps{
       {"--help-all"},       {"rendezvous", "--help"}, {"agent", "--help"},   {"jobs", "--help"},
-      {"status", "--help"}, {"top", "--help"},        {"metrics", "--help"}, {"dump", "--help"},
-      {"stop", "--help"},   {"drain", "--help"},      {"scale", "--help"},   {"replay", "--help"}};
+      {"status", "--help"}, {"top", "--help"},        {"metrics", "--help"}, {"page", "--help"},
+      {"dump", "--help"},   {"stop", "--help"},       {"drain", "--help"},   {"scale", "--help"},
+      {"replay", "--help"}};
   ASSERT_EQ(tables.size(), helps.size());
   for (std::size_t at = 0; at < tables.size(); ++at) {
     const auto shown = flags_in(help_of(helps[at]));

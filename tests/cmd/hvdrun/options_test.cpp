@@ -157,6 +157,26 @@ TEST(Options, HorovodsSshFlagsAndOurs) {
   EXPECT_EQ(line.command, Arguments{"p"});
 }
 
+// What follows the flag is its value if it looks like an address, and else the program.
+TEST(Options, TheStatusPageNeedsNoAddress) {
+  for (const Arguments& flags : std::vector<Arguments>{{"--status-page"},
+                                                       {"--status-page", "127.0.0.1:0"},
+                                                       {"--status-page=127.0.0.1:0"},
+                                                       {"--status-page", "--"}}) {
+    Arguments words = flags;
+    words.emplace_back("./train");
+    const auto line = parsed(words);
+    EXPECT_EQ(value(line, "status-page"), "127.0.0.1:0");
+    EXPECT_EQ(line.command, Arguments{"./train"});
+  }
+  EXPECT_EQ(value(parsed({"./train"}), "status-page"), "(none)");
+  EXPECT_EQ(value(parsed({"--status-page", "[::1]:80", "./train"}), "status-page"), "[::1]:80");
+  // Mistakes that are no programs; what is wrong with them is said later.
+  EXPECT_EQ(value(parsed({"--status-page", "localhost:80", "./t"}), "status-page"), "localhost:80");
+  EXPECT_EQ(value(parsed({"--status-page", "10.0.0.1", "./t"}), "status-page"), "10.0.0.1");
+  EXPECT_EQ(parsed({"--status-page", "-np", "2", "./t"}).command, Arguments{"./t"});
+}
+
 TEST(Options, ARangeIsTwoWordsOrOne) {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{"--blacklist-cooldown-range", "10", "100", "p"},
