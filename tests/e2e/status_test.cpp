@@ -57,8 +57,8 @@ class StatusTest : public AskedJobTest {
     return eventually([&] { return run_job({"jobs"}).out.find("running") != std::string::npos; });
   }
 
-  // The answer to these bytes on a connection of their own.
-  std::string raw(const std::string& bytes) {
+  // A connection on which these bytes were sent.
+  UniqueFd sent(const std::string& bytes) {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -66,6 +66,11 @@ class StatusTest : public AskedJobTest {
     path.copy(address.sun_path, sizeof(address.sun_path) - 1);
     EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return fd;
+  }
+  // The answer to these bytes on a connection of their own.
+  std::string raw(const std::string& bytes) {
+    const UniqueFd fd = sent(bytes);
     ::shutdown(fd.get(), SHUT_WR);
     std::string answer;
     std::array<char, 4096> buffer{};
@@ -251,6 +256,20 @@ TEST_F(StatusTest, AStaticJobIsNeitherDrainedNorScaled) {
   EXPECT_EQ(status().at("state"), "running");
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait().code, 143);
+}
+
+TEST_F(StatusTest, ARequestThatWasGivenUpIsNotCarriedOut) {
+  Process& job = start_training({"-np", "2", "--min-np", "1"});
+  ASSERT_NE(step_logs().wait_for_world(2), 0) << job.err();
+  const std::string scale = "POST /scale HTTP/1.1\r\nContent-Length: 1\r\n\r\n1";
+  job.signal(SIGSTOP);
+  sent(scale);  // and closed
+  job.signal(SIGCONT);
+  // This one is asked after it.
+  EXPECT_TRUE(status().at("scaled_to").is_null());
+  EXPECT_NE(raw(scale).find("200"), std::string::npos);
+  EXPECT_EQ(status().at("scaled_to"), 1);
+  finish(job);
 }
 
 TEST_F(StatusTest, RubbishAtTheSocketHarmsNothing) {
