@@ -180,7 +180,7 @@ Outcome JobRunner::run() {
   for (auto& host : hosts_) host.session.reset();
   starter_.reset();
   if (Subreaper::any_child()) kill_orphans();
-  if (journal_) outcome_.journal = journal_->file();
+  if (journal_ && journal_->is_open()) outcome_.journal = journal_->file();
   return std::move(outcome_);
 }
 

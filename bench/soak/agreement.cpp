@@ -135,7 +135,7 @@ void Agreement::look() {
   if (!status || !metrics) return;
   ++looks_;
 
-  // The status does not tell it, and forgets the oldest worlds.
+  // The status does not have this number, and forgets the oldest worlds.
   status->started = before.started;
   if (before.worlds >= kMaxWorldsOfStatus) {
     status->worlds = before.worlds;

@@ -53,8 +53,8 @@ class Journal {
   static Result<Journal> create(const std::string& file, JournalLimits limits = {});
 
   const std::string& file() const { return file_; }
-  // Whether it holds all that has happened: it neither was abridged nor ended early.
-  bool is_whole() const { return fd_ && !abridged_; }
+  // It has not ended early.
+  bool is_open() const { return static_cast<bool>(fd_); }
 
   // After an error, which says what is wrong with the file, nothing more is written: a journal with
   // a gap would tell of another job. All later calls are ok.

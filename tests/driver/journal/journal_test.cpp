@@ -411,6 +411,7 @@ TEST_F(JournalFile, EndsBeforeItIsLargerThanItMayBe) {
   EXPECT_EQ(full.code(), Code::resource_exhausted);
   EXPECT_NE(full.message().find(file()), std::string::npos) << full.message();
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok()) << "the error is told once";
+  EXPECT_FALSE(journal->is_open());
   EXPECT_EQ(content(), head + line);
 }
 
