@@ -95,15 +95,18 @@ class PageServerTest : public testing::Test {
         if (!hvd::wait_for(connection_.fd(), POLLIN, deadline).ok()) return false;
         std::array<char, 65536> buffer{};
         const ssize_t got = ::recv(connection_.fd(), buffer.data(), buffer.size(), 0);
-        if (got <= 0) return false;
+        if (got <= 0) {
+          closed_ = true;
+          return false;
+        }
         received_.append(buffer.data(), static_cast<std::size_t>(got));
       }
       return true;
     }
+    // Until the server closes the connection.
     bool closed() {
-      while (wait_for("never said")) {
-      }
-      return true;
+      wait_for("what nobody says");
+      return closed_;
     }
     const std::string& received() const { return received_; }
     int fd() const { return connection_.fd(); }
@@ -111,6 +114,7 @@ class PageServerTest : public testing::Test {
    private:
     RawConnection connection_;
     std::string received_;
+    bool closed_ = false;
   };
   Reader reader(const std::string& fields, const std::string& target = "/events") const {
     return {address_, request(target, fields)};
@@ -239,7 +243,7 @@ TEST_F(PageServerTest, AReaderThatNeverReadsIsClosedAndHoldsUpNobody) {
 
 TEST_F(PageServerTest, AReaderThatHasGoneMakesRoom) {
   end();
-  begin({.streams = 2});
+  begin({.streams = 2, .idle = std::chrono::hours(1)});
   const std::string fields = cookie();
   auto one = std::make_unique<Reader>(reader(fields));
   Reader two = reader(fields);
