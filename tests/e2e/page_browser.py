@@ -117,7 +117,7 @@ def loss(page):
     page.shot("after")
     say("the loss is shown")
 
-    page.until("document.getElementById('link').textContent === 'ended'")
+    page.until("document.getElementById('link').textContent === 'closed'")
     assert "exit code 0" in page.text("notice"), page.text("notice")
     assert page.ask("document.querySelectorAll('#picture .cell').length") >= 3
     assert page.ask("document.querySelectorAll('#events .event').length") >= 3

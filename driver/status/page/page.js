@@ -314,9 +314,9 @@ function ended(words) {
   hasEnded = true;
   clearTimeout(timer);
   const good = words.exit_code === 0;
-  setLink("ended", "ended");
+  setLink("ended", "closed");
   setState(good ? "ended" : "failed");
-  const text = `The job has ended with exit code ${words.exit_code}${words.reason ? `: ${words.reason}` : ""}. What is shown is its last state.`;
+  const text = `The job has ended with exit code ${words.exit_code}${words.reason ? `: ${words.reason}` : ""}. The page keeps what it knew last.`;
   setNotice(text, good ? "good" : "");
   setText($("waits"), "–");
   setText($("news"), text);
