@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -17,10 +19,7 @@ using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kPause{500};
 constexpr std::size_t kMaxWorldsOfStatus = 1'000;  // more are not kept
 
-std::optional<Told> told_by_status(const std::string& job_id) {
-  const auto asked = test::run({test::binary("hvdrun"), "status", job_id, "--json"});
-  if (asked.code != 0) return std::nullopt;
-  const Json status = Json::parse(asked.out);
+Told told_by(const Json& status) {
   Told told;
   told.generation = status.at("world").at("generation");
   told.size = status.at("world").at("members").size();
@@ -29,6 +28,29 @@ std::optional<Told> told_by_status(const std::string& job_id) {
     if (world.at("entry").is_object()) ++told.entered;
   }
   return told;
+}
+
+std::optional<Told> told_by_status(const std::string& job_id) {
+  const auto asked = test::run({test::binary("hvdrun"), "status", job_id, "--json"});
+  if (asked.code != 0) return std::nullopt;
+  return told_by(Json::parse(asked.out));
+}
+
+// As a browser that follows a link, from the network of hvdrun.
+std::optional<Told> told_by_page(const std::string& job_id, pid_t hvdrun) {
+  const auto link = test::run({test::binary("hvdrun"), "page", job_id});
+  if (link.code != 0) return std::nullopt;
+  constexpr const char* kBrowser =
+      "import http.cookiejar, sys, urllib.request as request\n"
+      "cookies = request.HTTPCookieProcessor(http.cookiejar.CookieJar())\n"
+      "browser = request.build_opener(cookies, request.ProxyHandler({}))\n"
+      "link = sys.argv[1]\n"
+      "browser.open(link, timeout=10).read()\n"
+      "print(browser.open(link.split('/?')[0] + '/status', timeout=10).read().decode())\n";
+  const auto asked = test::run({"nsenter", "--target", cat(hvdrun), "--net", "/usr/bin/python3",
+                                "-c", kBrowser, std::string(trim(link.out))});
+  if (asked.code != 0) return std::nullopt;
+  return told_by(Json::parse(asked.out));
 }
 
 std::optional<Told> told_by_metrics(const std::string& job_id) {
@@ -100,8 +122,8 @@ std::string disagreement(const Told& before, const Told& told, const Told& after
              ", and after: ", text_of(after));
 }
 
-Agreement::Agreement(const std::filesystem::path& file)
-    : events_(file), thread_([this] { run(); }) {}
+Agreement::Agreement(const std::filesystem::path& file, pid_t hvdrun)
+    : events_(file), hvdrun_(hvdrun), thread_([this] { run(); }) {}
 
 void Agreement::stop() {
   ends_ = true;
@@ -126,28 +148,34 @@ void Agreement::run() {
 }
 
 void Agreement::look() {
-  Told before = events_.read();
+  const Told before = events_.read();
   if (before.generation == 0) return;  // it has not begun
   ++tries_;
-  auto status = told_by_status(events_.job_id());
+  const auto status = told_by_status(events_.job_id());
   const auto metrics = told_by_metrics(events_.job_id());
+  const auto page = told_by_page(events_.job_id(), hvdrun_);
   const Told after = events_.read();
-  if (!status || !metrics) return;
+  if (!status || !metrics || !page) return;
   ++looks_;
 
-  // The status does not have this number, and forgets the oldest worlds.
-  status->started = before.started;
+  compare("hvdrun metrics", before, *metrics, after);
+  // These do not have this number.
+  const auto with_starts = [&before](Told told) {
+    told.started = before.started;
+    return told;
+  };
+  compare("hvdrun status", before, with_starts(*status), after);
+  compare("the page", before, with_starts(*page), after);
+}
+
+void Agreement::compare(const char* source, const Told& before, Told told, const Told& after) {
+  // The oldest worlds are forgotten.
   if (before.worlds >= kMaxWorldsOfStatus) {
-    status->worlds = before.worlds;
-    status->entered = before.entered;
+    told.worlds = before.worlds;
+    told.entered = before.entered;
   }
-  const auto by_status = disagreement(before, *status, after);
-  const auto by_metrics = disagreement(before, *metrics, after);
-  if (!by_status.empty()) {
-    error_ = cat("hvdrun status tells ", by_status);
-  } else if (!by_metrics.empty()) {
-    error_ = cat("hvdrun metrics tells ", by_metrics);
-  }
+  const auto wrong = disagreement(before, told, after);
+  if (!wrong.empty() && error_.empty()) error_ = cat(source, " tells ", wrong);
 }
 
 }  // namespace hvd::soak

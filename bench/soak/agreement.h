@@ -1,6 +1,6 @@
-// Whether a job says the same of itself wherever it is asked: `hvdrun status`, `hvdrun metrics` and
-// its events are compared again and again while it runs. They are not asked at the same moment, so
-// what only grows has to lie between what the events tell before and after.
+// Whether a job says the same of itself wherever it is asked: `hvdrun status`, `hvdrun metrics`,
+// its status page and its events are compared again and again while it runs. They are not asked at
+// the same moment, so what only grows has to lie between what the events tell before and after.
 //
 // A hvdrun that is stopped does not answer: such a look is left out.
 #pragma once
@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
+#include <sys/types.h>
 #include <thread>
 
 namespace hvd::soak {
@@ -48,8 +48,9 @@ std::string disagreement(const Told& before, const Told& told, const Told& after
 
 class Agreement {
  public:
-  // Looks about twice a second, on a thread of its own, until stop(). The events are in `file`.
-  explicit Agreement(const std::filesystem::path& file);
+  // Looks about twice a second, on a thread of its own, until stop(). The events of `hvdrun`, which
+  // has a status page, are in `file`.
+  Agreement(const std::filesystem::path& file, pid_t hvdrun);
   ~Agreement() { stop(); }
   Agreement(const Agreement&) = delete;
   Agreement& operator=(const Agreement&) = delete;
@@ -63,8 +64,10 @@ class Agreement {
  private:
   void run();
   void look();
+  void compare(const char* source, const Told& before, Told told, const Told& after);
 
   EventReader events_;
+  const pid_t hvdrun_;
   std::atomic<bool> ends_ = false;
   std::size_t tries_ = 0;
   std::size_t looks_ = 0;  // that were answered

@@ -258,7 +258,7 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
     for (const auto& world : step_log.worlds) worlds.insert(world.id);
   }
   std::printf("faults: %s\n", maker.account().c_str());
-  std::printf("status, metrics and events were compared %zu times\n", agreement.looks());
+  std::printf("status, metrics, page and events were compared %zu times\n", agreement.looks());
   std::printf("%zu worlds, %zu workers, %lld steps of %.1f ms\n", worlds.size(),
               job.step_logs().step_logs().size(),
               static_cast<long long>(job.step_logs().newest_step()), pace.step_ms);
@@ -306,7 +306,8 @@ int main_of(const std::vector<std::string>& words) {
       .joining = options.joining,
       .breakable = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "3",
-                "--blacklist-cooldown-range", "0.1", "0.5", "--events", cat("/", kEvents)},
+                "--blacklist-cooldown-range", "0.1", "0.5", "--events", cat("/", kEvents),
+                "--status-page"},
       .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
   FaultInjector maker(bed, job,
@@ -316,7 +317,7 @@ int main_of(const std::vector<std::string>& words) {
     std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
     return 1;
   }
-  Agreement agreement(bed.head().files() / kEvents);
+  Agreement agreement(bed.head().files() / kEvents, job.process().pid());
   maker.run(options.seconds);
   maker.make_whole();
   agreement.stop();
