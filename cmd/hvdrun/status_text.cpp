@@ -145,8 +145,7 @@ std::string worlds_table(const Json& status) {
   constexpr std::size_t kShown = 10;
   const Json& worlds = status.at("worlds");
   if (worlds.empty()) return {};
-  std::vector<std::vector<std::string>> rows{
-      {"WORLD", "SINCE", "WORKERS", "TOOK", "BECAUSE"}};
+  std::vector<std::vector<std::string>> rows{{"WORLD", "SINCE", "WORKERS", "TOOK", "BECAUSE"}};
   const std::size_t first = worlds.size() > kShown ? worlds.size() - kShown : 0;
   for (std::size_t i = first; i < worlds.size(); ++i) {
     rows.push_back({text_or_dash(worlds[i].at("generation")), worlds[i].at("at"),
