@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/machine/private_directory.h"
+#include "base/security/private_directory.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 

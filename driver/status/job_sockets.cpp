@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/machine/private_directory.h"
+#include "base/security/private_directory.h"
 #include "base/text.h"
 
 namespace hvd::driver {

@@ -1,4 +1,4 @@
-#include "base/machine/private_directory.h"
+#include "base/security/private_directory.h"
 
 #include <cerrno>
 #include <sys/stat.h>
