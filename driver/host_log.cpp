@@ -24,7 +24,7 @@ std::string host_log_text(const Event& event, const Job& job) {
     for (HostIndex index = 0; index < chosen->addresses.size(); ++index) {
       places.push_back(cat(job.hosts()[index].name, " at ", chosen->addresses[index]));
     }
-    return cat("the hosts reach each other: ", join(places, ", "));
+    return cat("the hosts reach each other: ", hvd::join(places, ", "));
   }
   return {};
 }
