@@ -28,6 +28,7 @@ hvd_test(hvd_jobs_on_hosts_test
   ${many_hosts}/elastic_faults_test.cpp
   ${many_hosts}/elastic_test.cpp
   ${many_hosts}/faults_test.cpp
+  ${many_hosts}/group_restart_test.cpp
   ${many_hosts}/many_hosts_test.cpp
   ${many_hosts}/ports_test.cpp
   ${many_hosts}/secrets_test.cpp
