@@ -132,7 +132,7 @@ void Agreement::stop() {
 
 std::string Agreement::errors() const {
   if (!error_.empty()) return cat(error_, "\n");
-  if (2 * looks_ >= tries_) return {};
+  if (4 * looks_ >= tries_) return {};
   return cat("of ", tries_, " questions to the job only ", looks_, " were answered\n");
 }
 
