@@ -15,8 +15,6 @@
 
 namespace hvd::driver {
 
-constexpr std::size_t kJobIdSize = 8;  // bytes; the id is not a secret
-
 static Outcome failed_outcome(std::string reason) {
   Outcome outcome;
   outcome.exit_code = 1;
@@ -46,7 +44,7 @@ static std::optional<Journal> kept_journal(const std::string& job_id, Observer& 
   if (created.ok()) return *std::move(created);
   const std::string text = cat("the events of this job are not kept: ", created.status().message());
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
-  if (std::getenv("HVD_EVENTS_DIR") != nullptr) {
+  if (std::getenv(kEventsDirectoryVariable) != nullptr) {
     observer.on_warning(text);
   } else {
     observer.on_progress(text);
@@ -89,7 +87,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   }
   if (!preparation) return failed_outcome(preparation.status().message());
 
-  const std::string job_id = to_hex(random_bytes(kJobIdSize));
+  const std::string job_id = to_hex(random_bytes(kJobIdDigits / 2));
   // Only now: jobs that cannot begin leave those before them alone.
   if (spec.journal && !journal) journal = kept_journal(job_id, observer);
   const auto join_listener = preparation->join_listener;  // until the job has ended

@@ -88,9 +88,6 @@ class JobRunner {
   void record(const Event& event, const std::vector<Action>& actions, TimePoint now);
   // How long the members took to come into the world is part of its history.
   void note(const event::WorldEntered& entered);
-  HttpReply metrics_reply();
-  void serve_metrics();
-  void serve_page();
   // Events that arise while another one is handled wait for their turn.
   void handle(const Event& event);
   // Creates the records of hosts that the job has added.
@@ -108,13 +105,18 @@ class JobRunner {
   void on_signal(int signal);
   void on_request(int signal);
   JobPause::Callbacks pause_callbacks();
+  std::set<HostIndex> broadcast(const SharedBytes& frame);
+
+  // driver/job_runner_answers.cpp
+  HttpReply metrics_reply();
+  void serve_metrics();
+  void serve_page();
   ActivityReport::Callbacks activity_callbacks();
   ControlServer::Callbacks control_callbacks();
   nlohmann::json status() const;
   void request_drain(std::string_view host, bool undo, ControlServer::Callbacks::Answer answer);
   void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
-  std::set<HostIndex> broadcast(const SharedBytes& frame);
 
   // driver/job_runner_actions.cpp
   void perform(const action::PublishWorld& action);

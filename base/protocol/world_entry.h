@@ -23,9 +23,6 @@ struct WorldEntry {
   // Until the first step ended: at a commit, or when a tensor's name is used again. 0: it has not.
   std::uint64_t step_ns = 0;
 
-  std::uint64_t total_ns() const {
-    return leave_ns + wait_ns + connect_ns + vote_ns + sync_ns + step_ns;
-  }
   friend bool operator==(const WorldEntry&, const WorldEntry&) = default;
   void fields(auto& archive) {
     archive(generation, leave_ns, wait_ns, connect_ns, vote_ns, sync_ns, received_bytes, step_ns);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "driver/status/job_status.h"
 #include "tests/driver/metrics/metric_text.h"
 #include "tests/support/process.h"
 
@@ -17,7 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kPause{500};
-constexpr std::size_t kMaxWorldsOfStatus = 1'000;  // more are not kept
 
 Told told_by(const Json& status) {
   Told told;
@@ -170,7 +170,7 @@ void Agreement::look() {
 
 void Agreement::compare(const char* source, const Told& before, Told told, const Told& after) {
   // The oldest worlds are forgotten.
-  if (before.worlds >= kMaxWorldsOfStatus) {
+  if (before.worlds >= driver::kMaxPastWorlds) {
     told.worlds = before.worlds;
     told.entered = before.entered;
   }

@@ -16,7 +16,7 @@
 
 namespace hvd::soak {
 
-// What one source tells. All numbers but the size only grow.
+// The numbers that one source reports. Each of them, except for the size, only grows.
 struct Told {
   std::uint64_t generation = 0;  // of the world in force
   std::uint64_t worlds = 0;      // that have taken force
@@ -43,7 +43,8 @@ class EventReader {
   Told told_;
 };
 
-// What is wrong with `told` if the events tell `before` and `after`; empty: nothing.
+// Compares `told` with what the events report before and after it. The result is the disagreement
+// in words; empty: there is none.
 std::string disagreement(const Told& before, const Told& told, const Told& after);
 
 class Agreement {

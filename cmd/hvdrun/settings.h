@@ -33,8 +33,8 @@ const Knob* find_setting_by_config_key(std::string_view key);
 bool is_list(const Knob& setting);
 // Whether its value is two arguments, "--blacklist-cooldown-range 10 100".
 bool is_pair(const Knob& setting);
-// What it is if its flag has no value; nothing: it needs one. The argument that follows such a flag
-// is its value if it looks like an address.
+// The value that a flag without one stands for; nothing: the flag needs a value. The next argument
+// is the value of such a flag if it looks like an address.
 std::optional<std::string> value_without_one(const Knob& setting);
 std::string list_text(const std::vector<std::string>& items);
 std::vector<std::string> list_items(std::string_view text);

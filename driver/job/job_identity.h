@@ -2,10 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace hvd::driver {
+
+// Of a job's id: lower-case hexadecimal digits. The id is not a secret.
+inline constexpr std::size_t kJobIdDigits = 16;
 
 struct JobIdentity {
   std::string id = {};

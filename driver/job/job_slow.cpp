@@ -41,7 +41,7 @@ std::size_t Job::giving_way() const {
   return static_cast<std::size_t>(
       std::count_if(members.begin(), members.end(), [this](const WorldMember& member) {
         const JobWorker& one = workers_.of(member.incarnation);
-        return one.gives_way && one.membership == MemberStatus::member && !has_ended(one.state);
+        return one.gives_way && one.is_live_member();
       }));
 }
 
@@ -49,8 +49,7 @@ void Job::find_places_for_slow() {
   if (!may_replace_slow()) return;
   for (const auto& member : worlds_.in_force().members) {
     JobWorker& one = workers_.of(member.incarnation);
-    const bool is_there = one.membership == MemberStatus::member && !has_ended(one.state);
-    if (!is_there || !one.is_slow || one.gives_way || !one.leaves.empty()) continue;
+    if (!one.is_live_member() || !one.is_slow || one.gives_way || !one.leaves.empty()) continue;
     if (!has_place_for_another(one)) continue;
 
     one.gives_way = true;
@@ -90,8 +89,7 @@ void Job::release_slow(std::set<Incarnation>& released) {
   std::size_t ready = count_members().standby;
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
-    const bool is_there = one.membership == MemberStatus::member && !has_ended(one.state);
-    if (!is_there || !one.gives_way || released.contains(member.incarnation)) continue;
+    if (!one.is_live_member() || !one.gives_way || released.contains(member.incarnation)) continue;
     if (ready == 0) return;
     --ready;
     released.insert(member.incarnation);

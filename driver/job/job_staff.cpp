@@ -159,8 +159,7 @@ std::vector<Occupant> Job::occupants() const {
   };
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
-    const bool is_there = one.membership == MemberStatus::member && !has_ended(one.state);
-    if (is_there || one.membership == MemberStatus::exited_before_init) add(one, true);
+    if (one.is_live_member() || one.membership == MemberStatus::exited_before_init) add(one, true);
   }
   for (const std::size_t index : workers_.live()) {
     if (workers_[index].membership != MemberStatus::member) add(workers_[index], false);

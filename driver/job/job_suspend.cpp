@@ -73,7 +73,7 @@ void Job::suspended(WorldDocument last) {
   for (const auto& member : worlds_.in_force().members) {
     const std::size_t index = member.incarnation - 1;
     const JobWorker& one = workers_[index];
-    if (one.membership == MemberStatus::member && !has_ended(one.state)) expect_exit(index);
+    if (one.is_live_member()) expect_exit(index);
   }
 }
 

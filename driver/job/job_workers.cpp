@@ -252,12 +252,12 @@ void Job::stop_waiting_for(std::size_t index) {
   }
   const std::string name = worker.member.worker();
   const std::string grace = cat(seconds_text(options_.elastic.leave_grace), " (--leave-grace)");
-  const bool is_alone = std::none_of(
-      worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
-      [&](const WorldMember& member) {
-        const JobWorker& one = workers_.of(member.incarnation);
-        return &one != &worker && one.membership == MemberStatus::member && !has_ended(one.state);
-      });
+  const bool is_alone =
+      std::none_of(worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
+                   [&](const WorldMember& member) {
+                     const JobWorker& one = workers_.of(member.incarnation);
+                     return &one != &worker && one.is_live_member();
+                   });
   const bool was_needed = std::all_of(
       worlds_.proposed().begin(), worlds_.proposed().end(),
       [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });

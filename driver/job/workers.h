@@ -48,6 +48,9 @@ struct JobWorker {
   TimePoint launch_by = kNever;
   TimePoint leave_by = kNever;
   TimePoint deadline = kNever;  // the next of these, or the time to exit of one that is removed
+
+  // It is of the world in force and has not ended.
+  bool is_live_member() const { return membership == MemberStatus::member && !has_ended(state); }
 };
 
 class Workers {

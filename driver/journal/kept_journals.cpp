@@ -26,15 +26,14 @@ constexpr std::chrono::seconds kNew{10};
 
 std::string directory_path() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
-  const char* const set = std::getenv("HVD_EVENTS_DIR");
+  const char* const set = std::getenv(kEventsDirectoryVariable);
   return set != nullptr && *set != '\0' ? std::string(set) : cat("/var/tmp/hvd-", ::geteuid());
 }
 
 // "a6cca56365eafafb.jsonl". Other files are the user's.
 bool is_name_of_journal(const std::string& name) {
-  constexpr std::size_t kIdLength = 16;
-  return name.size() == kIdLength + kEnding.size() && name.ends_with(kEnding) &&
-         name.find_first_not_of("0123456789abcdef") == kIdLength;
+  return name.size() == kJobIdDigits + kEnding.size() && name.ends_with(kEnding) &&
+         name.find_first_not_of("0123456789abcdef") == kJobIdDigits;
 }
 
 // The lock is shared, so that a hvdrun which begins to write there does not fail because of it.
@@ -71,7 +70,7 @@ void remove_oldest(const std::string& directory) {
 
 Result<Journal> create_kept_journal(const std::string& job_id) {
   const std::string directory = directory_path();
-  HVD_RETURN_IF_ERROR(make_private_directory(directory, "HVD_EVENTS_DIR"));
+  HVD_RETURN_IF_ERROR(make_private_directory(directory, kEventsDirectoryVariable));
   remove_oldest(directory);
   return Journal::create(cat(directory, "/", job_id, kEnding), kKeptJournalLimits);
 }

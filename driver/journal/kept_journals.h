@@ -11,6 +11,7 @@
 
 namespace hvd::driver {
 
+inline constexpr const char* kEventsDirectoryVariable = "HVD_EVENTS_DIR";
 inline constexpr std::size_t kKeptJournals = 20;
 // From this size on the lines are left out that only say that time passes. They are most of a long
 // job: some 20 MB for each host and day.

@@ -25,6 +25,10 @@ auto find_secret(Secrets& secrets, std::string_view digits, SecretOf secret_of) 
   return found;
 }
 
+PageAccess::Verdict refusal(unsigned status, std::string_view why) {
+  return {status, cat(why, "\n"), {}};
+}
+
 }  // namespace
 
 PageAccess::PageAccess(std::string job_id, SocketAddress bound)
@@ -76,10 +80,6 @@ bool PageAccess::has_cookie(const HttpRequest& request) const {
     if (found != browsers_.end()) return true;
   }
   return false;
-}
-
-PageAccess::Verdict PageAccess::refusal(unsigned status, std::string_view why) const {
-  return {status, cat(why, "\n"), {}};
 }
 
 PageAccess::Verdict PageAccess::judge(const HttpRequest& request, TimePoint now) {

@@ -54,7 +54,6 @@ class PageAccess {
   bool is_named_by(std::string_view host) const;
   bool use_up(std::string_view key, TimePoint now);
   bool has_cookie(const HttpRequest& request) const;
-  Verdict refusal(unsigned status, std::string_view why) const;
 
   std::string job_id_;
   SocketAddress bound_;
