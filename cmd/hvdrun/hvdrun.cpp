@@ -149,7 +149,9 @@ int run_job(const JobSetup& setup) {
   if (why && !failure.broken_pipe()) {
     output.show(cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"), true);
   } else if (!why) {
-    output.show(failure_report(outcome, setup.state_file), !outcome.suspended);
+    const bool was_shown =
+        outcome.failure && output.stderr_was_just_shown(outcome.failure->worker.incarnation);
+    output.show(failure_report(outcome, setup.state_file, was_shown), !outcome.suspended);
   }
   if (outcome.suspended && setup.requeue) {
     const Status asked = requeue(*setup.slurm);

@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/job_output.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <set>
@@ -14,6 +15,9 @@ namespace {
 
 // For the reader of hvdrun's output to take what was said before a pause.
 constexpr std::chrono::seconds kPauseTimeout{1};
+
+// About a screen.
+constexpr std::uint64_t kLinesInSight = 40;
 
 bool same_file(int a, int b) {
   struct stat of_a {};
@@ -31,7 +35,8 @@ std::string worker_name(const driver::WorkerView& worker) {
 }
 
 std::string who(const driver::WorkerView& worker) {
-  return worker.rank < 0 ? cat("worker ", worker_name(worker)) : cat("rank ", worker.rank);
+  return worker.rank < 0 ? cat("worker ", worker_name(worker))
+                         : cat("rank ", worker.rank, " on ", worker_name(worker));
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -144,7 +149,7 @@ void JobOutput::on_world(const WorldDocument& world, std::string_view why) {
 
 void JobOutput::say_places(const WorldDocument& world) {
   for (const auto& member : world.members) {
-    say(cat("rank ", member.rank, " on ", member.host, ", slot ", member.slot));
+    say(cat("rank ", member.rank, " on ", member.worker()));
   }
 }
 
@@ -159,7 +164,7 @@ void JobOutput::on_progress(std::string_view text) {
 }
 
 void JobOutput::on_started(const driver::WorkerView& worker) {
-  if (verbose_) say(cat(who(worker), " runs on ", worker.host, " as pid ", worker.pid));
+  if (verbose_) say(cat(who(worker), " runs as pid ", worker.pid));
 }
 
 void JobOutput::on_output(const driver::WorkerView& worker, driver::Stream stream,
@@ -172,18 +177,32 @@ void JobOutput::on_output(const driver::WorkerView& worker, driver::Stream strea
     elastic_ ? files_->write(folder, error, std::move(bytes), credit)
              : files_->write(worker.rank, error, std::move(bytes), credit);
   }
-  writer(stream).write(std::move(shown), credit);
+  write_lines(worker, stream, std::move(shown), credit);
+}
+
+void JobOutput::write_lines(const driver::WorkerView& worker, driver::Stream stream,
+                            std::string lines, Credit credit) {
+  lines_ += static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '\n'));
+  if (stream == driver::Stream::standard_error && !lines.empty()) {
+    stderr_ended_[worker.incarnation] = lines_;
+  }
+  writer(stream).write(std::move(lines), std::move(credit));
+}
+
+bool JobOutput::stderr_was_just_shown(std::uint64_t incarnation) const {
+  const auto ended = stderr_ended_.find(incarnation);
+  return ended != stderr_ended_.end() && lines_ - ended->second <= kLinesInSight;
 }
 
 void JobOutput::on_output_closed(const driver::WorkerView& worker, driver::Stream stream) {
   const auto found = prefixers_.find({worker.incarnation, stream});
   if (found == prefixers_.end()) return;
-  writer(stream).write(prefixer(worker, stream).finish());
+  write_lines(worker, stream, prefixer(worker, stream).finish(), {});
   prefixers_.erase(found);
 }
 
 void JobOutput::on_exited(const driver::WorkerView& worker, std::string_view how) {
-  if (verbose_) say(cat(who(worker), " on ", worker.host, " ", how));
+  if (verbose_) say(cat(who(worker), " ", how));
 }
 
 // A reader that stops together with this process takes nothing any more.

@@ -80,6 +80,10 @@ class JobOutput : public driver::Observer {
   // The unfinished last lines of streams that were never closed.
   void finish();
 
+  // Whether the last line that this worker wrote to stderr was shown, and so few lines after it
+  // that a person still sees it.
+  bool stderr_was_just_shown(std::uint64_t incarnation) const;
+
  private:
   using Key = std::pair<std::uint64_t, driver::Stream>;  // incarnation
   struct Prefixer {
@@ -90,6 +94,8 @@ class JobOutput : public driver::Observer {
   bool is_shown(const driver::WorkerView& worker) const;
   LinePrefixer& prefixer(const driver::WorkerView& worker, driver::Stream stream);
   StreamWriter& writer(driver::Stream stream);
+  void write_lines(const driver::WorkerView& worker, driver::Stream stream, std::string lines,
+                   Credit credit);
   void say(std::string_view text);
   void say_places(const WorldDocument& world);
 
@@ -101,6 +107,9 @@ class JobOutput : public driver::Observer {
   std::function<bool()> ends_by_itself_;
   std::set<int> shown_local_ranks_;
   std::map<Key, Prefixer> prefixers_;
+  std::uint64_t lines_ = 0;  // of all output that was shown
+  std::map<std::uint64_t, std::uint64_t>
+      stderr_ended_;  // by incarnation: lines_ after its last line
 };
 
 }  // namespace hvd::cli

@@ -69,7 +69,7 @@ bool is_older_hvd(const std::string& line) {
 
 }  // namespace
 
-static std::string report_of(const driver::Outcome& outcome) {
+static std::string report_of(const driver::Outcome& outcome, bool stderr_was_shown) {
   if (!outcome.failure) {
     const bool interrupted =
         outcome.exit_code == 128 + SIGINT || outcome.exit_code == 128 + SIGTERM ||
@@ -84,16 +84,15 @@ static std::string report_of(const driver::Outcome& outcome) {
   if (worker.slot < 0)
     return cat("hvdrun: the job has failed: ", printable_lines(outcome.reason), "\n");
 
-  const std::string who = worker.rank < 0 ? "a joining worker" : cat("rank ", worker.rank);
-  std::string text =
-      cat("hvdrun: the job has failed: ", who, " on host ", worker.host, " (slot ", worker.slot);
-  if (worker.pid > 0) text += cat(", pid ", worker.pid);
-  text += cat(") ", printable_lines(cause), "; the remaining workers were terminated.\n");
+  const std::string who = worker.rank < 0 ? "worker " : cat("rank ", worker.rank, " on ");
+  std::string text = cat("hvdrun: the job has failed: ", who, worker.host, "#", worker.slot);
+  if (worker.pid > 0) text += cat(" (pid ", worker.pid, ")");
+  text += cat(" ", printable_lines(cause), "; the remaining workers were terminated.\n");
 
   text += printable_lines(missing_library(outcome.exit_code, worker.host, tail));
   if (tail.empty()) {
     text += "hvdrun: it wrote nothing to stderr.\n";
-  } else {
+  } else if (!stderr_was_shown) {
     text += cat("hvdrun: the last ", tail.size() == 1 ? "line" : cat(tail.size(), " lines"),
                 " of its stderr:\n");
     for (const auto& line : tail) text += cat("    ", printable(line), "\n");
@@ -160,7 +159,8 @@ std::string end_line(const driver::Outcome& outcome, bool elastic, const KeptOut
   return text + "\n";
 }
 
-std::string failure_report(const driver::Outcome& outcome, const std::string& state_file) {
+std::string failure_report(const driver::Outcome& outcome, const std::string& state_file,
+                           bool stderr_was_shown) {
   if (outcome.exit_code == 0) return {};
   if (outcome.suspended) return suspension_report(outcome, state_file);
   std::string text;
@@ -168,7 +168,7 @@ std::string failure_report(const driver::Outcome& outcome, const std::string& st
     text = cat("hvdrun: ", printable(outcome.lost_state),
                "\nhvdrun: this caused the following failure.\n");
   }
-  return text + report_of(outcome);
+  return text + report_of(outcome, stderr_was_shown);
 }
 
 }  // namespace hvd::cli

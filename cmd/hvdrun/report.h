@@ -7,8 +7,10 @@
 
 namespace hvd::cli {
 
-// Complete lines; empty for a job that has succeeded.
-std::string failure_report(const driver::Outcome& outcome, const std::string& state_file = {});
+// Complete lines; empty for a job that has succeeded. The last lines that the failed worker wrote
+// to stderr are in it, unless the user has just seen them.
+std::string failure_report(const driver::Outcome& outcome, const std::string& state_file = {},
+                           bool stderr_was_shown = false);
 
 // Where more can be read of a job; empty: nothing was written.
 struct KeptOutput {

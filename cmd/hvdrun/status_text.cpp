@@ -69,9 +69,8 @@ std::string slow_ranks_text(const Json& status) {
   for (const auto& member : status.at("world").at("members")) {
     const Json& work = member.at("work");
     if (!work.is_object() || !work.at("slow").get<bool>()) continue;
-    text += cat("slow: rank ", text_or_dash(member.at("rank")), " (",
-                member.at("worker").get<std::string>(), ") on host ",
-                member.at("host").get<std::string>(), ": the other ranks wait for it for ",
+    text += cat("slow: rank ", text_or_dash(member.at("rank")), " on ",
+                member.at("worker").get<std::string>(), ": the other ranks wait for it for ",
                 percent_text(work.at("late")), " of the time\n");
   }
   return text;

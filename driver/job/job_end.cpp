@@ -91,8 +91,9 @@ std::string Job::reason_of(const JobFailure& failure) const {
     return cat("host ", host, " cannot take part: ", failure.cause);
   }
   if (failure.slot >= 0) {
-    const std::string who =
-        failure.rank >= 0 ? cat("rank ", failure.rank, " on ", host) : cat(host, "#", failure.slot);
+    const std::string who = failure.rank >= 0
+                                ? cat("rank ", failure.rank, " on ", host, "#", failure.slot)
+                                : cat(host, "#", failure.slot);
     return cat(who, " ", failure.cause);
   }
   return host.empty() ? failure.cause : cat("host ", host, ": ", failure.cause);

@@ -115,7 +115,7 @@ void Job::on(const event::Described& event) {
     return;
   const int waits = rank_that_waits();
   if (waits < 0) return;
-  warn(cat("rank ", worker->member.rank, " on ", worker->member.host,
+  warn(cat("rank ", worker->member.rank, " on ", worker->member.worker(),
            absent_text(event.text, waits, workers_.absent().size(), init_watch_.waited(now_),
                        options_.init_timeout)));
 }

@@ -20,9 +20,9 @@ std::string slow_text(const std::vector<SlowRankText>& of_one_host) {
   }
   const SlowRankText& first = of_one_host.front();
   const bool several = ranks.size() > 1;
-  return cat(ranks_text(ranks), several ? "" : cat(" (", first.worker, ")"), " on host ",
-             first.host, several ? " are" : " is", " slow: the other ranks wait for ",
-             several ? "them" : "it", " for ", std::lround(share * 100), " % of the time");
+  return cat(ranks_text(ranks), " on ", several ? cat("host ", first.host) : first.worker,
+             several ? " are" : " is", " slow: the other ranks wait for ", several ? "them" : "it",
+             " for ", std::lround(share * 100), " % of the time");
 }
 
 std::optional<event::WorldEntered> WorkWatch::reported(HostIndex host,
@@ -76,7 +76,7 @@ std::vector<event::FoundSlow> WorkWatch::look(TimePoint now) {
     if (change.slow) {
       slow[member.host].push_back({member.worker(), member.host, member.rank, change.share});
     } else {
-      note_(cat("rank ", member.rank, " (", member.worker(), ") is slow no longer"));
+      note_(cat("rank ", member.rank, " on ", member.worker(), " is slow no longer"));
     }
   }
   for (const auto& [host, ranks] : slow) warn_(slow_text(ranks));

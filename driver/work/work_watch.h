@@ -55,7 +55,7 @@ struct SlowRankText {
   int rank = 0;
   double share = 0;
 };
-// "rank 3 (b#1) on host b is slow: the other ranks wait for it for 61 % of the time". Pure.
+// "rank 3 on b#1 is slow: the other ranks wait for it for 61 % of the time". Pure.
 std::string slow_text(const std::vector<SlowRankText>& of_one_host);
 
 }  // namespace hvd::driver

@@ -12,9 +12,12 @@ namespace {
 
 std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
   std::vector<std::string> hosts;
-  hosts.reserve(spec.members.size());
-  for (const auto& member : spec.members) hosts.push_back(member.host);
-  return std::make_shared<const ControlTree>(std::move(hosts));
+  std::vector<std::string> workers;
+  for (const auto& member : spec.members) {
+    hosts.push_back(member.host);
+    workers.push_back(member.worker);
+  }
+  return std::make_shared<const ControlTree>(std::move(hosts), std::move(workers));
 }
 
 // Freezes the parameters that cannot matter in this world, or whose timing-dependent changes would
@@ -348,7 +351,7 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
 
 std::string Controller::describe(int rank) const {
   const auto& member = spec_.members[static_cast<std::size_t>(rank)];
-  return cat("rank ", rank, " (", member.worker, ") on host ", member.host);
+  return cat("rank ", rank, " on ", member.worker);
 }
 
 const std::string& Controller::host(int rank) const {

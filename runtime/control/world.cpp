@@ -59,7 +59,7 @@ struct Introduction {
 };
 
 std::string hvd_of(const Member& member, int rank, std::uint32_t version, std::string_view build) {
-  return cat("rank ", rank, " (", member.worker, ", host ", member.host, ") has hvd of build ",
+  return cat("rank ", rank, " on ", member.worker, " has hvd of build ",
              build.empty() ? "unknown" : printable(build), " (version ", version,
              " of the protocol between workers)");
 }
@@ -341,7 +341,7 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
   options.connect_timeout = spec_.config.connect_timeout;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     options.names.push_back(
-        cat("rank ", rank, " (", spec_.members[static_cast<std::size_t>(rank)].worker, ")"));
+        cat("rank ", rank, " on ", spec_.members[static_cast<std::size_t>(rank)].worker));
   }
   options.hosts = hosts_of(spec_);
 

@@ -6,8 +6,9 @@
 
 namespace hvd::runtime {
 
-ControlTree::ControlTree(std::vector<std::string> hosts)
+ControlTree::ControlTree(std::vector<std::string> hosts, std::vector<std::string> workers)
     : hosts_(std::move(hosts)),
+      workers_(std::move(workers)),
       parents_(hosts_.size(), -1),
       children_(hosts_.size()),
       subtrees_(hosts_.size()) {
@@ -42,7 +43,7 @@ void ControlTree::connect(const std::vector<int>& ranks) {
 }
 
 std::string ControlTree::describe(int rank) const {
-  return cat("rank ", rank, " on host ", host(rank));
+  return cat("rank ", rank, " on ", workers_.empty() ? host(rank) : workers_[index(rank)]);
 }
 
 }  // namespace hvd::runtime

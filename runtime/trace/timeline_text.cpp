@@ -46,7 +46,7 @@ TimelineText::TimelineText(const std::vector<Member>& members, std::uint64_t gen
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     element();
     out_ += cat(R"({"name":"process_name","ph":"M","pid":)", rank, R"(,"args":{"name":)");
-    append_quoted(out_, cat("rank ", rank, " (", members[rank].worker, ")"));
+    append_quoted(out_, cat("rank ", rank, " on ", members[rank].worker));
     out_ += "}}";
     element();
     out_ += cat(R"({"name":"process_sort_index","ph":"M","pid":)", rank,

@@ -73,7 +73,8 @@ TEST_F(RunJob, returns_the_code_and_the_last_words_of_the_first_that_fails) {
 TEST_F(RunJob, returns_128_and_the_signal_of_a_killed_worker) {
   const auto outcome = run("[ $HVD_RANK = 0 ] && kill -SEGV $$; exec sleep 1000");
   EXPECT_EQ(outcome.exit_code, 139);
-  EXPECT_EQ(outcome.reason.substr(0, 53), "rank 0 on localhost was killed by SIGSEGV (signal 11)");
+  EXPECT_EQ(outcome.reason.substr(0, 55),
+            "rank 0 on localhost#0 was killed by SIGSEGV (signal 11)");
 }
 
 TEST_F(RunJob, kills_who_ignores_the_end_when_the_grace_is_over) {

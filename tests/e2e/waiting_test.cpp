@@ -56,7 +56,7 @@ TEST_F(WaitingTest, AStalledRankIsWarnedAboutAndTheJobGoesOnWhenItComesBack) {
   Process& job = start_stalled({"--stall-check-warning-time-seconds", "1"});
   const pid_t stalled = stalled_rank(job);
   ASSERT_GT(stalled, 0) << job.out() << job.err();
-  ASSERT_TRUE(job.wait_for_error("rank 3 on host localhost has not asked for")) << job.err();
+  ASSERT_TRUE(job.wait_for_error("rank 3 on localhost#3 has not asked for")) << job.err();
   ASSERT_TRUE(job.wait_for_error("\" last, ")) << job.err();
   const auto warning = job.err();
   expect_in(warning, {"[0]<stderr>:", "waiting for more than 1 s", "\"gradients\"", "\"weights\"",
@@ -78,7 +78,7 @@ TEST_F(WaitingTest, AStallThatLastsUntilTheShutdownTimeEndsTheJobForThatReason) 
   const ExitStatus end = job.wait();
   EXPECT_NE(end.code, 0);
   expect_in(end.err, {"waiting for more than 1 s", "stalled for 2 s, the limit is 2 s",
-                      "rank 3 on host localhost has not asked for"});
+                      "rank 3 on localhost#3 has not asked for"});
 }
 
 TEST_F(WaitingTest, WithTheStallCheckTurnedOffNobodyIsWarned) {

@@ -214,7 +214,7 @@ TEST_F(PortsTest, AWorkerThatAFirewallHidesIsNamedWithItsPort) {
   bed().cut(host(1), host(3));
   const auto end = run_job(training({"-H", bed().host_list(1), "--start-timeout", "3"}, "12"));
   EXPECT_EQ(end.code, 1);
-  EXPECT_NE(end.err.find("host h3 cannot reach rank 0 (h1#0) on host h1: connect to 10.77.0.1:40"),
+  EXPECT_NE(end.err.find("host h3 cannot reach rank 0 on h1#0: connect to 10.77.0.1:40"),
             std::string::npos)
       << end.err;
   EXPECT_TRUE(names_a_port_of(end.err, "10.77.0.1")) << end.err;

@@ -158,7 +158,7 @@ TEST_F(Workers, AreToldWhoWasLostAndDoNotSayThatTheyAreDone) {
   const auto ended = wait_all();
   for (const std::size_t rank : {0U, 2U, 3U}) {
     EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
-    EXPECT_NE(ended[rank].out.find("lost rank 1 on host a: rank 1 (a#1) on host a is gone"),
+    EXPECT_NE(ended[rank].out.find("lost rank 1 on host a: rank 1 on a#1 is gone"),
               std::string::npos)
         << ended[rank].out << ended[rank].err;
     EXPECT_EQ(told(rank), Kinds{worker_link::Kind::initialised});
@@ -293,7 +293,7 @@ TEST_F(Workers, RecordFromInitToShutdownWithTheVariable) {
   for (const auto& status : wait_all()) EXPECT_EQ(status.code, 0) << status.err;
   const auto timeline = test::expect_right_timeline(path);
   for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 1) << rank;
-  EXPECT_EQ(timeline.processes.at(3), "rank 3 (b#1)");
+  EXPECT_EQ(timeline.processes.at(3), "rank 3 on b#1");
 }
 
 TEST(WorkerAlone, ArmedTimelineRecordsNothingBeforeItIsStarted) {

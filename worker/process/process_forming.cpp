@@ -282,7 +282,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
 
   std::vector<std::string> names;
   for (const auto& member : document.members) {
-    names.push_back(cat("rank ", member.rank, " (", member.worker(), ")"));
+    names.push_back(cat("rank ", member.rank, " on ", member.worker()));
   }
   // In the first generation hvdrun reports which ranks have not come, and what they do instead.
   const auto first_report =

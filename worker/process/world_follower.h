@@ -53,7 +53,7 @@ class WorldFollower {
 std::vector<const WorldMember*> members_lost(const WorldDocument& before,
                                              const WorldDocument& after);
 
-// " without rank 1 (b#0) on host b, with 2 new workers". At most six of those that are lost are
+// " without rank 1 on b#0, with 2 new workers". At most six of those that are lost are
 // named.
 std::string change_text(const WorldDocument& before, const WorldDocument& after);
 

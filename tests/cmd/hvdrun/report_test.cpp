@@ -20,11 +20,13 @@ TEST(Report, AFailureNamesRankHostPidCauseAndShowsTheLastLines) {
       .hosts = {}};
   const std::string report = failure_report(outcome);
   for (const char* const part :
-       {"rank 2", "node-b", "slot 1", "pid 4711", "was killed by SIGKILL (signal 9)",
+       {"rank 2 on node-b#1 (pid 4711)", "was killed by SIGKILL (signal 9)",
         "remaining workers were terminated",
         "last 2 lines of its stderr:\n    first\n    second\n"}) {
     EXPECT_NE(report.find(part), std::string::npos) << part << " in:\n" << report;
   }
+  const std::string after_output = failure_report(outcome, "", true);
+  EXPECT_EQ(after_output.find("first"), std::string::npos) << "shown twice:\n" << after_output;
 }
 
 TEST(Report, TheLastLineSaysHowLongTheJobTookAndWhatHappened) {

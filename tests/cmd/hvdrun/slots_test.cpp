@@ -50,7 +50,7 @@ TEST_F(Slots, CoresThatItMayNotUseDoNotCount) {
   EXPECT_EQ(job.code, 0) << job.err;
   EXPECT_EQ(job.out, "0 of 1 on localhost\n");
   EXPECT_TRUE(says(job, "hvdrun: host localhost: 1 slot, for its core\n")) << job.err;
-  EXPECT_TRUE(says(job, "hvdrun: rank 0 on localhost, slot 0\n")) << job.err;
+  EXPECT_TRUE(says(job, "hvdrun: rank 0 on localhost#0\n")) << job.err;
 }
 
 TEST_F(Slots, ANumberNextToItStandsAndTheOptionIsANumber) {

@@ -163,7 +163,7 @@ TEST(SlowRanks, NobodyIsNamedWhileSomeRankHasNotReported) {
 
 TEST(SlowRanks, ANoteNamesRanksOfOneHost) {
   EXPECT_EQ(slow_text({{"b#1", "b", 3, 0.613}}),
-            "rank 3 (b#1) on host b is slow: the other ranks wait for it for 61 % of the time");
+            "rank 3 on b#1 is slow: the other ranks wait for it for 61 % of the time");
   EXPECT_EQ(slow_text({{"b#0", "b", 2, 0.5}, {"b#1", "b", 3, 0.6}}),
             "ranks 2-3 on host b are slow: the other ranks wait for them for 60 % of the time");
 }

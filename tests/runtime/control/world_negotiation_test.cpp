@@ -263,7 +263,7 @@ TEST(WorldJoin, ABroadcastFromARankThatHasJoinedIsAnErrorOnAllOthers) {
       entry.request = request;
       entry.input = entry.output = bytes.data();
       const auto outcome = outcome_of(submit(world, std::move(entry)));
-      EXPECT_TRUE(mentions(outcome.failure, "the root, rank 0 on host h0, has joined"))
+      EXPECT_TRUE(mentions(outcome.failure, "the root, rank 0 on h0#0, has joined"))
           << outcome.failure.status.message();
     }
     EXPECT_TRUE(call(world, test::of_kind(Kind::join, "j", {0})).ok());
@@ -355,7 +355,7 @@ TEST(WorldStall, ThatLastsTooLongEndsTheWorldAndNamesTheMissingRank) {
           const auto outcome = outcome_of(test::allreduce(world, "stalled", data));
           EXPECT_TRUE(outcome.world_failed);
           EXPECT_EQ(outcome.rank, 3);
-          EXPECT_TRUE(mentions(outcome, "rank 3 on host h1 has not asked for \"stalled\""))
+          EXPECT_TRUE(mentions(outcome, "rank 3 on h1#1 has not asked for \"stalled\""))
               << outcome.status.message();
           EXPECT_TRUE(mentions(outcome, "asked for \"before\" last")) << outcome.status.message();
         }
@@ -417,7 +417,7 @@ TEST(WorldTree, AnInnerRankThatWaitsNoLongerIsMissed) {
       } while (!failure.world_failed);
       return failure;
     }();
-    EXPECT_TRUE(mentions(outcome, "rank 2 (h1#0) on host h1")) << outcome.status.message();
+    EXPECT_TRUE(mentions(outcome, "rank 2 on h1#0")) << outcome.status.message();
   });
 }
 

@@ -177,7 +177,7 @@ Capabilities ready_on(const std::string& uuid) {
   one.identity = {uuid, "H200", "0000:1b:00.0", 22809, false, false};
   return one;
 }
-const std::vector<std::string> kNames{"rank 0 (a#0)", "rank 1 (a#1)", "rank 2 (b#0)"};
+const std::vector<std::string> kNames{"rank 0 on a#0", "rank 1 on a#1", "rank 2 on b#0"};
 
 std::string verdict(const std::vector<Capabilities>& all) {
   return check_capabilities(all, kNames).message();
@@ -232,12 +232,12 @@ TEST(GpuCapabilityExchange, WhoeverStandsInTheWayIsNamed) {
 
   auto without = ready_on("2");
   without.ready = {Code::not_found, "no device"};
-  EXPECT_EQ(verdict({ready_on("1"), without, ready_on("3")}), "rank 1 (a#1): no device");
+  EXPECT_EQ(verdict({ready_on("1"), without, ready_on("3")}), "rank 1 on a#1: no device");
 
   auto older = ready_on("3");
   older.identity.library_version = 21903;
   EXPECT_NE(verdict({ready_on("1"), ready_on("2"), older})
-                .find("rank 0 (a#0) has NCCL 2.28.9, but rank 2 (b#0) has NCCL 2.19.3"),
+                .find("rank 0 on a#0 has NCCL 2.28.9, but rank 2 on b#0 has NCCL 2.19.3"),
             std::string::npos);
 
   auto more_lanes = ready_on("3");
@@ -246,7 +246,7 @@ TEST(GpuCapabilityExchange, WhoeverStandsInTheWayIsNamed) {
             std::string::npos);
 
   const auto clash = verdict({ready_on("1"), ready_on("2"), ready_on("1")});
-  EXPECT_NE(clash.find("rank 0 (a#0) and rank 2 (b#0) are on the same GPU, H200 1"),
+  EXPECT_NE(clash.find("rank 0 on a#0 and rank 2 on b#0 are on the same GPU, H200 1"),
             std::string::npos)
       << clash;
 }

@@ -278,7 +278,7 @@ TEST(GpuWorlds, ARankThatCannotIsAnErrorOfTheCallOnAllRanksThatNamesIt) {
           const auto outcome = outcome_of(submit(world, gpu_allreduce("t", data)));
           ASSERT_FALSE(outcome.ok());
           EXPECT_FALSE(outcome.failure.world_failed);
-          EXPECT_TRUE(mentions(outcome.failure, "rank 1 (h0#1): no driver here"))
+          EXPECT_TRUE(mentions(outcome.failure, "rank 1 on h0#1: no driver here"))
               << outcome.failure.status.message();
           EXPECT_TRUE(mentions(outcome.failure, "allreduce \"t\""))
               << outcome.failure.status.message();
@@ -334,7 +334,7 @@ TEST(GpuWorlds, TwoRanksOnOneGpuAreAnErrorThatNamesBothUnlessTheLibraryCanDoThat
           EXPECT_EQ(outcome.ok(), can_share);
           if (can_share) return;
           EXPECT_TRUE(
-              mentions(outcome.failure, "rank 0 (h0#0) and rank 2 (h1#0) are on the same GPU"))
+              mentions(outcome.failure, "rank 0 on h0#0 and rank 2 on h1#0 are on the same GPU"))
               << outcome.failure.status.message();
         },
         [&](runtime::WorldSpec& spec) {

@@ -16,7 +16,7 @@ TEST(ControlTree, RanksOfAHostAreUnderTheirLeaderAndLeadersUnderRankZero) {
   EXPECT_EQ(tree.children(3), std::vector<int>{4});
   EXPECT_EQ(tree.subtree(3), test::ranks({3, 4}));
   EXPECT_EQ(tree.subtree(0), RankSet::range(0, 6));
-  EXPECT_EQ(tree.describe(4), "rank 4 on host b");
+  EXPECT_EQ(tree.describe(4), "rank 4 on b");
 }
 
 TEST(ControlTree, RanksOfOneHostNeedNotBeNeighbours) {

@@ -52,7 +52,7 @@ TEST(CoordinatorJoin, ARootThatJoinedHasNothingToSend) {
   request.root = 1;
   ASSERT_TRUE(world.submit(0, request).ok());
   ASSERT_TRUE(world.submit(2, request).ok());
-  says(world.only(), "the root, rank 1 on host host1, has joined");
+  says(world.only(), "the root, rank 1 on host1, has joined");
 }
 
 TEST(CoordinatorJoin, TwiceIsAgainstTheProtocol) {
@@ -67,7 +67,7 @@ TEST(CoordinatorJoin, FailsWhenARankLeavesInstead) {
   ASSERT_TRUE(world.leave(0).ok());
   const auto response = world.only();
   EXPECT_EQ(response.kind, Kind::join);
-  says(response, "rank 0 on host host0 has already called shutdown()");
+  says(response, "rank 0 on host0 has already called shutdown()");
 }
 
 TEST(CoordinatorGroups, NoneRunsBeforeAllAreReadyAndThenAllDo) {
@@ -135,7 +135,7 @@ TEST(CoordinatorGroups, OfOneNameAndDifferentSizesFailOnAllRanksWhenAllHaveAsked
     says(response, "Mismatched groups");
     says(response, "group \"g\" of 2");
     says(response, "group \"g\" of 3");
-    says(response, "rank 0 on host host0 and rank 1 on host host1");
+    says(response, "rank 0 on host0 and rank 1 on host1");
   }
   EXPECT_EQ(world.coordinator.next_at(0), kNever);
   for (const auto& request : group(3)) world.submit_everywhere(request);
@@ -174,7 +174,7 @@ TEST(CoordinatorGroups, FailWithTheRankThatLeft) {
   World world(2);
   world.submit_everywhere(in_group(tensor("a"), "g", 2));
   ASSERT_TRUE(world.leave(1).ok());
-  says(world.only(), "rank 1 on host host1 has already called shutdown()");
+  says(world.only(), "rank 1 on host1 has already called shutdown()");
 }
 
 TEST(CoordinatorSets, AreMadeByAllRanksAndHaveNamesOfTheirOwn) {

@@ -158,8 +158,8 @@ TEST_P(DisagreementTest, IsAnErrorThatNamesBothSidesAndTheNextTensorIsFine) {
   EXPECT_FALSE(response.error.ok());
   for (const auto& text : GetParam().said) says(response, text);
   says(response, "\"t\"");
-  says(response, "rank 0 on host host0");
-  says(response, "rank 2 on host host2");
+  says(response, "rank 0 on host0");
+  says(response, "rank 2 on host2");
   world.submit_everywhere(tensor("t"));
   EXPECT_TRUE(world.only().error.ok());
 }
@@ -254,7 +254,7 @@ TEST(Coordinator, AMismatchWithWhatIsCachedNamesBothSides) {
   const auto response = world.only();
   says(response,
        "One rank sent a tensor of shape [4], but another rank sent a tensor of shape [9]");
-  says(response, "rank 0 on host host0 and rank 1 on host host1");
+  says(response, "rank 0 on host0 and rank 1 on host1");
 }
 
 TEST(Coordinator, AllgatherAndAlltoallKnowTheFirstExtentOfEachRank) {
@@ -315,7 +315,7 @@ TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
   ASSERT_EQ(responses.size(), 2U);
   for (const auto& response : responses) {
     EXPECT_EQ(response.error.code(), Code::failed_precondition);
-    says(response, "rank 1 on host host1 has already called shutdown()");
+    says(response, "rank 1 on host1 has already called shutdown()");
   }
   EXPECT_TRUE(world.coordinator.table().rows().empty());
   EXPECT_FALSE(world.coordinator.all_left());
@@ -330,8 +330,7 @@ TEST(CoordinatorLeave, AJoinFailsAtOnceAndSaysWhichCallItWas) {
   ASSERT_TRUE(world.join(0).ok());
   const auto response = world.only();
   EXPECT_EQ(response.error.code(), Code::failed_precondition);
-  says(response,
-       "join \"join\" cannot complete: rank 1 on host host1 has already called shutdown()");
+  says(response, "join \"join\" cannot complete: rank 1 on host1 has already called shutdown()");
 }
 
 TEST(CoordinatorLeave, ProcessSetsWithoutTheRankThatLeftGoOn) {

@@ -42,7 +42,7 @@ TEST_F(Stall, IsReportedOnceWithTensorsRanksAndWhatTheyDidLast) {
   world.run(seconds(5));
   ASSERT_EQ(world.warnings().size(), 1U);
   const auto& text = world.warnings()[0];
-  EXPECT_TRUE(contains(text, "rank 3 on host host1 has not asked for \"late\", \"later\"")) << text;
+  EXPECT_TRUE(contains(text, "rank 3 on host1 has not asked for \"late\", \"later\"")) << text;
   EXPECT_TRUE(contains(text, "it asked for \"before\" last, 6")) << text;
   EXPECT_FALSE(contains(text, "rank 2")) << text;
   EXPECT_EQ(world.failure(), "");
@@ -74,7 +74,7 @@ TEST_F(Stall, ThatLastsTooLongEndsTheWorldAndNamesTheRank) {
   world.run(seconds(1000));
   EXPECT_EQ(world.warnings().size(), 2U);
   EXPECT_TRUE(contains(world.failure(), "the limit is 150 s")) << world.failure();
-  EXPECT_TRUE(contains(world.failure(), "rank 3 on host host1")) << world.failure();
+  EXPECT_TRUE(contains(world.failure(), "rank 3 on host1")) << world.failure();
 }
 
 // One rank took a different path than the other five: it waits for them, and they for it.

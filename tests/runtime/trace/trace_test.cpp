@@ -65,7 +65,7 @@ TEST_F(TraceTest, ATimelineShowsNegotiationFusionAndExecutionOfAllRanks) {
                                   "MEMCPY_IN_FUSION_BUFFER", "MEMCPY_OUT_FUSION_BUFFER"}) {
     EXPECT_EQ(timeline.ranks_with(slice), all) << slice;
   }
-  EXPECT_EQ(timeline.processes.at(3), "rank 3 (h1#1)");
+  EXPECT_EQ(timeline.processes.at(3), "rank 3 on h1#1");
   for (const int rank : all) {
     EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 60) << rank;
     EXPECT_EQ(timeline.count(rank, "NEGOTIATE_ALLREDUCE"), 60) << rank;
