@@ -121,7 +121,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
           [&observer](std::string_view text) { observer.on_notice(text); }),
       timer_(io_),
       heartbeat_timer_(io_),
-      notices_(io_, [this] { report_waiting(); }),
+      progress_timer_(io_, [this] { report_waiting(); }),
       pause_(io_, pause_callbacks()),
       activity_(io_, activity_callbacks()),
       identity_{job_id_,
@@ -299,13 +299,18 @@ void JobRunner::check_liveness(TimePoint now) {
 }
 
 void JobRunner::report_waiting() {
-  if (job_->at_work()) return;
-  const std::string text = cat("waiting for ", job_->waiting_for(Clock::now()));
-  if (job_->preparing()) {
-    observer_.on_notice(text);
-  } else {
-    observer_.on_progress(text);
+  if (!job_->at_work()) {
+    return observer_.on_waiting(
+        {[this] { return job_->waiting_for(Clock::now()); }, job_->preparing()});
   }
+  const std::string init = job_->init_text(Clock::now());
+  if (!init.empty()) {
+    // The job itself warns of it, and says more.
+    return observer_.on_waiting({[&] { return init; }, false});
+  }
+  const auto transfer = work_.transfer(Clock::now());
+  if (transfer) return observer_.on_waiting({[&] { return transfer_text(*transfer); }});
+  observer_.on_waiting_over();
 }
 
 void JobRunner::warn_of_journal(const Status& written) {

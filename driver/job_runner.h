@@ -28,7 +28,7 @@
 #include "driver/agents/host_starter.h"
 #include "driver/agents/preparation.h"
 #include "driver/core/job_pause.h"
-#include "driver/core/progress_notices.h"
+#include "driver/core/progress_timer.h"
 #include "driver/core/signals.h"
 #include "driver/core/this_machine.h"
 #include "driver/driver.h"
@@ -189,7 +189,7 @@ class JobRunner {
   TimePoint wake_at_ = kNever;
   bool arming_ = false;
   boost::asio::steady_timer heartbeat_timer_;
-  ProgressNotices notices_;
+  ProgressTimer progress_timer_;
   JobPause pause_;
   ActivityReport activity_;
   const JobIdentity identity_;

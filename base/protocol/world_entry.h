@@ -19,13 +19,15 @@ struct WorldEntry {
   // Until the members agree from which state they go on. 0 without elastic::run, as the next.
   std::uint64_t vote_ns = 0;
   std::uint64_t sync_ns = 0;         // until it has that state
-  std::uint64_t received_bytes = 0;  // of the state
+  std::uint64_t expected_bytes = 0;  // of the state, which others send; 0: it has the state already
+  std::uint64_t received_bytes = 0;  // of these, so far
   // Until the first step ended: at a commit, or when a tensor's name is used again. 0: it has not.
   std::uint64_t step_ns = 0;
 
   friend bool operator==(const WorldEntry&, const WorldEntry&) = default;
   void fields(auto& archive) {
-    archive(generation, leave_ns, wait_ns, connect_ns, vote_ns, sync_ns, received_bytes, step_ns);
+    archive(generation, leave_ns, wait_ns, connect_ns, vote_ns, sync_ns, expected_bytes,
+            received_bytes, step_ns);
   }
 };
 

@@ -149,8 +149,8 @@ int run_job(const JobSetup& setup) {
   if (why && !failure.broken_pipe()) {
     output.show(cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"), true);
   } else if (!why) {
-    const bool was_shown =
-        outcome.failure && output.stderr_was_just_shown(outcome.failure->worker.incarnation);
+    const bool was_shown = console.error_is_terminal() && outcome.failure &&
+                           output.stderr_was_just_shown(outcome.failure->worker.incarnation);
     output.show(failure_report(outcome, setup.state_file, was_shown), !outcome.suspended);
   }
   if (outcome.suspended && setup.requeue) {

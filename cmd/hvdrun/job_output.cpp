@@ -26,6 +26,12 @@ bool same_file(int a, int b) {
          of_a.st_ino == of_b.st_ino;
 }
 
+// It can do more than write one line below the other.
+bool terminal_is_capable() {
+  const char* const terminal = std::getenv("TERM");
+  return terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
+}
+
 std::string_view name_of(driver::Stream stream) {
   return stream == driver::Stream::standard_output ? "stdout" : "stderr";
 }
@@ -47,7 +53,8 @@ std::string seconds_text(std::chrono::milliseconds time) {
 
 Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
                  std::function<void(const Status&, bool)> on_failure)
-    : same_(same_file(out, error)),
+    : error_fd_(error),
+      same_(same_file(out, error)),
       out_is_terminal_(::isatty(out) == 1),
       error_is_terminal_(::isatty(error) == 1) {
   const auto notice = [stall_timeout](std::string_view stream, std::uint64_t bytes) {
@@ -79,11 +86,14 @@ bool Console::drain(TimePoint deadline) {
   return error().drain(deadline) && out_done;
 }
 
+bool Console::can_show_live_line() const {
+  if (!error_is_terminal_ || (out_is_terminal_ && !same_)) return false;
+  return terminal_is_capable() && ::tcgetpgrp(error_fd_) == ::getpgrp();
+}
+
 bool colours_wanted(bool is_terminal) {
   const char* const refused = std::getenv("NO_COLOR");
-  if (!is_terminal || (refused != nullptr && *refused != '\0')) return false;
-  const char* const terminal = std::getenv("TERM");
-  return terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
+  return is_terminal && (refused == nullptr || *refused == '\0') && terminal_is_capable();
 }
 
 JobOutput::JobOutput(Console& console, RankFiles* files, PrefixStyle style, bool verbose,
@@ -159,6 +169,30 @@ void JobOutput::on_notice(std::string_view text) {
   if (!ends_by_itself_ || !ends_by_itself_()) say(text);
 }
 
+void JobOutput::on_waiting(const driver::Waiting& waiting) {
+  if (ends_by_itself_ && ends_by_itself_()) return;
+  const TimePoint now = Clock::now();
+  const auto text = [&] {
+    const auto waited = std::chrono::floor<std::chrono::seconds>(waiting_.waited(now));
+    const std::string since = waited.count() < 1 ? "" : cat("; ", waited.count(), " s so far");
+    return cat("waiting for ", waiting.text(), since);
+  };
+  if (console_.can_show_live_line()) {
+    if (waiting_.is_live_due(now)) {
+      console_.error().set_live_line(cat("hvdrun: ", printable(text())));
+    }
+    return;
+  }
+  console_.error().set_live_line({});
+  if ((waiting.matters || verbose_) && waiting_.is_line_due(now)) say(text());
+}
+
+void JobOutput::on_waiting_over() {
+  if (!waiting_.is_waiting()) return;
+  waiting_.end();
+  console_.error().set_live_line({});
+}
+
 void JobOutput::on_progress(std::string_view text) {
   if (verbose_) say(text);
 }
@@ -206,9 +240,13 @@ void JobOutput::on_exited(const driver::WorkerView& worker, std::string_view how
 }
 
 // A reader that stops together with this process takes nothing any more.
-void JobOutput::on_pause() { console_.drain(Clock::now() + kPauseTimeout); }
+void JobOutput::on_pause() {
+  console_.error().set_live_line({});
+  console_.drain(Clock::now() + kPauseTimeout);
+}
 
 void JobOutput::finish() {
+  on_waiting_over();
   for (auto& [key, prefixer] : prefixers_) writer(key.second).write(prefixer.lines.finish());
   prefixers_.clear();
 }

@@ -19,6 +19,7 @@
 #include "cmd/hvdrun/line_prefixer.h"
 #include "cmd/hvdrun/rank_files.h"
 #include "cmd/hvdrun/stream_writer.h"
+#include "cmd/hvdrun/waiting_report.h"
 #include "driver/driver.h"
 
 namespace hvd::cli {
@@ -35,10 +36,14 @@ class Console {
   StreamWriter& error() { return same_ ? *out_ : *error_; }
   bool out_is_terminal() const { return out_is_terminal_; }
   bool error_is_terminal() const { return error_is_terminal_; }
+  // Whether standard error is a terminal on which a line can be drawn again and again, and this
+  // process is in its foreground.
+  bool can_show_live_line() const;
   // Waits until all is written; false at the deadline.
   bool drain(TimePoint deadline);
 
  private:
+  int error_fd_;
   bool same_ = false;
   bool out_is_terminal_ = false;
   bool error_is_terminal_ = false;
@@ -66,6 +71,8 @@ class JobOutput : public driver::Observer {
   void on_world(const WorldDocument& world, std::string_view why) override;
   void on_warning(std::string_view text) override;
   void on_notice(std::string_view text) override;
+  void on_waiting(const driver::Waiting& waiting) override;
+  void on_waiting_over() override;
   void on_progress(std::string_view text) override;
   void on_started(const driver::WorkerView& worker) override;
   void on_output(const driver::WorkerView& worker, driver::Stream stream, std::string bytes,
@@ -107,6 +114,7 @@ class JobOutput : public driver::Observer {
   std::function<bool()> ends_by_itself_;
   std::set<int> shown_local_ranks_;
   std::map<Key, Prefixer> prefixers_;
+  WaitingReport waiting_;
   std::uint64_t lines_ = 0;  // of all output that was shown
   std::map<std::uint64_t, std::uint64_t>
       stderr_ended_;  // by incarnation: lines_ after its last line

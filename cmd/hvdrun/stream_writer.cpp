@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,9 @@ namespace hvd::cli {
 namespace {
 
 constexpr std::size_t kChunk = 65536;
+// To the beginning of the line, and all of it away.
+constexpr std::string_view kWipe = "\r\x1b[K";
+constexpr std::size_t kUsualWidth = 79;
 constexpr std::size_t kSurelyFits = 4096;  // PIPE_BUF: what a pipe takes after poll() said so
 
 }  // namespace
@@ -79,9 +83,35 @@ void StreamWriter::write(std::string bytes, Credit credit) {
   changed_.notify_all();
 }
 
+void StreamWriter::set_live_line(std::string text) {
+  const std::lock_guard lock(mutex_);
+  if (failed_ || stopping_ || text == live_line_) return;
+  live_line_ = std::move(text);
+  changed_.notify_all();
+}
+
+// The queue is empty.
+void StreamWriter::draw_live_line() {
+  winsize size{};
+  const bool is_known = ::ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  std::size_t width = is_known ? size.ws_col - 1U : kUsualWidth;
+  // No character is cut in two.
+  const auto continues = [&] {
+    return width > 0 && width < live_line_.size() &&
+           (static_cast<unsigned char>(live_line_[width]) & 0xc0U) == 0x80U;
+  };
+  while (continues()) --width;
+  std::string line = cat(kWipe, live_line_.substr(0, width));
+  waiting_ += line.size();
+  queue_.push_back({std::move(line), {}, Item::Kind::live_line});
+  drawn_live_line_ = live_line_;
+}
+
 bool StreamWriter::drain(TimePoint deadline) {
   std::unique_lock lock(mutex_);
-  const auto empty = [this] { return queue_.empty(); };
+  const auto empty = [this] {
+    return queue_.empty() && (failed_ || dropped_ > 0 || !has_live_line_to_draw());
+  };
   if (deadline != kNever) return changed_.wait_until(lock, deadline, empty);
   changed_.wait(lock, empty);
   return true;
@@ -95,16 +125,27 @@ void StreamWriter::run() {
   ::pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (failed_ || (queue_.empty() && dropped_ == 0)) {
+    if (failed_ || (queue_.empty() && dropped_ == 0 && !has_live_line_to_draw())) {
       changed_.wait(lock);
+    } else if (queue_.empty() && dropped_ == 0) {
+      draw_live_line();
     } else if ((small_ || blocked_ || dropped_ > 0) && !wait_writable(lock)) {
       continue;
     } else if (dropped_ > 0) {
       resume(lock);
     } else {
+      wipe_live_line();
       write_front(lock);
     }
   }
+}
+
+// Before other output, unless its first part is out already.
+void StreamWriter::wipe_live_line() {
+  if (drawn_live_line_.empty() || queue_.front().kind != Item::Kind::output) return;
+  drawn_live_line_.clear();
+  waiting_ += kWipe.size();
+  queue_.push_front({std::string(kWipe), {}, Item::Kind::wipe});
 }
 
 void StreamWriter::write_front(std::unique_lock<std::mutex>& lock) {
@@ -127,7 +168,7 @@ void StreamWriter::write_front(std::unique_lock<std::mutex>& lock) {
   moved_at_ = Clock::now();
 
   const char last = bytes[written - 1];
-  line_open_ = last != '\n' && last != '\r';
+  if (front.kind == Item::Kind::output) line_open_ = last != '\n' && last != '\r';
   offset_ += static_cast<std::size_t>(written);
   waiting_ -= static_cast<std::size_t>(written);
   if (offset_ < front.bytes.size()) return;

@@ -50,6 +50,10 @@ class StreamWriter {
   StreamWriter& operator=(const StreamWriter&) = delete;
 
   void write(std::string bytes, Credit credit = {});
+  // Of a terminal: a line below all output, which is drawn when nothing else is to be written, cut
+  // to the width of the terminal, and wiped before what is written next. Empty: there is none. It
+  // is not drawn behind the beginning of a line.
+  void set_live_line(std::string text);
   // Waits until all is written or writing has failed; false at the deadline.
   bool drain(TimePoint deadline = kNever);
 
@@ -57,9 +61,13 @@ class StreamWriter {
   struct Item {
     std::string bytes;
     Credit credit;
+    enum class Kind { output, live_line, wipe } kind = Kind::output;
   };
 
   void run();
+  bool has_live_line_to_draw() const { return live_line_ != drawn_live_line_ && !line_open_; }
+  void draw_live_line();
+  void wipe_live_line();
   void write_front(std::unique_lock<std::mutex>& lock);
   ssize_t write_some(const char* bytes, std::size_t size) const;
   bool wait_writable(std::unique_lock<std::mutex>& lock);
@@ -85,7 +93,9 @@ class StreamWriter {
   TimePoint moved_at_{};       // when the reader last took something
   std::uint64_t dropped_ = 0;  // since it did
   bool blocked_ = false;       // it took nothing when last asked
-  bool line_open_ = false;     // the last byte written ended no line
+  bool line_open_ = false;     // the last byte of output written ended no line
+  std::string live_line_;      // that is wanted
+  std::string drawn_live_line_;
   bool failed_ = false;
   bool stopping_ = false;
   std::thread thread_;

@@ -12,7 +12,7 @@
 #include "base/labels.h"
 #include "base/text.h"
 #include "driver/core/own_timer.h"
-#include "driver/core/progress_notices.h"
+#include "driver/core/progress_timer.h"
 #include "driver/job/job_io.h"
 #include "driver/join/join_server.h"
 
@@ -26,8 +26,9 @@ class Gathering {
  public:
   Gathering(asio::io_context& io, const Signals& signals, const JobSpec& spec, Observer& observer)
       : io_(io), signals_(signals), spec_(spec), observer_(observer), deadline_(io) {
-    notices_.emplace(io,
-                     [this] { observer_.on_notice(cat(progress(), "; waiting for ", missing())); });
+    progress_timer_.emplace(io, [this] {
+      observer_.on_waiting({[this] { return cat(missing(), " to join (", progress(), ")"); }});
+    });
   }
 
   Result<Gathered> run() {
@@ -149,7 +150,8 @@ class Gathering {
   // From here on the server only answers: nobody joins any more.
   Gathered result() {
     begun_ = true;
-    notices_.reset();
+    progress_timer_.reset();
+    observer_.on_waiting_over();
     deadline_.cancel();
 
     Gathered gathered;
@@ -171,7 +173,7 @@ class Gathering {
   const JobSpec& spec_;
   Observer& observer_;
   OwnTimer deadline_;
-  std::optional<ProgressNotices> notices_;
+  std::optional<ProgressTimer> progress_timer_;
   bool begun_ = false;
   // The deadline has passed. Handlers that run after the end of this object use only this.
   std::shared_ptr<bool> late_ = std::make_shared<bool>(false);

@@ -50,6 +50,15 @@ struct Outcome {
   std::string journal;                // the file; empty: none was written
 };
 
+// What a job waits for.
+struct Waiting {
+  // "host b to be connected (3 of 4 hosts are ready)"
+  std::function<std::string()> text;
+  // The job does no work meanwhile, and nobody has asked for its end. Otherwise only somebody who
+  // looks closely wants to know.
+  bool matters = true;
+};
+
 // All functions are called on the driver's thread, and none but on_pause() may block.
 class Observer {
  public:
@@ -63,8 +72,12 @@ class Observer {
   virtual void on_world(const WorldDocument& world, std::string_view why) = 0;
   // One line that the user should read ("oversubscribed: ...").
   virtual void on_warning(std::string_view text) = 0;
-  // One line of information, for example on a step that takes long.
+  // One line of information.
   virtual void on_notice(std::string_view text) = 0;
+  // Called about four times a second while the job waits. The text is valid during the call.
+  virtual void on_waiting(const Waiting& waiting) = 0;
+  // The job waits no longer.
+  virtual void on_waiting_over() = 0;
   // One line for --verbose.
   virtual void on_progress(std::string_view text) = 0;
   virtual void on_started(const WorkerView& worker) = 0;

@@ -39,6 +39,11 @@ class InitWatch {
     return Due::report;
   }
 
+  bool is_waiting() const { return since_ != kNever; }
+  // When it has taken too long; kNever: it never does, or nobody waits.
+  TimePoint over_at() const {
+    return since_ == kNever || limit_ == limit_.zero() ? kNever : since_ + limit_;
+  }
   TimePoint next_look() const { return std::min(report_at_, over_at()); }
   std::chrono::milliseconds waited(TimePoint now) const {
     return since_ == kNever ? std::chrono::milliseconds(0)
@@ -53,9 +58,6 @@ class InitWatch {
   std::chrono::milliseconds first_pause() const {
     if (limit_ == limit_.zero()) return kFirstReport;
     return std::min(std::chrono::milliseconds(kFirstReport), limit_ / kReportsAtLeast);
-  }
-  TimePoint over_at() const {
-    return since_ == kNever || limit_ == limit_.zero() ? kNever : since_ + limit_;
   }
 
   std::chrono::milliseconds limit_;

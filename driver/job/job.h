@@ -91,13 +91,16 @@ class Job {
   // Workers cannot work yet, or not at the moment, which may take long: a person likes to hear why.
   bool preparing() const {
     return state_ == JobState::preparing || state_ == JobState::choosing ||
-           state_ == JobState::waiting;
+           state_ == JobState::starting || state_ == JobState::waiting;
   }
   // A program runs, or all is over: nobody wonders what is waited for.
   bool at_work() const {
     return state_ == JobState::running || state_ == JobState::ending ||
            state_ == JobState::finished;
   }
+
+  // "rank 2 on b#1 to call hvd::init, where rank 0 waits (20 s left)"; empty: nobody waits there.
+  std::string init_text(TimePoint clock) const { return init_part(time_.own(clock)); }
 
   // The job's own time at this moment of the clock. Deadlines of hosts and workers are in it.
   TimePoint own_time(TimePoint now) const { return time_.own(now); }
@@ -370,6 +373,7 @@ class Job {
   std::string members_text() const;
   std::string live_text() const;
   std::string live_ranks_text() const;
+  std::string init_part(TimePoint now) const;
   std::vector<std::string> worker_parts(TimePoint now) const;
   std::vector<std::string> agent_parts(TimePoint now) const;
   std::string rest_text(TimePoint until) const;

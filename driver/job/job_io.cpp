@@ -116,8 +116,7 @@ std::string exit_text(int exit_code, int signal_number, bool core_dumped) {
   return cat("was killed by ", signal_text(signal_number), core_dumped ? ", core dumped" : "");
 }
 
-// "1.5 GiB"
-static std::string bytes_text(std::uint64_t bytes) {
+std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits{"bytes", "KiB", "MiB", "GiB", "TiB"};
   auto number = static_cast<double>(bytes);
   std::size_t unit = 0;

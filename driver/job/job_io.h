@@ -337,6 +337,8 @@ std::string range_text(const std::vector<int>& numbers);
 std::string counted(std::size_t number, std::string_view what);
 // "rank 3", "ranks 0-2, 5"
 std::string ranks_text(const std::vector<int>& ranks);
+// "1.5 GiB"
+std::string bytes_text(std::uint64_t bytes);
 // "5 s", "0.3 s"
 std::string seconds_text(std::chrono::milliseconds time);
 // What a person is told of a worker that others wait for in hvd::init(): " has not called hvd::init

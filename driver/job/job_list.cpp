@@ -38,6 +38,8 @@ std::string_view to_be_done(Step step) {
       return "to authenticate";
     case Step::start_agent:
       return "to start the agent";
+    case Step::copy_agent:
+      return "to have the agent copied there";
     case Step::change_directory:
       return "to change the directory";
     case Step::find_program:

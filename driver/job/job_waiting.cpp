@@ -172,6 +172,18 @@ std::string Job::waiting_for(TimePoint clock) const {
   return join(parts, " and ");
 }
 
+std::string Job::init_part(TimePoint now) const {
+  const int rank = init_watch_.is_waiting() && runs() ? rank_that_waits() : -1;
+  if (rank < 0) return {};
+  std::vector<std::string> names;
+  for (const std::size_t index : workers_.absent()) {
+    const WorldMember& member = workers_[index].member;
+    names.push_back(cat("rank ", member.rank, " on ", member.worker()));
+  }
+  return cat(names_text(names), " to call hvd::init, where rank ", rank, " waits",
+             left_text(init_watch_.over_at(), now));
+}
+
 std::vector<std::string> Job::worker_parts(TimePoint now) const {
   std::vector<std::string> parts;
   const std::size_t live = workers_.live().size();
@@ -201,6 +213,7 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
         parts.push_back(
             cat("a commit, to go over to generation ", worlds_.proposed().rbegin()->first));
       }
+      if (std::string init = init_part(now); !init.empty()) parts.push_back(std::move(init));
       parts.push_back(cat(policy_.changes_world ? members_text() : who, " of ",
                           worlds_.in_force().members.size(), " to exit"));
       break;

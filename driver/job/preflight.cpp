@@ -16,6 +16,8 @@ std::string_view name_of(Step step) {
       return "authenticate";
     case Step::start_agent:
       return "start agent";
+    case Step::copy_agent:
+      return "copy agent";
     case Step::change_directory:
       return "change directory";
     case Step::find_program:

@@ -137,7 +137,7 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     const auto image = agent();
     if (!image.ok()) return image.status();
     auto started = start_agent(session, **image, options_.cache_directory, work.stop,
-                               options_.step_timeout, [&] { begin(Step::start_agent); });
+                               options_.step_timeout, [&] { work.step(Step::copy_agent); });
     if (!started.ok()) return started.status();
 
     const auto multiplexer = this->multiplexer();

@@ -277,6 +277,7 @@ Result<Started> start_agent(ssh_session session, const AgentImage& image,
     if (reply->kind == "ok") break;
     if (reply->kind == "need" && out.data() != image.bytes.data()) {
       out = image.bytes;
+      on_progress();
       continue;
     }
     if (reply->kind == "no") {

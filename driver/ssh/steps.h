@@ -80,8 +80,8 @@ struct Started {
   ssh_channel channel = nullptr;  // of the session
   std::string first_bytes;        // from the agent, if it has sent any already
 };
-// `quiet_for`: the longest time without any progress. `on_progress` is called about once a second
-// during a copy.
+// `quiet_for`: the longest time without any progress. `on_progress` is called when a copy
+// begins, and about once a second during it.
 Result<Started> start_agent(ssh_session session, const AgentImage& image,
                             const std::string& cache_directory, const EventFlag& stop,
                             std::chrono::milliseconds quiet_for,

@@ -88,6 +88,10 @@ std::optional<WorkBook::Rate> WorkBook::rate(std::uint64_t incarnation, TimePoin
   rate.steps = per_second(first.steps, last.steps);
   rate.operations = per_second(first.operations(), last.operations());
   rate.bytes = per_second(first.bytes(), last.bytes());
+  if (first.entry.generation == last.entry.generation &&
+      first.entry.received_bytes <= last.entry.received_bytes) {
+    rate.received = per_second(first.entry.received_bytes, last.entry.received_bytes);
+  }
   rate.waited = std::min(per_second(first.waited_ns, last.waited_ns) / 1e9, 1.0);
   return rate;
 }

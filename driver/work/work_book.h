@@ -39,7 +39,8 @@ class WorkBook {
     double steps = 0;
     double operations = 0;
     double bytes = 0;
-    double waited = 0;  // the share of the time during which it waited for others, 0 to 1
+    double received = 0;  // bytes of the state of its world
+    double waited = 0;    // the share of the time during which it waited for others, 0 to 1
   };
   std::optional<Rate> rate(std::uint64_t incarnation, TimePoint now) const;
 

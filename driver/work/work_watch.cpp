@@ -36,6 +36,13 @@ std::optional<event::WorldEntered> WorkWatch::reported(HostIndex host,
     if (worker.host != host || has_ended(worker.state)) continue;
     book_.add(report.incarnation, report.reading, now);
 
+    const WorldEntry& entry = report.reading.entry;
+    if (entry.received_bytes < entry.expected_bytes) {
+      receiving_.insert(report.incarnation);
+    } else {
+      receiving_.erase(report.incarnation);
+    }
+
     if (worker.membership != MemberStatus::member) continue;
     const auto last = entries_.add(job_.world(), report.incarnation, report.reading.entry);
     if (last) entered = last;
@@ -43,18 +50,46 @@ std::optional<event::WorldEntered> WorkWatch::reported(HostIndex host,
   return entered;
 }
 
+std::optional<WorkWatch::Transfer> WorkWatch::transfer(TimePoint now) const {
+  Transfer transfer;
+  for (const Incarnation incarnation : receiving_) {
+    if (!job_.workers()[job_.index_of(incarnation)].is_live_member()) continue;
+    const WorldEntry& entry = book_.newest(incarnation)->entry;
+    if (entry.generation != job_.world().generation) continue;
+    ++transfer.workers;
+    transfer.expected += entry.expected_bytes;
+    transfer.received += entry.received_bytes;
+    if (const auto rate = book_.rate(incarnation, now)) transfer.per_second += rate->received;
+  }
+  if (transfer.workers == 0) return std::nullopt;
+  return transfer;
+}
+
+std::string transfer_text(const WorkWatch::Transfer& transfer) {
+  const auto per_second = static_cast<std::uint64_t>(transfer.per_second);
+  return cat(counted(transfer.workers, "worker"),
+             " to receive the state: ", bytes_text(transfer.received), " of ",
+             bytes_text(transfer.expected),
+             per_second > 0 ? cat(", ", bytes_text(per_second), "/s") : "");
+}
+
 void WorkWatch::on_event(const Event& event) {
   if (const auto* const exited = std::get_if<event::Exited>(&event)) {
     const std::size_t index = job_.index_of(exited->incarnation);
     const bool has_gone = index < job_.workers().size() && has_ended(job_.workers()[index].state);
-    if (has_gone) book_.end(exited->incarnation);
+    if (has_gone) end(exited->incarnation);
     return;
   }
   // The workers of a host whose agent is gone are lost without a word.
   if (!std::holds_alternative<event::AgentGone>(event)) return;
   for (const auto& worker : job_.workers()) {
-    if (has_ended(worker.state)) book_.end(worker.member.incarnation);
+    if (has_ended(worker.state)) end(worker.member.incarnation);
   }
+}
+
+void WorkWatch::end(Incarnation incarnation) {
+  book_.end(incarnation);
+  receiving_.erase(incarnation);
 }
 
 std::vector<event::FoundSlow> WorkWatch::look(TimePoint now) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,18 +37,33 @@ class WorkWatch {
   // Looks for slow ranks, at most once in SlowRanks::kRound. Returns what the job is to be told.
   std::vector<event::FoundSlow> look(TimePoint now);
 
+  // Members of the world in force that receive its state from the others.
+  struct Transfer {
+    std::size_t workers = 0;
+    std::uint64_t expected = 0;  // bytes, of all these members
+    std::uint64_t received = 0;
+    double per_second = 0;  // bytes; 0: not known yet
+  };
+  std::optional<Transfer> transfer(TimePoint now) const;
+
   const WorkBook& book() const { return book_; }
   const SlowRanks& slow_ranks() const { return slow_ranks_; }
 
  private:
+  void end(Incarnation incarnation);
+
   const Job& job_;
   Say warn_;
   Say note_;
   WorkBook book_;
   SlowRanks slow_ranks_;
   WorldEntries entries_;
+  std::set<Incarnation> receiving_;  // by their newest reports
   TimePoint look_at_{};
 };
+
+// "2 workers to receive the state: 312 MiB of 900 MiB, 104 MiB/s"
+std::string transfer_text(const WorkWatch::Transfer& transfer);
 
 struct SlowRankText {
   std::string worker;

@@ -61,7 +61,7 @@ TEST_F(Walks, LeadFromABuildToTheAnswersAboutAJob) {
          {"at least 3 workers needed, 2 slots are ready on 1 of 1 host",
           "works at: ", "until hvdrun announced the new one, ", "slow: rank 2 on h2#0: ",
           "the job ended with 3\n", "hvdrun: the job has failed: rank 1 on h2#0 ",
-          "[1]<stderr>:no such file: data\n", "1     h2#0  ", "waits for other ranks for "});
+          "    no such file: data\n", "1     h2#0  ", "waits for other ranks for "});
 }
 
 }  // namespace

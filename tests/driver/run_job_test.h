@@ -30,6 +30,7 @@ struct Seen : Observer {
   WorldDocument world;
   std::vector<std::string> warnings;
   std::vector<std::string> notices;
+  std::set<std::string> waits;
   std::string progress;
   std::vector<WorkerView> started;
   std::map<int, std::string> out;  // by rank
@@ -54,6 +55,8 @@ struct Seen : Observer {
     notices.emplace_back(text);
     at_notice();
   }
+  void on_waiting(const Waiting& waiting) override { waits.insert(waiting.text()); }
+  void on_waiting_over() override {}
   void on_progress(std::string_view text) override { progress += cat(text, "\n"); }
   void on_started(const WorkerView& worker) override {
     started.push_back(worker);

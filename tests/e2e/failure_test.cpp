@@ -92,7 +92,7 @@ TEST_F(FailureTest, ARankThatNeverCallsInitIsNamedWhenTheInitTimeoutIsOver) {
   const ExitStatus end = run({"timeout", "25", "sh", "-c", "exec " + job},
                              {.environment = {{"HVD_E2E_MARK", mark()}}});
   EXPECT_EQ(end.code, 1) << end.err;
-  expect_in(end.err, {"rank 2 on localhost has not called hvd::init for 1 s", "sleep (pid ",
+  expect_in(end.err, {"rank 2 on localhost#2 has not called hvd::init for 1 s", "sleep (pid ",
                       "did not call hvd::init within 4 s (--init-timeout), and rank "});
 }
 

@@ -1,9 +1,12 @@
 // Jobs that wait: for nothing, or for a rank that does not come.
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
+#include "tests/e2e/terminal.h"
 
 namespace hvd::test {
 namespace {
@@ -133,6 +136,48 @@ TEST_F(WaitingTest, LogLinesHaveTheirTimeRankAndLevelAsTheFlagsSay) {
     EXPECT_TRUE(has(with_time, timed)) << with_time;
     EXPECT_TRUE(has(without, bare)) << without;
   }
+}
+
+TEST_F(WaitingTest, OnATerminalTheLastWordsOfAWorkerAreShownOnce) {
+  Terminal terminal({{"HVD_E2E_MARK", mark()}, {"TERM", "xterm"}});
+  terminal.resize(40, 200);
+  terminal.type(
+      cat(binary("hvdrun"), " -np 1 sh -c 'echo last wor\"\"ds >&2; exit 3'; echo code=$?.\n"));
+  ASSERT_TRUE(terminal.wait_for("code=3.")) << terminal.screen();
+  const std::string& screen = terminal.screen();
+  const auto shown = screen.find("last words");
+  ASSERT_NE(shown, std::string::npos) << screen;
+  EXPECT_EQ(screen.find("last words", shown + 1), std::string::npos) << screen;
+  EXPECT_NE(screen.find("rank 0 on localhost#0 (pid "), std::string::npos) << screen;
+  terminal.type("exit\n");
+}
+
+// The line is drawn below the output, and is gone when the job goes on.
+TEST_F(WaitingTest, OnATerminalALiveLineSaysWhatTheJobWaitsFor) {
+  const auto hosts = directory() / "hosts";
+  const auto script = directory() / "discover.sh";
+  std::ofstream(hosts) << "localhost:1\n";
+  std::ofstream(script) << "#!/bin/sh\ncat " << hosts.string() << "\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  Terminal terminal({{"HVD_E2E_MARK", mark()}, {"TERM", "xterm"}});
+  terminal.resize(40, 200);
+  terminal.type(cat(binary("hvdrun"), " --min-np 2 --host-discovery-script ", script.string(),
+                    " echo went on; echo code=$?.\n"));
+  ASSERT_TRUE(terminal.wait_for("\r\x1b[Khvdrun: waiting for ")) << terminal.screen();
+  ASSERT_TRUE(terminal.wait_for("at least 2 workers needed, 1 slot is ready on 1 of 1 host"))
+      << terminal.screen();
+  ASSERT_TRUE(terminal.wait_for(" s so far")) << terminal.screen();
+  const std::string screen = terminal.screen();
+  EXPECT_EQ(screen.find("\nhvdrun: waiting for"), std::string::npos) << "a line that stays:\n"
+                                                                     << screen;
+
+  std::ofstream(hosts) << "localhost:2\n";
+  ASSERT_TRUE(terminal.wait_for("code=0.")) << terminal.screen();
+  const std::string all = terminal.screen();
+  const auto last = all.rfind("hvdrun: waiting for");
+  const auto wiped = all.find("\r\x1b[K", last);
+  EXPECT_LT(wiped, all.find("went on", last)) << all;
+  terminal.type("exit\n");
 }
 
 }  // namespace

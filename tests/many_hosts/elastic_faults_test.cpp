@@ -196,6 +196,17 @@ TEST_F(ElasticOnHostsTest, NothingSurvivesHvdrunOnAnyHost) {
   EXPECT_EQ(step_logs().errors({.ends_well = false}), "");
 }
 
+TEST_F(ElasticOnHostsTest, ASlowTransferOfTheStateIsToldWithItsBytes) {
+  Process& job = start_training(
+      2, 1, {.hosts = "h1:1\n", .discovery = true, .program_flags = {"--state", "4000000"}});
+  EXPECT_TRUE(step_logs().wait_for_step(10));
+  bed().shape(host(2), {.rate = "4mbit"});
+  steps().discover("h1:1\nh2:1\n");
+  EXPECT_TRUE(job.wait_for_error("waiting for 1 worker to receive the state: ")) << job.err();
+  bed().unshape(host(2));
+  finish(job);
+}
+
 // The only holder of the state dies during the slow transfer of the state to a joining worker.
 class LastHolderTest : public ElasticOnHostsTest {
  protected:

@@ -36,8 +36,10 @@ class CommitProtocol {
   runtime::Failure look(const Proposal& proposal, bool& wants);
   // From which state all go on.
   runtime::Failure vote(Store& store, bool can_load, Resume& resume);
-  // The ranks without the state receive it, whole and checked, and take it over.
-  runtime::Failure transfer(Store& store, const Resume& resume, bool& received);
+  // The ranks without the state receive it, whole and checked, and take it over. A rank that
+  // receives is told after each chunk how many bytes are here.
+  runtime::Failure transfer(Store& store, const Resume& resume, bool& received,
+                            const std::function<void(std::uint64_t)>& on_received = {});
 
  private:
   struct Record;

@@ -33,7 +33,10 @@ Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* t
   auto voted = protocol.vote(store_, static_cast<bool>(options_.loader), resume);
   lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
   if (!voted.ok()) return voted;
-  if (timer != nullptr) timer->voted(Clock::now());
+  const auto& receivers = resume.receivers;
+  const bool receives =
+      std::find(receivers.begin(), receivers.end(), protocol.channel().rank()) != receivers.end();
+  if (timer != nullptr) timer->voted(receives ? resume.bytes : 0, Clock::now());
 
   const bool gives = resume.from != Resume::From::state && protocol.channel().rank() == 0;
   if (gives && resume.from == Resume::From::loader) {
@@ -51,9 +54,13 @@ Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* t
     store_.keep(resume.id);
   }
   bool received = false;
-  if (auto moved = protocol.transfer(store_, resume, received); !moved.ok()) return moved;
+  const auto on_received = [timer](std::uint64_t bytes) {
+    if (timer != nullptr) timer->received(bytes);
+  };
+  auto moved = protocol.transfer(store_, resume, received, on_received);
+  if (!moved.ok()) return moved;
   if (!received && !gives && rolls_back) store_.load();
-  if (timer != nullptr) timer->has_state(received ? resume.bytes : 0, Clock::now());
+  if (timer != nullptr) timer->has_state(Clock::now());
   return {};
 }
 

@@ -53,12 +53,15 @@ class Chunks {
         warms_up_(warms_up),
         place_(place_in(held != nullptr ? holders_ : receivers_, channel.rank())) {}
 
-  Failure move_all(std::uint64_t total, std::uint64_t chunk) {
+  // `on_moved` is told how many bytes have moved, after each chunk.
+  Failure move_all(std::uint64_t total, std::uint64_t chunk,
+                   const std::function<void(std::uint64_t)>& on_moved) {
     for (std::uint64_t at = 0; at < total; at += chunk) {
       const Range next{at, std::min(total, at + chunk)};
       if (held_ != nullptr) moved_ = next.end;
       if (auto failed = move(next); !failed.ok()) return failed;
       moved_ = next.end;
+      on_moved(moved_);
     }
     read_what_is_here();
     return {};
@@ -184,7 +187,8 @@ Failure tell(StateChannel& channel, const std::string& name, int root,
 
 }  // namespace
 
-Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& received) {
+Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& received,
+                                 const std::function<void(std::uint64_t)>& on_received) {
   received = false;
   if (resume.receivers.empty()) return {};
   const bool holds = std::find(resume.holders.begin(), resume.holders.end(), channel_.rank()) !=
@@ -226,8 +230,11 @@ Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& recei
   const bool grows = !holds && idle != nullptr && idle->capacity() < total;
   if (grows) idle->resize(total);
 
+  const auto told = [&](std::uint64_t bytes) {
+    if (!holds && on_received) on_received(bytes);
+  };
   Chunks chunks(channel_, resume, held, room, idle, grows);
-  if (auto moved = chunks.move_all(total, chunk_); !moved.ok()) return moved;
+  if (auto moved = chunks.move_all(total, chunk_, told); !moved.ok()) return moved;
   std::vector<std::uint64_t> own{chunks.checksum()};
   if (!device.empty()) {
     auto moved = transfer_device_parts(channel_, device, copy, resume, kDeviceChunks * chunk_);

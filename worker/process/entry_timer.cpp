@@ -71,17 +71,25 @@ void EntryTimer::begin_vote(TimePoint now) {
   last_ = std::max(last_, now);
 }
 
-void EntryTimer::voted(TimePoint now) {
+void EntryTimer::voted(std::uint64_t expected_bytes, TimePoint now) {
   const std::lock_guard lock(mutex_);
-  if (phase_ == Phase::resuming) entry_.vote_ns = since_last(now);
+  if (phase_ != Phase::resuming) return;
+  entry_.vote_ns = since_last(now);
+  entry_.expected_bytes = expected_bytes;
+  entry_.received_bytes = 0;
 }
 
-void EntryTimer::has_state(std::uint64_t received_bytes, TimePoint now) {
+void EntryTimer::received(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ == Phase::resuming) entry_.received_bytes = bytes;
+}
+
+void EntryTimer::has_state(TimePoint now) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::resuming) return;
   phase_ = Phase::inside;
   entry_.sync_ns = since_last(now);
-  entry_.received_bytes = received_bytes;
+  entry_.received_bytes = entry_.expected_bytes;
 }
 
 void EntryTimer::step_ended(TimePoint at) {

@@ -23,8 +23,11 @@ class EntryTimer {
   // elastic::run begins to agree on the state. In the first world the program may have done
   // something else before, which does not count.
   void begin_vote(TimePoint now);
-  void voted(TimePoint now);
-  void has_state(std::uint64_t received_bytes, TimePoint now);
+  // `expected_bytes` of the state are to come from others; 0: this member has it.
+  void voted(std::uint64_t expected_bytes, TimePoint now);
+  // So many of them are here.
+  void received(std::uint64_t bytes);
+  void has_state(TimePoint now);
   // The earliest call counts, whatever the order of the calls. A step that ended before the state
   // of this world was in place is ignored.
   void step_ended(TimePoint at);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <thread>
 #include <unistd.h>
 
 #include "base/socket.h"
@@ -140,6 +141,39 @@ TEST(StreamWriter, AReaderThatLeavesIsReportedOnceAndNobodyWaits) {
   EXPECT_TRUE(broken);
 }
 
+// \r\x1b[K wipes it.
+TEST(StreamWriter, ALiveLineIsBelowAllOutputAndNeverBehindHalfALine) {
+  Pipe pipe;
+  StreamWriter writer(pipe.write.get(), {.name = "pipe"});
+  writer.set_live_line("waiting for a");
+  EXPECT_EQ(read_until(pipe.read.get(), "for a"), "\r\x1b[Kwaiting for a");
+  writer.write("one line\n");
+  EXPECT_EQ(read_until(pipe.read.get(), "for a"), "\r\x1b[Kone line\n\r\x1b[Kwaiting for a");
+
+  writer.write("half");
+  EXPECT_EQ(read_until(pipe.read.get(), "half"), "\r\x1b[Khalf");
+  writer.set_live_line("waiting for b");
+  writer.write(" a line\n");
+  EXPECT_EQ(read_until(pipe.read.get(), "for b"), " a line\n\r\x1b[Kwaiting for b");
+
+  writer.set_live_line({});
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  writer.write("end\n");
+  EXPECT_EQ(read_until(pipe.read.get(), "end\n"), "\r\x1b[Kend\n");
+}
+
+TEST(StreamWriter, ALiveLineIsCutToTheWidthAndNotInsideACharacter) {
+  Pipe pipe;
+  StreamWriter writer(pipe.write.get(), {.name = "pipe"});
+  writer.set_live_line(cat(std::string(78, '-'), "\u00e9", "no longer seen"));
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  writer.set_live_line({});
+  EXPECT_TRUE(writer.drain(Clock::now() + kGenerous));
+  writer.write("end\n");
+  EXPECT_EQ(read_until(pipe.read.get(), "end\n"),
+            cat("\r\x1b[K", std::string(78, '-'), "\r\x1b[Kend\n"));
+}
+
 TEST(StreamWriter, AFullDiskIsReportedWithItsReason) {
   const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   std::string reason;
@@ -225,6 +259,62 @@ TEST(JobOutput, WarningsAndProgressGoToStandardError) {
   EXPECT_TRUE(job.console.drain(Clock::now() + kGenerous));
   EXPECT_EQ(read_until(job.error.read.get(), "ready\n"),
             "hvdrun: warning: more workers than slots\nhvdrun: all agents are ready\n");
+}
+
+TEST(JobOutput, WithoutATerminalAWaitIsToldInLinesAndOnlyOnceItIsLong) {
+  Job job;
+  const auto wait = [&] { job.output.on_waiting({[] { return std::string("host b"); }}); };
+  wait();
+  job.output.on_waiting_over();
+  job.output.on_notice("it was short");
+  const TimePoint until = Clock::now() + WaitingReport::kFirstLine;
+  wait();
+  while (Clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  wait();
+  wait();
+  job.output.finish();
+  EXPECT_TRUE(job.console.drain(Clock::now() + kGenerous));
+  job.output.on_notice("end");
+  EXPECT_EQ(read_until(job.error.read.get(), "end\n"),
+            "hvdrun: it was short\nhvdrun: waiting for host b; 2 s so far\nhvdrun: end\n");
+}
+
+TEST(JobOutput, RemembersWhoseErrorsAreStillInSight) {
+  Job job;
+  const WorkerView failed{.rank = 0, .host = "a", .slot = 0, .incarnation = 1, .pid = 10};
+  const WorkerView other{.rank = 1, .host = "a", .slot = 1, .incarnation = 2, .pid = 11};
+  EXPECT_FALSE(job.output.stderr_was_just_shown(1));
+  job.output.on_output(failed, Stream::standard_error, "no such file", nullptr);
+  EXPECT_FALSE(job.output.stderr_was_just_shown(1)) << "half a line is held back";
+  job.output.on_output_closed(failed, Stream::standard_error);
+  EXPECT_TRUE(job.output.stderr_was_just_shown(1));
+  EXPECT_FALSE(job.output.stderr_was_just_shown(2));
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_TRUE(job.output.stderr_was_just_shown(1)) << i;
+    job.output.on_output(other, Stream::standard_output, "other\n", nullptr);
+  }
+  job.output.on_output(other, Stream::standard_output, "other\n", nullptr);
+  EXPECT_FALSE(job.output.stderr_was_just_shown(1));
+}
+
+TEST(WaitingReport, LinesComeAtGrowingIntervals) {
+  WaitingReport report;
+  const TimePoint begin{};
+  std::vector<int> told;
+  for (int second = 0; second < 300; ++second) {
+    if (report.is_line_due(begin + std::chrono::seconds(second))) told.push_back(second);
+  }
+  EXPECT_EQ(told, (std::vector{2, 7, 17, 37, 77, 137, 197, 257}));
+  report.end();
+  EXPECT_FALSE(report.is_line_due(begin + std::chrono::seconds(300))) << "another wait begins";
+  EXPECT_TRUE(report.is_line_due(begin + std::chrono::seconds(302)));
+}
+
+TEST(WaitingReport, ALiveLineDoesNotFlashUp) {
+  WaitingReport report;
+  const TimePoint begin{};
+  EXPECT_FALSE(report.is_live_due(begin));
+  EXPECT_TRUE(report.is_live_due(begin + WaitingReport::kFirstLive));
 }
 
 // hvdrun stops right after it: the thread that writes would stop with it.

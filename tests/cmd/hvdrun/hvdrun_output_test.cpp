@@ -140,7 +140,7 @@ TEST(HvdrunOutput, AFailureIsReportedInOneParagraph) {
   const auto status = run(job(
       {"-np", "2"}, "[ $HVD_RANK = 1 ] || exec sleep 600; seq 1 25 >&2; echo the end >&2; exit 7"));
   EXPECT_EQ(status.code, 7) << status.err;
-  for (const char* const part : {"rank 1", "host localhost", "pid ", "code 7", "the last 20 lines",
+  for (const char* const part : {"rank 1 on localhost#1 (pid ", "code 7", "the last 20 lines",
                                  "    the end\n", "    25\n", "    7\n"}) {
     EXPECT_TRUE(contains(status.err, part)) << part << " in:\n" << status.err;
   }

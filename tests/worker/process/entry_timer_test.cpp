@@ -24,8 +24,8 @@ TEST(EntryTimer, KnowsNothingBeforeTheFirstWorld) {
   timer.world_ended(at(1));
   timer.left_world(at(2));
   timer.begin_vote(at(3));
-  timer.voted(at(4));
-  timer.has_state(5, at(5));
+  timer.voted(5, at(4));
+  timer.has_state(at(5));
   timer.step_ended(at(6));
   EXPECT_EQ(timer.read(), WorldEntry());
 }
@@ -37,8 +37,8 @@ TEST_F(EntryTimerTest, TheFirstWorldIsNotWaitedFor) {
 TEST_F(EntryTimerTest, WhatTheProgramDoesBeforeTheRunDoesNotCount) {
   timer_.step_ended(at(50));
   timer_.begin_vote(at(100));
-  timer_.voted(at(104));
-  timer_.has_state(0, at(109));
+  timer_.voted(0, at(104));
+  timer_.has_state(at(109));
   EXPECT_EQ(timer_.read(),
             (WorldEntry{.generation = 1, .connect_ns = 3, .vote_ns = 4, .sync_ns = 5}));
 }
@@ -50,8 +50,8 @@ TEST_F(EntryTimerTest, ThePartsOfARecoveryFollowEachOther) {
   timer_.heard_of_world(at(15));
   timer_.connected(2, at(19));
   timer_.begin_vote(at(19));
-  timer_.voted(at(24));
-  timer_.has_state(77, at(30));
+  timer_.voted(77, at(24));
+  timer_.has_state(at(30));
   timer_.step_ended(at(37));
   const WorldEntry entry = timer_.read();
   EXPECT_EQ(entry, (WorldEntry{.generation = 2,
@@ -60,6 +60,7 @@ TEST_F(EntryTimerTest, ThePartsOfARecoveryFollowEachOther) {
                                .connect_ns = 4,
                                .vote_ns = 5,
                                .sync_ns = 6,
+                               .expected_bytes = 77,
                                .received_bytes = 77,
                                .step_ns = 7}));
   EXPECT_EQ(entry.leave_ns + entry.wait_ns + entry.connect_ns + entry.vote_ns + entry.sync_ns +
@@ -98,10 +99,10 @@ TEST_F(EntryTimerTest, TheEarliestEndOfTheFirstStepCounts) {
 TEST_F(EntryTimerTest, NoStepEndsBeforeTheStateIsThere) {
   timer_.begin_vote(at(4));
   timer_.step_ended(at(5));
-  timer_.voted(at(6));
+  timer_.voted(100, at(6));
   timer_.step_ended(at(7));
   EXPECT_EQ(timer_.read().step_ns, 0U);
-  timer_.has_state(100, at(10));
+  timer_.has_state(at(10));
   timer_.step_ended(at(9));
   EXPECT_EQ(timer_.read().step_ns, 0U);
   timer_.step_ended(at(12));
@@ -109,6 +110,7 @@ TEST_F(EntryTimerTest, NoStepEndsBeforeTheStateIsThere) {
                                        .connect_ns = 3,
                                        .vote_ns = 2,
                                        .sync_ns = 4,
+                                       .expected_bytes = 100,
                                        .received_bytes = 100,
                                        .step_ns = 2}));
 }
@@ -125,12 +127,12 @@ TEST_F(EntryTimerTest, AWorldThatEndsDuringItsVoteIsLeftAsOthersAre) {
 
 TEST_F(EntryTimerTest, ASecondRunInTheSameWorldChangesNothing) {
   timer_.begin_vote(at(4));
-  timer_.voted(at(5));
-  timer_.has_state(0, at(6));
+  timer_.voted(0, at(5));
+  timer_.has_state(at(6));
   const WorldEntry first = timer_.read();
   timer_.begin_vote(at(14));
-  timer_.voted(at(15));
-  timer_.has_state(9, at(16));
+  timer_.voted(9, at(15));
+  timer_.has_state(at(16));
   EXPECT_EQ(timer_.read(), first);
 }
 
