@@ -14,6 +14,9 @@ namespace {
 // Tensor names come from the program and may have any length.
 constexpr std::size_t kMaxTextWidth = 200;
 
+// Rank 0 names a few ranks and counts the others.
+constexpr std::size_t kMaxMissing = 8;
+
 std::string fitting(std::string text) {
   if (text.size() > kMaxTextWidth) text = cat(text.substr(0, kMaxTextWidth), "...");
   return printable(text);
@@ -51,13 +54,15 @@ std::string in_flight_text(const agent_link::WorkerActivity& activity) {
                               : cat("no hvd::init() yet; its process ", process);
 }
 
-std::string activity_table(std::vector<ActivityRow> rows) {
-  std::sort(rows.begin(), rows.end(), [](const ActivityRow& a, const ActivityRow& b) {
-    return std::tuple(a.rank < 0, a.rank, a.host, a.slot) <
-           std::tuple(b.rank < 0, b.rank, b.host, b.slot);
-  });
+bool is_listed_before(const ActivityRow& a, const ActivityRow& b) {
+  return std::tuple(a.rank < 0, a.rank, a.host, a.slot) <
+         std::tuple(b.rank < 0, b.rank, b.host, b.slot);
+}
 
-  std::vector<std::vector<std::string>> lines{{"rank", "host", "pid", "in flight", "ended last"}};
+std::string activity_table(std::vector<ActivityRow> rows) {
+  std::sort(rows.begin(), rows.end(), is_listed_before);
+
+  std::vector<std::vector<std::string>> lines{{"rank", "worker", "pid", "in flight", "ended last"}};
   for (const auto& row : rows) {
     lines.push_back({row.rank < 0 ? "-" : cat(row.rank), fitting(cat(row.host, '#', row.slot)),
                      row.pid == 0 ? "-" : cat(row.pid), fitting(row.in_flight), fitting(row.last)});
@@ -65,6 +70,17 @@ std::string activity_table(std::vector<ActivityRow> rows) {
 
   std::string text;
   for (const auto& line : split(trim(text_table(lines)), '\n')) text += cat("  ", line, '\n');
+  return text;
+}
+
+std::string missing_lines(const std::string& missing) {
+  std::string text;
+  std::size_t lines = 0;
+  for (const auto& line : split(missing, '\n')) {
+    if (trim(line).empty()) continue;
+    if (++lines > kMaxMissing) break;
+    text += cat("  ", fitting(std::string(trim(line))), '\n');
+  }
   return text;
 }
 
@@ -115,6 +131,7 @@ void ActivityReport::report() {
   reported_at_ = Clock::now();
 
   std::vector<ActivityRow> rows;
+  std::string missing;
   std::size_t silent = 0;
   auto workers = callbacks_.workers();
   for (auto& [incarnation, row] : workers) {
@@ -126,6 +143,7 @@ void ActivityReport::report() {
       if (!found->second.answered) ++silent;
       row.in_flight = in_flight_text(found->second);
       row.last = found->second.last;
+      missing = missing.empty() ? found->second.missing : missing;
     }
     rows.push_back(row);
   }
@@ -135,6 +153,7 @@ void ActivityReport::report() {
   std::string text = cat("what the ", all, all == 1 ? " worker does" : " workers do");
   if (silent > 0) text += cat(" (", silent, " did not answer)");
   text += cat(":\n", activity_table(std::move(rows)));
+  text += missing_lines(missing);
   text.pop_back();  // the last newline
   tell(text);
 }

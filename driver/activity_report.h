@@ -29,11 +29,18 @@ struct ActivityRow {
   int pid = 0;  // 0: its program does not run yet
   std::string in_flight;
   std::string last;
+  std::string missing;  // what rank 0 says of the others, in lines
 };
+
+// By rank, then by host and slot; those without a rank last.
+bool is_listed_before(const ActivityRow& a, const ActivityRow& b);
 
 // The rows by rank, then by host and slot, below a line of headings; each line ends with a newline.
 // Control characters are shown as '?', since the texts come from the workers.
 std::string activity_table(std::vector<ActivityRow> rows);
+// What rank 0 says of the ranks that others wait for, as lines below the table. It comes from a
+// worker: it is cut, and control characters are shown as '?'.
+std::string missing_lines(const std::string& missing);
 // The text of the column "in flight" for this worker.
 std::string in_flight_text(const agent_link::WorkerActivity& activity);
 

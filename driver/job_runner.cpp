@@ -15,6 +15,7 @@
 #include "base/machine/gpus.h"
 #include "base/machine/own_time.h"
 #include "base/printable.h"
+#include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "driver/host_log.h"
 #include "driver/job/job.h"
@@ -455,7 +456,8 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     observer_.on_warning(cat("host ", hosts_[host].found.host.name, ": ", printable(message)));
   };
 
-  callbacks.on_activity = [this](agent_link::WorkerActivity activity) {
+  callbacks.on_activity = [this, host](agent_link::WorkerActivity activity) {
+    if (activity.id == worker_link::Activity::kAtTheEnd) return note(host, activity);
     activity_.answered(std::move(activity));
   };
   callbacks.on_work = [this, host](const agent_link::WorkReports& reports) {

@@ -37,6 +37,7 @@
 #include "driver/job/job_start.h"
 #include "driver/job/plan.h"
 #include "driver/journal/journal.h"
+#include "driver/last_activities.h"
 #include "driver/metrics/job_metrics.h"
 #include "driver/orphans.h"
 #include "driver/status/control_server.h"
@@ -117,6 +118,8 @@ class JobRunner {
   void request_drain(std::string_view host, bool undo, ControlServer::Callbacks::Answer answer);
   void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
+  void note(HostIndex host, const agent_link::WorkerActivity& activity);
+  std::string last_recovery_text() const;
 
   // driver/job_runner_actions.cpp
   void perform(const action::PublishWorld& action);
@@ -192,6 +195,7 @@ class JobRunner {
   ProgressTimer progress_timer_;
   JobPause pause_;
   ActivityReport activity_;
+  LastActivities last_activities_;
   const JobIdentity identity_;
   std::vector<PastWorld> worlds_;
   JobAccount account_;

@@ -33,6 +33,7 @@ void JobRunner::perform(const action::PublishWorld& action) {
               std::move(message.document));
   if (!effective) return;
 
+  last_activities_.clear();
   world_ = frame;
   world_generation_ = world.generation;
   if (!spec_.elastic) return;
@@ -306,6 +307,8 @@ void JobRunner::perform(const action::Finish& action) {
     failure.stderr_tail = output_.stderr_tail(first.incarnation);
     failure.hosts = first.hosts;
     outcome_.failure = std::move(failure);
+    outcome_.last_activities = last_activities_.text();
+    if (!outcome_.last_activities.empty()) outcome_.last_activities += last_recovery_text();
   }
 
   if (action.exit_code != 0) outcome_.lost_state = output_.find_in_stderr(kLostState);

@@ -44,7 +44,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 11;
+inline constexpr std::uint32_t kProtocolVersion = 12;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -405,15 +405,16 @@ struct ActivityWanted {
 
 struct WorkerActivity {
   static constexpr Kind kKind = Kind::worker_activity;
-  std::uint32_t id = 0;  // of the question
+  std::uint32_t id = 0;  // of the question; worker_link::Activity::kAtTheEnd: unasked
   Incarnation incarnation = 0;
   char process_state = 0;    // as hvd::state_of() says it; 0: there is no process
   bool initialised = false;  // it has called hvd::init()
   bool answered = false;     // the texts are its own (worker_link::Activity); else they are empty
   std::string in_flight;
   std::string last;
+  std::string missing;
   HVD_MESSAGE_FIELDS(WorkerActivity, id, incarnation, process_state, initialised, answered,
-                     in_flight, last)
+                     in_flight, last, missing)
 };
 
 struct WorkerWork {

@@ -137,13 +137,16 @@ struct AskActivity {
   HVD_MESSAGE_FIELDS(AskActivity, id)
 };
 
-// In words for a person.
+// In words for a person. A worker also sends it unasked when its world fails.
 struct Activity {
   static constexpr Kind kKind = Kind::activity;
-  std::uint32_t id = 0;   // of the question
+  // The agent asks with it before it stops the worker.
+  static constexpr std::uint32_t kAtTheEnd = 0;
+  std::uint32_t id = 0;   // of the question, or kAtTheEnd
   std::string in_flight;  // "allreduce "a" (4096 bytes) waits for other ranks for 12.3 s"
   std::string last;       // that ended: "allreduce "b" (4096 bytes), done 12.4 s ago"
-  HVD_MESSAGE_FIELDS(Activity, id, in_flight, last)
+  std::string missing;    // "rank 3 on b#1 has not asked for "a"", a line for each rank; or empty
+  HVD_MESSAGE_FIELDS(Activity, id, in_flight, last, missing)
 };
 
 // The work counters of this worker. The worker sends them about once a second, and the agent passes

@@ -71,10 +71,7 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
               },
           .alive = [this] { heartbeat_.heard(Clock::now()); },
           .activity_wanted = [this] { context_.link.send(agent_link::ActivityWanted{}.encode()); },
-          .activity =
-              [this](worker_link::Activity activity) {
-                if (question_ == activity.id) tell_activity(std::move(activity), true);
-              },
+          .activity = [this](worker_link::Activity activity) { on_activity(std::move(activity)); },
           .work = [this](WorkReading reading) { new_work_ = std::move(reading); },
           .problem = [this](const std::string& what) { problem(what); },
       }),
@@ -227,8 +224,20 @@ void Worker::signal(int number) { order(ReaperOrder::Kind::signal, number); }
 void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
   channel_.send_stop(reason);
   if (grace <= Duration::zero()) return kill();
-  signal(SIGTERM);
   kill_at_ = std::min(kill_at_, now + grace);
+  if (!can_answer()) return signal(SIGTERM);
+  // What it does now is worth more than what it could say after the signal.
+  if (question_) tell_activity({}, false);
+  sigterm_at_ = now + kLastWordsTimeout;
+  channel_.ask_activity(worker_link::Activity::kAtTheEnd);
+}
+
+void Worker::end_last_words() {
+  if (std::exchange(sigterm_at_, kNever) != kNever) signal(SIGTERM);
+}
+
+bool Worker::can_answer() const {
+  return state_ == State::running && channel_.initialised() && !is_stopped(pid_);
 }
 
 void Worker::kill() {
@@ -246,28 +255,42 @@ void Worker::ask_activity(std::uint32_t id, TimePoint deadline) {
   if (state_ == State::failed || state_ == State::exited) return;
   question_ = id;
   answer_by_ = deadline;
-  if (channel_.initialised() && !is_stopped(pid_)) {
+  if (can_answer()) {
     channel_.ask_activity(id);
   } else {
     tell_activity({}, false);
   }
 }
 
+void Worker::on_activity(worker_link::Activity activity) {
+  if (question_ == activity.id) return tell_activity(std::move(activity), true);
+  if (activity.id != worker_link::Activity::kAtTheEnd) return;
+  send_activity(std::move(activity), true);
+  end_last_words();
+}
+
 void Worker::tell_activity(worker_link::Activity activity, bool answered) {
+  activity.id = *question_;
+  send_activity(std::move(activity), answered);
+  question_.reset();
+  answer_by_ = kNever;
+}
+
+void Worker::send_activity(worker_link::Activity activity, bool answered) {
   agent_link::WorkerActivity told;
-  told.id = *question_;
+  told.id = activity.id;
   told.incarnation = incarnation_;
   told.process_state = pid_ == 0 ? '\0' : state_of(pid_);
   told.initialised = channel_.initialised();
   told.answered = answered;
   told.in_flight = std::move(activity.in_flight);
   told.last = std::move(activity.last);
+  told.missing = std::move(activity.missing);
   context_.link.send(told.encode());
-  question_.reset();
-  answer_by_ = kNever;
 }
 
 void Worker::on_time(TimePoint now) {
+  if (now >= sigterm_at_) end_last_words();
   if (now >= kill_at_) kill();
   if (now >= answer_by_) tell_activity({}, false);
   const auto look = heartbeat_.look(now);

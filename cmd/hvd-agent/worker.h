@@ -69,7 +69,8 @@ class Worker {
   // Starts it; the driver hears Launched or LaunchFailed.
   void start(agent_link::Launch launch);
   void signal(int number);
-  // Announces, signals, and kills when `grace` is over.
+  // Announces, asks what the worker does, signals when it has answered or a moment is over, and
+  // kills when `grace` is over.
   void stop(const std::string& reason, Duration grace, TimePoint now);
   void kill();
   // `frame` is the worker_link::World of that generation.
@@ -92,7 +93,9 @@ class Worker {
   void wake_reaper() const;
 
   // When on_time() must be called next.
-  TimePoint deadline() const { return std::min({kill_at_, heartbeat_.deadline(), answer_by_}); }
+  TimePoint deadline() const {
+    return std::min({kill_at_, sigterm_at_, heartbeat_.deadline(), answer_by_});
+  }
   void on_time(TimePoint now);
   // The agent was stopped for this long; the deadline is extended by as much.
   void extend_deadline(Duration stopped) {
@@ -116,6 +119,8 @@ class Worker {
   bool reaper_lost() const { return reaper_gone() && state_ == State::running; }
 
  private:
+  static constexpr std::chrono::milliseconds kLastWordsTimeout{100};
+
   enum class State { launching, running, exited, failed };
 
   Status try_start(agent_link::Launch launch);
@@ -126,7 +131,13 @@ class Worker {
   void exited(int wait_status);
   void order(ReaperOrder::Kind kind, int signal_number = 0);
   void problem(std::string_view what);
+  // It can, unless its program hangs.
+  bool can_answer() const;
+  void on_activity(worker_link::Activity activity);
+  // The answer to question_.
   void tell_activity(worker_link::Activity activity, bool answered);
+  void send_activity(worker_link::Activity activity, bool answered);
+  void end_last_words();
 
   WorkerContext& context_;
   agent_link::Incarnation incarnation_;
@@ -144,6 +155,7 @@ class Worker {
   std::optional<agent_link::Exited> unsaid_exit_;
   bool was_killed_by_agent_ = false;
   TimePoint kill_at_ = kNever;
+  TimePoint sigterm_at_ = kNever;  // of a worker that is asked before it is stopped
   WorkerHeartbeat heartbeat_;
   // The request for its activity that the worker has not answered yet.
   std::optional<std::uint32_t> question_;

@@ -168,7 +168,9 @@ std::string failure_report(const driver::Outcome& outcome, const std::string& st
     text = cat("hvdrun: ", printable(outcome.lost_state),
                "\nhvdrun: this caused the following failure.\n");
   }
-  return text + report_of(outcome, stderr_was_shown);
+  text += report_of(outcome, stderr_was_shown);
+  if (!outcome.last_activities.empty()) text += cat("hvdrun: ", outcome.last_activities);
+  return text;
 }
 
 }  // namespace hvd::cli

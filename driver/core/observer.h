@@ -46,6 +46,9 @@ struct Outcome {
   // The message of a worker that has found committed state lost; empty: there is none. It explains
   // all other failures.
   std::string lost_state;
+  // What the workers did last, and where the time of the last recovery went, in whole lines: of a
+  // job that has failed, if its workers have said anything.
+  std::string last_activities;
   std::optional<JobSummary> summary;  // nothing: the job did not begin
   std::string journal;                // the file; empty: none was written
 };

@@ -53,6 +53,11 @@ class ControlLoop {
   Status start(std::vector<std::string> addresses, TimePoint deadline);
   // Neighbours on this host may send messages through this mailbox from now on.
   void share(std::shared_ptr<ShmMailbox> mailbox);
+  // What this rank does. Safe from any thread.
+  RankActivity activity() {
+    const auto lock = engine_.lock();
+    return controller_.activity();
+  }
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed() { return controller_.wait_formed(); }
 

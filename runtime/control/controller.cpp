@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/machine/own_time.h"
 #include "base/text.h"
+#include "runtime/trace/flight_recorder.h"
 
 namespace hvd::runtime {
 namespace {
@@ -375,6 +376,12 @@ void Controller::suspect_now(const Failure& why, TimePoint now) {
   suspicion_until_ += spec_.config.verdict_timeout;
 }
 
+RankActivity Controller::activity() const {
+  auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
+  return {std::move(words.in_flight), std::move(words.last),
+          negotiator_.missing_text(negotiation_time(Clock::now()))};
+}
+
 void Controller::enter_failure(const Failure& why) {
   {
     const std::lock_guard lock(mutex_);
@@ -382,6 +389,9 @@ void Controller::enter_failure(const Failure& why) {
     changed_.notify_all();
   }
 
+  if (spec_.on_failure) {
+    callbacks_.emplace_back([this, doing = activity()] { spec_.on_failure(doing); });
+  }
   hooks_.on_failure();
   tracing_.failed(why, links_);
   links_.send_to_all(encode_failure(Message::abort, why));

@@ -92,6 +92,8 @@ class Controller {
   Failure wait_left(TimePoint deadline);
   // Tensors that are ready wait for a batch to end.
   bool waits_for_batch() const { return waits_for_batch_; }
+  // What this rank does.
+  RankActivity activity() const;
   CacheStats cache_stats() const { return {cache_misses_, cache_hits_}; }
 
  private:

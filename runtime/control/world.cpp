@@ -198,10 +198,7 @@ class World::Impl {
   }
   void abort(const Failure& why) { control_.fail(why); }
   trace::Tracing& tracing() { return tracing_; }
-  Activity activity() const {
-    auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
-    return {std::move(words.in_flight), std::move(words.last)};
-  }
+  Activity activity() { return control_.activity(); }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {
@@ -477,7 +474,7 @@ Status World::start_timeline(const std::string& path, bool mark_cycles) {
 }
 Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
 const Config& World::config() const { return impl_->spec().config; }
-World::Activity World::activity() const { return impl_->activity(); }
+World::Activity World::activity() { return impl_->activity(); }
 void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }

@@ -85,12 +85,8 @@ class World {
   // not report.
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline(TimePoint deadline);
-  // The operations in flight on this rank, and the one that ended last, as text for a person.
-  struct Activity {
-    std::string in_flight;
-    std::string last;
-  };
-  Activity activity() const;
+  using Activity = RankActivity;
+  Activity activity();
   const Config& config() const;
   // Writes this rank's flight recorder, with this reason.
   void dump(std::string reason);

@@ -23,6 +23,13 @@ struct Member {
   std::string address;  // an IP address where the others reach it
 };
 
+// What a rank does, in words for a person.
+struct RankActivity {
+  std::string in_flight;  // its operations in flight
+  std::string last;       // the operation that ended last
+  std::string missing;    // on rank 0: which ranks have not asked for what others wait for
+};
+
 struct WorldSpec {
   WorldSpec(int own_rank, std::vector<Member> all, std::uint64_t number, const Token& job_token)
       : rank(own_rank), members(std::move(all)), generation(number), token(job_token) {}
@@ -47,6 +54,9 @@ struct WorldSpec {
   // make the calls that others wait for, or could not reach the rank that it has to connect to.
   // `why` continues a sentence that begins with the rank.
   std::function<void(const std::string& why)> on_own_stall = {};
+  // Called at most once, on a thread of the world, when the world fails: what this rank did then.
+  // The operations in flight fail after the call.
+  std::function<void(const RankActivity& activity)> on_failure = {};
   // Called on a thread of the world when a signal has asked for the flight recorder.
   std::function<void()> on_dump_signal = {};
 

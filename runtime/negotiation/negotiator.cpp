@@ -43,6 +43,11 @@ SharedTensor without(const std::vector<int>& joined, SharedTensor tensor, const 
 
 }  // namespace
 
+std::string Negotiator::missing_text(TimePoint now) const {
+  if (!coordinator_) return {};
+  return stalls_.missing_text(coordinator_->table(), coordinator_->last_requests(), now);
+}
+
 Duration hold_time(const Config& config) {
   const Duration longest = std::chrono::seconds(1);
   if (config.stall_warning == std::chrono::milliseconds::zero()) return longest;

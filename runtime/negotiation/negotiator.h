@@ -63,6 +63,10 @@ class Negotiator {
   // When to call work() again even if nothing happens.
   TimePoint next_work(TimePoint now, int under_way);
 
+  // On rank 0: which ranks have not asked for the tensors that others wait for, a line each;
+  // elsewhere, or if nobody waits, empty.
+  std::string missing_text(TimePoint now) const;
+
   bool is_root() const { return rank_ == 0; }
   // This rank or child, and all ranks below it, have left: the end of its connection is no loss.
   bool subtree_left(int rank) const { return left_.contains_all(tree_->subtree(rank)); }

@@ -11,6 +11,9 @@ namespace {
 // More items than this are counted, not listed: a warning is for a person.
 constexpr std::size_t kListed = 6;
 
+// Of a rank that keeps others waiting in a world that has not failed.
+constexpr std::string_view kIsUp = "its connection is up, ";
+
 std::string seconds_text(Duration duration) {
   return cat(std::chrono::duration_cast<std::chrono::seconds>(duration).count(), " s");
 }
@@ -30,10 +33,10 @@ std::string quoted(const TensorKey& key) {
 }  // namespace
 
 std::vector<StallInspector::Stalled> StallInspector::stalled(const MessageTable& table,
-                                                             TimePoint now) const {
+                                                             Duration least, TimePoint now) {
   std::vector<Stalled> all;
   for (const auto& [key, row] : table.rows()) {
-    if (row.since + warning_ <= now) all.push_back({key, row.since, table.missing(key, row)});
+    if (row.since + least <= now) all.push_back({key, row.since, table.missing(key, row)});
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Stalled& a, const Stalled& b) { return a.since < b.since; });
@@ -52,7 +55,12 @@ std::string StallInspector::last_request_text(int rank, const LastRequests& word
   return "it has asked for nothing so far";
 }
 
-std::string StallInspector::missing_text(const std::vector<Stalled>& stalled,
+std::string StallInspector::missing_text(const MessageTable& table, const LastRequests& words,
+                                         TimePoint now) const {
+  return missing_text(stalled(table, Duration::zero(), now), {}, words, now);
+}
+
+std::string StallInspector::missing_text(const std::vector<Stalled>& stalled, std::string_view link,
                                          const LastRequests& words, TimePoint now) const {
   std::map<int, std::vector<std::string>> by_rank;
   RankSet missing;
@@ -67,8 +75,8 @@ std::string StallInspector::missing_text(const std::vector<Stalled>& stalled,
         if (tensor.missing.contains(rank)) names.push_back(quoted(tensor.key));
       }
       const int number = static_cast<int>(rank);
-      lines.push_back(cat(tree_.describe(number), " has not asked for ", listed(names, ", "),
-                          "; its connection is up, ", last_request_text(number, words, now)));
+      lines.push_back(cat(tree_.describe(number), " has not asked for ", listed(names, ", "), "; ",
+                          link, last_request_text(number, words, now)));
     }
   }
 
@@ -92,7 +100,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
   if (now < look_at_) return findings;
   look_at_ = kNever;
 
-  const auto waiting = stalled(table, now);
+  const auto waiting = stalled(table, warning_, now);
   if (!waiting.empty() && shutdown_ != Duration::zero() &&
       now - waiting.front().since >= shutdown_) {
     std::vector<Stalled> over;
@@ -109,7 +117,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
     findings.failure = {
         Status(Code::deadline_exceeded,
                cat("stalled for ", seconds_text(now - over.front().since), ", the limit is ",
-                   seconds_text(shutdown_), ":\n  ", missing_text(over, words, now))),
+                   seconds_text(shutdown_), ":\n  ", missing_text(over, kIsUp, words, now))),
         rank, tree_.host(rank)};
     return findings;
   }
@@ -119,7 +127,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
     findings.warnings.push_back(cat("Some ranks have been waiting for more than ",
                                     seconds_text(warning_),
                                     " for others that have not asked for the same tensors:\n  ",
-                                    missing_text(waiting, words, now)));
+                                    missing_text(waiting, kIsUp, words, now)));
     for (const auto& tensor : waiting) warned_.emplace(tensor.key, tensor.since);
   }
 

@@ -38,6 +38,10 @@ class StallInspector {
         shutdown_(shutdown) {}
 
   Findings look(const MessageTable& table, const LastRequests& words, TimePoint now);
+  // Which ranks have not asked for the tensors of the table, however short the others have waited:
+  // "rank 3 on b#1 has not asked for "a", "b"; it asked for "c" last, 2 s ago", a line each.
+  std::string missing_text(const MessageTable& table, const LastRequests& words,
+                           TimePoint now) const;
   // When to look again; kNever if the table is empty. Cheap.
   TimePoint next_look(const MessageTable& table, TimePoint now);
 
@@ -47,9 +51,11 @@ class StallInspector {
     TimePoint since;
     RankSet missing;
   };
-  std::vector<Stalled> stalled(const MessageTable& table, TimePoint now) const;
-  std::string missing_text(const std::vector<Stalled>& stalled, const LastRequests& words,
-                           TimePoint now) const;
+  // Tensors that have waited for at least this long.
+  static std::vector<Stalled> stalled(const MessageTable& table, Duration least, TimePoint now);
+  // `link`: what is known of the ranks' connections.
+  std::string missing_text(const std::vector<Stalled>& stalled, std::string_view link,
+                           const LastRequests& words, TimePoint now) const;
   std::string last_request_text(int rank, const LastRequests& words, TimePoint now) const;
 
   const ControlTree& tree_;

@@ -59,9 +59,10 @@ TEST_F(Walks, LeadFromABuildToTheAnswersAboutAJob) {
 
   follow("questions.md", clone.path(),
          {"at least 3 workers needed, 2 slots are ready on 1 of 1 host",
-          "works at: ", "until hvdrun announced the new one, ", "slow: rank 2 on h2#0: ",
-          "the job ended with 3\n", "hvdrun: the job has failed: rank 1 on h2#0 ",
-          "    no such file: data\n", "1     h2#0  ", "waits for other ranks for "});
+          "works at: ", "until hvdrun announced the new one, ",
+          "slow: rank 2 on h2#0: ", "the job ended with 3\n",
+          "hvdrun: the job has failed: rank 1 on h2#0 ", "    no such file: data\n",
+          "1     h2#0    ", "waits for other ranks for ", "rank 1 on h2#0 has not asked for "});
 }
 
 }  // namespace

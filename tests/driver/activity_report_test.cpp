@@ -13,11 +13,11 @@ TEST(ActivityTable, HasOneLineForEachWorkerInTheOrderOfRanks) {
       activity_table({{-1, "b", 0, 0, "no hvd::init() yet; its process sleeps", ""},
                       {10, "b", 1, 4321, "nothing", "allreduce \"a\", done 1.0 s ago"},
                       {2, "a", 0, 17, "allreduce \"b\" waits", "nothing"}}),
-      "  rank  host  pid   in flight                               ended last\n"
-      "  2     a#0   17    allreduce \"b\" waits                     nothing\n"
-      "  10    b#1   4321  nothing                                 allreduce \"a\", done 1.0 s "
+      "  rank  worker  pid   in flight                               ended last\n"
+      "  2     a#0     17    allreduce \"b\" waits                     nothing\n"
+      "  10    b#1     4321  nothing                                 allreduce \"a\", done 1.0 s "
       "ago\n"
-      "  -     b#0   -     no hvd::init() yet; its process sleeps\n");
+      "  -     b#0     -     no hvd::init() yet; its process sleeps\n");
 }
 
 TEST(ActivityTable, ShowsNothingThatATerminalWouldObey) {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <unistd.h>
 
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
 
@@ -42,6 +43,46 @@ TEST_F(FailureTest, AWorkersOwnCodeAndItsLastTwentyLinesAreReported) {
   expect_in(told, {"last words 11.", "last words 30."});
   EXPECT_EQ(told.find("last words 10."), std::string::npos) << told;
   EXPECT_EQ(lines_of_rank(end.err, 1, "stderr").size(), 30U) << end.err;
+}
+
+TEST_F(FailureTest, TheReportSaysWhatTheOthersDidAndWhomTheyWaitedFor) {
+  for (const Words& ends : {Words{"--fail", "1", "3"}, Words{"--fail", "1", "3", "--return"}}) {
+    Words words{"-np", "3", binary("e2e_works")};
+    words.insert(words.end(), ends.begin(), ends.end());
+    const ExitStatus end = run_job(words);
+    EXPECT_EQ(end.code, 3);
+    const auto table = end.err.find("hvdrun: what ");
+    ASSERT_NE(table, std::string::npos) << end.err;
+    const std::string told = end.err.substr(table);
+    expect_in(told, {" workers did last:\n  rank  worker", "\n  0     localhost#0 ",
+                     "\n  2     localhost#2 ", "waits for other ranks for ",
+                     "rank 1 on localhost#1 has not asked for \"values"});
+  }
+}
+
+// Nobody waits long for the last words of a worker that hangs.
+TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastWords) {
+  Process& job = start({"-np", "3", "--heartbeat-timeout", "0", binary("e2e_works")});
+  const auto workers = wait_for_workers(job, "working", 3);
+  ASSERT_EQ(workers.size(), 3U);
+  ASSERT_EQ(::kill(workers.at(2), SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] { return is_stopped(workers.at(2)); }));
+  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 137);
+  const auto table = end.err.find("hvdrun: what 1 worker did last:");
+  ASSERT_NE(table, std::string::npos) << end.err;
+  EXPECT_EQ(end.err.find("localhost#2 ", table), std::string::npos) << end.err;
+  expect_nobody_left("the job ended");
+}
+
+TEST_F(FailureTest, AJobThatAUserEndsHasNoLastWords) {
+  Process& job = start({"-np", "2", binary("e2e_works")});
+  ASSERT_EQ(wait_for_workers(job, "working", 2).size(), 2U);
+  job.signal(SIGINT);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 130);
+  EXPECT_EQ(end.err.find("did last"), std::string::npos) << end.err;
 }
 
 TEST_F(FailureTest, TheFirstFailureIsReportedNotThoseThatFollowFromIt) {

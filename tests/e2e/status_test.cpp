@@ -140,7 +140,7 @@ TEST_F(StatusTest, DumpsWhatEachWorkerDoes) {
   const ExitStatus dump = run_job({"dump"});
   EXPECT_EQ(dump.code, 0) << dump.err;
   for (const char* const text :
-       {"what the 2 workers do:", "rank  host", "in flight", "localhost#0", "localhost#1"}) {
+       {"what the 2 workers do:", "rank  worker", "in flight", "localhost#0", "localhost#1"}) {
     EXPECT_NE(dump.out.find(text), std::string::npos) << text << "\n" << dump.out;
   }
   EXPECT_EQ(job.err().find("what the 2 workers do"), std::string::npos) << "only who asks is told";

@@ -202,10 +202,10 @@ void AgentChannel::handle(const Frame& frame) {
       std::unique_lock lock(mutex_);
       const auto ask = activity_;
       lock.unlock();
-      auto activity = ask ? ask() : Activity{"is in no world yet", "nothing"};
-      (void)send(worker_link::Activity{question->id, std::move(activity.in_flight),
-                                       std::move(activity.last)}
-                     .encode());
+      const bool wants_dump = question->id != worker_link::Activity::kAtTheEnd;
+      // If it cannot be told, the next read says why.
+      (void)send_activity(question->id,
+                          ask ? ask(wants_dump) : Activity{"is in no world yet", "nothing", {}});
       return;
     }
     case worker_link::Kind::stop: {
@@ -236,7 +236,7 @@ void AgentChannel::listen(Listener listener) {
   listener_ = std::move(listener);
 }
 
-void AgentChannel::answer_by(std::function<Activity()> activity) {
+void AgentChannel::answer_by(std::function<Activity(bool)> activity) {
   const std::lock_guard lock(mutex_);
   activity_ = std::move(activity);
 }
@@ -277,6 +277,13 @@ Status AgentChannel::send_done() {
 Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); }
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
+Status AgentChannel::send_activity(const Activity& activity) {
+  return send_activity(worker_link::Activity::kAtTheEnd, activity);
+}
+Status AgentChannel::send_activity(std::uint32_t id, const Activity& activity) {
+  return send(
+      worker_link::Activity{id, activity.in_flight, activity.last, activity.missing}.encode());
+}
 Status AgentChannel::send_left(const std::string& reason, bool for_good) {
   send_work();
   return send(

@@ -22,6 +22,7 @@
 #include "base/protocol/worker_link.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "runtime/core/world_spec.h"
 
 namespace hvd::worker {
 
@@ -57,12 +58,10 @@ class AgentChannel {
   void listen(Listener listener);
 
   // What this process does, when the agent asks; on the channel's thread, so it must not wait.
-  // Before this was called the answer is that the worker is in no world yet.
-  struct Activity {
-    std::string in_flight;
-    std::string last;
-  };
-  void answer_by(std::function<Activity()> activity);
+  // `wants_dump`: a person wants to know, also what the flight recorder holds. Before this was
+  // called the answer is that the worker is in no world yet.
+  using Activity = runtime::RankActivity;
+  void answer_by(std::function<Activity(bool wants_dump)> activity);
 
   // What this process has done so far is sent about once a second, and before it says that it is
   // done or has left. Safe from any thread; it must not wait.
@@ -79,8 +78,11 @@ class AgentChannel {
   Status send_left(const std::string& reason, bool for_good = false);
   Status send_committed(std::uint64_t generation);
   Status send_activity_wanted();
+  // Unasked, at the end of a world.
+  Status send_activity(const Activity& activity);
 
  private:
+  Status send_activity(std::uint32_t id, const Activity& activity);
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
                std::string first_world);
   void watch();
@@ -102,7 +104,7 @@ class AgentChannel {
   std::string world_;
   std::vector<worker_link::World> unheard_;  // until listen()
   Listener listener_;
-  std::function<Activity()> activity_;
+  std::function<Activity(bool wants_dump)> activity_;
   std::function<WorkReading()> work_;
   std::optional<std::string> stop_reason_;
   // Watches until the last moment of the process, and is therefore never joined: while the handlers

@@ -178,7 +178,7 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
     HVD_RETURN_IF_ERROR(channel.status());
     const std::lock_guard lock(mutex_);
     agent_ = *channel;
-    agent_->answer_by([this] { return activity(); });
+    agent_->answer_by([this](bool wants_dump) { return activity(wants_dump); });
     agent_->report_work_by([this] { return reading_of(*meter_, entry_timer_); });
   }
   if (!agent_->is_of_this_process()) {
@@ -251,6 +251,9 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
       AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
     };
   }
+  spec.on_failure = [agent = agent_](const runtime::RankActivity& activity) {
+    (void)agent->send_activity(activity);
+  };
   spec.on_dump_signal = [agent = agent_] { (void)agent->send_activity_wanted(); };
 
   auto settings = settings_;

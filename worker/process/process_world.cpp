@@ -121,20 +121,22 @@ void ProcessWorld::register_end_of_program() {
   }();
 }
 
-AgentChannel::Activity ProcessWorld::activity() const {
+AgentChannel::Activity ProcessWorld::activity(bool wants_dump) const {
   if (const auto current = world()) {
     auto doing = current->activity();
-    if (!current->config().flight_recorder.empty()) current->dump("asked for by SIGUSR1");
-    return {std::move(doing.in_flight), std::move(doing.last)};
+    if (wants_dump && !current->config().flight_recorder.empty()) {
+      current->dump("asked for by SIGUSR1");
+    }
+    return doing;
   }
   const std::lock_guard lock(mutex_);
   if (current_.phase() == CurrentWorld::Phase::joining) {
-    return {"waits for a world that it can join", "nothing"};
+    return {"waits for a world that it can join", "nothing", {}};
   }
   if (current_.phase() == CurrentWorld::Phase::between) {
-    return {"waits for the next world", current_.end_reason().status.message()};
+    return {"waits for the next world", current_.end_reason().status.message(), {}};
   }
-  return {"is in no world: hvd::init() has not returned, or shutdown() was called", "nothing"};
+  return {"is in no world: hvd::init() has not returned, or shutdown() was called", "nothing", {}};
 }
 
 void ProcessWorld::before_failure_is_thrown() {

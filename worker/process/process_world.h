@@ -158,7 +158,7 @@ class ProcessWorld {
   static void register_end_of_program();
   void end_of_program(int exit_code);
   // For the agent, which a person has asked.
-  AgentChannel::Activity activity() const;
+  AgentChannel::Activity activity(bool wants_dump) const;
   void begin_to_leave();
   runtime::Failure leave(runtime::World& world);
   void tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome);

@@ -137,6 +137,13 @@ void write_channel(std::string_view what) {
             hvd::worker_link::WorkReport{{2, 3, 0, {}}}.encode() +
             hvd::worker_link::Initialised{::getpid()}.encode();
   }
+  if (what == "last-words") {
+    hvd::worker_link::Activity activity;
+    activity.in_flight = "allreduce \"a\"";
+    activity.last = "nothing";
+    activity.missing = "rank 1 on b#0 has not asked for \"a\"";
+    bytes = hvd::worker_link::Initialised{::getpid()}.encode() + activity.encode();
+  }
   if (what == "unknown") {
     bytes = hvd::encode_frame(77, "?") + hvd::encode_frame(78, "?") +
             hvd::worker_link::Initialised{::getpid()}.encode();

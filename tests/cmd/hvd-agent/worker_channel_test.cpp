@@ -116,6 +116,28 @@ TEST(AgentChannel, TellsWhatWorkersDoThatDoNotSayItThemselves) {
   }
 }
 
+TEST(AgentChannel, PassesOnWhatAWorkerDidWhenItsWorldFailed) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel-and-stay", "last-words"});
+  ASSERT_TRUE(agent.until([&] { return agent.activities.contains(1); }));
+  const auto& told = agent.activities[1];
+  EXPECT_EQ(told.id, worker_link::Activity::kAtTheEnd);
+  EXPECT_TRUE(told.answered);
+  EXPECT_EQ(told.in_flight, "allreduce \"a\"");
+  EXPECT_EQ(told.missing, "rank 1 on b#0 has not asked for \"a\"");
+}
+
+TEST(AgentChannel, AWorkerThatDoesNotAnswerIsStoppedAMomentLater) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel-and-stay", "initialised"});  // and never answers
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).initialised == 1; }));
+  agent.send(agent_link::Stop{1, 60'000, "another worker has failed"}.encode());
+  ASSERT_TRUE(agent.until_over(1));
+  ASSERT_TRUE(agent.of(1).exited);
+  EXPECT_EQ(agent.of(1).exited->signal_number, SIGTERM);
+  EXPECT_TRUE(agent.activities.empty());
+}
+
 TEST(AgentChannel, SignalsToTheAgentThatMeanNothingOrAQuestionEndNothing) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay"});
