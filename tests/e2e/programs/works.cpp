@@ -7,6 +7,7 @@
 //   --pause MS     rests for so long after each step
 //   --leave        ends the process with _exit(0), without calling hvd::shutdown()
 //   --fail R CODE  rank R writes 30 lines to stderr and ends with CODE after its first step
+//   --late MS      ... so much later, when the others wait for it
 //   --return       ... by returning CODE from main(), not by _exit()
 //   --catch CODE   what a collective throws ends the process with CODE, at once
 //   --patient      ... is waited out: it ignores SIGTERM, calls shutdown(), and ends with 7
@@ -49,6 +50,7 @@ struct Options {
   bool leave = false;
   bool fork = false;
   bool by_return = false;
+  int late_ms = 0;
   bool patient = false;
   int failing_rank = -1;
   int code = 0;
@@ -85,6 +87,7 @@ int work(const Options& options) {
     if (options.fork) init_in_child();
     if (options.leave) ::_exit(0);
     if (hvd::rank() == options.failing_rank) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(options.late_ms));
       for (int line = 1; line <= 30; ++line) std::fprintf(stderr, "last words %d.\n", line);
       std::fflush(stderr);
       if (options.by_return) return options.code;
@@ -111,6 +114,8 @@ int main(int argc, char** argv) {
       options.fork = true;
     } else if (argument == "--pause") {
       options.pause_ms = std::atoi(argv[++i]);
+    } else if (argument == "--late") {
+      options.late_ms = std::atoi(argv[++i]);
     } else if (argument == "--patient") {
       options.patient = true;
     } else if (argument == "--return") {
