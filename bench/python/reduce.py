@@ -1,5 +1,9 @@
 # The gradients of ResNet-50, 161 tensors of 102 MB together, reduced by hvd and by torch's gloo in
 # turns, in the same processes; then a backward pass with each. See ./run.
+#
+#   reduce.py [--rounds 15] [--json]    --json: all times of rank 0, in ms, as JSON
+import argparse
+import json
 import statistics
 import time
 
@@ -7,8 +11,6 @@ import torch
 import torch.distributed as dist
 
 import hvd.torch as hvd
-
-ROUNDS = 15
 
 
 def shapes_of_resnet50():
@@ -53,6 +55,10 @@ def buckets_of(tensors, size=25 << 20):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
     hvd.init()
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
@@ -110,14 +116,16 @@ def main():
         "backward, DDP on hvd": backward_by_ddp_on_hvd,
     }
     times = {name: [] for name in cases}
-    for turn in range(ROUNDS + 3):
+    for turn in range(given.rounds + 3):
         for name, call in cases.items():
             hvd.barrier()
             begin = time.perf_counter()
             call()
             if turn >= 3:
                 times[name].append(1000 * (time.perf_counter() - begin))
-    if hvd.rank() == 0:
+    if hvd.rank() == 0 and given.json:
+        print(json.dumps(times))
+    elif hvd.rank() == 0:
         medians = {name: statistics.median(own) for name, own in times.items()}
         for name, own in times.items():
             print(f"{name:30s} {medians[name]:8.1f} ms, least {min(own):8.1f}")
