@@ -102,7 +102,8 @@ def main(words):
         if given.draw:
             draw(given.draw, given.into, given.check)
             return 0
-        report, failed = rows.measure(ROOT, given.build.resolve(), given.rounds, given.rows)
+        with children.nothing_left():
+            report, failed = rows.measure(ROOT, given.build.resolve(), given.rounds, given.rows)
         only_print = not given.measure and (given.rows or given.quick)
         if not only_print:
             file = given.measure or given.into / "report.json"
@@ -126,9 +127,6 @@ if __name__ == "__main__":
     try:
         code = main(sys.argv[1:])
     except KeyboardInterrupt:
-        for number in signal.SIGINT, signal.SIGTERM:
-            signal.signal(number, signal.SIG_IGN)
-        children.end_all()
         print("report: interrupted; nothing was written", file=sys.stderr)
         code = 130
     sys.exit(code)

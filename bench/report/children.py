@@ -6,10 +6,12 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 
 GRACE = 10.0  # seconds that an interrupted program has to take down what it started
 PR_SET_CHILD_SUBREAPER = 36
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class ProgramError(Exception):
@@ -19,6 +21,26 @@ class ProgramError(Exception):
 def adopt_orphans():
     """From now on processes whose parent has died become children of this one, which ends them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def nothing_left():
+    """Within it programs have a folder of their own for files, and all of it ends with it."""
+    adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="hvd-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o711)  # sshd of pretend hosts reads below it as another user
+        before, os.environ["TMPDIR"] = os.environ.get("TMPDIR"), folder
+        try:
+            yield
+        finally:
+            # Whoever presses Ctrl-C twice is as patient as this takes.
+            handlers = {one: signal.signal(one, signal.SIG_IGN) for one in ENDING}
+            end_all()
+            for one, handler in handlers.items():
+                signal.signal(one, handler)
+            del os.environ["TMPDIR"]
+            if before is not None:
+                os.environ["TMPDIR"] = before
 
 
 def descendants(pid):
@@ -41,6 +63,7 @@ def reap():
 def end_all():
     """Ends all descendants: politely first, as a bed of pretend hosts takes itself down."""
     for number, seconds in (signal.SIGINT, GRACE), (signal.SIGTERM, GRACE / 2), (signal.SIGKILL, 5):
+        reap()
         deadline = time.monotonic() + seconds
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):

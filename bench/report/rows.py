@@ -396,7 +396,6 @@ def why_left_out(row, setting):
 
 def measure(root, build, rounds, only):
     """Runs the rows; returns the report, and the names of the rows that failed."""
-    children.adopt_orphans()
     python = os.environ.get("PYTHON", "/usr/bin/python3")
     setting = Setting(root, build, rounds, python, installed(build, python))
     entries, left_out, failed = [], [], []
