@@ -35,15 +35,17 @@ STYLE = """
 """
 
 
-def _ticks(ratios):
-    """Powers of ten, and 2 and 5 times these where there are few, around all ratios and 1."""
-    least, most = min([1, *ratios]), max([1, *ratios])
+def _range(ratios):
+    """The least and the greatest ratio that the axis shows: some more than there are, and 1."""
+    return 0.8 * min([1, *ratios]), 1.25 * max([1, *ratios])
+
+
+def _ticks(least, most):
+    """Powers of ten and some between them, in this range."""
     decades = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-    factors = (1, 2, 5) if len(decades) < 3 else (1,) if len(decades) > 4 else (1, 3)
-    all_ticks = [factor * 10.0**decade for decade in decades for factor in factors]
-    below = [tick for tick in all_ticks if tick <= least][-1:]
-    above = [tick for tick in all_ticks if tick >= most][:1]
-    return below + [tick for tick in all_ticks if least < tick < most] + above
+    factors = (1, 3) if most / least > 30 else (1, 2, 5)
+    ticks = [factor * 10.0**decade for decade in decades for factor in factors]
+    return [tick for tick in ticks if least <= tick <= most]
 
 
 def _text(x, y, words, kind="", anchor="start"):
@@ -60,13 +62,11 @@ def _line(x, top, bottom, kind):
 def svg(report):
     """The text of report.svg: a bar for each rival of each row, on a logarithmic scale."""
     bars = [(row["name"], rival) for row in report["rows"] for rival in row["rivals"]]
-    ticks = _ticks([rival["ratio"] for _, rival in bars])
+    least, most = _range([rival["ratio"] for _, rival in bars])
     left, right = LABELS + MARGIN + VALUE, WIDTH - MARGIN - VALUE
-    low, high = math.log10(ticks[0]), math.log10(ticks[-1])
+    low, high = math.log10(least), math.log10(most)
 
     def x_of(ratio):
-        if high == low:
-            return (left + right) / 2
         return left + (math.log10(ratio) - low) / (high - low) * (right - left)
 
     bottom = TOP + LINE * len(bars)
@@ -82,7 +82,7 @@ def svg(report):
         _text(MARGIN, 28, title, "title"),
         _text(MARGIN, 48, subtitle, "faint"),
     ]
-    for tick in ticks:
+    for tick in _ticks(least, most):
         x = x_of(tick)
         parts.append(_line(x, TOP - 4, bottom, "one" if tick == 1 else "grid"))
         parts.append(_text(x, TOP - 12, f"{tick:g}", "faint", "middle"))

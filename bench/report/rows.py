@@ -204,6 +204,7 @@ def rendezvous(setting, clients):
 
 ONE_HOST = "4 workers on one host"
 FLAT = "the others reduce the same bytes in one flat buffer"
+PRETEND = "pretend hosts of a core each; Gloo reduces the same bytes in one flat buffer"
 
 ROWS = (
     Row(
@@ -226,7 +227,7 @@ ROWS = (
         lambda setting: fault(setting, "worker killed, 4 on a host, much state", "", 3),
         round="one kill",
         needs_root=True,
-        note="Open MPI ends the job; a step is 10 ms and a reduction of the state",
+        note="each step changes all of the state; Open MPI ends the job when a worker is lost",
     ),
     Row(
         "kill_torch",
@@ -239,22 +240,22 @@ ROWS = (
     ),
     Row(
         "grow",
-        "a host with 2 workers comes to 3: no commit meanwhile, 1 MB",
+        "a host of 2 workers joins 3 others: no commit meanwhile, 1 MB",
         lambda setting: fault(
             setting, "host added: all train", "survivors committed nothing for", 0
         ),
         round="one host",
         needs_root=True,
-        note="in C++, on pretend hosts; Open MPI cannot add any",
+        note="in C++, on pretend hosts; mpirun cannot add workers to a job",
     ),
     Row(
         "grow_torch",
-        "2 workers come to 2 in PyTorch: no commit meanwhile, 1 MB",
+        "2 workers join 2 in PyTorch: no commit meanwhile, 1 MB",
         lambda setting: recover(setting, "grow", 2),
         (TORCHRUN,),
         round="one host",
         needs_torch=True,
-        note="slots for hvd, and a second agent for torchrun, which starts all workers again",
+        note="two more slots for hvd, a second agent for torchrun, which starts all workers again",
     ),
     Row(
         "fused",
@@ -303,7 +304,7 @@ ROWS = (
         (GLOO,),
         round="the median of several calls",
         needs_root=True,
-        note=f"pretend hosts of a core each; {FLAT}",
+        note=PRETEND,
     ),
     Row(
         "hosts_large",
@@ -312,7 +313,7 @@ ROWS = (
         (GLOO,),
         round="the median of several calls",
         needs_root=True,
-        note="pretend hosts of a core each",
+        note=PRETEND,
     ),
     Row(
         "rendezvous",
@@ -322,8 +323,8 @@ ROWS = (
         unit="/s",
         better="more",
         round="3 s",
-        note="clients are threads of one process for hvd, and a process each for TCPStore; hvd "
-        "signs each request",
+        note="the clients of hvd are threads of one process and sign each request; those of "
+        "TCPStore are a process each",
     ),
 )
 

@@ -49,7 +49,7 @@ def shown(value):
 
 def times(ratio):
     """A ratio as the table and the plot show it, in two digits below 10."""
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}" if ratio < 1 else f"{ratio:.1f}"
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:#.2g}" if ratio < 1 else f"{ratio:.1f}"
 
 
 def dump(report):
@@ -130,18 +130,27 @@ def _side(side, unit):
     return f"{shown(side['median'])} {unit} ({shown(side['worst'])})"
 
 
+def notes_of(report):
+    """The different notes of the rows, in their order."""
+    return list(dict.fromkeys(row["note"] for row in report["rows"] if row["note"]))
+
+
 def markdown(report):
-    """A line for each rival of each row."""
+    """A line for each rival of each row, with the number of its note."""
+    notes = notes_of(report)
     lines = [
         "| work | hvd: median (worst) | beside | its median (worst) | hvd is |",
         "| --- | --- | --- | --- | --- |",
     ]
     for row in report["rows"]:
         ours = _side(row["hvd"], row["unit"])
+        name = row["name"]
+        if row["note"]:
+            name += f" <sup>{notes.index(row['note']) + 1}</sup>"
         if not row["rivals"]:
-            lines.append(f"| {row['name']} | {ours} | - | - | - |")
+            lines.append(f"| {name} | {ours} | - | - | - |")
         for at, rival in enumerate(row["rivals"]):
-            work = (row["name"], ours) if at == 0 else ("", "")
+            work = (name, ours) if at == 0 else ("", "")
             lines.append(
                 f"| {work[0]} | {work[1]} | {rival['name']} | {_side(rival, row['unit'])} "
                 f"| {times(rival['ratio'])} times as fast |"
@@ -154,7 +163,7 @@ def _rounds(report):
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def _wrapped(text, width=100):
+def _wrapped(text, width=97):
     lines, line = [], ""
     for word in text.split():
         if line and len(line) + 1 + len(word) > width:
@@ -169,8 +178,8 @@ def block(report):
     """What stands between the two marks in performance.md."""
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     cores = report["machine"]["cores"]
-    notes = [f"- {row['name']}: {row['note']}" for row in report["rows"] if row["note"]]
-    notes += [f"- {one['name']}: left out, {one['reason']}" for one in report["left_out"]]
+    notes = [f"{at}. {note}" for at, note in enumerate(notes_of(report), 1)]
+    left_out = [f"- left out: {one['name']}; {one['reason']}" for one in report["left_out"]]
     paragraphs = [
         _wrapped(
             f"Measured in turns on {cores} cores that had other work, so trust the ratios. Each "
@@ -181,8 +190,9 @@ def block(report):
         "![How many times as fast as other systems hvd is](report.svg)",
         markdown(report),
     ]
-    if notes:
-        paragraphs.append("\n".join(_wrapped(note).replace("\n", "\n  ") for note in notes))
+    for entries in notes, left_out:
+        if entries:
+            paragraphs.append("\n".join(_wrapped(one).replace("\n", "\n   ") for one in entries))
     return "\n\n".join(paragraphs)
 
 
