@@ -25,6 +25,11 @@ TORCH_GLOO = "torch's Gloo"
 GLOO = "Gloo"
 TCP_STORE = "torch's TCPStore"
 OF_TORCH = (TORCHRUN, TORCH_GLOO, TCP_STORE)
+# How a rival is got.
+HOW = {
+    OPEN_MPI: "scripts/setup --bench and scripts/build release",
+    **dict.fromkeys(OF_TORCH, "PYTHON names a Python that has torch"),
+}
 LONGEST = 600  # seconds of one program
 
 
@@ -389,9 +394,9 @@ def why_left_out(row, setting):
     if row.needs_root and os.geteuid() != 0:
         return "it makes pretend hosts, which needs root"
     if row.needs_torch and not setting.has(TORCHRUN):
-        return "torch is not installed (PYTHON names a Python that has it)"
+        return f"torch is not installed ({HOW[TORCHRUN]})"
     if row.rivals and not any(setting.has(rival) for rival in row.rivals):
-        return f"{' and '.join(row.rivals)} not installed (scripts/setup --bench, scripts/setup)"
+        return " and ".join(f"{rival} is not installed ({HOW[rival]})" for rival in row.rivals)
     return ""
 
 
@@ -413,8 +418,8 @@ def measure(root, build, rounds, only):
             continue
         for rival in row.rivals:
             if not setting.has(rival):
-                say(f"{row.id}: without {rival}, which is not installed")
-                left_out.append({"name": row.name, "reason": f"{rival} was not installed"})
+                say(f"{row.id}: {rival} is left out, it is not installed ({HOW[rival]})")
+                left_out.append({"name": row.name, "reason": f"{rival} is not installed"})
         say(f"{row.id}: {row.name}")
         try:
             entries.append(entry_of(row, rounds, row.source(setting)))

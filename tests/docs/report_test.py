@@ -172,7 +172,7 @@ def test_a_program_that_is_not_built_is_an_error_of_its_row(tmp_path):
 
 def test_a_row_without_its_rivals_is_left_out(tmp_path):
     row = rows.Row("x", "x", None, (rows.OPEN_MPI,))
-    assert "Open MPI not installed" in rows.why_left_out(row, setting(tmp_path))
+    assert "Open MPI is not installed" in rows.why_left_out(row, setting(tmp_path))
     assert rows.why_left_out(rows.Row("x", "x", None, (rows.GLOO,)), setting(tmp_path)) == ""
 
 
@@ -194,6 +194,7 @@ def test_ctrl_c_ends_all_that_was_started(tmp_path):
     # A program whose child has a session of its own and outlives it.
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import children\n"
+        "children.GRACE = 0.2\n"
         "with children.nothing_left():\n"
         "  children.run(['sh', '-c', 'setsid sleep 1000 & echo $! > ' + sys.argv[2]"
         " + '/new; mv ' + sys.argv[2] + '/new ' + sys.argv[2] + '/pid; sleep 1000'], 60)\n"
