@@ -162,7 +162,7 @@ class Job:
             return [
                 *(sys.executable, "-m", "torch.distributed.run", *(elastic if grows else [])),
                 *("--nproc_per_node", self.workers, "--max_restarts", "3"),
-                *("--monitor_interval", "0.1", *AS_USUAL),
+                *("--monitor_interval", "0.1", "--log_dir", self.folder / "logs", *AS_USUAL),
                 *(__file__, "--work-on-torchrun", self.folder),
             ]
         program = [sys.executable, __file__, "--work-on-hvd", self.folder]
