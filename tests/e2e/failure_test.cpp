@@ -62,7 +62,7 @@ TEST_F(FailureTest, TheReportSaysWhatTheOthersDidAndWhomTheyWaitedFor) {
 
 // Nobody waits long for the last words of a worker that hangs.
 TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastWords) {
-  Process& job = start({"-np", "3", "--heartbeat-timeout", "600", binary("e2e_works")});
+  Process& job = start({"-np", "3", "--heartbeat-timeout", "20", binary("e2e_works")});
   const auto workers = wait_for_workers(job, "working", 3);
   ASSERT_EQ(workers.size(), 3U);
   ASSERT_EQ(::kill(workers.at(2), SIGSTOP), 0);
