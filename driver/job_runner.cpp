@@ -307,7 +307,7 @@ void JobRunner::report_waiting() {
   const std::string init = job_->init_text(Clock::now());
   if (!init.empty()) {
     // The job itself warns of it, and says more.
-    return observer_.on_waiting({[&] { return init; }, false});
+    return observer_.on_waiting({[&init] { return cat(init); }, false});
   }
   const auto transfer = work_.transfer(Clock::now());
   if (transfer) return observer_.on_waiting({[&] { return transfer_text(*transfer); }});

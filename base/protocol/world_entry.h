@@ -21,13 +21,16 @@ struct WorldEntry {
   std::uint64_t sync_ns = 0;         // until it has that state
   std::uint64_t expected_bytes = 0;  // of the state, which others send; 0: it has the state already
   std::uint64_t received_bytes = 0;  // of these, so far
+  // The steps that had begun since the last commit when the world before ended: they are done
+  // again. 0 if names of tensors do not tell steps.
+  std::uint64_t redone_steps = 0;
   // Until the first step ended: at a commit, or when a tensor's name is used again. 0: it has not.
   std::uint64_t step_ns = 0;
 
   friend bool operator==(const WorldEntry&, const WorldEntry&) = default;
   void fields(auto& archive) {
     archive(generation, leave_ns, wait_ns, connect_ns, vote_ns, sync_ns, expected_bytes,
-            received_bytes, step_ns);
+            received_bytes, redone_steps, step_ns);
   }
 };
 

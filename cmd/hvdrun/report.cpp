@@ -138,6 +138,7 @@ static std::string worlds_text(const driver::JobSummary& summary, bool elastic) 
   std::string text =
       cat(": ", driver::counted(summary.worlds, "world"), ", ",
           driver::counted(summary.lost, "worker"), " lost, ", summary.joined, " joined");
+  if (summary.redone > 0) text += cat(", ", driver::counted(summary.redone, "step"), " redone");
   if (summary.outside_recovery) {
     text += cat(", ", std::floor(*summary.outside_recovery * 1000) / 10,
                 " % of the time outside recovery");

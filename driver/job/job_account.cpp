@@ -32,6 +32,11 @@ void JobAccount::step(const Event& event, const std::vector<Action>& actions, co
     }
   }
 
+  const auto* const entered = std::get_if<event::WorldEntered>(&event);
+  if (entered != nullptr && entered->generation == job.world().generation) {
+    redone_ += entered->redone;
+  }
+
   const bool recovers = recovers_since_ != kNever;
   if (recovers ? actions.empty() : !may_be_a_loss(event, actions)) return;
   if (job.is_recovering() == recovers) return;
@@ -55,6 +60,7 @@ JobSummary JobAccount::summary(const Job& job, TimePoint now) const {
   summary.worlds = worlds_;
   summary.size = members_.size();
   summary.joined = joined_;
+  summary.redone = redone_;
   summary.lost = static_cast<std::size_t>(
       std::count_if(job.workers().begin(), job.workers().end(),
                     [](const JobWorker& one) { return !one.how.empty(); }));

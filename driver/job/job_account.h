@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -30,6 +31,7 @@ class JobAccount {
   std::set<Incarnation> members_;      // of the world in force
   std::size_t worlds_ = 0;
   std::size_t joined_ = 0;
+  std::uint64_t redone_ = 0;
 };
 
 }  // namespace hvd::driver

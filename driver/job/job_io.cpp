@@ -201,7 +201,11 @@ std::string entry_text(const event::WorldEntered& entered) {
                         ? std::string("to load it")
                         : cat("until all had it (", bytes_text(entered.received), " received)"));
   add(entered.step, "for the first step");
-  return cat(short_time_text(entered.time()), ": ", join(parts, ", "));
+  const std::string redone = entered.redone == 0
+                                 ? ""
+                                 : cat("; ", counted(entered.redone, "step"),
+                                       entered.redone == 1 ? " is done again" : " are done again");
+  return cat(short_time_text(entered.time()), ": ", join(parts, ", "), redone);
 }
 
 std::string absent_text(const std::string& doing, int rank_that_waits, std::size_t absent,

@@ -163,6 +163,7 @@ struct WorldEntered {
   Duration sync{};
   Duration step{};
   std::uint64_t received = 0;  // bytes of the state, of all members together
+  std::uint64_t redone = 0;    // steps that the world before had done since its last commit
   Duration time() const { return leave + wait + connect + vote + sync + step; }
 };
 
@@ -348,7 +349,7 @@ std::string absent_text(const std::string& doing, int rank_that_waits, std::size
                         std::chrono::milliseconds waited, std::chrono::milliseconds limit);
 // "214 ms: 3.0 ms to leave the previous world, 54 ms until hvdrun announced the new one, 21 ms to
 // connect, 5.0 ms to agree on the state, 31 ms until all had it (4 MiB received), 100 ms for the
-// first step". Parts that took no time are left out.
+// first step; 3 steps are done again". Parts that took no time are left out.
 std::string entry_text(const event::WorldEntered& entered);
 // " (5 s left)"; of a deadline that never comes, nothing.
 std::string left_text(TimePoint deadline, TimePoint now);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "base/clock.h"
@@ -14,6 +15,9 @@ struct JobSummary {
   std::size_t size = 0;    // of the last one
   std::size_t lost = 0;    // workers that ended against their will, or failed
   std::size_t joined = 0;  // workers that came into a world after the first
+  // Steps of the program that were done again since a world ended without a commit, as far as the
+  // program's names of tensors tell.
+  std::uint64_t redone = 0;
   // The share of the time since the first world in which no loss was left to be replaced by a new
   // world. Workers need a moment more to meet in that, of which nobody tells hvdrun. Nothing: there
   // was no world.

@@ -159,7 +159,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeft, host, incarnation, reason, for_go
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Described, host, incarnation, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Committed, host, incarnation, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorldEntered, generation, slowest, leave, wait, connect, vote,
-                                   sync, step, received)
+                                   sync, step, received, redone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundSlow, host, incarnation, is_slow)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StopRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SuspendRequested, signal_number)

@@ -47,6 +47,10 @@ WorldMetrics::WorldMetrics(prometheus::Registry& registry, const JobStart& start
                                "Bytes of the state that members received when they came into a "
                                "world.")
                     .Add({})),
+      redone_(counter_family(registry, "hvd_steps_redone_total",
+                             "Steps of the program that were done again since a world ended "
+                             "without a commit.")
+                  .Add({})),
       generation_(gauge_family(registry, "hvd_world_generation",
                                "Generation of the world in force; 0 before the first one.")
                       .Add({})),
@@ -82,6 +86,7 @@ void WorldMetrics::on_entry(const event::WorldEntered& entered) {
     entry_time_[part].Observe(seconds_of(parts[part]));
   }
   received_.Increment(static_cast<double>(entered.received));
+  redone_.Increment(static_cast<double>(entered.redone));
 }
 
 // Of the members of the world in force one was lost, or has to end.

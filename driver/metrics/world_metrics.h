@@ -58,6 +58,7 @@ class WorldMetrics {
   prometheus::Histogram& replacement_time_;
   ByLabel<prometheus::Histogram, kEntryParts> entry_time_;
   prometheus::Counter& received_;
+  prometheus::Counter& redone_;
   prometheus::Gauge& generation_;
   prometheus::Gauge& size_;
   prometheus::Gauge& committed_;

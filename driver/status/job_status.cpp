@@ -88,7 +88,7 @@ Json entry_of(const Job& job, const std::optional<event::WorldEntered>& entered)
              {"wait", seconds(entered->wait)},      {"connect", seconds(entered->connect)},
              {"vote", seconds(entered->vote)},      {"sync", seconds(entered->sync)},
              {"step", seconds(entered->step)},      {"received", entered->received},
-             {"text", entry_text(*entered)}};
+             {"redone", entered->redone},           {"text", entry_text(*entered)}};
   const std::size_t index = job.index_of(entered->slowest);
   entry["worker"] =
       index < job.workers().size() ? Json(job.workers()[index].member.worker()) : Json();

@@ -17,6 +17,9 @@ Duration time_of(std::uint64_t count) {
   return std::chrono::nanoseconds(std::min(count, static_cast<std::uint64_t>(kMost.count())));
 }
 
+// Nor has it done more steps.
+constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 46;
+
 event::WorldEntered event_of(Incarnation incarnation, const WorldEntry& entry) {
   event::WorldEntered entered;
   entered.generation = entry.generation;
@@ -44,9 +47,11 @@ std::optional<event::WorldEntered> WorldEntries::add(const WorldDocument& world,
   if (!there_.insert(incarnation).second) return std::nullopt;
 
   const std::uint64_t received = so_far_.received + std::min(entry.received_bytes, kMostReceived);
+  const std::uint64_t redone = std::max(so_far_.redone, std::min(entry.redone_steps, kMostSteps));
   const event::WorldEntered own = event_of(incarnation, entry);
   if (there_.size() == 1 || own.time() > so_far_.time()) so_far_ = own;
   so_far_.received = received;
+  so_far_.redone = redone;
   if (there_.size() < world.members.size()) return std::nullopt;
   return so_far_;
 }

@@ -26,6 +26,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape);  // "[2, 3]"
 // The process set of all ranks; it always exists.
 inline constexpr int kGlobalSet = 0;
 
+// How the names begin under which hvd itself agrees on the state of an elastic program.
+inline constexpr std::string_view kStateNames = "hvd.elastic.";
+
 // Joins match each other whatever the program calls them: World gives them this name.
 inline constexpr std::string_view kJoinName = "join";
 

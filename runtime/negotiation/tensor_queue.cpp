@@ -90,8 +90,17 @@ TensorQueue::Slot& TensorQueue::add_slot(const Request& request) {
   const auto added = slots_.try_emplace(key_of(request)).first;
   Slot& slot = added->second;
   slot.key = &added->first;
+  slot.counts_steps = !request.name.starts_with(kStateNames);
   slot.place = idle_.insert(idle_.end(), &slot);
   return slot;
+}
+
+void TensorQueue::count_step(Slot& slot, std::int64_t now) {
+  if (slot.step == step_) {
+    ++step_;
+    meter_.add_step(now);
+  }
+  slot.step = step_;
 }
 
 void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
@@ -103,11 +112,7 @@ void TensorQueue::put(Slot& slot, Entry&& entry, std::int64_t now) {
   slot.taken = false;
   slot.entry = std::move(entry);
   slot.entry.times = {pushed_++, now};
-  if (slot.step == step_) {
-    ++step_;
-    meter_.add_step(now);
-  }
-  slot.step = step_;
+  if (slot.counts_steps) count_step(slot, now);
   next_idle_ = std::next(slot.place);
   busy_.splice(busy_.end(), idle_, slot.place);
   undrained_.push_back(&slot);

@@ -51,8 +51,9 @@ class TensorQueue {
     bool taken = false;
     // The tensor that ran last under this name, if the cache keeps it.
     SharedTensor agreed = nullptr;
-    bool is_agreed = false;  // the entry, or the last one, requests just that
-    std::uint64_t step = 0;  // in which the name was used last
+    bool is_agreed = false;    // the entry, or the last one, requests just that
+    bool counts_steps = true;  // it is a name of the program
+    std::uint64_t step = 0;    // in which the name was used last
     const TensorKey* key = nullptr;
     std::list<Slot*>::iterator place = {};  // in busy_ or idle_
   };
@@ -100,6 +101,7 @@ class TensorQueue {
   static void fetch_after(std::list<Slot*>::iterator place, const std::list<Slot*>& of);
   Slot* slot_of(const ResponseTensor& tensor);
   Slot& add_slot(const Request& request);
+  void count_step(Slot& slot, std::int64_t now);
   void put(Slot& slot, Entry&& entry, std::int64_t now);
   void release(Slot& slot);
   void remember(Slot& slot, const SharedTensor& agreed);

@@ -101,6 +101,7 @@ void StateImpl::step(std::string_view call, Step what) {
 
 void StateImpl::commit() {
   ProcessWorld::instance().entry_timer().step_ended(Clock::now());
+  steps_at_commit_ = ProcessWorld::instance().steps();
   step("commit", &worker::Progress::commit);
 }
 void StateImpl::check_host_updates() { step("check_host_updates", &worker::Progress::check); }
@@ -126,8 +127,10 @@ void StateImpl::begin(bool rolls_back) {
   auto& process = ProcessWorld::instance();
   const auto generation = process.generation_for("elastic::run");
   CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  if (rolls_back) process.entry_timer().redoes(process.steps() - steps_at_commit_);
   const auto failed = progress_.begin(protocol, rolls_back, &process.entry_timer());
   if (!failed.ok()) raise(failed, progress_.is_lost());
+  steps_at_commit_ = process.steps();
   process.expect_first_step();
 }
 

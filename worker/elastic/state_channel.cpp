@@ -17,7 +17,7 @@ using runtime::Outcome;
 
 Entry entry_of(Kind kind, const std::string& name, std::size_t bytes) {
   Entry entry;
-  entry.request.name = cat("hvd.elastic.", name);
+  entry.request.name = cat(runtime::kStateNames, name);
   entry.request.kind = kind;
   entry.request.type = DataType::uint8;
   entry.request.shape = {static_cast<std::int64_t>(bytes)};

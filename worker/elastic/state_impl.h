@@ -49,6 +49,7 @@ class StateImpl {
   worker::Progress progress_;
   std::vector<std::function<void()>> callbacks_;
   bool at_commit_ = false;
+  std::uint64_t steps_at_commit_ = 0;
 };
 
 }  // namespace hvd::elastic::detail

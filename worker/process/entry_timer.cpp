@@ -71,6 +71,11 @@ void EntryTimer::begin_vote(TimePoint now) {
   last_ = std::max(last_, now);
 }
 
+void EntryTimer::redoes(std::uint64_t steps) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ == Phase::inside && entry_.vote_ns == 0) entry_.redone_steps = steps;
+}
+
 void EntryTimer::voted(std::uint64_t expected_bytes, TimePoint now) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::resuming) return;

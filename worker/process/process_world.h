@@ -140,6 +140,8 @@ class ProcessWorld {
   EntryTimer& entry_timer() { return entry_timer_; }
   // The state is in place: the program takes its first step in this world.
   void expect_first_step() { meter_->expect_first_step(); }
+  // The steps of the program so far, in all its worlds, as far as names of tensors tell.
+  std::uint64_t steps() const { return meter_->read(runtime::trace::nanoseconds_now()).steps; }
   // elastic::run begins and ends.
   void begin_run();
   void end_run();

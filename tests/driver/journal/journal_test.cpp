@@ -54,7 +54,7 @@ const std::vector<Event>& all_events() {
       event::Described{1, 2, "it sleeps"},
       event::Committed{1, 2, 3},
       event::WorldEntered{2, 3, Duration(1), Duration(20), Duration(300), Duration(4'000),
-                          Duration(50'000), Duration(600'000), 7'000'000},
+                          Duration(50'000), Duration(600'000), 7'000'000, 12},
       event::StopRequested{15},
       event::SuspendRequested{10},
       event::FoundSlow{1, 2, false},

@@ -129,7 +129,7 @@ TEST_F(TwoWorkers, LoseOneAndGetAnotherAtACommit) {
 
 TEST_F(TwoWorkers, AreAtWork) {
   const event::WorldEntered entered{
-      1, 2, {}, milliseconds(20), milliseconds(300), {}, {}, milliseconds(4'000), 77};
+      1, 2, {}, milliseconds(20), milliseconds(300), {}, {}, milliseconds(4'000), 77, 5};
   measured_.happens(event::WorldEntered{2, 2, milliseconds(1)});  // a world that is not in force
   measured_.happens(entered);
   const auto entry = [](const char* what, const char* part) {
@@ -141,6 +141,7 @@ TEST_F(TwoWorkers, AreAtWork) {
   EXPECT_DOUBLE_EQ(measured_.value(entry("sum", "connect")), 0.3);
   EXPECT_DOUBLE_EQ(measured_.value(entry("sum", "step")), 4);
   EXPECT_EQ(measured_.value("hvd_world_received_bytes_total"), 77);
+  EXPECT_EQ(measured_.value("hvd_steps_redone_total"), 5);
 }
 
 TEST_F(TwoWorkers, LoseAHost) {

@@ -38,6 +38,19 @@ TEST(WorldEntries, TheLastMemberCompletesTheWorld) {
   EXPECT_FALSE(entries.add(world, 3, entry_of(4, 20, 11))) << "it is told once";
 }
 
+TEST(WorldEntries, TheMemberThatRedoesMostCounts) {
+  WorldEntries entries;
+  WorldEntry most = entry_of(1, 10);
+  most.redone_steps = 7;
+  EXPECT_FALSE(entries.add(world_of(1, 3), 1, entry_of(1, 90)));
+  EXPECT_FALSE(entries.add(world_of(1, 3), 2, most));
+  most.redone_steps = 6;
+  const auto entered = entries.add(world_of(1, 3), 3, most);
+  ASSERT_TRUE(entered);
+  EXPECT_EQ(entered->slowest, 1U);
+  EXPECT_EQ(entered->redone, 7U);
+}
+
 TEST(WorldEntries, AStepThatLastsIsWaitedFor) {
   WorldEntries entries;
   WorldEntry entry = entry_of(1, 10);
@@ -58,12 +71,13 @@ TEST(WorldEntries, AnotherWorldBeginsAnew) {
 TEST(WorldEntries, AbsurdTimesStayFinite) {
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
   WorldEntries entries;
-  const auto entered =
-      entries.add(world_of(1, 1), 1, {1, kMost, kMost, kMost, kMost, kMost, kMost, kMost});
+  const auto entered = entries.add(
+      world_of(1, 1), 1, {1, kMost, kMost, kMost, kMost, kMost, kMost, kMost, kMost, kMost});
   ASSERT_TRUE(entered);
   EXPECT_GT(entered->time(), std::chrono::hours(24 * 365));
   EXPECT_LE(entered->time(), std::chrono::hours(6 * 24 * 365));
   EXPECT_LT(entered->received, std::uint64_t{1} << 50);
+  EXPECT_LT(entered->redone, std::uint64_t{1} << 50);
 }
 
 }  // namespace

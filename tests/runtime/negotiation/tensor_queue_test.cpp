@@ -139,6 +139,12 @@ TEST(TensorQueue, AStepBeginsWhenANameIsUsedAgain) {
   EXPECT_EQ(steps(), 2U) << "a was in none of this step";
 }
 
+TEST(TensorQueue, WhatHvdItselfSaysOfAStateIsNoStep) {
+  AgreeingQueue queue;
+  for (int chunk = 0; chunk < 5; ++chunk) queue.step({"hvd.elastic.chunk"});
+  EXPECT_EQ(queue.meter().read(0).steps, 0U);
+}
+
 TEST(TensorQueue, CountsOperationsAndBytesOfEachCollective) {
   AgreeingQueue queue;
   const auto work_of = [&](Kind kind) {

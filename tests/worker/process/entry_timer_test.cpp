@@ -43,6 +43,20 @@ TEST_F(EntryTimerTest, WhatTheProgramDoesBeforeTheRunDoesNotCount) {
             (WorldEntry{.generation = 1, .connect_ns = 3, .vote_ns = 4, .sync_ns = 5}));
 }
 
+TEST_F(EntryTimerTest, StepsThatAreDoneAgainBelongToTheWorldInWhichTheyAre) {
+  timer_.redoes(3);
+  timer_.begin_vote(at(4));
+  timer_.redoes(9);
+  timer_.voted(0, at(5));
+  EXPECT_EQ(timer_.read().redone_steps, 3U);
+  timer_.has_state(at(6));
+  timer_.world_ended(at(7));
+  timer_.connected(2, at(8));
+  timer_.heard_of_world(at(8));
+  timer_.connected(2, at(9));
+  EXPECT_EQ(timer_.read().redone_steps, 0U);
+}
+
 TEST_F(EntryTimerTest, ThePartsOfARecoveryFollowEachOther) {
   timer_.world_ended(at(10));
   timer_.world_ended(at(11));  // another call of the program has failed
