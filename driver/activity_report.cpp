@@ -14,11 +14,12 @@ namespace {
 // Tensor names come from the program and may have any length.
 constexpr std::size_t kMaxTextWidth = 200;
 
-// Rank 0 names a few ranks and counts the others.
-constexpr std::size_t kMaxMissing = 8;
+// Rank 0 names six ranks and counts the others (runtime/negotiation/stall_inspector.cpp).
+constexpr std::size_t kMaxMissing = 7;
+constexpr std::size_t kMaxMissingWidth = 400;
 
-std::string fitting(std::string text) {
-  if (text.size() > kMaxTextWidth) text = cat(text.substr(0, kMaxTextWidth), "...");
+std::string fitting(std::string text, std::size_t width = kMaxTextWidth) {
+  if (text.size() > width) text = cat(text.substr(0, width), "...");
   return printable(text);
 }
 
@@ -79,7 +80,7 @@ std::string missing_lines(const std::string& missing) {
   for (const auto& line : split(missing, '\n')) {
     if (trim(line).empty()) continue;
     if (++lines > kMaxMissing) break;
-    text += cat("  ", fitting(std::string(trim(line))), '\n');
+    text += cat("  ", fitting(std::string(trim(line)), kMaxMissingWidth), '\n');
   }
   return text;
 }

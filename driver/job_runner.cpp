@@ -301,16 +301,19 @@ void JobRunner::check_liveness(TimePoint now) {
 
 void JobRunner::report_waiting() {
   if (!job_->at_work()) {
-    return observer_.on_waiting(
-        {[this] { return job_->waiting_for(Clock::now()); }, job_->preparing()});
+    const bool prepares = job_->preparing();
+    return observer_.on_waiting({prepares ? Waiting::For::start : Waiting::For::end,
+                                 [this] { return job_->waiting_for(Clock::now()); }, prepares});
   }
-  const std::string init = job_->init_text(Clock::now());
-  if (!init.empty()) {
+  if (!job_->init_text(Clock::now()).empty()) {
     // The job itself warns of it, and says more.
-    return observer_.on_waiting({[&init] { return cat(init); }, false});
+    return observer_.on_waiting(
+        {Waiting::For::init, [this] { return job_->init_text(Clock::now()); }, false});
   }
-  const auto transfer = work_.transfer(Clock::now());
-  if (transfer) return observer_.on_waiting({[&] { return transfer_text(*transfer); }});
+  const auto transfer = work_.transfer();
+  if (transfer) {
+    return observer_.on_waiting({Waiting::For::state, [&] { return transfer_text(*transfer); }});
+  }
   observer_.on_waiting_over();
 }
 
@@ -457,7 +460,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   };
 
   callbacks.on_activity = [this, host](agent_link::WorkerActivity activity) {
-    if (activity.id == worker_link::Activity::kAtTheEnd) return note(host, activity);
+    if (activity.id == worker_link::Activity::kAtTheEnd) return keep_last_words(host, activity);
     activity_.answered(std::move(activity));
   };
   callbacks.on_work = [this, host](const agent_link::WorkReports& reports) {

@@ -118,8 +118,6 @@ class JobRunner {
   void request_drain(std::string_view host, bool undo, ControlServer::Callbacks::Answer answer);
   void request(const Event& event, ControlServer::Callbacks::Answer answer);
   std::map<std::uint64_t, ActivityRow> live_workers() const;
-  void note(HostIndex host, const agent_link::WorkerActivity& activity);
-  std::string last_recovery_text() const;
 
   // driver/job_runner_actions.cpp
   void perform(const action::PublishWorld& action);
@@ -137,6 +135,8 @@ class JobRunner {
   void perform(const action::Say& action);
   void perform(const action::Answer& action);
   void perform(const action::Finish& action);
+  void keep_last_words(HostIndex host, const agent_link::WorkerActivity& activity);
+  std::string last_recovery_text() const;
   // Reports once, when the first worker starts on another host.
   void report_withheld_secrets();
   void send_world(std::uint64_t generation, bool effective, const SharedBytes& world);

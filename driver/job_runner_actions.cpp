@@ -294,6 +294,29 @@ void JobRunner::perform(const action::Answer& action) {
   answer(action.accepted, action.text);
 }
 
+// What belongs to an older world, and comes late, says nothing of this one.
+void JobRunner::keep_last_words(HostIndex host, const agent_link::WorkerActivity& activity) {
+  const std::size_t index = job_->index_of(activity.incarnation);
+  if (index >= job_->workers().size()) return;
+  const JobWorker& worker = job_->workers()[index];
+  if (worker.host != host || worker.member.rank < 0) return;
+  if (activity.generation != 0 && activity.generation != world_generation_) return;
+  last_activities_.add(activity.incarnation,
+                       {worker.member.rank, worker.member.host, worker.member.slot, worker.pid,
+                        activity.in_flight, activity.last, activity.missing});
+}
+
+// A line on the newest world after the first one of which that is known.
+std::string JobRunner::last_recovery_text() const {
+  for (std::size_t i = worlds_.size(); i > 1; --i) {
+    const PastWorld& world = worlds_[i - 1];
+    if (!world.entered) continue;
+    return cat("  the last recovery, into generation ", world.generation, ", took ",
+               entry_text(*world.entered), "\n");
+  }
+  return {};
+}
+
 void JobRunner::perform(const action::Finish& action) {
   outcome_.exit_code = action.exit_code;
   outcome_.reason = action.reason;

@@ -59,26 +59,6 @@ std::map<std::uint64_t, ActivityRow> JobRunner::live_workers() const {
   return rows;
 }
 
-void JobRunner::note(HostIndex host, const agent_link::WorkerActivity& activity) {
-  const std::size_t index = job_->index_of(activity.incarnation);
-  if (index >= job_->workers().size()) return;
-  const JobWorker& worker = job_->workers()[index];
-  if (worker.host != host || worker.member.rank < 0) return;
-  last_activities_.add(activity.incarnation,
-                       {worker.member.rank, worker.member.host, worker.member.slot, worker.pid,
-                        activity.in_flight, activity.last, activity.missing});
-}
-
-// A line on the newest world that its members have come into after another one.
-std::string JobRunner::last_recovery_text() const {
-  for (auto world = worlds_.rbegin(); world != worlds_.rend(); ++world) {
-    if (!world->entered || world->entered->wait == Duration::zero()) continue;
-    return cat("  the last recovery, into generation ", world->generation, ", took ",
-               entry_text(*world->entered), "\n");
-  }
-  return {};
-}
-
 ActivityReport::Callbacks JobRunner::activity_callbacks() {
   ActivityReport::Callbacks callbacks;
   callbacks.ask = [this](const agent_link::AskActivity& question) {

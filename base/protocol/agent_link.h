@@ -405,7 +405,8 @@ struct ActivityWanted {
 
 struct WorkerActivity {
   static constexpr Kind kKind = Kind::worker_activity;
-  std::uint32_t id = 0;  // of the question; worker_link::Activity::kAtTheEnd: unasked
+  std::uint32_t id = 0;  // as in worker_link::Activity, and the generation, too
+  std::uint64_t generation = 0;
   Incarnation incarnation = 0;
   char process_state = 0;    // as hvd::state_of() says it; 0: there is no process
   bool initialised = false;  // it has called hvd::init()
@@ -413,8 +414,8 @@ struct WorkerActivity {
   std::string in_flight;
   std::string last;
   std::string missing;
-  HVD_MESSAGE_FIELDS(WorkerActivity, id, incarnation, process_state, initialised, answered,
-                     in_flight, last, missing)
+  HVD_MESSAGE_FIELDS(WorkerActivity, id, generation, incarnation, process_state, initialised,
+                     answered, in_flight, last, missing)
 };
 
 struct WorkerWork {

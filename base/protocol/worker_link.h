@@ -137,16 +137,18 @@ struct AskActivity {
   HVD_MESSAGE_FIELDS(AskActivity, id)
 };
 
-// In words for a person. A worker also sends it unasked when its world fails.
+// In words for a person. A worker also sends it unasked when its world fails. Longer texts are cut.
 struct Activity {
   static constexpr Kind kKind = Kind::activity;
   // The agent asks with it before it stops the worker.
   static constexpr std::uint32_t kAtTheEnd = 0;
-  std::uint32_t id = 0;   // of the question, or kAtTheEnd
+  static constexpr std::size_t kMaxText = 4'000;  // bytes
+  std::uint32_t id = 0;                           // of the question, or kAtTheEnd
+  std::uint64_t generation = 0;                   // of its world; 0: it is in none
   std::string in_flight;  // "allreduce "a" (4096 bytes) waits for other ranks for 12.3 s"
   std::string last;       // that ended: "allreduce "b" (4096 bytes), done 12.4 s ago"
   std::string missing;    // "rank 3 on b#1 has not asked for "a"", a line for each rank; or empty
-  HVD_MESSAGE_FIELDS(Activity, id, in_flight, last, missing)
+  HVD_MESSAGE_FIELDS(Activity, id, generation, in_flight, last, missing)
 };
 
 // The work counters of this worker. The worker sends them about once a second, and the agent passes

@@ -33,7 +33,7 @@ def nothing_left():
         try:
             yield
         finally:
-            # Whoever presses Ctrl-C twice is as patient as this takes.
+            # A second Ctrl-C does not interrupt the clean-up.
             handlers = {one: signal.signal(one, signal.SIG_IGN) for one in ENDING}
             end_all()
             for one, handler in handlers.items():

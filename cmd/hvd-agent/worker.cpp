@@ -228,7 +228,7 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
   if (!can_answer()) return signal(SIGTERM);
   // What it does now is worth more than what it could say after the signal.
   if (question_) tell_activity({}, false);
-  sigterm_at_ = now + kLastWordsTimeout;
+  sigterm_at_ = std::min(sigterm_at_, now + std::min<Duration>(kLastWordsTimeout, grace / 2));
   channel_.ask_activity(worker_link::Activity::kAtTheEnd);
 }
 
@@ -241,7 +241,7 @@ bool Worker::can_answer() const {
 }
 
 void Worker::kill() {
-  kill_at_ = kNever;
+  kill_at_ = sigterm_at_ = kNever;
   was_killed_by_agent_ = true;
   order(ReaperOrder::Kind::kill);
   wake_reaper();
@@ -279,6 +279,7 @@ void Worker::tell_activity(worker_link::Activity activity, bool answered) {
 void Worker::send_activity(worker_link::Activity activity, bool answered) {
   agent_link::WorkerActivity told;
   told.id = activity.id;
+  told.generation = activity.generation;
   told.incarnation = incarnation_;
   told.process_state = pid_ == 0 ? '\0' : state_of(pid_);
   told.initialised = channel_.initialised();

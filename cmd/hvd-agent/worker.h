@@ -97,9 +97,10 @@ class Worker {
     return std::min({kill_at_, sigterm_at_, heartbeat_.deadline(), answer_by_});
   }
   void on_time(TimePoint now);
-  // The agent was stopped for this long; the deadline is extended by as much.
+  // The agent was stopped for this long; deadlines are extended by as much.
   void extend_deadline(Duration stopped) {
     if (kill_at_ != kNever) kill_at_ += stopped;
+    if (sigterm_at_ != kNever) sigterm_at_ += stopped;
   }
 
   // The agent itself has reaped the worker, because its reaper was killed.
@@ -119,6 +120,7 @@ class Worker {
   bool reaper_lost() const { return reaper_gone() && state_ == State::running; }
 
  private:
+  // A worker waits for SIGTERM for twice as long after its Stop (worker/process/process_world.h).
   static constexpr std::chrono::milliseconds kLastWordsTimeout{100};
 
   enum class State { launching, running, exited, failed };

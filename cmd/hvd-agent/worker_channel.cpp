@@ -177,7 +177,9 @@ void WorkerChannel::handle(const Frame& frame) {
     if (may_tell()) listener_.activity_wanted();
   } else if (auto activity = worker_link::Activity::decode(frame.payload);
              kind == Kind::activity && activity.ok()) {
-    listener_.activity(std::move(*activity));
+    if (activity->id != worker_link::Activity::kAtTheEnd || may_tell()) {
+      listener_.activity(std::move(*activity));
+    }
   } else if (auto report = worker_link::WorkReport::decode(frame.payload);
              kind == Kind::work_report && report.ok()) {
     listener_.work(std::move(report->reading));

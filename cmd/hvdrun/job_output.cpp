@@ -26,6 +26,12 @@ bool same_file(int a, int b) {
          of_a.st_ino == of_b.st_ino;
 }
 
+// A reader of a pipe or a socket may show what it reads, as tee does.
+bool is_file_or_device(int fd) {
+  struct stat about {};
+  return ::fstat(fd, &about) == 0 && (S_ISREG(about.st_mode) || S_ISCHR(about.st_mode));
+}
+
 // It can do more than write one line below the other.
 bool terminal_is_capable() {
   const char* const terminal = std::getenv("TERM");
@@ -56,6 +62,7 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
     : error_fd_(error),
       same_(same_file(out, error)),
       out_is_terminal_(::isatty(out) == 1),
+      out_may_reach_terminal_(out_is_terminal_ || !is_file_or_device(out)),
       error_is_terminal_(::isatty(error) == 1) {
   const auto notice = [stall_timeout](std::string_view stream, std::uint64_t bytes) {
     return cat("hvdrun: ", with_thousands(bytes), " bytes of output were dropped: nobody read ",
@@ -87,7 +94,7 @@ bool Console::drain(TimePoint deadline) {
 }
 
 bool Console::can_show_live_line() const {
-  if (!error_is_terminal_ || (out_is_terminal_ && !same_)) return false;
+  if (!error_is_terminal_ || (!same_ && out_may_reach_terminal_)) return false;
   return terminal_is_capable() && ::tcgetpgrp(error_fd_) == ::getpgrp();
 }
 
@@ -172,6 +179,7 @@ void JobOutput::on_notice(std::string_view text) {
 void JobOutput::on_waiting(const driver::Waiting& waiting) {
   if (ends_by_itself_ && ends_by_itself_()) return;
   const TimePoint now = Clock::now();
+  if (std::exchange(waits_for_, waiting.what) != waiting.what) waiting_.end();
   const auto text = [&] {
     const auto waited = std::chrono::floor<std::chrono::seconds>(waiting_.waited(now));
     const std::string since = waited.count() < 1 ? "" : cat("; ", waited.count(), " s so far");

@@ -46,6 +46,7 @@ class Console {
   int error_fd_;
   bool same_ = false;
   bool out_is_terminal_ = false;
+  bool out_may_reach_terminal_ = false;
   bool error_is_terminal_ = false;
   std::unique_ptr<StreamWriter> error_;  // before out_, whose notices it shows
   std::unique_ptr<StreamWriter> out_;
@@ -115,6 +116,7 @@ class JobOutput : public driver::Observer {
   std::set<int> shown_local_ranks_;
   std::map<Key, Prefixer> prefixers_;
   WaitingReport waiting_;
+  driver::Waiting::For waits_for_{};
   std::uint64_t lines_ = 0;  // of all output that was shown
   std::map<std::uint64_t, std::uint64_t>
       stderr_ended_;  // by incarnation: lines_ after its last line

@@ -27,7 +27,8 @@ class Gathering {
   Gathering(asio::io_context& io, const Signals& signals, const JobSpec& spec, Observer& observer)
       : io_(io), signals_(signals), spec_(spec), observer_(observer), deadline_(io) {
     progress_timer_.emplace(io, [this] {
-      observer_.on_waiting({[this] { return cat(missing(), " to join (", progress(), ")"); }});
+      observer_.on_waiting(
+          {Waiting::For::start, [this] { return cat(missing(), " to join (", progress(), ")"); }});
     });
   }
 

@@ -163,7 +163,7 @@ struct WorldEntered {
   Duration sync{};
   Duration step{};
   std::uint64_t received = 0;  // bytes of the state, of all members together
-  std::uint64_t redone = 0;    // steps that the world before had done since its last commit
+  std::uint64_t redone = 0;    // steps that had begun since the last commit of the world before
   Duration time() const { return leave + wait + connect + vote + sync + step; }
 };
 

@@ -134,10 +134,15 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     HVD_RETURN_IF_ERROR(authenticate(session, *route, within(options_.step_timeout)));
 
     begin(Step::start_agent);
+    bool is_copied = false;
     const auto image = agent();
     if (!image.ok()) return image.status();
     auto started = start_agent(session, **image, options_.cache_directory, work.stop,
-                               options_.step_timeout, [&] { work.step(Step::copy_agent); });
+                               options_.step_timeout, [&] {
+                                 is_copied = true;
+                                 work.step(Step::copy_agent);
+                               });
+    if (started.ok() && is_copied) begin(Step::start_agent);
     if (!started.ok()) return started.status();
 
     const auto multiplexer = this->multiplexer();

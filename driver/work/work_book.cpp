@@ -88,12 +88,26 @@ std::optional<WorkBook::Rate> WorkBook::rate(std::uint64_t incarnation, TimePoin
   rate.steps = per_second(first.steps, last.steps);
   rate.operations = per_second(first.operations(), last.operations());
   rate.bytes = per_second(first.bytes(), last.bytes());
-  if (first.entry.generation == last.entry.generation &&
-      first.entry.received_bytes <= last.entry.received_bytes) {
-    rate.received = per_second(first.entry.received_bytes, last.entry.received_bytes);
-  }
   rate.waited = std::min(per_second(first.waited_ns, last.waited_ns) / 1e9, 1.0);
   return rate;
+}
+
+double WorkBook::received_per_second(std::uint64_t incarnation) const {
+  const auto found = samples_.find(incarnation);
+  if (found == samples_.end()) return 0;
+  const WorkReading& last = found->second.back().reading;
+  const auto is_of_this_transfer = [&](const Sample& sample) {
+    return sample.at + kWindow >= found->second.back().at &&
+           sample.reading.entry.generation == last.entry.generation &&
+           sample.reading.entry.expected_bytes == last.entry.expected_bytes;
+  };
+  const auto first =
+      std::find_if(found->second.begin(), found->second.end(), is_of_this_transfer)->reading;
+  if (first.time_ns >= last.time_ns || first.entry.received_bytes >= last.entry.received_bytes) {
+    return 0;
+  }
+  return static_cast<double>(last.entry.received_bytes - first.entry.received_bytes) /
+         (static_cast<double>(last.time_ns - first.time_ns) / 1e9);
 }
 
 WorkBook::Totals WorkBook::totals() const {

@@ -39,10 +39,12 @@ class WorkBook {
     double steps = 0;
     double operations = 0;
     double bytes = 0;
-    double received = 0;  // bytes of the state of its world
-    double waited = 0;    // the share of the time during which it waited for others, 0 to 1
+    double waited = 0;  // the share of the time during which it waited for others, 0 to 1
   };
   std::optional<Rate> rate(std::uint64_t incarnation, TimePoint now) const;
+
+  // Bytes of the state that it receives, within about kWindow; 0: that is not known yet.
+  double received_per_second(std::uint64_t incarnation) const;
 
   struct Total {
     std::uint64_t operations = 0;

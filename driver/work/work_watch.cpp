@@ -10,6 +10,12 @@
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
+namespace {
+
+// Workers may report anything; no state is larger.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;
+
+}  // namespace
 
 std::string slow_text(const std::vector<SlowRankText>& of_one_host) {
   std::vector<int> ranks;
@@ -50,23 +56,24 @@ std::optional<event::WorldEntered> WorkWatch::reported(HostIndex host,
   return entered;
 }
 
-std::optional<WorkWatch::Transfer> WorkWatch::transfer(TimePoint now) const {
+std::optional<WorkWatch::Transfer> WorkWatch::transfer() const {
   Transfer transfer;
   for (const Incarnation incarnation : receiving_) {
     if (!job_.workers()[job_.index_of(incarnation)].is_live_member()) continue;
     const WorldEntry& entry = book_.newest(incarnation)->entry;
     if (entry.generation != job_.world().generation) continue;
     ++transfer.workers;
-    transfer.expected += entry.expected_bytes;
-    transfer.received += entry.received_bytes;
-    if (const auto rate = book_.rate(incarnation, now)) transfer.per_second += rate->received;
+    transfer.expected += std::min(entry.expected_bytes, kMostBytes);
+    transfer.received += std::min(entry.received_bytes, kMostBytes);
+    transfer.per_second += book_.received_per_second(incarnation);
   }
   if (transfer.workers == 0) return std::nullopt;
   return transfer;
 }
 
 std::string transfer_text(const WorkWatch::Transfer& transfer) {
-  const auto per_second = static_cast<std::uint64_t>(transfer.per_second);
+  const auto per_second =
+      static_cast<std::uint64_t>(std::min(transfer.per_second, static_cast<double>(kMostBytes)));
   return cat(counted(transfer.workers, "worker"),
              " to receive the state: ", bytes_text(transfer.received), " of ",
              bytes_text(transfer.expected),

@@ -44,7 +44,7 @@ class WorkWatch {
     std::uint64_t received = 0;
     double per_second = 0;  // bytes; 0: not known yet
   };
-  std::optional<Transfer> transfer(TimePoint now) const;
+  std::optional<Transfer> transfer() const;
 
   const WorkBook& book() const { return book_; }
   const SlowRanks& slow_ranks() const { return slow_ranks_; }

@@ -44,6 +44,15 @@ Status ControlLoop::start(std::vector<std::string> addresses, TimePoint deadline
   return {};
 }
 
+std::string ControlLoop::unasked_text() {
+  constexpr int kTries = 10;
+  for (int i = 0; i < kTries; ++i) {
+    if (const auto lock = engine_.try_lock(); lock.owns_lock()) return controller_.unasked_text();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
 void ControlLoop::share(std::shared_ptr<ShmMailbox> mailbox) {
   const std::lock_guard lock(mutex_);
   commands_.mailbox = std::move(mailbox);

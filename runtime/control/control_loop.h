@@ -53,11 +53,8 @@ class ControlLoop {
   Status start(std::vector<std::string> addresses, TimePoint deadline);
   // Neighbours on this host may send messages through this mailbox from now on.
   void share(std::shared_ptr<ShmMailbox> mailbox);
-  // What this rank does. Safe from any thread.
-  RankActivity activity() {
-    const auto lock = engine_.lock();
-    return controller_.activity();
-  }
+  // Controller::unasked_text(). Safe from any thread. Empty, too, if the world's thread is held up.
+  std::string unasked_text();
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed() { return controller_.wait_formed(); }
 

@@ -376,12 +376,6 @@ void Controller::suspect_now(const Failure& why, TimePoint now) {
   suspicion_until_ += spec_.config.verdict_timeout;
 }
 
-RankActivity Controller::activity() const {
-  auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
-  return {std::move(words.in_flight), std::move(words.last),
-          negotiator_.missing_text(negotiation_time(Clock::now()))};
-}
-
 void Controller::enter_failure(const Failure& why) {
   {
     const std::lock_guard lock(mutex_);
@@ -390,7 +384,12 @@ void Controller::enter_failure(const Failure& why) {
   }
 
   if (spec_.on_failure) {
-    callbacks_.emplace_back([this, doing = activity()] { spec_.on_failure(doing); });
+    auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
+    callbacks_.emplace_back(
+        [this, doing = RankActivity{spec_.generation, std::move(words.in_flight),
+                                    std::move(words.last), unasked_text()}] {
+          spec_.on_failure(doing);
+        });
   }
   hooks_.on_failure();
   tracing_.failed(why, links_);

@@ -92,8 +92,10 @@ class Controller {
   Failure wait_left(TimePoint deadline);
   // Tensors that are ready wait for a batch to end.
   bool waits_for_batch() const { return waits_for_batch_; }
-  // What this rank does.
-  RankActivity activity() const;
+  // On rank 0: which ranks have not asked for what others wait for (Negotiator::missing_text()).
+  std::string unasked_text() const {
+    return negotiator_.missing_text(negotiation_time(Clock::now()));
+  }
   CacheStats cache_stats() const { return {cache_misses_, cache_hits_}; }
 
  private:

@@ -38,6 +38,7 @@ class ProgressEngine {
   // Once, after the poller was opened and before any other call.
   Status open();
   Lock lock() { return Lock(mutex_); }
+  Lock try_lock() { return {mutex_, std::try_to_lock}; }
   // From now on messages in the mailbox end a wait, too, though they are not among the events that
   // are returned. Under the lock.
   void use_mailbox(std::shared_ptr<ShmMailbox> mailbox);

@@ -198,7 +198,11 @@ class World::Impl {
   }
   void abort(const Failure& why) { control_.fail(why); }
   trace::Tracing& tracing() { return tracing_; }
-  Activity activity() { return control_.activity(); }
+  Activity activity() {
+    auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
+    return {spec_.generation, std::move(words.in_flight), std::move(words.last),
+            control_.unasked_text()};
+  }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {

@@ -25,9 +25,10 @@ struct Member {
 
 // What a rank does, in words for a person.
 struct RankActivity {
-  std::string in_flight;  // its operations in flight
-  std::string last;       // the operation that ended last
-  std::string missing;    // on rank 0: which ranks have not asked for what others wait for
+  std::uint64_t generation = 0;  // of its world; 0: it is in none
+  std::string in_flight;         // its operations in flight
+  std::string last;              // the operation that ended last
+  std::string missing;           // on rank 0: which ranks have not asked for what others wait for
 };
 
 struct WorldSpec {

@@ -28,14 +28,14 @@ TEST(ActivityTable, ShowsNothingThatATerminalWouldObey) {
 }
 
 TEST(ActivityText, SaysWhyAWorkerDoesNotAnswer) {
-  EXPECT_EQ(in_flight_text(WorkerActivity{1, 1, 'S', true, true, "all", "x"}), "all");
-  EXPECT_EQ(in_flight_text(WorkerActivity{1, 1, 'T', true, false, "", ""}),
+  EXPECT_EQ(in_flight_text(WorkerActivity{1, 2, 1, 'S', true, true, "all", "x"}), "all");
+  EXPECT_EQ(in_flight_text(WorkerActivity{1, 2, 1, 'T', true, false, "", ""}),
             "no answer; its process is stopped");
-  EXPECT_EQ(in_flight_text(WorkerActivity{1, 1, 't', true, false, "", ""}),
+  EXPECT_EQ(in_flight_text(WorkerActivity{1, 2, 1, 't', true, false, "", ""}),
             "no answer; its process is held by a debugger");
-  EXPECT_EQ(in_flight_text(WorkerActivity{1, 1, 'R', false, false, "", ""}),
+  EXPECT_EQ(in_flight_text(WorkerActivity{1, 2, 1, 'R', false, false, "", ""}),
             "no hvd::init() yet; its process runs");
-  EXPECT_EQ(in_flight_text(WorkerActivity{1, 1, 0, false, false, "", ""}),
+  EXPECT_EQ(in_flight_text(WorkerActivity{1, 2, 1, 0, false, false, "", ""}),
             "no hvd::init() yet; its process has not started its program");
 }
 

@@ -342,5 +342,21 @@ TEST_F(ElasticFaultsTest, TheLossCurveIsTheSameToTheLastBitHoweverManyAreKilled)
   EXPECT_NE(end.err.find("generation 2"), std::string::npos) << end.err;
 }
 
+// What workers said of an older world, perhaps late, is not in it.
+TEST_F(ElasticJobTest, TheReportOnAFailedJobIsOfItsLastWorld) {
+  Process& job = start_training({"-np", "3", "--min-np", "2", "--reset-limit", "1", "--verbose"});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
+  kill_rank(2);
+  ASSERT_TRUE(job.wait_for_error("first step; ")) << job.err();
+  kill_rank(1);
+  EXPECT_EQ(job.wait().code, 137);
+  const auto table = job.err().find("hvdrun: what ");
+  ASSERT_NE(table, std::string::npos) << job.err();
+  const std::string told = job.err().substr(table);
+  EXPECT_NE(told.find("\n  0     localhost#"), std::string::npos) << told;
+  EXPECT_NE(told.find("  the last recovery, into generation "), std::string::npos) << told;
+  EXPECT_EQ(told.find("the world changes"), std::string::npos) << told;
+}
+
 }  // namespace
 }  // namespace hvd::test

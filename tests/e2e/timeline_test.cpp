@@ -40,7 +40,7 @@ TEST_F(TimelineTest, OfAJobThatEndsWellShowsNegotiationFusionAndExecution) {
   const auto timeline = expect_right_timeline(path());
   expect_whole_story(timeline);
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(timeline.processes.at(rank), cat("rank ", rank, " (localhost#", rank, ")"));
+    EXPECT_EQ(timeline.processes.at(rank), cat("rank ", rank, " on localhost#", rank));
     EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 20 * 24) << "rank " << rank;
   }
 }

@@ -86,6 +86,7 @@ void StateImpl::step(std::string_view call, Step what) {
 
   const auto failed = (progress_.*what)(protocol, proposal, next);
   if (!failed.ok()) raise(failed);
+  if (what == &worker::Progress::commit) steps_at_commit_ = process.steps();
   if (next.empty() || membership == nullptr) return;
 
   if (worker::Membership::is_last(next)) {
@@ -101,7 +102,6 @@ void StateImpl::step(std::string_view call, Step what) {
 
 void StateImpl::commit() {
   ProcessWorld::instance().entry_timer().step_ended(Clock::now());
-  steps_at_commit_ = ProcessWorld::instance().steps();
   step("commit", &worker::Progress::commit);
 }
 void StateImpl::check_host_updates() { step("check_host_updates", &worker::Progress::check); }

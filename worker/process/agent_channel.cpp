@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kExitWithoutAgent = 1;
 constexpr std::chrono::seconds kSendTimeout{10};
+constexpr std::chrono::milliseconds kLastWordsTimeout{100};
 constexpr std::chrono::seconds kWelcomeTimeout{10};
 // Looked at in each kOwnTimePace.
 constexpr std::chrono::milliseconds kReportWorkEvery{900};
@@ -205,7 +206,7 @@ void AgentChannel::handle(const Frame& frame) {
       const bool wants_dump = question->id != worker_link::Activity::kAtTheEnd;
       // If it cannot be told, the next read says why.
       (void)send_activity(question->id,
-                          ask ? ask(wants_dump) : Activity{"is in no world yet", "nothing", {}});
+                          ask ? ask(wants_dump) : Activity{0, "is in no world yet", "nothing", {}});
       return;
     }
     case worker_link::Kind::stop: {
@@ -278,11 +279,17 @@ Status AgentChannel::send_ready() { return send(worker_link::Ready{}.encode()); 
 Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); }
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
 Status AgentChannel::send_activity(const Activity& activity) {
+  // The operations that are in flight fail after this: no agent may hold them up.
+  HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLOUT, Clock::now() + kLastWordsTimeout));
   return send_activity(worker_link::Activity::kAtTheEnd, activity);
 }
 Status AgentChannel::send_activity(std::uint32_t id, const Activity& activity) {
-  return send(
-      worker_link::Activity{id, activity.in_flight, activity.last, activity.missing}.encode());
+  const auto cut = [](const std::string& text) {
+    return text.substr(0, worker_link::Activity::kMaxText);
+  };
+  return send(worker_link::Activity{id, activity.generation, cut(activity.in_flight),
+                                    cut(activity.last), cut(activity.missing)}
+                  .encode());
 }
 Status AgentChannel::send_left(const std::string& reason, bool for_good) {
   send_work();

@@ -23,9 +23,9 @@ class EntryTimer {
   // elastic::run begins to agree on the state. In the first world the program may have done
   // something else before, which does not count.
   void begin_vote(TimePoint now);
-  // `expected_bytes` of the state are to come from others; 0: this member has it.
   // So many steps of the last world are done again in this one. Before begin_vote().
   void redoes(std::uint64_t steps);
+  // `expected_bytes` of the state are to come from others; 0: this member has it.
   void voted(std::uint64_t expected_bytes, TimePoint now);
   // So many of them are here.
   void received(std::uint64_t bytes);

@@ -131,12 +131,13 @@ AgentChannel::Activity ProcessWorld::activity(bool wants_dump) const {
   }
   const std::lock_guard lock(mutex_);
   if (current_.phase() == CurrentWorld::Phase::joining) {
-    return {"waits for a world that it can join", "nothing", {}};
+    return {0, "waits for a world that it can join", "nothing", {}};
   }
   if (current_.phase() == CurrentWorld::Phase::between) {
-    return {"waits for the next world", current_.end_reason().status.message(), {}};
+    return {0, "waits for the next world", current_.end_reason().status.message(), {}};
   }
-  return {"is in no world: hvd::init() has not returned, or shutdown() was called", "nothing", {}};
+  return {
+      0, "is in no world: hvd::init() has not returned, or shutdown() was called", "nothing", {}};
 }
 
 void ProcessWorld::before_failure_is_thrown() {

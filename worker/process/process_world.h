@@ -33,7 +33,8 @@
 
 namespace hvd::worker {
 
-// From the announcement of a stop to its signal; usually milliseconds.
+// From the announcement of a stop to its signal; usually milliseconds, and 100 if this process does
+// not answer the question that comes with the announcement.
 inline constexpr std::chrono::milliseconds kSignalGrace{200};
 // For what is in flight in a world that has failed: milliseconds, unless an event never comes.
 inline constexpr std::chrono::seconds kInFlightTimeout{10};
@@ -159,7 +160,7 @@ class ProcessWorld {
   ProcessWorld() = default;
   static void register_end_of_program();
   void end_of_program(int exit_code);
-  // For the agent, which a person has asked.
+  // For the agent, which asks for a person, or before it stops this process.
   AgentChannel::Activity activity(bool wants_dump) const;
   void begin_to_leave();
   runtime::Failure leave(runtime::World& world);

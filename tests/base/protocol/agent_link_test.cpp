@@ -47,7 +47,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(HostLeaves{});
   expect_sound(Paused{false});
   expect_sound(ActivityWanted{});
-  expect_sound(WorkerActivity{7, 18, 'S', true, true, "nothing", "a"});
+  expect_sound(WorkerActivity{7, 2, 18, 'S', true, true, "nothing", "a"});
   expect_sound(HeartbeatAck{15});
   expect_sound(WorkReports{});
   expect_sound(WorkReports{{{7, {1, 2, 3, {{Collective::allreduce, 4, 5}}}}, {8, {}}}});
@@ -221,7 +221,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfPausesAndActivities) {
   EXPECT_EQ(question->id, 7U);
   EXPECT_EQ(question->timeout_ms, 1000U);
   const auto activity =
-      WorkerActivity::decode(payload_of(WorkerActivity{7, 18, 'T', true, false, "a", "b"}));
+      WorkerActivity::decode(payload_of(WorkerActivity{7, 2, 18, 'T', true, false, "a", "b"}));
   ASSERT_TRUE(activity.ok());
   EXPECT_EQ(activity->id, 7U);
   EXPECT_EQ(activity->incarnation, 18U);
@@ -273,9 +273,18 @@ TEST(AgentLink, FieldsLieOneAfterTheOtherAsTheWireWritesThem) {
             WireWriter().u64(2).u32(5000).str("because").bytes());
   EXPECT_EQ(payload_of(Credit{4, Stream::standard_error, 7}),
             WireWriter().u64(4).u8(2).u64(7).bytes());
-  EXPECT_EQ(
-      payload_of(WorkerActivity{7, 18, 'T', true, false, "a", "b"}),
-      WireWriter().u32(7).u64(18).u8('T').boolean(true).boolean(false).str("a").str("b").bytes());
+  EXPECT_EQ(payload_of(WorkerActivity{7, 2, 18, 'T', true, false, "a", "b", "c"}),
+            WireWriter()
+                .u32(7)
+                .u64(2)
+                .u64(18)
+                .u8('T')
+                .boolean(true)
+                .boolean(false)
+                .str("a")
+                .str("b")
+                .str("c")
+                .bytes());
   EXPECT_EQ(payload_of(Ready{2, "build", 99, "host", {{"lo", "::1"}}, 4000, "hi", 5000, 8, 4, 16}),
             WireWriter()
                 .u32(2)

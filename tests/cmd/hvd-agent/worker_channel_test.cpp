@@ -138,6 +138,26 @@ TEST(AgentChannel, AWorkerThatDoesNotAnswerIsStoppedAMomentLater) {
   EXPECT_TRUE(agent.activities.empty());
 }
 
+TEST(AgentChannel, ASecondStopDoesNotPutOffTheSigterm) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel-and-stay", "initialised"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).initialised == 1; }));
+  agent.send(agent_link::Stop{1, 2'000, "first"}.encode());
+  agent.send(agent_link::Stop{1, 2'000, "second"}.encode());
+  ASSERT_TRUE(agent.until_over(1));
+  EXPECT_EQ(agent.of(1).exited->signal_number, SIGTERM);
+}
+
+TEST(AgentChannel, AKillDoesNotWaitForLastWords) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"write-channel-and-stay", "initialised"});
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).initialised == 1; }));
+  agent.send(agent_link::Stop{1, 60'000, "first"}.encode());
+  agent.send(agent_link::Kill{1}.encode());
+  ASSERT_TRUE(agent.until_over(1));
+  EXPECT_EQ(agent.of(1).exited->signal_number, SIGKILL);
+}
+
 TEST(AgentChannel, SignalsToTheAgentThatMeanNothingOrAQuestionEndNothing) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay"});

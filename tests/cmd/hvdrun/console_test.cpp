@@ -263,7 +263,9 @@ TEST(JobOutput, WarningsAndProgressGoToStandardError) {
 
 TEST(JobOutput, WithoutATerminalAWaitIsToldInLinesAndOnlyOnceItIsLong) {
   Job job;
-  const auto wait = [&] { job.output.on_waiting({[] { return std::string("host b"); }}); };
+  const auto wait = [&] {
+    job.output.on_waiting({driver::Waiting::For::start, [] { return std::string("host b"); }});
+  };
   wait();
   job.output.on_waiting_over();
   job.output.on_notice("it was short");

@@ -108,7 +108,7 @@ TEST_F(SlurmJobs, TheCodeOfTheFirstFailureIsTheJobs) {
       run_batch({"--nodes=2"}, cat(hvdrun_,
                                    " sh -c '[ $HVD_RANK = 1 ] && exit 7; sleep 60'; echo "
                                    "code $?"));
-  EXPECT_NE(out.find("rank 1 on host sn2"), std::string::npos) << out;
+  EXPECT_NE(out.find("rank 1 on sn2#0"), std::string::npos) << out;
   EXPECT_NE(out.find("code 7"), std::string::npos) << out;
 }
 

@@ -286,7 +286,7 @@ TEST_F(SshStart, ASlowCopyTakesLongerThanTheDeadlineOfAStepAsLongAsItGoesOn) {
   const auto status = launch(bed, {"--step-timeout", "1500", "h1"});
   EXPECT_EQ(status.code, 0) << status.out;
   // The step is reported again, so that the job's timeout starts anew.
-  EXPECT_TRUE(holds(status.out, "h1 step start agent\nh1 step start agent\n")) << status.out;
+  EXPECT_TRUE(holds(status.out, "h1 step copy agent\nh1 step copy agent\n")) << status.out;
 }
 
 TEST_F(SshStart, AHostThatIsCutOffWhileCopyingIsGivenUpAtTheDeadline) {

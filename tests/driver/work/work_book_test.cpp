@@ -48,6 +48,35 @@ TEST(WorkBook, RatesAreByTheClockOfTheWorker) {
   EXPECT_DOUBLE_EQ(rate->waited, 0.5);
 }
 
+WorkReading receiving(std::uint64_t second, std::uint64_t generation, std::uint64_t received) {
+  WorkReading reading;
+  reading.time_ns = second * kNanoseconds;
+  reading.entry.generation = generation;
+  reading.entry.expected_bytes = generation == 0 ? 0 : 1000;
+  reading.entry.received_bytes = received;
+  return reading;
+}
+
+// A newcomer does not end any step while it receives the state.
+TEST(WorkBook, TheRateOfAStateIsThatOfThisTransfer) {
+  WorkBook book;
+  const TimePoint start{};
+  EXPECT_EQ(book.received_per_second(1), 0);
+  std::uint64_t second = 1;
+  for (; second <= 3; ++second) book.add(1, receiving(second, 0, 0), start + seconds(second));
+  EXPECT_EQ(book.received_per_second(1), 0);
+  book.add(1, receiving(4, 2, 0), start + seconds(4));
+  EXPECT_EQ(book.received_per_second(1), 0);
+  book.add(1, receiving(6, 2, 200), start + seconds(6));
+  EXPECT_DOUBLE_EQ(book.received_per_second(1), 100);
+  for (second = 7; second <= 12; ++second) {
+    book.add(1, receiving(second, 2, 200 + 10 * (second - 6)), start + seconds(second));
+  }
+  EXPECT_DOUBLE_EQ(book.received_per_second(1), 10) << "of the last five seconds";
+  book.add(1, receiving(13, 3, 0), start + seconds(13));
+  EXPECT_EQ(book.received_per_second(1), 0) << "another world";
+}
+
 TEST(WorkBook, OldWorkLeavesTheWindow) {
   WorkBook book;
   const TimePoint start{};

@@ -90,7 +90,7 @@ std::vector<Mismatch> mismatches() {
        }},
       // For want of the module, of a driver, of a GPU, or of so many: the first that is missing.
       {"a device that nothing works on",
-       {"allreduce \"t\"", "rank 0 (", "CUDA"},
+       {"allreduce \"t\"", "rank 0 on ", "CUDA"},
        [](bool) { hvd::allreduce(view(DataType::float32, {4}, kNoDevice), {.name = "t"}); }},
       {"compression",
        {"Mismatched compressions", "none", "bfloat16"},
