@@ -343,11 +343,11 @@ TEST_F(ElasticFaultsTest, TheLossCurveIsTheSameToTheLastBitHoweverManyAreKilled)
 }
 
 // What workers said of an older world, perhaps late, is not in it.
-TEST_F(ElasticJobTest, TheReportOnAFailedJobIsOfItsLastWorld) {
-  Process& job = start_training({"-np", "3", "--min-np", "2", "--reset-limit", "1", "--verbose"});
+TEST_F(ElasticFaultsTest, TheReportOnAFailedJobIsOfItsLastWorld) {
+  Process& job = start_training({"-np", "2", "--min-np", "2", "--reset-limit", "1", "--verbose"});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
-  kill_rank(2);
-  ASSERT_TRUE(job.wait_for_error("first step; ")) << job.err();
+  kill_rank(1);
+  ASSERT_TRUE(job.wait_for_error("world 2 is at work; ")) << job.err();
   kill_rank(1);
   EXPECT_EQ(job.wait().code, 137);
   const auto table = job.err().find("hvdrun: what ");
