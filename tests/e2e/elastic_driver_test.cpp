@@ -71,7 +71,7 @@ class ElasticDriverTest : public JobTest {
 TEST_F(ElasticDriverTest, AKilledWorkerIsReplacedAndTheOthersGoOn) {
   Process& job = start_job({"-np", "3", "--min-np", "2"}, follows());
   const auto workers = wait_for_world(job, 1, 3);
-  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
   wait_for_world(job, 2, 2);
   // The replacement takes the place of the one that it replaces.
   const auto after = wait_for_world(job, 3, 3);
@@ -87,7 +87,7 @@ TEST_F(ElasticDriverTest, AKilledWorkerIsReplacedAndTheOthersGoOn) {
 TEST_F(ElasticDriverTest, WithTheLeastAsManyAsThereWereTheWorldWaitsForTheReplacement) {
   Process& job = start_job({"-np", "2", "--min-np", "2"}, follows());
   const auto workers = wait_for_world(job, 1, 2);
-  ASSERT_EQ(::kill(workers.at(0), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(0), SIGKILL), 0);
   expect_said(job, "1 worker is left, and the world needs at least 2 (--min-np): waiting");
   const auto after = wait_for_world(job, 2, 2);
   EXPECT_EQ(after.at(0), workers.at(1));
@@ -123,7 +123,7 @@ TEST_F(ElasticDriverTest, AHostThatIsBackIsUsedAgain) {
 TEST_F(ElasticDriverTest, AWorkerThatIsToldToGoLeavesAndItsSlotIsFilledAgain) {
   Process& job = start_job({"-np", "2", "--min-np", "1"}, follows());
   const auto workers = wait_for_world(job, 1, 2);
-  ASSERT_EQ(::kill(workers.at(1), SIGTERM), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGTERM), 0);
   ASSERT_TRUE(job.wait_for_output(" out.")) << job.out() << job.err();
   expect_said(job, "localhost#1 left: localhost#1 was told to go");
   EXPECT_EQ(job.err().find("warning"), std::string::npos) << job.err();
@@ -140,7 +140,7 @@ TEST_F(ElasticDriverTest, SigtermToAnAgentTakesItsHostOutOfTheWorldWithoutALoss)
   // Its worker's reaper is the child of one of them.
   for (const pid_t agent : agents) {
     for (const pid_t reaper : children_named(agent, "hvd-reaper")) {
-      if (status.find(cat("PPid:\t", reaper, "\n")) != std::string::npos) ::kill(agent, SIGTERM);
+      if (status.find(cat("PPid:\t", reaper, "\n")) != std::string::npos) kill_one(agent, SIGTERM);
     }
   }
   expect_said(job, "127.0.0.1#0 left: host 127.0.0.1 is taken away");
@@ -202,7 +202,7 @@ TEST_F(ElasticDriverTest, AScriptThatFailsLaterChangesNothing) {
 TEST_F(ElasticDriverTest, BeyondTheResetLimitTheJobEndsWithTheFirstCause) {
   Process& job = start_job({"-np", "2", "--min-np", "1", "--reset-limit", "0"}, follows());
   const auto workers = wait_for_world(job, 1, 2);
-  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 137);
   for (const char* const part : {"rank 1", "was killed by SIGKILL (signal 9)",
@@ -215,7 +215,7 @@ TEST_F(ElasticDriverTest, WithHorovodsPolicyTheWholeHostGoesAndIsNotUsedAgain) {
   Process& job = start_job(
       {"-H", "localhost:2,127.0.0.1:2", "--min-np", "1", "--failure-policy", "host"}, follows());
   const auto workers = wait_for_world(job, 1, 4);
-  ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(3), SIGKILL), 0);
   expect_said(job, "127.0.0.1#1 was killed by SIGKILL (signal 9); its host is set aside");
   ASSERT_TRUE(job.wait_for_output("told: host 127.0.0.1 rests (--failure-policy host)"));
   // The loss and the workers that leave with it are one change.
@@ -250,7 +250,7 @@ TEST_F(ElasticDriverTest, AReplacementKnowsItsSlotAndNoRankYet) {
              cat("echo rank $HVD_RANK local $HVD_LOCAL_RANK of $HVD_LOCAL_SIZE; ", "exec ",
                  binary("e2e_follows"), " --never-ready --until ", go_.string())});
   const auto workers = wait_for_world(job, 1, 2);
-  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
   ASSERT_TRUE(job.wait_for_output("[localhost#1]<stdout>:rank -1 local 1 of 2")) << job.out();
   expect_a_good_end(job);
 }
@@ -259,7 +259,7 @@ TEST_F(ElasticDriverTest, FilesAreByWorkerSinceRanksChange) {
   const std::string logs = directory() / "logs";
   Process& job = start_job({"-np", "2", "--min-np", "1", "--output-filename", logs}, follows());
   const auto workers = wait_for_world(job, 1, 2);
-  ASSERT_EQ(::kill(workers.at(0), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(0), SIGKILL), 0);
   wait_for_world(job, 3, 2);
   expect_a_good_end(job);
   const std::string text = read_file(logs + "/localhost#0/stdout");
@@ -300,7 +300,7 @@ TEST_F(ElasticDriverTest, AKilledAgentCostsItsHostAndSparesTheScript) {
   wait_for_world(job, 1, 2);
   const auto agents = children_named(job.pid(), "hvd-agent");
   ASSERT_EQ(agents.size(), 2U);
-  ASSERT_EQ(::kill(agents[1], SIGKILL), 0);
+  ASSERT_EQ(kill_one(agents[1], SIGKILL), 0);
   expect_said(job, "generation 2: 1 worker on 1 host");
   expect_said(job, "was lost with host");
   // The host is tried again, and what discovery says is heard as before.
@@ -321,7 +321,7 @@ class ElasticTrainingTest : public ElasticDriverTest {
     return start(flags, {.environment = {{"UNTIL", cat(until_generation)}}});
   }
   pid_t pid_of(Process& job, int rank) {
-    const std::string runs = cat("rank ", rank, " runs on localhost as pid ");
+    const std::string runs = cat("rank ", rank, " on localhost#", rank, " runs as pid ");
     EXPECT_TRUE(job.wait_for_error(runs)) << job.err();
     return std::atoi(job.err().substr(job.err().find(runs) + runs.size()).c_str());
   }
@@ -342,7 +342,7 @@ class ElasticTrainingTest : public ElasticDriverTest {
 TEST_F(ElasticTrainingTest, OneOfFourIsKilledAndReplaced) {
   Process& job = start_training({"-np", "4", "--min-np", "2"}, 3);
   wait_for_step(job, 5);
-  ASSERT_EQ(::kill(pid_of(job, 2), SIGKILL), 0);
+  ASSERT_EQ(kill_one(pid_of(job, 2), SIGKILL), 0);
   expect_trained(job, 3, 4);
   EXPECT_NE(job.out().find("generation 2, rank 2 of 3,"), std::string::npos) << job.out();
 }
@@ -350,7 +350,7 @@ TEST_F(ElasticTrainingTest, OneOfFourIsKilledAndReplaced) {
 TEST_F(ElasticTrainingTest, TheLeaderIsKilledAndTheWorldWaitsForTheReplacement) {
   Process& job = start_training({"-np", "3", "--min-np", "3"}, 2);
   wait_for_step(job, 5);
-  ASSERT_EQ(::kill(pid_of(job, 0), SIGKILL), 0);
+  ASSERT_EQ(kill_one(pid_of(job, 0), SIGKILL), 0);
   expect_trained(job, 2, 3);
 }
 
@@ -369,7 +369,7 @@ TEST_F(ElasticTrainingTest, ASpareStepsInAtOnce) {
   Process& job = start_training({"-H", "localhost:3", "--max-np", "2", "--spares", "1"}, 2);
   wait_for_step(job, 5);
   ASSERT_TRUE(job.wait_for_error("is ready to join")) << job.err();
-  ASSERT_EQ(::kill(pid_of(job, 1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(pid_of(job, 1), SIGKILL), 0);
   expect_trained(job, 2, 2);
   EXPECT_TRUE(job.err().find("generation 2: 2 workers on 1 host (localhost#1 was killed by "
                              "SIGKILL (signal 9); localhost#2 joined)") != std::string::npos)

@@ -85,9 +85,9 @@ TEST_F(ElasticFaultsTest, AFrozenWorkerIsKilledByItsAgentAndReplaced) {
   Process& job = start_training({"-np", "3", "--min-np", "2", "--heartbeat-timeout", "0.3"});
   const auto world = expect_world(job, 3);
   const pid_t frozen = pid_of_rank(1);
-  ASSERT_EQ(::kill(frozen, SIGSTOP), 0);
+  ASSERT_EQ(kill_one(frozen, SIGSTOP), 0);
   expect_world(job, 3, world);
-  EXPECT_TRUE(eventually([&] { return ::kill(frozen, 0) != 0; }));
+  EXPECT_TRUE(eventually([&] { return kill_one(frozen, 0) != 0; }));
   const auto end = finish(job);
   expect_in(end.err, {"localhost#1", "no sign of life", "--heartbeat-timeout"});
 }
@@ -112,8 +112,8 @@ TEST_F(ElasticFaultsTest, TwoThatDieAtOnceAreOneChange) {
   const auto world = expect_world(job, 5);
   const pid_t one = pid_of_rank(0);
   const pid_t other = pid_of_rank(3);
-  ASSERT_EQ(::kill(one, SIGKILL), 0);
-  ASSERT_EQ(::kill(other, SIGKILL), 0);
+  ASSERT_EQ(kill_one(one, SIGKILL), 0);
+  ASSERT_EQ(kill_one(other, SIGKILL), 0);
   expect_world(job, 5, world);
   finish(job);
 }
@@ -147,7 +147,7 @@ TEST_F(ElasticFaultsTest, IfAllWorkersAreLostTheJobFailsWithTheFirstCause) {
   expect_world(job, 3);
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) pids.push_back(pid_of_rank(rank));
-  for (const pid_t pid : pids) ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  for (const pid_t pid : pids) ASSERT_EQ(kill_one(pid, SIGKILL), 0);
   const auto end = job.wait();
   EXPECT_EQ(end.code, 137) << end.err;
   expect_in(end.err, {"SIGKILL", "no worker of the world is left"});
@@ -245,7 +245,7 @@ TEST_F(ElasticFaultsTest, AWorkerThatIsToldToGoLeavesAtACommitAndNobodyRollsBack
   Process& job = start_training({"--host-discovery-script", script, "--discovery-interval", "0.1"});
   const auto world = expect_world(job, 3);
   const pid_t told = pid_of_rank(1);
-  ASSERT_EQ(::kill(told, SIGTERM), 0);
+  ASSERT_EQ(kill_one(told, SIGTERM), 0);
   ASSERT_TRUE(step_logs().wait([&] {
     for (const auto& step_log : step_logs().step_logs()) {
       if (step_log.pid == told && step_log.left != 0) return true;
@@ -323,7 +323,7 @@ TEST_F(ElasticFaultsTest, TheLossCurveIsTheSameToTheLastBitHoweverManyAreKilled)
     ASSERT_TRUE(job.wait_for_output(step)) << job.out() << job.err();
     const pid_t pid = trainer_in(processes(), kill % 3);
     ASSERT_GT(pid, 0);
-    ASSERT_EQ(::kill(pid, SIGKILL), 0);
+    ASSERT_EQ(kill_one(pid, SIGKILL), 0);
   }
   const auto end = job.wait();
   ASSERT_EQ(end.code, 0) << end.err;

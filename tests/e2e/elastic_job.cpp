@@ -37,7 +37,7 @@ pid_t ElasticJobTest::pid_of_rank(int rank) {
 void ElasticJobTest::kill_rank(int rank, int signal_number) {
   const pid_t pid = pid_of_rank(rank);
   if (pid <= 0) return;
-  EXPECT_EQ(::kill(pid, signal_number), 0);
+  EXPECT_EQ(kill_one(pid, signal_number), 0);
 }
 
 void ElasticJobTest::replace_file(const std::string& name, const std::string& content) {

@@ -87,7 +87,7 @@ TEST_F(ElasticReplacedTest, EveryWorkerMayBeToldToGoAtOnce) {
   step_logs().read();
   std::set<pid_t> before;
   for (const auto* const member : step_logs().members()) before.insert(member->pid);
-  for (const pid_t pid : before) EXPECT_EQ(::kill(pid, SIGTERM), 0);
+  for (const pid_t pid : before) EXPECT_EQ(kill_one(pid, SIGTERM), 0);
   EXPECT_TRUE(step_logs().wait([&] {
     const auto members = step_logs().members();
     return members.size() == 2 &&

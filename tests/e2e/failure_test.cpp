@@ -24,7 +24,7 @@ TEST_F(FailureTest, AKilledWorkerEndsTheJobWith137AndIsNamed) {
   Process& job = start({"-np", "4", binary("e2e_works")});
   const auto workers = wait_for_workers(job, "working", 4);
   ASSERT_EQ(workers.size(), 4U);
-  ASSERT_EQ(::kill(workers.at(2), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(2), SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 137);
   EXPECT_EQ(end.signal, 0);
@@ -65,9 +65,9 @@ TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastWords) {
   Process& job = start({"-np", "3", "--heartbeat-timeout", "20", binary("e2e_works")});
   const auto workers = wait_for_workers(job, "working", 3);
   ASSERT_EQ(workers.size(), 3U);
-  ASSERT_EQ(::kill(workers.at(2), SIGSTOP), 0);
+  ASSERT_EQ(kill_one(workers.at(2), SIGSTOP), 0);
   ASSERT_TRUE(eventually([&] { return is_stopped(workers.at(2)); }));
-  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 137);
   const auto table = end.err.find("hvdrun: what 1 worker did last:");
@@ -108,7 +108,7 @@ TEST_F(FailureTest, AKilledRankIsTheCauseNotThoseThatHearOfIt) {
     Process& job = start({"-np", "4", binary("e2e_works"), "--catch", "7"});
     const auto workers = wait_for_workers(job, "working", 4);
     ASSERT_EQ(workers.size(), 4U);
-    ASSERT_EQ(::kill(workers.at(3), SIGKILL), 0);
+    ASSERT_EQ(kill_one(workers.at(3), SIGKILL), 0);
     const ExitStatus end = job.wait();
     EXPECT_EQ(end.code, 137) << end.err;
     expect_in(end.err, {"rank 3", "SIGKILL"});
@@ -237,7 +237,7 @@ TEST_F(FailureTest, AWorkerThatTheKernelKillsForWantOfMemoryIsToldAsThat) {
 TEST_F(FailureTest, AWorkerThatSomebodyKillsIsNotToldAsOutOfMemory) {
   Process& job = start({"-np", "2", binary("e2e_stays")});
   const auto workers = wait_for_workers(job, "up", 2);
-  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 137);
   EXPECT_EQ(end.err.find("out of memory"), std::string::npos) << end.err;

@@ -24,7 +24,7 @@ JobTest::JobTest() : mark_(to_hex(random_bytes(8))) {}
 
 JobTest::~JobTest() {
   started_.clear();
-  for (const pid_t pid : processes()) ::kill(pid, SIGKILL);
+  for (const pid_t pid : processes()) kill_one(pid, SIGKILL);
 }
 
 void JobTest::TearDown() { expect_nobody_left("the test"); }

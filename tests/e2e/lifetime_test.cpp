@@ -43,7 +43,7 @@ TEST_F(LifetimeTest, KillingHvdrunLeavesNoProcessEvenIfAReaperHadBeenStopped) {
   ASSERT_EQ(agents.size(), 1U);
   const auto reapers = children_named(agents[0], "hvd-reaper");
   ASSERT_EQ(reapers.size(), 2U);
-  ASSERT_EQ(::kill(reapers[0], SIGSTOP), 0);
+  ASSERT_EQ(kill_one(reapers[0], SIGSTOP), 0);
   crash(job);
   expect_nobody_left("kill -9 of hvdrun");
 }
@@ -52,7 +52,7 @@ TEST_F(LifetimeTest, KillingTheAgentIsReportedAndLeavesNoProcess) {
   Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
   const auto agents = children_named(job.pid(), "hvd-agent");
   ASSERT_EQ(agents.size(), 1U);
-  ASSERT_EQ(::kill(agents[0], SIGKILL), 0);
+  ASSERT_EQ(kill_one(agents[0], SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_NE(end.code, 0);
   EXPECT_NE(end.err.find("localhost"), std::string::npos) << end.err;
@@ -162,7 +162,7 @@ TEST_F(LifetimeTest, AWorkersChildHasAsMuchReasonToGoAsTheWorker) {
   Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
   const auto workers = wait_for_workers(job, "up", 2);
   ASSERT_EQ(workers.size(), 2U);
-  ASSERT_EQ(::kill(workers.at(1), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
   EXPECT_EQ(job.wait().code, 137);
   expect_nobody_left("a worker's death");
 }

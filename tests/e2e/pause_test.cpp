@@ -34,10 +34,10 @@ class PauseTest : public ElasticJobTest {
   // hvdrun is stopped first, so that it does not react to the stop of the others.
   std::vector<pid_t> stop_all(const Process& job) {
     std::vector<pid_t> stopped{job.pid()};
-    ::kill(job.pid(), SIGSTOP);
+    kill_one(job.pid(), SIGSTOP);
     for (const pid_t pid : processes()) {
       if (pid == job.pid()) continue;
-      ::kill(pid, SIGSTOP);
+      kill_one(pid, SIGSTOP);
       stopped.push_back(pid);
     }
     EXPECT_TRUE(eventually([&] {
@@ -49,7 +49,7 @@ class PauseTest : public ElasticJobTest {
   void continue_all(const std::vector<pid_t>& stopped) {
     for (auto pid = stopped.rbegin(); pid != stopped.rend(); ++pid) {
       if (pid + 1 == stopped.rend()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      ::kill(*pid, SIGCONT);
+      kill_one(*pid, SIGCONT);
     }
   }
 };

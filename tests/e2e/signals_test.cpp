@@ -75,27 +75,27 @@ TEST_F(SignalsTest, Usr1ToHvdrunShowsWhatAllWorkersDo) {
   }
   EXPECT_NE(row_of(table, "2").find(cat(" ", stalled_, "  nothing ")), std::string::npos) << table;
 
-  ASSERT_EQ(::kill(stalled_, SIGUSR2), 0);
+  ASSERT_EQ(kill_one(stalled_, SIGUSR2), 0);
   EXPECT_EQ(job.wait().code, 0);
 }
 
 TEST_F(SignalsTest, Usr1ToAWorkerOrItsAgentShowsTheSameOnce) {
   Process& job = start_stalled(3);
-  ASSERT_EQ(::kill(stalled_, SIGUSR1), 0);
+  ASSERT_EQ(kill_one(stalled_, SIGUSR1), 0);
   ASSERT_TRUE(wait_for_tables(job, 1)) << job.err();
   // The worker's own flight recorder speaks as well, as ever.
   EXPECT_TRUE(job.wait_for_error("flight recorder: nothing in flight")) << job.err();
 
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // no table before
-  ASSERT_EQ(::kill(agent_of(job), SIGUSR1), 0);
+  ASSERT_EQ(kill_one(agent_of(job), SIGUSR1), 0);
   ASSERT_TRUE(wait_for_tables(job, 2)) << job.err();
-  ASSERT_EQ(::kill(stalled_, SIGUSR2), 0);
+  ASSERT_EQ(kill_one(stalled_, SIGUSR2), 0);
   EXPECT_EQ(job.wait().code, 0);
 }
 
 TEST_F(SignalsTest, AWorkerThatCannotAnswerHasARowThatSaysWhy) {
   Process& job = start_stalled(3);
-  ASSERT_EQ(::kill(stalled_, SIGSTOP), 0);
+  ASSERT_EQ(kill_one(stalled_, SIGSTOP), 0);
   ASSERT_TRUE(eventually([&] { return is_stopped(stalled_); }));
   job.signal(SIGUSR1);
   ASSERT_TRUE(wait_for_tables(job, 1)) << job.err();
@@ -103,8 +103,8 @@ TEST_F(SignalsTest, AWorkerThatCannotAnswerHasARowThatSaysWhy) {
       << job.err();
   EXPECT_NE(row_of(job.err(), "2").find("no answer; its process is stopped"), std::string::npos)
       << job.err();
-  ASSERT_EQ(::kill(stalled_, SIGCONT), 0);
-  ASSERT_EQ(::kill(stalled_, SIGUSR2), 0);
+  ASSERT_EQ(kill_one(stalled_, SIGCONT), 0);
+  ASSERT_EQ(kill_one(stalled_, SIGUSR2), 0);
   EXPECT_EQ(job.wait().code, 0);
 }
 
@@ -132,7 +132,7 @@ TEST_P(HarmlessSignal, LeavesTheJobAsItIs) {
   const auto [to_agent, number] = GetParam();
   Process& job = start({"-np", "2", binary("e2e_works"), "--steps", "30", "--pause", "10"});
   wait_for_workers(job, "working", 2);
-  ASSERT_EQ(::kill(to_agent ? agent_of(job) : job.pid(), number), 0);
+  ASSERT_EQ(kill_one(to_agent ? agent_of(job) : job.pid(), number), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 0) << end.err;
   if (!to_agent && number == SIGUSR2) {

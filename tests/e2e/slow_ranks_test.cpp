@@ -29,9 +29,9 @@ class Throttle {
   void run() const {
     constexpr std::chrono::milliseconds kSlice{15};
     while (!ends_) {
-      ::kill(pid_, SIGSTOP);
+      kill_one(pid_, SIGSTOP);
       std::this_thread::sleep_for(2 * kSlice);
-      ::kill(pid_, SIGCONT);
+      kill_one(pid_, SIGCONT);
       std::this_thread::sleep_for(kSlice);
     }
   }

@@ -97,10 +97,10 @@ TEST_F(StatusTest, ShowsTheWorldAndWhyItChanged) {
     const Json& member = members.at(static_cast<std::size_t>(rank));
     EXPECT_EQ(member.at("rank"), rank);
     EXPECT_EQ(member.at("state"), "initialised");
-    EXPECT_EQ(::kill(member.at("pid").get<pid_t>(), 0), 0);
+    EXPECT_EQ(kill_one(member.at("pid").get<pid_t>(), 0), 0);
   }
 
-  ASSERT_EQ(::kill(members.at(1).at("pid").get<pid_t>(), SIGKILL), 0);
+  ASSERT_EQ(kill_one(members.at(1).at("pid").get<pid_t>(), SIGKILL), 0);
   ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << job.err();
   Json after;
   ASSERT_TRUE(eventually([&] {

@@ -48,7 +48,7 @@ TEST_F(TimelineTest, OfAJobThatEndsWellShowsNegotiationFusionAndExecution) {
 // SIGKILL, but not in the midst of a system call: a write that the signal itself cuts short is the
 // one thing that the file does not survive.
 void kill_between_calls(pid_t pid) {
-  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  ASSERT_EQ(kill_one(pid, SIGSTOP), 0);
   ASSERT_TRUE(eventually([&] {
     for (const auto& task : std::filesystem::directory_iterator(cat("/proc/", pid, "/task"))) {
       const std::string stat = read_file(task.path() / "stat");
@@ -56,7 +56,7 @@ void kill_between_calls(pid_t pid) {
     }
     return true;
   }));
-  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_EQ(kill_one(pid, SIGKILL), 0);
 }
 
 class TimelineOfALoss : public TimelineTest, public testing::WithParamInterface<int> {};

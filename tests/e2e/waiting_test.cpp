@@ -65,7 +65,7 @@ TEST_F(WaitingTest, AStalledRankIsWarnedAboutAndTheJobGoesOnWhenItComesBack) {
   expect_in(warning, {"[0]<stderr>:", "waiting for more than 1 s", "\"gradients\"", "\"weights\"",
                       "its connection is up, it asked for \"first\" last, "});
   EXPECT_EQ(warning.find("  rank 1 on"), std::string::npos) << "who waits is not who is waited for";
-  ASSERT_EQ(::kill(stalled, SIGUSR2), 0);
+  ASSERT_EQ(kill_one(stalled, SIGUSR2), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 0) << end.out << end.err;
   expect_in(end.err, {"\"gradients\" goes on, after it had waited for ",
@@ -91,7 +91,7 @@ TEST_F(WaitingTest, WithTheStallCheckTurnedOffNobodyIsWarned) {
   ASSERT_GT(stalled, 0) << job.out() << job.err();
   // Longer than the warning would have taken.
   EXPECT_FALSE(job.wait_for_error("waiting for more than", std::chrono::seconds(3))) << job.err();
-  ASSERT_EQ(::kill(stalled, SIGUSR2), 0);
+  ASSERT_EQ(kill_one(stalled, SIGUSR2), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 0) << end.out << end.err;
   EXPECT_EQ(end.err.find("goes on, after"), std::string::npos) << end.err;

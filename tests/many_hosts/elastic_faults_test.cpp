@@ -60,7 +60,7 @@ TEST_F(ElasticOnHostsTest, AWorkerThatIsKilledOnAnyHostIsReplacedThere) {
   for (int number = 1; number <= 2; ++number) {
     const auto workers = pids(host(number), "elastic_steps");
     ASSERT_EQ(workers.size(), 2U);
-    ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+    ASSERT_EQ(kill_one(workers.front(), SIGKILL), 0);
     world = expect_world(job, 4, world);
   }
   finish(job);
@@ -171,7 +171,7 @@ TEST_F(ElasticOnHostsTest, AnAgentThatIsToldToGoTakesItsWorkersAlongAtACommit) {
   const auto world = step_logs().newest_world();
   const pid_t agent = steps().agent_of(host(2));
   ASSERT_GT(agent, 0);
-  ASSERT_EQ(::kill(agent, SIGTERM), 0);
+  ASSERT_EQ(kill_one(agent, SIGTERM), 0);
   expect_world(job, 2, world);
   ASSERT_TRUE(step_logs().wait([&] { return step_logs().workers_that_left() == 2; })) << job.err();
   finish(job);
@@ -183,7 +183,7 @@ TEST_F(ElasticOnHostsTest, AnAgentThatIsKilledCostsItsWorkersAndIsReplaced) {
   const auto world = step_logs().newest_world();
   const pid_t agent = steps().agent_of(host(1));
   ASSERT_GT(agent, 0);
-  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  ASSERT_EQ(kill_one(agent, SIGKILL), 0);
   expect_world(job, 4, world);
   finish(job);
 }
@@ -223,7 +223,7 @@ class LastHolderTest : public ElasticOnHostsTest {
     EXPECT_TRUE(job.wait_for_error("generation 2: 2 workers")) << job.err();
     const auto workers = pids(host(1), "elastic_steps");
     EXPECT_EQ(workers.size(), 1U);
-    if (!workers.empty()) ::kill(workers.front(), SIGKILL);
+    if (!workers.empty()) kill_one(workers.front(), SIGKILL);
     bed().unshape(host(2));
     step_logs().read();
     reached_ = step_logs().newest_step();

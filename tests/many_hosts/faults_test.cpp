@@ -29,7 +29,7 @@ TEST_F(HostFaultsTest, AWorkerThatIsKilledEndsTheJobAndNobodyIsLeftOnAnyHost) {
   Process& job = start_working(2);
   const auto workers = pids(host(2), "works");
   ASSERT_EQ(workers.size(), 2U);
-  ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.front(), SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 137) << end.err;
   EXPECT_NE(end.err.find("h2"), std::string::npos) << end.err;
@@ -59,7 +59,7 @@ TEST_F(HostFaultsTest, KillingAnAgentEndsTheJobAndLeavesNobody) {
     return -1;
   }();
   ASSERT_GT(agent, 0);
-  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  ASSERT_EQ(kill_one(agent, SIGKILL), 0);
   const ExitStatus end = job.wait();
   EXPECT_NE(end.code, 0);
   EXPECT_NE(end.err.find("h1"), std::string::npos) << end.err;

@@ -155,7 +155,7 @@ TEST_F(PortsTest, AKilledWorkerIsReplacedAndEveryListenerIsInTheRange) {
 
   const auto workers = pids(host(2), "train");
   ASSERT_EQ(workers.size(), 2U);
-  ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+  ASSERT_EQ(kill_one(workers.front(), SIGKILL), 0);
   EXPECT_TRUE(job.wait_for_output(": 4 workers go on")) << job.out() << job.err();
   for (int number = 1; number <= 2; ++number) expect_listeners_in_range(host(number), 2);
   job.signal(SIGINT);

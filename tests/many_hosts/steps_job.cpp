@@ -145,7 +145,7 @@ void StepsJob::hand_out_slots(const std::string& answer) {
     for (const auto& seen : host.processes()) {
       if (seen.command_line.find("hvdrun agent --join") != std::string::npos &&
           !seen.command_line.starts_with("sh ")) {
-        ::kill(seen.pid, SIGTERM);
+        kill_one(seen.pid, SIGTERM);
         leaving.push_back(seen.pid);
       }
     }
@@ -154,7 +154,7 @@ void StepsJob::hand_out_slots(const std::string& answer) {
   // asked.
   eventually([&] {
     return std::none_of(leaving.begin(), leaving.end(),
-                        [](const pid_t pid) { return ::kill(pid, 0) == 0; });
+                        [](const pid_t pid) { return kill_one(pid, 0) == 0; });
   });
 }
 
@@ -218,7 +218,7 @@ pid_t StepsJob::pid_of(const StepLog& step_log) {
 
 bool StepsJob::signal(const StepLog& step_log, int number) {
   const pid_t pid = pid_of(step_log);
-  return pid > 0 && ::kill(pid, number) == 0;
+  return pid > 0 && kill_one(pid, number) == 0;
 }
 
 pid_t StepsJob::agent_of(Host& host) const {

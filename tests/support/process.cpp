@@ -59,6 +59,11 @@ bool drain(UniqueFd& fd, std::string& into) {
 
 }  // namespace
 
+int kill_one(pid_t pid, int signal_number) {
+  EXPECT_GT(pid, 0) << "no process was found";
+  return pid > 0 ? ::kill(pid, signal_number) : -1;
+}
+
 Process::Process(const std::vector<std::string>& command, const ProcessOptions& options) {
   auto [out_read, out_write] = make_pipe();
   auto [err_read, err_write] = make_pipe();

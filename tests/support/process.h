@@ -32,6 +32,10 @@ struct ExitStatus {
   std::string err;  // all of stderr
 };
 
+// kill() for one process. The test fails for a number that means several, such as 0 or -1, which is
+// what a search that has found nothing returns.
+int kill_one(pid_t pid, int signal_number);
+
 class Process {
  public:
   // `command[0]` is searched in PATH. Throws std::runtime_error if it cannot be started.
