@@ -48,7 +48,7 @@ class Asked : public testing::Test {
   // Returns when a table was reported, or when nothing is pending any more.
   void run() { io_.run(); }
   WorkerActivity answer(std::uint32_t id, std::uint64_t incarnation) {
-    return {id, incarnation, 'S', true, true, "nothing", "nothing"};
+    return {id, 1, incarnation, 'S', true, true, "nothing", "nothing", {}};
   }
 
   boost::asio::io_context io_;

@@ -69,7 +69,7 @@ class ElasticWorkers : public Workers {
       auto frame = receive_frame(links_[worker].get(), decoders_[worker], Clock::now() + kGenerous);
       if (!frame.ok()) return std::nullopt;
       const auto kind = static_cast<Kind>(frame->kind);
-      if (kind != Kind::work_report) return kind;
+      if (kind != Kind::work_report && kind != Kind::activity) return kind;
     }
   }
   bool hears(std::size_t worker, Kind kind) {
