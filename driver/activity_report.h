@@ -38,8 +38,8 @@ bool is_listed_before(const ActivityRow& a, const ActivityRow& b);
 // The rows by rank, then by host and slot, below a line of headings; each line ends with a newline.
 // Control characters are shown as '?', since the texts come from the workers.
 std::string activity_table(std::vector<ActivityRow> rows);
-// What rank 0 says of the ranks that others wait for, as lines below the table. It comes from a
-// worker: it is cut, and control characters are shown as '?'.
+// The lines below the table: the ranks that others wait for, in the words of rank 0. Long lines are
+// cut, and control characters are escaped, since a worker wrote them.
 std::string missing_lines(const std::string& missing);
 // The text of the column "in flight" for this worker.
 std::string in_flight_text(const agent_link::WorkerActivity& activity);

@@ -305,10 +305,10 @@ void JobRunner::report_waiting() {
     return observer_.on_waiting({prepares ? Waiting::For::start : Waiting::For::end,
                                  [this] { return job_->waiting_for(Clock::now()); }, prepares});
   }
-  if (!job_->init_text(Clock::now()).empty()) {
+  std::string init = job_->init_text(Clock::now());
+  if (!init.empty()) {
     // The job itself warns of it, and says more.
-    return observer_.on_waiting(
-        {Waiting::For::init, [this] { return job_->init_text(Clock::now()); }, false});
+    return observer_.on_waiting({Waiting::For::init, [&init] { return init; }, false});
   }
   const auto transfer = work_.transfer();
   if (transfer) {

@@ -1,6 +1,7 @@
-# What a lost worker and a new host cost a job in Python, in turns with others: an hvd.torch job
-# (TorchState), the same job in C++ (elastic_steps of the tests), and the same program on torch's
-# gloo, which torchrun starts again from a checkpoint that rank 0 writes at each step. See ./run.
+# The cost of a lost worker and of a new host for a job in Python, in turns with others: an
+# hvd.torch job (TorchState), the same job in C++ (elastic_steps of the tests), and the same program
+# on torch's gloo, which torchrun starts again from a checkpoint that rank 0 writes at each step.
+# See ./run.
 #
 #   kill   from the kill of a worker to the next committed step of the others
 #   grow   a second host comes, with as many workers (hvd: as many slots more): how long there is no

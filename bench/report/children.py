@@ -94,7 +94,7 @@ def run(command, seconds, environment=None):
     except subprocess.TimeoutExpired:
         end_all()
         raise ProgramError(f"{name} did not end within {seconds} s") from None
-    # What a launcher leaves behind would disturb the next row.
+    # Processes that a launcher leaves behind would disturb the next row.
     reap()
     if descendants(os.getpid()):
         end_all()

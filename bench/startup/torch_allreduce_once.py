@@ -1,4 +1,4 @@
-# What examples/allreduce_once.cpp does, on torch.distributed.
+# The program of examples/allreduce_once.cpp, on torch.distributed.
 import torch
 import torch.distributed as dist
 

@@ -226,7 +226,7 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
   if (grace <= Duration::zero()) return kill();
   kill_at_ = std::min(kill_at_, now + grace);
   if (!can_answer()) return signal(SIGTERM);
-  // What it does now is worth more than what it could say after the signal.
+  // After the signal the program would tell only of its end.
   if (question_) tell_activity({}, false);
   sigterm_at_ = std::min(sigterm_at_, now + std::min<Duration>(kLastWordsTimeout, grace / 2));
   channel_.ask_activity(worker_link::Activity::kAtTheEnd);

@@ -15,7 +15,7 @@ enum class Step : std::uint8_t {
   host_key,          // is it the host that it was last time
   authenticate,      // with one of the keys
   start_agent,       // find the agent there, start it, hear from it
-  copy_agent,        // its part while the agent is copied there; errors name start_agent
+  copy_agent,        // the part of it in which the agent is copied there
   change_directory,  // is the working directory there
   find_program,      // is the program there, and may it be executed
   reach,             // can the other hosts, and this machine, be reached from it
