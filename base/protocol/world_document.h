@@ -27,6 +27,8 @@ struct WorldMember {
   int cross_size = 0;
 
   std::string worker() const { return host + "#" + std::to_string(slot); }
+  // "rank 2 on b#1", by which messages name it.
+  std::string ranked() const { return "rank " + std::to_string(rank) + " on " + worker(); }
   friend bool operator==(const WorldMember&, const WorldMember&) = default;
 };
 

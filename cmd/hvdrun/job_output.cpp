@@ -166,7 +166,7 @@ void JobOutput::on_world(const WorldDocument& world, std::string_view why) {
 
 void JobOutput::say_places(const WorldDocument& world) {
   for (const auto& member : world.members) {
-    say(cat("rank ", member.rank, " on ", member.worker()));
+    say(member.ranked());
   }
 }
 

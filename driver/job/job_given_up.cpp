@@ -115,9 +115,8 @@ void Job::on(const event::Described& event) {
     return;
   const int waits = rank_that_waits();
   if (waits < 0) return;
-  warn(cat("rank ", worker->member.rank, " on ", worker->member.worker(),
-           absent_text(event.text, waits, workers_.absent().size(), init_watch_.waited(now_),
-                       options_.init_timeout)));
+  warn(cat(worker->member.ranked(), absent_text(event.text, waits, workers_.absent().size(),
+                                                init_watch_.waited(now_), options_.init_timeout)));
 }
 
 // In hvd::init(); -1 if there is none.

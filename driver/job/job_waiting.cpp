@@ -178,7 +178,7 @@ std::string Job::init_part(TimePoint now) const {
   std::vector<std::string> names;
   for (const std::size_t index : workers_.absent()) {
     const WorldMember& member = workers_[index].member;
-    names.push_back(cat("rank ", member.rank, " on ", member.worker()));
+    names.push_back(member.ranked());
   }
   return cat(names_text(names), " to call hvd::init, where rank ", rank, " waits",
              left_text(init_watch_.over_at(), now));

@@ -118,7 +118,7 @@ std::vector<event::FoundSlow> WorkWatch::look(TimePoint now) {
     if (change.slow) {
       slow[member.host].push_back({member.worker(), member.host, member.rank, change.share});
     } else {
-      note_(cat("rank ", member.rank, " on ", member.worker(), " is slow no longer"));
+      note_(cat(member.ranked(), " is slow no longer"));
     }
   }
   for (const auto& [host, ranks] : slow) warn_(slow_text(ranks));

@@ -285,7 +285,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
 
   std::vector<std::string> names;
   for (const auto& member : document.members) {
-    names.push_back(cat("rank ", member.rank, " on ", member.worker()));
+    names.push_back(member.ranked());
   }
   // In the first generation hvdrun reports which ranks have not come, and what they do instead.
   const auto first_report =

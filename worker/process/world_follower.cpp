@@ -69,7 +69,7 @@ std::string change_text(const WorldDocument& before, const WorldDocument& after)
   std::vector<std::string> named;
   for (const auto* const member : lost) {
     if (named.size() == kNamed) break;
-    named.push_back(cat("rank ", member->rank, " on ", member->worker()));
+    named.push_back(member->ranked());
   }
 
   std::string text = lost.empty() ? std::string() : cat(" without ", join(named, ", "));
