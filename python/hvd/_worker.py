@@ -25,7 +25,7 @@ class Failed:
 def dumps(value: Any) -> bytes:
     """Packs a call: by cloudpickle, or with the place of the main program."""
     try:
-        import cloudpickle
+        import cloudpickle  # pyright: ignore[reportMissingImports]
 
         return pickle.dumps((sys.path, None, cloudpickle.dumps(value)))
     except ImportError:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _core, _work
 from ._work import TYPES, Average, Handle, Kind, choose_op, start
@@ -34,18 +35,18 @@ class _Memory:
         }
 
 
-def _type_of(array: np.ndarray) -> int:
+def _type_of(array: NDArray[Any]) -> int:
     number = TYPES.get(array.dtype.name)
     if number is None or not array.dtype.isnative:
         raise TypeError(f"hvd cannot send elements of type {array.dtype}")
     return number
 
 
-def _tensor(array: np.ndarray) -> _work.Tensor:
+def _tensor(array: NDArray[Any]) -> _work.Tensor:
     return (array.ctypes.data, array.shape, _type_of(array), _work.HOST)
 
 
-def _input(given: Any) -> np.ndarray:
+def _input(given: Any) -> NDArray[Any]:
     """Its elements one after the other; a copy only where they are not."""
     if not isinstance(given, np.ndarray) and hasattr(given, "__dlpack__"):
         given = np.from_dlpack(given)
@@ -83,7 +84,7 @@ def _stream_of(given: Any) -> int:
     return 0 if stream in (None, 1) else stream
 
 
-def _view(work: _core.Work, result: _work.Tensor, like: np.dtype) -> np.ndarray:
+def _view(work: _core.Work, result: _work.Tensor, like: np.dtype[Any]) -> NDArray[Any]:
     address, shape, _, _ = result
     if 0 in shape:
         return np.empty(shape, like)
@@ -93,11 +94,11 @@ def _view(work: _core.Work, result: _work.Tensor, like: np.dtype) -> np.ndarray:
     return array if array.dtype == like else array.view(like)
 
 
-def _first_result(like: np.dtype) -> Callable[[_core.Work], np.ndarray]:
+def _first_result(like: np.dtype[Any]) -> Callable[[_core.Work], NDArray[Any]]:
     return lambda work: _view(work, work.results()[0], like)
 
 
-def _all_results(likes: list[np.dtype]) -> Callable[[_core.Work], list[np.ndarray]]:
+def _all_results(likes: list[np.dtype[Any]]) -> Callable[[_core.Work], list[NDArray[Any]]]:
     return lambda work: [_view(work, result, like) for result, like in zip(work.results(), likes)]
 
 
@@ -113,7 +114,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> Handle[np.ndarray]:
+) -> Handle[NDArray[Any]]:
     """Starts ``allreduce()``."""
     array = _input(tensor)
     output = np.empty_like(array)
@@ -141,7 +142,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> np.ndarray:
+) -> NDArray[Any]:
     """Reduces an array element by element over all ranks, and gives every rank the result.
 
     Args:
@@ -217,7 +218,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> Handle[list[np.ndarray]]:
+) -> Handle[list[NDArray[Any]]]:
     """Starts ``grouped_allreduce()``."""
     arrays = [_input(tensor) for tensor in tensors]
     outputs = [np.empty_like(array) for array in arrays]
@@ -245,7 +246,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> list[np.ndarray]:
+) -> list[NDArray[Any]]:
     """``allreduce()`` of several arrays, which are reduced together, when all are there."""
     return grouped_allreduce_async(
         tensors, average, name, op, prescale_factor, postscale_factor, process_set, compression
@@ -300,7 +301,7 @@ def grouped_allreduce_(
 
 def allgather_async(
     tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[np.ndarray]:
+) -> Handle[NDArray[Any]]:
     """Starts ``allgather()``."""
     array = _input(tensor)
     work = start(Kind.ALLGATHER, _tensor(array), name=name, process_set=process_set, keep=array)
@@ -309,7 +310,7 @@ def allgather_async(
 
 def allgather(
     tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> np.ndarray:
+) -> NDArray[Any]:
     """Puts the arrays of all ranks together along their first dimension, in the ranks' order.
 
     The first dimension may differ from rank to rank; the others may not.
@@ -319,7 +320,7 @@ def allgather(
 
 def grouped_allgather_async(
     tensors: Sequence[Any], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[list[np.ndarray]]:
+) -> Handle[list[NDArray[Any]]]:
     """Starts ``grouped_allgather()``."""
     arrays = [_input(tensor) for tensor in tensors]
     work = start(
@@ -334,7 +335,7 @@ def grouped_allgather_async(
 
 def grouped_allgather(
     tensors: Sequence[Any], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[np.ndarray]:
+) -> list[NDArray[Any]]:
     """``allgather()`` of several arrays together."""
     return grouped_allgather_async(tensors, name, process_set).wait()
 
@@ -347,7 +348,7 @@ def broadcast_async(
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-) -> Handle[np.ndarray]:
+) -> Handle[NDArray[Any]]:
     """Starts ``broadcast()``."""
     array = _input(tensor)
     output = np.empty_like(array)
@@ -368,7 +369,7 @@ def broadcast(
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-) -> np.ndarray:
+) -> NDArray[Any]:
     """Gives every rank the root's array, as a new array.
 
     Args:
@@ -515,7 +516,7 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> Handle[np.ndarray]:
+) -> Handle[NDArray[Any]]:
     """Starts ``reducescatter()``."""
     array = _input(tensor)
     work = start(
@@ -540,7 +541,7 @@ def reducescatter(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> np.ndarray:
+) -> NDArray[Any]:
     """Reduces as ``allreduce()`` does, and gives each rank its share of the rows.
 
     If the rows cannot be shared out evenly, the first ranks have one more.
@@ -558,7 +559,7 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> Handle[list[np.ndarray]]:
+) -> Handle[list[NDArray[Any]]]:
     """Starts ``grouped_reducescatter()``."""
     arrays = [_input(tensor) for tensor in tensors]
     work = start(
@@ -583,7 +584,7 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     compression: int = 0,
-) -> list[np.ndarray]:
+) -> list[NDArray[Any]]:
     """``reducescatter()`` of several arrays together."""
     return grouped_reducescatter_async(
         tensors, op, name, prescale_factor, postscale_factor, process_set, compression

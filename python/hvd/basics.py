@@ -48,8 +48,6 @@ class ProcessSet:
             return NotImplemented
         return self._ranks == other._ranks and self.process_set_id == other.process_set_id
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def _whole_world() -> ProcessSet:
     whole = ProcessSet([])
@@ -58,7 +56,7 @@ def _whole_world() -> ProcessSet:
     return whole
 
 
-global_process_set = _whole_world()
+global_process_set: ProcessSet = _whole_world()
 _given_sets: list[ProcessSet] = []
 
 

@@ -58,9 +58,9 @@ class Packed:
     """An object as bytes: a head, and the memory of its arrays where it lies."""
 
     def __init__(self, body: bytes, buffers: list[pickle.PickleBuffer]) -> None:
-        self.views = [buffer.raw() for buffer in buffers]
+        self.views: list[memoryview] = [buffer.raw() for buffer in buffers]
         sizes = [view.nbytes for view in self.views]
-        self.head = struct.pack(f"<{len(sizes) + 2}Q", len(body), len(sizes), *sizes) + body
+        self.head: bytes = struct.pack(f"<{len(sizes) + 2}Q", len(body), len(sizes), *sizes) + body
 
     def segments(self) -> list[tuple[int, int]]:
         """Address and size of each array."""

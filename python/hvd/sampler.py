@@ -26,13 +26,13 @@ class ElasticSampler:
         self.dataset = dataset
         self.shuffle = shuffle
         self.seed = seed
-        self.epoch = 0
-        self.processed_num = 0
-        self.rank = 0
-        self.num_replicas = 1
+        self.epoch: int = 0
+        self.processed_num: int = 0
+        self.rank: int = 0
+        self.num_replicas: int = 1
         self.remaining_indices: list[int] = []
-        self.num_samples = 0
-        self.total_size = 0
+        self.num_samples: int = 0
+        self.total_size: int = 0
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:

@@ -29,7 +29,7 @@ class Compressor:
 class NoneCompressor(Compressor):
     """Leaves tensors as they are."""
 
-    built_in = hvd.compression.Compression.none
+    built_in: int | None = hvd.compression.Compression.none
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -40,32 +40,38 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class _Narrower(Compressor):
-    dtype = torch.float16
+def _narrowed(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Any]:
+    if not tensor.dtype.is_floating_point or tensor.element_size() <= 2:
+        return tensor, tensor.dtype
+    return tensor.to(dtype), tensor.dtype
 
-    @classmethod
-    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        if not tensor.dtype.is_floating_point or tensor.element_size() <= 2:
-            return tensor, tensor.dtype
-        return tensor.to(cls.dtype), tensor.dtype
+
+class FP16Compressor(Compressor):
+    """Sends wider floating-point numbers as 16 bits of IEEE 754."""
+
+    built_in: int | None = hvd.compression.Compression.fp16
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return _narrowed(tensor, torch.float16)
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
         return tensor.to(ctx)
 
 
-class FP16Compressor(_Narrower):
-    """Sends wider floating-point numbers as 16 bits of IEEE 754."""
-
-    built_in = hvd.compression.Compression.fp16
-    dtype = torch.float16
-
-
-class BF16Compressor(_Narrower):
+class BF16Compressor(Compressor):
     """Sends wider floating-point numbers as bfloat16: the range of float32, fewer digits."""
 
-    built_in = hvd.compression.Compression.bf16
-    dtype = torch.bfloat16
+    built_in: int | None = hvd.compression.Compression.bf16
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return _narrowed(tensor, torch.bfloat16)
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor.to(ctx)
 
 
 class Compression:

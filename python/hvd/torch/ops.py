@@ -476,7 +476,7 @@ class _Broadcast(torch.autograd.Function):
         root_rank, process_set = ctx.arguments
         reduced = allreduce(gradient, op=Average, process_set=process_set)
         if rank() != root_rank:
-            reduced = reduced * 0
+            reduced = torch.zeros_like(reduced)
         return reduced, None, None, None
 
 

@@ -48,7 +48,8 @@ from .ops import (
 NAME = "hvd"
 _REPEAT = 256  # calls of a kind after which names begin anew
 
-_c10d = torch._C._distributed_c10d
+_torch: Any = torch  # its private parts have no types
+_c10d = _torch._C._distributed_c10d
 # Python may define a Backend from torch 2.15 on, and a whole ProcessGroup before.
 _may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
 _Work: Any = _c10d.Work
@@ -122,7 +123,7 @@ class HvdWork(_Work):
     def get_future(self) -> torch.futures.Future[Any]:
         if self._future is not None:
             return self._future
-        devices = [one.device for one in _tensors_in(self._result) if one.is_cuda]
+        devices: Any = [one.device for one in _tensors_in(self._result) if one.is_cuda]
         done: torch.futures.Future[Any] = torch.futures.Future(devices=devices[:1] or None)
 
         # An exception that is set on a future is a value to torch's C++, which takes it for
@@ -464,10 +465,10 @@ def _make_store(timeout: datetime.timedelta) -> Any:
     address = os.environ.get("MASTER_ADDR", "localhost")
     store = None
     if basics.rank() == 0:
-        store = dist.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
+        store = _c10d.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
     port = broadcast_object(store.port if store is not None else None, 0, "c10d.store")
     if store is None:
-        store = dist.TCPStore(address, port, None, False, timeout)
+        store = _c10d.TCPStore(address, port, None, False, timeout)
     return store
 
 
@@ -503,7 +504,7 @@ def _announce_groups() -> None:
     A process set is made by all ranks of the world. All of them call ``new_group``, but a backend
     is made by the members alone.
     """
-    make_group = distributed_c10d._new_process_group_helper
+    make_group: Any = distributed_c10d._new_process_group_helper
 
     def wrapper(
         size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
@@ -512,7 +513,8 @@ def _announce_groups() -> None:
             _set_of(ranks)
         return make_group(size, rank, ranks, backend, *args, **kwargs)
 
-    distributed_c10d._new_process_group_helper = wrapper
+    module: Any = distributed_c10d
+    module._new_process_group_helper = wrapper
 
 
 def register() -> None:

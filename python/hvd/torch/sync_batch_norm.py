@@ -115,6 +115,8 @@ class _SyncBatchNorm(torch.autograd.Function):
             along = sums[channels:].view(shape)
             factor = scale if weight is None else scale * weight.to(scale.dtype)
             of_input = ((wide - mean - normal * along) * factor.view(shape)).to(gradient.dtype)
-        of_weight = sum_of_product.to(weight.dtype) if ctx.needs_input_grad[1] else None
+        of_weight = None
+        if weight is not None and ctx.needs_input_grad[1]:
+            of_weight = sum_of_product.to(weight.dtype)
         of_bias = sum_of_gradient.to(gradient.dtype) if ctx.needs_input_grad[2] else None
         return of_input, of_weight, of_bias, None, None, None, None
