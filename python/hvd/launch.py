@@ -6,11 +6,19 @@ import os
 import pickle
 import secrets
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import (
+    Connection,
+    Listener,
+    answer_challenge,
+    deliver_challenge,
+)
+from multiprocessing.context import AuthenticationError
 from typing import Any
 
 from ._worker import KEY_VARIABLE, PORT_VARIABLE, Failed, dumps
@@ -54,14 +62,22 @@ def _flags(values: dict[str, Any]) -> list[str]:
     return flags
 
 
+def _limit_reads(connection: Connection, seconds: int) -> None:
+    """Lets each read end in an OSError after so long a silence; 0: reads wait."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+
+
 class _Job:
     """One job: gives its workers the function, and takes their results."""
+
+    _PROOF_TIMEOUT = 30  # seconds, for a client to prove that it knows the key
 
     def __init__(self, call: bytes) -> None:
         self._call = call
         self._key = secrets.token_bytes(32)
         # The workers reach it where they reach hvdrun; the key proves each side to the other.
-        self._listener = Listener(("0.0.0.0", 0), backlog=1024, authkey=self._key)
+        self._listener = Listener(("0.0.0.0", 0), backlog=1024)
         self._lock = threading.Lock()
         self.results: dict[int, tuple[int, Any]] = {}  # by rank: generation and result
         threading.Thread(target=self._accept, name="hvd run", daemon=True).start()
@@ -82,21 +98,24 @@ class _Job:
                 connection = self._listener.accept()
             except OSError:
                 return  # closed
-            except Exception:  # noqa: BLE001 - without the key, or gone again
-                continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         try:
             with connection:
+                # Here, so that a stranger who says nothing keeps no worker waiting.
+                _limit_reads(connection, self._PROOF_TIMEOUT)
+                deliver_challenge(connection, self._key)
+                answer_challenge(connection, self._key)
+                _limit_reads(connection, 0)
                 connection.send_bytes(self._call)
                 generation, rank, packed = connection.recv()
                 with self._lock:
                     if generation >= self.results.get(rank, (-1, None))[0]:
                         self.results[rank] = (generation, packed)
                 connection.send_bytes(b"taken")
-        except (EOFError, OSError):
-            pass  # the worker is gone; hvdrun says how
+        except (EOFError, OSError, AuthenticationError):
+            pass  # a stranger, or a worker that is gone, of which hvdrun says how
 
 
 def run(

@@ -1,10 +1,14 @@
 # Whole jobs: what survives, what can be interrupted, and what is left behind. One process that
 # starts hvdrun.
+import contextlib
+import multiprocessing
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+from multiprocessing.connection import Client
 
 import pytest
 import torch
@@ -50,6 +54,27 @@ def lines(job, rank):
         for line in job.stdout.splitlines()
         if line.startswith(f"[{rank}]<stdout>:")
     ]
+
+
+# --- hvd.run() ----------------------------------------------------------------------------------
+
+
+def test_a_stranger_keeps_no_worker_from_the_function():
+    job = hvd.launch._Job(b"the call")
+    port = job._listener.address[1]
+    with contextlib.ExitStack() as connections:
+        for said in (b"", b"GET / HTTP/1.1", b"\0\0\0\x20" + b"x" * 8):
+            stranger = connections.enter_context(socket.create_connection(("127.0.0.1", port)))
+            stranger.sendall(said)
+        with pytest.raises(multiprocessing.AuthenticationError):
+            Client(("127.0.0.1", port), authkey=b"another key")
+        with Client(("127.0.0.1", port), authkey=job._key) as worker:
+            assert worker.poll(LIMIT)
+            assert worker.recv_bytes() == b"the call"
+            worker.send((0, 1, b"the result"))
+            assert worker.recv_bytes() == b"taken"
+    job.close()
+    assert job.results == {1: (0, b"the result")}
 
 
 # --- elastic jobs -------------------------------------------------------------------------------
