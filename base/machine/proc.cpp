@@ -50,6 +50,22 @@ std::optional<pid_t> parent_of(pid_t pid) {
   return parent;
 }
 
+std::optional<int> failure_of_dying(pid_t pid) {
+  constexpr std::size_t kFlags = 6;  // of the fields after the name, as in proc(5)
+  constexpr std::size_t kExitCode = 49;
+  constexpr std::uint32_t kIsExiting = 0x4;  // PF_EXITING of the kernel
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  if (close == std::string::npos || stat.size() < close + 3) return std::nullopt;
+  const auto fields = split(trim(std::string_view(stat).substr(close + 2)), ' ');
+  if (fields.size() <= kExitCode) return std::nullopt;
+  const auto flags = parse_number<std::uint32_t>(fields[kFlags]);
+  const auto code = parse_number<int>(fields[kExitCode]);
+  // The flag is set a little before the code, which is 0 meanwhile.
+  if (!flags || (*flags & kIsExiting) == 0 || code.value_or(0) == 0) return std::nullopt;
+  return code;
+}
+
 bool is_about_to_stop(pid_t pid) {
   constexpr std::string_view kPending = "ShdPnd:\t";
   const std::string status = read_proc_file(cat("/proc/", pid, "/status"));

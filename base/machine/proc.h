@@ -18,6 +18,9 @@ std::optional<pid_t> parent_of(pid_t pid);
 // 'R' runs, 'S' sleeps, 'D' waits for a device, 'T' was stopped by a signal, 't' by a debugger, 'Z'
 // has ended; 0: there is no such process.
 char state_of(pid_t pid);
+// The wait status of a process that ends with a failure, as soon as that is certain: its memory may
+// still have to be freed, before its parent can wait for it. Nothing: it lives, or ends with 0.
+std::optional<int> failure_of_dying(pid_t pid);
 // It was sent SIGSTOP, and has not run since, so it has not stopped yet.
 bool is_about_to_stop(pid_t pid);
 // Stopped by a signal or by a debugger, so that it does nothing until somebody lets it go on.

@@ -24,6 +24,8 @@
 namespace hvd::worker_link {
 
 inline constexpr const char* kDescriptorVariable = "HVD_WORKER_FD";
+// The number of the descriptor of the lock that the worker holds (base/machine/life_lock.h).
+inline constexpr const char* kLifeLockVariable = "HVD_LIFE_FD";
 
 enum class Kind : std::uint16_t {
   // agent -> worker

@@ -19,6 +19,9 @@ struct WorkerStart {
   std::string working_directory;         // empty: the agent's own
   std::vector<int> processors;           // on which it runs; empty: on any
   UniqueFd socket;                       // the worker's end of its descriptor
+  UniqueFd life_lock;                    // which the worker's runtime is to hold; none: it does not
+  // A pidfd of the worker whose place this one takes, if its memory is not freed yet.
+  UniqueFd predecessor;
   UniqueFd standard_output;
   UniqueFd standard_error;
   rlimit open_files{};  // the limit that the worker gets: not the agent's own, which was raised

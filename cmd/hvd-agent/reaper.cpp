@@ -19,7 +19,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/machine/life_lock.h"
 #include "base/machine/proc.h"
+#include "cmd/hvd-agent/death_watch.h"
 #include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/process_tree.h"
 
@@ -31,6 +33,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstKillPause{1};
 constexpr milliseconds kLongestKillPause{100};
 constexpr std::chrono::seconds kUnkillableAfter{5};
+constexpr milliseconds kLookAtDeathEvery{1};
+constexpr milliseconds kLookAtDeathFor{50};
+constexpr std::chrono::seconds kPredecessorTimeout{30};
 // Frozen processes are stopped again now and then, since another process may send SIGCONT.
 constexpr milliseconds kFirstFreezePause{1};
 constexpr milliseconds kLongestFreezePause{250};
@@ -55,10 +60,17 @@ class ReaperProcess {
       return report_launch_failed(errno, Status::from_errno("watch over it", errno).message());
     }
 
+    wait_for_predecessor(start.predecessor);
+    auto life_lock = LifeLock::make();
+    if (life_lock.ok()) start.life_lock = life_lock->duplicate();
     auto worker = start_worker(start);
     start = {};  // closes the worker's ends of pipes and socket here
     if (!worker.ok()) return report_launch_failed(EAGAIN, worker.status().message());
     worker_ = worker->pid;
+    if (life_lock.ok()) {
+      death_watch_.emplace(*std::move(life_lock));
+      if (!death_watch_->start().ok()) death_watch_.reset();
+    }
     launch_error_pipe_ = std::move(worker->error_pipe);
     while (!launch_failed_ && (reap() || !exit_reported_)) {
       obey_lease();
@@ -82,21 +94,50 @@ class ReaperProcess {
     send(report);
   }
 
+  // What still holds devices and ports must not be in the way of the new worker. Orders of the
+  // agent are taken afterwards; its end is the new worker's, too.
+  void wait_for_predecessor(const UniqueFd& predecessor) const {
+    if (!predecessor) return;
+    std::array<pollfd, 2> polled{pollfd{predecessor.get(), POLLIN, 0}, pollfd{agent_, 0, 0}};
+    const TimePoint deadline = Clock::now() + kPredecessorTimeout;
+    while (::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now())) < 0 &&
+           errno == EINTR) {
+    }
+  }
+
   void serve() {
     set_lease_timer();
-    std::array<pollfd, 4> polled{
+    std::array<pollfd, 5> polled{
         pollfd{agent_, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
         pollfd{launch_error_pipe_ ? launch_error_pipe_.get() : -1, POLLIN, 0},
-        pollfd{lease_timer_.get(), POLLIN, 0}};
+        pollfd{lease_timer_.get(), POLLIN, 0},
+        pollfd{death_watch_ ? death_watch_->descriptor() : -1, POLLIN, 0}};
     const TimePoint deadline =
-        killing_ ? next_kill_ : std::min(next_freeze_, orphan_timer_.next_look());
+        std::min(next_look_at_death_,
+                 killing_ ? next_kill_ : std::min(next_freeze_, orphan_timer_.next_look()));
     ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
     signalfd_siginfo ignored{};
     while (::read(signals_.get(), &ignored, sizeof(ignored)) > 0) {
     }
     if (polled[2].revents != 0) hear_of_launch();
+    if (polled[4].revents != 0) {
+      death_watch_->take();
+      next_look_at_death_ = Clock::now();
+      look_at_death_until_ = next_look_at_death_ + kLookAtDeathFor;
+    }
+    if (Clock::now() >= next_look_at_death_) look_at_death();
     if (polled[0].revents != 0) take_order();
     if (killing_ && Clock::now() >= next_kill_) kill_once();
+  }
+
+  // The worker has given up its lock, so it is most likely dying, though its first thread may not
+  // have got there yet. It may also have executed another program, and live.
+  void look_at_death() {
+    next_look_at_death_ = kNever;
+    if (exit_reported_ || launch_error_pipe_) return;
+    if (const auto status = failure_of_dying(worker_)) return report_exit(*status);
+    const TimePoint now = Clock::now();
+    if (now < look_at_death_until_) next_look_at_death_ = now + kLookAtDeathEvery;
   }
 
   // The timer expires at the end of the lease as known now; after a renewal it is set again.
@@ -250,7 +291,7 @@ class ReaperProcess {
       const pid_t pid = ::waitpid(-1, &status, WNOHANG | __WALL);
       if (pid == 0) return true;
       if (pid < 0) return errno != ECHILD;
-      if (pid != worker_) continue;
+      if (pid != worker_ || exit_reported_) continue;
       if (launch_error_pipe_) {
         early_exit_ = status;  // whether it was launched at all is not known yet
         hear_of_launch();
@@ -278,6 +319,9 @@ class ReaperProcess {
   LeaseTime timer_set_to_ = kNoLeaseEnd;
   UniqueFd launch_error_pipe_;  // open until the worker's program runs
   pid_t worker_ = -1;
+  std::optional<DeathWatch> death_watch_;
+  TimePoint next_look_at_death_ = kNever;
+  TimePoint look_at_death_until_{};
   std::vector<int> early_signals_;
   std::optional<int> early_exit_;
   bool launch_failed_ = false;
@@ -313,11 +357,15 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
                    start.working_directory,
                    start.processors,
                    UniqueFd(start.socket.get()),
+                   UniqueFd(),
+                   UniqueFd(start.predecessor.get()),
                    UniqueFd(start.standard_output.get()),
                    UniqueFd(start.standard_error.get()),
                    start.open_files};
-  close_all_but(
-      {other.get(), mine.socket.get(), mine.standard_output.get(), mine.standard_error.get()});
+  std::vector<int> kept = {other.get(), mine.socket.get(), mine.standard_output.get(),
+                           mine.standard_error.get()};
+  if (mine.predecessor) kept.push_back(mine.predecessor.get());
+  close_all_but(std::move(kept));
   ReaperProcess(other.get(), lease).run(std::move(mine));
   ::_exit(0);
 }

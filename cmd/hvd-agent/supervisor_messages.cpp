@@ -143,10 +143,14 @@ Status Supervisor::on(agent_link::Launch launch) {
   }
 
   probe_listener_.close();  // probes come before the first launch
+  UniqueFd predecessor;
+  for (const auto& [number, one] : workers_) {
+    if (one->name() == launch.worker && !predecessor) predecessor = one->dying();
+  }
   auto& worker = workers_[incarnation];
   worker = std::make_unique<Worker>(context_, incarnation, launch.worker,
                                     [this, incarnation] { changed_.insert(incarnation); });
-  worker->start(complete(program_, std::move(launch)));
+  worker->start(complete(program_, std::move(launch)), std::move(predecessor));
   return {};
 }
 

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -81,14 +83,15 @@ void Worker::problem(std::string_view what) {
   context_.link.send(agent_link::Problem{cat("worker ", name_, " ", what)}.encode());
 }
 
-void Worker::start(agent_link::Launch launch) {
-  const Status started = try_start(std::move(launch));
+void Worker::start(agent_link::Launch launch, UniqueFd predecessor) {
+  const Status started = try_start(std::move(launch), std::move(predecessor));
   if (started.ok()) return;
   launch_failed(started.code() == Code::invalid_argument ? EINVAL : EAGAIN, started.message());
 }
 
-Status Worker::try_start(agent_link::Launch launch) {
+Status Worker::try_start(agent_link::Launch launch, UniqueFd predecessor) {
   WorkerStart start;
+  start.predecessor = std::move(predecessor);
   start.command = std::move(launch.command);
   start.environment = std::move(launch.environment);
   add_host_variables(launch.host_variables, start.environment);
@@ -184,9 +187,17 @@ void Worker::launched(pid_t pid) {
   }
 }
 
+UniqueFd Worker::dying() const {
+  if (!process_) return {};
+  pollfd polled{process_.get(), POLLIN, 0};
+  if (::poll(&polled, 1, 0) != 0) return {};
+  return UniqueFd(::fcntl(process_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
 void Worker::exited(int wait_status) {
   if (state_ != State::running) return;
   state_ = State::exited;
+  process_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   channel_.receive();  // "done" counts if it was sent before the exit
   heartbeat_.end();
   agent_link::Exited how;

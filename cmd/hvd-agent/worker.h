@@ -4,9 +4,9 @@
 //     launching --launched--> running --exited--> exited     and, at any time, reaper gone
 //         `--launch failed--> failed
 //
-// Exited is sent to the driver after all output that the worker itself had written. A worker is
-// over when Exited was sent, both streams have closed and the reaper, which ends with the last
-// descendant, is gone.
+// Exited is sent to the driver after all output that the worker itself had written. The kernel may
+// then still be freeing the memory of a worker that has failed. A worker is over when Exited was
+// sent, both streams have closed and the reaper, which ends with the last descendant, is gone.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +66,9 @@ class Worker {
   Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,
          std::function<void()> changed);
 
-  // Starts it; the driver hears Launched or LaunchFailed.
-  void start(agent_link::Launch launch);
+  // Starts it; the driver hears Launched or LaunchFailed. `predecessor` is a pidfd of a process
+  // whose memory is to be freed before.
+  void start(agent_link::Launch launch, UniqueFd predecessor);
   void signal(int number);
   // Announces, asks what the worker does, signals when it has answered or a moment is over, and
   // kills when `grace` is over.
@@ -114,6 +115,8 @@ class Worker {
 
   const std::string& name() const { return name_; }
   pid_t pid() const { return pid_; }
+  // A pidfd of the worker if it has exited and may not be gone yet, or none.
+  UniqueFd dying() const;
   pid_t reaper_pid() const { return reaper_pid_; }
   bool reaper_gone() const { return !reaper_; }
   // The reaper was killed: the agent has to kill its descendants.
@@ -125,7 +128,7 @@ class Worker {
 
   enum class State { launching, running, exited, failed };
 
-  Status try_start(agent_link::Launch launch);
+  Status try_start(agent_link::Launch launch, UniqueFd predecessor);
   void launch_failed(int error_number, const std::string& message);
   void on_reaper_events();
   void on_report(const ReaperReport& report);
@@ -149,6 +152,7 @@ class Worker {
   pid_t pid_ = 0;
   pid_t reaper_pid_ = 0;
   UniqueFd reaper_;
+  UniqueFd process_;  // a pidfd of the worker, once it has exited
   Watch reaper_watch_;
   OutputStream standard_output_;
   OutputStream standard_error_;

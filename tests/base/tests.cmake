@@ -10,6 +10,7 @@ hvd_test(hvd_base_test
   base/security/handshake_test.cpp
   base/protocol/join_link_test.cpp
   base/labels_test.cpp
+  base/machine/life_lock_test.cpp
   base/log_test.cpp
   base/machine/out_of_memory_test.cpp
   base/machine/own_time_test.cpp

@@ -55,6 +55,19 @@ Status refuse_version(int descriptor, const std::string& hvdrun) {
   return why;
 }
 
+// Without it the agent hears of this process's death only when its memory is freed.
+std::optional<LifeLock> take_life_lock(const std::string& descriptor) {
+  const auto number = parse_number<int>(descriptor);
+  if (!number) return std::nullopt;
+  auto lock = LifeLock::open(*number);
+  if (!lock.ok()) {
+    HVD_LOG(info, worker_link::kLifeLockVariable << ": " << lock.status().message());
+    return std::nullopt;
+  }
+  ::close(*number);
+  return *std::move(lock);
+}
+
 Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
   auto frame = receive_frame(descriptor, decoder, Clock::now() + kWelcomeTimeout);
   HVD_RETURN_IF_ERROR(frame.status());
@@ -68,7 +81,8 @@ Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
 
 }  // namespace
 
-Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
+Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
+                                         const std::string& life_lock) {
   const auto number = parse_number<int>(descriptor);
   if (!number || *number < 0) return refuse(descriptor, "that is not a descriptor");
 
@@ -114,13 +128,14 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor) {
   ::fcntl(*number, F_SETFD, FD_CLOEXEC);
   // Never deleted: its thread runs as long as the process.
   return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome),
-                          std::move(first_world));
+                          std::move(first_world), take_life_lock(life_lock));
 }
 
 AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
-                           std::string first_world)
+                           std::string first_world, std::optional<LifeLock> life_lock)
     : opener_(::getpid()),
       fd_(std::move(fd)),
+      life_lock_(std::move(life_lock)),
       decoder_(std::move(decoder)),
       welcome_(std::move(welcome)),
       first_world_(std::move(first_world)) {
@@ -136,6 +151,7 @@ void AgentChannel::end_process(const std::string& why) {
 }
 
 void AgentChannel::watch() {
+  if (life_lock_) life_lock_->hold();
   for (;;) {
     const TimePoint now = Clock::now();
     look_at_own_time(now);

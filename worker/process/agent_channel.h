@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/frame.h"
+#include "base/machine/life_lock.h"
 #include "base/protocol/worker_link.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -30,8 +31,9 @@ class AgentChannel {
  public:
   // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that
   // lies there and the World that follows it, and starts to watch. Fails if another process of this
-  // worker has read it before.
-  static Result<AgentChannel*> open(const std::string& descriptor);
+  // worker has read it before. `life_lock` is the text of HVD_LIFE_FD, or empty: the channel's
+  // thread holds that lock.
+  static Result<AgentChannel*> open(const std::string& descriptor, const std::string& life_lock);
   // False in a process that was forked from the one that opened the channel.
   bool is_of_this_process() const;
 
@@ -84,7 +86,7 @@ class AgentChannel {
  private:
   Status send_activity(std::uint32_t id, const Activity& activity);
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
-               std::string first_world);
+               std::string first_world, std::optional<LifeLock> life_lock);
   void watch();
   void handle(const Frame& frame);
   TimePoint late_at() const;
@@ -94,6 +96,7 @@ class AgentChannel {
 
   const pid_t opener_;
   UniqueFd fd_;
+  std::optional<LifeLock> life_lock_;
   FrameDecoder decoder_;  // of the watching thread, as is the next member
   TimePoint report_at_{};
   const worker_link::Welcome welcome_;

@@ -174,7 +174,8 @@ Status ProcessWorld::init_alone() {
 
 Status ProcessWorld::open_agent(const std::string& descriptor) {
   if (agent_ == nullptr) {
-    auto channel = AgentChannel::open(descriptor);
+    const auto life_lock = process_environment()(worker_link::kLifeLockVariable);
+    auto channel = AgentChannel::open(descriptor, life_lock.value_or(""));
     HVD_RETURN_IF_ERROR(channel.status());
     const std::lock_guard lock(mutex_);
     agent_ = *channel;

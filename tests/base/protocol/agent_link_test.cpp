@@ -47,7 +47,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(HostLeaves{});
   expect_sound(Paused{false});
   expect_sound(ActivityWanted{});
-  expect_sound(WorkerActivity{7, 2, 18, 'S', true, true, "nothing", "a"});
+  expect_sound(WorkerActivity{7, 2, 18, 'S', true, true, "nothing", "a", {}});
   expect_sound(HeartbeatAck{15});
   expect_sound(WorkReports{});
   expect_sound(WorkReports{{{7, {1, 2, 3, {{Collective::allreduce, 4, 5}}}}, {8, {}}}});
@@ -221,7 +221,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfPausesAndActivities) {
   EXPECT_EQ(question->id, 7U);
   EXPECT_EQ(question->timeout_ms, 1000U);
   const auto activity =
-      WorkerActivity::decode(payload_of(WorkerActivity{7, 2, 18, 'T', true, false, "a", "b"}));
+      WorkerActivity::decode(payload_of(WorkerActivity{7, 2, 18, 'T', true, false, "a", "b", {}}));
   ASSERT_TRUE(activity.ok());
   EXPECT_EQ(activity->id, 7U);
   EXPECT_EQ(activity->incarnation, 18U);

@@ -59,7 +59,7 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(Stop::decode(payload_of(Stop{"because"}))->reason, "because");
   EXPECT_EQ(Committed::decode(payload_of(Committed{43}))->generation, 43U);
   EXPECT_EQ(AskActivity::decode(payload_of(AskActivity{9}))->id, 9U);
-  const auto activity = Activity::decode(payload_of(Activity{9, 2, "a", "b"}));
+  const auto activity = Activity::decode(payload_of(Activity{9, 2, "a", "b", {}}));
   EXPECT_EQ(activity->id, 9U);
   EXPECT_EQ(activity->in_flight, "a");
   EXPECT_EQ(activity->last, "b");

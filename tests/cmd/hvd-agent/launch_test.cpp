@@ -54,14 +54,16 @@ TEST(AgentLaunch, GivesExactlyTheEnvironmentAndTheDescriptor) {
   launch.environment.push_back("EMPTY=");
   launch.environment.push_back("LINES=one\ntwo \xff");
   launch.environment.push_back("HVD_WORKER_FD=7");  // ours counts
+  launch.environment.push_back("HVD_LIFE_FD=8");
   const auto given = launch.environment;
   agent.send(launch.encode());
   ASSERT_TRUE(agent.until_over(1));
   std::vector<std::string> seen = split(agent.of(1).out, '\0');
   ASSERT_EQ(seen.back(), "");
   seen.pop_back();
-  std::vector<std::string> expected(given.begin(), given.end() - 1);
+  std::vector<std::string> expected(given.begin(), given.end() - 2);
   expected.push_back("HVD_WORKER_FD=100");
+  expected.push_back("HVD_LIFE_FD=101");
   EXPECT_EQ(seen, expected);
 }
 
@@ -84,7 +86,7 @@ TEST(AgentLaunch, LeaksNoDescriptor) {
   std::sort(numbers.begin(), numbers.end());
   // The shell reads the directory itself, through the lowest free number.
   std::erase(numbers, "3");
-  EXPECT_EQ(numbers, (std::vector<std::string>{"0", "1", "100", "2"}));
+  EXPECT_EQ(numbers, (std::vector<std::string>{"0", "1", "100", "101", "2"}));
 }
 
 TEST(AgentLaunch, GivesDefaultSignalsAndItsOwnSession) {

@@ -107,6 +107,7 @@ TEST(AgentPipes, WorkersGetOfTheAgentsEnvironmentWhatIsAskedForByName) {
   expected.emplace_back("HVD_TEST_HOST_VALUE=this host's own");
   expected.emplace_back("HVD_TEST_EMPTY=");
   expected.emplace_back("HVD_WORKER_FD=100");
+  expected.emplace_back("HVD_LIFE_FD=101");
   agent.send(launch.encode());
   ASSERT_TRUE(agent.until_over(1));
   auto seen = split(agent.of(1).out, '\0');

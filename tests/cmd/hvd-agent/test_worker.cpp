@@ -10,11 +10,13 @@
 #include <poll.h>
 #include <string>
 #include <string_view>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/frame.h"
+#include "base/machine/life_lock.h"
 #include "base/protocol/worker_link.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -157,6 +159,29 @@ void write_channel(std::string_view what) {
   if (!hvd::send_all(channel(), bytes, hvd::kNever).ok()) ::_exit(98);
 }
 
+// Holds the lock that says that it lives, and so much memory that freeing it takes a while.
+[[noreturn]] void hold_memory(std::size_t megabytes) {
+  auto lock = hvd::LifeLock::open(std::atoi(std::getenv(hvd::worker_link::kLifeLockVariable)));
+  if (!lock.ok()) ::_exit(95);
+  lock->hold();
+  const std::size_t size = megabytes << 20;
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) ::_exit(94);
+  ::madvise(memory, size, MADV_NOHUGEPAGE);
+  std::memset(memory, 1, size);
+  say("ready");
+  stay();
+}
+
+[[noreturn]] void hold_and_execute() {
+  auto lock = hvd::LifeLock::open(std::atoi(std::getenv(hvd::worker_link::kLifeLockVariable)));
+  if (!lock.ok()) ::_exit(95);
+  lock->hold();
+  ::execl("/bin/sh", "sh", "-c", "echo another program; exec sleep 1000", nullptr);
+  ::_exit(93);
+}
+
 void until_told_to_stop() {
   sigset_t term;
   sigemptyset(&term);
@@ -228,6 +253,8 @@ int main(int argc, char** argv) {
     write_channel(argv[2]);
     stay();
   }
+  if (mode == "hold-memory") hold_memory(static_cast<std::size_t>(count));
+  if (mode == "hold-and-execute") hold_and_execute();
   if (mode == "until-told-to-stop") until_told_to_stop();
   if (mode == "spew") spew(static_cast<std::size_t>(count));
   if (mode == "show-signals") show_signals();

@@ -5,6 +5,7 @@ target_link_libraries(hvd_agent_test_worker PRIVATE hvd_base)
 hvd_test(hvd_agent_test
   cmd/hvd-agent/agent_under_test.cpp
   cmd/hvd-agent/check_test.cpp
+  cmd/hvd-agent/death_test.cpp
   cmd/hvd-agent/freeze_test.cpp
   cmd/hvd-agent/launch_test.cpp
   cmd/hvd-agent/lease_test.cpp

@@ -38,7 +38,7 @@ class ElasticMembership : public ::testing::Test {
     welcome.world_follows = true;
     EXPECT_TRUE(send_all(agent_, welcome.encode(), Clock::now() + test::kGenerous).ok());
     publish(world_of_one(1));
-    auto channel = AgentChannel::open(cat(ends->second.release()));
+    auto channel = AgentChannel::open(cat(ends->second.release()), "");
     EXPECT_TRUE(channel.ok()) << channel.status().to_string();
     auto begun = Membership::begin(**channel);
     EXPECT_TRUE(begun.ok()) << begun.status().to_string();

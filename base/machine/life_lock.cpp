@@ -1,0 +1,101 @@
+#include "base/machine/life_lock.h"
+
+#include <atomic>
+#include <cerrno>
+#include <fcntl.h>
+#include <new>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+}  // namespace
+
+struct LifeLock::Shared {
+  sem_t taken;
+  pthread_mutex_t lock;
+  std::atomic<bool> stopped;
+};
+
+LifeLock::LifeLock(UniqueFd descriptor, Shared* shared)
+    : descriptor_(std::move(descriptor)), shared_(shared) {}
+
+LifeLock::LifeLock(LifeLock&& other) noexcept
+    : descriptor_(std::move(other.descriptor_)), shared_(std::exchange(other.shared_, nullptr)) {}
+
+LifeLock::~LifeLock() {
+  if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
+}
+
+Result<LifeLock> LifeLock::open(int descriptor) {
+  // No file but memory of make() has these seals, so nothing else is ever written to.
+  struct stat info {};
+  if (::fcntl(descriptor, F_GET_SEALS) != kSeals || ::fstat(descriptor, &info) != 0 ||
+      info.st_size != static_cast<off_t>(sizeof(Shared))) {
+    return Status(Code::invalid_argument, cat("descriptor ", descriptor, " is no life lock"));
+  }
+  UniqueFd own(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!own) return Status::from_errno("open a life lock", errno);
+  void* const memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, own.get(), 0);
+  if (memory == MAP_FAILED) return Status::from_errno("map a life lock", errno);
+  return LifeLock(std::move(own), static_cast<Shared*>(memory));
+}
+
+Result<LifeLock> LifeLock::make() {
+  const UniqueFd made(::memfd_create("hvd-life-lock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!made || ::ftruncate(made.get(), sizeof(Shared)) != 0 ||
+      ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
+    return Status::from_errno("make a life lock", errno);
+  }
+  auto opened = open(made.get());
+  HVD_RETURN_IF_ERROR(opened.status());
+  auto* const shared = new (opened->shared_) Shared{};
+  pthread_mutexattr_t attributes;
+  ::pthread_mutexattr_init(&attributes);
+  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  ::pthread_mutex_init(&shared->lock, &attributes);
+  ::pthread_mutexattr_destroy(&attributes);
+  ::sem_init(&shared->taken, 1, 0);
+  return opened;
+}
+
+UniqueFd LifeLock::duplicate() const {
+  return UniqueFd(::fcntl(descriptor_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+void LifeLock::hold() {
+  // The holder before was this process, too, and executed another program.
+  if (::pthread_mutex_lock(&shared_->lock) == EOWNERDEAD) {
+    ::pthread_mutex_consistent(&shared_->lock);
+  }
+  ::sem_post(&shared_->taken);
+}
+
+bool LifeLock::wait_for_end() {
+  while (::sem_wait(&shared_->taken) != 0 && errno == EINTR) {
+  }
+  if (shared_->stopped) return false;
+  if (::pthread_mutex_lock(&shared_->lock) == EOWNERDEAD) {
+    ::pthread_mutex_consistent(&shared_->lock);
+  }
+  ::pthread_mutex_unlock(&shared_->lock);
+  return !shared_->stopped;
+}
+
+void LifeLock::stop() {
+  shared_->stopped = true;
+  ::sem_post(&shared_->taken);
+}
+
+}  // namespace hvd

@@ -1,0 +1,111 @@
+#include "base/machine/life_lock.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/machine/proc.h"
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+// A child that runs `body` with the lock in its hand, and then sleeps.
+pid_t child_that_holds(
+    const LifeLock& lock, const std::function<void()>& body = [] {}) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  auto own = LifeLock::open(lock.duplicate().get());
+  if (!own.ok()) ::_exit(90);
+  own->hold();
+  body();
+  for (;;) ::pause();
+}
+
+int reap(pid_t child) {
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(LifeLock, TellsOfADeathByASignal) {
+  auto lock = LifeLock::make();
+  ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+  const pid_t child = child_that_holds(*lock, [] { ::raise(SIGKILL); });
+  EXPECT_TRUE(lock->wait_for_end());
+  EXPECT_EQ(reap(child), SIGKILL);
+}
+
+TEST(LifeLock, TellsOfAnExitAndOfTheNextHolder) {
+  auto lock = LifeLock::make();
+  ASSERT_TRUE(lock.ok());
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = child_that_holds(*lock, [] { ::_exit(3); });
+    EXPECT_TRUE(lock->wait_for_end());
+    EXPECT_EQ(WEXITSTATUS(reap(child)), 3);
+  }
+}
+
+TEST(LifeLock, TellsOfAThreadThatHoldsItForItsProcess) {
+  auto lock = LifeLock::make();
+  ASSERT_TRUE(lock.ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto own = LifeLock::open(lock->duplicate().get());
+    std::thread([&own] {
+      own->hold();
+      ::kill(::getpid(), SIGKILL);
+      for (;;) ::pause();
+    }).join();
+  }
+  EXPECT_TRUE(lock->wait_for_end());
+  EXPECT_EQ(reap(child), SIGKILL);
+}
+
+TEST(LifeLock, EndsItsWaitWhenItIsStopped) {
+  auto lock = LifeLock::make();
+  ASSERT_TRUE(lock.ok());
+  bool result = true;
+  std::thread waiter([&] { result = lock->wait_for_end(); });
+  lock->stop();
+  waiter.join();
+  EXPECT_FALSE(result);
+}
+
+TEST(LifeLock, IsNoOtherFile) {
+  const int file = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  for (const int descriptor : {file, -1, 1'000'000}) {
+    const auto opened = LifeLock::open(descriptor);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.status().message(), cat("descriptor ", descriptor, " is no life lock"));
+  }
+  ::close(file);
+}
+
+TEST(Proc, KnowsHowAProcessFailedBeforeItsParentHasWaited) {
+  const auto failure_of = [](const std::function<void()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      body();
+      ::_exit(0);
+    }
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+    const auto failure = failure_of_dying(child);
+    EXPECT_EQ(reap(child), failure.value_or(0));
+    return failure;
+  };
+  EXPECT_EQ(failure_of([] { ::raise(SIGKILL); }), SIGKILL);
+  EXPECT_EQ(failure_of([] { ::_exit(3); }), 3 << 8);
+  EXPECT_EQ(failure_of([] {}), std::nullopt) << "it ends with 0";
+  EXPECT_EQ(failure_of_dying(::getpid()), std::nullopt) << "it lives";
+  EXPECT_EQ(failure_of_dying(-1), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hvd
