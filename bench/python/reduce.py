@@ -2,13 +2,9 @@
 # turns, in the same processes; then a backward pass with each. See ./run.
 #
 #   reduce.py [--rounds 15] [--json]    --json: all times of rank 0, in ms, as JSON
-import argparse
-import json
-import statistics
-import time
-
 import torch
 import torch.distributed as dist
+import turns
 
 import hvd.torch as hvd
 
@@ -55,10 +51,7 @@ def buckets_of(tensors, size=25 << 20):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = turns.arguments(rounds=15)
     hvd.init()
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
@@ -115,20 +108,8 @@ def main():
         "backward, DDP on gloo": backward_by_ddp,
         "backward, DDP on hvd": backward_by_ddp_on_hvd,
     }
-    times = {name: [] for name in cases}
-    for turn in range(given.rounds + 3):
-        for name, call in cases.items():
-            hvd.barrier()
-            begin = time.perf_counter()
-            call()
-            if turn >= 3:
-                times[name].append(1000 * (time.perf_counter() - begin))
-    if hvd.rank() == 0 and given.json:
-        print(json.dumps(times))
-    elif hvd.rank() == 0:
-        medians = {name: statistics.median(own) for name, own in times.items()}
-        for name, own in times.items():
-            print(f"{name:30s} {medians[name]:8.1f} ms, least {min(own):8.1f}")
+    medians = turns.report(turns.measure(cases, given.rounds), given.json)
+    if hvd.rank() == 0 and not given.json:
         ratio = medians["reduce, hvd"] / medians["reduce, gloo in flat buffers"]
         print(f"reduction, hvd / gloo: {ratio:.2f}")
         most = medians["backward alone"] + medians["reduce, hvd"]
