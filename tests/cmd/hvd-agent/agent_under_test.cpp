@@ -98,9 +98,9 @@ AgentUnderTest::AgentUnderTest(AgentOptions options) {
 }
 
 AgentUnderTest::~AgentUnderTest() {
-  // A test that failed may have left it stopped. Not after the link is closed: SIGCONT takes back
-  // the SIGSTOP by which the leak checker of an agent that ends holds it.
-  if (!exit_) ::kill(pid_, SIGCONT);
+  // A test that failed may have left it stopped. Not after the link is closed, by either side:
+  // SIGCONT takes back the SIGSTOP by which the leak checker of an agent that ends holds it.
+  if (!exit_ && !closed) ::kill(pid_, SIGCONT);
   close_link();
   EXPECT_TRUE(wait_until_gone(kMark, mark_)) << "processes outlived their agent";
   for (const pid_t pid : processes_with_variable(kMark, mark_)) ::kill(pid, SIGKILL);
