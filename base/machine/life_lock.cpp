@@ -52,7 +52,7 @@ Result<LifeLock> LifeLock::open(int descriptor) {
 }
 
 Result<LifeLock> LifeLock::make() {
-  const UniqueFd made(::memfd_create("hvd-life-lock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const UniqueFd made(::memfd_create("worker-life-lock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!made || ::ftruncate(made.get(), sizeof(Shared)) != 0 ||
       ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
     return Status::from_errno("make a life lock", errno);

@@ -28,9 +28,10 @@ TEST_P(OldKernel, AJobRunsAndLeavesNothing) {
           marked());
   if (status.code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
   EXPECT_EQ(status.code, 0) << status.err;
-  // Its three streams, the socket to its agent, and what ls has opened; no forgotten descriptors.
+  // Its three streams, the socket to its agent, the lock that says that it lives, and what ls has
+  // opened; no forgotten descriptors.
   const auto& out = status.out;
-  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 5) << out;
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 6) << out;
 }
 
 TEST_P(OldKernel, AKilledWorkerAndADiscoveryScriptAreHandledAsEver) {
