@@ -35,7 +35,7 @@ constexpr milliseconds kLongestKillPause{100};
 constexpr std::chrono::seconds kUnkillableAfter{5};
 constexpr milliseconds kLookAtDeathEvery{1};
 constexpr milliseconds kLookAtDeathFor{50};
-constexpr std::chrono::seconds kPredecessorTimeout{30};
+constexpr std::chrono::seconds kPredecessorTimeout{10};
 // Frozen processes are stopped again now and then, since another process may send SIGCONT.
 constexpr milliseconds kFirstFreezePause{1};
 constexpr milliseconds kLongestFreezePause{250};
@@ -60,7 +60,7 @@ class ReaperProcess {
       return report_launch_failed(errno, Status::from_errno("watch over it", errno).message());
     }
 
-    wait_for_predecessor(start.predecessor);
+    if (!wait_for_predecessor(start.predecessor)) return;
     auto life_lock = LifeLock::make();
     if (life_lock.ok()) start.life_lock = life_lock->duplicate();
     auto worker = start_worker(start);
@@ -94,15 +94,16 @@ class ReaperProcess {
     send(report);
   }
 
-  // What still holds devices and ports must not be in the way of the new worker. Orders of the
-  // agent are taken afterwards; its end is the new worker's, too.
-  void wait_for_predecessor(const UniqueFd& predecessor) const {
-    if (!predecessor) return;
-    std::array<pollfd, 2> polled{pollfd{predecessor.get(), POLLIN, 0}, pollfd{agent_, 0, 0}};
+  // What still holds devices and ports must not be in the way of the new worker. An order of the
+  // agent, which is taken afterwards, ends the wait. False: the agent is gone.
+  bool wait_for_predecessor(const UniqueFd& predecessor) const {
+    if (!predecessor) return true;
+    std::array<pollfd, 2> polled{pollfd{predecessor.get(), POLLIN, 0}, pollfd{agent_, POLLIN, 0}};
     const TimePoint deadline = Clock::now() + kPredecessorTimeout;
     while (::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now())) < 0 &&
            errno == EINTR) {
     }
+    return (polled[1].revents & POLLHUP) == 0;
   }
 
   void serve() {
