@@ -10,6 +10,8 @@ import traceback
 from multiprocessing.connection import Client
 from typing import Any
 
+from . import _pickling
+
 KEY_VARIABLE = "HVD_RUN_KEY"
 PORT_VARIABLE = "HVD_RUN_PORT"
 _MAIN = "__hvd_main__"  # the name under which workers import the program's main module
@@ -24,13 +26,10 @@ class Failed:
 
 def dumps(value: Any) -> bytes:
     """Packs a call: by cloudpickle, or with the place of the main program."""
-    try:
-        import cloudpickle  # pyright: ignore[reportMissingImports]
-
-        return pickle.dumps((sys.path, None, cloudpickle.dumps(value)))
-    except ImportError:
+    main = None
+    if not _pickling.has_cloudpickle:
         main = getattr(sys.modules["__main__"], "__file__", None)
-        return pickle.dumps((sys.path, main and os.path.abspath(main), pickle.dumps(value)))
+    return pickle.dumps((sys.path, main and os.path.abspath(main), _pickling.dumps(value)))
 
 
 def _loads(packed: bytes) -> Any:
@@ -67,7 +66,7 @@ def main() -> int:
         if basics.is_initialized():
             rank, generation = basics.rank(), basics.generation()
         try:
-            value = pickle.dumps(result)
+            value = _pickling.dumps(result)
         except Exception:  # noqa: BLE001 - as above
             result = Failed(traceback.format_exc())
             value = pickle.dumps(result)

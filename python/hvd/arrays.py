@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from . import _core, _work
 from ._work import TYPES, Average, Handle, Kind, choose_op, start
 from .basics import ProcessSet, global_process_set
+from .errors import UnsupportedTypeError
 
 
 class _Memory:
@@ -38,7 +39,7 @@ class _Memory:
 def _type_of(array: NDArray[Any]) -> int:
     number = TYPES.get(array.dtype.name)
     if number is None or not array.dtype.isnative:
-        raise TypeError(f"hvd cannot send elements of type {array.dtype}")
+        raise UnsupportedTypeError(f"hvd cannot send elements of type {array.dtype}")
     return number
 
 
@@ -61,7 +62,7 @@ def _in_place(given: Any) -> _work.Tensor:
             raise ValueError("an array on a GPU must be contiguous to be changed in place")
         number = TYPES.get(np.dtype(interface["typestr"]).name)
         if number is None:
-            raise TypeError(f"hvd cannot send elements of type {interface['typestr']}")
+            raise UnsupportedTypeError(f"hvd cannot send elements of type {interface['typestr']}")
         address, read_only = interface["data"]
         if read_only:
             raise ValueError("the array is read-only")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Union
+from typing import Any, Union
 
 from . import _core
 from .errors import NotInitializedError
@@ -43,11 +43,6 @@ class ProcessSet:
         ranks = "all" if self._ranks is None else self._ranks
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={ranks})"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ProcessSet):
-            return NotImplemented
-        return self._ranks == other._ranks and self.process_set_id == other.process_set_id
-
 
 def _whole_world() -> ProcessSet:
     whole = ProcessSet([])
@@ -68,6 +63,7 @@ def number_of(process_set: ProcessSet) -> int:
 
 
 def init(
+    comm: Any = None,
     process_sets: Union[str, Sequence[Union[ProcessSet, Sequence[int]]], None] = None,
     *,
     process_sets_shrink: bool = False,
@@ -77,6 +73,7 @@ def init(
     Without ``hvdrun`` the world consists of this process alone. A second call does nothing.
 
     Args:
+        comm: of Horovod's signature, and None: process sets take the place of communicators.
         process_sets: process sets that exist from the start (each a ``ProcessSet`` or a list of
             ranks), or "dynamic": sets can be added and removed later.
         process_sets_shrink: in an elastic job, sets that have lost a member shrink, where they
@@ -86,6 +83,8 @@ def init(
         InitError: the world could not be formed.
         InvalidArgumentError: a process set is wrong.
     """
+    if comm is not None:
+        raise ValueError("hvd.init() takes no communicator or list of ranks: use process_sets")
     dynamic = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0") not in ("", "0")
     sets: list[ProcessSet] = []
     if isinstance(process_sets, str):

@@ -22,7 +22,6 @@ before a commit is lost. A state is for one thread at a time.
 from __future__ import annotations
 
 import functools
-import io
 import pickle
 import struct
 import sys
@@ -32,6 +31,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core, _work, basics
+from ._pickling import Pickler, dumps
+from ._work import Max
+from .arrays import allreduce
 from .errors import (
     COLLECTIVE,
     HOSTS_UPDATED,
@@ -74,16 +76,14 @@ class Packed:
         return bytearray(b"".join([self.head, *self.views]))
 
 
-def pack(value: Any, pickler: type[pickle.Pickler] = pickle.Pickler) -> Packed:
+def pack(value: Any, pickler: Any = Pickler) -> Packed:
     """Packs an object, whose arrays are not copied."""
     buffers: list[pickle.PickleBuffer] = []
-    stream = io.BytesIO()
 
     def take(buffer: pickle.PickleBuffer) -> None:
         buffers.append(buffer)
 
-    pickler(stream, protocol=5, buffer_callback=take).dump(value)
-    return Packed(stream.getvalue(), buffers)
+    return Packed(dumps(value, pickler, take), buffers)
 
 
 def unpack(packed: bytearray) -> Any:
@@ -108,7 +108,7 @@ class State:
     """What must survive. Its kinds say what that is; see ``ObjectState``."""
 
     # How the objects of this kind of state become bytes.
-    _pickler: type[pickle.Pickler] = pickle.Pickler
+    _pickler: Any = Pickler
 
     def __init__(self) -> None:
         self._handle: _core.State | None = None
@@ -177,7 +177,11 @@ class State:
         self._saved = pack((self._copy_of_tensors(), self._objects()), self._pickler).joined()
 
     def restore(self) -> None:
-        """Brings back what was saved or committed last on this rank."""
+        """Brings back what was saved or committed last on this rank.
+
+        Raises:
+            RuntimeError: nothing was, and the state does not run.
+        """
         if self._saved is not None:
             tensors, objects = unpack(bytearray(self._saved))
             self._set_tensors(tensors)
@@ -185,6 +189,8 @@ class State:
         elif self._running:
             self._core_state().restore()
             self._take_over()
+        else:
+            raise RuntimeError("there is nothing to restore: save() or commit() comes first")
 
     def sync(self) -> None:
         """All ranks get what rank 0 holds now."""
@@ -201,6 +207,22 @@ class State:
         self.save()
 
     # Between Python and hvd.
+
+    def _enter_world(self, is_new: bool) -> None:
+        """In a later world: on_reset(), and what it has changed goes to those that are new.
+
+        The callbacks of those that are not new may depend on the world, for example for a learning
+        rate that grows with it. All ranks have the same callbacks.
+        """
+        if not is_new:
+            self.on_reset()
+        if not self._reset_callbacks and type(self).on_reset is State.on_reset:
+            return
+        flags = np.array([is_new, not is_new], np.uint8)
+        has_new, has_others = allreduce(flags, name="hvd.elastic.new", op=Max)
+        # Rank 0 is new only if all are: survivors come first.
+        if has_new and has_others:
+            self.sync()
 
     def _core_state(self) -> _core.State:
         if self._handle is None:
@@ -225,24 +247,29 @@ class ObjectState(State):
     """Python objects, as attributes. They must be such as ``pickle`` takes.
 
     Args:
-        kwargs: the attributes and their first values.
+        bcast_object, get_rank: of Horovod's signature; hvd does not need them.
+        kwargs: the attributes and their first values. Of one that has ``state_dict()`` and
+            ``load_state_dict()``, such as a sampler or a scheduler, these survive, and it stays the
+            object that it is.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, bcast_object: Any = None, get_rank: Any = None, **kwargs: Any) -> None:
+        del bcast_object, get_rank
         super().__init__()
-        self._names = list(kwargs)
+        self._names: list[str] = []
         for name, value in kwargs.items():
-            if hasattr(type(self), name) or name.startswith("_"):
+            if hasattr(self, name):
                 raise ValueError(f'a state cannot have an attribute "{name}"')
             setattr(self, name, value)
+            self._names.append(name)
 
     def _objects(self) -> Any:
-        return {name: _object_of(getattr(self, name)) for name in self._names}
+        return {name: object_of(getattr(self, name)) for name in self._names}
 
     def _set_objects(self, objects: Any) -> None:
         for name, value in objects.items():
             before = getattr(self, name)
-            if isinstance(before, ElasticSampler):
+            if has_state_dict(before):
                 before.load_state_dict(value)
             else:
                 setattr(self, name, value)
@@ -255,8 +282,14 @@ class ObjectState(State):
                 value.reset()
 
 
-def _object_of(value: Any) -> Any:
-    return value.state_dict() if isinstance(value, ElasticSampler) else value
+def has_state_dict(value: Any) -> bool:
+    """Whether it can give its state, and take it back."""
+    return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
+
+
+def object_of(value: Any) -> Any:
+    """What survives of an attribute."""
+    return value.state_dict() if has_state_dict(value) else value
 
 
 # --- run -----------------------------------------------------------------------------------------
@@ -322,12 +355,11 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             return result
         state._saved = None
         state._take_over()
-        if not first:
-            state.on_reset()
-        first = False
+        is_new, first = first, False
 
         _hidden.clear()
         try:
+            state._enter_world(is_new)
             result = function()
             code, failure = OK, None
         except HostsUpdatedInterrupt as error:

@@ -71,9 +71,14 @@ class DisagreementError(HorovodInternalError, InvalidArgumentError):
     """The ranks disagree on what a collective is: its type, shape, root, or other arguments."""
 
 
+class UnsupportedTypeError(InvalidArgumentError, TypeError):
+    """hvd cannot send elements of this type."""
+
+
 class HostsUpdatedInterrupt(RuntimeError):
     """No error: at a commit all members left this world for another one."""
 
+    skip_sync: bool = False  # of Horovod; hvd sends only what somebody lacks
     code: int = 0
     rank: int = -1
     host: str = ""

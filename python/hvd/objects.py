@@ -7,8 +7,10 @@ import pickle
 from typing import Any
 
 from . import _core
+from ._pickling import Unpicklable, dumps
 from ._work import Handle, Kind, start
 from .basics import ProcessSet, global_process_set, number_of
+from .errors import InvalidArgumentError
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
@@ -34,28 +36,57 @@ def _bytes_of(results: list[Any]) -> list[bytes]:
     return [ctypes.string_at(address, shape[0]) for address, shape, _, _ in results]
 
 
+def _packed(obj: Any) -> tuple[bytes, Exception | None]:
+    """The bytes, and the error if they only say that there is one."""
+    try:
+        return dumps(obj), None
+    except Exception as error:  # noqa: BLE001 - raised when the other ranks know of it
+        return dumps(Unpicklable(error)), error
+
+
+def _unpacked(packed: bytes, rank: int) -> Any:
+    obj = pickle.loads(packed)
+    if isinstance(obj, Unpicklable):
+        raise InvalidArgumentError(f"rank {rank} cannot pack its object: {obj.text}")
+    return obj
+
+
 def broadcast_object(
     obj: Any = None,
     root_rank: int = 0,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Gives every rank the root's object, by ``pickle``.
+    """Gives every rank the root's object, by ``cloudpickle`` if it is installed, else ``pickle``.
 
     Args:
         obj: what the root sends; other ranks' is not looked at.
         root_rank: a rank of the world.
+
+    Raises:
+        InvalidArgumentError: on all other ranks, if the root's object cannot be packed.
     """
     is_root = _core.rank() == root_rank
-    packed = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL) if is_root else b""
+    packed, failure = _packed(obj) if is_root else (b"", None)
     work = _core.exchange_object(False, packed, name, root_rank, number_of(process_set))
-    return obj if is_root else pickle.loads(_bytes_of(work.results())[0])
+    if failure is not None:
+        raise failure
+    return obj if is_root else _unpacked(_bytes_of(work.results())[0], root_rank)
 
 
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """A list of the objects of all ranks, in the order of the ranks, by ``pickle``."""
-    packed = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
+    """A list of the objects of all ranks, in the order of the ranks.
+
+    They are packed by ``cloudpickle`` if it is installed, else by ``pickle``.
+
+    Raises:
+        InvalidArgumentError: on all other ranks, if the object of a rank cannot be packed.
+    """
+    packed, failure = _packed(obj)
     work = _core.exchange_object(True, packed, name, 0, number_of(process_set))
-    return [pickle.loads(one) for one in _bytes_of(work.results())]
+    if failure is not None:
+        raise failure
+    parts = zip(process_set.ranks, _bytes_of(work.results()))
+    return [_unpacked(part, rank) for rank, part in parts]

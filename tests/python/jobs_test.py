@@ -98,6 +98,16 @@ def test_killed_workers_change_no_bit_of_the_result(kind):
     assert results(kind, 2) == undisturbed
 
 
+def test_a_newcomer_has_what_the_callbacks_of_the_others_have_set():
+    flags = ["-np", 2, "--min-np", 2, "--restarts", 10]
+    job = run_job(*flags, *program("reset_program.py"), 8)
+    assert job.returncode == 0, job.stdout + job.stderr
+    said = [lines(job, rank)[-1] for rank in range(2)]
+    resets = int(re.search(r"resets (\d+)", said[0])[1])
+    assert resets >= 1
+    assert said == [f"resets {resets}, learning rate {0.125 * (1 + resets)}"] * 2
+
+
 @pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
 def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
     flags = ["-np", 2, "--min-np", 1, "--state-file", tmp_path / "state"]
@@ -141,6 +151,8 @@ def test_a_state_that_nobody_shares_works_alone():
     state.number = 8
     state.restore()
     assert state.number == 7
+    with pytest.raises(RuntimeError, match="nothing to restore"):
+        hvd.elastic.ObjectState(number=1).restore()
     with pytest.raises(ValueError, match="commit"):
         hvd.elastic.ObjectState(commit=1)
 

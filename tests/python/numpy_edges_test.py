@@ -104,6 +104,30 @@ def test_the_other_operations_within_a_process_set(even_and_odd):
     assert hvd.broadcast_object(hvd.rank(), ranks[0], process_set=even_and_odd) == ranks[0]
 
 
+class Unpicklable:
+    def __reduce__(self):
+        raise KeyError("not to be packed")
+
+
+def test_an_object_that_cannot_be_packed_is_an_error_on_all_ranks():
+    is_last = hvd.rank() == hvd.size() - 1
+    last = hvd.size() - 1
+    wanted = KeyError if is_last else hvd.errors.InvalidArgumentError
+    text = "not to be packed" if is_last else f"rank {last} cannot pack its object: KeyError"
+    with pytest.raises(wanted, match=text):
+        hvd.broadcast_object(Unpicklable(), root_rank=last)
+    with pytest.raises(wanted, match=text):
+        hvd.allgather_object(Unpicklable() if is_last else 1)
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+
+
+def test_functions_of_the_program_can_be_sent_by_cloudpickle():
+    pytest.importorskip("cloudpickle")
+    factor = hvd.broadcast_object(3 + hvd.rank(), root_rank=0)
+    triple = hvd.broadcast_object(lambda value: factor * value, root_rank=0)
+    assert triple(5) == 15
+
+
 def test_an_error_comes_from_synchronize_not_from_the_call():
     if hvd.size() < 2:
         pytest.skip("needs two ranks")

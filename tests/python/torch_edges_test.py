@@ -112,6 +112,36 @@ def test_options_of_different_types_reach_all_ranks():
     assert group["amsgrad"] is True
 
 
+def test_collectives_of_different_kinds_may_have_one_name():
+    handles = [
+        hvd.allreduce_async(torch.ones(2), name="same", op=hvd.Sum),
+        hvd.allgather_async(torch.ones(1), name="same"),
+        hvd.broadcast_async(torch.ones(2), 0, name="same"),
+        hvd.alltoall_async(torch.ones(hvd.size()), name="same"),
+    ]
+    reduced, gathered, sent, (exchanged, splits) = [hvd.synchronize(one) for one in handles]
+    assert reduced.tolist() == [hvd.size()] * 2
+    assert gathered.tolist() == exchanged.tolist() == [1.0] * hvd.size()
+    assert sent.tolist() == [1.0, 1.0]
+    assert splits.tolist() == [1] * hvd.size()
+
+
+def test_tensors_that_hvd_cannot_send_are_named():
+    with pytest.raises(ValueError, match=r"dense tensor.*sparse_allreduce_async"):
+        hvd.allreduce(torch.eye(3).to_sparse())
+    for error in (TypeError, ValueError):
+        with pytest.raises(error, match="complex64"):
+            hvd.allreduce(torch.ones(2, dtype=torch.complex64))
+    for splits in (torch.ones(hvd.size()), torch.ones(hvd.size(), dtype=torch.bool)):
+        with pytest.raises(ValueError, match="whole numbers"):
+            hvd.alltoall(torch.ones(hvd.size()), splits=splits)
+
+
+def test_communicators_are_refused():
+    with pytest.raises(ValueError, match="process_sets"):
+        hvd.init([0])
+
+
 def test_objects_with_tensors():
     mine = {"tensor": torch.full((2,), hvd.rank()), "text": "x" * hvd.rank(), "none": None}
     every = hvd.allgather_object(mine)

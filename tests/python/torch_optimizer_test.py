@@ -185,6 +185,26 @@ def test_sparse_gradients(sparse_as_dense):
     same_models(together, alone)
 
 
+@pytest.mark.parametrize("compression", [hvd.Compression.none, "own"])
+def test_gradients_that_were_made_dense_are_sparse_in_the_step(compression):
+    class Own:  # need not be a hvd.Compressor
+        compress = staticmethod(lambda tensor: (tensor, None))
+        decompress = staticmethod(lambda tensor, context: tensor)
+
+    layer = torch.nn.Embedding(10, 4, sparse=True).double()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SparseAdam(layer.parameters()),  # refuses dense gradients
+        sparse_as_dense=True,
+        compression=Own if compression == "own" else compression,
+    )
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(torch.tensor([hvd.rank(), 5])).sum().backward()
+        optimizer.step()
+    rows = layer.weight.grad.coalesce().indices()[0].tolist()
+    assert rows == sorted({*range(hvd.size()), 5})
+
+
 def test_a_closure_sees_the_gradients_of_all_ranks():
     model = make_model()
     optimizer = hvd.DistributedOptimizer(
@@ -360,6 +380,47 @@ def test_broadcast_optimizer_state(name):
     optimizer.step()
     states = hvd.allgather_object([one.tolist() for one in model.parameters()])
     assert all(one == states[0] for one in states)
+
+
+def test_a_scheduler_of_the_inner_optimizer_keeps_its_hold():
+    inner = torch.optim.SGD(make_model().parameters(), lr=0.1 * (1 + hvd.rank()), momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(inner, 1, gamma=0.5)
+    optimizer = hvd.DistributedOptimizer(inner)
+    hvd.broadcast_optimizer_state(optimizer, 0, model=None)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    scheduler.step()
+    assert optimizer.param_groups is inner.param_groups
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+
+
+def test_backward_passes_before_a_loaded_state_do_not_count():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    saved = optimizer.state_dict()
+    for _ in range(2):  # with and without a reducer
+        loss_of(model, batch_of(hvd.rank(), 1)).backward()
+        optimizer.load_state_dict(saved)
+        optimizer.zero_grad()
+        loss_of(model, batch_of(hvd.rank(), 2)).backward()
+        optimizer.step()
+    weights = hvd.allgather(model[0].weight.detach().unsqueeze(0))
+    assert all(torch.equal(one, weights[0]) for one in weights)
+
+
+def test_parameters_have_names_that_programs_of_horovod_read():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
+    )
+    assert optimizer._parameter_names == {one: name for name, one in model.named_parameters()}
+
+
+def test_adasum_takes_no_process_sets(even_and_odd):
+    optimizer = torch.optim.SGD(make_model().parameters(), lr=0.1)
+    with pytest.raises(NotImplementedError, match="process sets"):
+        hvd.DistributedOptimizer(optimizer, op=hvd.Adasum, process_set=even_and_odd)
+    made = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum, compression=hvd.Compression.fp16)
+    made.set_backward_passes_per_step(2)
 
 
 def test_lbfgs_cannot_be_broadcast():

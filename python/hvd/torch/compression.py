@@ -26,6 +26,11 @@ class Compressor:
         raise NotImplementedError
 
 
+def built_in_of(compression: Any) -> int | None:
+    """``Compressor.built_in``; a class of the program's own need not be a Compressor."""
+    return getattr(compression, "built_in", None)
+
+
 class NoneCompressor(Compressor):
     """Leaves tensors as they are."""
 

@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 
-from hvd import _work
-from hvd.elastic import ObjectState, run
+from hvd import _pickling, _work
+from hvd.elastic import ObjectState, State, object_of, run
 from hvd.sampler import ElasticSampler as _ElasticSampler
 
 from .tensors import TYPES, tensor_tuple
 
-__all__ = ["ElasticSampler", "ObjectState", "TorchState", "run"]
+__all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
 
 
 class ElasticSampler(_ElasticSampler, torch.utils.data.Sampler):  # type: ignore[type-arg]
@@ -42,12 +42,13 @@ def _rebuild(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], device: st
     return torch.frombuffer(buffer, dtype=dtype).reshape(shape).clone().to(device)
 
 
-class _Pickler(pickle.Pickler):
+class _Pickler(_pickling.Pickler):
     """Leaves the memory of tensors on the host where it is."""
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-            return NotImplemented
+            others = getattr(super(), "reducer_override", None)  # those of cloudpickle
+            return NotImplemented if others is None else others(value)
         dense = value.detach().cpu().contiguous()
         buffer: Any = b""
         if dense.numel() > 0:
@@ -76,7 +77,8 @@ class TorchState(ObjectState):
     Args:
         model: a torch.nn.Module; more may be among the others.
         optimizer: a torch.optim.Optimizer, such as ``DistributedOptimizer()`` gives.
-        kwargs: samplers (``ElasticSampler``) and what ``pickle`` takes.
+        kwargs: samplers (``ElasticSampler``), schedulers and others with a ``state_dict()``, and
+            what ``pickle`` takes.
     """
 
     _pickler = _Pickler
@@ -89,6 +91,8 @@ class TorchState(ObjectState):
     ) -> None:
         own = {"model": model, "optimizer": optimizer}
         super().__init__(**{name: one for name, one in own.items() if one is not None}, **kwargs)
+        for name in own.keys() - self._names:
+            setattr(self, name, None)
         self._addresses: dict[str, int] = {}
 
     def _model_tensors(self) -> dict[str, Any]:
@@ -114,19 +118,17 @@ class TorchState(ObjectState):
         return [(name, tensor_tuple(tensor)) for name, tensor in fixed.items()]
 
     def _objects(self) -> Any:
-        objects: dict[str, Any] = {}
-        rest = {}
-        for name in self._names:
-            value = getattr(self, name)
-            if isinstance(value, torch.optim.Optimizer):
-                objects[name] = value.state_dict()
-            elif isinstance(value, torch.nn.Module):
-                continue
-            else:
-                objects[name] = value.state_dict() if isinstance(value, _ElasticSampler) else value
-        for name, tensor in self._model_tensors().items():
-            if not _has_fixed_memory(tensor):
-                rest[name] = tensor
+        values = {name: getattr(self, name) for name in self._names}
+        objects = {
+            name: object_of(value)
+            for name, value in values.items()
+            if not isinstance(value, torch.nn.Module)
+        }
+        rest = {
+            name: tensor
+            for name, tensor in self._model_tensors().items()
+            if not _has_fixed_memory(tensor)
+        }
         return objects, rest
 
     def _set_objects(self, objects: Any) -> None:
@@ -136,12 +138,7 @@ class TorchState(ObjectState):
             for name, saved in rest.items():
                 if isinstance(saved, torch.Tensor):
                     tensors[name].copy_(saved)
-        optimizers = {
-            name for name in self._names if isinstance(getattr(self, name), torch.optim.Optimizer)
-        }
-        for name in optimizers:
-            getattr(self, name).load_state_dict(values[name])
-        super()._set_objects({key: one for key, one in values.items() if key not in optimizers})
+        super()._set_objects(values)
 
     def _copy_of_tensors(self) -> Any:
         return {

@@ -32,13 +32,13 @@ def broadcast_parameters(
         root_rank: a rank of the world.
     """
     if isinstance(params, Mapping):
-        named = sorted(params.items())
+        named: list[Any] = sorted(params.items())
     elif isinstance(params, Iterable):
         named = [item if isinstance(item, tuple) else (None, item) for item in params]  # type: ignore[misc]
     else:
         raise ValueError(f"invalid params of type {type(params)}")
     handles = [
-        broadcast_async_(tensor, root_rank, name and f"broadcast.{name}", process_set)
+        broadcast_async_(tensor, root_rank, name, process_set)
         for name, tensor in named
         if isinstance(tensor, torch.Tensor)
     ]
@@ -67,13 +67,17 @@ def _map(value: Any, function: Any) -> Any:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer,
     root_rank: int,
+    model: torch.nn.Module | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives every rank the root's state of the optimizer: its options, and what it remembers.
 
+    ``model`` is of Horovod's signature; nothing depends on it.
+
     Raises:
         ValueError: the optimizer is LBFGS, whose state cannot be sent.
     """
+    del model
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     is_root = rank() == root_rank
@@ -94,7 +98,7 @@ def broadcast_optimizer_state(
 
     sent = [tensor.detach().cpu() if is_root else tensor for tensor in tensors]
     handles = [
-        broadcast_async_(tensor, root_rank, f"broadcast.optimizer.{index}", process_set)
+        broadcast_async_(tensor, root_rank, f"optimizer.{index}", process_set)
         for index, tensor in enumerate(sent)
     ]
     for handle in handles:

@@ -16,17 +16,30 @@ from typing import Any
 
 import torch
 
-from hvd import _core
-from hvd._work import Average, Handle, Kind, ReduceOp, Sum, Tensor, choose_op, start
+from hvd import _core, _work
+from hvd._work import Average, Handle, Kind, ReduceOp, Sum, Tensor, choose_op
 from hvd.basics import ProcessSet, global_process_set
 
-from .compression import Compression, Compressor
+from .compression import Compression, Compressor, built_in_of
 from .tensors import result_tensor, stream_of, tensor_tuple
+
+
+def start(kind: Kind, *tensors: Any, name: str | None, **options: Any) -> _core.Work:
+    """Starts a collective. As in Horovod, those of other kinds may have the same name."""
+    is_between_two = kind in (Kind.SEND, Kind.RECV)  # which have one name
+    if name is not None and not is_between_two:
+        name = f"{kind.name.lower()}.{name}"
+    return _work.start(kind, *tensors, name=name, **options)
 
 
 def _input(tensor: torch.Tensor) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"a tensor is needed, not {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise ValueError(
+            f"a dense tensor is needed, not one of layout {tensor.layout}; "
+            "sparse_allreduce_async() takes sparse ones"
+        )
     return tensor.detach().contiguous()
 
 
@@ -83,7 +96,7 @@ def _start_allreduce(
         op=op,
         prescale=prescale_factor,
         postscale=postscale_factor,
-        compression=compression.built_in or 0,
+        compression=built_in_of(compression) or 0,
         process_set=process_set,
         keep=(inputs, outputs),
         stream=_stream(inputs),
@@ -169,7 +182,7 @@ def allreduce(
     The gradient of a sum or an average is reduced in the same way.
     """
     chosen = choose_op(op, average)
-    if compression.built_in is not None:
+    if built_in_of(compression) is not None:
         return _Allreduce.apply(
             tensor, name, chosen, prescale_factor, postscale_factor, process_set, compression
         )
@@ -590,8 +603,14 @@ def _start_alltoall(
 ) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
     dense = _input(tensor)
     rows = None
+    device = dense.device
     if splits is not None:
-        rows = [int(count) for count in torch.as_tensor(splits).reshape(-1).tolist()]
+        given = torch.as_tensor(splits)
+        if isinstance(splits, torch.Tensor):
+            device = splits.device
+            if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+                raise ValueError(f"splits are whole numbers, not of type {given.dtype}")
+        rows = [int(count) for count in given.reshape(-1).tolist()]
     work = start(
         Kind.ALLTOALL,
         tensor_tuple(dense),
@@ -603,7 +622,7 @@ def _start_alltoall(
     )
 
     def finish(done: _core.Work) -> tuple[torch.Tensor, torch.Tensor]:
-        received = torch.tensor(done.received_splits(), dtype=torch.int32, device=dense.device)
+        received = torch.tensor(done.received_splits(), dtype=torch.int32, device=device)
         return result_tensor(done, done.results()[0], dense), received
 
     return Handle(work, finish)
@@ -614,13 +633,12 @@ def alltoall_async(
     splits: Any = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-) -> Handle[Any]:
-    """Starts ``alltoall()``. Not differentiable."""
-    handle = _start_alltoall(tensor, splits, name, process_set)
-    if splits is None:
-        finish = handle._finish
-        handle._finish = lambda work: finish(work)[0]  # type: ignore[assignment]
-    return handle
+) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
+    """Starts ``alltoall()``. Not differentiable.
+
+    ``synchronize()`` gives two tensors, as ``alltoall()`` does with ``splits``.
+    """
+    return _start_alltoall(tensor, splits, name, process_set)
 
 
 class _Alltoall(torch.autograd.Function):

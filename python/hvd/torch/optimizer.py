@@ -16,7 +16,7 @@ from hvd._work import HOST, Adasum, Average, Sum
 from hvd.basics import ProcessSet, global_process_set, number_of
 from hvd.objects import allgather_object
 
-from .compression import Compression, Compressor
+from .compression import Compression, Compressor, built_in_of
 from .ops import grouped_allreduce, grouped_allreduce_async_
 from .tensors import result_tensor, stream_of, tensor_tuple
 
@@ -111,10 +111,12 @@ class _Distributed:
         self._names: list[str] = []
         self._index: dict[torch.nn.Parameter, int] = {}
         self._done_passes: list[int] = []
+        self._passes_of = -1  # the generation of the world in which they were counted
         self._hooks: list[Any] = []
         self._reducer: _core.Reducer | None = None
         self._generation = -1
         self._sparse: set[int] = set()
+        self._made_dense: set[torch.nn.Parameter] = set()  # to be sparse again after the reduction
         self._addresses: list[int] = []
         self._synchronized = False
         self._should_synchronize = True
@@ -141,12 +143,26 @@ class _Distributed:
     def _takes_part(self) -> bool:
         return basics.is_initialized() and self._process_set.included()
 
+    def _is_in_step(self) -> bool:
+        """Whether a backward pass has counted. Those of a world that has failed do not."""
+        if basics.is_initialized() and self._passes_of != basics.generation():
+            self._passes_of = basics.generation()
+            self._done_passes = [0] * len(self._names)
+            self._synchronized = False
+        return any(self._done_passes)
+
+    @property
+    def _parameter_names(self) -> dict[torch.nn.Parameter, str]:
+        """Of Horovod, where programs read it."""
+        return dict(zip(self._reduced_parameters, self._names))
+
     # --- during a backward pass ---
 
     def _take(self, parameter: torch.nn.Parameter) -> None:
         index = self._index[parameter]
         if not self._takes_part():
             return
+        self._is_in_step()
         if self._done_passes[index] >= self._passes:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
@@ -177,6 +193,7 @@ class _Distributed:
             gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
         elif gradient.is_sparse:
             gradient = gradient.to_dense()
+            self._made_dense.add(parameter)
         gradient = gradient.detach() if gradient.requires_grad else gradient
         if not gradient.is_contiguous():
             gradient = gradient.contiguous()
@@ -215,7 +232,7 @@ class _Distributed:
         self._reducer = _core.Reducer(
             self._reducer_name,
             self._op,
-            self._compression.built_in or 0,
+            built_in_of(self._compression) or 0,
             self._predivide,
             number_of(self._process_set),
             self._passes,
@@ -279,7 +296,7 @@ class _Distributed:
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own, between two steps; by all ranks, whose gradients are reduced."""
-        if any(self._done_passes):
+        if self._is_in_step():
             raise ValueError("add_param_group() must come between two steps")
         super().add_param_group(param_group)  # type: ignore[misc]
         groups = self.param_groups  # type: ignore[attr-defined]
@@ -294,7 +311,7 @@ class _Distributed:
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """So many backward passes add up before gradients are reduced; the same on all ranks."""
-        if any(self._done_passes):
+        if self._is_in_step():
             raise ValueError("set_backward_passes_per_step() must come between two steps")
         self._passes = passes
         if self._reducer is not None:
@@ -306,8 +323,9 @@ class _Distributed:
         ``with optimizer.skip_synchronize(): optimizer.step()`` comes after it.
         """
         if self._takes_part() and self._reduced_parameters:
+            self._is_in_step()
             try:
-                if self._compression.built_in is None:
+                if built_in_of(self._compression) is None:
                     self._reduce_with_own_compression()
                 else:
                     self._reduce()
@@ -316,6 +334,10 @@ class _Distributed:
                 raise
             finally:
                 self._done_passes = [0] * len(self._names)
+        for parameter in self._made_dense:
+            if parameter.grad is not None and not parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.to_sparse(1)
+        self._made_dense.clear()
         self._synchronized = True
 
     @contextlib.contextmanager
@@ -354,7 +376,7 @@ class _Distributed:
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own. Not between a backward pass and the step."""
-        if any(self._done_passes):
+        if self._is_in_step():
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
                 "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
@@ -362,9 +384,44 @@ class _Distributed:
             )
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As the optimizer's own. Backward passes before it do not count."""
+        _load_state_in_place(self, super().load_state_dict, state_dict)  # type: ignore[misc]
+        if self._is_in_step() and self._reducer is not None:
+            self._reducer.reset()
+        self._done_passes = [0] * len(self._names)
+        self._synchronized = False
+        self._should_synchronize = True
+
+
+def _load_state_in_place(optimizer: Any, load: Any, state_dict: dict[str, Any]) -> None:
+    """Keeps the groups and the state the objects that they are.
+
+    The optimizer that was given to ``DistributedOptimizer()`` shares them, and with it a scheduler
+    that was made for that one.
+    """
+    groups, state = optimizer.param_groups, optimizer.state
+    own_groups = list(groups)
+    load(state_dict)
+    loaded_groups, loaded_state = optimizer.param_groups, optimizer.state
+    for own, loaded in zip(own_groups, loaded_groups):
+        own.clear()
+        own.update(loaded)
+    groups[:] = own_groups
+    state.clear()
+    state.update(loaded_state)
+    optimizer.param_groups, optimizer.state = groups, state
+
 
 class _DistributedAdasum:
     """What it adds for Adasum, which combines what the ranks' own steps have changed."""
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Any number of passes may come before a step, which uses what they have added up."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As the optimizer's own."""
+        _load_state_in_place(self, super().load_state_dict, state_dict)  # type: ignore[misc]
 
     def synchronize(self) -> None:
         """Nothing: the step itself combines."""
@@ -388,11 +445,13 @@ class _DistributedAdasum:
         before = [one.detach().clone() for one in parameters]
         result = super().step(closure)  # type: ignore[misc]
         with torch.no_grad():
-            changes = [one - old for one, old in zip(parameters, before)]
+            compression = self._compression  # type: ignore[attr-defined]
+            pairs = [compression.compress(one - old) for one, old in zip(parameters, before)]
+            changes = [small for small, _ in pairs]
             name = f"adasum.{self._adasum_name}"  # type: ignore[attr-defined]
             grouped_allreduce_async_(changes, name=name, op=Adasum).wait()
-            for one, old, change in zip(parameters, before, changes):
-                one.copy_(old + change)
+            for one, old, change, (_, context) in zip(parameters, before, changes, pairs):
+                one.copy_(old + compression.decompress(change, context))
         return result
 
 
@@ -462,7 +521,10 @@ def DistributedOptimizer(
         raise ValueError("backward_passes_per_step must be > 0")
     named = _named(optimizer, named_parameters)
     if op == Adasum:
+        if process_set is not global_process_set:
+            raise NotImplementedError("Adasum does not support process sets yet")
         combined: Any = _own_class(optimizer, _DistributedAdasum)
+        combined._compression = compression
         combined._adasum_name = _reducer_name(combined, named.values())
         return combined
 

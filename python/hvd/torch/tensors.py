@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from hvd import _core, _work
+from hvd.errors import UnsupportedTypeError
 
 TYPES = {
     getattr(torch, "bool" if name == "bool" else name): number
@@ -46,10 +47,10 @@ _INTEGERS[8] = ("<i8", torch.int64)
 
 
 def tensor_tuple(tensor: torch.Tensor) -> _work.Tensor:
-    """Of a contiguous tensor. Raises TypeError, ValueError of what hvd cannot send."""
+    """Of a contiguous tensor. Raises UnsupportedTypeError or ValueError of what hvd cannot send."""
     number = TYPES.get(tensor.dtype)
     if number is None:
-        raise TypeError(f"hvd cannot send elements of type {tensor.dtype}")
+        raise UnsupportedTypeError(f"hvd cannot send elements of type {tensor.dtype}")
     device = tensor.device
     if device.type == "cpu":
         return (tensor.data_ptr(), tensor.shape, number, _work.HOST)
