@@ -94,7 +94,7 @@ Turn Run::begin_turn() {
     return Turn::left;
   }
   impl_.begin(rolls_back_);
-  if (again_) impl_.call_back();
+  impl_.call_back(again_);
   called_ = true;
   return Turn::call;
 }
