@@ -1,10 +1,11 @@
 # An elastic job for elastic_test.cpp: trains a model and says what has come of it.
 #
-#   elastic_program.py numpy|torch|ddp STEPS [CRASHES]
+#   elastic_program.py numpy|torch|ddp|reconfigure STEPS [CRASHES]
 #
-# In the first generations, CRASHES of them, the last rank kills itself in the midst of a step. The
-# result does not depend on that: every rank's batch depends on the sampler alone, whose samples are
-# shared out among however many ranks there are, and sums of whole numbers are exact.
+# In the first generations, CRASHES of them, the last rank kills itself in the midst of a step
+# ("reconfigure": the first rank, where it is not alone). The result does not depend on that: every
+# rank's batch depends on the sampler alone, whose samples are shared out among however many ranks
+# there are, and sums of whole numbers are exact.
 import os
 import signal
 import sys
@@ -141,6 +142,100 @@ def train_ddp(steps, crashes):
     print("weights", digest, "later world" if hvd.generation() > 1 else "first world")
 
 
+def train_reconfigure(steps, crashes):
+    """Keeps a process group and a wrapper in worlds of two workers, of one, and of two again."""
+    import torch
+    import torch.distributed as dist
+
+    import hvd.torch as hvd
+
+    def make_model():
+        layers = [torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)]
+        return torch.nn.Sequential(*layers).double()
+
+    def loss_of(network, step, rank):
+        inputs = torch.full((4, 3), step % 7 + rank, dtype=torch.float64)
+        return (network(inputs) ** 2).mean()
+
+    dist.init_process_group("hvd", enable_reconfigure=True)
+    group = dist.group.WORLD
+    torch.manual_seed(hvd.rank())  # what they begin with comes from rank 0
+    model = make_model()
+    # Several buckets, so that an allreduce is also begun when another one has failed.
+    parallel = torch.nn.parallel.DistributedDataParallel(
+        model, init_sync=False, find_unused_parameters=True, bucket_cap_mb=0.00001
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, sizes=[])
+    worlds = []
+    steps_here = 0
+
+    def maybe_crash_in_backward(_):
+        if hvd.generation() <= crashes and steps_here == 3 and hvd.size() > 1 and hvd.rank() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    model[2].weight.register_hook(maybe_crash_in_backward)
+
+    def is_done():
+        last_world = hvd.size() == 2 and hvd.generation() > crashes
+        return state.step >= steps and steps_here >= 3 and last_world
+
+    def check_group_is_refused():
+        try:
+            dist.all_reduce(torch.ones(1))
+        except RuntimeError as error:
+            assert f"belongs to world {worlds[-1]}" in str(error), error
+        else:
+            raise AssertionError("the group works in a world that it does not belong to")
+
+    def backward():
+        try:
+            loss_of(parallel, state.step, dist.get_rank()).backward()
+        except Exception as error:
+            assert isinstance(error, hvd.HorovodInternalError) and error.cause, repr(error)
+            raise
+
+    @hvd.elastic.run
+    def train(state):
+        nonlocal steps_here
+        if worlds:
+            check_group_is_refused()
+        handles = hvd.allgather_object(dist._get_reconfigure_handle())
+        dist._reconfigure(hvd.generation(), handles).wait()
+        assert dist.group.WORLD is group and parallel.process_group is group
+        assert (dist.get_rank(), dist.get_world_size()) == (hvd.rank(), hvd.size())
+        assert dist.get_process_group_ranks(group) == list(range(hvd.size()))
+        worlds.append(hvd.generation())
+        steps_here = 0
+        while not is_done():
+            optimizer.zero_grad()
+            backward()
+            optimizer.step()
+            state.step += 1
+            steps_here += 1
+            state.sizes.append(hvd.size())
+            state.commit()
+            time.sleep(0.02)
+
+    train(state)
+    # One process on all samples, of as many ranks as the worlds had.
+    torch.manual_seed(0)
+    alone = make_model()
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for step, size in enumerate(state.sizes):
+        optimizer.zero_grad()
+        (sum(loss_of(alone, step, rank) for rank in range(size)) / size).backward()
+        optimizer.step()
+    for ours, theirs in zip(model.parameters(), alone.parameters()):
+        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12), (ours, theirs)
+    print("worlds", *worlds, "sizes", *state.sizes)
+
+
 if __name__ == "__main__":
-    train = {"numpy": train_numpy, "torch": train_torch, "ddp": train_ddp}[sys.argv[1]]
+    train = {
+        "numpy": train_numpy,
+        "torch": train_torch,
+        "ddp": train_ddp,
+        "reconfigure": train_reconfigure,
+    }[sys.argv[1]]
     train(int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

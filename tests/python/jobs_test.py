@@ -108,6 +108,19 @@ def test_a_newcomer_has_what_the_callbacks_of_the_others_have_set():
     assert said == [f"resets {resets}, learning rate {0.125 * (1 + resets)}"] * 2
 
 
+@pytest.mark.skipif(TORCH < (2, 15), reason="torch has reconfigure from 2.15 on")
+@pytest.mark.parametrize("crashes", [0, 1, 3])
+def test_a_group_goes_on_in_worlds_of_other_sizes(crashes):
+    flags = ["-np", 2, "--min-np", 1, "--restarts", 10]
+    job = run_job(*flags, *program("elastic_program.py"), "reconfigure", 20, crashes)
+    assert job.returncode == 0, job.stdout + job.stderr
+    # The program compares the weights with those of one process on all samples.
+    sizes = [lines(job, rank)[-1].split("sizes ")[1].split() for rank in range(2)]
+    assert sizes[0] == sizes[1]
+    changes = [size for at, size in enumerate(sizes[0]) if at == 0 or sizes[0][at - 1] != size]
+    assert changes == ["2"] + ["1", "2"] * ((crashes + 1) // 2)
+
+
 @pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
 def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
     flags = ["-np", 2, "--min-np", 1, "--state-file", tmp_path / "state"]

@@ -1,4 +1,8 @@
 # torch.distributed over the backend "hvd", called as programs for DistributedDataParallel do.
+import contextlib
+import datetime
+import itertools
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -482,6 +486,215 @@ def test_fully_sharded_training_is_that_of_one_process_on_all_samples(kind):
             optimizer.step()
     inputs = sample(100)
     assert torch.allclose(sharded(inputs), alone(inputs), rtol=1e-9, atol=1e-9)
+
+
+# --- groups whose members change -----------------------------------------------------------------
+
+changing = pytest.mark.skipif(VERSION < (2, 15), reason="torch has reconfigure from 2.15 on")
+uuids = itertools.count(1)
+
+
+@contextlib.contextmanager
+def other_backend(**arguments):
+    """A process group in the place of the one that all tests share."""
+    dist.destroy_process_group()
+    dist.init_process_group("hvd", **arguments)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+        dist.init_process_group("hvd")
+
+
+@pytest.fixture
+def group():
+    """A group that has had no reconfigure() yet."""
+    with other_backend(enable_reconfigure=True):
+        yield dist.group.WORLD
+
+
+def all_handles():
+    return hvd.allgather_object(dist._get_reconfigure_handle())
+
+
+def reconfigure(handles=None, uuid=None, seconds=60):
+    uuid = next(uuids) if uuid is None else uuid
+    handles = all_handles() if handles is None else handles
+    return dist._reconfigure(uuid, handles, timeout=datetime.timedelta(seconds=seconds)).wait()
+
+
+def check_it_works():
+    tensor = torch.full((3,), float(rank()))
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [float(sum(range(size())))] * 3
+
+
+@changing
+def test_a_group_says_whether_it_can_be_reconfigured(group):
+    backend = group._get_backend(torch.device("cpu"))
+    assert dist._supports_reconfigure() and backend.supports_reconfigure
+    assert dist._get_reconfigure_handle() == backend.get_reconfigure_handle()
+    assert (rank(), size()) == (hvd.rank(), hvd.size())
+
+
+@changing
+def test_a_group_of_one_world_refuses():
+    assert not dist._supports_reconfigure()
+    for call in (dist._get_reconfigure_handle, lambda: dist._reconfigure(1, ["hvd:"])):
+        with pytest.raises(RuntimeError, match="enable_reconfigure=True"):
+            call()
+    check_it_works()
+
+
+@changing
+def test_a_group_waits_for_its_first_reconfigure(group):
+    for call in (
+        lambda: dist.all_reduce(torch.ones(1)),
+        dist.barrier,
+        lambda: dist.send(torch.ones(1), 0),
+    ):
+        with pytest.raises(RuntimeError, match="waits for its first reconfigure"):
+            call()
+    assert reconfigure()
+    check_it_works()
+
+
+@changing
+@pytest.mark.parametrize("kind", [list, set])
+def test_a_group_is_reconfigured_in_the_same_world_again(group, kind):
+    for _ in range(3):
+        reconfigure(kind(all_handles()))
+        assert dist.group.WORLD is group
+        assert (rank(), size()) == (hvd.rank(), hvd.size())
+        assert dist.get_process_group_ranks(group) == list(range(size()))
+        check_it_works()
+    dist.barrier()
+    if size() > 1:
+        after, before = around()
+        work = dist.isend(torch.tensor([rank()]), after)
+        received = torch.zeros(1, dtype=torch.int64)
+        dist.recv(received, before)
+        work.wait()
+        assert received.item() == before
+
+
+@changing
+def test_a_reconfigured_group_has_groups_within(group):
+    reconfigure()
+    last = dist.new_group([size() - 1])
+    if rank() == size() - 1:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=last)
+        assert tensor.item() == 1.0
+
+
+@changing
+def test_distributed_data_parallel_trains_over_a_reconfigured_group(group):
+    reconfigure()
+    arguments = {"init_sync": False, "find_unused_parameters": True, "bucket_cap_mb": 0.0001}
+    test_distributed_data_parallel_trains_as_one_process_on_all_samples(arguments)
+    test_distributed_data_parallel_trains_as_one_process_on_all_samples({})
+
+
+@changing
+def test_fully_sharded_training_over_a_reconfigured_group(group):
+    reconfigure()
+    test_fully_sharded_training_is_that_of_one_process_on_all_samples("fully_shard")
+
+
+def in_world(handle, generation):
+    job, rank_and_worker = handle.split(":")[1], handle.split(":", 3)[3]
+    return f"hvd:{job}:{generation}:{rank_and_worker}"
+
+
+BAD_HANDLES = {
+    "none": (lambda handles: [], "no handles are given"),
+    "another backend's": (lambda handles: ["gloo:0:-1:0:"], '"gloo:0:-1:0:" is not a handle'),
+    "no number": (lambda handles: ["hvd:a:b:0:c#0"], '"hvd:a:b:0:c#0" is not a handle'),
+    "an earlier world's": (
+        lambda handles: [in_world(one, 77) for one in handles],
+        "the handle of rank 0 on .*#0 is of world 77, but this is world 1: exchange new handles",
+    ),
+    "another job's": (
+        lambda handles: [*handles, "hvd:123:1:5:other#2"],
+        "the handle of rank 5 on other#2 is of another job, 123",
+    ),
+    "a stranger's": (
+        lambda handles: [*handles, handles[0].replace(":1:0:", ":1:9:").replace("#0", "#4")],
+        "rank 9 on .*#4 is not a member of world 1",
+    ),
+    "one twice": (lambda handles: [*handles, handles[-1]], "a handle is given twice"),
+    "one missing": (
+        lambda handles: handles[:-1] or handles[1:],
+        "rank . on .* is a member of world 1, but its handle is not given|no handles",
+    ),
+    "in another order": (
+        lambda handles: handles[1:] + handles[:1],
+        "the handle of rank 1 on .*#1 is at position 0",
+    ),
+}
+
+
+@changing
+@pytest.mark.parametrize("what", BAD_HANDLES)
+def test_bad_handles_are_an_error_that_says_which(group, what):
+    change, message = BAD_HANDLES[what]
+    if what == "in another order" and size() == 1:
+        pytest.skip("one handle has one order")
+    with pytest.raises(ValueError, match=message):
+        reconfigure(change(all_handles()))
+    with pytest.raises(RuntimeError, match="waits for its first reconfigure"):
+        dist.all_reduce(torch.ones(1))
+    reconfigure()
+    check_it_works()
+
+
+@changing
+def test_bad_handles_of_one_rank_are_an_error_of_all(group):
+    reconfigure()
+    handles = all_handles()
+    with pytest.raises(ValueError) as caught:
+        reconfigure(["a", "b"] if rank() == size() - 1 else handles)
+    assert '"a" is not a handle of hvd' in str(caught.value)
+    if rank() != size() - 1:
+        assert f"failed on rank {size() - 1} on " in str(caught.value)
+    check_it_works()  # as before
+
+
+@changing
+def test_a_uuid_is_used_once(group):
+    uuid = next(uuids)
+    reconfigure(uuid=uuid)
+    with pytest.raises(ValueError, match=f"uuid {uuid} was used before"):
+        reconfigure(uuid=uuid)
+    check_it_works()
+
+
+@changing
+def test_reconfigure_waits_no_longer_than_it_is_told_to(group):
+    if size() == 1:
+        pytest.skip("nobody can be late")
+    handles, uuid = all_handles(), next(uuids)
+    if rank() == 0:
+        with pytest.raises(TimeoutError, match="some member of world 1 has not called it"):
+            reconfigure(handles, uuid, seconds=0.2)
+    hvd.barrier()
+    reconfigure()
+    check_it_works()
+
+
+@changing
+def test_a_changing_group_has_one_backend():
+    with pytest.raises(ValueError, match='one backend alone, not "cpu:gloo,cuda:hvd"'):
+        dist.init_process_group("cpu:gloo,cuda:hvd", enable_reconfigure=True)
+
+
+@changing
+def test_a_changing_group_says_that_it_has_no_store(group):
+    store = group.get_group_store()
+    for call in (lambda: store.set("a", "b"), lambda: store.get("a"), lambda: store.add("a", 1)):
+        with pytest.raises(NotImplementedError, match="has no store"):
+            call()
 
 
 def test_it_can_be_made_again():

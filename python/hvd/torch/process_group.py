@@ -5,7 +5,8 @@
 
 Programs for DistributedDataParallel run unchanged under ``hvdrun``, which sets what ``env://``
 reads. FSDP needs torch 2.15, where a backend may be written in Python. ``new_group`` makes process
-sets. A receive must name its sender.
+sets. A receive must name its sender. A group that is made with ``enable_reconfigure`` goes on in
+later worlds of an elastic job (see ``reconfigure``).
 
 The operations of ``torch.distributed`` have no names: all ranks of a group call them in the same
 order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again. Sends
@@ -35,6 +36,7 @@ from hvd.elastic import note_hidden_failure
 from hvd.errors import DisagreementError, HorovodInternalError
 from hvd.objects import broadcast_object
 
+from . import reconfigure
 from .ops import (
     allgather_async,
     alltoall_async,
@@ -70,17 +72,39 @@ def _op_of(opts: Any) -> ReduceOp:
     )
 
 
+class _Done:
+    """In the place of a handle: nothing is in flight, and ``error`` is what has come of it."""
+
+    def __init__(self, error: HorovodInternalError | None = None) -> None:
+        self._error = error
+
+    def ready(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def add_done_callback(self, callback: Callable[[_Done], Any]) -> None:
+        callback(self)
+
+
 class HvdWork(_Work):
-    """A collective in flight, as torch sees it. It may be waited for by several threads."""
+    """A collective in flight, as torch sees it. It may be waited for by several threads.
+
+    ``failures``: of the backward pass that it belongs to, and that goes on if it fails.
+    """
 
     def __init__(
         self,
-        handle: Handle[Any],
+        handle: Handle[Any] | _Done,
         result: Any,
         finish: Callable[[Any], Any] | None = None,
+        failures: reconfigure.Failures | None = None,
     ) -> None:
         super().__init__()
-        self._handle = handle
+        self._handle: Any = handle
+        self._failures = failures
         self._result = result
         self._finish = finish
         self._lock = threading.Lock()
@@ -90,7 +114,13 @@ class HvdWork(_Work):
 
     def _complete(self) -> None:
         """Blocks until ``result`` is there. Raises what went wrong."""
-        value = self._handle.wait()
+        try:
+            value = self._handle.wait()
+        except HorovodInternalError as error:
+            if self._failures is None:
+                raise
+            self._failures.note(error)
+            return
         with self._lock:
             if self._finish is not None:
                 with torch.no_grad():
@@ -153,22 +183,65 @@ def _tensors_in(result: Any) -> Iterator[torch.Tensor]:
 
 
 class HvdProcessGroup(_Base):
-    """A group of ``torch.distributed`` whose collectives are hvd's."""
+    """A group of ``torch.distributed`` whose collectives are hvd's.
 
-    def __init__(self, rank: int, size: int, ranks: Sequence[int], process_set: ProcessSet) -> None:
+    It belongs to one world, unless ``may_change``: then it has no world at first, and
+    ``reconfigure()`` puts it into the one that there is.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        ranks: Sequence[int],
+        process_set: ProcessSet,
+        may_change: bool = False,
+    ) -> None:
         super().__init__(rank, size)
-        self._own_rank = rank
-        self._own_size = size
-        self._ranks = list(ranks)
-        self._set = process_set
-        self._number = _number_of_group(process_set)
-        self._calls: dict[str, int] = {}
-        self._handles: dict[str, weakref.ref[Handle[Any]]] = {}
+        self._may_change = may_change
+        self._generation = -1  # of its world
+        self._group: weakref.ref[Any] | None = None
+        self._uuids: set[int] = set()
+        self._failures = reconfigure.Failures() if may_change else None
+        self._enter(rank, size, ranks, process_set)
+        if not may_change:
+            self._begin()
         # Old versions of torch drop the Python part of a Work that only C++ holds. DDP, which is
         # such a holder, asks for the future at once.
         self._recent: collections.deque[HvdWork] = collections.deque(maxlen=8)
 
+    # --- worlds ---
+
+    def _enter(self, rank: int, size: int, ranks: Sequence[int], process_set: ProcessSet) -> None:
+        self._own_rank = rank
+        self._own_size = size
+        self._ranks = list(ranks)
+        self._set = process_set
+
+    def _begin(self) -> None:
+        """Calls can be made from now on, in this world."""
+        self._generation = basics.generation()
+        self._number = _number_of_group(self._set)
+        self._calls: dict[str, int] = {}
+        self._handles: dict[str, weakref.ref[Handle[Any]]] = {}
+
+    def _check_world(self) -> None:
+        now = basics.generation()
+        if self._generation == now:
+            return
+        if self._generation == -1:
+            raise RuntimeError(
+                "this process group waits for its first reconfigure(), since it was made with "
+                "enable_reconfigure=True"
+            )
+        remedy = "reconfigure() it" if self._may_change else "make it again"
+        raise RuntimeError(
+            f"this process group belongs to world {self._generation}, but this is world {now}: "
+            f"{remedy}"
+        )
+
     def _name(self, kind: str) -> str:
+        self._check_world()
         number = self._calls.get(kind, 0)
         self._calls[kind] = (number + 1) % _REPEAT
         name = f"c10d.{self._set.process_set_id}.{self._number}.{kind}.{number}"
@@ -185,9 +258,10 @@ class HvdProcessGroup(_Base):
         handle: Handle[Any],
         result: Any,
         finish: Callable[[Any], Any] | None = None,
+        failures: reconfigure.Failures | None = None,
     ) -> HvdWork:
         self._handles[name] = weakref.ref(handle)
-        return self._kept(HvdWork(handle, result, finish))
+        return self._kept(HvdWork(handle, result, finish, failures))
 
     def _kept(self, work: HvdWork) -> HvdWork:
         if not _may_be_a_backend:
@@ -197,11 +271,14 @@ class HvdProcessGroup(_Base):
     # Each of torch's own properties asks Python for the attribute of its name, and so itself,
     # without end. So all that torch asks for have a value here.
     supports_coalescing = False
-    supports_reconfigure = False
     supports_shrinking = False
     supports_splitting = False
     supports_window = False
     _supports_time_estimate = False
+
+    @property
+    def supports_reconfigure(self) -> bool:
+        return self._may_change
 
     @property
     def options(self) -> Any:
@@ -219,9 +296,42 @@ class HvdProcessGroup(_Base):
     def size(self) -> int:
         return self._own_size
 
+    # --- another world ---
+
+    def belongs_to(self, group: weakref.ref[Any]) -> None:
+        """For ``reconfigure.Group``: the group that torch knows."""
+        self._group = group
+
+    def _check_may_change(self) -> None:
+        if not self._may_change:
+            raise RuntimeError(
+                "this process group belongs to one world for good; "
+                'init_process_group("hvd", enable_reconfigure=True) makes one that does not'
+            )
+
+    def get_reconfigure_handle(self) -> str:
+        self._check_may_change()
+        return reconfigure.this_member().handle()
+
+    def reconfigure(self, opts: Any) -> Any:
+        """Puts the group into the world that there is. All its members call it together.
+
+        ``opts.hints`` are not looked at.
+        """
+        self._check_may_change()
+        is_used = opts.uuid in self._uuids
+        self._uuids.add(opts.uuid)
+        reconfigure.agree(opts, is_used)
+        size = basics.size()
+        self._enter(basics.rank(), size, range(size), global_process_set)
+        self._begin()
+        reconfigure.note_new_members(self._group and self._group(), size)
+        return HvdWork(_Done(), [])
+
     # --- point to point ---
 
     def _name_between(self, sender: int, receiver: int, tag: int) -> str:
+        self._check_world()
         pair = f"{sender}.{receiver}.{tag}"
         number = self._calls.get(pair, 0)
         self._calls[pair] = number + 1
@@ -255,11 +365,16 @@ class HvdProcessGroup(_Base):
     # --- in place ---
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        op = _op_of(opts)
         name = self._name("allreduce")
-        handle = grouped_allreduce_async_(
-            tensors, name=name, op=_op_of(opts), process_set=self._set
-        )
-        return self._work(name, handle, tensors)
+        failures = self._failures if self._failures and self._failures.watch() else None
+        try:
+            handle = grouped_allreduce_async_(tensors, name=name, op=op, process_set=self._set)
+        except HorovodInternalError as error:
+            if failures is None:
+                raise
+            return HvdWork(_Done(error), tensors, failures=failures)
+        return self._work(name, handle, tensors, failures=failures)
 
     allreduce = allreduce_coalesced
 
@@ -451,13 +566,16 @@ def _create(opts: Any, more: Any = None) -> Any:
     """Makes the group that torch asks for."""
     del more
     _init_hvd()
+    may_change = getattr(opts, "enable_reconfigure", False)
     ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
     if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
         raise ValueError(
             f"init_process_group() was told of rank {opts.group_rank} of {opts.group_size}, "
             f"but this is rank {basics.rank()} of {basics.size()} for hvdrun"
         )
-    return HvdProcessGroup(opts.group_rank, opts.group_size, ranks, _set_of(ranks))
+    group_set = global_process_set if may_change else _set_of(ranks)
+    backend = HvdProcessGroup(opts.group_rank, opts.group_size, ranks, group_set, may_change)
+    return reconfigure.Group(backend, opts) if may_change else backend
 
 
 def _make_store(timeout: datetime.timedelta) -> Any:
@@ -472,12 +590,22 @@ def _make_store(timeout: datetime.timedelta) -> Any:
     return store
 
 
+def _check_is_only_backend(backend: str) -> None:
+    names = {one.rsplit(":", 1)[-1].strip() for one in backend.lower().split(",")}
+    if NAME in names and len(names) > 1:
+        raise ValueError(
+            f'a group with enable_reconfigure=True has one backend alone, not "{backend}"'
+        )
+
+
 def _use_own_store() -> None:
     """Lets ``init_process_group("hvd")`` do without ``MASTER_PORT``, as often as it is called."""
     init = distributed_c10d.init_process_group
 
     @functools.wraps(init)
     def wrapper(backend: Any = None, init_method: Any = None, *args: Any, **arguments: Any) -> Any:
+        if arguments.get("enable_reconfigure") and NAME in str(backend).lower():
+            _check_is_only_backend(str(backend))
         if (
             NAME in str(backend).lower().split(":")
             and not args
@@ -488,11 +616,13 @@ def _use_own_store() -> None:
             if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
                 # With CUDA's devices torch asks for their streams, also where there are none.
                 dist.Backend.backend_capability[NAME] = ["cpu"]
-            timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
             init_method = None
-            arguments.update(
-                store=_make_store(timeout), rank=basics.rank(), world_size=basics.size()
-            )
+            if arguments.get("enable_reconfigure"):
+                # Without a word to the other ranks: they may have had their group for long.
+                store = reconfigure.make_store()
+            else:
+                store = _make_store(arguments.get("timeout") or distributed_c10d.default_pg_timeout)
+            arguments.update(store=store, rank=basics.rank(), world_size=basics.size())
         return init(backend, init_method, *args, **arguments)
 
     distributed_c10d.init_process_group = dist.init_process_group = wrapper
