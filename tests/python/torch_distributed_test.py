@@ -548,10 +548,11 @@ def test_a_group_of_one_world_refuses():
 
 @changing
 def test_a_group_waits_for_its_first_reconfigure(group):
+    backend = group._get_backend(torch.device("cpu"))
     for call in (
         lambda: dist.all_reduce(torch.ones(1)),
         dist.barrier,
-        lambda: dist.send(torch.ones(1), 0),
+        lambda: backend.send([torch.ones(1)], 0, 0),
     ):
         with pytest.raises(RuntimeError, match="waits for its first reconfigure"):
             call()
