@@ -34,7 +34,7 @@ from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, s
 from hvd.basics import ProcessSet, global_process_set
 from hvd.elastic import note_hidden_failure
 from hvd.errors import DisagreementError, HorovodInternalError
-from hvd.objects import broadcast_object
+from hvd.objects import allgather_object, broadcast_object
 
 from . import reconfigure
 from .ops import (
@@ -49,6 +49,7 @@ from .ops import (
 
 NAME = "hvd"
 _REPEAT = 256  # calls of a kind after which names begin anew
+_CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
 
 _torch: Any = torch  # its private parts have no types
 _c10d = _torch._C._distributed_c10d
@@ -579,14 +580,29 @@ def _create(opts: Any, more: Any = None) -> Any:
 
 
 def _make_store(timeout: datetime.timedelta) -> Any:
-    """A store of rank 0, on a port that is free, instead of one that was chosen beforehand."""
+    """A store of rank 0, on a port that is free, instead of one that was chosen beforehand.
+
+    Returns when all ranks have it: until then rank 0 must not put it away.
+    """
     address = os.environ.get("MASTER_ADDR", "localhost")
-    store = None
+    store = failure = None
     if basics.rank() == 0:
         store = _c10d.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
     port = broadcast_object(store.port if store is not None else None, 0, "c10d.store")
     if store is None:
         store = _c10d.TCPStore(address, port, None, False, timeout)
+
+
+        try:
+            store = dist.TCPStore(address, port, None, False, min(timeout, _CONNECT_TIMEOUT))
+            store.set_timeout(timeout)
+        except RuntimeError as error:
+            failure = error
+    # If rank 0 is lost meanwhile, this says so.
+    failures = allgather_object(failure and str(failure), "c10d.store.found")
+    for rank, text in enumerate(failures):
+        if text:
+            raise RuntimeError(f"rank {rank} has not found the store of rank 0: {text}")
     return store
 
 
