@@ -169,6 +169,7 @@ def train_reconfigure(steps, crashes):
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, sizes=[])
     worlds = []
     steps_here = 0
+    inner = None
 
     def maybe_crash_in_backward(_):
         if hvd.generation() <= crashes and steps_here == 3 and hvd.size() > 1 and hvd.rank() == 0:
@@ -180,11 +181,12 @@ def train_reconfigure(steps, crashes):
         last_world = hvd.size() == 2 and hvd.generation() > crashes
         return state.step >= steps and steps_here >= 3 and last_world
 
-    def check_group_is_refused():
+    def check_is_refused(group, remedy):
         try:
-            dist.all_reduce(torch.ones(1))
+            dist.all_reduce(torch.ones(1), group=group)
         except RuntimeError as error:
             assert f"belongs to world {worlds[-1]}" in str(error), error
+            assert str(error).endswith(f"this is world {hvd.generation()}: {remedy}"), error
         else:
             raise AssertionError("the group works in a world that it does not belong to")
 
@@ -197,11 +199,14 @@ def train_reconfigure(steps, crashes):
 
     @hvd.elastic.run
     def train(state):
-        nonlocal steps_here
+        nonlocal steps_here, inner
         if worlds:
-            check_group_is_refused()
+            check_is_refused(group, "reconfigure() it")
         handles = hvd.allgather_object(dist._get_reconfigure_handle())
         dist._reconfigure(hvd.generation(), handles).wait()
+        if worlds:
+            check_is_refused(inner, "make it again")
+        inner = dist.new_group()
         assert dist.group.WORLD is group and parallel.process_group is group
         assert (dist.get_rank(), dist.get_world_size()) == (hvd.rank(), hvd.size())
         assert dist.get_process_group_ranks(group) == list(range(hvd.size()))

@@ -121,6 +121,30 @@ def test_a_group_goes_on_in_worlds_of_other_sizes(crashes):
     assert changes == ["2"] + ["1", "2"] * ((crashes + 1) // 2)
 
 
+@pytest.mark.skipif(TORCH < (2, 15), reason="torch has reconfigure from 2.15 on")
+def test_reconfigure_without_a_world_says_what_is_missing():
+    text = """
+import os, hvd.torch as hvd, torch.distributed as dist
+dist.init_process_group("hvd", enable_reconfigure=True)
+handles = hvd.allgather_object(dist._get_reconfigure_handle())
+dist._reconfigure(1, handles).wait()
+if hvd.rank() == 1:
+    os._exit(9)
+try:
+    dist._reconfigure(2, handles)
+except hvd.HorovodInternalError as error:
+    print("lost", error.rank, error.host, bool(error.cause), flush=True)
+hvd.shutdown()
+try:
+    dist._get_reconfigure_handle()
+except hvd.HvdError as error:
+    print(type(error).__name__, flush=True)
+"""
+    # Elastic, so that hvdrun does not end rank 0 with the job.
+    job = run_job("-np", 2, "--min-np", 1, "--restarts", 0, sys.executable, "-c", text)
+    assert lines(job, 0) == ["lost 1 localhost True", "NotInitializedError"], job.stderr
+
+
 @pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
 def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
     flags = ["-np", 2, "--min-np", 1, "--state-file", tmp_path / "state"]
