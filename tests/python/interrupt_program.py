@@ -2,6 +2,7 @@
 # long that took, and ends with exit code 42, by which hvdrun ends the other rank.
 #
 #   interrupt_program.py CALL
+import datetime
 import os
 import signal
 import sys
@@ -27,6 +28,11 @@ def optimizer_step():
     optimizer.synchronize()
 
 
+def reconfigure(**arguments):
+    handles = [torch.distributed._get_reconfigure_handle()]
+    torch.distributed._reconfigure(1, handles, **arguments)
+
+
 CALLS = {
     "init": hvd.init,
     "allreduce": lambda: hvd.allreduce(np.ones(10)),
@@ -40,6 +46,8 @@ CALLS = {
     "commit": lambda: in_run(lambda state: state.commit()),
     "init_process_group": lambda: torch.distributed.init_process_group("hvd"),
     "all_reduce": lambda: torch.distributed.all_reduce(torch.ones(10)),
+    "reconfigure": reconfigure,
+    "reconfigure_in_time": lambda: reconfigure(timeout=datetime.timedelta(minutes=10)),
     "run": lambda: in_run(lambda state: None),
 }
 
@@ -51,6 +59,8 @@ def main():
         hvd.init(process_sets="dynamic")
     if call == "all_reduce":
         torch.distributed.init_process_group("hvd")
+    if "reconfigure" in call:
+        torch.distributed.init_process_group("hvd", enable_reconfigure=True)
     if not is_first:
         signal.pause()
     sent = []

@@ -251,9 +251,11 @@ def test_the_example_trains_a_transformer(kind):
 @pytest.mark.parametrize(
     "call",
     "init allreduce torch_allreduce barrier join broadcast_object allgather_object add_process_set "
-    "optimizer commit run init_process_group all_reduce".split(),
+    "optimizer commit run init_process_group all_reduce reconfigure reconfigure_in_time".split(),
 )
 def test_control_c_ends_every_call_that_waits(call):
+    if "reconfigure" in call and TORCH < (2, 15):
+        pytest.skip("torch has reconfigure from 2.15 on")
     job = run_job("-np", 2, *program("interrupt_program.py"), call)
     assert re.search(r"interrupted after \d+ ms", job.stdout), job.stdout + job.stderr
     assert "came back" not in job.stdout and job.returncode != 0

@@ -567,7 +567,7 @@ def _create(opts: Any, more: Any = None) -> Any:
     """Makes the group that torch asks for."""
     del more
     _init_hvd()
-    may_change = getattr(opts, "enable_reconfigure", False)
+    may_change = _may_be_a_backend and opts.enable_reconfigure
     ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
     if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
         raise ValueError(
@@ -633,7 +633,7 @@ def _use_own_store() -> None:
                 # With CUDA's devices torch asks for their streams, also where there are none.
                 dist.Backend.backend_capability[NAME] = ["cpu"]
             init_method = None
-            if arguments.get("enable_reconfigure"):
+            if _may_be_a_backend and arguments.get("enable_reconfigure"):
                 # Without a word to the other ranks: they may have had their group for long.
                 store = reconfigure.make_store()
             else:
