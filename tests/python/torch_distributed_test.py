@@ -1,6 +1,7 @@
 # torch.distributed over the backend "hvd", called as programs for DistributedDataParallel do.
 import contextlib
 import datetime
+import inspect
 import itertools
 
 import pytest
@@ -344,6 +345,17 @@ def test_a_pipeline_learns_as_the_whole_model(schedule):
         assert torch.allclose(own.grad, alone.grad, atol=1e-5)
 
 
+def test_the_store_of_a_later_rank_zero_is_on_its_own_host(monkeypatch):
+    from hvd.torch.process_group import _address_of_this_host
+
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")  # the host of the first rank 0
+    monkeypatch.setenv("HVD_RANK", "0")
+    assert _address_of_this_host(["127.0.0.1", "192.0.2.1"]) == "192.0.2.1"
+    monkeypatch.setenv("HVD_RANK", "2")
+    assert _address_of_this_host(["127.0.0.1", None, "198.51.100.7"]) == "198.51.100.7"
+    assert _address_of_this_host(["localhost", "127.0.0.1"]) == "localhost"
+
+
 def test_objects():
     gathered = [None] * size()
     dist.all_gather_object(gathered, {"rank": rank(), "text": "x" * rank()})
@@ -377,6 +389,15 @@ def test_groups_of_some_ranks():
     tensor = torch.ones(1)
     dist.all_reduce(tensor, group=everybody)
     assert tensor.item() == size()
+
+
+def test_ranks_of_a_group_are_sorted():
+    if size() < 2 or "sort_ranks" not in inspect.signature(dist.new_group).parameters:
+        pytest.skip("needs two ranks, and a torch with sort_ranks")
+    backwards = list(reversed(range(size())))
+    with pytest.raises((ValueError, RuntimeError), match="must be sorted"):
+        dist.new_group(backwards, sort_ranks=False)
+    assert dist.get_world_size(dist.new_group(backwards)) == size()
 
 
 def test_shapes_that_differ_are_an_error_at_all_ranks():

@@ -20,6 +20,7 @@ import contextlib
 import datetime
 import functools
 import os
+import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -574,9 +575,39 @@ def _create(opts: Any, more: Any = None) -> Any:
             f"init_process_group() was told of rank {opts.group_rank} of {opts.group_size}, "
             f"but this is rank {basics.rank()} of {basics.size()} for hvdrun"
         )
+    if ranks != sorted(ranks):
+        raise ValueError(
+            f"hvd gives out the ranks of a group by those of the world, so {ranks} must be sorted"
+        )
     group_set = global_process_set if may_change else _set_of(ranks)
     backend = HvdProcessGroup(opts.group_rank, opts.group_size, ranks, group_set, may_change)
     return reconfigure.Group(backend, opts) if may_change else backend
+
+
+def _address_of_this_host(rendezvous: Sequence[str | None]) -> str:
+    """Where the other ranks reach rank 0, which calls this.
+
+    ``MASTER_ADDR`` is that of the first rank 0, whose host may be lost.
+
+    Args:
+        rendezvous: where each rank reaches hvdrun.
+    """
+    given = os.environ.get("MASTER_ADDR", "localhost")
+    own = rendezvous[0]
+    if own is None or os.environ.get("HVD_RANK") == "0":
+        return given
+    if not _is_loopback(own):
+        # The interface by which this host reaches hvdrun is one by which others reach it.
+        family = socket.getaddrinfo(own, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family[0], socket.SOCK_DGRAM) as probe:
+            probe.connect(family[4])
+            return str(probe.getsockname()[0])
+    # hvdrun runs on this host.
+    return next((one for one in rendezvous if one and not _is_loopback(one)), "localhost")
+
+
+def _is_loopback(address: str) -> bool:
+    return address in ("localhost", "::1") or address.startswith("127.")
 
 
 def _make_store(timeout: datetime.timedelta) -> Any:
@@ -584,17 +615,18 @@ def _make_store(timeout: datetime.timedelta) -> Any:
 
     Returns when all ranks have it: until then rank 0 must not put it away.
     """
-    address = os.environ.get("MASTER_ADDR", "localhost")
-    store = failure = None
+    store = failure = place = None
+    rendezvous = allgather_object(os.environ.get("HVD_RENDEZVOUS_ADDR"), "c10d.rendezvous")
     if basics.rank() == 0:
+        address = _address_of_this_host(rendezvous)
         store = _c10d.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
-    port = broadcast_object(store.port if store is not None else None, 0, "c10d.store")
+        place = address, store.port
+    address, port = broadcast_object(place, 0, "c10d.store")
     if store is None:
         store = _c10d.TCPStore(address, port, None, False, timeout)
 
-
         try:
-            store = dist.TCPStore(address, port, None, False, min(timeout, _CONNECT_TIMEOUT))
+            store = _c10d.TCPStore(address, port, None, False, min(timeout, _CONNECT_TIMEOUT))
             store.set_timeout(timeout)
         except RuntimeError as error:
             failure = error

@@ -14,6 +14,7 @@ world, and all of them call ``reconfigure`` together. Ranks are those of the wor
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
@@ -34,7 +35,11 @@ from hvd.errors import HorovodInternalError
 
 from .ops import allgather_async
 
-_c10d = torch._C._distributed_c10d
+# What of torch has types depends on its version.
+_torch: Any = torch
+_dist: Any = dist
+_c10d: Any = _torch._C._distributed_c10d
+_tables: Any = distributed_c10d
 
 # --- handles -------------------------------------------------------------------------------------
 
@@ -157,62 +162,55 @@ def agree(opts: Any, is_used: bool) -> None:
 
 # --- the group -----------------------------------------------------------------------------------
 
-Group: Any = None
-make_store: Any = None
 
-if hasattr(_c10d, "ReconfigureOptions"):
+class _NoStore(_dist.Store):
+    """The store of a group that outlives its world, and with it every store of a rank."""
 
-    class _NoStore(dist.Store):
-        """The store of a group that outlives its world, and with it every store of a rank."""
+    def _refuse(self, *arguments: Any) -> Any:
+        raise NotImplementedError("a group that hvd reconfigures has no store: use its collectives")
 
-        def _refuse(self, *arguments: Any) -> Any:
-            raise NotImplementedError(
-                "a group that hvd reconfigures has no store: use its collectives"
-            )
+    set = get = add = append = check = wait = compare_set = delete_key = _refuse
+    multi_get = multi_set = num_keys = list_keys = _refuse
 
-        set = get = add = append = check = wait = compare_set = delete_key = _refuse
-        multi_get = multi_set = num_keys = list_keys = _refuse
 
-    _no_store = _NoStore()
+@functools.cache
+def make_store() -> Any:
+    """What stands in for a store, and says why there is none."""
+    return _NoStore()
 
-    class _Group(_c10d.ProcessGroup):
-        """A group whose rank and size are those that its backend in Python has now.
 
-        C++ asks a ProcessGroup in Python for them. It does not ask a Backend in Python, whose part
-        in C++ keeps for ever what it was made with.
-        """
+class Group(_c10d.ProcessGroup):
+    """A group whose rank and size are those that its backend in Python has now.
 
-        def __init__(self, backend: Any, opts: Any) -> None:
-            super().__init__(opts.store, backend.rank(), backend.size())
-            self._backend = backend
-            kind = dist.Backend.backend_type_map.get(
-                backend.name(), _c10d.ProcessGroup.BackendType.CUSTOM
-            )
-            device = opts.process_group.bound_device_id
-            if device is not None:
-                self.bound_device_id = device
-            for device_type in dist.Backend.backend_capability[backend.name()]:
-                self._register_backend(torch.device(device_type), kind, backend)
-            self._set_default_backend(kind)
-            backend.belongs_to(weakref.ref(self))
+    C++ asks a ProcessGroup in Python for them. It does not ask a Backend in Python, whose part in
+    C++ keeps for ever what it was made with.
+    """
 
-        def getRank(self) -> int:
-            return int(self._backend.rank())
+    def __init__(self, backend: Any, opts: Any) -> None:
+        super().__init__(opts.store, backend.rank(), backend.size())
+        self._backend = backend
+        kind = _dist.Backend.backend_type_map.get(
+            backend.name(), _c10d.ProcessGroup.BackendType.CUSTOM
+        )
+        device = opts.process_group.bound_device_id
+        if device is not None:
+            self.bound_device_id = device
+        for device_type in _dist.Backend.backend_capability[backend.name()]:
+            self._register_backend(torch.device(device_type), kind, backend)
+        self._set_default_backend(kind)
+        backend.belongs_to(weakref.ref(self))
 
-        def getSize(self) -> int:
-            return int(self._backend.size())
+    def getRank(self) -> int:
+        return int(self._backend.rank())
 
-    Group = _Group
-
-    def make_store() -> Any:
-        """What stands in for a store, and says why there is none."""
-        return _no_store
+    def getSize(self) -> int:
+        return int(self._backend.size())
 
 
 def note_new_members(group: Any, size: int) -> None:
     """Tells torch's tables in Python the ranks of a group of all members of the world."""
-    if group in distributed_c10d._world.pg_group_ranks:
-        distributed_c10d._world.pg_group_ranks[group] = {rank: rank for rank in range(size)}
+    if group in _tables._world.pg_group_ranks:
+        _tables._world.pg_group_ranks[group] = {rank: rank for rank in range(size)}
 
 
 # --- failures in the midst of a backward pass ----------------------------------------------------
@@ -232,7 +230,7 @@ class Failures:
 
     def watch(self) -> bool:
         """Whether a backward pass runs on this thread; its end will raise what is noted."""
-        task = torch._C._current_graph_task_id()
+        task = _torch._C._current_graph_task_id()
         if task == -1:
             return False
         if task != self._watched:
@@ -245,7 +243,7 @@ class Failures:
 
     @staticmethod
     def _queue(callback: Any) -> None:
-        torch.autograd.Variable._execution_engine.queue_callback(callback)
+        _torch.autograd.Variable._execution_engine.queue_callback(callback)
 
     def note(self, error: HorovodInternalError) -> None:
         """Keeps the first one."""
