@@ -230,11 +230,11 @@ Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& recei
   const bool grows = !holds && idle != nullptr && idle->capacity() < total;
   if (grows) idle->resize(total);
 
-  const auto told = [&](std::uint64_t bytes) {
+  const auto note_received = [&](std::uint64_t bytes) {
     if (!holds && on_received) on_received(bytes);
   };
   Chunks chunks(channel_, resume, held, room, idle, grows);
-  if (auto moved = chunks.move_all(total, chunk_, told); !moved.ok()) return moved;
+  if (auto moved = chunks.move_all(total, chunk_, note_received); !moved.ok()) return moved;
   std::vector<std::uint64_t> own{chunks.checksum()};
   if (!device.empty()) {
     auto moved = transfer_device_parts(channel_, device, copy, resume, kDeviceChunks * chunk_);
