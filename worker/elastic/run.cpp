@@ -94,7 +94,7 @@ Turn Run::begin_turn() {
     return Turn::left;
   }
   impl_.begin(rolls_back_);
-  impl_.call_back(again_);
+  if (again_) impl_.call_back();
   called_ = true;
   return Turn::call;
 }

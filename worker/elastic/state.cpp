@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include <hvd/elastic.h>
@@ -135,23 +134,8 @@ void StateImpl::begin(bool rolls_back) {
   process.expect_first_step();
 }
 
-void StateImpl::call_back(bool was_in_a_world) {
-  if (callbacks_.empty()) return;  // on all ranks
-  if (was_in_a_world) {
-    for (const auto& callback : callbacks_) callback();
-  }
-
-  // What they have changed is in no commit, so the new ones lack it.
-  const auto generation = ProcessWorld::instance().generation_for("elastic::run");
-  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
-  std::vector<std::string> all;
-  if (const auto failed = protocol.channel().gather("new", was_in_a_world ? "0" : "1", all);
-      !failed.ok()) {
-    raise(failed);
-  }
-  // Rank 0 is new only if all are, since those that stay come first.
-  const bool are_alike = std::equal(all.begin() + 1, all.end(), all.begin());
-  if (!are_alike) sync();
+void StateImpl::call_back() {
+  for (const auto& callback : callbacks_) callback();
 }
 
 void StateImpl::finish() {

@@ -34,9 +34,7 @@ class StateImpl {
   void make_room();
   // The state is in place when it returns, and as all ranks of the new world have it.
   void begin(bool rolls_back);
-  // The callbacks, where this process was in a world before; and what they have changed goes to
-  // those of which that is not true.
-  void call_back(bool was_in_a_world);
+  void call_back();
   void finish();
   // The objects are what was committed last: commit() has thrown HostsUpdated.
   bool is_at_commit() const { return at_commit_; }

@@ -63,11 +63,9 @@ struct Training {
                                             if (step > 3) die_if_at("save");
                                           },
                                           [](std::span<const std::byte>) { die_if_at("load"); }});
-    state.add("rate", rate);
     state.on_reset([this] {
       die_if_at("reset");
       ++resets;
-      state.mutate([this] { rate = generation(); });
     });
   }
 
@@ -98,9 +96,6 @@ struct Training {
   }
 
   void take_step() {
-    std::vector<int> rates{rate};
-    hvd::allreduce(rates, {.name = "rates", .op = hvd::Max});
-    expect(rates[0] == rate, "a rate that the callbacks of other ranks have set");
     std::vector<float> gradients(weights.size(), 1.0F);
     hvd::allreduce(gradients, {.name = "gradients", .op = hvd::Average});
     const auto change = [&] {
@@ -135,7 +130,6 @@ struct Training {
   int entries = 0;
   int entry = 0;
   int resets = 0;
-  int rate = 1;
   bool measured = false;
   elastic::State state;
 };

@@ -127,8 +127,7 @@ typedef struct hvd_state_handler {
 HVD_API int hvd_state_add_handler(hvd_state state, const char* name,
                                   const hvd_state_handler* handler);
 /* Called by hvd_elastic_run() in each later generation, with the state in place, before the
- * program's function, in the order in which they were added, on the ranks that were in a generation
- * before. The others then get what it has changed in the objects. All ranks have the same ones. */
+ * program's function, in the order in which they were added. */
 HVD_API int hvd_state_on_reset(hvd_state state, int (*callback)(void* data), void* data);
 
 /* --- while it runs ------------------------------------------------------------------------- */

@@ -202,8 +202,7 @@ class HVD_API State {
   // Everybody gets what rank 0's objects hold now.
   void sync();
   // Called by run() in each later generation, with the state in place, before the function, on the
-  // ranks that were in a generation before. The others then get what it has changed in the objects.
-  // All ranks have the same callbacks.
+  // ranks that were in a generation before.
   void on_reset(std::function<void()> callback);
   // CommitMode::mark: `change` changes what was added, and uses no collective. If it throws, this
   // rank's state counts as broken, and comes from another rank after the next change of the world.
