@@ -39,9 +39,10 @@ LifeLock::~LifeLock() {
 Result<LifeLock> LifeLock::open(int descriptor) {
   // No file but memory of make() has these seals, so nothing else is ever written to.
   struct stat info {};
-  if (::fcntl(descriptor, F_GET_SEALS) != kSeals || ::fstat(descriptor, &info) != 0 ||
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);  // the system may have added some
+  if (seals < 0 || (seals & kSeals) != kSeals || ::fstat(descriptor, &info) != 0 ||
       info.st_size != static_cast<off_t>(sizeof(Shared))) {
-    return Status(Code::invalid_argument, cat("descriptor ", descriptor, " is no life lock"));
+    return Status(Code::invalid_argument, cat("descriptor ", descriptor, " is not a life lock"));
   }
   UniqueFd own(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!own) return Status::from_errno("open a life lock", errno);
@@ -52,7 +53,10 @@ Result<LifeLock> LifeLock::open(int descriptor) {
 }
 
 Result<LifeLock> LifeLock::make() {
-  const UniqueFd made(::memfd_create("worker-life-lock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr unsigned kNotExecutable = 0x8;  // MFD_NOEXEC_SEAL, from Linux 6.3 on
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  UniqueFd made(::memfd_create("worker-life-lock", kFlags | kNotExecutable));
+  if (!made && errno == EINVAL) made = UniqueFd(::memfd_create("worker-life-lock", kFlags));
   if (!made || ::ftruncate(made.get(), sizeof(Shared)) != 0 ||
       ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
     return Status::from_errno("make a life lock", errno);
@@ -62,11 +66,13 @@ Result<LifeLock> LifeLock::make() {
   auto* const shared = new (opened->shared_) Shared{};
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
-  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  ::pthread_mutex_init(&shared->lock, &attributes);
+  int error = ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  if (error == 0) error = ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  // Without robust locks in the kernel nobody would hear of a death.
+  if (error == 0) error = ::pthread_mutex_init(&shared->lock, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
-  ::sem_init(&shared->taken, 1, 0);
+  if (error == 0 && ::sem_init(&shared->taken, 1, 0) != 0) error = errno;
+  if (error != 0) return Status::from_errno("make a life lock", error);
   return opened;
 }
 

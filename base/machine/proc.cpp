@@ -63,7 +63,10 @@ std::optional<int> failure_of_dying(pid_t pid) {
   const auto code = parse_number<int>(fields[kExitCode]);
   // The flag is set a little before the code, which is 0 meanwhile.
   if (!flags || (*flags & kIsExiting) == 0 || code.value_or(0) == 0) return std::nullopt;
-  return code;
+  // Linux before 5.16 ends threads while the core is still written, of which the code will tell.
+  const bool dumps =
+      read_proc_file(cat("/proc/", pid, "/status")).find("CoreDumping:\t1") != std::string::npos;
+  return dumps ? std::nullopt : code;
 }
 
 bool is_about_to_stop(pid_t pid) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <utility>
 
 #include "base/machine/life_lock.h"
+#include "base/status.h"
 #include "base/thread_group.h"
 #include "base/unique_fd.h"
 

@@ -69,8 +69,8 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The number under which the new program finds it; -1: none is free.
-int give(const UniqueFd& fd) {
+// The number under which the new program finds the descriptor; -1: none is free.
+int duplicate_for_worker(const UniqueFd& fd) {
   const int number = ::fcntl(fd.get(), F_DUPFD, kWorkerDescriptor);
   return number >= 0 ? number : ::fcntl(fd.get(), F_DUPFD, 3);
 }
@@ -85,7 +85,7 @@ LaunchError become_worker(const WorkerStart& start, pid_t parent) {
 
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0) return launch_error(errno, "open /dev/null");
-  const int descriptor = give(start.socket);
+  const int descriptor = duplicate_for_worker(start.socket);
   if (descriptor < 0 || ::dup2(null, STDIN_FILENO) < 0 ||
       ::dup2(start.standard_output.get(), STDOUT_FILENO) < 0 ||
       ::dup2(start.standard_error.get(), STDERR_FILENO) < 0) {
@@ -94,13 +94,13 @@ LaunchError become_worker(const WorkerStart& start, pid_t parent) {
 
   std::vector<std::string> environment;
   const std::string prefix = cat(worker_link::kDescriptorVariable, "=");
-  const std::string of_lock = cat(worker_link::kLifeLockVariable, "=");
+  const std::string lock_prefix = cat(worker_link::kLifeLockVariable, "=");
   for (const auto& entry : start.environment) {
-    if (!entry.starts_with(prefix) && !entry.starts_with(of_lock)) environment.push_back(entry);
+    if (!entry.starts_with(prefix) && !entry.starts_with(lock_prefix)) environment.push_back(entry);
   }
   environment.push_back(prefix + std::to_string(descriptor));
-  const int life_lock = start.life_lock ? give(start.life_lock) : -1;
-  if (life_lock >= 0) environment.push_back(of_lock + std::to_string(life_lock));
+  const int life_lock = start.life_lock ? duplicate_for_worker(start.life_lock) : -1;
+  if (life_lock >= 0) environment.push_back(lock_prefix + std::to_string(life_lock));
 
   if (auto failed = change_directory(start.working_directory)) return *failed;
   ::setrlimit(RLIMIT_NOFILE, &start.open_files);

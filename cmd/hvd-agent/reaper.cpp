@@ -60,7 +60,7 @@ class ReaperProcess {
       return report_launch_failed(errno, Status::from_errno("watch over it", errno).message());
     }
 
-    if (!wait_for_predecessor(start.predecessor)) return;
+    if (!has_place(start.predecessor)) return;
     auto life_lock = LifeLock::make();
     if (life_lock.ok()) start.life_lock = life_lock->duplicate();
     auto worker = start_worker(start);
@@ -94,16 +94,22 @@ class ReaperProcess {
     send(report);
   }
 
-  // What still holds devices and ports must not be in the way of the new worker. An order of the
-  // agent, which is taken afterwards, ends the wait. False: the agent is gone.
-  bool wait_for_predecessor(const UniqueFd& predecessor) const {
+  // What still holds devices and ports must not be in the way of the new worker. False: there is to
+  // be none.
+  bool has_place(const UniqueFd& predecessor) {
     if (!predecessor) return true;
-    std::array<pollfd, 2> polled{pollfd{predecessor.get(), POLLIN, 0}, pollfd{agent_, POLLIN, 0}};
     const TimePoint deadline = Clock::now() + kPredecessorTimeout;
-    while (::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now())) < 0 &&
-           errno == EINTR) {
+    switch (wait_for_place(predecessor.get(), agent_, deadline, early_signals_)) {
+      case PlaceWait::free:
+      case PlaceWait::overdue:
+        return true;
+      case PlaceWait::stopped:
+        report_launch_failed(ECANCELED, "it was stopped before the one before it was gone");
+        return false;
+      case PlaceWait::agent_gone:
+        return false;
     }
-    return (polled[1].revents & POLLHUP) == 0;
+    return false;
   }
 
   void serve() {
@@ -136,7 +142,7 @@ class ReaperProcess {
   void look_at_death() {
     next_look_at_death_ = kNever;
     if (exit_reported_ || launch_error_pipe_) return;
-    if (const auto status = failure_of_dying(worker_)) return report_exit(*status);
+    if (const auto status = failure_of_dying(worker_)) return report_exit(*status, true);
     const TimePoint now = Clock::now();
     if (now < look_at_death_until_) next_look_at_death_ = now + kLookAtDeathEvery;
   }
@@ -274,6 +280,7 @@ class ReaperProcess {
     if (Clock::now() < unkillable_at_) return;
     unkillable_at_ = kNever;
     for (const pid_t pid : pass.found) {
+      if (pid == worker_ && exit_reported_) continue;  // it is dead, and its memory is being freed
       ReaperReport report;
       report.kind = ReaperReport::Kind::unkillable;
       report.pid = pid;
@@ -302,11 +309,12 @@ class ReaperProcess {
     }
   }
 
-  void report_exit(int status) {
+  void report_exit(int status, bool frees_memory = false) {
     ReaperReport report;
     report.kind = ReaperReport::Kind::exited;
     report.pid = worker_;
     report.wait_status = status;
+    report.frees_memory = frees_memory;
     exit_reported_ = true;
     send(report);
   }
@@ -338,6 +346,25 @@ class ReaperProcess {
 };
 
 }  // namespace
+
+PlaceWait wait_for_place(int predecessor, int agent, TimePoint deadline,
+                         std::vector<int>& signals) {
+  std::array<pollfd, 2> polled{pollfd{predecessor, POLLIN, 0}, pollfd{agent, POLLIN, 0}};
+  for (;;) {
+    const int ready =
+        ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
+    if (ready == 0) return PlaceWait::overdue;
+    if (ready < 0) continue;
+    if (polled[0].revents != 0) return PlaceWait::free;
+
+    ReaperOrder order;
+    const ssize_t got = ::recv(agent, &order, sizeof(order), MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return PlaceWait::agent_gone;
+    if (order.kind == ReaperOrder::Kind::kill) return PlaceWait::stopped;
+    if (order.kind == ReaperOrder::Kind::signal) signals.push_back(order.signal_number);
+  }
+}
 
 Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
   std::array<int, 2> ends{};

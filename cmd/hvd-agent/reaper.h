@@ -16,7 +16,9 @@
 
 #include <cstdint>
 #include <sys/types.h>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "cmd/hvd-agent/launch.h"
@@ -39,15 +41,15 @@ struct ReaperReport {
   enum class Kind : std::int32_t {
     launched,       // pid
     launch_failed,  // error_number, message; nothing follows
-    exited,         // pid, wait_status: the worker itself; others may still live, and its memory
-                    // may not be freed yet
+    exited,         // pid, wait_status, frees_memory: the worker itself; others may still live
     unkillable,     // pid: may not be killed, or does not die
   };
   Kind kind = Kind::launched;
   std::int32_t pid = 0;
   std::int32_t wait_status = 0;
   std::int32_t error_number = 0;
-  char message[4096] = {};  // ends with a zero
+  bool frees_memory = false;  // the process is not gone yet
+  char message[4096] = {};    // ends with a zero
 };
 
 struct Reaper {
@@ -56,6 +58,12 @@ struct Reaper {
   // means that the reaper is gone and, unless it was killed itself, all descendants are gone too.
   UniqueFd socket;
 };
+
+// What the wait for a worker whose place another one takes has come to.
+enum class PlaceWait { free, overdue, stopped, agent_gone };
+// Waits until the process of this pidfd is gone, for at most so long. Signals that the agent orders
+// meanwhile are kept for the worker. Blocking.
+PlaceWait wait_for_place(int predecessor, int agent, TimePoint deadline, std::vector<int>& signals);
 
 // Forks a reaper that starts the worker at once.
 Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease);

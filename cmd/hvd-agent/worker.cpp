@@ -167,6 +167,9 @@ void Worker::on_report(const ReaperReport& report) {
     case ReaperReport::Kind::launch_failed:
       return launch_failed(report.error_number, report.message);
     case ReaperReport::Kind::exited:
+      if (report.frees_memory) {
+        process_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+      }
       return exited(report.wait_status);
     case ReaperReport::Kind::unkillable:
       return problem(cat("left process ", report.pid, ", which ",
@@ -197,7 +200,6 @@ UniqueFd Worker::dying() const {
 void Worker::exited(int wait_status) {
   if (state_ != State::running) return;
   state_ = State::exited;
-  process_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   channel_.receive();  // "done" counts if it was sent before the exit
   heartbeat_.end();
   agent_link::Exited how;

@@ -152,7 +152,7 @@ class Worker {
   pid_t pid_ = 0;
   pid_t reaper_pid_ = 0;
   UniqueFd reaper_;
-  UniqueFd process_;  // a pidfd of the worker, once it has exited
+  UniqueFd process_;  // a pidfd of the worker, if its exit was told before it was gone
   Watch reaper_watch_;
   OutputStream standard_output_;
   OutputStream standard_error_;

@@ -15,7 +15,7 @@
 namespace hvd {
 namespace {
 
-// A child that runs `body` with the lock in its hand, and then sleeps.
+// A child that holds the lock, runs `body`, and then sleeps.
 pid_t child_that_holds(
     const LifeLock& lock, const std::function<void()>& body = [] {}) {
   const pid_t child = ::fork();
@@ -82,7 +82,7 @@ TEST(LifeLock, IsNoOtherFile) {
   for (const int descriptor : {file, -1, 1'000'000}) {
     const auto opened = LifeLock::open(descriptor);
     ASSERT_FALSE(opened.ok());
-    EXPECT_EQ(opened.status().message(), cat("descriptor ", descriptor, " is no life lock"));
+    EXPECT_EQ(opened.status().message(), cat("descriptor ", descriptor, " is not a life lock"));
   }
   ::close(file);
 }

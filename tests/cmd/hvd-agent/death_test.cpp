@@ -1,11 +1,19 @@
 // Workers that hold the lock which says that they live: how soon the agent tells of their death,
 // and what becomes of their place meanwhile.
+#include <array>
+#include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "base/machine/proc.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/reaper.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
 
 namespace hvd::test {
@@ -54,17 +62,40 @@ TEST(AgentDeath, TheNextWorkerOfTheSlotStartsWhenTheMemoryIsFreed) {
   EXPECT_TRUE(state == "gone" || state.starts_with("Z")) << state;
 }
 
-TEST(AgentDeath, AKillWhileTheNextWorkerWaitsForItsPlaceEndsBoth) {
-  AgentUnderTest agent;
-  agent.launch_mode(1, {"hold-memory", kMegabytes});
-  ASSERT_TRUE(agent.until([&] { return agent.of(1).out == "ready\n"; }));
-  ::kill(agent.of(1).pid, SIGKILL);
-  ASSERT_TRUE(agent.until([&] { return agent.of(1).exited.has_value(); }));
-  auto next = agent.launch_of(2, {"sleep", "1000"});
-  next.worker = "here#1";
-  agent.send(next.encode());
-  agent.send(agent_link::Kill{2}.encode());
-  ASSERT_TRUE(agent.until_over(2));
+TEST(PlaceWait, EndsWithThePredecessorAnOrderTheAgentOrItsLimit) {
+  using agent::PlaceWait;
+  using agent::ReaperOrder;
+  const pid_t living = ::fork();
+  if (living == 0) {
+    for (;;) ::pause();
+  }
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, living, 0)));
+  if (!process) GTEST_SKIP() << "this kernel has no pidfd";
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  UniqueFd orders(ends[0]);
+  const UniqueFd agent(ends[1]);
+  const auto order = [&](ReaperOrder::Kind kind, int number = 0) {
+    const ReaperOrder record{kind, number};
+    ASSERT_EQ(::send(orders.get(), &record, sizeof(record), 0), ssize_t{sizeof(record)});
+  };
+  std::vector<int> signals;
+  const auto wait = [&](TimePoint deadline) {
+    return agent::wait_for_place(process.get(), agent.get(), deadline, signals);
+  };
+
+  // Neither a renewed lease nor a signal frees the place.
+  order(ReaperOrder::Kind::check_lease);
+  order(ReaperOrder::Kind::signal, SIGUSR1);
+  EXPECT_EQ(wait(Clock::now() + std::chrono::milliseconds(20)), PlaceWait::overdue);
+  EXPECT_EQ(signals, std::vector<int>{SIGUSR1});
+  order(ReaperOrder::Kind::kill);
+  EXPECT_EQ(wait(kNever), PlaceWait::stopped);
+  orders.reset();
+  EXPECT_EQ(wait(kNever), PlaceWait::agent_gone);
+  ::kill(living, SIGKILL);
+  ::waitpid(living, nullptr, 0);
+  EXPECT_EQ(wait(kNever), PlaceWait::free);
 }
 
 TEST(AgentDeath, AProgramThatIsReplacedByAnotherLives) {
