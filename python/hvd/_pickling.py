@@ -1,8 +1,12 @@
-"""Python's objects as bytes: by cloudpickle if it is installed, which also takes functions and
-classes that are defined in a function or in the main program, else by pickle."""
+"""Python's objects as bytes: by pickle, or by cloudpickle if pickle cannot and it is installed.
+
+cloudpickle also takes functions and classes that are defined in a function. It copies those of the
+main program, where pickle names them, so pickle comes first.
+"""
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 from collections.abc import Callable
@@ -11,21 +15,63 @@ from typing import Any
 try:
     from cloudpickle import CloudPickler  # pyright: ignore[reportMissingImports]
 
-    Pickler: Any = CloudPickler
-    has_cloudpickle = True
+    _CloudPickler: Any = CloudPickler
 except ImportError:
-    Pickler = pickle.Pickler
-    has_cloudpickle = False
+    _CloudPickler = None
+
+has_cloudpickle = _CloudPickler is not None
+
+# As ``pickle.Pickler.reducer_override``, without self.
+Overrides = Callable[[Any], Any]
 
 
-def dumps(
-    value: Any,
-    pickler: Any = Pickler,
-    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
-) -> bytes:
-    """Packs an object. ``buffer_callback`` gets the memory of arrays, which is left out then."""
+@functools.cache
+def _with_overrides(base: Any, overrides: Overrides) -> Any:
+    class Pickler(base):  # type: ignore[misc]
+        def reducer_override(self, one: Any) -> Any:
+            reduced = overrides(one)
+            others = getattr(super(), "reducer_override", None)  # those of cloudpickle
+            return others(one) if reduced is NotImplemented and others is not None else reduced
+
+    return Pickler
+
+
+def _dump(base: Any, value: Any, overrides: Overrides | None) -> tuple[bytes, list[Any]]:
+    buffers: list[pickle.PickleBuffer] = []
+
+    def take(buffer: pickle.PickleBuffer) -> None:
+        buffers.append(buffer)
+
     stream = io.BytesIO()
-    pickler(stream, protocol=5, buffer_callback=buffer_callback).dump(value)
+    pickler = base if overrides is None else _with_overrides(base, overrides)
+    pickler(stream, protocol=5, buffer_callback=take).dump(value)
+    return stream.getvalue(), buffers
+
+
+def dumps_apart(value: Any, overrides: Overrides | None = None) -> tuple[bytes, list[Any]]:
+    """Packs an object. The memory of its arrays is not in the bytes, but in the buffers."""
+    try:
+        return _dump(pickle.Pickler, value, overrides)
+    except Exception:
+        if _CloudPickler is None:
+            raise
+        return _dump(_CloudPickler, value, overrides)
+
+
+def dumps(value: Any) -> bytes:
+    """Packs an object for a process of the same program."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        if _CloudPickler is None:
+            raise
+        return dumps_by_value(value)
+
+
+def dumps_by_value(value: Any) -> bytes:
+    """Packs an object by cloudpickle, for a process of another program."""
+    stream = io.BytesIO()
+    _CloudPickler(stream).dump(value)
     return stream.getvalue()
 
 

@@ -26,10 +26,10 @@ class Failed:
 
 def dumps(value: Any) -> bytes:
     """Packs a call: by cloudpickle, or with the place of the main program."""
-    main = None
-    if not _pickling.has_cloudpickle:
-        main = getattr(sys.modules["__main__"], "__file__", None)
-    return pickle.dumps((sys.path, main and os.path.abspath(main), _pickling.dumps(value)))
+    if _pickling.has_cloudpickle:
+        return pickle.dumps((sys.path, None, _pickling.dumps_by_value(value)))
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    return pickle.dumps((sys.path, main and os.path.abspath(main), pickle.dumps(value)))
 
 
 def _loads(packed: bytes) -> Any:

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core, _work, basics
-from ._pickling import Pickler, dumps
+from ._pickling import Overrides, dumps_apart
 from ._work import Max
 from .arrays import allreduce
 from .errors import (
@@ -76,14 +76,9 @@ class Packed:
         return bytearray(b"".join([self.head, *self.views]))
 
 
-def pack(value: Any, pickler: Any = Pickler) -> Packed:
+def pack(value: Any, overrides: Overrides | None = None) -> Packed:
     """Packs an object, whose arrays are not copied."""
-    buffers: list[pickle.PickleBuffer] = []
-
-    def take(buffer: pickle.PickleBuffer) -> None:
-        buffers.append(buffer)
-
-    return Packed(dumps(value, pickler, take), buffers)
+    return Packed(*dumps_apart(value, overrides))
 
 
 def unpack(packed: bytearray) -> Any:
@@ -107,8 +102,8 @@ def unpack(packed: bytearray) -> Any:
 class State:
     """What must survive. Its kinds say what that is; see ``ObjectState``."""
 
-    # How the objects of this kind of state become bytes.
-    _pickler: Any = Pickler
+    # How some objects of this kind of state become bytes.
+    _overrides: Overrides | None = None
 
     def __init__(self) -> None:
         self._handle: _core.State | None = None
@@ -174,7 +169,7 @@ class State:
 
     def save(self) -> None:
         """Keeps a copy on this rank alone, for ``restore()``."""
-        self._saved = pack((self._copy_of_tensors(), self._objects()), self._pickler).joined()
+        self._saved = pack((self._copy_of_tensors(), self._objects()), self._overrides).joined()
 
     def restore(self) -> None:
         """Brings back what was saved or committed last on this rank.
@@ -200,7 +195,7 @@ class State:
             self._take_over()
             return
         everything = (self._copy_of_tensors(), self._objects())
-        packed = bytes(pack(everything, self._pickler).joined()) if basics.rank() == 0 else b""
+        packed = bytes(pack(everything, self._overrides).joined()) if basics.rank() == 0 else b""
         tensors, objects = unpack(bytearray(broadcast_object(packed)))
         self._set_tensors(tensors)
         self._set_objects(objects)
@@ -211,17 +206,15 @@ class State:
     def _enter_world(self, is_new: bool) -> None:
         """In a later world: on_reset(), and what it has changed goes to those that are new.
 
-        The callbacks of those that are not new may depend on the world, for example for a learning
-        rate that grows with it. All ranks have the same callbacks.
+        A callback may depend on the world, as for a learning rate that grows with it. Some ranks
+        may have callbacks that others lack, so all of them ask each other.
         """
         if not is_new:
             self.on_reset()
-        if not self._reset_callbacks and type(self).on_reset is State.on_reset:
-            return
-        flags = np.array([is_new, not is_new], np.uint8)
-        has_new, has_others = allreduce(flags, name="hvd.elastic.new", op=Max)
-        # Rank 0 is new only if all are: survivors come first.
-        if has_new and has_others:
+        has_callbacks = bool(self._reset_callbacks) or type(self).on_reset is not State.on_reset
+        flags = np.array([is_new, not is_new, has_callbacks], np.uint8)
+        # Rank 0 is new only if all are: those that stay come first.
+        if all(allreduce(flags, name="hvd.elastic.new", op=Max)):
             self.sync()
 
     def _core_state(self) -> _core.State:
@@ -234,7 +227,7 @@ class State:
         return self._handle
 
     def _hand_over(self) -> None:
-        packed = pack(self._objects(), self._pickler)
+        packed = pack(self._objects(), self._overrides)
         self._core_state().set_bytes(packed.head, packed.segments(), packed.views)
 
     def _take_over(self) -> None:
@@ -249,28 +242,31 @@ class ObjectState(State):
     Args:
         bcast_object, get_rank: of Horovod's signature; hvd does not need them.
         kwargs: the attributes and their first values. Of one that has ``state_dict()`` and
-            ``load_state_dict()``, such as a sampler or a scheduler, these survive, and it stays the
-            object that it is.
+            ``load_state_dict()`` then, such as a sampler or a scheduler, these survive, and it
+            stays the object that it is.
     """
 
     def __init__(self, bcast_object: Any = None, get_rank: Any = None, **kwargs: Any) -> None:
         del bcast_object, get_rank
         super().__init__()
-        self._names: list[str] = []
+        self._names = list(kwargs)
+        self._loaded = {name for name, value in kwargs.items() if has_state_dict(value)}
         for name, value in kwargs.items():
-            if hasattr(self, name):
+            if hasattr(type(self), name) or name.startswith("_"):
                 raise ValueError(f'a state cannot have an attribute "{name}"')
             setattr(self, name, value)
-            self._names.append(name)
 
     def _objects(self) -> Any:
-        return {name: object_of(getattr(self, name)) for name in self._names}
+        return {name: self._object_of(name) for name in self._names}
+
+    def _object_of(self, name: str) -> Any:
+        value = getattr(self, name)
+        return value.state_dict() if name in self._loaded else value
 
     def _set_objects(self, objects: Any) -> None:
         for name, value in objects.items():
-            before = getattr(self, name)
-            if has_state_dict(before):
-                before.load_state_dict(value)
+            if name in self._loaded:
+                getattr(self, name).load_state_dict(value)
             else:
                 setattr(self, name, value)
 
@@ -285,11 +281,6 @@ class ObjectState(State):
 def has_state_dict(value: Any) -> bool:
     """Whether it can give its state, and take it back."""
     return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
-
-
-def object_of(value: Any) -> Any:
-    """What survives of an attribute."""
-    return value.state_dict() if has_state_dict(value) else value
 
 
 # --- run -----------------------------------------------------------------------------------------

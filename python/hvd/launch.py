@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import secrets
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import (
     Connection,
@@ -62,10 +63,10 @@ def _flags(values: dict[str, Any]) -> list[str]:
     return flags
 
 
-def _limit_reads(connection: Connection, seconds: int) -> None:
-    """Lets each read end in an OSError after so long a silence; 0: reads wait."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as same:
-        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+def _cut_off(connection: Connection) -> None:
+    """Ends what waits for the other side."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.shutdown(socket.SHUT_RDWR)
 
 
 class _Job:
@@ -79,6 +80,7 @@ class _Job:
         # The workers reach it where they reach hvdrun; the key proves each side to the other.
         self._listener = Listener(("0.0.0.0", 0), backlog=1024)
         self._lock = threading.Lock()
+        self._closed = False
         self.results: dict[int, tuple[int, Any]] = {}  # by rank: generation and result
         threading.Thread(target=self._accept, name="hvd run", daemon=True).start()
 
@@ -90,24 +92,30 @@ class _Job:
         }
 
     def close(self) -> None:
+        self._closed = True
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
+        while not self._closed:
             try:
                 connection = self._listener.accept()
             except OSError:
-                return  # closed
+                time.sleep(0.05)  # closed, or strangers have taken all descriptors for a while
+                continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         try:
             with connection:
                 # Here, so that a stranger who says nothing keeps no worker waiting.
-                _limit_reads(connection, self._PROOF_TIMEOUT)
-                deliver_challenge(connection, self._key)
-                answer_challenge(connection, self._key)
-                _limit_reads(connection, 0)
+                limit = threading.Timer(self._PROOF_TIMEOUT, _cut_off, (connection,))
+                limit.daemon = True
+                limit.start()
+                try:
+                    deliver_challenge(connection, self._key)
+                    answer_challenge(connection, self._key)
+                finally:
+                    limit.cancel()
                 connection.send_bytes(self._call)
                 generation, rank, packed = connection.recv()
                 with self._lock:

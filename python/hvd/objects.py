@@ -57,7 +57,9 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Gives every rank the root's object, by ``cloudpickle`` if it is installed, else ``pickle``.
+    """Gives every rank the root's object, by ``pickle``.
+
+    What that cannot pack is packed by ``cloudpickle``, if it is installed.
 
     Args:
         obj: what the root sends; other ranks' is not looked at.
@@ -79,7 +81,7 @@ def allgather_object(
 ) -> list[Any]:
     """A list of the objects of all ranks, in the order of the ranks.
 
-    They are packed by ``cloudpickle`` if it is installed, else by ``pickle``.
+    They are packed as by ``broadcast_object()``.
 
     Raises:
         InvalidArgumentError: on all other ranks, if the object of a rank cannot be packed.

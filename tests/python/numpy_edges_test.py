@@ -123,6 +123,7 @@ def test_an_object_that_cannot_be_packed_is_an_error_on_all_ranks():
 
 def test_functions_of_the_program_can_be_sent_by_cloudpickle():
     pytest.importorskip("cloudpickle")
+    assert hvd.broadcast_object(Unpicklable, root_rank=0) is Unpicklable, "it is not copied"
     factor = hvd.broadcast_object(3 + hvd.rank(), root_rank=0)
     triple = hvd.broadcast_object(lambda value: factor * value, root_rank=0)
     assert triple(5) == 15

@@ -356,6 +356,19 @@ def test_the_store_of_a_later_rank_zero_is_on_its_own_host(monkeypatch):
     assert _address_of_this_host(["localhost", "127.0.0.1"]) == "localhost"
 
 
+def test_a_store_that_cannot_be_had_is_an_error_on_all_ranks(monkeypatch):
+    from hvd.torch import process_group
+
+    class Refused:
+        def __init__(self, *arguments, **options):
+            raise OSError("no store today")
+
+    if rank() == size() - 1:
+        monkeypatch.setattr(process_group._c10d, "TCPStore", Refused)
+    with pytest.raises(RuntimeError, match=f"rank {size() - 1} has no store.*no store today"):
+        process_group._make_store(datetime.timedelta(seconds=60))
+
+
 def test_objects():
     gathered = [None] * size()
     dist.all_gather_object(gathered, {"rank": rank(), "text": "x" * rank()})

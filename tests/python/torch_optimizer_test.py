@@ -203,6 +203,11 @@ def test_gradients_that_were_made_dense_are_sparse_in_the_step(compression):
         optimizer.step()
     rows = layer.weight.grad.coalesce().indices()[0].tolist()
     assert rows == sorted({*range(hvd.size()), 5})
+    optimizer.zero_grad(set_to_none=True)
+    if hvd.rank() == 0:  # the others have no gradient at all
+        layer(torch.tensor([7])).sum().backward()
+    optimizer.step()
+    assert layer.weight.grad.coalesce().indices()[0].tolist() == [7]
 
 
 def test_a_closure_sees_the_gradients_of_all_ranks():
@@ -405,6 +410,18 @@ def test_backward_passes_before_a_loaded_state_do_not_count():
         optimizer.step()
     weights = hvd.allgather(model[0].weight.detach().unsqueeze(0))
     assert all(torch.equal(one, weights[0]) for one in weights)
+
+
+def test_an_optimizer_that_loads_in_place_keeps_what_it_has():
+    class InPlace(torch.optim.SGD):
+        def load_state_dict(self, state_dict):
+            self.param_groups[0]["lr"] = state_dict["param_groups"][0]["lr"]
+
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(InPlace(model.parameters(), lr=0.1))
+    optimizer.load_state_dict({"param_groups": [{"lr": 0.5}]})
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert optimizer.param_groups[0]["params"] == list(model.parameters())
 
 
 def test_parameters_have_names_that_programs_of_horovod_read():

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from hvd import _pickling, _work
-from hvd.elastic import ObjectState, State, object_of, run
+from hvd import _work
+from hvd.elastic import ObjectState, State, run
 from hvd.sampler import ElasticSampler as _ElasticSampler
 
 from .tensors import TYPES, tensor_tuple
@@ -42,18 +42,15 @@ def _rebuild(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], device: st
     return torch.frombuffer(buffer, dtype=dtype).reshape(shape).clone().to(device)
 
 
-class _Pickler(_pickling.Pickler):
+def _reduce_tensor(value: Any) -> Any:
     """Leaves the memory of tensors on the host where it is."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-            others = getattr(super(), "reducer_override", None)  # those of cloudpickle
-            return NotImplemented if others is None else others(value)
-        dense = value.detach().cpu().contiguous()
-        buffer: Any = b""
-        if dense.numel() > 0:
-            buffer = pickle.PickleBuffer(dense.reshape(-1).view(torch.uint8).numpy())
-        return _rebuild, (buffer, value.dtype, tuple(value.shape), str(value.device))
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return NotImplemented
+    dense = value.detach().cpu().contiguous()
+    buffer: Any = b""
+    if dense.numel() > 0:
+        buffer = pickle.PickleBuffer(dense.reshape(-1).view(torch.uint8).numpy())
+    return _rebuild, (buffer, value.dtype, tuple(value.shape), str(value.device))
 
 
 def _has_fixed_memory(tensor: Any) -> bool:
@@ -81,7 +78,7 @@ class TorchState(ObjectState):
             what ``pickle`` takes.
     """
 
-    _pickler = _Pickler
+    _overrides = staticmethod(_reduce_tensor)
 
     def __init__(
         self,
@@ -120,7 +117,7 @@ class TorchState(ObjectState):
     def _objects(self) -> Any:
         values = {name: getattr(self, name) for name in self._names}
         objects = {
-            name: object_of(value)
+            name: self._object_of(name)
             for name, value in values.items()
             if not isinstance(value, torch.nn.Module)
         }

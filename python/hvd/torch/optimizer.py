@@ -116,7 +116,8 @@ class _Distributed:
         self._reducer: _core.Reducer | None = None
         self._generation = -1
         self._sparse: set[int] = set()
-        self._made_dense: set[torch.nn.Parameter] = set()  # to be sparse again after the reduction
+        self._sparse_in_step: set[int] = set()  # that are reduced as dense ones
+        self._sparse_known_in = -1  # the generation in which the ranks agreed on the last two
         self._addresses: list[int] = []
         self._synchronized = False
         self._should_synchronize = True
@@ -193,7 +194,6 @@ class _Distributed:
             gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
         elif gradient.is_sparse:
             gradient = gradient.to_dense()
-            self._made_dense.add(parameter)
         gradient = gradient.detach() if gradient.requires_grad else gradient
         if not gradient.is_contiguous():
             gradient = gradient.contiguous()
@@ -218,17 +218,23 @@ class _Distributed:
 
     # --- the reducer ---
 
-    def _build(self) -> None:
-        """A reducer for this world. All ranks agree on which gradients are sparse."""
+    def _agree_on_sparse(self) -> None:
+        """All ranks of a world know which gradients are sparse, also one that has none of them."""
         own = [
             name
             for name, parameter in zip(self._names, self._reduced_parameters)
             if parameter.grad is not None and parameter.grad.is_sparse
         ]
-        sparse: set[str] = set()
-        if not self._sparse_as_dense:
-            sparse.update(*allgather_object(own, None, self._process_set))
-        self._sparse = {index for index, name in enumerate(self._names) if name in sparse}
+        sparse: set[str] = set().union(*allgather_object(own, None, self._process_set))
+        indices = {index for index, name in enumerate(self._names) if name in sparse}
+        as_dense = self._sparse_as_dense or built_in_of(self._compression) is None
+        self._sparse = set() if as_dense else indices
+        self._sparse_in_step = indices if as_dense else set()
+        self._sparse_known_in = basics.generation()
+
+    def _build(self) -> None:
+        """A reducer for this world."""
+        self._agree_on_sparse()
         self._reducer = _core.Reducer(
             self._reducer_name,
             self._op,
@@ -278,6 +284,8 @@ class _Distributed:
             ).to(parameter.device)
 
     def _reduce_with_own_compression(self) -> None:
+        if self._sparse_known_in != basics.generation():
+            self._agree_on_sparse()
         gradients = [self._dense_gradient(one) for one in self._reduced_parameters]
         pairs = [self._compression.compress(one) for one in gradients]
         factor = self._predivide
@@ -334,10 +342,10 @@ class _Distributed:
                 raise
             finally:
                 self._done_passes = [0] * len(self._names)
-        for parameter in self._made_dense:
-            if parameter.grad is not None and not parameter.grad.is_sparse:
-                parameter.grad = parameter.grad.to_sparse(1)
-        self._made_dense.clear()
+        for index in self._sparse_in_step:
+            gradient = self._reduced_parameters[index].grad
+            if gradient is not None and not gradient.is_sparse:
+                self._reduced_parameters[index].grad = gradient.to_sparse(1)
         self._synchronized = True
 
     @contextlib.contextmanager
@@ -405,11 +413,13 @@ def _load_state_in_place(optimizer: Any, load: Any, state_dict: dict[str, Any]) 
     load(state_dict)
     loaded_groups, loaded_state = optimizer.param_groups, optimizer.state
     for own, loaded in zip(own_groups, loaded_groups):
-        own.clear()
-        own.update(loaded)
+        if loaded is not own:
+            own.clear()
+            own.update(loaded)
     groups[:] = own_groups
-    state.clear()
-    state.update(loaded_state)
+    if loaded_state is not state:
+        state.clear()
+        state.update(loaded_state)
     optimizer.param_groups, optimizer.state = groups, state
 
 

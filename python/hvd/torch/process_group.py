@@ -615,26 +615,28 @@ def _make_store(timeout: datetime.timedelta) -> Any:
 
     Returns when all ranks have it: until then rank 0 must not put it away.
     """
-    store = failure = place = None
+    store = place = failure = None
     rendezvous = allgather_object(os.environ.get("HVD_RENDEZVOUS_ADDR"), "c10d.rendezvous")
-    if basics.rank() == 0:
-        address = _address_of_this_host(rendezvous)
-        store = _c10d.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
-        place = address, store.port
-    address, port = broadcast_object(place, 0, "c10d.store")
-    if store is None:
-        store = _c10d.TCPStore(address, port, None, False, timeout)
-
-        try:
-            store = _c10d.TCPStore(address, port, None, False, min(timeout, _CONNECT_TIMEOUT))
+    # A rank that fails tells the others, who would wait for it.
+    try:
+        if basics.rank() == 0:
+            address = _address_of_this_host(rendezvous)
+            store = _c10d.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
+            place = address, store.port
+    except (RuntimeError, OSError) as error:
+        failure = str(error)
+    place = broadcast_object(place, 0, "c10d.store")
+    try:
+        if store is None and place is not None:
+            connect_timeout = min(timeout, _CONNECT_TIMEOUT)
+            store = _c10d.TCPStore(*place, None, False, connect_timeout)
             store.set_timeout(timeout)
-        except RuntimeError as error:
-            failure = error
+    except (RuntimeError, OSError) as error:
+        failure = str(error)
     # If rank 0 is lost meanwhile, this says so.
-    failures = allgather_object(failure and str(failure), "c10d.store.found")
-    for rank, text in enumerate(failures):
-        if text:
-            raise RuntimeError(f"rank {rank} has not found the store of rank 0: {text}")
+    for rank, text in enumerate(allgather_object(failure, "c10d.store.found")):
+        if text is not None:
+            raise RuntimeError(f"rank {rank} has no store for torch.distributed: {text}")
     return store
 
 
