@@ -668,7 +668,7 @@ def _use_own_store() -> None:
                 dist.Backend.backend_capability[NAME] = ["cpu"]
             init_method = None
             if _may_be_a_backend and arguments.get("enable_reconfigure"):
-                # Without a word to the other ranks: they may have had their group for long.
+                # The other ranks are not asked: they may have their group already.
                 store = reconfigure.make_store()
             else:
                 store = _make_store(arguments.get("timeout") or distributed_c10d.default_pg_timeout)

@@ -35,7 +35,7 @@ from hvd.errors import HorovodInternalError
 
 from .ops import allgather_async
 
-# What of torch has types depends on its version.
+# Which parts of torch have types depends on its version.
 _torch: Any = torch
 _dist: Any = dist
 _c10d: Any = _torch._C._distributed_c10d
