@@ -45,13 +45,19 @@ class NoneCompressor(Compressor):
         return tensor
 
 
+class _Narrower(Compressor):
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor.to(ctx)
+
+
 def _narrowed(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Any]:
     if not tensor.dtype.is_floating_point or tensor.element_size() <= 2:
         return tensor, tensor.dtype
     return tensor.to(dtype), tensor.dtype
 
 
-class FP16Compressor(Compressor):
+class FP16Compressor(_Narrower):
     """Sends wider floating-point numbers as 16 bits of IEEE 754."""
 
     built_in: int | None = hvd.compression.Compression.fp16
@@ -60,12 +66,8 @@ class FP16Compressor(Compressor):
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         return _narrowed(tensor, torch.float16)
 
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor.to(ctx)
 
-
-class BF16Compressor(Compressor):
+class BF16Compressor(_Narrower):
     """Sends wider floating-point numbers as bfloat16: the range of float32, fewer digits."""
 
     built_in: int | None = hvd.compression.Compression.bf16
@@ -73,10 +75,6 @@ class BF16Compressor(Compressor):
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         return _narrowed(tensor, torch.bfloat16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor.to(ctx)
 
 
 class Compression:
