@@ -80,11 +80,13 @@ UniqueFd LifeLock::duplicate() const {
   return UniqueFd(::fcntl(descriptor_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
+void LifeLock::lock() {
+  const int error = ::pthread_mutex_lock(&shared_->lock);
+  if (error == EOWNERDEAD) ::pthread_mutex_consistent(&shared_->lock);
+}
+
 void LifeLock::hold() {
-  // The holder before was this process, too, and executed another program.
-  if (::pthread_mutex_lock(&shared_->lock) == EOWNERDEAD) {
-    ::pthread_mutex_consistent(&shared_->lock);
-  }
+  lock();
   ::sem_post(&shared_->taken);
 }
 
@@ -92,9 +94,7 @@ bool LifeLock::wait_for_end() {
   while (::sem_wait(&shared_->taken) != 0 && errno == EINTR) {
   }
   if (shared_->stopped) return false;
-  if (::pthread_mutex_lock(&shared_->lock) == EOWNERDEAD) {
-    ::pthread_mutex_consistent(&shared_->lock);
-  }
+  lock();
   ::pthread_mutex_unlock(&shared_->lock);
   return !shared_->stopped;
 }

@@ -37,6 +37,8 @@ class LifeLock {
  private:
   struct Shared;
   LifeLock(UniqueFd descriptor, Shared* shared);
+  // Also after a holder that has died, or executed another program.
+  void lock();
 
   UniqueFd descriptor_;
   Shared* shared_;

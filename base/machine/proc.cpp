@@ -14,6 +14,16 @@
 #include "base/unique_fd.h"
 
 namespace hvd {
+namespace {
+
+// The fields of /proc/PID/stat from the state on; empty if there is no such process.
+std::string stat_after_name(pid_t pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const auto close = stat.rfind(')');  // the name before it may hold anything
+  return close == std::string::npos || stat.size() < close + 3 ? "" : stat.substr(close + 2);
+}
+
+}  // namespace
 
 std::string read_proc_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -39,11 +49,10 @@ std::vector<pid_t> numbers_in(const std::string& directory) {
 }
 
 std::optional<pid_t> parent_of(pid_t pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  const auto close = stat.rfind(')');  // the name before it may hold anything
-  if (close == std::string::npos || stat.size() < close + 5) return std::nullopt;
+  const std::string stat = stat_after_name(pid);
+  if (stat.size() < 3) return std::nullopt;
   pid_t parent = 0;
-  const char* const first = stat.data() + close + 4;  // ") S 123 ..."
+  const char* const first = stat.data() + 2;  // "S 123 ..."
   if (std::from_chars(first, stat.data() + stat.size(), parent).ec != std::errc()) {
     return std::nullopt;
   }
@@ -54,10 +63,8 @@ std::optional<int> failure_of_dying(pid_t pid) {
   constexpr std::size_t kFlags = 6;  // of the fields after the name, as in proc(5)
   constexpr std::size_t kExitCode = 49;
   constexpr std::uint32_t kIsExiting = 0x4;  // PF_EXITING of the kernel
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  const auto close = stat.rfind(')');  // the name before it may hold anything
-  if (close == std::string::npos || stat.size() < close + 3) return std::nullopt;
-  const auto fields = split(trim(std::string_view(stat).substr(close + 2)), ' ');
+  const std::string stat = stat_after_name(pid);
+  const auto fields = split(trim(stat), ' ');
   if (fields.size() <= kExitCode) return std::nullopt;
   const auto flags = parse_number<std::uint32_t>(fields[kFlags]);
   const auto code = parse_number<int>(fields[kExitCode]);
@@ -81,9 +88,8 @@ bool is_about_to_stop(pid_t pid) {
 }
 
 char state_of(pid_t pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  const auto close = stat.rfind(')');  // the name before it may hold anything
-  return close == std::string::npos || stat.size() < close + 3 ? '\0' : stat[close + 2];
+  const std::string stat = stat_after_name(pid);
+  return stat.empty() ? '\0' : stat.front();
 }
 
 bool is_stopped(pid_t pid) {
