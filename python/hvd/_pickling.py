@@ -10,7 +10,7 @@ import functools
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 try:
     from cloudpickle import CloudPickler  # pyright: ignore[reportMissingImports]
@@ -20,6 +20,8 @@ except ImportError:
     _CloudPickler = None
 
 has_cloudpickle = _CloudPickler is not None
+
+Result = TypeVar("Result")
 
 # As ``pickle.Pickler.reducer_override``, without self.
 Overrides = Callable[[Any], Any]
@@ -36,43 +38,43 @@ def _with_overrides(base: Any, overrides: Overrides) -> Any:
     return Pickler
 
 
-def _dump(base: Any, value: Any, overrides: Overrides | None) -> tuple[bytes, list[Any]]:
-    buffers: list[pickle.PickleBuffer] = []
-
-    def take(buffer: pickle.PickleBuffer) -> None:
-        buffers.append(buffer)
-
-    stream = io.BytesIO()
-    pickler = base if overrides is None else _with_overrides(base, overrides)
-    pickler(stream, protocol=5, buffer_callback=take).dump(value)
-    return stream.getvalue(), buffers
+def _by_either(dump: Callable[[Any], Result]) -> Result:
+    """``dump(Pickler)`` with pickle's, or with cloudpickle's if pickle's cannot."""
+    try:
+        return dump(pickle.Pickler)
+    except Exception:
+        if _CloudPickler is None:
+            raise
+        return dump(_CloudPickler)
 
 
 def dumps_apart(value: Any, overrides: Overrides | None = None) -> tuple[bytes, list[Any]]:
     """Packs an object. The memory of its arrays is not in the bytes, but in the buffers."""
-    try:
-        return _dump(pickle.Pickler, value, overrides)
-    except Exception:
-        if _CloudPickler is None:
-            raise
-        return _dump(_CloudPickler, value, overrides)
+
+    def dump(base: Any) -> tuple[bytes, list[Any]]:
+        buffers: list[pickle.PickleBuffer] = []
+        stream = io.BytesIO()
+        pickler = base if overrides is None else _with_overrides(base, overrides)
+        pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+        return stream.getvalue(), buffers
+
+    return _by_either(dump)
+
+
+def _dumps(value: Any, base: Any) -> bytes:
+    stream = io.BytesIO()
+    base(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return stream.getvalue()
 
 
 def dumps(value: Any) -> bytes:
     """Packs an object for a process of the same program."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        if _CloudPickler is None:
-            raise
-        return dumps_by_value(value)
+    return _by_either(lambda base: _dumps(value, base))
 
 
 def dumps_by_value(value: Any) -> bytes:
     """Packs an object by cloudpickle, for a process of another program."""
-    stream = io.BytesIO()
-    _CloudPickler(stream).dump(value)
-    return stream.getvalue()
+    return _dumps(value, _CloudPickler)
 
 
 class Unpicklable:

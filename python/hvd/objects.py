@@ -59,7 +59,7 @@ def broadcast_object(
 ) -> Any:
     """Gives every rank the root's object, by ``pickle``.
 
-    What that cannot pack is packed by ``cloudpickle``, if it is installed.
+    Objects that ``pickle`` cannot pack are packed by ``cloudpickle``, if it is installed.
 
     Args:
         obj: what the root sends; other ranks' is not looked at.

@@ -144,12 +144,16 @@ class _Distributed:
     def _takes_part(self) -> bool:
         return basics.is_initialized() and self._process_set.included()
 
-    def _is_in_step(self) -> bool:
-        """Whether a backward pass has counted. Those of a world that has failed do not."""
+    def _forget_other_worlds(self) -> None:
+        """Backward passes of a world that has failed do not count."""
         if basics.is_initialized() and self._passes_of != basics.generation():
             self._passes_of = basics.generation()
             self._done_passes = [0] * len(self._names)
             self._synchronized = False
+
+    def _is_in_step(self) -> bool:
+        """Whether a backward pass of this world has counted."""
+        self._forget_other_worlds()
         return any(self._done_passes)
 
     @property
@@ -163,7 +167,7 @@ class _Distributed:
         index = self._index[parameter]
         if not self._takes_part():
             return
-        self._is_in_step()
+        self._forget_other_worlds()
         if self._done_passes[index] >= self._passes:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
@@ -331,7 +335,7 @@ class _Distributed:
         ``with optimizer.skip_synchronize(): optimizer.step()`` comes after it.
         """
         if self._takes_part() and self._reduced_parameters:
-            self._is_in_step()
+            self._forget_other_worlds()
             try:
                 if built_in_of(self._compression) is None:
                     self._reduce_with_own_compression()

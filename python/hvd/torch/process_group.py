@@ -598,9 +598,9 @@ def _address_of_this_host(rendezvous: Sequence[str | None]) -> str:
         return given
     if not _is_loopback(own):
         # The interface by which this host reaches hvdrun is one by which others reach it.
-        family = socket.getaddrinfo(own, 1, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family[0], socket.SOCK_DGRAM) as probe:
-            probe.connect(family[4])
+        family, *_, address = socket.getaddrinfo(own, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
             return str(probe.getsockname()[0])
     # hvdrun runs on this host.
     return next((one for one in rendezvous if one and not _is_loopback(one)), "localhost")
