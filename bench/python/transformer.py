@@ -1,5 +1,5 @@
-# Steps of a Transformer of 8.5 million parameters in 76 tensors, alone and reduced in four ways, in
-# turns in the same processes. See ./run.
+# Steps of a Transformer of 8.5 million parameters in 76 tensors, alone and reduced in three ways.
+# They take turns in the same processes. See ./run.
 #
 #   transformer.py [--rounds 15] [--json]    --json: all times of rank 0, in ms, as JSON
 import math

@@ -94,8 +94,8 @@ class ReaperProcess {
     send(report);
   }
 
-  // What still holds devices and ports must not be in the way of the new worker. False: there is to
-  // be none.
+  // The process of the worker before may still hold devices and ports, which the new worker needs.
+  // False: no worker is to be started.
   bool has_place(const UniqueFd& predecessor) {
     if (!predecessor) return true;
     const TimePoint deadline = Clock::now() + kPredecessorTimeout;

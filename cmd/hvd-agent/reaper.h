@@ -59,7 +59,7 @@ struct Reaper {
   UniqueFd socket;
 };
 
-// What the wait for a worker whose place another one takes has come to.
+// The outcome of the wait for the end of the worker before, whose place the new one takes.
 enum class PlaceWait { free, overdue, stopped, agent_gone };
 // Waits until the process of this pidfd is gone, for at most so long. Signals that the agent orders
 // meanwhile are kept for the worker. Blocking.
