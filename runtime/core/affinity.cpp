@@ -34,6 +34,18 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
+bool leave_cores(const std::vector<int>& cores) {
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return false;
+  cpu_set_t others = usable;
+  for (const int core : cores) {
+    if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(static_cast<std::size_t>(core), &others);
+  }
+  // The system moves a thread that may no longer run where it is, and leaves it there afterwards.
+  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return false;
+  return ::sched_setaffinity(0, sizeof usable, &usable) == 0;
+}
+
 PinnedThread::~PinnedThread() {
   if (pinned_) ::sched_setaffinity(0, sizeof before_, &before_);
 }

@@ -13,6 +13,10 @@ namespace hvd::runtime {
 // tell.
 std::vector<int> usable_cores();
 
+// Moves the calling thread off the given cores to another one that it may use; afterwards it may
+// use the same ones as before. Returns false if there is no other one.
+bool leave_cores(const std::vector<int>& cores);
+
 // While it lives, the calling thread runs on one core only; threads that it starts meanwhile keep
 // that binding. Made and destroyed by the same thread.
 class PinnedThread {

@@ -1,10 +1,12 @@
 #include "runtime/shm/shm_group.h"
 
 #include <algorithm>
+#include <sched.h>
 
 #include "base/log.h"
 #include "base/machine/own_time.h"
 #include "base/text.h"
+#include "runtime/core/affinity.h"
 #include "runtime/core/brief_wait.h"
 #include "runtime/core/threads.h"
 
@@ -69,12 +71,31 @@ void ShmGroup::abort() {
 
 bool ShmGroup::reached(const Step& step) const {
   return std::all_of(step.of.begin(), step.of.end(),
-                     [&step](const auto* reached) { return reached->load() >= step.value; });
+                     [&step](const auto* rank) { return rank->step.load() >= step.value; });
+}
+
+// The scheduler wakes a thread where the thread that wakes it runs. Two ranks that take turns in
+// waiting then share a core for as long as they please, and another core idles.
+bool ShmGroup::has_own_core(const Step& step) {
+  constexpr std::chrono::milliseconds kBetweenMoves{5};
+  const int here = ::sched_getcpu();
+  const bool is_shared = std::any_of(step.of.begin(), step.of.end(), [&](const auto* rank) {
+    return rank->step.load() < step.value && rank->core.load() == here;
+  });
+  if (!is_shared) return true;
+
+  const auto now = Clock::now();
+  if (now - moved_ < kBetweenMoves) return false;
+  moved_ = now;
+  std::vector<int> taken;
+  for (const auto* rank : step.of) taken.push_back(rank->core.load());
+  return leave_cores(taken);
 }
 
 Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patiently) {
   const auto is_over = [this, &step] { return aborted_ || reached(step); };
-  const bool soon = wait_briefly(options_.own_core && !patiently, is_over);
+  const bool may_spin = options_.own_core && !patiently && has_own_core(step);
+  const bool soon = wait_briefly(may_spin, is_over);
   if (!soon) CallerProgressScope::about_to_sleep();
   OwnDeadline deadline(Clock::now(), options_.timeout);
   bool over = soon || memory_.event().sleep_until(deadline.at(), is_over);
@@ -86,7 +107,7 @@ Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patien
   if (over) return {};
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (step.of[i]->load() < step.value) missing.push_back(cat("rank ", ranks[i]));
+    if (step.of[i]->step.load() < step.value) missing.push_back(cat("rank ", ranks[i]));
   }
   return {Code::deadline_exceeded, cat("shared memory: nothing came from ", join(missing, ", "),
                                        " for ", options_.timeout.count(), " ms")};
@@ -98,17 +119,17 @@ ShmCollective::ShmCollective(ShmGroup& host, int process_set, std::span<const in
       rank_(rank),
       place_(host.place_of(process_set)),
       subgroup_(&host.subgroups_[{process_set, ranks_}]),
-      own_(host.memory_.step(place_, host.rank_)) {
+      own_(host.memory_.progress(place_, host.rank_)) {
   for (const int member : ranks_) {
     locals_.push_back(host.local_of(member));
-    step_.of.push_back(&host.memory_.step(place_, locals_.back()));
+    step_.of.push_back(&host.memory_.progress(place_, locals_.back()));
   }
   step_.value = ++host.operations_[process_set] << kSyncBits;
 }
 
 void ShmCollective::end() {
   step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
-  own_ = step_.value;
+  own_.step = step_.value;
   if (host_.memory_.waiting_for_ends() > 0) host_.memory_.event().notify();
   // Nothing of it was in the chunks; the ranks of the last collective may still read there.
   if (!opened_) return;
@@ -139,7 +160,8 @@ std::byte* ShmCollective::chunk(int rank, std::size_t ahead) const {
 Status ShmCollective::sync(bool patiently) {
   // A rank that gave up an operation must not be taken for one that came to it.
   if (host_.aborted_) return ended();
-  own_ = ++step_.value;
+  own_.core.store(::sched_getcpu(), std::memory_order_relaxed);
+  own_.step = ++step_.value;
   if (host_.reached(step_)) {
     host_.memory_.event().notify();
     return {};

@@ -12,7 +12,8 @@
 // last time before it, even by ranks that still read chunk w while others write w + 1 and w + 2. So
 // one sync() for each chunk is enough.
 //
-// A waiting rank spins as long as each rank can have a core of its own, then sleeps. abort() wakes
+// A waiting rank spins as long as each rank can have a core of its own, then sleeps. Where it finds
+// that it waits on the core of a rank that is yet to come, it moves to another first. abort() wakes
 // this rank's waiter at once and for good, whatever the others do.
 //
 // For one thread at a time, the executor; abort() is safe from any.
@@ -70,7 +71,7 @@ class ShmGroup {
   };
   using SubgroupKey = std::pair<int, std::vector<int>>;  // the set, and world ranks
   struct Step {
-    std::vector<const std::atomic<std::uint64_t>*> of;
+    std::vector<const RankProgress*> of;
     std::uint64_t value = 0;
   };
 
@@ -79,12 +80,15 @@ class ShmGroup {
   // Until all have come to the step.
   Status await(const Step& step, std::span<const int> ranks, bool patiently = false);
   bool reached(const Step& step) const;
+  // Whether this rank waits elsewhere than where a rank runs that is yet to come to the step.
+  bool has_own_core(const Step& step);
 
   ShmLayout memory_;
   ChunkWriter writer_;
   std::vector<int> ranks_;
   int rank_;
   Options options_;
+  TimePoint moved_;  // to another core
   std::map<int, Place> places_;
   bool full_ = false;                        // and that was said
   std::map<int, std::uint64_t> operations_;  // of each set
@@ -136,7 +140,7 @@ class ShmCollective {
   ShmGroup::Subgroup* subgroup_;
   ShmGroup::Step step_;
   bool opened_ = false;
-  std::atomic<std::uint64_t>& own_;
+  RankProgress& own_;
 };
 
 }  // namespace hvd::runtime

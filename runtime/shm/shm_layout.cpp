@@ -12,7 +12,7 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 }  // namespace
 
 std::size_t ShmLayout::head_bytes(int ranks) {
-  return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(Line) +
+  return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(RankProgress) +
                      static_cast<std::size_t>(ranks) * sizeof(RankSlot));
 }
 
@@ -46,8 +46,8 @@ std::optional<std::size_t> ShmLayout::place_of(int process_set) const {
   return std::nullopt;
 }
 
-std::atomic<std::uint64_t>& ShmLayout::step(std::size_t place, int rank) const {
-  return lines()[place * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank)].value;
+RankProgress& ShmLayout::progress(std::size_t place, int rank) const {
+  return lines()[place * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank)];
 }
 
 std::byte* ShmLayout::chunk(int rank, std::size_t index) const {

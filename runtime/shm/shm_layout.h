@@ -19,6 +19,12 @@
 
 namespace hvd::runtime {
 
+// How far a rank has come in what a process set does.
+struct alignas(kSharedLine) RankProgress {
+  std::atomic<std::uint64_t> step;
+  std::atomic<int> core;  // on which the rank came there
+};
+
 // The messages of a rank and of its parent to each other (shm_mailbox.h).
 struct RankSlot {
   alignas(kSharedLine) std::atomic<bool> polling;
@@ -47,8 +53,7 @@ class ShmLayout {
   std::atomic<std::uint32_t>& waiting_for_ends() const { return head().waiting_for_ends; }
   // Where the set's steps are; nothing if there were too many sets. All ranks come to the same.
   std::optional<std::size_t> place_of(int process_set) const;
-  // How far the rank has come in what the set does.
-  std::atomic<std::uint64_t>& step(std::size_t place, int rank) const;
+  RankProgress& progress(std::size_t place, int rank) const;
 
   RankSlot& slot(std::size_t rank) const { return slots()[rank]; }
   std::byte* chunk(int rank, std::size_t index) const;
@@ -59,16 +64,15 @@ class ShmLayout {
     alignas(kSharedLine) std::atomic<std::uint32_t> waiting_for_ends;
     alignas(kSharedLine) std::atomic<std::uint32_t> sets[kSets];  // number of a set + 1
   };
-  struct alignas(kSharedLine) Line {
-    std::atomic<std::uint64_t> value;
-  };
 
   ShmLayout(std::shared_ptr<Segment> segment, int ranks, std::size_t chunk_bytes)
       : segment_(std::move(segment)), ranks_(ranks), window_bytes_(chunk_bytes) {}
   static std::size_t head_bytes(int ranks);
   static std::size_t total_bytes(int ranks, std::size_t chunk_bytes);
   Head& head() const { return *reinterpret_cast<Head*>(segment_->data()); }
-  Line* lines() const { return reinterpret_cast<Line*>(segment_->data() + sizeof(Head)); }
+  RankProgress* lines() const {
+    return reinterpret_cast<RankProgress*>(segment_->data() + sizeof(Head));
+  }
   RankSlot* slots() const { return reinterpret_cast<RankSlot*>(lines() + lines_of(ranks_)); }
   static std::size_t lines_of(int ranks) { return kSets * static_cast<std::size_t>(ranks); }
 

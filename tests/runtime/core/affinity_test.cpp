@@ -102,6 +102,30 @@ TEST(Affinity, RanksThatAreBoundToCoresOfTheirOwnAreLeftThere) {
   EXPECT_EQ(executors_by_cores(ranks, true), (Pinned{{all, ranks}}));
 }
 
+TEST(Affinity, AThreadLeavesCoresAndMayUseThemAfterwards) {
+  const auto cores = runtime::usable_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "there is only one core";
+  constexpr int kTries = 20;
+  int elsewhere = 0;
+  std::thread([&] {
+    for (int i = 0; i < kTries; ++i) {
+      // The destructor gives it all cores again, which moves nothing.
+      EXPECT_TRUE(runtime::PinnedThread().pin(cores.front()).ok());
+      EXPECT_TRUE(runtime::leave_cores({cores.front(), -1, 100'000}));
+      // The scheduler may have moved it back, but rarely.
+      if (::sched_getcpu() != cores.front()) ++elsewhere;
+      EXPECT_EQ(runtime::usable_cores(), cores);
+    }
+  }).join();
+  EXPECT_GT(elsewhere, kTries / 2);
+}
+
+TEST(Affinity, AThreadWithoutAnotherCoreStays) {
+  const auto cores = runtime::usable_cores();
+  EXPECT_FALSE(runtime::leave_cores(cores));
+  EXPECT_EQ(runtime::usable_cores(), cores);
+}
+
 TEST(Affinity, ACoreThatDoesNotExistIsAClearErrorAndChangesNothing) {
   const auto cores = threads().at(cat(::getpid())).cores;
   auto spec = spec_of(0, 1);

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "runtime/core/affinity.h"
 #include "runtime/core/threads.h"
 #include "runtime/ops/layout.h"
 #include "tests/runtime/shm/shm_ranks.h"
@@ -125,6 +126,40 @@ TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
       meet_often(host, 0, first_ranks(3), rank, 500);
     });
   }
+}
+
+// The rank that it waits for cannot come while it spins there.
+TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
+  const auto cores = runtime::usable_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "there is only one core";
+  std::array<std::promise<void>, 2> asleep;
+  on_hosts(2, {kLong, true}, [&](int rank, ShmGroup& host) {
+    ASSERT_TRUE(host.serves(0, first_ranks(2)));
+    const auto self = static_cast<std::size_t>(rank);
+    int waits_on = -1;
+    const runtime::CallerProgressScope helper([&] {
+      waits_on = ::sched_getcpu();
+      asleep.at(self).set_value();
+    });
+    ShmCollective collective(host, 0, first_ranks(2), rank);
+
+    if (rank == 0) {
+      // The other one has come to the first step on the first core, and sleeps.
+      asleep[1].get_future().wait();
+      ASSERT_TRUE(collective.sync().ok());
+      ASSERT_TRUE(runtime::PinnedThread().pin(cores.front()).ok());
+      ASSERT_TRUE(collective.sync().ok());
+      EXPECT_NE(waits_on, cores.front());
+      EXPECT_EQ(runtime::usable_cores(), cores);
+    } else {
+      runtime::PinnedThread on_first;
+      ASSERT_TRUE(on_first.pin(cores.front()).ok());
+      ASSERT_TRUE(collective.sync().ok());
+      asleep[0].get_future().wait();
+      ASSERT_TRUE(collective.sync().ok());
+    }
+    collective.end();
+  });
 }
 
 // Sets that overlap, and a world from which some ranks are missing now and then: a chunk must not
