@@ -1,7 +1,7 @@
 # The gradients of ResNet-50, 161 tensors of 102 MB together, reduced by hvd and by torch's gloo in
 # turns, in the same processes; then a backward pass with each. See ./run.
 #
-#   reduce.py [--rounds 15] [--json]    --json: all times of rank 0, in ms, as JSON
+#   reduce.py [--rounds 15] [--json]    --json: all times, in ms, as JSON
 import torch
 import torch.distributed as dist
 import turns

@@ -1,7 +1,7 @@
 # Steps of a Transformer of 8.5 million parameters in 76 tensors, alone and reduced in three ways.
 # They take turns in the same processes. See ./run.
 #
-#   transformer.py [--rounds 15] [--json]    --json: all times of rank 0, in ms, as JSON
+#   transformer.py [--rounds 15] [--json]    --json: all times, in ms, as JSON
 import math
 
 import torch
