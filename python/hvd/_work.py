@@ -21,7 +21,10 @@ Tensor = tuple[int, tuple[int, ...], int, int]
 
 
 class Kind(enum.IntEnum):
-    """The collectives, by the numbers of the extension."""
+    """The collectives, by the numbers of ``enum kind`` in extension/work.c.
+
+    ``hvd::Collective`` has other numbers: a barrier is 5 here, and 2 there.
+    """
 
     ALLREDUCE = 0
     BROADCAST = 1
