@@ -33,7 +33,13 @@ hvdrun \- run a program as workers that train together
 .RI [ JOB ]
 .RI [ options ]
 .br
+.B hvdrun top
+.RI [ JOB ]
+.br
 .B hvdrun metrics
+.RI [ JOB ]
+.br
+.B hvdrun page
 .RI [ JOB ]
 .br
 .B hvdrun dump

@@ -91,6 +91,22 @@ TEST(FlagTable, EveryFlagStandsInTheManPageAndInEachCompletion) {
   }
 }
 
+TEST(FlagTable, EverySubcommandStandsInTheSynopsis) {
+  const auto tables = flag_tables();
+  const std::string man = man_page(tables);
+  const auto begin = man.find(".SH SYNOPSIS\n");
+  const auto end = man.find(".SH DESCRIPTION\n");
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  const std::string synopsis = man.substr(begin, end - begin);
+
+  for (const FlagTable& table : tables) {
+    if (table.subcommand.empty()) continue;
+    const std::regex line(cat("\n\\.B hvdrun ", table.subcommand, "[ \n]"));
+    EXPECT_TRUE(std::regex_search(synopsis, line)) << table.subcommand;
+  }
+}
+
 // Scripts for Horovod may use these flags, but they have no use of their own.
 TEST(FlagTable, HelpLeavesOutFlagsThatOnlyCompatibilityAsksFor) {
   const auto shown = flags_in(help_of({"--help"}));
