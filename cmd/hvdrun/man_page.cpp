@@ -71,9 +71,10 @@ A host other than this machine is reached through SSH, or joins by itself with
 .BR "hvdrun agent" .
 With
 .BR \-\-host\-discovery\-script ,
-.B \-\-min\-np
-or
+.BR \-\-min\-np ,
 .B \-\-max\-np
+or
+.B \-\-max\-restarts
 the job is elastic: workers may come and go while it runs.
 )";
 
