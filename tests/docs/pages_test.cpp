@@ -187,7 +187,7 @@ TEST(Pages, FlagsAreThoseOfHvdrun) {
 
 TEST(Pages, FilesThatTheInternalsNameExist) {
   static const std::regex path(
-      R"(`((?:base|cmd|discovery|driver|rendezvous|runtime|worker|tests|scripts|docs|bench|examples)/[A-Za-z0-9_./-]*)`)");
+      R"(`((?:base|cmd|discovery|driver|rendezvous|runtime|worker|python|tests|scripts|docs|bench|examples|cmake|deploy)/[A-Za-z0-9_./-]*)`)");
   for (const auto& page : pages()) {
     const auto text = content_of(page);
     for (const auto& match : matches_of(text, path)) {
