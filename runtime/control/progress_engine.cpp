@@ -1,7 +1,5 @@
 #include "runtime/control/progress_engine.h"
 
-#include "runtime/core/brief_wait.h"
-
 namespace hvd::runtime {
 namespace {
 
@@ -45,7 +43,7 @@ void ProgressEngine::begin(Lock& /*lock*/) {
 bool ProgressEngine::poll_briefly(Lock& lock, std::vector<Poller::Event>& events) {
   const auto* const mailbox = mailbox_.get();
   lock.unlock();
-  const bool some = wait_briefly(own_core_, [&] {
+  const bool some = brief_wait_.until(own_core_, [&] {
     // Both are looked at each time: a busy mailbox must not keep the descriptors waiting.
     const bool has_messages = mailbox != nullptr && mailbox->has_new();
     return poller_.look(events) || has_messages;

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "runtime/core/brief_wait.h"
 #include "runtime/net/poller.h"
 #include "runtime/shm/shm_mailbox.h"
 
@@ -80,6 +81,7 @@ class ProgressEngine {
 
   Poller& poller_;
   const bool own_core_;
+  BriefWait brief_wait_;                 // of the caller that drives
   std::shared_ptr<ShmMailbox> mailbox_;  // set once, under the lock
   Poller thread_poller_;                 // watches poller_, unless a caller drives
   std::mutex mutex_;

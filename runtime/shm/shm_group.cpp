@@ -7,7 +7,6 @@
 #include "base/machine/own_time.h"
 #include "base/text.h"
 #include "runtime/core/affinity.h"
-#include "runtime/core/brief_wait.h"
 #include "runtime/core/threads.h"
 
 namespace hvd::runtime {
@@ -95,7 +94,7 @@ bool ShmGroup::has_own_core(const Step& step) {
 Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patiently) {
   const auto is_over = [this, &step] { return aborted_ || reached(step); };
   const bool may_spin = options_.own_core && !patiently && has_own_core(step);
-  const bool soon = wait_briefly(may_spin, is_over);
+  const bool soon = brief_wait_.until(may_spin, is_over);
   if (!soon) CallerProgressScope::about_to_sleep();
   OwnDeadline deadline(Clock::now(), options_.timeout);
   bool over = soon || memory_.event().sleep_until(deadline.at(), is_over);

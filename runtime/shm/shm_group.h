@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "runtime/core/brief_wait.h"
 #include "runtime/shm/chunk_writer.h"
 #include "runtime/shm/shm_layout.h"
 
@@ -88,6 +89,7 @@ class ShmGroup {
   std::vector<int> ranks_;
   int rank_;
   Options options_;
+  BriefWait brief_wait_;
   TimePoint moved_;  // to another core
   std::map<int, Place> places_;
   bool full_ = false;                        // and that was said

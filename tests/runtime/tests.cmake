@@ -27,6 +27,7 @@ hvd_test(hvd_runtime_test
   runtime/control/world_tuning_test.cpp
   runtime/core/affinity_test.cpp
   runtime/core/arithmetic_test.cpp
+  runtime/core/brief_wait_test.cpp
   runtime/core/float8_test.cpp
   runtime/net/member_acceptor_test.cpp
   runtime/tsan_options.cpp
