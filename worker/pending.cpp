@@ -101,13 +101,16 @@ bool Pending::ready() const {
   return left_ == 0;
 }
 
-void Pending::wait() const {
-  if (const auto world = ready() ? nullptr : world_.lock()) {
-    // Not one that has been left, nor that of the process that this one was forked from.
-    if (world == worker::ProcessWorld::instance().world()) {
-      world->progress_until([this] { return ready(); });
-    }
+void Pending::drive_world_until(TimePoint deadline) const {
+  const auto world = ready() ? nullptr : world_.lock();
+  // Not one that has been left, nor that of the process that this one was forked from.
+  if (world && world == worker::ProcessWorld::instance().world()) {
+    world->progress_until([this] { return ready(); }, deadline);
   }
+}
+
+void Pending::wait() const {
+  drive_world_until(kNever);
   {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [this] { return left_ == 0; });
@@ -116,6 +119,7 @@ void Pending::wait() const {
 }
 
 bool Pending::wait_until(TimePoint deadline) const {
+  if (Clock::now() < deadline) drive_world_until(deadline);
   {
     std::unique_lock lock(mutex_);
     if (!finished_.wait_until(lock, deadline, [this] { return left_ == 0; })) return false;

@@ -52,6 +52,9 @@ class Pending : public std::enable_shared_from_this<Pending> {
   std::vector<Part> take();
 
  private:
+  // The calling thread drives the world that the work is for, until all are done; it may return
+  // earlier.
+  void drive_world_until(TimePoint deadline) const;
   // Throws the error of the finished work, if there is one.
   void throw_error() const;
   void finish(std::size_t part, const adapter::Completion& completion);

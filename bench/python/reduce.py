@@ -100,9 +100,13 @@ def main():
         parallel_by_hvd.zero_grad(set_to_none=False)
         parallel_by_hvd().backward()
 
+    small = torch.ones(1024)
+
     cases = {
         "reduce, hvd": by_hvd,
         "reduce, gloo in flat buffers": by_gloo,
+        "4 KB, hvd": lambda: hvd.allreduce_(small, name="small", op=hvd.Max),
+        "4 KB, gloo": lambda: dist.all_reduce(small, op=dist.ReduceOp.MAX),
         "backward alone": backward_alone,
         "backward, hvd's optimizer": backward_by_hvd,
         "backward, DDP on gloo": backward_by_ddp,

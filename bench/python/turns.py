@@ -38,5 +38,5 @@ def report(times, as_json):
         print(json.dumps(times))
     elif hvd.rank() == 0:
         for name, own in times.items():
-            print(f"{name:30s} {medians[name]:8.1f} ms, least {min(own):8.1f}")
+            print(f"{name:30s} {medians[name]:8.2f} ms, least {min(own):8.2f}")
     return medians

@@ -1,5 +1,6 @@
 #include "runtime/control/control_loop.h"
 
+#include <algorithm>
 #include <pthread.h>
 #include <utility>
 
@@ -101,7 +102,7 @@ void ControlLoop::loop() {
   controller_.end();
 }
 
-void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
+void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint deadline) noexcept {
   // Work for the other ranks cannot be left half done: a thread that is cancelled ends after it.
   const NoCancellation whole;
   // A thread of the runtime would wait for a callback that can only come after this one returns.
@@ -123,7 +124,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
 
     // Messages that have arrived are handled first: once this caller has left, no wake-up follows
     // for them.
-    const bool over = done() || caller_progress_stopped_;
+    const bool over = done() || caller_progress_stopped_ || Clock::now() >= deadline;
     std::vector<Poller::Event> events;
     if (over && !controller_.has_shm_messages()) break;
 
@@ -134,7 +135,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done) noexcept {
       events = engine_.poll_sometimes(lock);
     } else if (!over && !engine_.poll_briefly(lock, events)) {
       controller_.notify_unseen();
-      events = engine_.wait_in_caller(lock, until);
+      events = engine_.wait_in_caller(lock, std::min(until, deadline));
     }
     controller_.handle_events(events);
   }

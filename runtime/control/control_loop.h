@@ -67,9 +67,9 @@ class ControlLoop {
     if (controller_.waits_for_batch()) wake();
   }
   // For an application thread that waits for something that a callback of this world makes true:
-  // runs the loop until done() returns true. Returns at once if the thread cannot be of use here.
-  // Neither this function nor done() may throw.
-  void progress_until(const std::function<bool()>& done) noexcept;
+  // runs the loop until done() returns true, or the deadline has passed. Returns at once if the
+  // thread cannot be of use here. Neither this function nor done() may throw.
+  void progress_until(const std::function<bool()>& done, TimePoint deadline) noexcept;
   // Callers stop driving from now on: a world that is being shut down is not kept alive by threads
   // that wait for it.
   void stop_caller_progress() {

@@ -185,10 +185,10 @@ class World::Impl {
     return !refused.ok() && verdict_.known() ? verdict_.get() : refused;
   }
 
-  void progress_until(const std::function<bool()>& done) {
+  void progress_until(const std::function<bool()>& done, TimePoint deadline) {
     // Stock Gloo runs its operations in a thread of their own, as its other users do, so that
     // comparisons are fair.
-    if (spec_.config.transport != Transport::gloo_tcp) control_.progress_until(done);
+    if (spec_.config.transport != Transport::gloo_tcp) control_.progress_until(done, deadline);
   }
   void notify_caller() { control_.notify_caller(); }
   void post(std::function<void()> task) { executor_.post(std::move(task)); }
@@ -484,7 +484,9 @@ int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
-void World::progress_until(const std::function<bool()>& done) { impl_->progress_until(done); }
+void World::progress_until(const std::function<bool()>& done, TimePoint deadline) {
+  impl_->progress_until(done, deadline);
+}
 void World::notify_caller() { impl_->notify_caller(); }
 void World::post(std::function<void()> task) { impl_->post(std::move(task)); }
 void World::abandon() { impl_->abandon(); }

@@ -60,6 +60,24 @@ TEST(WorldProgress, SmallOperationsRunOnTheWaitingThread) {
   });
 }
 
+// The other rank asks for the sum only after this one has given up waiting.
+TEST(WorldProgress, ADrivingCallerStopsAtItsDeadline) {
+  std::latch has_stopped(1);
+  run_world_to_end(2, [&has_stopped](int rank, World& world) {
+    if (rank == 1) has_stopped.wait();
+    std::vector<float> data(16, 1);
+    auto sum = allreduce(world, "late", data);
+    if (rank == 0) {
+      const auto deadline = Clock::now() + std::chrono::milliseconds(20);
+      world.progress_until([] { return false; }, deadline);
+      EXPECT_GE(Clock::now(), deadline);
+      has_stopped.count_down();
+    }
+    EXPECT_TRUE(outcome_of(std::move(sum)).ok());
+    EXPECT_EQ(data, std::vector<float>(16, 2));
+  });
+}
+
 TEST(WorldProgress, ManyThreadsOfARankMayWaitAtOnce) {
   constexpr int kThreads = 4;
   run_world_to_end(3, [](int rank, World& world) {
