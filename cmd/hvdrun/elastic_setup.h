@@ -10,7 +10,8 @@
 
 namespace hvd::cli {
 
-// Whether a discovery script, --min-np or --max-np is given.
+// Whether the settings ask for an elastic job: by a discovery script, --min-np, --max-np, or
+// --max-restarts above 0.
 bool is_elastic(const Values& values);
 
 // Empty for a static job. `spec` has hosts and processes; `plan` has members if all slots of the
