@@ -26,9 +26,7 @@ def measure(cases, rounds, warm_up=3):
             call()
             if turn >= warm_up:
                 times[name].append(1000 * (time.perf_counter() - begin))
-    return {
-        name: hvd.allreduce(np.array(own), op=hvd.Max).tolist() for name, own in times.items()
-    }
+    return {name: hvd.allreduce(np.array(own), op=hvd.Max).tolist() for name, own in times.items()}
 
 
 def report(times, as_json):
