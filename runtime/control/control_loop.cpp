@@ -94,7 +94,7 @@ void ControlLoop::stop() {
 void ControlLoop::loop() {
   auto lock = engine_.lock();
   for (;;) {
-    const auto until = run_once(false);
+    const auto until = run_once(Driver::progress_thread);
     run_callbacks(lock);
     if (controller_.stops()) break;
     controller_.handle_events(engine_.wait_in_thread(lock, until));
@@ -108,6 +108,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint de
   // A thread of the runtime would wait for a callback that can only come after this one returns.
   if (is_runtime_thread || !engine_.claim()) return;
 
+  const Driver driver = deadline == kNever ? Driver::caller : Driver::caller_until_deadline;
   TimePoint until = kNever;
   const CallerProgressScope scope([this, &until] {
     auto lock = engine_.lock();
@@ -118,7 +119,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint de
   auto lock = engine_.lock();
   for (;;) {
     engine_.begin(lock);
-    until = run_once(true);
+    until = run_once(driver);
     controller_.notify_unseen(ShmMailbox::kMoment);
     run_callbacks(lock);
 
@@ -128,7 +129,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint de
     std::vector<Poller::Event> events;
     if (over && !controller_.has_shm_messages()) break;
 
-    if (!over && executor_.has_inline_work()) {
+    if (!over && driver == Driver::caller && executor_.has_inline_work()) {
       lock.unlock();
       executor_.run_inline();
       lock.lock();
@@ -145,10 +146,10 @@ void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint de
   executor_.end_inline();
 }
 
-TimePoint ControlLoop::run_once(bool caller_driven) {
+TimePoint ControlLoop::run_once(Driver driver) {
   const auto commands = take_commands();
   if (commands.mailbox) engine_.use_mailbox(commands.mailbox);
-  return controller_.work(commands, caller_driven);
+  return controller_.work(commands, driver);
 }
 
 // The commands to leave and to stop stay in force once given.

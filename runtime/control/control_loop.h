@@ -90,7 +90,7 @@ class ControlLoop {
 
  private:
   void loop();
-  TimePoint run_once(bool caller_driven);
+  TimePoint run_once(Driver driver);
   Controller::Commands take_commands();
   void run_callbacks(ProgressEngine::Lock& lock);
 

@@ -140,8 +140,8 @@ TimePoint Controller::read_clock() {
   return looked_ = now;
 }
 
-TimePoint Controller::work(const Commands& commands, bool caller_driven) {
-  caller_driven_ = caller_driven;
+TimePoint Controller::work(const Commands& commands, Driver driver) {
+  driver_ = driver;
   const auto now = read_clock();
   check_forming();
   run_commands(commands, now);
@@ -150,7 +150,7 @@ TimePoint Controller::work(const Commands& commands, bool caller_driven) {
   negotiate(now);
   if (formed_) tracing_.work(links_, now);
   const auto next = check_timers(now);
-  caller_driven_ = false;
+  driver_ = Driver::progress_thread;
   return next;
 }
 
@@ -200,18 +200,19 @@ void Controller::negotiate(TimePoint now) {
   const int under_way = executor_.under_way();
   auto output = negotiator_.work(negotiation_time(now), under_way);
 
+  const bool may_wait = driver_ != Driver::progress_thread;
   if (!output.up.empty()) {
-    links_.send(links_.parent(), encode_request_list(output.up), caller_driven_);
+    links_.send(links_.parent(), encode_request_list(output.up), may_wait);
   }
   if (!links_.has_parent()) {
     tracing_.decided(negotiator_.applied(), output.down.responses.size(), now);
   }
   if (!output.down.empty() && !links_.children().empty()) {
-    links_.send_to_children(encode_response_list(output.down), caller_driven_);
+    links_.send_to_children(encode_response_list(output.down), may_wait);
   }
 
   if (tuning_) tune(output.run);
-  const int more = executor_.submit(std::move(output.run), caller_driven_);
+  const int more = executor_.submit(std::move(output.run), driver_ == Driver::caller);
   waits_for_batch_ = negotiator_.waits_for_ends();
 
   // A batch that ended just before did not see the flag.

@@ -38,6 +38,10 @@
 
 namespace hvd::runtime {
 
+// Which thread drives the loop: the progress thread, or an application thread that waits. One that
+// has a deadline executes no operations, which take as long as the other ranks need.
+enum class Driver { progress_thread, caller, caller_until_deadline };
+
 class Controller {
  public:
   struct Hooks {
@@ -71,8 +75,7 @@ class Controller {
   // --- under the lock of the progress engine ---
 
   // Does everything that is to be done now; returns when to call again even if nothing happens.
-  // `caller_driven`: an application thread drives the loop.
-  TimePoint work(const Commands& commands, bool caller_driven);
+  TimePoint work(const Commands& commands, Driver driver);
   // Handles these events, and the messages in shared memory; work() comes next.
   void handle_events(const std::vector<Poller::Event>& events);
   // To be called by the loop without the lock.
@@ -145,7 +148,7 @@ class Controller {
   Failure suspicion_;
   bool leave_sent_ = false;
   bool stops_ = false;
-  bool caller_driven_ = false;  // within work()
+  Driver driver_ = Driver::progress_thread;  // within work()
   TimePoint looked_{};
   Duration stopped_{};  // for how long this process was stopped, up to looked_
   std::vector<std::function<void()>> callbacks_;

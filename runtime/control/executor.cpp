@@ -14,7 +14,7 @@ void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const P
   thread_ = start_thread("hvd-executor", [this] { loop(); });
 }
 
-int Executor::submit(std::vector<Response> responses, bool caller_driven) {
+int Executor::submit(std::vector<Response> responses, bool caller_executes) {
   if (responses.empty()) return 0;
   if (hooks_.recorder != nullptr) {
     const auto now = trace::nanoseconds_now();
@@ -23,7 +23,7 @@ int Executor::submit(std::vector<Response> responses, bool caller_driven) {
   }
 
   int more = 0;
-  bool all_inline = caller_driven;
+  bool all_inline = caller_executes;
   const std::lock_guard lock(mutex_);
   for (auto& response : responses) {
     if (response.error.ok()) ++more;

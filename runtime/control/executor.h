@@ -57,9 +57,9 @@ class Executor {
   // that exist from the start.
   void start(std::vector<std::unique_ptr<Operation>> operations, const ProcessSets& sets, int rank);
   // Responses to this rank, in their order; returns how many batches this adds to under_way().
-  // `caller_driven`: the calling thread is going to look for has_inline_work(), so no thread needs
-  // to be woken for small responses.
-  int submit(std::vector<Response> responses, bool caller_driven);
+  // `caller_executes`: the calling thread is going to look for has_inline_work(), so no thread
+  // needs to be woken for small responses.
+  int submit(std::vector<Response> responses, bool caller_executes);
   // The next response may run inline.
   bool has_inline_work();
   // Executes it on the calling thread, which may be within a CallerProgressScope.

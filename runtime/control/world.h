@@ -57,8 +57,8 @@ class World {
   // For an application thread that is about to wait for a callback of this world: the thread drives
   // the world's progress itself until done() returns true, so that no other thread has to be woken.
   // May return earlier, if this thread cannot be of use: then the caller has to wait in the
-  // ordinary way. May return after the deadline, if the thread executes an operation then.
-  // Callbacks that only wake a thread are called on this thread, too. done() must not throw.
+  // ordinary way. Callbacks that only wake a thread are called on this thread, too. done() must not
+  // throw. With a deadline this thread executes no operations, which may take longer.
   void progress_until(const std::function<bool()>& done, TimePoint deadline = kNever);
   // The result that a thread in progress_until() waits for has come, from within a callback of this
   // world that goes on for a while.

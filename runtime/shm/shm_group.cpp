@@ -76,19 +76,29 @@ bool ShmGroup::reached(const Step& step) const {
 // The scheduler wakes a thread where the thread that wakes it runs. Two ranks that take turns in
 // waiting then share a core for as long as they please, and another core idles.
 bool ShmGroup::has_own_core(const Step& step) {
-  constexpr std::chrono::milliseconds kBetweenMoves{5};
+  constexpr std::chrono::milliseconds kShortest{5};
+  constexpr std::chrono::milliseconds kLongest{320};
+  constexpr std::chrono::milliseconds kLongMove{1};
   const int here = ::sched_getcpu();
   const bool is_shared = std::any_of(step.of.begin(), step.of.end(), [&](const auto* rank) {
-    return rank->step.load() < step.value && rank->core.load() == here;
+    const auto reached = rank->step.load();
+    return reached > 0 && reached < step.value && rank->core.load() == here;
   });
-  if (!is_shared) return true;
+  if (!is_shared || here < 0) return true;
 
+  // Threads of the program stay where the program has put them.
   const auto now = Clock::now();
-  if (now - moved_ < kBetweenMoves) return false;
-  moved_ = now;
+  if (CallerProgressScope::is_active() || now < next_move_) return false;
   std::vector<int> taken;
   for (const auto* rank : step.of) taken.push_back(rank->core.load());
-  return leave_cores(taken);
+  const bool moved = leave_cores(taken);
+
+  // Where another program keeps the other core, the thread gets there late.
+  next_move_ = Clock::now();
+  const bool was_slow = next_move_ - now > kLongMove;
+  between_moves_ = was_slow ? std::min<Duration>(2 * between_moves_, kLongest) : kShortest;
+  next_move_ += between_moves_;
+  return moved;
 }
 
 Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patiently) {
@@ -165,7 +175,9 @@ Status ShmCollective::sync(bool patiently) {
     host_.memory_.event().notify();
     return {};
   }
-  return host_.await(step_, ranks_, patiently);
+  const Status met = host_.await(step_, ranks_, patiently);
+  own_.core.store(::sched_getcpu(), std::memory_order_relaxed);  // it may be another one now
+  return met;
 }
 
 }  // namespace hvd::runtime

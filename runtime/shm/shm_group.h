@@ -81,7 +81,8 @@ class ShmGroup {
   // Until all have come to the step.
   Status await(const Step& step, std::span<const int> ranks, bool patiently = false);
   bool reached(const Step& step) const;
-  // Whether this rank waits elsewhere than where a rank runs that is yet to come to the step.
+  // Whether this rank waits elsewhere than where a rank runs that is yet to come to the step. Moves
+  // the thread if it is one of the runtime.
   bool has_own_core(const Step& step);
 
   ShmLayout memory_;
@@ -90,7 +91,8 @@ class ShmGroup {
   int rank_;
   Options options_;
   BriefWait brief_wait_;
-  TimePoint moved_;  // to another core
+  TimePoint next_move_;  // to another core, not before then
+  Duration between_moves_ = std::chrono::milliseconds(5);
   std::map<int, Place> places_;
   bool full_ = false;                        // and that was said
   std::map<int, std::uint64_t> operations_;  // of each set

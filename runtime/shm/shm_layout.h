@@ -22,7 +22,7 @@ namespace hvd::runtime {
 // How far a rank has come in what a process set does.
 struct alignas(kSharedLine) RankProgress {
   std::atomic<std::uint64_t> step;
-  std::atomic<int> core;  // on which the rank came there
+  std::atomic<int> core;  // where it came there, once it has come to a step
 };
 
 // The messages of a rank and of its parent to each other (shm_mailbox.h).

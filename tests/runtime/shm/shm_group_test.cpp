@@ -6,10 +6,13 @@
 #include <future>
 #include <gtest/gtest.h>
 #include <random>
+#include <sstream>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "base/machine/proc.h"
+#include "base/text.h"
 #include "runtime/core/affinity.h"
 #include "runtime/core/threads.h"
 #include "runtime/ops/layout.h"
@@ -128,34 +131,44 @@ TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
   }
 }
 
+// Where the thread ran last, as /proc says; -1: it is not asleep.
+int core_of_sleeper(pid_t thread) {
+  const auto stat = read_proc_file(cat("/proc/self/task/", thread, "/stat"));
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  constexpr int kProcessor = 39;  // counted from 1; the state is the third
+  std::string state;
+  fields >> state;
+  std::string field;
+  for (int number = 4; number <= kProcessor; ++number) fields >> field;
+  return state == "S" ? std::stoi(field) : -1;
+}
+
 // The rank that it waits for cannot come while it spins there.
 TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
   const auto cores = runtime::usable_cores();
   if (cores.size() < 2) GTEST_SKIP() << "there is only one core";
-  std::array<std::promise<void>, 2> asleep;
+  std::atomic<pid_t> thread_of_first = 0;
   on_hosts(2, {kLong, true}, [&](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
-    const auto self = static_cast<std::size_t>(rank);
-    int waits_on = -1;
-    const runtime::CallerProgressScope helper([&] {
-      waits_on = ::sched_getcpu();
-      asleep.at(self).set_value();
-    });
     ShmCollective collective(host, 0, first_ranks(2), rank);
+    std::optional<runtime::PinnedThread> on_first(std::in_place);
+    EXPECT_TRUE(on_first->pin(cores.front()).ok());
+    ASSERT_TRUE(collective.sync().ok());
 
     if (rank == 0) {
-      // The other one has come to the first step on the first core, and sleeps.
-      asleep[1].get_future().wait();
+      // From here on it may run anywhere, and is where the other one is.
+      on_first.reset();
+      thread_of_first = ::gettid();
       ASSERT_TRUE(collective.sync().ok());
-      ASSERT_TRUE(runtime::PinnedThread().pin(cores.front()).ok());
-      ASSERT_TRUE(collective.sync().ok());
-      EXPECT_NE(waits_on, cores.front());
       EXPECT_EQ(runtime::usable_cores(), cores);
     } else {
-      runtime::PinnedThread on_first;
-      ASSERT_TRUE(on_first.pin(cores.front()).ok());
-      ASSERT_TRUE(collective.sync().ok());
-      asleep[0].get_future().wait();
+      int asleep_on = -1;
+      const auto deadline = Clock::now() + kLong / 2;
+      while ((asleep_on < 0 || asleep_on == cores.front()) && Clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (thread_of_first != 0) asleep_on = core_of_sleeper(thread_of_first);
+      }
+      EXPECT_NE(asleep_on, cores.front());
       ASSERT_TRUE(collective.sync().ok());
     }
     collective.end();

@@ -259,9 +259,8 @@ typedef int64_t hvd_handle;
 /* Blocks until the work is done. Returns [wait] as often as it is asked; HVD_OK: it is done and
  * well; HVD_ERROR_INVALID_ARGUMENT also if there is no such handle. */
 HVD_API int hvd_wait(hvd_handle handle);
-/* The same, for at most so many milliseconds; for longer if this thread executes an operation of
- * the world then. HVD_ERROR_NOT_READY: the work is not done by then, and goes on. A negative time
- * counts as 0. */
+/* The same, for at most so many milliseconds: HVD_ERROR_NOT_READY if the work is not done by then;
+ * it goes on. A negative time counts as 0. */
 HVD_API int hvd_wait_for(hvd_handle handle, int64_t timeout_ms);
 /* 1: hvd_wait() will not block; 0: it would. Negative: HVD_ERROR_INVALID_ARGUMENT (no such one). */
 HVD_API int hvd_ready(hvd_handle handle);

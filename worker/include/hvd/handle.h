@@ -23,8 +23,7 @@ class HVD_API Handle {
 
   bool ready() const;  // the result, or the error, is there: wait() will not block
   void wait() const;   // blocks until then; throws the error, each time it is called
-  // The same, for at most so long; longer if this thread executes an operation of the world then.
-  // True: the work is done. False: it is not, and goes on.
+  // The same, for at most so long. True: the work is done. False: it is not, and goes on.
   bool wait_for(std::chrono::milliseconds timeout) const;
 
   // Calls `done` once, with the error or with null: when the work ends, from a thread of hvd, or at
