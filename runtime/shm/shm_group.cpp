@@ -175,7 +175,7 @@ Status ShmCollective::sync(bool patiently) {
     host_.memory_.event().notify();
     return {};
   }
-  const Status met = host_.await(step_, ranks_, patiently);
+  Status met = host_.await(step_, ranks_, patiently);
   own_.core.store(::sched_getcpu(), std::memory_order_relaxed);  // it may be another one now
   return met;
 }
