@@ -93,8 +93,9 @@ TEST_F(CompatibilityTest, WithoutTheFlagTheyAreTurnedAwayWith401) {
 }
 
 TEST_F(CompatibilityTest, InAnElasticJobTheyAreToldThatTheyAreNotServed) {
-  const ExitStatus end = run_job({"-np", "2", "--min-np", "2", "--restarts", "0", "-H",
-                                  "localhost:2", binary("e2e_legacy_store")});
+  const ExitStatus end =
+      run_job({"-np", "2", "--min-np", "2", "--restarts", "0", "--elastic-timeout", "2", "-H",
+               "localhost:2", binary("e2e_legacy_store")});
   EXPECT_NE(end.code, 0) << end.err;
   EXPECT_NE(end.err.find("elastic Horovod programs are not supported"), std::string::npos)
       << end.err;
