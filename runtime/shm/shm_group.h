@@ -13,8 +13,8 @@
 // one sync() for each chunk is enough.
 //
 // A waiting rank spins as long as each rank can have a core of its own, then sleeps. Where it finds
-// that it waits on the core of a rank that is yet to come, it moves to another first. abort() wakes
-// this rank's waiter at once and for good, whatever the others do.
+// that it waits on the core of a rank that is yet to come, a thread of hvd moves first. abort()
+// wakes this rank's waiter at once and for good, whatever the others do.
 //
 // For one thread at a time, the executor; abort() is safe from any.
 #pragma once
