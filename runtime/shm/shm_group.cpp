@@ -75,8 +75,7 @@ bool ShmGroup::reached(const Step& step) const {
 
 // The scheduler wakes a thread where the thread that wakes it runs. Two ranks that take turns in
 // waiting then share a core for as long as they please, and another core idles.
-bool ShmGroup::has_own_core(const Step& step) {
-  constexpr std::chrono::milliseconds kShortest{5};
+bool ShmGroup::seek_own_core(const Step& step) {
   constexpr std::chrono::milliseconds kLongest{320};
   constexpr std::chrono::milliseconds kLongMove{1};
   const int here = ::sched_getcpu();
@@ -96,14 +95,14 @@ bool ShmGroup::has_own_core(const Step& step) {
   // Where another program keeps the other core, the thread gets there late.
   next_move_ = Clock::now();
   const bool was_slow = next_move_ - now > kLongMove;
-  between_moves_ = was_slow ? std::min<Duration>(2 * between_moves_, kLongest) : kShortest;
+  between_moves_ = was_slow ? std::min<Duration>(2 * between_moves_, kLongest) : kBetweenMoves;
   next_move_ += between_moves_;
   return moved;
 }
 
 Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patiently) {
   const auto is_over = [this, &step] { return aborted_ || reached(step); };
-  const bool may_spin = options_.own_core && !patiently && has_own_core(step);
+  const bool may_spin = options_.own_core && !patiently && seek_own_core(step);
   const bool soon = brief_wait_.until(may_spin, is_over);
   if (!soon) CallerProgressScope::about_to_sleep();
   OwnDeadline deadline(Clock::now(), options_.timeout);
@@ -166,17 +165,21 @@ std::byte* ShmCollective::chunk(int rank, std::size_t ahead) const {
                              (subgroup_->chunks + ahead) % ShmLayout::kChunks);
 }
 
+void ShmCollective::tell_core() {
+  if (host_.options_.own_core) own_.core.store(::sched_getcpu(), std::memory_order_relaxed);
+}
+
 Status ShmCollective::sync(bool patiently) {
   // A rank that gave up an operation must not be taken for one that came to it.
   if (host_.aborted_) return ended();
-  own_.core.store(::sched_getcpu(), std::memory_order_relaxed);
+  tell_core();
   own_.step = ++step_.value;
   if (host_.reached(step_)) {
     host_.memory_.event().notify();
     return {};
   }
   Status met = host_.await(step_, ranks_, patiently);
-  own_.core.store(::sched_getcpu(), std::memory_order_relaxed);  // it may be another one now
+  tell_core();  // it may be another one now
   return met;
 }
 

@@ -81,9 +81,9 @@ class ShmGroup {
   // Until all have come to the step.
   Status await(const Step& step, std::span<const int> ranks, bool patiently = false);
   bool reached(const Step& step) const;
-  // Whether this rank waits elsewhere than where a rank runs that is yet to come to the step. Moves
-  // the thread if it is one of the runtime.
-  bool has_own_core(const Step& step);
+  // Where this rank would wait on the core of a rank that is yet to come to the step, its thread
+  // moves to another one, if it is a thread of the runtime. False: they still share a core.
+  bool seek_own_core(const Step& step);
 
   ShmLayout memory_;
   ChunkWriter writer_;
@@ -91,8 +91,9 @@ class ShmGroup {
   int rank_;
   Options options_;
   BriefWait brief_wait_;
+  static constexpr std::chrono::milliseconds kBetweenMoves{5};
   TimePoint next_move_;  // to another core, not before then
-  Duration between_moves_ = std::chrono::milliseconds(5);
+  Duration between_moves_ = kBetweenMoves;
   std::map<int, Place> places_;
   bool full_ = false;                        // and that was said
   std::map<int, std::uint64_t> operations_;  // of each set
@@ -136,6 +137,9 @@ class ShmCollective {
   void end();
 
  private:
+  // For ranks that could wait on this one's core.
+  void tell_core();
+
   ShmGroup& host_;
   std::vector<int> ranks_;   // of the world
   std::vector<int> locals_;  // on this host

@@ -6,7 +6,6 @@
 #include <future>
 #include <gtest/gtest.h>
 #include <random>
-#include <sstream>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -134,13 +133,10 @@ TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
 // Where the thread ran last, as /proc says; -1: it is not asleep.
 int core_of_sleeper(pid_t thread) {
   const auto stat = read_proc_file(cat("/proc/self/task/", thread, "/stat"));
-  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  constexpr int kProcessor = 39;  // counted from 1; the state is the third
-  std::string state;
-  fields >> state;
-  std::string field;
-  for (int number = 4; number <= kProcessor; ++number) fields >> field;
-  return state == "S" ? std::stoi(field) : -1;
+  const auto fields = split(stat.substr(std::min(stat.size(), stat.rfind(')') + 2)), ' ');
+  constexpr std::size_t kProcessor = 36;  // of the fields after the name, as in proc(5)
+  if (fields.size() <= kProcessor || fields.front() != "S") return -1;
+  return parse_number<int>(fields[kProcessor]).value_or(-1);
 }
 
 // The rank that it waits for cannot come while it spins there.
