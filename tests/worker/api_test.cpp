@@ -1,9 +1,12 @@
 // The public calls, in a world of one, as a program sees them: against libhvd.so.
 #include <array>
+#include <atomic>
 #include <exception>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <thread>
 #include <type_traits>
+#include <unistd.h>
 #include <vector>
 
 #include <hvd/hvd.h>
@@ -137,6 +140,31 @@ TEST(ApiLifecycle, ASecondInitMayAskForTheSameOrNothingButNotForSomethingElse) {
   hvd::shutdown();
   hvd::init({.lost_member = hvd::LostMember::shrink});
   hvd::shutdown();
+}
+
+// Another thread of the parent calls hvd at the moment of the fork. A child that hangs is killed.
+TEST_F(Api, AForkedChildIsToldAtOnceThatItHasNoWorld) {
+  std::atomic<bool> over = false;
+  std::thread caller([&over] {
+    while (!over) hvd::size();
+  });
+
+  int healthy = 0;
+  constexpr int kChildren = 200;
+  for (int i = 0; i < kChildren; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      ::_exit(hvd::is_initialized() ? 1 : 0);
+    }
+    int status = -1;
+    if (::waitpid(child, &status, 0) != child || status != 0) break;
+    ++healthy;
+  }
+
+  over = true;
+  caller.join();
+  EXPECT_EQ(healthy, kChildren);
 }
 
 TEST(ApiVersion, IsThatOfTheHeaders) {

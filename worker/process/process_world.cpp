@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <pthread.h>
 #include <thread>
 #include <unistd.h>
 
@@ -23,6 +24,14 @@ constexpr std::chrono::milliseconds kStopGrace{500};
 ProcessWorld& ProcessWorld::instance() {
   static auto& only = *new ProcessWorld();
   return only;
+}
+
+// A child does not have the thread that holds a lock while the process is forked: the lock would
+// stay locked there forever, and a child that asks whether there is a world would hang. So the
+// thread that forks takes the lock, and both processes give it back.
+ProcessWorld::ProcessWorld() {
+  ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().mutex_.unlock(); });
 }
 
 std::shared_ptr<runtime::World> ProcessWorld::world() const {

@@ -157,7 +157,7 @@ class ProcessWorld {
   bool others_have_finished();
 
  private:
-  ProcessWorld() = default;
+  ProcessWorld();
   static void register_end_of_program();
   void end_of_program(int exit_code);
   // For the agent, which asks for a person, or before it stops this process.
