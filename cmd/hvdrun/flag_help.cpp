@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
+#include "cmd/hvdrun/job_commands.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
@@ -87,9 +88,14 @@ class HelpFormatter : public CLI::Formatter {
   }
 
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
-    return "Usage: hvdrun [options] program [arguments]\n"
-           "       hvdrun rendezvous --bind ADDRESS:PORT [options]\n"
-           "       hvdrun agent --join tls://ADDRESS:PORT [options]\n";
+    std::string usage =
+        "Usage: hvdrun [options] program [arguments]\n"
+        "       hvdrun rendezvous --bind ADDRESS:PORT [options]\n"
+        "       hvdrun agent --join tls://ADDRESS:PORT [options]\n";
+    for (const auto& command : job_command_names()) {
+      usage += cat("       hvdrun ", command.name, " ", command.arguments, "\n");
+    }
+    return usage;
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,18 @@ namespace {
 
 using Json = nlohmann::json;
 
+class UsageFormatter : public CLI::Formatter {
+ public:
+  explicit UsageFormatter(const JobCommandName& command)
+      : usage_(cat("Usage: hvdrun ", command.name, " ", command.arguments, "\n")) {}
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return usage_;
+  }
+
+ private:
+  std::string usage_;
+};
+
 struct JobCommandParser {
   CLI::App app;
   JobCommandArguments arguments;
@@ -30,6 +43,7 @@ struct JobCommandParser {
                                     [&](const JobCommandName& one) { return one.name == name; });
     app.description(found->help);
     app.name("hvdrun " + name);
+    app.formatter(std::make_shared<UsageFormatter>(*found));
     app.set_help_flag();
     arguments.command = name;
     if (name == "jobs" || name == "status")
@@ -88,18 +102,17 @@ Result<std::string> change(const driver::JobSocket& job, const std::string& targ
 
 const std::vector<JobCommandName>& job_command_names() {
   static const std::vector<JobCommandName> kNames{
-      {"jobs", "Lists the running jobs of this user."},
-      {"status", "Shows what a running job is doing: hvdrun status [JOB]."},
-      {"top", "Shows the same on the terminal, and goes on doing so: hvdrun top [JOB]."},
-      {"metrics", "Prints the metrics of a running job for Prometheus: hvdrun metrics [JOB]."},
-      {"page", "Prints a link that opens the status page of a running job: hvdrun page [JOB]."},
-      {"dump", "Shows what each worker of a running job does now: hvdrun dump [JOB]."},
-      {"stop", "Stops a running job, as SIGTERM to its hvdrun does: hvdrun stop [JOB]."},
-      {"drain",
-       "Lets the workers of an elastic job leave a host, which then takes no part: "
-       "hvdrun drain [--undo] HOST [JOB]."},
-      {"scale", "Changes how many workers an elastic job has at most: hvdrun scale N [JOB]."},
-      {"replay", "Checks the decisions in the file of a job's events: hvdrun replay FILE."},
+      {"jobs", "[options]", "Lists the running jobs of this user."},
+      {"status", "[JOB] [options]", "Shows what a running job is doing."},
+      {"top", "[JOB]", "Shows the same on the terminal, and goes on doing so."},
+      {"metrics", "[JOB]", "Prints the metrics of a running job for Prometheus."},
+      {"page", "[JOB]", "Prints a link that opens the status page of a running job."},
+      {"dump", "[JOB]", "Shows what each worker of a running job does now."},
+      {"stop", "[JOB]", "Stops a running job, as SIGTERM to its hvdrun does."},
+      {"drain", "[--undo] HOST [JOB]",
+       "Lets the workers of an elastic job leave a host, which then takes no part."},
+      {"scale", "N [JOB]", "Changes how many workers an elastic job has at most."},
+      {"replay", "FILE", "Checks the decisions in the file of a job's events."},
   };
   return kNames;
 }

@@ -13,10 +13,10 @@
 
 namespace hvd::cli {
 
-// The names of these commands, with what each does in one line.
 struct JobCommandName {
   std::string name;
-  std::string help;
+  std::string arguments;  // "[JOB] [options]"
+  std::string help;       // what it does, in one line
 };
 const std::vector<JobCommandName>& job_command_names();
 bool is_job_command(const std::string& name);

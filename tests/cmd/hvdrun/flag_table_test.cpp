@@ -91,8 +91,9 @@ TEST(FlagTable, EveryFlagStandsInTheManPageAndInEachCompletion) {
   }
 }
 
-TEST(FlagTable, EverySubcommandStandsInTheSynopsis) {
+TEST(FlagTable, EverySubcommandStandsInTheSynopsisAndInTheUsage) {
   const auto tables = flag_tables();
+  const std::string help = help_of({"--help"});
   const std::string man = man_page(tables);
   const auto begin = man.find(".SH SYNOPSIS\n");
   const auto end = man.find(".SH DESCRIPTION\n");
@@ -104,6 +105,10 @@ TEST(FlagTable, EverySubcommandStandsInTheSynopsis) {
     if (table.subcommand.empty()) continue;
     const std::regex line(cat("\n\\.B hvdrun ", table.subcommand, "[ \n]"));
     EXPECT_TRUE(std::regex_search(synopsis, line)) << table.subcommand;
+    const std::string usage = cat("hvdrun ", table.subcommand, " ");
+    EXPECT_TRUE(contains(help, cat("\n       ", usage))) << table.subcommand;
+    EXPECT_TRUE(contains(help_of({table.subcommand, "--help"}), cat("Usage: ", usage)))
+        << table.subcommand;
   }
 }
 
