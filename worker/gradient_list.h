@@ -29,7 +29,7 @@ struct Gradient {
   std::size_t group = kNoGroup;
   // Of this step:
   int passes = 0;
-  bool complete = false;  // sent, or waits for its group
+  bool complete = false;  // sent, or waits for others
   std::vector<std::shared_ptr<ReadyEvent>> events = {};
   std::shared_ptr<SparseRows> rows = {};            // of a sparse one; never null then
   std::shared_ptr<detail::Pending> gathering = {};  // of rows that have been sent

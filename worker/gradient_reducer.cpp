@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -11,11 +12,28 @@
 #include "base/forced_unwind.h"
 #include "runtime/core/arithmetic.h"
 #include "worker/gradient_list.h"
+#include "worker/process/process_world.h"
 #include "worker/sparse_rows.h"
 #include "worker/submissions.h"
 
 namespace hvd {
 namespace {
+
+using adapter::Submission;
+using detail::Pending;
+using worker::Gradient;
+using worker::GradientGroup;
+using worker::GradientList;
+using worker::refuse_gradient;
+using worker::Room;
+using worker::SparseRows;
+
+// A reduction would only take turns with the backward pass that is under way: many small ones take
+// more time than few large ones after it. A GPU computes on meanwhile.
+bool is_deferred(const Gradient& gradient) {
+  const auto world = worker::ProcessWorld::instance().world();
+  return world && !world->overlaps_computation() && gradient.tensor.device.is_host();
+}
 
 // Several ready events as one: the passes of a step may each end on a stream of their own.
 class AllReady final : public ReadyEvent {
@@ -32,15 +50,6 @@ class AllReady final : public ReadyEvent {
  private:
   std::vector<std::shared_ptr<ReadyEvent>> events_;
 };
-
-using adapter::Submission;
-using detail::Pending;
-using worker::Gradient;
-using worker::GradientGroup;
-using worker::GradientList;
-using worker::refuse_gradient;
-using worker::Room;
-using worker::SparseRows;
 
 }  // namespace
 
@@ -71,6 +80,8 @@ class GradientReducer::Impl {
   void zero(const Gradient& gradient) const;
   void complete(std::size_t index);
   void send_missing();
+  void send_deferred();
+  void send_with_group(std::size_t index);
   void send(Gradient& gradient);
   void send_rows(Gradient& gradient);
   void send(const GradientGroup& group);
@@ -82,6 +93,8 @@ class GradientReducer::Impl {
   GradientList list_;
   int passes_;
   Step step_ = Step::collecting;
+  std::size_t complete_ = 0;          // gradients in this step
+  std::deque<std::size_t> deferred_;  // complete with their groups, and not sent yet
   std::vector<std::shared_ptr<Pending>> in_flight_;
 };
 
@@ -149,21 +162,42 @@ void GradientReducer::Impl::ready(std::size_t index, const std::shared_ptr<Ready
   }
 }
 
+// The last gradient of a step takes along those that wait: so all gradients of a step are sent
+// before synchronize(), unless one has had no pass.
 void GradientReducer::Impl::complete(std::size_t index) {
+  auto& gradient = list_.at(index);
+  GradientGroup* const group =
+      gradient.group == worker::kNoGroup ? nullptr : &list_.group(gradient.group);
+  if (!group || group->incomplete == 1) {
+    deferred_.push_back(index);
+    const bool is_last = complete_ + 1 == list_.all().size();
+    try {
+      if (is_last || !is_deferred(gradient)) send_deferred();
+    } catch (...) {
+      deferred_.pop_back();
+      throw;
+    }
+  }
+  if (group) --group->incomplete;
+  gradient.complete = true;
+  ++complete_;
+}
+
+void GradientReducer::Impl::send_deferred() {
+  for (; !deferred_.empty(); deferred_.pop_front()) send_with_group(deferred_.front());
+}
+
+// With it all of its group, if it has one.
+void GradientReducer::Impl::send_with_group(std::size_t index) {
   auto& gradient = list_.at(index);
   if (gradient.group == worker::kNoGroup) {
     send(gradient);
-    gradient.complete = true;
     gradient.events.clear();  // the submission has them
     return;
   }
-  auto& group = list_.group(gradient.group);
-  if (group.incomplete == 1) {
-    send(group);
-    for (const auto member : group.members) list_.all()[member].events.clear();
-  }
-  --group.incomplete;
-  gradient.complete = true;
+  const auto& group = list_.group(gradient.group);
+  send(group);
+  for (const auto member : group.members) list_.all()[member].events.clear();
 }
 
 void GradientReducer::Impl::zero(const Gradient& gradient) const {
@@ -321,6 +355,8 @@ SparseGradient GradientReducer::Impl::reduced(std::size_t index) const {
 
 void GradientReducer::Impl::forget_step() {
   list_.forget_step();
+  complete_ = 0;
+  deferred_.clear();
   in_flight_.clear();
   step_ = Step::collecting;
 }

@@ -226,6 +226,7 @@ class World::Impl {
   }
 
   const WorldSpec& spec() const { return spec_; }
+  bool overlaps_computation() const { return !host_.share_all_cores(); }
   const TensorQueue& queue() const { return queue_; }
   bool wait_idle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
   CacheStats cache_stats() const { return control_.cache_stats(); }
@@ -482,6 +483,7 @@ World::Activity World::activity() { return impl_->activity(); }
 void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
+bool World::overlaps_computation() const { return impl_->overlaps_computation(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
 void World::progress_until(const std::function<bool()>& done, TimePoint deadline) {

@@ -48,6 +48,9 @@ class World {
 
   int rank() const;
   int size() const;
+  // Whether operations make progress while this rank computes. Where all ranks are on one host and
+  // outnumber its cores, operations only take turns with the computation.
+  bool overlaps_computation() const;
 
   // Enqueues a request. If it returns an error, `entry.done` is never called; else it is called
   // exactly once.

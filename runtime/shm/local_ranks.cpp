@@ -1,6 +1,7 @@
 #include "runtime/shm/local_ranks.h"
 
 #include <algorithm>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -14,6 +15,8 @@ LocalRanks::LocalRanks(const WorldSpec& spec) : spec_(spec), cores_(usable_cores
   for (int rank = 0; rank < spec_.size(); ++rank) {
     if (spec_.members[static_cast<std::size_t>(rank)].host == own) ranks_.push_back(rank);
   }
+  share_all_cores_ = ranks_.size() == spec_.members.size() &&
+                     static_cast<long>(ranks_.size()) > ::sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 std::optional<int> LocalRanks::core() const {

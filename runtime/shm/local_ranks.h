@@ -35,6 +35,9 @@ class LocalRanks {
   std::optional<int> core() const;
   // Each rank of this host may have a core of its own: waiting may spin for a moment.
   bool own_cores() const;
+  // All ranks of the world are on this host, and outnumber the cores of the machine. The cores that
+  // this rank may use do not tell: others may use other ones.
+  bool share_all_cores() const { return share_all_cores_; }
 
   // What the others must know of this rank; empty: it does without.
   std::string open();
@@ -49,7 +52,8 @@ class LocalRanks {
   const WorldSpec& spec_;
   std::vector<int> ranks_;  // of the world, on this host
   std::vector<int> cores_;  // that they may use
-  Status closed_;           // why open() said nothing
+  bool share_all_cores_ = false;
+  Status closed_;  // why open() said nothing
   std::mutex mutex_;
   bool aborted_ = false;                     // guarded by mutex_
   std::optional<ShmRendezvous> rendezvous_;  // made under mutex_, and ended

@@ -288,6 +288,36 @@ void threads() {
   }
 }
 
+// All gradients but one are ready on all ranks: their values show whether they have been reduced.
+void order(bool early) {
+  hvd::init();
+  hvd::GradientReducer reducer({.number_of_groups = 3});
+  std::vector<Floats> gradients(6, Floats(3, own()));
+  for (std::size_t i = 0; i < gradients.size(); ++i) reducer.add(std::to_string(i), gradients[i]);
+  for (std::size_t i = 1; i < gradients.size(); ++i) reducer.ready(i);
+  hvd::barrier();  // comes after what was sent before it
+  for (std::size_t i = 2; i < gradients.size(); ++i) {
+    same(gradients[i], Floats(3, early ? average() : own()), "all but one are ready");
+  }
+  reducer.ready(0);
+  hvd::barrier();
+  for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "all are ready");
+  reducer.synchronize();
+
+  // What waits is forgotten with the step.
+  for (auto& gradient : gradients) gradient.assign(3, own());
+  for (std::size_t i = 0; i < 4; ++i) reducer.ready(i);
+  reducer.reset();
+  for (auto& gradient : gradients) gradient.assign(3, own());
+  for (std::size_t i = 2; i < gradients.size(); ++i) reducer.ready(i);
+  reducer.synchronize();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    same(gradients[i], Floats(3, i < 2 ? 0 : average()), "after synchronize()");
+  }
+  check::say_ok();
+  hvd::shutdown();
+}
+
 void work() {
   hvd::init();
   options();
@@ -308,5 +338,9 @@ void work() {
 }  // namespace gradients
 
 int main(int argc, char** argv) {
-  return check::run(argc, argv, {{"work", gradients::work}, {"loss", gradients::loss}});
+  return check::run(argc, argv,
+                    {{"work", gradients::work},
+                     {"early", [] { gradients::order(true); }},
+                     {"late", [] { gradients::order(false); }},
+                     {"loss", gradients::loss}});
 }

@@ -509,9 +509,10 @@ def DistributedOptimizer(
 ) -> Any:
     """Wraps an optimizer: its steps use the gradients of all ranks.
 
-    Gradients travel while the backward pass goes on. In the first step of each world, and with a
-    Compressor of your own, they travel after it, in ``synchronize()``. It stays an instance of the
-    optimizer's class, and shares its parameters and state.
+    Gradients travel while the backward pass goes on, or at its end if all workers are on one host
+    and outnumber its cores. In the first step of each world, and with a Compressor of your own,
+    they travel after it, in ``synchronize()``. It stays an instance of the optimizer's class, and
+    shares its parameters and state.
 
     Args:
         named_parameters: ``model.named_parameters()``; the same names on all ranks. None: numbered.
