@@ -70,27 +70,45 @@ Status read_text(int fd, std::size_t size, std::string& text) {
   return read_all(fd, std::as_writable_bytes(std::span(text.data(), text.size())));
 }
 
+std::filesystem::path folder_of(const std::string& file) {
+  const auto folder = std::filesystem::path(file).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
 // The name counts only when the directory has it on disk.
 Status sync_directory(const std::string& file) {
-  const auto folder = std::filesystem::path(file).parent_path();
-  const UniqueFd fd(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd fd(::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd || ::fsync(fd.get()) != 0) return Status::from_errno("sync its directory", errno);
   return {};
 }
 
-Status write_file(const std::string& name, std::string_view head,
-                  std::span<const std::byte> bytes) {
+Status write_file(int fd, std::string_view head, std::span<const std::byte> bytes) {
   const runtime::WriteSignalShield shield(SIGXFSZ);
-  const UniqueFd fd(
-      ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!fd) return Status::from_errno(cat("create ", name), errno);
   const std::string checksum = WireWriter().u64(checksum_of_file(head, bytes)).take();
-  HVD_RETURN_IF_ERROR(write_all(fd.get(), bytes_of(head)));
-  HVD_RETURN_IF_ERROR(write_all(fd.get(), bytes_of(checksum)));
-  HVD_RETURN_IF_ERROR(write_all(fd.get(), bytes));
-  if (::fsync(fd.get()) != 0) return Status::from_errno("sync", errno);
+  HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(head)));
+  HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(checksum)));
+  HVD_RETURN_IF_ERROR(write_all(fd, bytes));
+  if (::fsync(fd) != 0) return Status::from_errno("sync", errno);
   return {};
+}
+
+// The file has no name while it is written, if the file system can do that: then nothing is left of
+// it when this process is killed.
+Status write_new_file(const std::string& name, std::string_view head,
+                      std::span<const std::byte> bytes) {
+  const auto folder = folder_of(name);
+  const UniqueFd nameless(
+      ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!nameless) {
+    const UniqueFd fd(
+        ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!fd) return Status::from_errno(cat("create ", name), errno);
+    return write_file(fd.get(), head, bytes);
+  }
+  HVD_RETURN_IF_ERROR(write_file(nameless.get(), head, bytes));
+  const std::string link = cat("/proc/self/fd/", nameless.get());
+  if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+  return Status::from_errno(cat("create ", name), errno);
 }
 
 // The sizes of the parts, and what the checksum must be.
@@ -158,12 +176,12 @@ Status save_state(const std::string& file, Store& store) {
     return {Code::failed_precondition, cat(what, ": tensors of a GPU cannot be kept in a file")};
   }
   const Copy& copy = store.to_send();
-  const std::string unnamed = cat(file, ".", to_hex(random_bytes(4)));
-  Status written = write_file(unnamed, head_of(store.shape(), copy.sizes), copy.bytes.bytes());
-  if (written.ok() && ::rename(unnamed.c_str(), file.c_str()) != 0) {
+  const std::string beside = cat(file, ".", to_hex(random_bytes(4)));
+  Status written = write_new_file(beside, head_of(store.shape(), copy.sizes), copy.bytes.bytes());
+  if (written.ok() && ::rename(beside.c_str(), file.c_str()) != 0) {
     written = Status::from_errno("rename", errno);
   }
-  if (!written.ok()) ::unlink(unnamed.c_str());
+  if (!written.ok()) ::unlink(beside.c_str());
   if (written.ok()) written = sync_directory(file);
   store.let_go();
   return written.with_context(what);

@@ -16,7 +16,8 @@
 
 namespace hvd::worker {
 
-// Whole or not at all: under another name first. The file is readable by this user only.
+// Whole or not at all: without a name first, or with another one where the file system needs one.
+// The file is readable by this user only.
 Status save_state(const std::string& file, Store& store);
 
 // Into store.to_receive(), for take_over(). not_found: there is no such file. data_loss: it is

@@ -2,7 +2,9 @@
 // all, whatever became of it on the way.
 #include "worker/elastic/saved_state.h"
 
+#include <csignal>
 #include <cstdint>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "base/wire.h"
 #include "tests/support/process.h"
 
@@ -187,6 +190,47 @@ TEST_F(SavedState, ThatCannotBeWrittenIsAnErrorAndNothingIsLeft) {
   std::filesystem::create_directories(directory_.path() / "state" / "inner");
   EXPECT_FALSE(save_state(file(), program.store).ok());
   EXPECT_EQ(names(), std::vector<std::string>{"state"});
+}
+
+// Whether a process has a file open in this directory.
+bool has_open_file_in(pid_t process, const std::filesystem::path& directory) {
+  std::error_code gone;
+  const std::filesystem::directory_iterator open_files(cat("/proc/", process, "/fd"), gone);
+  for (const auto& entry : open_files) {
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (!gone && target.string().starts_with(directory.string() + "/")) return true;
+  }
+  return false;
+}
+
+// A worker with 64 MB of state is killed as soon as it has the new file open. On a busy machine it
+// may have written all of it by then.
+TEST_F(SavedState, OfAWorkerThatIsKilledWhileItWritesLeavesNothing) {
+  if (!UniqueFd(::open(directory_.path().c_str(), O_WRONLY | O_TMPFILE, S_IRUSR))) {
+    GTEST_SKIP() << "this file system has no files without names";
+  }
+  bool was_in_time = false;
+  for (int i = 0; i < 10 && !was_in_time; ++i) {
+    save("old", 1);
+    const std::string old = read_file(file());
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Program program;
+      program.weights = std::string(64 << 20, 'w');
+      program.store.keep({1, 1});
+      ::_exit(save_state(file(), program.store).ok() ? 0 : 1);
+    }
+    siginfo_t ended{};
+    while (!has_open_file_in(child, directory_.path()) && ended.si_pid == 0) {
+      ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+    ::kill(child, SIGKILL);
+    EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+    EXPECT_EQ(names(), std::vector<std::string>{"state"});
+    was_in_time = read_file(file()) == old;
+  }
+  EXPECT_TRUE(was_in_time);
 }
 
 // As a full disk: the file may not grow beyond a limit, which comes with a signal. The old state
