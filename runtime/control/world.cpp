@@ -5,13 +5,10 @@
 #include <map>
 #include <utility>
 
-#include "base/build_id.h"
 #include "base/log.h"
-#include "base/printable.h"
 #include "base/text.h"
-#include "base/versions.h"
-#include "base/wire.h"
 #include "runtime/control/control_loop.h"
+#include "runtime/control/introduction.h"
 #include "runtime/core/affinity.h"
 #include "runtime/core/threads.h"
 #include "runtime/gpu/gpu_ops.h"
@@ -26,71 +23,6 @@
 
 namespace hvd::runtime {
 namespace {
-
-// What each member publishes before the members are connected. In all versions it begins with the
-// version and the build, so that a member of another version is recognised before anything else of
-// it is read.
-struct Introduction {
-  std::uint32_t version = wire_versions().members;
-  std::string build{build_id()};
-  std::string control;  // port for its children in the control tree; empty: it has none
-  std::string data;     // address of its data connections
-  std::string sets;     // its process sets, as text
-  std::string host;     // address for ranks of its host; ShmRendezvous::name()
-
-  std::string encode() const {
-    return WireWriter().u32(version).str(build).str(control).str(data).str(sets).str(host).take();
-  }
-  // Of one that is of another version than ours, nothing but the version and the build.
-  static Result<Introduction> decode(std::string_view bytes, int rank) {
-    WireReader in(bytes);
-    Introduction introduction;
-    introduction.version = in.u32();
-    introduction.build = in.str();
-    if (introduction.version != wire_versions().members) return introduction;
-
-    introduction.control = in.str();
-    introduction.data = in.str();
-    introduction.sets = in.str();
-    introduction.host = in.str();
-    HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
-    return introduction;
-  }
-};
-
-std::string hvd_of(const Member& member, int rank, std::uint32_t version, std::string_view build) {
-  return cat("rank ", rank, " on ", member.worker, " has hvd of build ",
-             build.empty() ? "unknown" : printable(build), " (version ", version,
-             " of the protocol between workers)");
-}
-
-// `rank` cannot work with this one. The version of rank 0 counts: a rank of another one can never
-// take part (permission_denied), and the others wait until it is gone (failed_precondition).
-Status other_version(const WorldSpec& spec, std::uint32_t first, int rank,
-                     const Introduction& other) {
-  const std::uint32_t own = wire_versions().members;
-  const auto& members = spec.members;
-  return {first == own ? Code::failed_precondition : Code::permission_denied,
-          cat(hvd_of(members[static_cast<std::size_t>(spec.rank)], spec.rank, own, build_id()),
-              ", and ",
-              hvd_of(members[static_cast<std::size_t>(rank)], rank, other.version, other.build),
-              ": start programs that use the same hvd in all slots")};
-}
-
-// Equal texts mean that two ranks were configured with equal process sets.
-std::string describe_sets(const WorldSpec& spec, const Status& possible) {
-  if (!possible.ok()) return cat("invalid process sets (", possible.message(), ")");
-  std::vector<std::string> sets;
-  sets.reserve(spec.process_sets.size());
-  for (const auto& ranks : spec.process_sets) {
-    sets.push_back(cat("[", ranks_text(RankSet::of_ranks(ranks)), "]"));
-  }
-  for (const auto& [id, ranks] : spec.restored_sets) {
-    sets.push_back(cat(id, " [", ranks_text(RankSet::of_ranks(ranks)), "]"));
-  }
-  return cat(sets.empty() ? "no process sets" : "the process sets " + join(sets, ", "),
-             spec.dynamic_process_sets ? ", and dynamic ones" : ", and no dynamic ones");
-}
 
 // A group is enqueued as a whole: only then is it safe to wait for all of its tensors.
 Status check_groups(std::span<const Entry> entries) {
@@ -401,12 +333,11 @@ Status World::Impl::connect(Exchange& exchange) {
     mesh_ = std::move(*mesh);
   }
 
-  const std::string sets = describe_sets(spec_, requested_sets_.status());
   const auto rendezvous_timeout = spec_.config.rendezvous_timeout;
   auto blobs = exchange.exchange(
       Introduction{.control = control_.address(),
                    .data = mesh_->address(),
-                   .sets = sets,
+                   .sets = sets_text(spec_, requested_sets_.status()),
                    .host = host_.open()}
           .encode(),
       rendezvous_timeout.count() == 0 ? kNever : Clock::now() + rendezvous_timeout);
@@ -414,35 +345,15 @@ Status World::Impl::connect(Exchange& exchange) {
 
   // All members are there: from now on only the connections take time.
   const auto deadline = Clock::now() + spec_.config.connect_timeout;
-  if (blobs->size() != spec_.members.size()) {
-    return {Code::internal, cat("the exchange gave ", blobs->size(), " introductions for ",
-                                spec_.size(), " members")};
-  }
-
+  auto introductions = read_introductions(spec_, *blobs);
+  HVD_RETURN_IF_ERROR(introductions.status());
   std::vector<std::string> controls;
   std::vector<std::string> addresses;
-  std::string initial_sets;
-  std::uint32_t first_version = 0;
   std::vector<std::string> rendezvous_names;
-  for (int rank = 0; rank < spec_.size(); ++rank) {
-    auto introduction = Introduction::decode((*blobs)[static_cast<std::size_t>(rank)], rank);
-    HVD_RETURN_IF_ERROR(introduction.status());
-    if (rank == 0) first_version = introduction->version;
-    if (introduction->version != wire_versions().members) {
-      return other_version(spec_, first_version, rank, *introduction);
-    }
-    if (rank == 0) initial_sets = introduction->sets;
-    // All ranks compare the same texts, so all of them fail or none does.
-    if (introduction->sets != initial_sets) {
-      return {Code::invalid_argument,
-              cat("Mismatched process sets: rank 0 (", spec_.members[0].worker, ") wants ",
-                  initial_sets, ", but rank ", rank, " (",
-                  spec_.members[static_cast<std::size_t>(rank)].worker, ") wants ",
-                  introduction->sets)};
-    }
-    controls.push_back(std::move(introduction->control));
-    addresses.push_back(std::move(introduction->data));
-    rendezvous_names.push_back(std::move(introduction->host));
+  for (auto& introduction : *introductions) {
+    controls.push_back(std::move(introduction.control));
+    addresses.push_back(std::move(introduction.data));
+    rendezvous_names.push_back(std::move(introduction.host));
   }
 
   HVD_RETURN_IF_ERROR(requested_sets_.status());
