@@ -72,7 +72,7 @@ TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastWords) {
   EXPECT_EQ(end.code, 137);
   const auto table = end.err.find("hvdrun: what 1 worker did last:");
   ASSERT_NE(table, std::string::npos) << end.err;
-  EXPECT_EQ(end.err.find("localhost#2 ", table), std::string::npos) << end.err;
+  EXPECT_EQ(end.err.find("\n  2     localhost#2 ", table), std::string::npos) << end.err;
   expect_nobody_left("the job ended");
 }
 
