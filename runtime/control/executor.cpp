@@ -32,7 +32,8 @@ int Executor::submit(std::vector<Response> responses, bool caller_executes) {
   }
 
   under_way_ += more;
-  if (!all_inline) arrived_.notify_one();
+  // While a device works on a batch the caller executes nothing, and nobody wakes it when it may.
+  if (!all_inline || device_batches_ > 0) arrived_.notify_one();
   return more;
 }
 

@@ -80,6 +80,31 @@ TEST(GpuWorlds, TheHostGoesOnWhileAGpuWaitsForItsInput) {
       with_gpus(fabric));
 }
 
+// The caller may execute nothing itself then, and nobody tells it when it may.
+TEST(GpuWorlds, TheHostGoesOnForACallerThatDrivesWhileAGpuWaitsForItsInput) {
+  Fabric fabric;
+  run_world_to_end(
+      2,
+      [](int /*rank*/, runtime::World& world) {
+        for (int step = 0; step < 10; ++step) {
+          std::vector<float> gpu(10, 1.0F);
+          std::vector<float> cpu(10, 1.0F);
+          const auto event = std::make_shared<HostEvent>();
+          auto entry = gpu_allreduce("late", gpu);
+          entry.ready = event;
+          auto late = submit(world, std::move(entry));
+          // The GPU has its batch when this is done, which comes after it.
+          ASSERT_TRUE(outcome_of(allreduce(world, "first", cpu)).ok());
+          auto second = allreduce(world, "second", cpu);
+          progress_until_ready(world, second);
+          ASSERT_TRUE(outcome_of(std::move(second)).ok());
+          event->set();
+          ASSERT_TRUE(outcome_of(std::move(late)).ok());
+        }
+      },
+      with_gpus(fabric));
+}
+
 TEST(GpuWorlds, WithAStreamTheCallIsDoneAsSoonAsTheStreamWaitsForTheResult) {
   Fabric fabric;
   run_world_to_end(
