@@ -156,7 +156,8 @@ def hosts(page):
 
 
 def check_contrast(page):
-    """Text stands out from its ground as WCAG AA wants it."""
+    """Text stands out from its ground as WCAG AA wants it, once its colours have changed."""
+    page.until("document.getAnimations().length === 0")
     low = page.ask("""(() => {
       const parts = (color) => color.match(/[\\d.]+/g).map(Number);
       const light = (color) => {
