@@ -1,5 +1,5 @@
-// What the members of a world tell each other before they are connected: where they can be reached,
-// and what all must agree on. Without state.
+// The introductions that the members of a world exchange before they are connected: the addresses
+// of each member, and the settings on which all must agree. Without state.
 #pragma once
 
 #include <cstdint>

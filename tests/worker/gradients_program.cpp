@@ -304,7 +304,7 @@ void order(bool early) {
   for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "all are ready");
   reducer.synchronize();
 
-  // What waits is forgotten with the step.
+  // reset() forgets the gradients that wait.
   for (auto& gradient : gradients) gradient.assign(3, own());
   for (std::size_t i = 0; i < 4; ++i) reducer.ready(i);
   reducer.reset();

@@ -1,4 +1,4 @@
-// What members tell each other before they are connected, and whom they refuse.
+// The introductions that members exchange before they are connected, and the members they refuse.
 #include "runtime/control/introduction.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class IntroductionTest : public testing::Test {
   static std::string introduction(const std::string& sets = "no process sets") {
     return introduction(sets, wire_versions().members);
   }
-  // What rank `own` finds.
+  // The result of reading all introductions on rank `own`.
   Result<std::vector<Introduction>> read(int own, const std::vector<std::string>& blobs) const {
     return read_introductions(WorldSpec(own, members_, 1, token_), blobs);
   }

@@ -30,6 +30,14 @@ runtime::Entry gpu_allreduce(const std::string& name, std::vector<float>& data, 
   return entry;
 }
 
+// The GPU waits for the event before it reads the data.
+std::future<runtime::Outcome> submit_late(runtime::World& world, std::vector<float>& data,
+                                          const std::shared_ptr<HostEvent>& event) {
+  auto entry = gpu_allreduce("late", data);
+  entry.ready = event;
+  return submit(world, std::move(entry));
+}
+
 TEST(GpuWorlds, TensorsOfTheHostAndOfGpusAreReducedInOneStep) {
   Fabric fabric;
   run_world_to_end(
@@ -66,9 +74,7 @@ TEST(GpuWorlds, TheHostGoesOnWhileAGpuWaitsForItsInput) {
         std::vector<float> gpu(10, 1.0F);
         std::vector<float> cpu(10, 1.0F);
         const auto event = std::make_shared<HostEvent>();
-        auto entry = gpu_allreduce("late", gpu);
-        entry.ready = event;
-        auto late = submit(world, std::move(entry));
+        auto late = submit_late(world, gpu, event);
         // The same thread of the runtime does both.
         ASSERT_TRUE(outcome_of(allreduce(world, "cpu", cpu)).ok());
         EXPECT_NE(late.wait_for(std::chrono::seconds(0)), std::future_status::ready);
@@ -90,9 +96,7 @@ TEST(GpuWorlds, TheHostGoesOnForACallerThatDrivesWhileAGpuWaitsForItsInput) {
           std::vector<float> gpu(10, 1.0F);
           std::vector<float> cpu(10, 1.0F);
           const auto event = std::make_shared<HostEvent>();
-          auto entry = gpu_allreduce("late", gpu);
-          entry.ready = event;
-          auto late = submit(world, std::move(entry));
+          auto late = submit_late(world, gpu, event);
           // The GPU has its batch when this is done, which comes after it.
           ASSERT_TRUE(outcome_of(allreduce(world, "first", cpu)).ok());
           auto second = allreduce(world, "second", cpu);
