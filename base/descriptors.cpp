@@ -117,6 +117,11 @@ Result<UniqueFd> watch_child(pid_t child) {
   return std::move(pipe->read_end);
 }
 
+bool is_ready(int fd, short events) {
+  pollfd one{fd, events, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
 bool wait_for_child(pid_t child, TimePoint deadline) {
   const UniqueFd watch(open_pidfd(child));
   for (;;) {

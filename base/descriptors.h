@@ -19,6 +19,9 @@ bool close_descriptors(unsigned first, unsigned last = ~0U);
 // threads.
 Result<UniqueFd> watch_child(pid_t child);
 
+// Whether poll() reports one of these events now, or an error or the end of the other side.
+bool is_ready(int fd, short events);
+
 // Blocks until this child has ended, or until the deadline; true if it has. It is still to be
 // reaped. Safe where watch_child() is not.
 bool wait_for_child(pid_t child, TimePoint deadline);

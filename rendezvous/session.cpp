@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <poll.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+
+#include "base/descriptors.h"
 
 // Coroutines here take references and views, and nothing is constructed inside a co_await
 // expression: g++ 12 destroys such temporaries twice.
@@ -233,7 +236,10 @@ awaitable<std::optional<Reply>> Session::wait_for(const PendingRead& read) {
         error_code error;
         co_await socket_.async_wait(asio::ip::tcp::socket::wait_error,
                                     redirect_error(use_awaitable, error));
-        client_there = woken_ || wait_over_;
+        // Asio may report the error of another socket, which was closed in the same turn of the
+        // loop.
+        const bool failed = error || is_ready(socket_.native_handle(), POLLPRI);
+        client_there = woken_ || wait_over_ || !failed;
       }
     }
     if (woken_ && !read.bulk) {

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <optional>
 #include <poll.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -27,6 +25,7 @@
 #include "driver/agents/agent_events.h"
 #include "driver/agents/agent_session_state.h"
 #include "driver/agents/frame_writer.h"
+#include "driver/core/end_watch.h"
 
 namespace hvd::driver {
 namespace {
@@ -55,14 +54,14 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& io, AgentSessionOptions options, AgentSessionCallbacks callbacks,
        AgentConnection connection)
-      : options_(std::move(options)),
+      : io_(io),
+        options_(std::move(options)),
         callbacks_(std::move(callbacks)),
         handle_(std::move(connection.handle)),
         pid_(handle_->pid()),
         local_address_(std::move(connection.local_address)),
         peer_address_(std::move(connection.peer_address)),
         link_(io, asio::local::stream_protocol(), connection.link.release()),
-        ended_(io, ::dup(handle_->ended_fd())),
         writer_(link_, [this](asio::awaitable<void> work) { spawn(std::move(work)); }),
         link_timeout_(io),
         decoder_(kMaxFrameFromAgent) {}
@@ -77,7 +76,9 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     writer_.send(share(hello.encode()));
     writer_.send(share(options_.check.encode()));
     spawn(read());
-    spawn(watch_end());
+    end_watch_.emplace(io_, handle_->ended_fd(), [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->on_end();
+    });
   }
 
   FrameWriter& writer() { return writer_; }
@@ -108,7 +109,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     callbacks_ = {};
     error_code ignored;
     link_.close(ignored);
-    ended_.close(ignored);
+    end_watch_.reset();
     link_timeout_.cancel();
     handle_.reset();
     writer_.close();
@@ -203,12 +204,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     finish_if_ended();
   }
 
-  asio::awaitable<void> watch_end() {
-    error_code error;
-    co_await ended_.async_wait(asio::posix::stream_descriptor::wait_read,
-                               asio::redirect_error(asio::use_awaitable, error));
-    if (state_ == State::closed) co_return;
-
+  void on_end() {
     end_reason_ = handle_->reap();
     if (!kill_reason_.empty()) end_reason_ = kill_reason_;
     link_timeout_.cancel();
@@ -406,6 +402,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     return {};
   }
 
+  asio::io_context& io_;
   AgentSessionOptions options_;
   AgentSessionCallbacks callbacks_;
   std::unique_ptr<AgentHandle> handle_;
@@ -413,7 +410,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
   const std::string local_address_;
   const std::string peer_address_;
   Socket link_;
-  asio::posix::stream_descriptor ended_;
+  std::optional<EndWatch> end_watch_;
   FrameWriter writer_;
   asio::steady_timer link_timeout_;
   FrameDecoder decoder_;

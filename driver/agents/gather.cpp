@@ -4,13 +4,11 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <unistd.h>
 #include <utility>
-
-#include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "base/labels.h"
 #include "base/text.h"
+#include "driver/core/end_watch.h"
 #include "driver/core/own_timer.h"
 #include "driver/core/progress_timer.h"
 #include "driver/job/job_io.h"
@@ -20,7 +18,6 @@ namespace hvd::driver {
 namespace {
 
 namespace asio = boost::asio;
-using boost::system::error_code;
 
 class Gathering {
  public:
@@ -76,7 +73,7 @@ class Gathering {
   struct Member {
     int slots = 1;
     AgentConnection connection;
-    std::unique_ptr<asio::posix::stream_descriptor> ended;
+    std::unique_ptr<EndWatch> end_watch;
   };
 
   bool complete() const {
@@ -121,14 +118,8 @@ class Gathering {
 
     Member member;
     member.slots = agent.slots;
-    member.ended = std::make_unique<asio::posix::stream_descriptor>(
-        io_, ::dup(agent.connection.handle->ended_fd()));
-    member.ended->async_wait(
-        asio::posix::stream_descriptor::wait_read,
-        [this, host = agent.host, alive = std::weak_ptr(late_)](const error_code& error) {
-          if (!error && !alive.expired()) on_gone(host);
-        });
-
+    member.end_watch = std::make_unique<EndWatch>(io_, agent.connection.handle->ended_fd(),
+                                                  [this, host = agent.host] { on_gone(host); });
     member.connection = std::move(agent.connection);
     slots_ += member.slots;
     order_.push_back(agent.host);
@@ -162,7 +153,7 @@ class Gathering {
     }
     for (const auto& host : order_) {
       Member& member = members_.at(host);
-      member.ended.reset();
+      member.end_watch.reset();
       if (spec_.hosts.empty()) gathered.hosts.push_back({host, member.slots});
       gathered.agents.emplace(host, std::move(member.connection));
     }

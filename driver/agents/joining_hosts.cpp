@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <unistd.h>
 #include <utility>
 
 #include "base/clock.h"
@@ -55,7 +54,7 @@ std::optional<AgentConnection> JoiningHosts::take(const std::string& host) {
   const auto found = hosts_.find(host);
   if (found == hosts_.end() || found->second.state != State::waiting) return std::nullopt;
   found->second.state = State::taken;
-  found->second.ended.reset();
+  found->second.end_watch.reset();
   return std::move(found->second.connection);
 }
 
@@ -109,13 +108,9 @@ void JoiningHosts::on_joined(join::JoinedAgent agent) {
   host.state = State::waiting;
   host.slots = agent.slots;
   host.connection = std::move(agent.connection);
-  host.ended = std::make_unique<boost::asio::posix::stream_descriptor>(
-      io_, ::dup(host.connection.handle->ended_fd()));
-  host.ended->async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                         [this, name = agent.host, times = host.times,
-                          alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-                           if (!error && !alive.expired()) on_ended_while_waiting(name, times);
-                         });
+  host.end_watch = std::make_unique<EndWatch>(
+      io_, host.connection.handle->ended_fd(),
+      [this, name = agent.host, times = host.times] { on_ended_while_waiting(name, times); });
   callbacks_.on_notice(cat("host ", agent.host, " has joined with ", agent.slots,
                            agent.slots == 1 ? " slot" : " slots",
                            labels_text(host.connection.labels)));
@@ -126,6 +121,7 @@ void JoiningHosts::on_ended_while_waiting(const std::string& host, std::uint64_t
   JoinedHost& one = hosts_.at(host);
   if (one.state != State::waiting || one.times != times) return;
   one.state = State::absent;
+  one.end_watch.reset();
   const AgentConnection ended = std::move(one.connection);
   if (dismissed_) {
     if (!any_waiting()) dismissed_();

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/status.h"
 #include "driver/core/agent_handle.h"
+#include "driver/core/end_watch.h"
 #include "driver/core/job_spec.h"
 #include "driver/job/host_slots.h"
 #include "driver/join/join_server.h"
@@ -65,7 +65,7 @@ class JoiningHosts {
     std::size_t place = 0;    // among all, from the first that ever joined; it is kept
     std::uint64_t times = 0;  // that an agent has joined
     AgentConnection connection;
-    std::unique_ptr<boost::asio::posix::stream_descriptor> ended;
+    std::unique_ptr<EndWatch> end_watch;
   };
 
   Status admit(const std::string& host, const std::vector<std::string>& labels) const;
@@ -79,7 +79,6 @@ class JoiningHosts {
   std::map<std::string, JoinedHost> hosts_;
   std::function<void()> dismissed_;  // set: the job has ended
   boost::asio::steady_timer dismissal_limit_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::unique_ptr<join::JoinServer> server_;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/pipe.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "driver/core/end_watch.h"
 #include "driver/core/spawn.h"
 #include "driver/core/stderr_tail.h"
 #include "driver/job/job_io.h"
@@ -32,22 +34,16 @@ class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
   Impl(asio::io_context& io, pid_t pid, UniqueFd ended, UniqueFd output,
        std::function<void()> on_end)
       : pid_(pid),
-        ended_(io, ended.release()),
         output_(io, output.release()),
-        on_end_(std::move(on_end)) {}
+        on_end_(std::move(on_end)),
+        end_watch_(std::in_place, io, std::move(ended), [this] { end(); }) {}
 
-  void begin() {
-    read();
-    ended_.async_wait(asio::posix::stream_descriptor::wait_read,
-                      [self = shared_from_this()](error_code error) {
-                        if (!error) self->end();
-                      });
-  }
+  void begin() { read(); }
 
   void close() {
     on_end_ = nullptr;
     error_code ignored;
-    ended_.close(ignored);
+    end_watch_.reset();
     output_.close(ignored);
     if (pid_ < 0) return;
     ::kill(pid_, SIGKILL);
@@ -93,7 +89,7 @@ class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
       if (!error) tail_.feed({buffer_.data(), size});
     }
     output_.close(error);
-    ended_.close(error);
+    end_watch_.reset();
     if (const auto on_end = std::exchange(on_end_, nullptr)) on_end();
   }
 
@@ -108,12 +104,12 @@ class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   pid_t pid_;
-  asio::posix::stream_descriptor ended_;
   asio::posix::stream_descriptor output_;
   std::function<void()> on_end_;
   std::array<char, 4096> buffer_{};
   StderrTail tail_;
   std::string how_;  // empty: it runs
+  std::optional<EndWatch> end_watch_;
 };
 
 Result<std::unique_ptr<SrunStep>> SrunStep::start(asio::io_context& io,
