@@ -2,16 +2,19 @@
 // benchmarks.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/text.h"
 #include "runtime/control/world.h"
+#include "runtime/shm/shared_heap.h"
 
 namespace hvd::bench {
 
@@ -49,13 +52,22 @@ class Latch {
 
 class Tensors {
  public:
-  Tensors(runtime::World& world, std::string_view name, const std::vector<std::size_t>& sizes)
+  // In memory of their own, or in the shared heap.
+  enum class Memory { own, shared };
+  Tensors(runtime::World& world, std::string_view name, const std::vector<std::size_t>& sizes,
+          Memory memory = Memory::own)
       : world_(world) {
     for (const auto size : sizes) {
       names_.push_back(cat(name, ".", data_.size()));
-      data_.emplace_back(size, 1.0F);
+      data_.push_back(memory == Memory::own ? own_memory(size) : shared_memory(size));
+      std::fill(data_.back().begin(), data_.back().end(), 1.0F);
     }
   }
+  ~Tensors() {
+    for (const auto& data : shared_) runtime::SharedHeap::of_process().free(data);
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
   void allreduce() {
     latch_.expect(static_cast<int>(data_.size()));
     for (std::size_t i = 0; i < data_.size(); ++i) {
@@ -75,9 +87,19 @@ class Tensors {
   }
 
  private:
+  std::span<float> own_memory(std::size_t size) { return own_.emplace_back(size); }
+  std::span<float> shared_memory(std::size_t size) {
+    const auto memory = runtime::SharedHeap::of_process().allocate(size * sizeof(float));
+    if (!memory.ok()) give_up(memory.status());
+    shared_.push_back(*memory);
+    return {reinterpret_cast<float*>(*memory), size};
+  }
+
   runtime::World& world_;
   std::vector<std::string> names_;
-  std::vector<std::vector<float>> data_;
+  std::vector<std::span<float>> data_;
+  std::vector<std::vector<float>> own_;
+  std::vector<const std::byte*> shared_;
   Latch latch_;
 };
 

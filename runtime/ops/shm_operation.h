@@ -1,6 +1,7 @@
 // What the operations in shared memory have in common; for shm_*_ops.cpp.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,16 @@ class ShmOperation : public Operation {
   std::string_view name_;
   std::shared_ptr<ShmGroup> host_;
 };
+
+// So many elements, rounded up to a multiple of kReduceGrain.
+std::size_t whole_grains(std::size_t count);
+
+// Which of `count` elements the rank at that position reduces for all.
+struct Share {
+  std::size_t begin;
+  std::size_t end;
+};
+Share share_of(const ShmCollective& collective, int rank, std::size_t count);
 
 std::unique_ptr<Operation> make_shm_allreduce(const std::shared_ptr<ShmGroup>& host,
                                               const ShmOperationOptions& options);

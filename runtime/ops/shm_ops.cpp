@@ -1,9 +1,11 @@
 #include "runtime/ops/shm_ops.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 
 #include "base/text.h"
+#include "runtime/core/arithmetic.h"
 #include "runtime/ops/shm_operation.h"
 
 namespace hvd::runtime {
@@ -39,6 +41,17 @@ Status ShmOperation::execute(const Response& response, const Group& group, const
   } catch (const std::exception& error) {
     return {Code::internal, cat(name_, ": ", error.what())};
   }
+}
+
+std::size_t whole_grains(std::size_t count) {
+  return (count + kReduceGrain - 1) / kReduceGrain * kReduceGrain;
+}
+
+Share share_of(const ShmCollective& collective, int rank, std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(collective.size());
+  const std::size_t each = whole_grains((count + ranks - 1) / ranks);
+  const auto index = static_cast<std::size_t>(rank);
+  return {std::min(count, index * each), std::min(count, (index + 1) * each)};
 }
 
 std::vector<std::unique_ptr<Operation>> make_shm_operations(const std::shared_ptr<ShmGroup>& host,

@@ -6,14 +6,11 @@
 #include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/reduce_in_order.h"
+#include "runtime/ops/shm_in_place_allreduce.h"
 #include "runtime/ops/shm_operation.h"
 
 namespace hvd::runtime {
 namespace {
-
-std::size_t rounded_up(std::size_t count, std::size_t unit) {
-  return (count + unit - 1) / unit * unit;
-}
 
 // Reduces, in the current chunks of a collective's ranks, what all of them packed.
 class ChunkReduction {
@@ -109,6 +106,15 @@ class ShmAllreduce final : public ShmOperation {
     if (bytes <= std::min(options_.direct_bytes, collective.capacity())) {
       return by_everybody(reduction, collective);
     }
+    ShmInPlaceAllreduce in_place(collective, arithmetic);
+    const bool offers = in_place.offer(work.entries, work.outcomes);
+    collective.tell_in_heap(offers);
+    if (!offers) fill_first_chunk(reduction, collective);
+    HVD_RETURN_IF_ERROR(collective.sync());
+    const int offered = collective.ranks_in_heap();
+    if (offered == collective.size()) return in_place.run(work.entries, work.outcomes);
+    if (offers) fill_first_chunk(reduction, collective);
+    if (offered > 0) HVD_RETURN_IF_ERROR(collective.sync());
     return by_shares(reduction, collective);
   }
 
@@ -120,14 +126,23 @@ class ShmAllreduce final : public ShmOperation {
     return {};
   }
 
+  // So many elements of the batch are in each chunk.
+  std::size_t step_of(const ChunkReduction& reduction, const ShmCollective& collective) const {
+    const std::size_t room = collective.capacity() / reduction.element();
+    const std::size_t chunks = (inputs_.size() + room - 1) / room;
+    return whole_grains((inputs_.size() + chunks - 1) / chunks);
+  }
+
+  void fill_first_chunk(const ChunkReduction& reduction, const ShmCollective& collective) const {
+    const std::size_t count = std::min(step_of(reduction, collective), inputs_.size());
+    fill_window(reduction, collective, 0, count);
+  }
+
+  // All ranks have filled their first chunk.
   Status by_shares(const ChunkReduction& reduction, ShmCollective& collective) {
     const std::size_t total = inputs_.size();
-    const std::size_t room = collective.capacity() / reduction.element();
-    const std::size_t chunks = (total + room - 1) / room;
-    const std::size_t step = rounded_up((total + chunks - 1) / chunks, kReduceGrain);
+    const std::size_t step = step_of(reduction, collective);
     const auto count_at = [&](std::size_t begin) { return std::min(step, total - begin); };
-    fill_window(reduction, collective, 0, count_at(0));
-    HVD_RETURN_IF_ERROR(collective.sync());
     for (std::size_t begin = 0; begin < total; begin += step) {
       const std::size_t count = count_at(begin);
       reduce_own_share(reduction, collective, count);
@@ -149,17 +164,6 @@ class ShmAllreduce final : public ShmOperation {
     collective.writer().write(count * reduction.element(), [&](CopyFunction copy) {
       reduction.pack(copy, inputs_, begin, count, collective.chunk(collective.rank(), ahead));
     });
-  }
-
-  struct Share {
-    std::size_t begin;
-    std::size_t end;
-  };
-  static Share share_of(const ShmCollective& collective, int rank, std::size_t count) {
-    const auto ranks = static_cast<std::size_t>(collective.size());
-    const std::size_t each = rounded_up((count + ranks - 1) / ranks, kReduceGrain);
-    const auto index = static_cast<std::size_t>(rank);
-    return {std::min(count, index * each), std::min(count, (index + 1) * each)};
   }
 
   // Where no other rank reads what it packed.

@@ -57,7 +57,7 @@ Status LocalRanks::form(const std::vector<std::string>& names, TimePoint deadlin
   const ShmGroup::Options options{spec_.config.collective_timeout, own_cores()};
   mailbox_ = std::make_shared<ShmMailbox>(*shared->memory, ranks_, static_cast<std::size_t>(self));
   host_ = std::make_shared<ShmGroup>(std::move(*shared->memory), ranks_, static_cast<int>(self),
-                                     options);
+                                     options, std::move(shared->heaps));
   if (aborted_) host_->abort();
   return {};
 }

@@ -17,12 +17,24 @@
 
 namespace hvd::runtime {
 
+// Of this machine.
+std::size_t page_bytes();
+// So many bytes, rounded up to whole pages.
+std::size_t whole_pages(std::size_t bytes);
+
 class Segment {
  public:
-  // New memory, all zero.
+  // The file alone, of zeros, whose size is sealed. `name` stands in /proc/PID/maps.
+  static Result<UniqueFd> create_file(const char* name, std::size_t bytes);
+  // New memory.
   static Result<std::shared_ptr<Segment>> create(std::size_t bytes);
   // What another process created, of this size and sealed; anything else is an error.
   static Result<std::shared_ptr<Segment>> adopt(UniqueFd fd, std::size_t bytes);
+
+  // A heap (shared_heap.h), of any size. That of this process is mapped by processes that it forks,
+  // too; those of others can only be read. None is part of core dumps, as it is mostly holes.
+  enum class HeapOf { this_process, another };
+  static Result<std::shared_ptr<Segment>> adopt_heap(UniqueFd fd, HeapOf whose);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -33,13 +45,23 @@ class Segment {
   int fd() const { return fd_.get(); }
   // Makes sure that these bytes can be touched; resource_exhausted: they cannot.
   Status reserve(std::size_t offset, std::size_t bytes) const;
+  // Gives whole pages back to the machine. They are zeros from now on.
+  void give_back(std::size_t offset, std::size_t bytes) const;
 
  private:
   Segment(UniqueFd fd, std::size_t bytes) : fd_(std::move(fd)), size_(bytes), owner_(::getpid()) {}
   // What was forked has the object, but not the mapping.
   bool is_mapped() const { return data_ != nullptr && owner_ == ::getpid(); }
-  Status map();
-  static Result<std::shared_ptr<Segment>> mapped(UniqueFd fd, std::size_t bytes);
+  struct Mapping {
+    bool writable = true;
+    bool in_children = false;  // what a program forks is no rank
+    bool in_dumps = true;
+  };
+  Status map(const Mapping& how);
+  static Result<std::size_t> sealed_size(const UniqueFd& fd);
+  // The mapping that this process has, if it has one.
+  static Result<std::shared_ptr<Segment>> mapped(UniqueFd fd, std::size_t bytes,
+                                                 const Mapping& how);
 
   UniqueFd fd_;
   std::size_t size_;

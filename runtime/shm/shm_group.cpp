@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sched.h>
+#include <utility>
 
 #include "base/log.h"
 #include "base/machine/own_time.h"
@@ -19,8 +20,30 @@ Status ended() { return {Code::aborted, "shared memory: the world has ended"}; }
 
 }  // namespace
 
-ShmGroup::ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Options& options)
-    : memory_(std::move(memory)), ranks_(std::move(ranks)), rank_(rank), options_(options) {}
+ShmGroup::ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Options& options,
+                   std::vector<UniqueFd> heaps)
+    : memory_(std::move(memory)),
+      ranks_(std::move(ranks)),
+      rank_(rank),
+      options_(options),
+      heap_files_(std::move(heaps)) {}
+
+bool ShmGroup::map_heaps() {
+  std::vector<std::shared_ptr<Segment>> heaps;
+  for (auto& file : std::exchange(heap_files_, {})) {
+    auto heap = Segment::adopt_heap(std::move(file), Segment::HeapOf::another);
+    if (!heap.ok()) {
+      HVD_LOG(warning,
+              "tensors in shared memory take more time, as this worker cannot read those of "
+              "the other workers of its host: "
+                  << heap.status().message());
+      return false;
+    }
+    heaps.push_back(std::move(*heap));
+  }
+  if (!heaps.empty()) heaps_ = std::move(heaps);
+  return !heaps_.empty();
+}
 
 int ShmGroup::local_of(int world_rank) const {
   const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), world_rank);
@@ -135,7 +158,12 @@ ShmCollective::ShmCollective(ShmGroup& host, int process_set, std::span<const in
   step_.value = ++host.operations_[process_set] << kSyncBits;
 }
 
+ShmCollective::~ShmCollective() {
+  if (!ended_) tell_failed();
+}
+
 void ShmCollective::end() {
+  ended_ = true;
   step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
   own_.step = step_.value;
   if (host_.memory_.waiting_for_ends() > 0) host_.memory_.event().notify();
@@ -163,6 +191,26 @@ Status ShmCollective::open() {
 std::byte* ShmCollective::chunk(int rank, std::size_t ahead) const {
   return host_.memory_.chunk(locals_[static_cast<std::size_t>(rank)],
                              (subgroup_->chunks + ahead) % ShmLayout::kChunks);
+}
+
+const Segment& ShmCollective::heap(int rank) const {
+  return *host_.heaps_[static_cast<std::size_t>(locals_[static_cast<std::size_t>(rank)])];
+}
+
+int ShmCollective::ranks_in_heap() const {
+  return static_cast<int>(
+      std::count_if(step_.of.begin(), step_.of.end(),
+                    [](const RankProgress* rank) { return rank->in_heap.load(); }));
+}
+
+// An exchange, so that nothing which the program does later comes before it.
+void ShmCollective::tell_failed() { own_.failed.exchange(true); }
+
+// What was read before the last sync() was read before these flags are.
+Status ShmCollective::check_none_failed() const {
+  const bool failed = std::any_of(step_.of.begin(), step_.of.end(),
+                                  [](const RankProgress* rank) { return rank->failed.load(); });
+  return failed ? ended() : Status();
 }
 
 void ShmCollective::tell_core() {

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -44,7 +45,10 @@ class ShmGroup {
     bool own_core = true;               // for each rank: a waiter spins before it sleeps
   };
   // `ranks`: those of the world on this host, ascending; `rank`: the own position among them.
-  ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Options& options);
+  // `heaps`: those of the ranks (shared_heap.h), or none. They are mapped when a tensor is in the
+  // own one.
+  ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Options& options,
+           std::vector<UniqueFd> heaps = {});
 
   // Whether they all are on this host, and the set has a place; the same on all of them.
   bool serves(int process_set, std::span<const int> ranks);
@@ -76,6 +80,9 @@ class ShmGroup {
     std::uint64_t value = 0;
   };
 
+  // Whether this rank can read the heaps of all.
+  bool map_heaps();
+
   int local_of(int world_rank) const;
   std::size_t place_of(int process_set);
   // Until all have come to the step.
@@ -90,6 +97,8 @@ class ShmGroup {
   std::vector<int> ranks_;
   int rank_;
   Options options_;
+  std::vector<UniqueFd> heap_files_;             // until they are mapped
+  std::vector<std::shared_ptr<Segment>> heaps_;  // of each rank, or none
   BriefWait brief_wait_;
   static constexpr std::chrono::milliseconds kBetweenMoves{5};
   TimePoint next_move_;  // to another core, not before then
@@ -111,7 +120,7 @@ class ShmCollective {
   ShmCollective(ShmGroup& host, int process_set, std::span<const int> ranks, int rank);
   // Unless end() was called the operation has failed, and with it the world: the others must not
   // take this rank for one that has done its part, and wait until they are aborted, too.
-  ~ShmCollective() = default;
+  ~ShmCollective();
   ShmCollective(const ShmCollective&) = delete;
   ShmCollective& operator=(const ShmCollective&) = delete;
 
@@ -126,6 +135,19 @@ class ShmCollective {
 
   // The chunk of the rank at that position that is `ahead` of the current one.
   std::byte* chunk(int rank, std::size_t ahead = 0) const;
+  // Whether this rank can read the heaps of all ranks.
+  bool map_heaps() { return host_.map_heaps(); }
+  // The heap of the rank at that position; only if map_heaps() has returned true.
+  const Segment& heap(int rank) const;
+  // A rank tells before the first sync() whether all its tensors of the operation are in its heap
+  // and it can read all heaps. After that sync() all ranks find the same number of such ranks. A
+  // second sync() must follow.
+  void tell_in_heap(bool is_so) { own_.in_heap = is_so; }
+  int ranks_in_heap() const;
+  // aborted: the operation has failed on some rank. The program of that rank has its tensors back
+  // and may change them while other ranks read them. So a rank that has read tensors of others
+  // calls this at the end.
+  Status check_none_failed() const;
   // Copies much into the own ones with those stores that are the cheaper ones here; what is little
   // may be written there directly.
   ChunkWriter& writer() const { return host_.writer_; }
@@ -139,6 +161,7 @@ class ShmCollective {
  private:
   // For ranks that could wait on this one's core.
   void tell_core();
+  void tell_failed();
 
   ShmGroup& host_;
   std::vector<int> ranks_;   // of the world
@@ -148,6 +171,7 @@ class ShmCollective {
   ShmGroup::Subgroup* subgroup_;
   ShmGroup::Step step_;
   bool opened_ = false;
+  bool ended_ = false;
   RankProgress& own_;
 };
 

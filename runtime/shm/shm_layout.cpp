@@ -3,14 +3,6 @@
 #include "base/text.h"
 
 namespace hvd::runtime {
-namespace {
-
-constexpr std::size_t kPage = 4096;
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-}  // namespace
-
 std::size_t ShmLayout::head_bytes(int ranks) {
   return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(RankProgress) +
                      static_cast<std::size_t>(ranks) * sizeof(RankSlot));

@@ -22,7 +22,9 @@ namespace hvd::runtime {
 // How far a rank has come in what a process set does.
 struct alignas(kSharedLine) RankProgress {
   std::atomic<std::uint64_t> step;
-  std::atomic<int> core;  // where it came there, once it has come to a step
+  std::atomic<int> core;      // where it came there, once it has come to a step
+  std::atomic<bool> in_heap;  // all tensors of its batch are in its heap (shared_heap.h)
+  std::atomic<bool> failed;   // in an operation, for good
 };
 
 // The messages of a rank and of its parent to each other (shm_mailbox.h).

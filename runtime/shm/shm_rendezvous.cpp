@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,14 +12,17 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/net/member_connector.h"
+#include "runtime/shm/shared_heap.h"
 
 namespace hvd::runtime {
 namespace {
 
 constexpr std::string_view kSharedMemory = "shared memory";
 
-// The answers after the handshake, one byte each.
-constexpr char kYes = 'y';  // from the first rank: with the descriptor, or: we all have it
+// The messages after the handshake, one byte each. From the first rank: here is the memory, with
+// its descriptor; from the others: I have it, with that of the heap; from the first rank: we all
+// have it, with those of all heaps.
+constexpr char kYes = 'y';
 constexpr char kNo = 'n';
 
 std::string identity_of(int rank) { return cat("rank ", rank); }
@@ -52,22 +56,29 @@ Result<UniqueFd> connect_abstract(std::string_view name, TimePoint deadline) {
   return fd;
 }
 
-// One byte, with a descriptor if there is one.
-Status send_byte(int socket, char byte, int fd, TimePoint deadline) {
+constexpr std::size_t kMostDescriptors = ShmRendezvous::kMostHeaps;
+
+struct alignas(cmsghdr) Control {
+  std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)> bytes{};
+};
+
+// One byte, with these descriptors.
+Status send_byte(int socket, char byte, const std::vector<int>& fds, TimePoint deadline) {
   HVD_RETURN_IF_ERROR(wait_for(socket, POLLOUT, deadline));
   iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  Control control;
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
+  if (!fds.empty()) {
+    const std::size_t bytes = fds.size() * sizeof(int);
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    header->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(header), fds.data(), bytes);
   }
   while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     if (errno != EINTR) return Status::from_errno("send", errno);
@@ -75,17 +86,28 @@ Status send_byte(int socket, char byte, int fd, TimePoint deadline) {
   return {};
 }
 
-// Its descriptor goes into `fd`, if one came.
-Result<char> receive_byte(int socket, UniqueFd& fd, TimePoint deadline, int interrupt) {
-  HVD_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline, interrupt));
+// A user may have only so many descriptors in flight (ETOOMANYREFS). World and memory do not depend
+// on the heaps: without them tensors are copied.
+Status send_with_heaps(int socket, char byte, const std::vector<int>& heaps, TimePoint deadline) {
+  const Status sent = send_byte(socket, byte, heaps, deadline);
+  return sent.ok() || heaps.empty() ? sent : send_byte(socket, byte, {}, deadline);
+}
+
+struct Answer {
   char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  std::vector<UniqueFd> fds = {};
+};
+
+Result<Answer> receive_byte(int socket, TimePoint deadline, int interrupt) {
+  HVD_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline, interrupt));
+  Answer answer;
+  iovec data{&answer.byte, 1};
+  Control control;
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
   ssize_t got = 0;
   while ((got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
     if (errno != EINTR) return Status::from_errno("receive", errno);
@@ -94,11 +116,21 @@ Result<char> receive_byte(int socket, UniqueFd& fd, TimePoint deadline, int inte
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(header), sizeof(number));
-    fd.reset(number);
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(header) + i * sizeof(number), sizeof(number));
+      answer.fds.emplace_back(number);
+    }
   }
-  return byte;
+  return answer;
+}
+
+// Of the heap of this process, where ranks hand their heaps on and it has one.
+std::vector<int> own_heap(const std::vector<LocalRank>& ranks) {
+  if (ranks.size() > ShmRendezvous::kMostHeaps) return {};
+  const int fd = SharedHeap::of_process().fd();
+  return fd < 0 ? std::vector<int>{} : std::vector{fd};
 }
 
 }  // namespace
@@ -183,22 +215,31 @@ Result<ShmRendezvous::Shared> ShmRendezvous::make(const std::vector<LocalRank>& 
   }
   for (const auto& [rank, socket] : visited) {
     const bool there = shared.memory.has_value();
-    const Status sent =
-        send_byte(socket.get(), there ? kYes : kNo, there ? shared.memory->fd() : -1, deadline);
+    const std::vector<int> memory = there ? std::vector{shared.memory->fd()} : std::vector<int>{};
+    const Status sent = send_byte(socket.get(), there ? kYes : kNo, memory, deadline);
     if (!sent.ok()) fails(rank, sent);
   }
   if (!shared.memory) return shared;
+  std::vector<int> heaps = own_heap(ranks);
+  for (const int fd : heaps) shared.heaps.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   for (const auto& [rank, socket] : visited) {
-    UniqueFd none;
-    const auto answer = receive_byte(socket.get(), none, deadline, abort_.get());
-    if (!answer.ok()) fails(rank, answer.status());
-    if (answer.ok() && *answer != kYes) {
+    auto answer = receive_byte(socket.get(), deadline, abort_.get());
+    if (!answer.ok()) {
+      fails(rank, answer.status());
+    } else if (answer->byte != kYes) {
       fails(rank, {Code::resource_exhausted, "it could not map the shared memory"});
+    } else if (answer->fds.size() == 1) {
+      heaps.push_back(answer->fds.front().get());
+      shared.heaps.push_back(std::move(answer->fds.front()));
     }
+  }
+  if (heaps.size() != ranks.size()) {
+    heaps.clear();
+    shared.heaps.clear();
   }
   // A rank that refused or has gone does not listen any more.
   for (const auto& [rank, socket] : visited) {
-    (void)send_byte(socket.get(), shared.why_not.ok() ? kYes : kNo, -1, deadline);
+    (void)send_with_heaps(socket.get(), shared.why_not.ok() ? kYes : kNo, heaps, deadline);
   }
   if (!shared.why_not.ok()) shared.memory.reset();
   return shared;
@@ -233,21 +274,23 @@ Result<ShmRendezvous::Shared> ShmRendezvous::receive(const std::vector<LocalRank
   auto connect_to = accept_rank(ranks.front().rank, deadline);
   if (!connect_to.ok()) return without(connect_to.status());
   const int socket = (*connect_to)->fd();
-  UniqueFd fd;
-  const auto offer = receive_byte(socket, fd, deadline, abort_.get());
+  auto offer = receive_byte(socket, deadline, abort_.get());
   if (!offer.ok()) return without(offer.status());
-  if (*offer != kYes || !fd) return without({Code::unavailable, "not all ranks can share memory"});
+  if (offer->byte != kYes || offer->fds.size() != 1)
+    return without({Code::unavailable, "not all ranks can share memory"});
   Shared shared;
-  auto memory = ShmLayout::adopt(std::move(fd), static_cast<int>(ranks.size()), chunk_bytes);
-  const Status answered = send_byte(socket, memory.ok() ? kYes : kNo, -1, deadline);
+  auto memory =
+      ShmLayout::adopt(std::move(offer->fds.front()), static_cast<int>(ranks.size()), chunk_bytes);
+  const Status answered =
+      send_with_heaps(socket, memory.ok() ? kYes : kNo, own_heap(ranks), deadline);
   if (!memory.ok()) return without(memory.status());
   HVD_RETURN_IF_ERROR(answered.with_context("shared memory"));
-  UniqueFd none;
-  const auto all = receive_byte(socket, none, deadline, abort_.get());
+  auto all = receive_byte(socket, deadline, abort_.get());
   HVD_RETURN_IF_ERROR(all.status().with_context(
       cat("shared memory: rank ", ranks.front().rank, " did not say whether all have it")));
-  if (*all != kYes) return without({Code::unavailable, "not all ranks can share memory"});
+  if (all->byte != kYes) return without({Code::unavailable, "not all ranks can share memory"});
   shared.memory = std::move(*memory);
+  if (all->fds.size() == ranks.size()) shared.heaps = std::move(all->fds);
   return shared;
 }
 

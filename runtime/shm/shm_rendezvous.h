@@ -6,7 +6,8 @@
 // Host names may be wrong about which ranks share a kernel, and containers may forbid sockets or
 // memory. Then all ranks of the host do without: the first rank tells all that it reaches, and a
 // rank that it cannot reach sees that no connection comes. A rank that has confirmed the memory
-// must hear whether all have it; without that answer the world cannot be formed.
+// must hear whether all have it; without that answer the world cannot be formed. With these two
+// messages the ranks also hand on their heaps (shared_heap.h).
 //
 // One thread calls open() before the ranks exchange their names and form() once after it. abort()
 // is safe from any thread and ends form().
@@ -39,6 +40,8 @@ class ShmRendezvous {
   struct Shared {
     std::optional<ShmLayout> memory;
     Status why_not;  // if there is none
+    // Of each rank, for the others to read; empty: not all of them could be had.
+    std::vector<UniqueFd> heaps = {};
   };
 
   ShmRendezvous(const Token& token, int rank, std::uint64_t generation,
@@ -46,6 +49,10 @@ class ShmRendezvous {
 
   Status open();
   const std::string& name() const { return name_; }
+  // Hosts of more ranks do without each other's heaps: so many descriptors and mappings cost more
+  // than they could save.
+  static constexpr std::size_t kMostHeaps = 64;
+
   // `ranks`: all of this host, ascending, at least two. An error: they cannot agree.
   Result<Shared> form(const std::vector<LocalRank>& ranks, std::size_t chunk_bytes,
                       TimePoint deadline);

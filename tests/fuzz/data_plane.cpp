@@ -136,6 +136,8 @@ class Coverage {
     if (call.prescale != 1 || call.postscale != 1) count("options", "factors");
     if (call.compression != Compression::none) count("options", "compression");
     if (call.in_place) count("options", "in place");
+    if (call.in_heap == InHeap::most) count("options", "most in the heap");
+    if (call.in_heap == InHeap::all) count("options", "in the heap");
     if (call.allocated) count("options", "allocated");
     if (call.set != 0) count("options", "in a process set");
     if (call.tensors.size() > 1) count("options", "grouped");

@@ -172,6 +172,7 @@ class Planner {
       uneven = uneven || !call.tensors.back().splits.empty();
     }
     call.in_place = !uneven && random_.percent(40);
+    call.in_heap = random_.one_of<InHeap>({InHeap::none, InHeap::most, InHeap::all});
     const bool may_allocate = call.kind == Kind::allgather || call.kind == Kind::alltoall ||
                               call.kind == Kind::reducescatter;
     call.allocated = may_allocate && !call.in_place && random_.percent(50);
@@ -374,7 +375,11 @@ std::string call_text(const Plan& plan, const CallPlan& call) {
   if (call.postscale != 1.0) text += cat(", postscale ", call.postscale);
   if (call.compression == Compression::float16) text += ", as float16";
   if (call.compression == Compression::bfloat16) text += ", as bfloat16";
-  return cat(text, call.in_place ? ", in place" : "", call.allocated ? ", output allocated" : "");
+  return cat(text, call.in_place ? ", in place" : "",
+             call.in_heap == InHeap::all    ? ", in the heap"
+             : call.in_heap == InHeap::most ? ", most in the heap"
+                                            : "",
+             call.allocated ? ", output allocated" : "");
 }
 
 std::string text_of(const Plan& plan) {

@@ -50,6 +50,9 @@ struct TensorPlan {
   std::vector<std::vector<std::int64_t>> splits;
 };
 
+// Which positions have their tensors in the shared heap, where they may be reduced where they lie.
+enum class InHeap { none, most, all };
+
 struct CallPlan {
   int number = 0;  // determines the contents
   std::string name;
@@ -62,9 +65,13 @@ struct CallPlan {
   std::size_t set = 0;  // of Plan::sets
   int root = 0;         // position in the set
   bool in_place = false;
+  InHeap in_heap = InHeap::none;    // the outputs
   bool allocated = false;           // the output is allocated by a callback
   std::vector<TensorPlan> tensors;  // several: a group
 
+  bool is_in_heap(int position) const {
+    return in_heap == InHeap::all || (in_heap == InHeap::most && (number + position) % 3 != 0);
+  }
   bool reduces() const {
     return kind == runtime::Kind::allreduce || kind == runtime::Kind::reducescatter;
   }

@@ -7,6 +7,7 @@
 #include <future>
 #include <gtest/gtest-spi.h>
 #include <memory>
+#include <memory_resource>
 #include <new>
 #include <sys/mman.h>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "tests/fuzz/expected.h"
 #include "tests/fuzz/random.h"
 #include "tests/runtime/control/worlds.h"
+#include "tests/runtime/shm/heap_memory.h"
 
 namespace hvd::fuzz {
 namespace {
@@ -65,9 +67,11 @@ class FirstFinding {
 
 // One tensor of a call on one rank.
 struct Memory {
-  Bytes input;           // unused in place
-  Bytes output;          // with guards around it
-  std::size_t size = 0;  // of the output proper
+  explicit Memory(bool in_heap) : output(test::HeapMemory::get(in_heap)) {}
+
+  Bytes input;                         // unused in place
+  std::pmr::vector<std::byte> output;  // with guards around it
+  std::size_t size = 0;                // of the output proper
   std::byte* begin() { return output.data() + kGuard; }
 
   void make_output(std::size_t bytes, std::size_t room) {
@@ -196,7 +200,10 @@ class Rank {
     const CallPlan& call = expected.call();
     one.expected = &expected;
     one.position = expected.position_of(rank_);
-    one.memories.resize(call.tensors.size());
+    one.memories.reserve(call.tensors.size());  // callbacks refer to them
+    for (std::size_t i = 0; i < call.tensors.size(); ++i) {
+      one.memories.emplace_back(call.is_in_heap(one.position));
+    }
     std::vector<Entry> entries;
     for (std::size_t i = 0; i < call.tensors.size(); ++i) {
       entries.push_back(entry_of(expected, i, one.position, one.memories[i]));

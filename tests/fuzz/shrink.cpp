@@ -131,6 +131,7 @@ class Shrinker {
     smaller |= change_calls(usual(&CallPlan::prescale));
     smaller |= change_calls(usual(&CallPlan::postscale));
     smaller |= change_calls(usual(&CallPlan::in_place));
+    smaller |= change_calls(usual(&CallPlan::in_heap));
     smaller |= change_calls(usual(&CallPlan::allocated));
     smaller |= change_calls(usual(&CallPlan::op));
     return smaller | change_calls(usual(&CallPlan::type));

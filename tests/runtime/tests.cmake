@@ -77,7 +77,9 @@ hvd_test(hvd_shm_test
   runtime/control/tree_links_test.cpp
   runtime/shm/chunk_writer_test.cpp
   runtime/shm/local_ranks_test.cpp
+  runtime/shm/shared_heap_test.cpp
   runtime/shm/shm_group_test.cpp
+  runtime/shm/shm_in_place_test.cpp
   runtime/shm/shm_mailbox_test.cpp
   runtime/shm/shm_node_peers_test.cpp
   runtime/shm/shm_ops_test.cpp

@@ -226,7 +226,7 @@ int run(const std::string& scenario) {
     std::ifstream maps("/proc/self/maps");
     bool shares = false;
     for (std::string line; std::getline(maps, line);) {
-      shares = shares || line.find("/memfd:hvd") != std::string::npos;
+      shares = shares || line.find("/memfd:hvd ") != std::string::npos;
     }
     std::printf("%s, sum %g\n", shares ? "shares memory" : "shares none", sum_of_ranks());
     hvd::shutdown();

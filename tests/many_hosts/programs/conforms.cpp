@@ -157,7 +157,7 @@ void run_kind(Worker& self, Call call, bool brief) {
 bool shares_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:hvd") != std::string::npos) return true;
+    if (line.find("memfd:hvd ") != std::string::npos) return true;
   }
   return false;
 }

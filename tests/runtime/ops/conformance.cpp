@@ -183,8 +183,9 @@ Values View::output(std::size_t tensor) const {
 
 // Memory of one tensor; in place both are the same, with room for the larger one.
 struct Memory {
-  Bytes input;
-  Bytes output;
+  explicit Memory(std::pmr::memory_resource* where) : input(where), output(where) {}
+  std::pmr::vector<std::byte> input;
+  std::pmr::vector<std::byte> output;
   Bytes before;  // what the input was
   std::size_t input_at = 0;
 };
@@ -203,13 +204,14 @@ Request request_of(const Call& call, std::size_t tensor, const std::vector<std::
   return request;
 }
 
-Memory memory_of(const Call& call, const View& view, std::size_t tensor) {
-  Memory memory;
+Memory memory_of(const Call& call, const View& view, std::size_t tensor,
+                 std::pmr::memory_resource* where) {
+  Memory memory(where);
   memory.before = encode(call.type, view.input(tensor, view.position()));
   const auto output_bytes =
       static_cast<std::size_t>(elements_of(view.output_shape(tensor))) * size_of(call.type);
   if (!call.in_place) {
-    memory.input = memory.before;
+    memory.input.assign(memory.before.begin(), memory.before.end());
     memory.output.assign(call.allocated ? 0 : output_bytes, kUntouched);
     return memory;
   }
@@ -272,10 +274,10 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
     entry.request = request_of(call, i, view.shape(i, view.position()));
     if (view.joined()) {
       entries.push_back(std::move(entry));
-      memories.emplace_back();
+      memories.emplace_back(self.memory());
       continue;
     }
-    memories.push_back(memory_of(call, view, i));
+    memories.push_back(memory_of(call, view, i, self.memory()));
     Memory& memory = memories.back();
     if (call.in_place) {
       entry.input = memory.output.data() + memory.input_at;
@@ -311,12 +313,14 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
     if (call.kind == Kind::alltoall) {
       ASSERT_EQ(outcomes[i].received_splits, view.received_splits(i)) << where;
     }
-    Bytes output = memories[i].output;
+    Bytes output(memories[i].output.begin(), memories[i].output.end());
     ASSERT_EQ(outcomes[i].output, memories[i].output.data()) << where;
     output.resize(static_cast<std::size_t>(elements_of(outcomes[i].shape)) * size_of(call.type));
     check_values(call, view.output(i), output, cat(where, ", tensor ", i));
     if (!call.in_place) {
-      ASSERT_EQ(memories[i].input, memories[i].before) << where << ": the input was changed";
+      ASSERT_TRUE(std::equal(memories[i].input.begin(), memories[i].input.end(),
+                             memories[i].before.begin(), memories[i].before.end()))
+          << where << ": the input was changed";
     }
   }
 }

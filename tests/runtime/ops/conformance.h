@@ -16,6 +16,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <iosfwd>
+#include <memory_resource>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class RankUnderTest {
   virtual Status run(const runtime::Response& response, const runtime::Group& group,
                      std::vector<runtime::Entry>& entries,
                      std::vector<runtime::Outcome>& outcomes) = 0;
+  // Where its tensors lie.
+  virtual std::pmr::memory_resource* memory() { return std::pmr::get_default_resource(); }
   // How often it has asked for a tensor of the whole world's or its set's; nothing: it does not
   // ask.
   virtual std::optional<runtime::CacheStats> cache_stats() const { return std::nullopt; }

@@ -4,6 +4,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "tests/runtime/control/worlds.h"
 #include "tests/runtime/ops/conformance.h"
+#include "tests/runtime/shm/heap_memory.h"
 
 namespace hvd::test {
 namespace {
@@ -23,7 +25,7 @@ using runtime::Response;
 
 class WorldRank final : public RankUnderTest {
  public:
-  explicit WorldRank(runtime::World& world) : world_(world) {
+  WorldRank(runtime::World& world, bool in_heap) : world_(world), in_heap_(in_heap) {
     const auto part = part_of(world.size());
     if (world.size() > 1) sets_[part] = add_set(part);
   }
@@ -54,6 +56,7 @@ class WorldRank final : public RankUnderTest {
   }
 
   std::optional<runtime::CacheStats> cache_stats() const override { return world_.cache_stats(); }
+  std::pmr::memory_resource* memory() override { return HeapMemory::get(in_heap_); }
 
  private:
   int add_set(const std::vector<int>& ranks) {
@@ -89,15 +92,16 @@ class WorldRank final : public RankUnderTest {
   }
 
   runtime::World& world_;
+  bool in_heap_;
   std::map<std::vector<int>, int> sets_;
 };
 
-Backend backend_of(const std::string& name, const Change& change) {
-  return {name, true, [change](RanksAs how, int size, const Backend::Body& body) {
+Backend backend_of(const std::string& name, const Change& change, bool in_heap = false) {
+  return {name, true, [change, in_heap](RanksAs how, int size, const Backend::Body& body) {
             run_world_to_end(
                 size,
                 [&](int rank, runtime::World& world) {
-                  WorldRank self(world);
+                  WorldRank self(world, in_heap);
                   body(rank, self);
                 },
                 [&](runtime::WorldSpec& spec) {
@@ -113,12 +117,14 @@ Backend world_backend() {
 }
 
 // All ranks on one host: with little shared memory, so that much takes many chunks.
-Backend one_host_backend() {
-  return backend_of("one host", [](runtime::WorldSpec& spec) {
-    for (auto& member : spec.members) member.host = "h0";
-    spec.config.chunk_bytes = 4096;
-  });
+void on_one_host(runtime::WorldSpec& spec) {
+  for (auto& member : spec.members) member.host = "h0";
+  spec.config.chunk_bytes = 4096;
 }
+Backend one_host_backend() { return backend_of("one host", on_one_host); }
+
+// The same with tensors in memory that hvd gives.
+Backend one_host_in_heap_backend() { return backend_of("one host in heap", on_one_host, true); }
 
 // With everything that goes by hosts switched on, on hosts of one and of four ranks.
 Backend hierarchical_world_backend() {
@@ -142,6 +148,9 @@ INSTANTIATE_TEST_SUITE_P(HierarchicalWorldInProcesses, Conformance,
 INSTANTIATE_TEST_SUITE_P(WorldOnOneHost, Conformance, every_table(one_host_backend()), table_name);
 INSTANTIATE_TEST_SUITE_P(WorldOnOneHostInProcesses, Conformance,
                          every_table(one_host_backend(), RanksAs::processes), table_name);
+INSTANTIATE_TEST_SUITE_P(WorldInSharedHeaps, Conformance,
+                         values_of_four(one_host_in_heap_backend(), RanksAs::processes),
+                         table_name);
 
 }  // namespace
 }  // namespace hvd::test

@@ -130,6 +130,23 @@ TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
   }
 }
 
+TEST(ShmMeeting, TheOthersSeeThatARankHasFailed) {
+  on_hosts(2, kSleepy, [](int rank, ShmGroup& host) {
+    const auto all = first_ranks(2);
+    ASSERT_TRUE(host.serves(0, all));
+    std::optional<ShmCollective> collective(std::in_place, host, 0, all, rank);
+    ASSERT_TRUE(collective->open().ok());
+    ASSERT_TRUE(collective->sync().ok());
+    EXPECT_TRUE(collective->check_none_failed().ok());
+    ASSERT_TRUE(collective->sync().ok());
+    if (rank == 0) return;  // without an end: its tensors are the program's again
+
+    while (collective->check_none_failed().ok()) std::this_thread::yield();
+    EXPECT_EQ(collective->check_none_failed().code(), Code::aborted);
+    collective->end();
+  });
+}
+
 // Where the thread ran last, as /proc says; -1: it is not asleep.
 int core_of_sleeper(pid_t thread) {
   const auto stat = read_proc_file(cat("/proc/self/task/", thread, "/stat"));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,19 +17,28 @@
 
 namespace hvd::test {
 
-// Of this process.
-inline std::size_t segments_mapped() {
+// How much memory of this name this process has mapped.
+inline std::size_t mapped_as(const std::string& name) {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:hvd") != line.npos;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:" + name + " ") != line.npos;
+  }
   return count;
 }
+// Of worlds.
+inline std::size_t segments_mapped() { return mapped_as("hvd"); }
+// Its own, and those of others.
+inline std::size_t heaps_mapped() { return mapped_as("hvd-heap"); }
 
 struct ShmRankOptions {
   std::size_t chunk_bytes = std::size_t{256} << 10;
   runtime::ShmOperationOptions operations;
   runtime::ShmGroup::Options host{kLong, false};
   bool gloo = false;
+  // Of the ranks, by which they read each other's tensors; and of a rank that has others.
+  std::vector<int> heaps = {};
+  std::map<int, std::vector<int>> heaps_of_rank = {};
 };
 
 // So little memory that the sizes of the conformance tables need many chunks.
@@ -42,10 +52,14 @@ inline ShmRankOptions little_memory() {
 
 inline std::shared_ptr<runtime::ShmGroup> host_of(const runtime::ShmLayout& memory, int size,
                                                   int rank,
-                                                  const runtime::ShmGroup::Options& options) {
+                                                  const runtime::ShmGroup::Options& options,
+                                                  const std::vector<int>& heaps = {}) {
   std::vector<int> ranks;
   for (int other = 0; other < size; ++other) ranks.push_back(other);
-  return std::make_shared<runtime::ShmGroup>(memory, std::move(ranks), rank, options);
+  std::vector<UniqueFd> files;
+  for (const int heap : heaps) files.emplace_back(::fcntl(heap, F_DUPFD_CLOEXEC, 0));
+  return std::make_shared<runtime::ShmGroup>(memory, std::move(ranks), rank, options,
+                                             std::move(files));
 }
 
 class ShmRank final : public RankUnderTest {
@@ -82,7 +96,9 @@ inline void on_shm_ranks(int size, const std::function<void(int rank, ShmRank& s
   const auto memory = runtime::ShmLayout::create(size, options.chunk_bytes);
   ASSERT_TRUE(memory.ok()) << memory.status().to_string();
   const auto run = [&](int rank, GlooRank* gloo) {
-    ShmRank self(host_of(adopted(*memory, size), size, rank, options.host), options, gloo);
+    const auto own = options.heaps_of_rank.find(rank);
+    const auto& heaps = own == options.heaps_of_rank.end() ? options.heaps : own->second;
+    ShmRank self(host_of(adopted(*memory, size), size, rank, options.host, heaps), options, gloo);
     body(rank, self);
   };
   if (options.gloo) {

@@ -32,9 +32,8 @@ std::vector<Result<ShmRendezvous::Shared>> form(
     const std::function<void(std::vector<LocalRank>&)>& meanwhile = [](auto&) {},
     std::chrono::milliseconds handshake_timeout = kLong,
     TimePoint deadline = Clock::now() + kLong) {
-  std::vector<Result<ShmRendezvous::Shared>> results(
-      static_cast<std::size_t>(size),
-      Result<ShmRendezvous::Shared>(Status(Code::internal, "no result")));
+  std::vector<Result<ShmRendezvous::Shared>> results;
+  for (int rank = 0; rank < size; ++rank) results.emplace_back(Status(Code::internal, "no result"));
   Hub hub(size);
   std::mutex mutex;
   std::vector<LocalRank> names;
@@ -68,6 +67,9 @@ void expect_all_share(const std::vector<Result<ShmRendezvous::Shared>>& results)
   for (const auto& result : results) {
     ASSERT_TRUE(result.ok()) << result.status().to_string();
     ASSERT_TRUE(result->memory.has_value()) << result->why_not.to_string();
+    const bool have_heaps = results.size() <= ShmRendezvous::kMostHeaps;
+    EXPECT_EQ(result->heaps.size(), have_heaps ? results.size() : 0);
+    for (const auto& heap : result->heaps) EXPECT_TRUE(heap);
   }
   results.front()->memory->chunk(0, 0)[100] = std::byte{42};
   for (const auto& result : results) {
@@ -94,7 +96,7 @@ UniqueFd stranger_at(const std::string& name) {
 }
 
 TEST(ShmRendezvous, RanksOfOneHostShareOneMemory) {
-  for (const int size : {2, 3, 8}) expect_all_share(form(size));
+  for (const int size : {2, 3, 8, 64, 65}) expect_all_share(form(size));
 }
 
 TEST(ShmRendezvous, StrangersThatConnectHarmNobody) {

@@ -1,14 +1,17 @@
 // Worlds whose ranks share hosts: that they use the memory, that they can do without, and how they
 // end.
+#include <algorithm>
 #include <barrier>
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
 #include <random>
+#include <span>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/shm/shared_heap.h"
 #include "tests/runtime/control/worlds.h"
 #include "tests/runtime/shm/shm_ranks.h"
 #include "tests/support/process.h"
@@ -85,6 +88,37 @@ TEST(ShmWorld, RanksOfHostsThatShareMemoryGoByHostsUnlessSomebodySaysOtherwise) 
   EXPECT_EQ(as_it_comes, by_hosts);
   EXPECT_NE(by_hosts, flat);
   EXPECT_EQ(without, flat);
+}
+
+TEST(ShmWorld, ProcessesReadEachOthersHeapsUntilTheWorldEnds) {
+  static constexpr std::int64_t kElements = 100'000;
+  on_ranks(RanksAs::processes, 3, [](int rank, runtime::Exchange& exchange) {
+    auto& heap = runtime::SharedHeap::of_process();
+    heap.free(*heap.allocate(1));
+    const std::size_t before = heaps_mapped();
+    for (int generation = 0; generation < 3; ++generation) {
+      auto spec = spec_of(rank, 3);
+      on_one_host(spec);
+      auto world = World::create(spec, exchange);
+      ASSERT_TRUE(world.ok()) << world.status().to_string();
+      EXPECT_EQ(heaps_mapped(), before);
+      // After the heaps were handed on.
+      const auto memory = heap.allocate(kElements * sizeof(float));
+      ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+      const std::span data(reinterpret_cast<float*>(*memory), kElements);
+      std::fill(data.begin(), data.end(), static_cast<float>(rank));
+      const auto outcome = outcome_of(
+          submit(**world, allreduce_request("sum", kElements), data.data(), data.data()));
+      EXPECT_TRUE(outcome.ok()) << outcome.status.to_string();
+      EXPECT_EQ(std::count(data.begin(), data.end(), 3.F), kElements);
+      EXPECT_EQ(heaps_mapped(), before + 2);
+      heap.free(*memory);
+      const auto left = (*world)->shutdown(Clock::now() + kLong);
+      EXPECT_TRUE(left.ok()) << left.status.to_string();
+      world->reset();
+      EXPECT_EQ(heaps_mapped(), before);
+    }
+  });
 }
 
 TEST(ShmWorld, WhereOneRankDoesNotWantItNobodyHasIt) {
@@ -245,7 +279,7 @@ Result<runtime::ShmLayout> memory_of_a_world(int ranks, std::size_t chunk_bytes)
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto name = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (name.find("memfd:hvd") == std::string::npos) continue;
+    if (name.find("memfd:hvd ") == std::string::npos) continue;
     const int fd = std::stoi(entry.path().filename().string());
     return runtime::ShmLayout::adopt(UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)), ranks, chunk_bytes);
   }

@@ -1,0 +1,119 @@
+#include "runtime/ops/shm_in_place_allreduce.h"
+
+#include <algorithm>
+
+#include "base/machine/bulk_copy.h"
+#include "base/text.h"
+#include "runtime/ops/reduce_in_order.h"
+#include "runtime/ops/shm_operation.h"
+#include "runtime/shm/shared_heap.h"
+
+namespace hvd::runtime {
+namespace {
+
+// So many chunks. Larger slices fall out of the caches before other ranks read them, smaller ones
+// cost steps.
+constexpr std::size_t kSliceChunks = 4;
+
+}  // namespace
+
+ShmInPlaceAllreduce::ShmInPlaceAllreduce(ShmCollective& collective,
+                                         const BatchArithmetic& arithmetic)
+    : collective_(collective),
+      arithmetic_(arithmetic),
+      element_(size_of(arithmetic.wire)),
+      reduce_(reduce_function(arithmetic.wire, arithmetic.op)) {}
+
+bool ShmInPlaceAllreduce::offer(const Entries& entries, std::span<const Outcome> outcomes) {
+  if (!arithmetic_.only_copies()) return false;
+  if (entries.size() * sizeof(std::uint64_t) > collective_.capacity()) return false;
+  const auto& heap = SharedHeap::of_process();
+  auto* const offsets = reinterpret_cast<std::uint64_t*>(collective_.chunk(collective_.rank()));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    offsets[i] = 0;
+    if (entry.request.elements() == 0) continue;
+    if (entry.input == nullptr || entry.input != outcomes[i].output) return false;
+    const auto offset = heap.offset_of(entry.input, entry.request.bytes());
+    if (!offset || *offset % element_ != 0) return false;
+    offsets[i] = *offset;
+  }
+  return collective_.map_heaps();
+}
+
+Status ShmInPlaceAllreduce::find_tensors(const Entries& entries,
+                                         std::span<const Outcome> outcomes) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto count = static_cast<std::size_t>(entries[i].request.elements());
+    if (count == 0) continue;
+    for (int rank = 0; rank < collective_.size(); ++rank) {
+      const Segment& heap = collective_.heap(rank);
+      const auto* const offsets = reinterpret_cast<const std::uint64_t*>(collective_.chunk(rank));
+      const std::uint64_t offset = offsets[i];
+      if (offset > heap.size() || count * element_ > heap.size() - offset) {
+        return {Code::internal, cat("a rank has no tensor at ", offset, " of its heap")};
+      }
+      tensors_.push_back(heap.data() + offset);
+    }
+    pieces_.push_back({total_, count, static_cast<std::byte*>(outcomes[i].output)});
+    total_ += count;
+  }
+  return {};
+}
+
+Status ShmInPlaceAllreduce::run(const Entries& entries, std::span<const Outcome> outcomes) {
+  HVD_RETURN_IF_ERROR(find_tensors(entries, outcomes));
+  const std::size_t slice = whole_grains(kSliceChunks * collective_.capacity() / element_);
+  for (std::size_t begin = 0; begin < total_; begin += slice) {
+    const std::size_t count = std::min(slice, total_ - begin);
+    const auto own = share_of(collective_, collective_.rank(), count);
+    reduce(begin + own.begin, begin + own.end);
+    HVD_RETURN_IF_ERROR(collective_.sync());
+    for (int rank = 0; rank < collective_.size(); ++rank) {
+      if (rank == collective_.rank()) continue;
+      const auto share = share_of(collective_, rank, count);
+      copy_from(rank, begin + share.begin, begin + share.end);
+    }
+  }
+  HVD_RETURN_IF_ERROR(collective_.sync());
+  collective_.next_chunk();
+  return collective_.check_none_failed();
+}
+
+template <typename F>
+void ShmInPlaceAllreduce::for_range(std::size_t begin, std::size_t end, F f) const {
+  if (begin == end) return;
+  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
+                                [](std::size_t at, const Piece& p) { return at < p.begin; }) -
+               pieces_.begin() - 1;
+  for (std::size_t at = begin; at < end; ++piece) {
+    const auto index = static_cast<std::size_t>(piece);
+    const std::size_t before = at - pieces_[index].begin;
+    const std::size_t count = std::min(end - at, pieces_[index].count - before);
+    f(index, before, count);
+    at += count;
+  }
+}
+
+void ShmInPlaceAllreduce::reduce(std::size_t begin, std::size_t end) const {
+  const std::size_t block = kReducedAtOnce / element_;
+  for_range(begin, end, [&](std::size_t piece, std::size_t before, std::size_t count) {
+    for (std::size_t done = 0; done < count; done += block) {
+      const std::size_t at = (before + done) * element_;
+      const std::size_t n = std::min(block, count - done);
+      std::byte* const out = pieces_[piece].own + at;
+      reduce_in_order(
+          reduce_, collective_.size(), [&](int rank) { return tensor(piece, rank) + at; }, out, n);
+      if (arithmetic_.changes_sums()) arithmetic_.finish(out, n);
+    }
+  });
+}
+
+void ShmInPlaceAllreduce::copy_from(int rank, std::size_t begin, std::size_t end) const {
+  for_range(begin, end, [&](std::size_t piece, std::size_t before, std::size_t count) {
+    const std::size_t at = before * element_;
+    bulk_copy(pieces_[piece].own + at, tensor(piece, rank) + at, count * element_);
+  });
+}
+
+}  // namespace hvd::runtime
