@@ -1,17 +1,14 @@
-#include <algorithm>
-#include <new>
-
 #include <hvd/error.h>
+#include <hvd/shared_memory.h>
 #include <hvd/tensor.h>
 
 #include "base/text.h"
 #include "runtime/core/request.h"
 #include "runtime/gpu/module.h"
+#include "worker/host_memory.h"
 
 namespace hvd {
 namespace {
-
-constexpr std::align_val_t kAlignment{64};
 
 void check_shape(const std::vector<std::int64_t>& shape, DataType type) {
   const Status fits = runtime::check_shape(shape, type);
@@ -51,21 +48,28 @@ ConstTensorView shaped_const(ConstTensorView view, std::vector<std::int64_t> sha
   return with_shape(std::move(view), std::move(shape));
 }
 
-// Also what has no elements has an address.
 Tensor::Tensor(std::vector<std::int64_t> shape, DataType type, Device device)
     : memory_(nullptr, detail::FreeMemory{device}), shape_(std::move(shape)), type_(type) {
   check_shape(shape_, type);
   if (device.is_host()) {
-    const auto size = std::max<std::size_t>(bytes(), 1);
-    memory_.reset(static_cast<std::byte*>(::operator new[](size, kAlignment)));
+    memory_.reset(allocate_on_host(bytes()));
   } else {
     memory_.reset(allocate_on(device, bytes()));
   }
 }
 
+Tensor empty(std::vector<std::int64_t> shape, DataType type) {
+  Tensor tensor;
+  tensor.shape_ = std::move(shape);
+  tensor.type_ = type;
+  check_shape(tensor.shape_, type);
+  tensor.memory_.reset(static_cast<std::byte*>(detail::allocate_shared(tensor.bytes())));
+  return tensor;
+}
+
 void detail::FreeMemory::operator()(std::byte* memory) const {
   if (device.is_host()) {
-    ::operator delete[](memory, kAlignment);
+    free_shared(memory);
   } else {
     (*runtime::gpu::module())->release(device.cuda, memory);  // which has allocated it
   }

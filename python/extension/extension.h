@@ -60,8 +60,9 @@ PyObject* tensor_tuple(const hvd_tensor* tensor);
  * exception. */
 hvd_tensor* read_tensors(PyObject* list, Py_ssize_t* count);
 
-/* --- the types (work.c, reducer.c, state.c) --- */
+/* --- the types (memory.c, work.c, reducer.c, state.c) --- */
 
+int add_memory(PyObject* module);
 int add_work(PyObject* module);
 int add_reducer(PyObject* module);
 int add_state(PyObject* module);

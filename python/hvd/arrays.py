@@ -11,11 +11,14 @@ Ranks call the same collectives with the same names; without a name the order of
 
 from __future__ import annotations
 
+import math
+import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from . import _core, _work
 from ._work import TYPES, Average, Handle, Kind, choose_op, start
@@ -26,8 +29,14 @@ from .errors import UnsupportedTypeError
 class _Memory:
     """Memory of hvd that an array refers to."""
 
-    def __init__(self, work: _core.Work, address: int, shape: tuple[int, ...], typestr: str):
-        self._work = work
+    def __init__(
+        self,
+        owner: _core.Work | _core.Memory,
+        address: int,
+        shape: tuple[int, ...],
+        typestr: str,
+    ):
+        self._owner = owner
         self.__array_interface__ = {
             "shape": shape,
             "typestr": typestr,
@@ -85,14 +94,20 @@ def _stream_of(given: Any) -> int:
     return 0 if stream in (None, 1) else stream
 
 
-def _view(work: _core.Work, result: _work.Tensor, like: np.dtype[Any]) -> NDArray[Any]:
-    address, shape, _, _ = result
+def _array(
+    owner: _core.Work | _core.Memory, address: int, shape: tuple[int, ...], like: np.dtype[Any]
+) -> NDArray[Any]:
     if 0 in shape:
         return np.empty(shape, like)
     # Types that NumPy does not know by itself have no letter of their own.
     typestr = like.str if like.kind in "biuf" else f"|V{like.itemsize}"
-    array = np.asarray(_Memory(work, address, shape, typestr))
+    array = np.asarray(_Memory(owner, address, shape, typestr))
     return array if array.dtype == like else array.view(like)
+
+
+def _view(work: _core.Work, result: _work.Tensor, like: np.dtype[Any]) -> NDArray[Any]:
+    address, shape, _, _ = result
+    return _array(work, address, shape, like)
 
 
 def _first_result(like: np.dtype[Any]) -> Callable[[_core.Work], NDArray[Any]]:
@@ -101,6 +116,29 @@ def _first_result(like: np.dtype[Any]) -> Callable[[_core.Work], NDArray[Any]]:
 
 def _all_results(likes: list[np.dtype[Any]]) -> Callable[[_core.Work], list[NDArray[Any]]]:
     return lambda work: [_view(work, result, like) for result, like in zip(work.results(), likes)]
+
+
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    """An array of zeros in memory that the ranks of a host share.
+
+    Large allreduces of such arrays, in place, are done where they lie, which saves a quarter to a
+    half of the time where each rank has a core. Nothing else depends on it; where the process may
+    not map so much it is ordinary memory. May be called before ``init()``, and the array outlives
+    ``shutdown()``. A process that is forked writes to the same memory as its parent.
+
+    Raises UnsupportedTypeError of a type that hvd cannot send, ValueError for a negative extent,
+    and MemoryError if there is no memory left.
+    """
+    extents = tuple(operator.index(n) for n in (shape if isinstance(shape, Sequence) else (shape,)))
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"an array cannot have the shape {extents}")
+    like = np.dtype(dtype)
+    _type_of(np.empty(0, like))
+    size = math.prod(extents) * like.itemsize
+    if size > sys.maxsize:
+        raise MemoryError(f"no machine has memory for an array of the shape {extents}")
+    memory = _core.Memory(size)
+    return _array(memory, memory.address, extents, like)
 
 
 # --- allreduce ---------------------------------------------------------------------------------

@@ -51,13 +51,17 @@ def train_numpy(steps, crashes):
     state = hvd.elastic.ObjectState(total=np.zeros(1000, np.int64), step=0, history=[])
     resets = []
     state.register_reset_callbacks([lambda: resets.append(hvd.generation())])
+    ones = hvd.empty(100_000, np.int64)  # the other ranks read it where it lies
 
     @hvd.elastic.run
     def train(state):
         while state.step < steps:
-            ones = hvd.allreduce(np.full(1000, state.step + 1), op=hvd.Max, name="step")
+            ones[:] = state.step + 1
+            handle = hvd.allreduce_async_(ones, op=hvd.Max, name="step")
             maybe_crash(hvd, state.step, crashes)
-            state.total += ones
+            hvd.synchronize(handle)
+            assert (ones == state.step + 1).all()
+            state.total += ones[:1000]
             state.history.append(state.step)
             state.step += 1
             state.commit()

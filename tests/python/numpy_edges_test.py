@@ -136,3 +136,49 @@ def test_an_error_comes_from_synchronize_not_from_the_call():
     with pytest.raises(hvd.HorovodInternalError, match="later"):
         hvd.synchronize(handle)
     assert hvd.allreduce(np.ones(3), op=hvd.Sum, name="later").tolist() == [hvd.size()] * 3
+
+
+# --- memory that ranks share -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (300, 200), 70_000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
+def test_arrays_in_shared_memory_are_as_others(shape, dtype):
+    array = hvd.empty(shape, dtype)
+    assert array.shape == np.empty(shape).shape and array.dtype == dtype
+    assert not array.any()
+    array[...] = hvd.rank() + 1
+    assert hvd.allreduce_(array, op=hvd.Sum) is array
+    assert (array == sum(range(1, hvd.size() + 1))).all()
+
+
+def test_shared_memory_beside_ordinary_memory_gives_the_same():
+    wanted = np.full(70_000, sum(range(1, hvd.size() + 1)), np.float32)
+    for round in range(3):
+        array = np.zeros(70_000, np.float32) if hvd.rank() == round % 2 else hvd.empty(70_000)
+        array[:] = hvd.rank() + 1
+        hvd.allreduce_(array, op=hvd.Sum)
+        np.testing.assert_array_equal(array, wanted)
+
+
+def test_views_of_shared_memory_keep_it():
+    part = hvd.empty((4, 3))[1]
+    part[:] = hvd.rank()
+    del_me = [hvd.empty((4, 3)) for _ in range(10)]
+    del del_me
+    hvd.allreduce_(part, op=hvd.Sum)
+    assert part.tolist() == [sum(range(hvd.size()))] * 3
+
+
+def test_impossible_shapes_of_shared_memory_are_refused():
+    with pytest.raises(ValueError, match=r"\(2, -1\)"):
+        hvd.empty((2, -1))
+    for extent in (1 << 60, 1 << 62):
+        with pytest.raises(MemoryError):
+            hvd.empty(extent)
+    for shape in ("three", 1.5, None):
+        with pytest.raises(TypeError):
+            hvd.empty(shape)
+    with pytest.raises(hvd.errors.UnsupportedTypeError, match="complex64"):
+        hvd.empty(3, np.complex64)
+    assert hvd.empty(np.int64(5)).shape == hvd.empty([np.int32(5)]).shape == (5,)

@@ -163,3 +163,36 @@ def test_a_state_dict_takes_the_sampler_to_the_middle_of_an_epoch():
     assert list(other) == before[1:]
     one.set_epoch(3)
     assert len(one) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_tensors_in_shared_memory_are_as_others(dtype):
+    for tensor in (hvd.empty(300, 400, dtype=dtype), hvd.empty((300, 400), dtype=dtype)):
+        assert tensor.shape == (300, 400) and tensor.dtype == dtype and not tensor.any()
+        tensor.fill_(hvd.rank() + 1)
+        assert hvd.allreduce_(tensor, op=hvd.Sum) is tensor
+        assert (tensor == sum(range(1, hvd.size() + 1))).all()
+    assert hvd.empty(2).dtype == torch.get_default_dtype()
+    assert hvd.empty(0, 3).shape == (0, 3) and hvd.empty(()).shape == ()
+
+
+def test_types_and_shapes_that_shared_memory_cannot_have_are_named():
+    with pytest.raises(hvd.HvdError, match="complex64"):
+        hvd.empty(2, dtype=torch.complex64)
+    with pytest.raises(RuntimeError):
+        hvd.empty(-1)
+
+
+def test_gradients_may_be_views_of_shared_memory():
+    layer = linear()
+    optimizer = distributed(layer)
+    layer.weight.grad = hvd.empty(*layer.weight.shape)
+    address = layer.weight.grad.data_ptr()
+    for _ in range(3):
+        optimizer.zero_grad(set_to_none=False)
+        backward(layer)
+        optimizer.synchronize()
+        assert layer.weight.grad.data_ptr() == address
+        assert (layer.weight.grad == mean_gradient()).all()
+        with optimizer.skip_synchronize():
+            optimizer.step()

@@ -3,10 +3,13 @@
 #include <atomic>
 #include <exception>
 #include <gtest/gtest.h>
+#include <new>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <type_traits>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <hvd/hvd.h>
@@ -187,6 +190,81 @@ TEST(ApiErrors, CanBeCaughtAsWhatTheyAre) {
     EXPECT_EQ(collective->cause(), "killed");
     EXPECT_STREQ(error.what(), "text");
   }
+}
+
+// --- memory that ranks share --------------------------------------------------------------------
+
+TEST(SharedMemory, IsATensorOfZerosBeforeInitAndAfterShutdown) {
+  hvd::Tensor tensor = hvd::empty({2, 3}, hvd::DataType::float64);
+  EXPECT_EQ(tensor.shape(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(tensor.type(), hvd::DataType::float64);
+  EXPECT_TRUE(tensor.device().is_host());
+  for (const double value : tensor.as<double>()) EXPECT_EQ(value, 0);
+  hvd::init();
+  tensor.as<double>()[5] = 2;
+  hvd::allreduce(tensor, {.op = hvd::Sum, .prescale = 3});
+  hvd::shutdown();
+  EXPECT_EQ(tensor.as<double>()[5], 6);
+  const hvd::Tensor moved = std::move(tensor);
+  EXPECT_EQ(moved.as<double>()[5], 6);
+}
+
+TEST(SharedMemory, OfNoElementsHasAnAddress) {
+  const hvd::Tensor nothing = hvd::empty({0, 3}, hvd::DataType::float32);
+  EXPECT_NE(nothing.data(), nullptr);
+  EXPECT_EQ(nothing.bytes(), 0U);
+}
+
+TEST(SharedMemory, OfAnImpossibleShapeIsRefused) {
+  EXPECT_THROW(hvd::empty({-1}, hvd::DataType::uint8), hvd::InvalidArgumentError);
+  constexpr std::int64_t kMuch = std::int64_t{1} << 62;
+  EXPECT_THROW(hvd::empty({kMuch, 8}, hvd::DataType::uint8), hvd::InvalidArgumentError);
+  EXPECT_THROW(hvd::empty({kMuch}, hvd::DataType::uint8), std::bad_alloc);
+}
+
+TEST(SharedMemory, IsForContainersToo) {
+  std::vector<float, hvd::SharedAllocator<float>> values;
+  for (int i = 0; i < 10'000; ++i) values.push_back(static_cast<float>(i));
+  auto copy = values;
+  values = {};
+  EXPECT_EQ(copy[9'999], 9'999);
+  hvd::init();
+  hvd::allreduce(copy, {.op = hvd::Sum, .prescale = 2});
+  hvd::shutdown();
+  EXPECT_EQ(copy[9'999], 2 * 9'999);
+  EXPECT_THROW(hvd::SharedAllocator<double>().allocate(~std::size_t{0} / 2),
+               std::bad_array_new_length);
+}
+
+// The limit on the size of files is one on what can be shared.
+[[noreturn]] void make_tensors_where_little_can_be_shared() {
+  const rlimit little{1 << 20, 1 << 20};
+  ::setrlimit(RLIMIT_FSIZE, &little);
+  for (int round = 0; round < 3; ++round) {
+    const hvd::Tensor tensor = hvd::empty({1 << 20}, hvd::DataType::float32);
+    for (const float value : tensor.as<float>()) {
+      if (value != 0) ::_exit(1);
+    }
+  }
+  ::_exit(0);
+}
+
+TEST(SharedMemory, IsOrdinaryMemoryWhereTheMachineGivesNone) {
+  EXPECT_EXIT(make_tensors_where_little_can_be_shared(), testing::ExitedWithCode(0),
+              "ordinary memory instead of shared memory");
+}
+
+[[noreturn]] void use_in_child(hvd::Tensor& tensor) {
+  tensor.as<std::int32_t>()[0] = 5;
+  { const hvd::Tensor own = hvd::empty({10}, hvd::DataType::int32); }
+  { const hvd::Tensor gone = std::move(tensor); }
+  ::_exit(0);
+}
+
+TEST(SharedMemory, OfAParentIsThereInAChildWhichHasItsOwn) {
+  hvd::Tensor tensor = hvd::empty({10}, hvd::DataType::int32);
+  EXPECT_EXIT(use_in_child(tensor), testing::ExitedWithCode(0), "");
+  EXPECT_EQ(tensor.as<std::int32_t>()[0], 5) << "both write to the same memory";
 }
 
 }  // namespace

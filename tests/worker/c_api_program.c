@@ -835,6 +835,29 @@ static void reducers(void) {
   CHECK(hvd_reducer_release(reducer) == HVD_OK);
 }
 
+/* Large enough to be reduced where it lies. */
+static void shared_memory(void) {
+  enum { kElements = 100000 };
+  float* const data = hvd_alloc(kElements * sizeof(float));
+  CHECK(data != NULL);
+  const int64_t length[1] = {kElements};
+  hvd_tensor tensor = vector(data, length);
+  hvd_options options = HVD_OPTIONS_INIT;
+  options.op = HVD_SUM;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kElements; ++i) data[i] = (float)(rank + 1);
+    CHECK(hvd_allreduce(&tensor, NULL, &options) == HVD_OK);
+    for (int i = 0; i < kElements; ++i) CHECK(data[i] == sum_of_ranks());
+  }
+  hvd_free(data);
+  hvd_free(NULL);
+  void* const nothing = hvd_alloc(0);
+  CHECK(nothing != NULL);
+  hvd_free(nothing);
+  CHECK(hvd_alloc((size_t)1 << 62) == NULL);
+  CHECK(hvd_last_error_code() == HVD_ERROR_OUT_OF_MEMORY);
+}
+
 static int work(void) {
   before_init();
   hvd_init_options options = HVD_INIT_OPTIONS_INIT;
@@ -856,6 +879,7 @@ static int work(void) {
   tensors_of_other_versions();
   wrong_tensors();
   reducers();
+  shared_memory();
   rows_of_many_steps();
   CHECK(hvd_barrier(NULL) == HVD_OK);
   CHECK(hvd_shutdown() == HVD_OK && hvd_is_initialized() == 0);

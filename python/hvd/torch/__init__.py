@@ -98,6 +98,7 @@ from .ops import (
 )
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm
+from .tensors import empty
 
 if _torch.distributed.is_available():
     from .process_group import register as _register
@@ -145,6 +146,7 @@ __all__ = [
     "cuda_built",
     "ddl_built",
     "elastic",
+    "empty",
     "generation",
     "global_process_set",
     "gloo_built",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -18,8 +20,8 @@ TYPES = {
 class _Memory:
     """Memory of hvd on a GPU that a tensor refers to."""
 
-    def __init__(self, work: object, result: _work.Tensor, typestr: str) -> None:
-        self._work = work
+    def __init__(self, owner: object, result: _work.Tensor, typestr: str) -> None:
+        self._owner = owner
         self.__cuda_array_interface__ = {
             "shape": result[1],
             "typestr": typestr,
@@ -31,8 +33,8 @@ class _Memory:
 class _HostMemory:
     """Memory of hvd on the host."""
 
-    def __init__(self, work: object, result: _work.Tensor, typestr: str) -> None:
-        self._work = work
+    def __init__(self, owner: object, result: _work.Tensor, typestr: str) -> None:
+        self._owner = owner
         self.__array_interface__ = {
             "shape": result[1],
             "typestr": typestr,
@@ -67,14 +69,29 @@ def stream_of(tensor: torch.Tensor) -> int:
 
 
 def result_tensor(
-    work: _core.Work | _core.Reducer, result: _work.Tensor, like: torch.Tensor
+    owner: _core.Work | _core.Reducer | _core.Memory, result: _work.Tensor, like: torch.Tensor
 ) -> torch.Tensor:
     """A tensor in the memory of a result, of the type and on the device of ``like``."""
     if 0 in result[1]:
         return torch.empty(result[1], dtype=like.dtype, device=like.device)
     typestr, integer = _INTEGERS[like.element_size()]
     if like.device.type == "cuda":
-        memory = torch.as_tensor(_Memory(work, result, typestr), device=like.device)
+        memory = torch.as_tensor(_Memory(owner, result, typestr), device=like.device)
     else:
-        memory = torch.from_numpy(np.asarray(_HostMemory(work, result, typestr)))
+        memory = torch.from_numpy(np.asarray(_HostMemory(owner, result, typestr)))
     return memory if like.dtype == integer else memory.view(like.dtype)
+
+
+def empty(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A tensor of zeros on the host, in memory that the ranks of a host share.
+
+    As ``hvd.empty()``, with the arguments of ``torch.empty()``: ``empty(2, 3)``, ``empty((2, 3))``.
+    Without ``dtype`` it has torch's default type. Raises UnsupportedTypeError of a type that hvd
+    cannot send, RuntimeError of a shape that torch does not know, and MemoryError.
+    """
+    like = torch.empty(0, dtype=dtype, device="cpu")
+    if like.dtype not in TYPES:
+        raise UnsupportedTypeError(f"hvd cannot send elements of type {like.dtype}")
+    shape = torch.empty(*size, dtype=like.dtype, device="meta").shape
+    memory = _core.Memory(shape.numel() * like.element_size())
+    return result_tensor(memory, (memory.address, tuple(shape), 0, 0), like)

@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include <hvd/c_elastic.h>
+#include <hvd/c_memory.h>
 #include <hvd/export.h>
 #include <hvd/version.h>
 

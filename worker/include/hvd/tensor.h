@@ -182,6 +182,7 @@ class HVD_API Tensor {
   }
 
  private:
+  friend HVD_API Tensor empty(std::vector<std::int64_t> shape, DataType type);
   void check_readable(DataType asked) const;
 
   std::unique_ptr<std::byte[], detail::FreeMemory> memory_;
