@@ -1,12 +1,16 @@
 // One tensor of float32 through a backend, for what the conformance tables do not say.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <gtest/gtest.h>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "tests/runtime/ops/conformance.h"
 
 namespace hvd::test {
@@ -18,6 +22,48 @@ inline runtime::Group world_of(int size, int rank) {
   std::iota(group.ranks.begin(), group.ranks.end(), 0);
   return group;
 }
+
+// Of a rank; sums of such numbers depend on the order in which they are added.
+inline std::vector<float> uneven_numbers(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 1);
+  std::uniform_real_distribution<float> exponent(-20, 20);
+  std::vector<float> values(count);
+  for (auto& value : values) value = std::exp2(exponent(random)) * (random() % 2 == 0 ? 1.F : -1.F);
+  return values;
+}
+
+// Of that many ranks, in their order.
+inline std::vector<float> sum_of_uneven_numbers(int ranks, std::size_t count) {
+  std::vector<float> sum = uneven_numbers(0, count);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const auto more = uneven_numbers(rank, count);
+    for (std::size_t i = 0; i < count; ++i) sum[i] += more[i];
+  }
+  return sum;
+}
+
+// Tensors of float32 in place, for one batch.
+struct Batch {
+  explicit Batch(runtime::Kind kind) { response.kind = kind; }
+  void add(float* data, std::size_t count) {
+    runtime::Entry entry;
+    entry.request.name = cat("t", entries.size());
+    entry.request.kind = response.kind;
+    entry.request.type = DataType::float32;
+    entry.request.shape = {static_cast<std::int64_t>(count)};
+    entry.input = entry.output = data;
+    response.tensors.push_back(std::make_shared<const runtime::ResponseTensor>(
+        runtime::ResponseTensor{entry.request, {}}));
+    entries.push_back(std::move(entry));
+  }
+  Status run(RankUnderTest& self, const runtime::Group& group) {
+    std::vector<runtime::Outcome> outcomes(entries.size());
+    return self.run(response, group, entries, outcomes);
+  }
+
+  runtime::Response response;
+  std::vector<runtime::Entry> entries;
+};
 
 struct OneTensor {
   OneTensor(runtime::Kind kind, std::vector<float> values)

@@ -1,15 +1,12 @@
 // Allreduces of tensors that lie in the heaps of the ranks, in place.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <gtest/gtest.h>
 #include <memory>
-#include <random>
 #include <sys/stat.h>
 #include <utility>
 #include <vector>
 
-#include "base/text.h"
 #include "runtime/shm/shared_heap.h"
 #include "tests/runtime/ops/one_tensor.h"
 #include "tests/runtime/shm/shm_ranks.h"
@@ -17,10 +14,8 @@
 namespace hvd::test {
 namespace {
 
-using runtime::Entry;
 using runtime::Kind;
 using runtime::Outcome;
-using runtime::Response;
 using runtime::Segment;
 using runtime::SharedHeap;
 
@@ -55,24 +50,6 @@ class HeapTensor {
   std::size_t before_;
 };
 
-// Sums of such numbers depend on the order in which they are added.
-std::vector<float> numbers_of(int rank, std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank) + 1);
-  std::uniform_real_distribution<float> exponent(-20, 20);
-  std::vector<float> values(count);
-  for (auto& value : values) value = std::exp2(exponent(random));
-  return values;
-}
-
-std::vector<float> sum_of(int ranks, std::size_t count) {
-  std::vector<float> sum = numbers_of(0, count);
-  for (int rank = 1; rank < ranks; ++rank) {
-    const auto more = numbers_of(rank, count);
-    for (std::size_t i = 0; i < count; ++i) sum[i] += more[i];
-  }
-  return sum;
-}
-
 Outcome sum_in_place(ShmRank& self, int size, int rank, float* data, std::size_t count,
                      ReduceOp op = ReduceOp::sum) {
   OneTensor tensor(Kind::allreduce, {});
@@ -88,9 +65,10 @@ TEST(ShmInPlace, AddsInTheOrderOfTheRanks) {
       on_shm_ranks(
           size,
           [&](int rank, ShmRank& self) {
-            const HeapTensor tensor(numbers_of(rank, count), static_cast<std::size_t>(rank));
+            const HeapTensor tensor(uneven_numbers(rank, count), static_cast<std::size_t>(rank));
             ASSERT_TRUE(sum_in_place(self, size, rank, tensor.data(), count).ok());
-            EXPECT_EQ(tensor.values(), sum_of(size, count)) << size << " ranks, " << count;
+            EXPECT_EQ(tensor.values(), sum_of_uneven_numbers(size, count))
+                << size << " ranks, " << count;
           },
           with_heaps(size));
     }
@@ -113,25 +91,15 @@ TEST(ShmInPlace, ReducesManyTensorsOfOneBatch) {
       3,
       [](int rank, ShmRank& self) {
         std::vector<std::unique_ptr<HeapTensor>> tensors;
-        std::vector<Entry> entries;
-        Response response;
-        response.kind = Kind::allreduce;
+        Batch batch(Kind::allreduce);
         const std::vector<std::size_t> counts{1000, 1, 0, 20'003, 64, 7};
         for (const std::size_t count : counts) {
-          tensors.push_back(std::make_unique<HeapTensor>(numbers_of(rank, count)));
-          Entry entry;
-          entry.request.name = cat("tensor ", tensors.size());
-          entry.request.type = DataType::float32;
-          entry.request.shape = {static_cast<std::int64_t>(count)};
-          entry.input = entry.output = tensors.back()->data();
-          response.tensors.push_back(std::make_shared<const runtime::ResponseTensor>(
-              runtime::ResponseTensor{entry.request, {}}));
-          entries.push_back(std::move(entry));
+          tensors.push_back(std::make_unique<HeapTensor>(uneven_numbers(rank, count)));
+          batch.add(tensors.back()->data(), count);
         }
-        std::vector<Outcome> outcomes(entries.size());
-        ASSERT_TRUE(self.run(response, world_of(3, rank), entries, outcomes).ok());
+        ASSERT_TRUE(batch.run(self, world_of(3, rank)).ok());
         for (std::size_t i = 0; i < counts.size(); ++i) {
-          EXPECT_EQ(tensors[i]->values(), sum_of(3, counts[i])) << i;
+          EXPECT_EQ(tensors[i]->values(), sum_of_uneven_numbers(3, counts[i])) << i;
         }
       },
       with_heaps(3));
@@ -144,12 +112,13 @@ TEST(ShmInPlace, GivesTheSameWhereATensorIsInOrdinaryMemory) {
       3,
       [](int rank, ShmRank& self) {
         for (int round = 0; round < 12; ++round) {
-          const HeapTensor shared(numbers_of(rank, kCount));
-          std::vector<float> ordinary = numbers_of(rank, kCount);
+          const HeapTensor shared(uneven_numbers(rank, kCount));
+          std::vector<float> ordinary = uneven_numbers(rank, kCount);
           const bool elsewhere = rank == round % 4;
           float* const data = elsewhere ? ordinary.data() : shared.data();
           ASSERT_TRUE(sum_in_place(self, 3, rank, data, kCount).ok());
-          EXPECT_EQ(elsewhere ? ordinary : shared.values(), sum_of(3, kCount)) << round;
+          EXPECT_EQ(elsewhere ? ordinary : shared.values(), sum_of_uneven_numbers(3, kCount))
+              << round;
         }
       },
       with_heaps(3));
@@ -160,15 +129,15 @@ TEST(ShmInPlace, AnOutputElsewhereLeavesTheInput) {
   on_shm_ranks(
       2,
       [](int rank, ShmRank& self) {
-        const HeapTensor input(numbers_of(rank, kCount));
+        const HeapTensor input(uneven_numbers(rank, kCount));
         const HeapTensor output(std::vector<float>(kCount, -1));
         OneTensor tensor(Kind::allreduce, {});
         tensor.entry.request.shape = {kCount};
         tensor.entry.input = input.data();
         tensor.entry.output = output.data();
         ASSERT_TRUE(tensor.run(self, world_of(2, rank)).ok());
-        EXPECT_EQ(input.values(), numbers_of(rank, kCount));
-        EXPECT_EQ(output.values(), sum_of(2, kCount));
+        EXPECT_EQ(input.values(), uneven_numbers(rank, kCount));
+        EXPECT_EQ(output.values(), sum_of_uneven_numbers(2, kCount));
       },
       with_heaps(2));
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <numeric>
-#include <random>
 
 #include "runtime/ops/layout.h"
 #include "tests/runtime/ops/one_tensor.h"
@@ -12,19 +11,8 @@
 namespace hvd::test {
 namespace {
 
-using runtime::Entry;
 using runtime::Kind;
 using runtime::Outcome;
-using runtime::Response;
-
-// Sums of such numbers depend on the order in which they are added.
-std::vector<float> uneven_numbers(int rank, std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank) + 1);
-  std::uniform_real_distribution<float> exponent(-20, 20);
-  std::vector<float> values(count);
-  for (auto& value : values) value = std::exp2(exponent(random)) * (random() % 2 == 0 ? 1.F : -1.F);
-  return values;
-}
 
 TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheWindowsAndWhoReduces) {
   constexpr std::size_t kCount = 40'001;
@@ -50,13 +38,7 @@ TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheWindowsAndWhoReduces) {
     EXPECT_EQ(result, results.front());
   }
   // And it is the order of the ranks.
-  const auto first = uneven_numbers(0, kCount);
-  std::vector<float> wanted = first;
-  for (int rank = 1; rank < 5; ++rank) {
-    const auto more = uneven_numbers(rank, kCount);
-    for (std::size_t i = 0; i < kCount; ++i) wanted[i] += more[i];
-  }
-  EXPECT_EQ(results.front(), wanted);
+  EXPECT_EQ(results.front(), sum_of_uneven_numbers(5, kCount));
 }
 
 struct Large {
@@ -202,26 +184,13 @@ TEST(ShmOps, AReducescatterOfManyTensorsInPlaceReadsAllBeforeItOverwrites) {
       3,
       [](int rank, ShmRank& self) {
         std::vector<std::vector<float>> data;
-        std::vector<Entry> entries;
-        Response response;
-        response.kind = Kind::reducescatter;
         for (const std::size_t count : {1000, 2, 4001, 7}) {
           data.emplace_back(count);
           std::iota(data.back().begin(), data.back().end(), static_cast<float>(rank));
         }
-        for (std::size_t i = 0; i < data.size(); ++i) {
-          Entry entry;
-          entry.request.name = cat("t", i);
-          entry.request.kind = Kind::reducescatter;
-          entry.request.type = DataType::float32;
-          entry.request.shape = {static_cast<std::int64_t>(data[i].size())};
-          entry.input = entry.output = data[i].data();
-          response.tensors.push_back(std::make_shared<const runtime::ResponseTensor>(
-              runtime::ResponseTensor{entry.request, {}}));
-          entries.push_back(entry);
-        }
-        std::vector<Outcome> outcomes(entries.size());
-        ASSERT_TRUE(self.run(response, world_of(3, rank), entries, outcomes).ok());
+        Batch batch(Kind::reducescatter);
+        for (auto& tensor : data) batch.add(tensor.data(), tensor.size());
+        ASSERT_TRUE(batch.run(self, world_of(3, rank)).ok());
         for (const auto& tensor : data) {
           const auto [begin, count] =
               runtime::reducescatter_rows(static_cast<std::int64_t>(tensor.size()), 3, rank);
