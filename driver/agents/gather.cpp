@@ -52,8 +52,8 @@ class Gathering {
     const std::string where = server_->address().to_string();
     observer_.on_notice(cat("waiting at ", where, " for ", missing(), " to join"));
 
-    deadline_.begin(spec_.start_timeout, [late = late_] { *late = true; });
-    while (!complete() && !*late_ && signals_.waiting() == 0) io_.run_one();
+    deadline_.begin(spec_.start_timeout, [this] { late_ = true; });
+    while (!complete() && !late_ && signals_.waiting() == 0) io_.run_one();
 
     if (signals_.waiting() != 0) {
       return Status(Code::aborted,
@@ -167,8 +167,7 @@ class Gathering {
   OwnTimer deadline_;
   std::optional<ProgressTimer> progress_timer_;
   bool begun_ = false;
-  // The deadline has passed. Handlers that run after the end of this object use only this.
-  std::shared_ptr<bool> late_ = std::make_shared<bool>(false);
+  bool late_ = false;  // the deadline has passed
   int slots_ = 0;
   std::map<std::string, Member> members_;
   std::vector<std::string> order_;  // of joining

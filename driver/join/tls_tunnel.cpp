@@ -14,6 +14,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/machine/peer_silence.h"
 #include "base/protocol/join_link.h"
@@ -115,10 +116,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     beat_soon();
   }
 
-  bool has_arrived() {
-    pollfd wire{socket_.native_handle(), POLLIN, 0};
-    return ::poll(&wire, 1, 0) > 0;
-  }
+  bool has_arrived() { return is_ready(socket_.native_handle(), POLLIN); }
 
   // The connection is idle, so its buffer takes the few bytes.
   void dismiss_at_once() {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/text.h"
 #include "base/thread_group.h"
 
@@ -28,10 +29,7 @@ void EventFlag::set() const {
   if (::write(fd_.get(), &one, sizeof one) < 0) return;
 }
 
-bool EventFlag::is_set() const {
-  pollfd fd{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-  return ::poll(&fd, 1, 0) > 0;
-}
+bool EventFlag::is_set() const { return is_ready(fd_.get(), POLLIN); }
 
 Status Deadline::check() const {
   if (stop != nullptr && stop->is_set()) return {Code::aborted, "given up"};

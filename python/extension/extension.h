@@ -62,6 +62,8 @@ hvd_tensor* read_tensors(PyObject* list, Py_ssize_t* count);
 
 /* --- the types (memory.c, work.c, reducer.c, state.c) --- */
 
+/* Adds a type to the module. 0, or -1 with an exception. */
+int add_type(PyObject* module, PyType_Spec* spec);
 int add_memory(PyObject* module);
 int add_work(PyObject* module);
 int add_reducer(PyObject* module);

@@ -291,6 +291,14 @@ static PyMethodDef functions[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "The calls of libhvd.", -1, functions, NULL, NULL, NULL, NULL};
 
+int add_type(PyObject* module, PyType_Spec* spec) {
+  PyTypeObject* const type = (PyTypeObject*)PyType_FromSpec(spec);
+  if (type == NULL) return -1;
+  const int result = PyModule_AddType(module, type);
+  Py_DECREF(type);
+  return result;
+}
+
 PyMODINIT_FUNC PyInit__core(void) {
   PyObject* const module = PyModule_Create(&definition);
   if (module == NULL) return NULL;

@@ -313,10 +313,4 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {"hvd._core.State", sizeof(state), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
 
-int add_state(PyObject* module) {
-  PyTypeObject* const type = (PyTypeObject*)PyType_FromSpec(&spec);
-  if (type == NULL) return -1;
-  const int result = PyModule_AddType(module, type);
-  Py_DECREF(type);
-  return result;
-}
+int add_state(PyObject* module) { return add_type(module, &spec); }

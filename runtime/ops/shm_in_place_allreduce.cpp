@@ -43,9 +43,12 @@ bool ShmInPlaceAllreduce::offer(const Entries& entries, std::span<const Outcome>
 
 Status ShmInPlaceAllreduce::find_tensors(const Entries& entries,
                                          std::span<const Outcome> outcomes) {
+  const auto ranks = static_cast<std::size_t>(collective_.size());
+  places_.reserve(entries.size() * ranks);  // the list points into it
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto count = static_cast<std::size_t>(entries[i].request.elements());
     if (count == 0) continue;
+    tensors_.add(places_.data() + places_.size(), count);
     for (int rank = 0; rank < collective_.size(); ++rank) {
       const Segment& heap = collective_.heap(rank);
       const auto* const offsets = reinterpret_cast<const std::uint64_t*>(collective_.chunk(rank));
@@ -53,10 +56,10 @@ Status ShmInPlaceAllreduce::find_tensors(const Entries& entries,
       if (offset > heap.size() || count * element_ > heap.size() - offset) {
         return {Code::internal, cat("a rank has no tensor at ", offset, " of its heap")};
       }
-      tensors_.push_back(heap.data() + offset);
+      const bool is_own = rank == collective_.rank();
+      places_.push_back(is_own ? static_cast<std::byte*>(outcomes[i].output)
+                               : heap.data() + offset);
     }
-    pieces_.push_back({total_, count, static_cast<std::byte*>(outcomes[i].output)});
-    total_ += count;
   }
   return {};
 }
@@ -64,8 +67,8 @@ Status ShmInPlaceAllreduce::find_tensors(const Entries& entries,
 Status ShmInPlaceAllreduce::run(const Entries& entries, std::span<const Outcome> outcomes) {
   HVD_RETURN_IF_ERROR(find_tensors(entries, outcomes));
   const std::size_t slice = whole_grains(kSliceChunks * collective_.capacity() / element_);
-  for (std::size_t begin = 0; begin < total_; begin += slice) {
-    const std::size_t count = std::min(slice, total_ - begin);
+  for (std::size_t begin = 0; begin < tensors_.size(); begin += slice) {
+    const std::size_t count = std::min(slice, tensors_.size() - begin);
     const auto own = share_of(collective_, collective_.rank(), count);
     reduce(begin + own.begin, begin + own.end);
     HVD_RETURN_IF_ERROR(collective_.sync());
@@ -80,40 +83,29 @@ Status ShmInPlaceAllreduce::run(const Entries& entries, std::span<const Outcome>
   return collective_.check_none_failed();
 }
 
-template <typename F>
-void ShmInPlaceAllreduce::for_range(std::size_t begin, std::size_t end, F f) const {
-  if (begin == end) return;
-  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
-                                [](std::size_t at, const Piece& p) { return at < p.begin; }) -
-               pieces_.begin() - 1;
-  for (std::size_t at = begin; at < end; ++piece) {
-    const auto index = static_cast<std::size_t>(piece);
-    const std::size_t before = at - pieces_[index].begin;
-    const std::size_t count = std::min(end - at, pieces_[index].count - before);
-    f(index, before, count);
-    at += count;
-  }
-}
-
 void ShmInPlaceAllreduce::reduce(std::size_t begin, std::size_t end) const {
   const std::size_t block = kReducedAtOnce / element_;
-  for_range(begin, end, [&](std::size_t piece, std::size_t before, std::size_t count) {
-    for (std::size_t done = 0; done < count; done += block) {
-      const std::size_t at = (before + done) * element_;
-      const std::size_t n = std::min(block, count - done);
-      std::byte* const out = pieces_[piece].own + at;
-      reduce_in_order(
-          reduce_, collective_.size(), [&](int rank) { return tensor(piece, rank) + at; }, out, n);
-      if (arithmetic_.changes_sums()) arithmetic_.finish(out, n);
-    }
-  });
+  tensors_.for_range(
+      begin, end,
+      [&](std::byte* const* places, std::size_t before, std::size_t /*from*/, std::size_t count) {
+        for (std::size_t done = 0; done < count; done += block) {
+          const std::size_t at = (before + done) * element_;
+          const std::size_t n = std::min(block, count - done);
+          std::byte* const out = places[collective_.rank()] + at;
+          reduce_in_order(
+              reduce_, collective_.size(), [&](int rank) { return places[rank] + at; }, out, n);
+          if (arithmetic_.changes_sums()) arithmetic_.finish(out, n);
+        }
+      });
 }
 
 void ShmInPlaceAllreduce::copy_from(int rank, std::size_t begin, std::size_t end) const {
-  for_range(begin, end, [&](std::size_t piece, std::size_t before, std::size_t count) {
-    const std::size_t at = before * element_;
-    bulk_copy(pieces_[piece].own + at, tensor(piece, rank) + at, count * element_);
-  });
+  tensors_.for_range(
+      begin, end,
+      [&](std::byte* const* places, std::size_t before, std::size_t /*from*/, std::size_t count) {
+        const std::size_t at = before * element_;
+        bulk_copy(places[collective_.rank()] + at, places[rank] + at, count * element_);
+      });
 }
 
 }  // namespace hvd::runtime

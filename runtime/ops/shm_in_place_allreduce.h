@@ -6,13 +6,14 @@
 // P ranks, n bytes, slices of w: each rank reads 2 (P - 1) / P n of others, in n / w + 2 steps.
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <span>
 #include <vector>
 
 #include "runtime/core/arithmetic.h"
 #include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/operation.h"
+#include "runtime/ops/scatter_list.h"
 #include "runtime/shm/shm_group.h"
 
 namespace hvd::runtime {
@@ -28,21 +29,7 @@ class ShmInPlaceAllreduce {
   Status run(const Entries& entries, std::span<const Outcome> outcomes);
 
  private:
-  // A tensor of the batch, and where it is on each rank.
-  struct Piece {
-    std::size_t begin;  // in elements of the batch
-    std::size_t count;
-    std::byte* own;
-  };
-
   Status find_tensors(const Entries& entries, std::span<const Outcome> outcomes);
-  const std::byte* tensor(std::size_t piece, int rank) const {
-    return tensors_[piece * static_cast<std::size_t>(collective_.size()) +
-                    static_cast<std::size_t>(rank)];
-  }
-  // Calls f(piece, before, count) for each part of [begin, end).
-  template <typename F>
-  void for_range(std::size_t begin, std::size_t end, F f) const;
   void reduce(std::size_t begin, std::size_t end) const;
   void copy_from(int rank, std::size_t begin, std::size_t end) const;
 
@@ -50,9 +37,9 @@ class ShmInPlaceAllreduce {
   const BatchArithmetic& arithmetic_;
   std::size_t element_;
   ReduceFunction reduce_;
-  std::size_t total_ = 0;
-  std::vector<Piece> pieces_;
-  std::vector<const std::byte*> tensors_;  // those of all ranks, piece by piece
+  std::vector<std::byte*> places_;  // of each tensor, for each rank in turn
+  // The batch. The data of a tensor are its places: data[r] is where it is on rank r.
+  ScatterList<std::byte* const*> tensors_;
 };
 
 }  // namespace hvd::runtime

@@ -13,8 +13,7 @@ namespace {
 
 // As much as could ever be allocated. A file beyond RLIMIT_FSIZE would be a signal.
 std::size_t whole_machine() {
-  auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-               static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes();
   rlimit files{};
   if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
     bytes = std::min<std::uint64_t>(bytes, files.rlim_cur);

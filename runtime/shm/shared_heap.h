@@ -31,7 +31,7 @@ class SharedHeap {
   // `bytes` of zeros, in whole pages. resource_exhausted: the machine has no more memory to share,
   // or the process may not map so much.
   Result<std::byte*> allocate(std::size_t bytes);
-  // What allocate() gave. In a process that was forked, memory of its parent stays.
+  // Frees memory that allocate() gave. A forked process does not free the memory of its parent.
   void free(const std::byte* memory);
   // Whether it is in this heap, or in that of a parent.
   bool owns(const void* memory) const;

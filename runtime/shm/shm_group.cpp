@@ -203,10 +203,10 @@ int ShmCollective::ranks_in_heap() const {
                     [](const RankProgress* rank) { return rank->in_heap.load(); }));
 }
 
-// An exchange, so that nothing which the program does later comes before it.
+// The exchange keeps later stores of the program behind this one.
 void ShmCollective::tell_failed() { own_.failed.exchange(true); }
 
-// What was read before the last sync() was read before these flags are.
+// The tensors were read before the last sync(), and these flags are read after it.
 Status ShmCollective::check_none_failed() const {
   const bool failed = std::any_of(step_.of.begin(), step_.of.end(),
                                   [](const RankProgress* rank) { return rank->failed.load(); });

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
-#include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "runtime/shm/segment.h"
+#include "tests/runtime/shm/shm_ranks.h"
 
 namespace hvd::runtime {
 namespace {
@@ -23,7 +21,7 @@ std::byte* allocated(std::size_t bytes) {
   return memory.ok() ? *memory : nullptr;
 }
 
-// What a child of this process exits with.
+// Runs `body` in a child of this process and returns the exit code of the child.
 template <typename F>
 int in_child(F body) {
   const pid_t child = ::fork();
@@ -108,11 +106,7 @@ TEST(SharedHeap, HeedsTheLimitOnTheSizeOfFiles) {
 
 // A process that allocates nothing loses nothing of a limit on its address space.
 TEST(SharedHeap, IsMappedWhenItIsNeeded) {
-  const auto mapped = [] {
-    std::ifstream maps("/proc/self/maps");
-    const std::string all(std::istreambuf_iterator<char>(maps), {});
-    return all.find("hvd-heap") != std::string::npos;
-  };
+  const auto mapped = [] { return test::heaps_mapped() > 0; };
   EXPECT_EQ(in_child([&] {
               if (mapped()) return 1;  // by a test before this one, of the parent
               if (SharedHeap::of_process().fd() < 0 || mapped()) return 2;
