@@ -39,6 +39,8 @@ Status ControlLoop::open() {
 
 Status ControlLoop::start(std::vector<std::string> addresses, TimePoint deadline) {
   thread_ = start_thread("hvd-control", [this, addresses = std::move(addresses), deadline] {
+    ShortTimeSlice time_slice;
+    time_slice.begin();
     controller_.connect(addresses, deadline);
     loop();
   });
@@ -110,7 +112,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint de
 
   const Driver driver = deadline == kNever ? Driver::caller : Driver::caller_until_deadline;
   TimePoint until = kNever;
-  const CallerProgressScope scope([this, &until] {
+  CallerProgressScope scope([this, &until] {
     auto lock = engine_.lock();
     controller_.notify_unseen();
     engine_.suspend(lock, until);
@@ -136,6 +138,7 @@ void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint de
       events = engine_.poll_sometimes(lock);
     } else if (!over && !engine_.poll_briefly(lock, events)) {
       controller_.notify_unseen();
+      scope.wake_soon();
       events = engine_.wait_in_caller(lock, std::min(until, deadline));
     }
     controller_.handle_events(events);

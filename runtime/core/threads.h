@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/core/time_slice.h"
+
 namespace hvd::runtime {
 
 // Blocks, in the calling thread and the threads that it starts, every signal except those that
@@ -82,12 +84,18 @@ class CallerProgressScope {
   static bool is_active() { return current != nullptr; }
   // May be called on any thread that is about to sleep until other threads have done something.
   static void about_to_sleep() {
-    if (current != nullptr) current->yield_();
+    if (current == nullptr) return;
+    current->wake_soon();
+    current->yield_();
   }
+  // This thread is about to sleep until there is something to drive. From then on it gets its core
+  // back soon. A wait that is over without a sleep need not pay for that.
+  void wake_soon() { time_slice_.begin(); }
 
  private:
   inline static thread_local CallerProgressScope* current = nullptr;
   std::function<void()> yield_;
+  ShortTimeSlice time_slice_;
 };
 
 // Starts a thread with a name of at most 15 characters, as top and gdb show it.

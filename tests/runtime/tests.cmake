@@ -30,6 +30,7 @@ hvd_test(hvd_runtime_test
   runtime/core/arithmetic_test.cpp
   runtime/core/brief_wait_test.cpp
   runtime/core/float8_test.cpp
+  runtime/core/time_slice_test.cpp
   runtime/net/member_acceptor_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base

@@ -5,13 +5,12 @@
 #include <thread>
 
 #include "runtime/core/affinity.h"
+#include "tests/runtime/ranks.h"
 
 namespace hvd::test {
 namespace {
 
 using runtime::BriefWait;
-
-constexpr std::chrono::seconds kLong{30};
 
 TEST(BriefWait, ReturnsAsSoonAsItIsOver) {
   BriefWait wait;
