@@ -97,4 +97,13 @@ bool is_stopped(pid_t pid) {
   return state == 'T' || state == 't';
 }
 
+// The second number of schedstat, in nanoseconds.
+std::optional<Duration> time_without_core() {
+  const auto numbers = split(read_proc_file("/proc/thread-self/schedstat"), ' ');
+  if (numbers.size() < 2) return std::nullopt;
+  const auto waited = parse_number<std::int64_t>(numbers[1]);
+  if (!waited) return std::nullopt;
+  return std::chrono::nanoseconds(*waited);
+}
+
 }  // namespace hvd

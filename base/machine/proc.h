@@ -7,6 +7,8 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace hvd {
 
 // A file of /proc, whole; empty if it cannot be read.
@@ -25,5 +27,9 @@ std::optional<int> failure_of_dying(pid_t pid);
 bool is_about_to_stop(pid_t pid);
 // Stopped by a signal or by a debugger, so that it does nothing until somebody lets it go on.
 bool is_stopped(pid_t pid);
+
+// For how long the calling thread was ready to run and had no core, since it began. Nothing if the
+// kernel does not tell.
+std::optional<Duration> time_without_core();
 
 }  // namespace hvd

@@ -67,6 +67,7 @@ Status ShmInPlaceAllreduce::find_tensors(const Entries& entries,
 Status ShmInPlaceAllreduce::run(const Entries& entries, std::span<const Outcome> outcomes) {
   HVD_RETURN_IF_ERROR(find_tensors(entries, outcomes));
   const std::size_t slice = whole_grains(kSliceChunks * collective_.capacity() / element_);
+  collective_.set_chunks_of_step(kSliceChunks);
   for (std::size_t begin = 0; begin < tensors_.size(); begin += slice) {
     const std::size_t count = std::min(slice, tensors_.size() - begin);
     const auto own = share_of(collective_, collective_.rank(), count);

@@ -29,7 +29,8 @@ class StoreChoice {
   // multiple of what a program does: it shall not always meet the same part of a step.
   static constexpr int kPeriod = 509;
   static constexpr int kTrial = 4;
-  // Before the first one all pages have been touched, which costs more than any store.
+  // Before the first one all pages of the chunks have been touched, which costs more than any
+  // store.
   static constexpr int kUntilFirstTrial = 8;
 
   Stores next() const;

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -41,6 +42,13 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 Result<UniqueFd> Segment::create_file(const char* name, std::size_t bytes) {
+  // The kernel would send SIGXFSZ, which ends a program.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) {
+    return Status(Code::resource_exhausted, cat("shared memory of ", bytes,
+                                                " bytes is beyond the limit of the size of files, ",
+                                                files.rlim_cur, " bytes (ulimit -f)"));
+  }
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return Status::from_errno("memfd_create", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
@@ -72,7 +80,7 @@ Result<std::shared_ptr<Segment>> Segment::adopt_heap(UniqueFd fd, HeapOf whose) 
   const auto size = sealed_size(fd);
   HVD_RETURN_IF_ERROR(size.status());
   const bool own = whose == HeapOf::this_process;
-  return mapped(std::move(fd), *size, {.writable = own, .in_children = own, .in_dumps = false});
+  return mapped(std::move(fd), *size, {.writable = own, .in_children = own});
 }
 
 Result<std::size_t> Segment::sealed_size(const UniqueFd& fd) {
@@ -111,7 +119,7 @@ Status Segment::map(const Mapping& how) {
   }
   data_ = static_cast<std::byte*>(memory);
   if (!how.in_children) ::madvise(memory, size_, MADV_DONTFORK);
-  if (!how.in_dumps) ::madvise(memory, size_, MADV_DONTDUMP);
+  ::madvise(memory, size_, MADV_DONTDUMP);
   return {};
 }
 

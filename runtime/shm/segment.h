@@ -5,6 +5,8 @@
 // Pages are there only once they are reserved: touching one that the machine cannot give is the end
 // of a process (SIGBUS), reserving it is an error. What is never reserved costs nothing.
 //
+// No segment is part of core dumps: most of it may be holes, which a dump would fill.
+//
 // Ranks that are threads of one process get the same mapping, so that ThreadSanitizer sees what
 // they do to each other. The object belongs to those who hold it; any thread may call.
 #pragma once
@@ -25,6 +27,7 @@ std::size_t whole_pages(std::size_t bytes);
 class Segment {
  public:
   // The file alone, of zeros, whose size is sealed. `name` stands in /proc/PID/maps.
+  // resource_exhausted beyond the limit of the size of files (ulimit -f).
   static Result<UniqueFd> create_file(const char* name, std::size_t bytes);
   // New memory.
   static Result<std::shared_ptr<Segment>> create(std::size_t bytes);
@@ -32,7 +35,7 @@ class Segment {
   static Result<std::shared_ptr<Segment>> adopt(UniqueFd fd, std::size_t bytes);
 
   // A heap (shared_heap.h), of any size. That of this process is mapped by processes that it forks,
-  // too; those of others can only be read. None is part of core dumps, as it is mostly holes.
+  // too; those of others can only be read.
   enum class HeapOf { this_process, another };
   static Result<std::shared_ptr<Segment>> adopt_heap(UniqueFd fd, HeapOf whose);
   ~Segment();
@@ -55,7 +58,6 @@ class Segment {
   struct Mapping {
     bool writable = true;
     bool in_children = false;  // what a program forks is no rank
-    bool in_dumps = true;
   };
   Status map(const Mapping& how);
   static Result<std::size_t> sealed_size(const UniqueFd& fd);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/machine/own_time.h"
+#include "base/machine/proc.h"
 #include "base/text.h"
 #include "runtime/core/affinity.h"
 #include "runtime/core/threads.h"
@@ -15,6 +16,18 @@ namespace {
 
 // A step is the number of the operation above those of its sync()s.
 constexpr unsigned kSyncBits = 24;
+
+// A collective that has more is measured from there on.
+constexpr std::uint64_t kManySyncs = 8;
+// Collectives of one step that may follow each other in large chunks. In small ones they could have
+// more steps, which would be measured.
+constexpr std::size_t kMostShortOnes = 64;
+
+double ranks_per_core(std::size_t ranks, const ShmGroup::Options& options) {
+  const auto cores = usable_cores().size();
+  if (options.own_core || cores == 0) return 1;
+  return std::max(1.0, static_cast<double>(ranks) / static_cast<double>(cores));
+}
 
 Status ended() { return {Code::aborted, "shared memory: the world has ended"}; }
 
@@ -26,7 +39,8 @@ ShmGroup::ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Opt
       ranks_(std::move(ranks)),
       rank_(rank),
       options_(options),
-      heap_files_(std::move(heaps)) {}
+      heap_files_(std::move(heaps)),
+      crowding_(ranks_per_core(ranks_.size(), options_)) {}
 
 bool ShmGroup::map_heaps() {
   std::vector<std::shared_ptr<Segment>> heaps;
@@ -43,6 +57,21 @@ bool ShmGroup::map_heaps() {
   }
   if (!heaps.empty()) heaps_ = std::move(heaps);
   return !heaps_.empty();
+}
+
+void ShmGroup::reserve_large_chunks() {
+  if (has_large_chunks_ || !wants_large_chunks_) return;
+  wants_large_chunks_ = memory_.large_chunk_bytes() > memory_.chunk_bytes();
+  if (!wants_large_chunks_) return;
+
+  const Status reserved = memory_.reserve_large_chunks(rank_);
+  has_large_chunks_ = reserved.ok();
+  wants_large_chunks_ = reserved.ok();
+  if (reserved.ok()) {
+    HVD_LOG(debug, "other programs take the cores: chunks in shared memory become larger");
+  } else {
+    HVD_LOG(info, "collectives take more time beside other programs: " << reserved.message());
+  }
 }
 
 int ShmGroup::local_of(int world_rank) const {
@@ -167,6 +196,8 @@ void ShmCollective::end() {
   step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
   own_.step = step_.value;
   if (host_.memory_.waiting_for_ends() > 0) host_.memory_.event().notify();
+  measure_crowding();
+  choose_chunks();
   // Nothing of it was in the chunks; the ranks of the last collective may still read there.
   if (!opened_) return;
   host_.last_subgroup_ = subgroup_;
@@ -188,9 +219,15 @@ Status ShmCollective::open() {
   return {};
 }
 
+std::size_t ShmCollective::capacity() const {
+  return subgroup_->large ? host_.memory_.large_chunk_bytes() : host_.memory_.chunk_bytes();
+}
+
 std::byte* ShmCollective::chunk(int rank, std::size_t ahead) const {
-  return host_.memory_.chunk(locals_[static_cast<std::size_t>(rank)],
-                             (subgroup_->chunks + ahead) % ShmLayout::kChunks);
+  const int local = locals_[static_cast<std::size_t>(rank)];
+  const std::size_t index = (subgroup_->chunks + ahead) % ShmLayout::kChunks;
+  return subgroup_->large ? host_.memory_.large_chunk(local, index)
+                          : host_.memory_.chunk(local, index);
 }
 
 const Segment& ShmCollective::heap(int rank) const {
@@ -217,18 +254,57 @@ void ShmCollective::tell_core() {
   if (host_.options_.own_core) own_.core.store(::sched_getcpu(), std::memory_order_relaxed);
 }
 
+void ShmCollective::tell_crowding() {
+  const auto* const said = host_.options_.crowded;
+  own_.crowded = said != nullptr ? said->load() : host_.crowding_.is_crowded(Clock::now());
+  own_.has_large_chunks = host_.has_large_chunks_;
+}
+
+void ShmCollective::read_crowding() {
+  some_crowded_ = std::any_of(step_.of.begin(), step_.of.end(),
+                              [](const RankProgress* rank) { return rank->crowded.load(); });
+  all_have_large_chunks_ =
+      std::all_of(step_.of.begin(), step_.of.end(),
+                  [](const RankProgress* rank) { return rank->has_large_chunks.load(); });
+}
+
+// Within one collective: the same thread does all of it, and waits for cores only as it needs them.
+void ShmCollective::measure_crowding() {
+  if (!without_core_) return;
+  const auto now_without_core = time_without_core();
+  const std::size_t chunks = (syncs_ - kManySyncs) * chunks_of_step_;
+  if (now_without_core) {
+    host_.crowding_.passed(chunks, *now_without_core - *without_core_, Clock::now());
+  }
+}
+
+void ShmCollective::choose_chunks() {
+  ShmGroup::Subgroup& ours = *subgroup_;
+  if (syncs_ >= 2) {
+    if (some_crowded_) host_.reserve_large_chunks();
+    ours.large = some_crowded_ && all_have_large_chunks_;
+    ours.short_ones = 0;
+  } else if (ours.large && ++ours.short_ones > kMostShortOnes) {
+    ours.large = false;
+  }
+}
+
 Status ShmCollective::sync(bool patiently) {
   // A rank that gave up an operation must not be taken for one that came to it.
   if (host_.aborted_) return ended();
   tell_core();
+  if (syncs_++ == 0) tell_crowding();
   own_.step = ++step_.value;
   if (host_.reached(step_)) {
     host_.memory_.event().notify();
-    return {};
+  } else {
+    const Status met = host_.await(step_, ranks_, patiently);
+    tell_core();  // it may be another one now
+    HVD_RETURN_IF_ERROR(met);
   }
-  Status met = host_.await(step_, ranks_, patiently);
-  tell_core();  // it may be another one now
-  return met;
+  if (syncs_ == 1) read_crowding();
+  if (syncs_ == kManySyncs && !subgroup_->large) without_core_ = time_without_core();
+  return {};
 }
 
 }  // namespace hvd::runtime

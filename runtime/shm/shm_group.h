@@ -12,6 +12,10 @@
 // last time before it, even by ranks that still read chunk w while others write w + 1 and w + 2. So
 // one sync() for each chunk is enough.
 //
+// While other programs take the cores the ranks use large chunks, of which each has three others
+// (crowding.h). In each collective all tell whether they are short of cores and whether they have
+// the memory. If it has at least two steps, the next collective of the same ranks goes by that.
+//
 // A waiting rank spins as long as each rank can have a core of its own, then sleeps. Where it finds
 // that it waits on the core of a rank that is yet to come, a thread of hvd moves first. abort()
 // wakes this rank's waiter at once and for good, whatever the others do.
@@ -34,6 +38,7 @@
 #include "base/status.h"
 #include "runtime/core/brief_wait.h"
 #include "runtime/shm/chunk_writer.h"
+#include "runtime/shm/crowding.h"
 #include "runtime/shm/shm_layout.h"
 
 namespace hvd::runtime {
@@ -43,6 +48,8 @@ class ShmGroup {
   struct Options {
     std::chrono::milliseconds timeout;  // of a rank that the others wait for
     bool own_core = true;               // for each rank: a waiter spins before it sleeps
+    // For tests: whether cores are crowded. Null: it is measured.
+    const std::atomic<bool>* crowded = nullptr;
   };
   // `ranks`: those of the world on this host, ascending; `rank`: the own position among them.
   // `heaps`: those of the ranks (shared_heap.h), or none. They are mapped when a tensor is in the
@@ -73,6 +80,8 @@ class ShmGroup {
   // The progress of those ranks of a set that take part together.
   struct Subgroup {
     std::size_t chunks = 0;
+    bool large = false;          // its chunks
+    std::size_t short_ones = 0;  // collectives of one step since they are large
   };
   using SubgroupKey = std::pair<int, std::vector<int>>;  // the set, and world ranks
   struct Step {
@@ -82,6 +91,8 @@ class ShmGroup {
 
   // Whether this rank can read the heaps of all.
   bool map_heaps();
+  // Of this rank, if it can have them.
+  void reserve_large_chunks();
 
   int local_of(int world_rank) const;
   std::size_t place_of(int process_set);
@@ -100,6 +111,9 @@ class ShmGroup {
   std::vector<UniqueFd> heap_files_;             // until they are mapped
   std::vector<std::shared_ptr<Segment>> heaps_;  // of each rank, or none
   BriefWait brief_wait_;
+  Crowding crowding_;
+  bool has_large_chunks_ = false;
+  bool wants_large_chunks_ = true;  // there was memory for them so far
   static constexpr std::chrono::milliseconds kBetweenMoves{5};
   TimePoint next_move_;  // to another core, not before then
   Duration between_moves_ = kBetweenMoves;
@@ -130,8 +144,10 @@ class ShmCollective {
 
   // Before the first write: waits until no rank reads this rank's chunks any more.
   Status open();
-  // Of each chunk, in bytes.
-  std::size_t capacity() const { return host_.memory_.chunk_bytes(); }
+  // Of each chunk, in bytes. The same on all ranks, in all of the operation.
+  std::size_t capacity() const;
+  // A step has the work of so many chunks.
+  void set_chunks_of_step(std::size_t chunks) { chunks_of_step_ = chunks; }
 
   // The chunk of the rank at that position that is `ahead` of the current one.
   std::byte* chunk(int rank, std::size_t ahead = 0) const;
@@ -162,6 +178,13 @@ class ShmCollective {
   // For ranks that could wait on this one's core.
   void tell_core();
   void tell_failed();
+  void tell_crowding();
+  // What all have told, after the first sync(). It counts if there was a second one: no rank tells
+  // anything else before that.
+  void read_crowding();
+  void measure_crowding();
+  // Which chunks the next operation has.
+  void choose_chunks();
 
   ShmGroup& host_;
   std::vector<int> ranks_;   // of the world
@@ -170,6 +193,11 @@ class ShmCollective {
   std::size_t place_;
   ShmGroup::Subgroup* subgroup_;
   ShmGroup::Step step_;
+  std::uint64_t syncs_ = 0;
+  std::optional<Duration> without_core_;  // of its thread, at the kManySyncs-th
+  std::size_t chunks_of_step_ = 1;
+  bool some_crowded_ = false;
+  bool all_have_large_chunks_ = false;
   bool opened_ = false;
   bool ended_ = false;
   RankProgress& own_;

@@ -1,15 +1,30 @@
 #include "runtime/shm/shm_layout.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/text.h"
 
 namespace hvd::runtime {
+
 std::size_t ShmLayout::head_bytes(int ranks) {
   return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(RankProgress) +
                      static_cast<std::size_t>(ranks) * sizeof(RankSlot));
 }
 
-std::size_t ShmLayout::total_bytes(int ranks, std::size_t chunk_bytes) {
+std::size_t ShmLayout::large_factor(int ranks) {
+  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kOfAllRanks = 128;
+  return std::clamp<std::size_t>(kOfAllRanks / static_cast<std::size_t>(ranks), 1, kMost);
+}
+
+std::size_t ShmLayout::reserved_bytes(int ranks, std::size_t chunk_bytes) {
   return head_bytes(ranks) + static_cast<std::size_t>(ranks) * kChunks * chunk_bytes;
+}
+
+std::size_t ShmLayout::total_bytes(int ranks, std::size_t chunk_bytes) {
+  return reserved_bytes(ranks, chunk_bytes) +
+         static_cast<std::size_t>(ranks) * kChunks * large_factor(ranks) * chunk_bytes;
 }
 
 Result<ShmLayout> ShmLayout::create(int ranks, std::size_t chunk_bytes) {
@@ -18,7 +33,7 @@ Result<ShmLayout> ShmLayout::create(int ranks, std::size_t chunk_bytes) {
   }
   auto segment = Segment::create(total_bytes(ranks, chunk_bytes));
   HVD_RETURN_IF_ERROR(segment.status());
-  HVD_RETURN_IF_ERROR((*segment)->reserve(0, (*segment)->size()));
+  HVD_RETURN_IF_ERROR((*segment)->reserve(0, reserved_bytes(ranks, chunk_bytes)));
   return ShmLayout(std::move(*segment), ranks, chunk_bytes);
 }
 
@@ -45,6 +60,19 @@ RankProgress& ShmLayout::progress(std::size_t place, int rank) const {
 std::byte* ShmLayout::chunk(int rank, std::size_t index) const {
   const std::size_t before = static_cast<std::size_t>(rank) * kChunks + index;
   return segment_->data() + head_bytes(ranks_) + before * window_bytes_;
+}
+
+std::byte* ShmLayout::large_chunk(int rank, std::size_t index) const {
+  const std::size_t before = static_cast<std::size_t>(rank) * kChunks + index;
+  return segment_->data() + reserved_bytes(ranks_, window_bytes_) + before * large_chunk_bytes();
+}
+
+Status ShmLayout::reserve_large_chunks(int rank) const {
+  std::byte* const first = large_chunk(rank, 0);
+  const std::size_t bytes = kChunks * large_chunk_bytes();
+  HVD_RETURN_IF_ERROR(segment_->reserve(static_cast<std::size_t>(first - segment_->data()), bytes));
+  std::memset(first, 0, bytes);
+  return {};
 }
 
 }  // namespace hvd::runtime

@@ -2,9 +2,10 @@
 //
 //     | head: event, sets | steps: a line for each set and rank | slots: one for each rank |
 //     | chunks of rank 0: three of chunk_bytes | chunks of rank 1 | ...
+//     | large chunks of rank 0: three of large_chunk_bytes | large chunks of rank 1 | ...
 //
-// All of it is reserved when it is made, and zero at first. A view: it keeps the
-// segment.
+// All is zero at first, and all but the large chunks is reserved when it is made. A view: it keeps
+// the segment.
 #pragma once
 
 #include <atomic>
@@ -25,6 +26,8 @@ struct alignas(kSharedLine) RankProgress {
   std::atomic<int> core;      // where it came there, once it has come to a step
   std::atomic<bool> in_heap;  // all tensors of its batch are in its heap (shared_heap.h)
   std::atomic<bool> failed;   // in an operation, for good
+  std::atomic<bool> has_large_chunks;
+  std::atomic<bool> crowded;  // it had to wait for cores (crowding.h)
 };
 
 // The messages of a rank and of its parent to each other (shm_mailbox.h).
@@ -49,6 +52,9 @@ class ShmLayout {
 
   int fd() const { return segment_->fd(); }
   std::size_t chunk_bytes() const { return window_bytes_; }
+  // A multiple of chunk_bytes(), the smaller the more ranks there are, for the sake of memory. Of
+  // more than 64 ranks it is chunk_bytes() itself, and large chunks are of no use.
+  std::size_t large_chunk_bytes() const { return large_factor(ranks_) * window_bytes_; }
 
   FutexEvent& event() const { return head().event; }
   // Ranks that wait for others to have ended an operation, and not only to come into one.
@@ -59,6 +65,10 @@ class ShmLayout {
 
   RankSlot& slot(std::size_t rank) const { return slots()[rank]; }
   std::byte* chunk(int rank, std::size_t index) const;
+  // To touch it before that rank has reserved it can end the process (SIGBUS).
+  std::byte* large_chunk(int rank, std::size_t index) const;
+  // Of the calling rank. They are written once, so that the first use costs no page fault.
+  Status reserve_large_chunks(int rank) const;
 
  private:
   struct Head {
@@ -70,6 +80,8 @@ class ShmLayout {
   ShmLayout(std::shared_ptr<Segment> segment, int ranks, std::size_t chunk_bytes)
       : segment_(std::move(segment)), ranks_(ranks), window_bytes_(chunk_bytes) {}
   static std::size_t head_bytes(int ranks);
+  static std::size_t large_factor(int ranks);
+  static std::size_t reserved_bytes(int ranks, std::size_t chunk_bytes);
   static std::size_t total_bytes(int ranks, std::size_t chunk_bytes);
   Head& head() const { return *reinterpret_cast<Head*>(segment_->data()); }
   RankProgress* lines() const {

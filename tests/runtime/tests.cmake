@@ -77,6 +77,7 @@ hvd_test(hvd_transport_test
 hvd_test(hvd_shm_test
   runtime/control/tree_links_test.cpp
   runtime/shm/chunk_writer_test.cpp
+  runtime/shm/crowding_test.cpp
   runtime/shm/local_ranks_test.cpp
   runtime/shm/shared_heap_test.cpp
   runtime/shm/shm_group_test.cpp

@@ -26,6 +26,8 @@ using runtime::ShmGroup;
 using runtime::ShmLayout;
 
 constexpr ShmGroup::Options kSleepy{kLong, false};
+constexpr std::atomic<bool> kYes = true;
+constexpr ShmGroup::Options kCrowded{kLong, false, &kYes};
 constexpr std::size_t kLittle = 4096;
 
 std::vector<int> first_ranks(int size) {
@@ -191,7 +193,9 @@ TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
 // Sets that overlap, and a world from which some ranks are missing now and then: a chunk must not
 // be written while somebody still reads it in the collective before.
 TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
-  on_hosts(4, kSleepy, [](int rank, ShmGroup& host) {
+  // Chunks become large and small on the way.
+  std::atomic<bool> crowded = false;
+  on_hosts(4, {kLong, false, &crowded}, [&crowded](int rank, ShmGroup& host) {
     std::mt19937 same_everywhere(5);
     const std::vector<std::vector<int>> sets{{0, 1, 2, 3}, {0, 1}, {1, 2, 3}, {0, 3}, {2, 3}};
     for (int set = 0; set < 5; ++set) {
@@ -200,11 +204,13 @@ TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
     for (int i = 0; i < 1500; ++i) {
       const int set = static_cast<int>(same_everywhere() % 5);
       auto ranks = sets[static_cast<std::size_t>(set)];
+      if (rank == 0) crowded = i % 100 < 60;
+      const int operations = i % 3 == 0 ? 1 : 2;
       // Somebody has joined.
       const auto gone = same_everywhere() % 5;
       if (ranks.size() > 2 && gone < ranks.size()) {
         if (rank == ranks[gone]) {
-          host.skip(set);
+          for (int done = 0; done < operations; ++done) host.skip(set);
           continue;
         }
         ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(gone));
@@ -212,17 +218,117 @@ TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
       const auto self = std::find(ranks.begin(), ranks.end(), rank);
       if (self == ranks.end()) continue;
       const int position = static_cast<int>(self - ranks.begin());
-      if (i % 3 == 0) {
+      if (operations == 1) {
         // A barrier: nothing is written.
         ShmCollective collective(host, set, ranks, position);
         ASSERT_TRUE(collective.sync().ok());
         collective.end();
       } else {
-        meet_often(host, set, ranks, position, 1);
+        meet_often(host, set, ranks, position, operations);
       }
       if (::testing::Test::HasFatalFailure()) return;
     }
   });
+}
+
+// Fills whole chunks, and reads those of the others. Returns how large they were.
+std::size_t exchange_chunks(ShmGroup& host, int size, int rank, int syncs) {
+  ShmCollective collective(host, 0, first_ranks(size), rank);
+  const std::size_t bytes = collective.capacity();
+  EXPECT_TRUE(collective.open().ok());
+  for (int chunk = 0; chunk < syncs; ++chunk) {
+    std::memset(collective.chunk(rank), 10 * chunk + rank, bytes);
+    EXPECT_TRUE(collective.sync().ok());
+    for (int other = 0; other < size; ++other) {
+      const std::vector<std::byte> wanted(bytes, std::byte(10 * chunk + other));
+      EXPECT_EQ(std::memcmp(collective.chunk(other), wanted.data(), bytes), 0)
+          << "chunk " << chunk << " of rank " << other;
+    }
+    collective.next_chunk();
+  }
+  collective.end();
+  return bytes;
+}
+
+TEST(ShmMeeting, AllRanksHaveLargeChunksIfOneIsShortOfCores) {
+  auto memory = ShmLayout::create(3, kLittle);
+  ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+  std::atomic<bool> crowded = true;
+  std::array<std::vector<std::size_t>, 3> sizes;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto options = rank == 1 ? ShmGroup::Options{kLong, false, &crowded} : kSleepy;
+      const auto host = host_of(*memory, 3, rank, options);
+      ASSERT_TRUE(host->serves(0, first_ranks(3)));
+      for (const int syncs : {1, 2, 1, 3, 1, 5, 2, 7, 0, 2, 3, 1}) {
+        if (syncs == 0 && rank == 1) crowded = false;
+        if (syncs == 0) continue;
+        sizes.at(static_cast<std::size_t>(rank)).push_back(exchange_chunks(*host, 3, rank, syncs));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+
+  // In the first collective of two steps all hear of it, in the second one that all have memory.
+  const std::size_t large = memory->large_chunk_bytes();
+  EXPECT_EQ(large, 8 * kLittle);
+  const std::vector<std::size_t> wanted{kLittle, kLittle, kLittle, kLittle, large,  large,
+                                        large,   large,   large,   kLittle, kLittle};
+  for (const auto& seen : sizes) EXPECT_EQ(seen, wanted);
+}
+
+// Collectives that fit into one large chunk tell nothing, and could have many steps in small ones.
+TEST(ShmMeeting, LargeChunksAreGivenUpWhereAllCollectivesHaveOneStep) {
+  on_hosts(2, kCrowded, [](int rank, ShmGroup& host) {
+    ASSERT_TRUE(host.serves(0, first_ranks(2)));
+    exchange_chunks(host, 2, rank, 2);
+    exchange_chunks(host, 2, rank, 2);
+    int large = 0;
+    while (exchange_chunks(host, 2, rank, 1) > kLittle && large < 1'000) ++large;
+    EXPECT_EQ(large, 65);
+    exchange_chunks(host, 2, rank, 2);
+    EXPECT_GT(exchange_chunks(host, 2, rank, 2), kLittle);
+  });
+}
+
+TEST(ShmMeeting, ThereAreNoLargeChunksForMoreThan64Ranks) {
+  EXPECT_EQ(ShmLayout::create(64, kLittle)->large_chunk_bytes(), 2 * kLittle);
+  EXPECT_EQ(ShmLayout::create(65, kLittle)->large_chunk_bytes(), kLittle);
+}
+
+TEST(ShmMeeting, ChunksBecomeLargeBesideProgramsThatTakeTheCores) {
+  if (!time_without_core()) GTEST_SKIP() << "this kernel does not count waits for cores";
+  // All on one core, which threads inherit.
+  runtime::PinnedThread here;
+  ASSERT_TRUE(here.pin(runtime::usable_cores().back()).ok());
+  std::atomic<bool> over = false;
+  std::vector<std::thread> programs;
+  for (int i = 0; i < 6; ++i) {
+    programs.emplace_back([&over] {
+      while (!over) {
+      }
+    });
+  }
+  on_hosts(2, kSleepy, [](int rank, ShmGroup& host) {
+    ASSERT_TRUE(host.serves(0, first_ranks(2)));
+    const auto deadline = Clock::now() + kLong / 2;
+    std::size_t bytes = kLittle;
+    bool is_late = false;
+    while (bytes == kLittle && !is_late) {
+      // Both give up in the same round.
+      ShmCollective collective(host, 0, first_ranks(2), rank);
+      *collective.chunk(rank) = std::byte(Clock::now() > deadline ? 1 : 0);
+      ASSERT_TRUE(collective.sync().ok());
+      is_late = collective.chunk(0)[0] == std::byte{1};
+      collective.next_chunk();
+      collective.end();
+      bytes = exchange_chunks(host, 2, rank, 20);
+    }
+    EXPECT_GT(bytes, kLittle);
+  });
+  over = true;
+  for (auto& program : programs) program.join();
 }
 
 TEST(ShmMeeting, EveryByteOfEveryWindowIsTheRanksOwn) {

@@ -59,6 +59,24 @@ Outcome sum_in_place(ShmRank& self, int size, int rank, float* data, std::size_t
   return tensor.run(self, world_of(size, rank));
 }
 
+// Later rounds have large chunks, and so larger slices.
+TEST(ShmInPlace, AddsTheSameInSlicesOfAnySize) {
+  constexpr std::size_t kCount = 100'001;
+  ShmRankOptions options = with_heaps(3);
+  const std::atomic<bool> crowded = true;
+  options.host.crowded = &crowded;
+  on_shm_ranks(
+      3,
+      [](int rank, ShmRank& self) {
+        for (int round = 0; round < 4; ++round) {
+          const HeapTensor tensor(uneven_numbers(rank, kCount));
+          ASSERT_TRUE(sum_in_place(self, 3, rank, tensor.data(), kCount).ok());
+          EXPECT_EQ(tensor.values(), sum_of_uneven_numbers(3, kCount)) << "round " << round;
+        }
+      },
+      options);
+}
+
 TEST(ShmInPlace, AddsInTheOrderOfTheRanks) {
   for (const int size : {2, 3, 5}) {
     for (const std::size_t count : {65U, 1000U, 40'001U}) {

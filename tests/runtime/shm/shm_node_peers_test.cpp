@@ -14,14 +14,21 @@ using runtime::ShmCollective;
 
 void expect_sums(std::vector<runtime::Block> (*lanes_of)(const runtime::Part& all)) {
   constexpr std::size_t kCount = 500'001;
-  // Windows of the second size are also written past the caches (window_writer.h).
-  for (const std::size_t chunk_bytes : {4 << 10, 128 << 10}) {
+  struct Chunks {
+    std::size_t bytes;
+    bool crowded;
+  };
+  // Those of the second size are also written past the caches (chunk_writer.h); in the third case
+  // the later rounds have large ones.
+  for (const Chunks& chunks :
+       {Chunks{4 << 10, false}, Chunks{128 << 10, false}, Chunks{4 << 10, true}}) {
+    const std::atomic<bool> crowded = chunks.crowded;
     on_shm_ranks(
         3,
         [lanes_of](int rank, ShmRank& self) {
           const auto group = world_of(3, rank);
           ASSERT_TRUE(self.host().serves(0, group.ranks));
-          for (std::size_t round = 0; round < 2; ++round) {
+          for (std::size_t round = 0; round < 4; ++round) {
             std::vector<float> data(kCount);
             std::iota(data.begin(), data.end(),
                       static_cast<float>(rank) + static_cast<float>(round));
@@ -38,7 +45,7 @@ void expect_sums(std::vector<runtime::Block> (*lanes_of)(const runtime::Part& al
             }
           }
         },
-        {chunk_bytes, {}, {kLong, false}});
+        {chunks.bytes, {}, {kLong, false, &crowded}});
   }
 }
 

@@ -71,7 +71,7 @@ TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
     std::map<int, std::vector<float>> results;  // of each rank
     std::mutex mutex;
     const auto run_often = [&](int rank, ShmRank& self) {
-      for (int round = 0; round < 3; ++round) {
+      for (int round = 0; round < 4; ++round) {
         auto result = result_of(large, rank, self);
         const std::lock_guard lock(mutex);
         const auto& wanted = results.try_emplace(rank, result).first->second;
@@ -81,6 +81,9 @@ TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
     for (const std::size_t chunk_bytes : {kTooShort, 4 * kTooShort}) {
       on_shm_ranks(3, run_often, {chunk_bytes, {}, {kLong, false}});
     }
+    // The last two rounds have large chunks.
+    const std::atomic<bool> crowded = true;
+    on_shm_ranks(3, run_often, {kTooShort / 8, {}, {kLong, false, &crowded}});
   }
 }
 
