@@ -43,7 +43,7 @@ constexpr std::array kKnobs{
          .variable = "HVD_CACHE_CAPACITY",
          .horovod_name = "HOROVOD_CACHE_CAPACITY",
          .type = KnobType::integer,
-         .default_text = "1024",
+         .default_text = "8192",
          .maximum = kMaxInt,
          .help = "Number of tensors in the response cache; 0: no cache"},
     Knob{.flag = "deterministic",
