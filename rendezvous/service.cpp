@@ -1,5 +1,7 @@
 #include "rendezvous/service.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "rendezvous/bulk.h"
 
@@ -225,7 +227,7 @@ std::variant<Reply, PendingRead> Service::handle_bulk(const Target& target, std:
     }
     PendingRead read{target.scope, std::move(*keys), 0,
                      target.wait.value_or(std::chrono::milliseconds(0)), true};
-    if (read.wait.count() == 0 || first_missing(read) == nullptr) return answer_bulk(read);
+    if (read.wait.count() == 0 || last_missing(read) == nullptr) return answer_bulk(read);
     return read;
   }
   auto values = decode_bulk_write(body);
@@ -241,11 +243,11 @@ std::variant<Reply, PendingRead> Service::handle_bulk(const Target& target, std:
   return version.ok() ? written(*version) : store_refusal(version.status());
 }
 
-const std::string* Service::first_missing(const PendingRead& read) const {
-  for (const auto& key : read.keys) {
-    if (store_.find(read.scope, key) == nullptr) return &key;
-  }
-  return nullptr;
+const std::string* Service::last_missing(const PendingRead& read) const {
+  const auto missing =
+      std::find_if(read.keys.rbegin(), read.keys.rend(),
+                   [&](const std::string& key) { return store_.find(read.scope, key) == nullptr; });
+  return missing == read.keys.rend() ? nullptr : &*missing;
 }
 
 Reply Service::answer_single(const Entry& entry) {

@@ -57,8 +57,10 @@ class Service {
   std::variant<Reply, PendingRead> handle(const RequestHead& head, const Ticket& ticket,
                                           std::string body);
 
-  // The first key of a bulk read that is not there.
-  const std::string* first_missing(const PendingRead& read) const;
+  // The last key of a bulk read that is not there. Ranks come about in their order, and each waits
+  // for the keys of all: waits for the last key are few, where those for the first one would end
+  // and begin again with every rank that comes.
+  const std::string* last_missing(const PendingRead& read) const;
   Reply answer_bulk(const PendingRead& read) const;
   static Reply answer_single(const Entry& entry);
   // The answer of a PendingRead whose time is up.

@@ -211,7 +211,7 @@ awaitable<std::optional<Reply>> Session::wait_for(const PendingRead& read) {
   std::optional<Reply> reply;
   bool client_there = true;
   while (client_there && !reply) {
-    const std::string* key = read.bulk ? hub_->service.first_missing(read) : &read.keys.front();
+    const std::string* key = read.bulk ? hub_->service.last_missing(read) : &read.keys.front();
     if (key == nullptr) {
       reply = hub_->service.answer_bulk(read);
       break;
