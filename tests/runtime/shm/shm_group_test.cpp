@@ -1,4 +1,6 @@
 // Memory that is shared, how ranks meet in it, how they wait, and how that ends.
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -8,6 +10,7 @@
 #include <random>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/machine/proc.h"
@@ -86,6 +89,21 @@ TEST(ShmSegment, WhatCannotBeReservedIsAnErrorAndNoSignal) {
   EXPECT_EQ(reserved.code(), Code::resource_exhausted) << reserved.to_string();
 }
 
+TEST(ShmSegment, BeyondTheLimitOfTheSizeOfFilesIsAnErrorAndNoSignal) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{1 << 20, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  EXPECT_TRUE(Segment::create(1 << 20).ok());
+  const Status beyond = Segment::create(2 << 20).status();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(beyond.code(), Code::resource_exhausted);
+  EXPECT_EQ(
+      beyond.message(),
+      "shared memory of 2097152 bytes is beyond the limit of the size of files, 1048576 bytes "
+      "(ulimit -f)");
+}
+
 TEST(ShmSegment, MoreThanAnyMachineHasIsAnError) {
   EXPECT_FALSE(Segment::create(std::size_t{1} << 62).ok());
 }
@@ -158,11 +176,11 @@ int core_of_sleeper(pid_t thread) {
   return parse_number<int>(fields[kProcessor]).value_or(-1);
 }
 
-// The rank that it waits for cannot come while it spins there.
-TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
-  const auto cores = runtime::usable_cores();
-  if (cores.size() < 2) GTEST_SKIP() << "there is only one core";
+// Of two ranks that are on one core the first comes to a step. Where it sleeps then; -1: it does
+// not.
+int core_of_first_comer(const std::vector<int>& cores) {
   std::atomic<pid_t> thread_of_first = 0;
+  int asleep_on = -1;
   on_hosts(2, {kLong, true}, [&](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     ShmCollective collective(host, 0, first_ranks(2), rank);
@@ -177,17 +195,31 @@ TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
       ASSERT_TRUE(collective.sync().ok());
       EXPECT_EQ(runtime::usable_cores(), cores);
     } else {
-      int asleep_on = -1;
       const auto deadline = Clock::now() + kLong / 2;
-      while ((asleep_on < 0 || asleep_on == cores.front()) && Clock::now() < deadline) {
+      while (asleep_on < 0 && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (thread_of_first != 0) asleep_on = core_of_sleeper(thread_of_first);
       }
-      EXPECT_NE(asleep_on, cores.front());
       ASSERT_TRUE(collective.sync().ok());
     }
     collective.end();
   });
+  return asleep_on;
+}
+
+// The rank that it waits for cannot come while it spins there.
+TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
+  const auto cores = runtime::usable_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "there is only one core";
+  constexpr int kTries = 12;
+  int elsewhere = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const int core = core_of_first_comer(cores);
+    ASSERT_GE(core, 0);
+    elsewhere += core == cores.front() ? 0 : 1;
+  }
+  // On a busy machine the scheduler may move it back before it sleeps.
+  EXPECT_GT(elsewhere, kTries / 2);
 }
 
 // Sets that overlap, and a world from which some ranks are missing now and then: a chunk must not
