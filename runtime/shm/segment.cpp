@@ -41,13 +41,16 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }
 
-Result<UniqueFd> Segment::create_file(const char* name, std::size_t bytes) {
-  // The kernel would send SIGXFSZ, which ends a program.
+std::uint64_t most_file_bytes() {
   rlimit files{};
-  if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) {
+  return ::getrlimit(RLIMIT_FSIZE, &files) == 0 ? files.rlim_cur : RLIM_INFINITY;
+}
+
+Result<UniqueFd> Segment::create_file(const char* name, std::size_t bytes) {
+  if (bytes > most_file_bytes()) {
     return Status(Code::resource_exhausted, cat("shared memory of ", bytes,
                                                 " bytes is beyond the limit of the size of files, ",
-                                                files.rlim_cur, " bytes (ulimit -f)"));
+                                                most_file_bytes(), " bytes (ulimit -f)"));
   }
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return Status::from_errno("memfd_create", errno);

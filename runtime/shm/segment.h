@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "base/status.h"
@@ -23,6 +24,9 @@ namespace hvd::runtime {
 std::size_t page_bytes();
 // So many bytes, rounded up to whole pages.
 std::size_t whole_pages(std::size_t bytes);
+// The most bytes that a file of this process may have (ulimit -f), memory without a name included.
+// The kernel sends SIGXFSZ, which ends a program, where a file would become larger.
+std::uint64_t most_file_bytes();
 
 class Segment {
  public:

@@ -11,14 +11,10 @@
 namespace hvd::runtime {
 namespace {
 
-// As much as could ever be allocated. A file beyond RLIMIT_FSIZE would be a signal.
+// As much as could ever be allocated.
 std::size_t whole_machine() {
-  std::uint64_t bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes();
-  rlimit files{};
-  if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min<std::uint64_t>(bytes, files.rlim_cur);
-  }
-  return bytes / page_bytes() * page_bytes();
+  const std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes();
+  return std::min(memory, most_file_bytes()) / page_bytes() * page_bytes();
 }
 
 }  // namespace
