@@ -38,9 +38,7 @@ Status ControlLoop::open() {
 }
 
 Status ControlLoop::start(std::vector<std::string> addresses, TimePoint deadline) {
-  thread_ = start_thread("hvd-control", [this, addresses = std::move(addresses), deadline] {
-    ShortTimeSlice time_slice;
-    time_slice.begin();
+  thread_ = start_prompt_thread("hvd-control", [this, addresses = std::move(addresses), deadline] {
     controller_.connect(addresses, deadline);
     loop();
   });

@@ -11,11 +11,7 @@ void Executor::start(std::vector<std::unique_ptr<Operation>> operations, const P
   rank_ = rank;
   for (const auto& [id, members] : sets.all()) enter(id, members);
   operations_ = std::move(operations);
-  thread_ = start_thread("hvd-executor", [this] {
-    ShortTimeSlice time_slice;
-    time_slice.begin();
-    loop();
-  });
+  thread_ = start_prompt_thread("hvd-executor", [this] { loop(); });
 }
 
 int Executor::submit(std::vector<Response> responses, bool caller_executes) {

@@ -13,8 +13,9 @@
 
 namespace hvd::runtime {
 
-// Of a thread of any process by its number, 0 for the calling thread, in nanoseconds. Nothing if
-// the kernel does not tell, or the thread has a policy without slices (real-time, SCHED_IDLE).
+// The time slice of a thread of any process, in nanoseconds; 0 is the number of the calling thread.
+// Nothing if the kernel does not tell, or the thread has a policy without slices (real-time,
+// SCHED_IDLE).
 std::optional<std::uint64_t> time_slice(pid_t thread = 0);
 
 // While it lives, from begin() on, the slice of the calling thread is short. Threads and processes
