@@ -48,9 +48,10 @@ struct Config {
   bool bound = false;
   // Ranks of one host reduce in shared memory (shm/shm_rendezvous.h), if all of them have this set.
   bool shared_memory = true;
-  // Larger tensors pass through that memory in chunks of this size, of which each rank has three;
-  // a multiple of 4 KiB. The chunks of all ranks fit into the caches, which gains more than the
-  // synchronisation of all ranks per window costs (docs/internals/shared_memory.md).
+  // Larger tensors pass through that memory in chunks of this size, of which each rank has three
+  // (and large ones, shm/shm_layout.h); a multiple of 4 KiB. The chunks of all ranks fit into the
+  // caches, which gains more than the synchronisation of all ranks per window costs
+  // (docs/internals/shared_memory.md).
   std::size_t chunk_bytes = std::size_t{256} << 10;
   // Streams of a GPU that batches use in turns; each has its own communicators.
   int gpu_lanes = 1;

@@ -54,7 +54,11 @@ Status LocalRanks::form(const std::vector<std::string>& names, TimePoint deadlin
     return {};
   }
   const auto self = std::find(ranks_.begin(), ranks_.end(), spec_.rank) - ranks_.begin();
-  const ShmGroup::Options options{spec_.config.collective_timeout, own_cores()};
+  ShmGroup::Options options{spec_.config.collective_timeout, own_cores()};
+  if (!options.own_core && !cores_.empty()) {
+    const auto cores = static_cast<double>(cores_.size());
+    options.ranks_per_core = std::max(1.0, static_cast<double>(ranks_.size()) / cores);
+  }
   mailbox_ = std::make_shared<ShmMailbox>(*shared->memory, ranks_, static_cast<std::size_t>(self));
   host_ = std::make_shared<ShmGroup>(std::move(*shared->memory), ranks_, static_cast<int>(self),
                                      options, std::move(shared->heaps));

@@ -21,13 +21,7 @@ constexpr unsigned kSyncBits = 24;
 constexpr std::uint64_t kManySyncs = 8;
 // Collectives of one step that may follow each other in large chunks. In small ones they could have
 // more steps, which would be measured.
-constexpr std::size_t kMostShortOnes = 64;
-
-double ranks_per_core(std::size_t ranks, const ShmGroup::Options& options) {
-  const auto cores = usable_cores().size();
-  if (options.own_core || cores == 0) return 1;
-  return std::max(1.0, static_cast<double>(ranks) / static_cast<double>(cores));
-}
+constexpr std::size_t kMostSingleSteps = 64;
 
 Status ended() { return {Code::aborted, "shared memory: the world has ended"}; }
 
@@ -40,7 +34,7 @@ ShmGroup::ShmGroup(ShmLayout memory, std::vector<int> ranks, int rank, const Opt
       rank_(rank),
       options_(options),
       heap_files_(std::move(heaps)),
-      crowding_(ranks_per_core(ranks_.size(), options_)) {}
+      crowding_(options_.ranks_per_core) {}
 
 bool ShmGroup::map_heaps() {
   std::vector<std::shared_ptr<Segment>> heaps;
@@ -60,13 +54,12 @@ bool ShmGroup::map_heaps() {
 }
 
 void ShmGroup::reserve_large_chunks() {
-  if (has_large_chunks_ || !wants_large_chunks_) return;
-  wants_large_chunks_ = memory_.large_chunk_bytes() > memory_.chunk_bytes();
-  if (!wants_large_chunks_) return;
+  if (has_large_chunks_) return;
+  has_large_chunks_ = false;
+  if (memory_.chunk_bytes(ChunkSize::large) == memory_.chunk_bytes()) return;
 
   const Status reserved = memory_.reserve_large_chunks(rank_);
   has_large_chunks_ = reserved.ok();
-  wants_large_chunks_ = reserved.ok();
   if (reserved.ok()) {
     HVD_LOG(debug, "other programs take the cores: chunks in shared memory become larger");
   } else {
@@ -193,11 +186,12 @@ ShmCollective::~ShmCollective() {
 
 void ShmCollective::end() {
   ended_ = true;
+  const auto called = syncs();
   step_.value = ((step_.value >> kSyncBits) + 1) << kSyncBits;
   own_.step = step_.value;
   if (host_.memory_.waiting_for_ends() > 0) host_.memory_.event().notify();
-  measure_crowding();
-  choose_chunks();
+  measure_crowding(called);
+  choose_next_chunk_size(called);
   // Nothing of it was in the chunks; the ranks of the last collective may still read there.
   if (!opened_) return;
   host_.last_subgroup_ = subgroup_;
@@ -220,14 +214,13 @@ Status ShmCollective::open() {
 }
 
 std::size_t ShmCollective::capacity() const {
-  return subgroup_->large ? host_.memory_.large_chunk_bytes() : host_.memory_.chunk_bytes();
+  return host_.memory_.chunk_bytes(subgroup_->chunk_size);
 }
 
 std::byte* ShmCollective::chunk(int rank, std::size_t ahead) const {
-  const int local = locals_[static_cast<std::size_t>(rank)];
-  const std::size_t index = (subgroup_->chunks + ahead) % ShmLayout::kChunks;
-  return subgroup_->large ? host_.memory_.large_chunk(local, index)
-                          : host_.memory_.chunk(local, index);
+  return host_.memory_.chunk(locals_[static_cast<std::size_t>(rank)],
+                             (subgroup_->chunks + ahead) % ShmLayout::kChunks,
+                             subgroup_->chunk_size);
 }
 
 const Segment& ShmCollective::heap(int rank) const {
@@ -254,10 +247,16 @@ void ShmCollective::tell_core() {
   if (host_.options_.own_core) own_.core.store(::sched_getcpu(), std::memory_order_relaxed);
 }
 
+std::uint64_t ShmCollective::syncs() const {
+  return step_.value & ((std::uint64_t{1} << kSyncBits) - 1);
+}
+
+// The step that follows makes both visible.
 void ShmCollective::tell_crowding() {
   const auto* const said = host_.options_.crowded;
-  own_.crowded = said != nullptr ? said->load() : host_.crowding_.is_crowded(Clock::now());
-  own_.has_large_chunks = host_.has_large_chunks_;
+  const bool crowded = said != nullptr ? said->load() : host_.crowding_.is_crowded(Clock::now());
+  own_.crowded.store(crowded, std::memory_order_relaxed);
+  own_.has_large_chunks.store(host_.has_large_chunks_.value_or(false), std::memory_order_relaxed);
 }
 
 void ShmCollective::read_crowding() {
@@ -269,23 +268,24 @@ void ShmCollective::read_crowding() {
 }
 
 // Within one collective: the same thread does all of it, and waits for cores only as it needs them.
-void ShmCollective::measure_crowding() {
+void ShmCollective::measure_crowding(std::uint64_t syncs) {
   if (!without_core_) return;
   const auto now_without_core = time_without_core();
-  const std::size_t chunks = (syncs_ - kManySyncs) * chunks_of_step_;
+  const std::size_t chunks = (syncs - kManySyncs) * chunks_of_step_;
   if (now_without_core) {
     host_.crowding_.passed(chunks, *now_without_core - *without_core_, Clock::now());
   }
 }
 
-void ShmCollective::choose_chunks() {
-  ShmGroup::Subgroup& ours = *subgroup_;
-  if (syncs_ >= 2) {
+void ShmCollective::choose_next_chunk_size(std::uint64_t syncs) {
+  ChunkSize& chunk_size = subgroup_->chunk_size;
+  if (syncs >= 2) {
     if (some_crowded_) host_.reserve_large_chunks();
-    ours.large = some_crowded_ && all_have_large_chunks_;
-    ours.short_ones = 0;
-  } else if (ours.large && ++ours.short_ones > kMostShortOnes) {
-    ours.large = false;
+    const bool large = some_crowded_ && all_have_large_chunks_;
+    chunk_size = large ? ChunkSize::large : ChunkSize::normal;
+    subgroup_->single_steps = 0;
+  } else if (chunk_size == ChunkSize::large && ++subgroup_->single_steps > kMostSingleSteps) {
+    chunk_size = ChunkSize::normal;
   }
 }
 
@@ -293,7 +293,7 @@ Status ShmCollective::sync(bool patiently) {
   // A rank that gave up an operation must not be taken for one that came to it.
   if (host_.aborted_) return ended();
   tell_core();
-  if (syncs_++ == 0) tell_crowding();
+  if (syncs() == 0) tell_crowding();
   own_.step = ++step_.value;
   if (host_.reached(step_)) {
     host_.memory_.event().notify();
@@ -302,8 +302,9 @@ Status ShmCollective::sync(bool patiently) {
     tell_core();  // it may be another one now
     HVD_RETURN_IF_ERROR(met);
   }
-  if (syncs_ == 1) read_crowding();
-  if (syncs_ == kManySyncs && !subgroup_->large) without_core_ = time_without_core();
+  if (syncs() == 1) read_crowding();
+  const bool is_measured = subgroup_->chunk_size == ChunkSize::normal;
+  if (is_measured && syncs() == kManySyncs) without_core_ = time_without_core();
   return {};
 }
 

@@ -50,6 +50,7 @@ class ShmGroup {
     bool own_core = true;               // for each rank: a waiter spins before it sleeps
     // For tests: whether cores are crowded. Null: it is measured.
     const std::atomic<bool>* crowded = nullptr;
+    double ranks_per_core = 1;  // of this host, at least 1
   };
   // `ranks`: those of the world on this host, ascending; `rank`: the own position among them.
   // `heaps`: those of the ranks (shared_heap.h), or none. They are mapped when a tensor is in the
@@ -80,8 +81,8 @@ class ShmGroup {
   // The progress of those ranks of a set that take part together.
   struct Subgroup {
     std::size_t chunks = 0;
-    bool large = false;          // its chunks
-    std::size_t short_ones = 0;  // collectives of one step since they are large
+    ChunkSize chunk_size = ChunkSize::normal;
+    std::size_t single_steps = 0;  // collectives of one step since chunks are large
   };
   using SubgroupKey = std::pair<int, std::vector<int>>;  // the set, and world ranks
   struct Step {
@@ -91,7 +92,7 @@ class ShmGroup {
 
   // Whether this rank can read the heaps of all.
   bool map_heaps();
-  // Of this rank, if it can have them.
+  // Gives this rank its large chunks, if they are of use and there is memory for them.
   void reserve_large_chunks();
 
   int local_of(int world_rank) const;
@@ -112,8 +113,7 @@ class ShmGroup {
   std::vector<std::shared_ptr<Segment>> heaps_;  // of each rank, or none
   BriefWait brief_wait_;
   Crowding crowding_;
-  bool has_large_chunks_ = false;
-  bool wants_large_chunks_ = true;  // there was memory for them so far
+  std::optional<bool> has_large_chunks_;  // nothing: nobody has needed them yet
   static constexpr std::chrono::milliseconds kBetweenMoves{5};
   TimePoint next_move_;  // to another core, not before then
   Duration between_moves_ = kBetweenMoves;
@@ -146,7 +146,7 @@ class ShmCollective {
   Status open();
   // Of each chunk, in bytes. The same on all ranks, in all of the operation.
   std::size_t capacity() const;
-  // A step has the work of so many chunks.
+  // Says that the work of a step is that of so many chunks.
   void set_chunks_of_step(std::size_t chunks) { chunks_of_step_ = chunks; }
 
   // The chunk of the rank at that position that is `ahead` of the current one.
@@ -179,12 +179,14 @@ class ShmCollective {
   void tell_core();
   void tell_failed();
   void tell_crowding();
-  // What all have told, after the first sync(). It counts if there was a second one: no rank tells
-  // anything else before that.
+  // Reads what all ranks have told, after the first sync(). That counts if there is a second one:
+  // no rank tells anything else before it.
   void read_crowding();
-  void measure_crowding();
-  // Which chunks the next operation has.
-  void choose_chunks();
+  // At the end, after so many sync()s.
+  void measure_crowding(std::uint64_t syncs);
+  void choose_next_chunk_size(std::uint64_t syncs);
+  // So many have been called.
+  std::uint64_t syncs() const;
 
   ShmGroup& host_;
   std::vector<int> ranks_;   // of the world
@@ -193,7 +195,6 @@ class ShmCollective {
   std::size_t place_;
   ShmGroup::Subgroup* subgroup_;
   ShmGroup::Step step_;
-  std::uint64_t syncs_ = 0;
   std::optional<Duration> without_core_;  // of its thread, at the kManySyncs-th
   std::size_t chunks_of_step_ = 1;
   bool some_crowded_ = false;

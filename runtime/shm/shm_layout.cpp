@@ -57,19 +57,16 @@ RankProgress& ShmLayout::progress(std::size_t place, int rank) const {
   return lines()[place * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank)];
 }
 
-std::byte* ShmLayout::chunk(int rank, std::size_t index) const {
+std::byte* ShmLayout::chunk(int rank, std::size_t index, ChunkSize size) const {
+  const std::size_t begin =
+      size == ChunkSize::normal ? head_bytes(ranks_) : reserved_bytes(ranks_, window_bytes_);
   const std::size_t before = static_cast<std::size_t>(rank) * kChunks + index;
-  return segment_->data() + head_bytes(ranks_) + before * window_bytes_;
-}
-
-std::byte* ShmLayout::large_chunk(int rank, std::size_t index) const {
-  const std::size_t before = static_cast<std::size_t>(rank) * kChunks + index;
-  return segment_->data() + reserved_bytes(ranks_, window_bytes_) + before * large_chunk_bytes();
+  return segment_->data() + begin + before * chunk_bytes(size);
 }
 
 Status ShmLayout::reserve_large_chunks(int rank) const {
-  std::byte* const first = large_chunk(rank, 0);
-  const std::size_t bytes = kChunks * large_chunk_bytes();
+  std::byte* const first = chunk(rank, 0, ChunkSize::large);
+  const std::size_t bytes = kChunks * chunk_bytes(ChunkSize::large);
   HVD_RETURN_IF_ERROR(segment_->reserve(static_cast<std::size_t>(first - segment_->data()), bytes));
   std::memset(first, 0, bytes);
   return {};

@@ -2,7 +2,7 @@
 //
 //     | head: event, sets | steps: a line for each set and rank | slots: one for each rank |
 //     | chunks of rank 0: three of chunk_bytes | chunks of rank 1 | ...
-//     | large chunks of rank 0: three of large_chunk_bytes | large chunks of rank 1 | ...
+//     | large chunks of rank 0: three of their size | large chunks of rank 1 | ...
 //
 // All is zero at first, and all but the large chunks is reserved when it is made. A view: it keeps
 // the segment.
@@ -39,6 +39,8 @@ struct RankSlot {
   SpscRing to_parent;
 };
 
+enum class ChunkSize { normal, large };
+
 class ShmLayout {
  public:
   static constexpr std::size_t kChunks = 3;
@@ -51,10 +53,11 @@ class ShmLayout {
   static Result<ShmLayout> adopt(UniqueFd fd, int ranks, std::size_t chunk_bytes);
 
   int fd() const { return segment_->fd(); }
-  std::size_t chunk_bytes() const { return window_bytes_; }
-  // A multiple of chunk_bytes(), the smaller the more ranks there are, for the sake of memory. Of
-  // more than 64 ranks it is chunk_bytes() itself, and large chunks are of no use.
-  std::size_t large_chunk_bytes() const { return large_factor(ranks_) * window_bytes_; }
+  // Large chunks are a multiple of normal ones, the smaller the more ranks there are, for the sake
+  // of memory. Of more than 64 ranks they are as large as normal ones, and of no use.
+  std::size_t chunk_bytes(ChunkSize size = ChunkSize::normal) const {
+    return size == ChunkSize::normal ? window_bytes_ : large_factor(ranks_) * window_bytes_;
+  }
 
   FutexEvent& event() const { return head().event; }
   // Ranks that wait for others to have ended an operation, and not only to come into one.
@@ -64,10 +67,10 @@ class ShmLayout {
   RankProgress& progress(std::size_t place, int rank) const;
 
   RankSlot& slot(std::size_t rank) const { return slots()[rank]; }
-  std::byte* chunk(int rank, std::size_t index) const;
-  // To touch it before that rank has reserved it can end the process (SIGBUS).
-  std::byte* large_chunk(int rank, std::size_t index) const;
-  // Of the calling rank. They are written once, so that the first use costs no page fault.
+  // To touch a large one before that rank has reserved it can end the process (SIGBUS).
+  std::byte* chunk(int rank, std::size_t index, ChunkSize size = ChunkSize::normal) const;
+  // A rank reserves its own ones. They are written once, so that their first use costs no page
+  // fault.
   Status reserve_large_chunks(int rank) const;
 
  private:

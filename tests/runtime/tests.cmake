@@ -79,6 +79,7 @@ hvd_test(hvd_shm_test
   runtime/shm/chunk_writer_test.cpp
   runtime/shm/crowding_test.cpp
   runtime/shm/local_ranks_test.cpp
+  runtime/shm/segment_test.cpp
   runtime/shm/shared_heap_test.cpp
   runtime/shm/shm_group_test.cpp
   runtime/shm/shm_in_place_test.cpp

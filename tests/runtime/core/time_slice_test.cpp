@@ -63,7 +63,7 @@ TEST_F(TimeSlice, LeavesOtherPoliciesAlone) {
   });
 }
 
-// Of this process, by their names.
+// The names of the threads of this process whose slices are short.
 std::multiset<std::string> threads_with_short_slices() {
   std::multiset<std::string> names;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

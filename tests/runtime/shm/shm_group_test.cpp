@@ -1,5 +1,4 @@
-// Memory that is shared, how ranks meet in it, how they wait, and how that ends.
-#include <array>
+// How ranks meet in the memory that they share, how they wait, and how that ends.
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -8,9 +7,7 @@
 #include <future>
 #include <gtest/gtest.h>
 #include <random>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/machine/proc.h"
@@ -18,98 +15,14 @@
 #include "runtime/core/affinity.h"
 #include "runtime/core/threads.h"
 #include "runtime/ops/layout.h"
-#include "tests/runtime/shm/shm_ranks.h"
+#include "tests/runtime/shm/shm_groups.h"
 
 namespace hvd::test {
 namespace {
 
-using runtime::Segment;
 using runtime::ShmCollective;
 using runtime::ShmGroup;
 using runtime::ShmLayout;
-
-constexpr ShmGroup::Options kSleepy{kLong, false};
-constexpr std::atomic<bool> kYes = true;
-constexpr ShmGroup::Options kCrowded{kLong, false, &kYes};
-constexpr std::size_t kLittle = 4096;
-
-std::vector<int> first_ranks(int size) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
-  return ranks;
-}
-
-void on_hosts(int size, const ShmGroup::Options& options,
-              const std::function<void(int rank, ShmGroup& host)>& body) {
-  auto memory = ShmLayout::create(size, kLittle);
-  ASSERT_TRUE(memory.ok()) << memory.status().to_string();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] { body(rank, *host_of(*memory, size, rank, options)); });
-  }
-  for (auto& thread : threads) thread.join();
-}
-
-// --- memory -------------------------------------------------------------------------------------
-
-TEST(ShmSegment, IsTheSameMemoryForWhoeverAdoptsIt) {
-  auto made = Segment::create(1 << 20);
-  ASSERT_TRUE(made.ok());
-  ASSERT_TRUE((*made)->reserve(0, 8192).ok());
-  (*made)->data()[5000] = std::byte{7};
-  auto adopted = Segment::adopt(UniqueFd(::dup((*made)->fd())), 1 << 20);
-  ASSERT_TRUE(adopted.ok()) << adopted.status().to_string();
-  EXPECT_EQ((*adopted)->data()[5000], std::byte{7});
-}
-
-TEST(ShmSegment, OfAnotherSizeIsRefused) {
-  auto made = Segment::create(1 << 20);
-  ASSERT_TRUE(made.ok());
-  const auto adopted = Segment::adopt(UniqueFd(::dup((*made)->fd())), 2 << 20);
-  EXPECT_EQ(adopted.status().code(), Code::failed_precondition);
-  EXPECT_EQ(adopted.status().message(), "the shared memory has 1048576 bytes, not 2097152");
-}
-
-TEST(ShmSegment, ThatSomebodyCouldCutOffIsRefused) {
-  UniqueFd fd(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
-  const auto adopted = Segment::adopt(std::move(fd), 4096);
-  EXPECT_EQ(adopted.status().message(), "the size of the shared memory is not sealed");
-}
-
-TEST(ShmSegment, ThatIsNoMemoryIsRefused) {
-  EXPECT_FALSE(Segment::adopt(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)), 4096).ok());
-  EXPECT_FALSE(Segment::adopt(UniqueFd(), 4096).ok());
-}
-
-TEST(ShmSegment, WhatCannotBeReservedIsAnErrorAndNoSignal) {
-  auto made = Segment::create(1 << 20);
-  ASSERT_TRUE(made.ok());
-  const Status reserved = (*made)->reserve(1 << 20, 4096);
-  EXPECT_EQ(reserved.code(), Code::resource_exhausted) << reserved.to_string();
-}
-
-TEST(ShmSegment, BeyondTheLimitOfTheSizeOfFilesIsAnErrorAndNoSignal) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit little{1 << 20, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
-  EXPECT_TRUE(Segment::create(1 << 20).ok());
-  const Status beyond = Segment::create(2 << 20).status();
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_EQ(beyond.code(), Code::resource_exhausted);
-  EXPECT_EQ(
-      beyond.message(),
-      "shared memory of 2097152 bytes is beyond the limit of the size of files, 1048576 bytes "
-      "(ulimit -f)");
-}
-
-TEST(ShmSegment, MoreThanAnyMachineHasIsAnError) {
-  EXPECT_FALSE(Segment::create(std::size_t{1} << 62).ok());
-}
-
-// --- collective
-// ------------------------------------------------------------------------------------
 
 // Everybody writes a number into its chunk and reads those of all others, round after round.
 void meet_often(ShmGroup& host, int set, const std::vector<int>& ranks, int rank, int rounds) {
@@ -134,7 +47,7 @@ void meet_often(ShmGroup& host, int set, const std::vector<int>& ranks, int rank
 }
 
 TEST(ShmMeeting, NobodyIsForgottenInHisSleepWithManyMoreRanksThanCores) {
-  on_hosts(16, kSleepy, [](int rank, ShmGroup& host) {
+  on_groups(16, kSleepy, [](int rank, ShmGroup& host) {
     const auto all = first_ranks(16);
     ASSERT_TRUE(host.serves(0, all));
     meet_often(host, 0, all, rank, 500);
@@ -143,7 +56,7 @@ TEST(ShmMeeting, NobodyIsForgottenInHisSleepWithManyMoreRanksThanCores) {
 
 TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
   for (const bool own_core : {true, false}) {
-    on_hosts(3, {kLong, own_core}, [](int rank, ShmGroup& host) {
+    on_groups(3, {kLong, own_core}, [](int rank, ShmGroup& host) {
       ASSERT_TRUE(host.serves(0, first_ranks(3)));
       meet_often(host, 0, first_ranks(3), rank, 500);
     });
@@ -151,7 +64,7 @@ TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
 }
 
 TEST(ShmMeeting, TheOthersSeeThatARankHasFailed) {
-  on_hosts(2, kSleepy, [](int rank, ShmGroup& host) {
+  on_groups(2, kSleepy, [](int rank, ShmGroup& host) {
     const auto all = first_ranks(2);
     ASSERT_TRUE(host.serves(0, all));
     std::optional<ShmCollective> collective(std::in_place, host, 0, all, rank);
@@ -176,12 +89,12 @@ int core_of_sleeper(pid_t thread) {
   return parse_number<int>(fields[kProcessor]).value_or(-1);
 }
 
-// Of two ranks that are on one core the first comes to a step. Where it sleeps then; -1: it does
-// not.
+// The first of two ranks that are on one core comes to a step. Returns the core on which it sleeps
+// there; -1: it does not sleep.
 int core_of_first_comer(const std::vector<int>& cores) {
   std::atomic<pid_t> thread_of_first = 0;
   int asleep_on = -1;
-  on_hosts(2, {kLong, true}, [&](int rank, ShmGroup& host) {
+  on_groups(2, {kLong, true}, [&](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     ShmCollective collective(host, 0, first_ranks(2), rank);
     std::optional<runtime::PinnedThread> on_first(std::in_place);
@@ -227,7 +140,7 @@ TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
 TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
   // Chunks become large and small on the way.
   std::atomic<bool> crowded = false;
-  on_hosts(4, {kLong, false, &crowded}, [&crowded](int rank, ShmGroup& host) {
+  on_groups(4, {kLong, false, &crowded}, [&crowded](int rank, ShmGroup& host) {
     std::mt19937 same_everywhere(5);
     const std::vector<std::vector<int>> sets{{0, 1, 2, 3}, {0, 1}, {1, 2, 3}, {0, 3}, {2, 3}};
     for (int set = 0; set < 5; ++set) {
@@ -263,125 +176,15 @@ TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
   });
 }
 
-// Fills whole chunks, and reads those of the others. Returns how large they were.
-std::size_t exchange_chunks(ShmGroup& host, int size, int rank, int syncs) {
-  ShmCollective collective(host, 0, first_ranks(size), rank);
-  const std::size_t bytes = collective.capacity();
-  EXPECT_TRUE(collective.open().ok());
-  for (int chunk = 0; chunk < syncs; ++chunk) {
-    std::memset(collective.chunk(rank), 10 * chunk + rank, bytes);
-    EXPECT_TRUE(collective.sync().ok());
-    for (int other = 0; other < size; ++other) {
-      const std::vector<std::byte> wanted(bytes, std::byte(10 * chunk + other));
-      EXPECT_EQ(std::memcmp(collective.chunk(other), wanted.data(), bytes), 0)
-          << "chunk " << chunk << " of rank " << other;
-    }
-    collective.next_chunk();
-  }
-  collective.end();
-  return bytes;
-}
-
-TEST(ShmMeeting, AllRanksHaveLargeChunksIfOneIsShortOfCores) {
-  auto memory = ShmLayout::create(3, kLittle);
-  ASSERT_TRUE(memory.ok()) << memory.status().to_string();
-  std::atomic<bool> crowded = true;
-  std::array<std::vector<std::size_t>, 3> sizes;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto options = rank == 1 ? ShmGroup::Options{kLong, false, &crowded} : kSleepy;
-      const auto host = host_of(*memory, 3, rank, options);
-      ASSERT_TRUE(host->serves(0, first_ranks(3)));
-      for (const int syncs : {1, 2, 1, 3, 1, 5, 2, 7, 0, 2, 3, 1}) {
-        if (syncs == 0 && rank == 1) crowded = false;
-        if (syncs == 0) continue;
-        sizes.at(static_cast<std::size_t>(rank)).push_back(exchange_chunks(*host, 3, rank, syncs));
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-
-  // In the first collective of two steps all hear of it, in the second one that all have memory.
-  const std::size_t large = memory->large_chunk_bytes();
-  EXPECT_EQ(large, 8 * kLittle);
-  const std::vector<std::size_t> wanted{kLittle, kLittle, kLittle, kLittle, large,  large,
-                                        large,   large,   large,   kLittle, kLittle};
-  for (const auto& seen : sizes) EXPECT_EQ(seen, wanted);
-}
-
-// Collectives that fit into one large chunk tell nothing, and could have many steps in small ones.
-TEST(ShmMeeting, LargeChunksAreGivenUpWhereAllCollectivesHaveOneStep) {
-  on_hosts(2, kCrowded, [](int rank, ShmGroup& host) {
-    ASSERT_TRUE(host.serves(0, first_ranks(2)));
-    exchange_chunks(host, 2, rank, 2);
-    exchange_chunks(host, 2, rank, 2);
-    int large = 0;
-    while (exchange_chunks(host, 2, rank, 1) > kLittle && large < 1'000) ++large;
-    EXPECT_EQ(large, 65);
-    exchange_chunks(host, 2, rank, 2);
-    EXPECT_GT(exchange_chunks(host, 2, rank, 2), kLittle);
-  });
-}
-
-TEST(ShmMeeting, ThereAreNoLargeChunksForMoreThan64Ranks) {
-  EXPECT_EQ(ShmLayout::create(64, kLittle)->large_chunk_bytes(), 2 * kLittle);
-  EXPECT_EQ(ShmLayout::create(65, kLittle)->large_chunk_bytes(), kLittle);
-}
-
-TEST(ShmMeeting, ChunksBecomeLargeBesideProgramsThatTakeTheCores) {
-  if (!time_without_core()) GTEST_SKIP() << "this kernel does not count waits for cores";
-  // All on one core, which threads inherit.
-  runtime::PinnedThread here;
-  ASSERT_TRUE(here.pin(runtime::usable_cores().back()).ok());
-  std::atomic<bool> over = false;
-  std::vector<std::thread> programs;
-  for (int i = 0; i < 6; ++i) {
-    programs.emplace_back([&over] {
-      while (!over) {
-      }
-    });
-  }
-  on_hosts(2, kSleepy, [](int rank, ShmGroup& host) {
-    ASSERT_TRUE(host.serves(0, first_ranks(2)));
-    const auto deadline = Clock::now() + kLong / 2;
-    std::size_t bytes = kLittle;
-    bool is_late = false;
-    while (bytes == kLittle && !is_late) {
-      // Both give up in the same round.
-      ShmCollective collective(host, 0, first_ranks(2), rank);
-      *collective.chunk(rank) = std::byte(Clock::now() > deadline ? 1 : 0);
-      ASSERT_TRUE(collective.sync().ok());
-      is_late = collective.chunk(0)[0] == std::byte{1};
-      collective.next_chunk();
-      collective.end();
-      bytes = exchange_chunks(host, 2, rank, 20);
-    }
-    EXPECT_GT(bytes, kLittle);
-  });
-  over = true;
-  for (auto& program : programs) program.join();
-}
-
 TEST(ShmMeeting, EveryByteOfEveryWindowIsTheRanksOwn) {
-  on_hosts(3, kSleepy, [](int rank, ShmGroup& host) {
+  on_groups(3, kSleepy, [](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(3)));
-    ShmCollective collective(host, 0, first_ranks(3), rank);
-    ASSERT_EQ(collective.capacity(), kLittle);
-    for (int chunk = 0; chunk < 7; ++chunk) {
-      std::memset(collective.chunk(rank), 10 * chunk + rank, kLittle);
-      ASSERT_TRUE(collective.sync().ok());
-      for (int other = 0; other < 3; ++other) {
-        const std::vector<std::byte> wanted(kLittle, std::byte(10 * chunk + other));
-        EXPECT_EQ(std::memcmp(collective.chunk(other), wanted.data(), kLittle), 0);
-      }
-      collective.next_chunk();
-    }
+    EXPECT_EQ(exchange_chunks(host, 3, rank, 7), kLittle);
   });
 }
 
 TEST(ShmMeeting, SetsBeyondTheirPlacesAreLeftToOthersByAllRanks) {
-  on_hosts(2, kSleepy, [](int /*rank*/, ShmGroup& host) {
+  on_groups(2, kSleepy, [](int /*rank*/, ShmGroup& host) {
     int served = 0;
     for (int set = 0; set < 300; ++set) served += host.serves(set, first_ranks(2)) ? 1 : 0;
     EXPECT_EQ(served, 256);
@@ -412,7 +215,7 @@ TEST(ShmMeeting, OfASetOfSeveralHostsThoseOfOneMeetIfThereAreTwo) {
 // --- how it ends --------------------------------------------------------------------------------
 
 TEST(ShmMeeting, WhoeverDoesNotComeIsNamedAtTheDeadline) {
-  on_hosts(3, {std::chrono::milliseconds(50), false}, [](int rank, ShmGroup& host) {
+  on_groups(3, {std::chrono::milliseconds(50), false}, [](int rank, ShmGroup& host) {
     if (rank == 2) return;
     ASSERT_TRUE(host.serves(0, first_ranks(3)));
     ShmCollective collective(host, 0, first_ranks(3), rank);
@@ -424,7 +227,7 @@ TEST(ShmMeeting, WhoeverDoesNotComeIsNamedAtTheDeadline) {
 }
 
 TEST(ShmMeeting, AnAbortEndsTheOwnWaitAtOnceAndEveryLaterOne) {
-  on_hosts(2, kSleepy, [](int rank, ShmGroup& host) {
+  on_groups(2, kSleepy, [](int rank, ShmGroup& host) {
     if (rank == 1) return;
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     std::thread aborter([&] { host.abort(); });
@@ -438,7 +241,7 @@ TEST(ShmMeeting, AnAbortEndsTheOwnWaitAtOnceAndEveryLaterOne) {
 
 // Else the others would read what it has not written, and call it a result.
 TEST(ShmMeeting, WhoeverGivesUpInTheMidstIsNotTakenForOneThatHasDoneItsPart) {
-  on_hosts(2, {std::chrono::milliseconds(50), false}, [](int rank, ShmGroup& host) {
+  on_groups(2, {std::chrono::milliseconds(50), false}, [](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     {
       ShmCollective collective(host, 0, first_ranks(2), rank);
@@ -459,7 +262,7 @@ TEST(ShmMeeting, WhoeverGivesUpInTheMidstIsNotTakenForOneThatHasDoneItsPart) {
 TEST(ShmMeeting, AHelperIsToldBeforeItSleepsAndOnlyThen) {
   std::promise<void> told;
   auto sleeps = told.get_future();
-  on_hosts(2, kSleepy, [&](int rank, ShmGroup& host) {
+  on_groups(2, kSleepy, [&](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     int times = 0;
     const runtime::CallerProgressScope helper([&] {

@@ -18,8 +18,8 @@ void expect_sums(std::vector<runtime::Block> (*lanes_of)(const runtime::Part& al
     std::size_t bytes;
     bool crowded;
   };
-  // Those of the second size are also written past the caches (chunk_writer.h); in the third case
-  // the later rounds have large ones.
+  // Chunks of the second size are also written past the caches (chunk_writer.h). In the third case
+  // the later rounds have large chunks.
   for (const Chunks& chunks :
        {Chunks{4 << 10, false}, Chunks{128 << 10, false}, Chunks{4 << 10, true}}) {
     const std::atomic<bool> crowded = chunks.crowded;

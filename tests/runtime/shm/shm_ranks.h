@@ -50,15 +50,19 @@ inline ShmRankOptions little_memory() {
   return options;
 }
 
+inline std::vector<int> first_ranks(int size) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
 inline std::shared_ptr<runtime::ShmGroup> host_of(const runtime::ShmLayout& memory, int size,
                                                   int rank,
                                                   const runtime::ShmGroup::Options& options,
                                                   const std::vector<int>& heaps = {}) {
-  std::vector<int> ranks;
-  for (int other = 0; other < size; ++other) ranks.push_back(other);
   std::vector<UniqueFd> files;
   for (const int heap : heaps) files.emplace_back(::fcntl(heap, F_DUPFD_CLOEXEC, 0));
-  return std::make_shared<runtime::ShmGroup>(memory, std::move(ranks), rank, options,
+  return std::make_shared<runtime::ShmGroup>(memory, first_ranks(size), rank, options,
                                              std::move(files));
 }
 
