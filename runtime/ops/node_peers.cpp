@@ -1,6 +1,7 @@
 #include "runtime/ops/node_peers.h"
 
 #include "runtime/ops/algorithms.h"
+#include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "runtime/core/arithmetic.h"
+#include "runtime/ops/blocks.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/peers.h"
-#include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
 
