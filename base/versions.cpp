@@ -2,6 +2,6 @@
 
 namespace hvd {
 
-WireVersions wire_versions() { return {.worker_link = 5, .members = 6}; }
+WireVersions wire_versions() { return {.worker_link = 5, .members = 7}; }
 
 }  // namespace hvd

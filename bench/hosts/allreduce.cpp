@@ -1,8 +1,8 @@
 // hvdrun -H h1:2,h2:2 ./hvd_hosts_bench [ROUNDS [ROW [COLUMN,...]]]: allreduce of float32 between
 // hosts through the whole pipeline, side by side with stock Gloo's own flat allreduce of the same
 // bytes. All take turns in the same processes, so that all see the same weather; medians of what
-// rank 0 sees. Columns: hvd (as it comes), flat (not by hosts), messages (by hosts, without shared
-// memory), gloo. ROW: only those whose names contain it.
+// rank 0 sees. Columns: hvd (as it comes), by size (whatever the links), flat (not by hosts),
+// messages (by hosts, without shared memory), gloo. ROW: only those whose names contain it.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -62,7 +62,7 @@ struct Row {
   double most_of_gloo;  // 0: no bar
 };
 
-constexpr std::array kColumns{"hvd", "flat", "messages", "gloo"};
+constexpr std::array kColumns{"hvd", "by size", "flat", "messages", "gloo"};
 
 class Bench {
  public:
@@ -128,8 +128,10 @@ class Bench {
     const auto token = Token::from_hex(std::string(64, '5'));
     if (!token.ok()) give_up(token.status());
     runtime::WorldSpec spec(rank(), members_, column + 1, *token);
-    if (column == 1) spec.config.hierarchical_allreduce = false;
-    if (column == 2) {
+    const std::string_view name = kColumns.at(column);
+    if (name == "by size") spec.config.link_speed = {std::chrono::microseconds(0), 1};
+    if (name == "flat") spec.config.hierarchical_allreduce = false;
+    if (name == "messages") {
       spec.config.hierarchical_allreduce = true;
       spec.config.shared_memory = false;
     }

@@ -113,8 +113,10 @@ void Controller::check_forming() {
   subtree_formed_ = true;
   forming_until_ = kNever;
   if (links_.has_parent()) {
-    links_.send(links_.parent(), encode_formed());
+    if (const auto own = links_.round_trip_to_parent()) note_round_trip(*own);
+    links_.send(links_.parent(), encode_formed(round_trip_));
   } else {
+    if (spec_.links) spec_.links->set_round_trip(round_trip_);
     set_formed();
   }
 }
@@ -198,6 +200,10 @@ void Controller::drain_queue(TimePoint now) {
 void Controller::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
   const int under_way = executor_.under_way();
+  // What is measured would make the order of additions a matter of timing.
+  if (!links_.has_parent() && spec_.links && !spec_.config.deterministic) {
+    negotiator_.set_link_speed(spec_.links->speed());
+  }
   auto output = negotiator_.work(negotiation_time(now), under_way);
 
   const bool may_wait = driver_ != Driver::progress_thread;
@@ -344,6 +350,9 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   }
 
   if (kind == Message::formed && !from_parent) {
+    const auto round_trip = decode_formed(frame.payload);
+    HVD_RETURN_IF_ERROR(round_trip.status());
+    note_round_trip(*round_trip);
     formed_children_.insert(rank);
     return {};
   }

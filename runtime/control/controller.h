@@ -13,7 +13,9 @@
 // any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -111,6 +113,9 @@ class Controller {
   // stopped together with this one must not be reported as late.
   TimePoint negotiation_time(TimePoint now) const { return now - stopped_; }
   void check_forming();
+  void note_round_trip(std::chrono::microseconds between_hosts) {
+    round_trip_ = std::max(round_trip_, between_hosts);
+  }
   std::string missing_text() const;
   void run_commands(const Commands& commands, TimePoint now);
   void drain_queue(TimePoint now);
@@ -143,6 +148,8 @@ class Controller {
   std::optional<Tuning> tuning_;   // on rank 0, if autotuning is enabled
   std::set<int> formed_children_;  // children whose whole subtree is connected
   bool subtree_formed_ = false;
+  // The longest round trip between hosts that this rank and those below it have measured.
+  std::chrono::microseconds round_trip_{0};
   TimePoint forming_until_ = kNever;
   TimePoint suspicion_until_ = kNever;
   Failure suspicion_;

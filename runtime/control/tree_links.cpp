@@ -10,6 +10,7 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/net/keepalive.h"
 #include "runtime/net/member_connector.h"
+#include "runtime/net/round_trip.h"
 
 namespace hvd::runtime {
 namespace {
@@ -56,6 +57,14 @@ void TreeLinks::add(int rank, std::unique_ptr<Connection> connection) {
 bool TreeLinks::complete() const {
   if (has_parent() && !has(parent())) return false;
   return std::all_of(children().begin(), children().end(), [this](int rank) { return has(rank); });
+}
+
+std::optional<std::chrono::microseconds> TreeLinks::round_trip_to_parent() const {
+  const auto& own = spec_.members[static_cast<std::size_t>(spec_.rank)];
+  const auto& other = spec_.members[static_cast<std::size_t>(parent())];
+  const auto peer = peers_.find(parent());
+  if (own.host == other.host || peer == peers_.end()) return std::nullopt;
+  return shortest_round_trip(peer->second.connection->fd());
 }
 
 std::optional<TreeLinks::Received> TreeLinks::handle(const Poller::Event& event, TimePoint now) {

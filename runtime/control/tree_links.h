@@ -7,6 +7,7 @@
 // before it, so that everything arrives in the order in which it was sent, whichever way it takes.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,6 +45,8 @@ class TreeLinks {
   bool has(int rank) const { return peers_.contains(rank); }
   // The parent, if there is one, and all children are connected.
   bool complete() const;
+  // The shortest that was seen so far, if the parent is on another host and the kernel says.
+  std::optional<std::chrono::microseconds> round_trip_to_parent() const;
 
   // What has arrived from a neighbour.
   struct Received {

@@ -55,13 +55,15 @@ std::vector<int> hosts_of(const WorldSpec& spec) {
   return hosts;
 }
 
-// Chooses between hierarchical and flat operations where the configuration leaves it open.
+// Chooses between hierarchical and flat operations where the configuration leaves it open, and
+// begins to measure the links.
 WorldSpec chosen(WorldSpec spec) {
   Config& config = spec.config;
   config.gpu_by_hosts = config.hierarchical_allreduce.value_or(false);
   const bool by_hosts = config.shared_memory && spec.has_multi_rank_hosts();
   config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(by_hosts);
   config.hierarchical_allgather = config.hierarchical_allgather.value_or(by_hosts);
+  if (!spec.links) spec.links = std::make_shared<LinkMeter>(config.link_speed);
   return spec;
 }
 
@@ -234,6 +236,7 @@ Status World::Impl::form(Exchange& exchange) {
     GlooOperationOptions options{spec_.config.collective_timeout};
     options.hosts = hosts_of(spec_);
     options.host = host_.shared();
+    if (spec_.rank == 0) options.links = spec_.links;
     for (auto& operation : make_gloo_operations(mesh_, options)) {
       operations.push_back(std::move(operation));
     }

@@ -24,9 +24,14 @@ enum class Activity : std::uint8_t {
   init_fusion_buffer,
   memcpy_in_fusion_buffer,
   memcpy_out_fusion_buffer,
+  // Not a step but a choice, which takes no time (mark_choice()).
+  doubling,
+  halving,
+  ring,
 };
-inline constexpr int kActivities = 5;
-std::string_view activity_name(Activity activity);  // "MEMCPY_IN_FUSION_BUFFER"
+inline constexpr int kActivities = 8;
+inline bool is_choice(Activity activity) { return activity >= Activity::doubling; }
+std::string_view activity_name(Activity activity);  // "MEMCPY_IN_FUSION_BUFFER", or "ring"
 
 struct Step {
   Activity activity = Activity::wait_for_data;
@@ -37,6 +42,13 @@ struct Step {
 
 // The scopes of this thread append their steps here; null: steps are not recorded.
 inline thread_local std::vector<Step>* current_steps = nullptr;
+
+// Which algorithm the batch takes.
+inline void mark_choice(Activity algorithm) {
+  if (current_steps == nullptr) return;
+  const Nanoseconds now = nanoseconds_now();
+  current_steps->push_back({algorithm, -1, now, now});
+}
 
 class ActivityScope {
  public:

@@ -10,6 +10,7 @@
 
 #include "base/port_range.h"
 #include "base/status.h"
+#include "runtime/core/link_speed.h"
 #include "runtime/core/parameters.h"
 
 namespace hvd::runtime {
@@ -42,6 +43,8 @@ struct Config {
   std::optional<bool> hierarchical_allreduce = std::nullopt;
   std::optional<bool> hierarchical_allgather = std::nullopt;
   TuningOptions tuning;
+  // The speed of the links between hosts, instead of what is measured.
+  LinkSpeed link_speed = {};
   // The core that all threads of the runtime run on; -1: any.
   int core = -1;
   // Each rank of this host may use only cores that no other one may.

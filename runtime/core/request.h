@@ -14,6 +14,7 @@
 #include "base/collective.h"
 #include "base/status.h"
 #include "runtime/core/failure.h"
+#include "runtime/core/link_speed.h"
 
 namespace hvd::runtime {
 
@@ -102,6 +103,8 @@ struct Response {
   // Allreduce and allgather: inside hosts and between them, not in one ring of all ranks; in worlds
   // with several ranks on several hosts.
   bool hierarchical = false;
+  // As rank 0 has measured it, for the choice of an algorithm.
+  LinkSpeed link_speed = {};
   std::uint64_t number = 0;  // position in the total order, from 1; set by the negotiator
   std::int64_t decided = 0;  // for the trace, when this rank received it; set by the executor
   const Request& request() const { return tensors.front()->request; }  // of the first tensor

@@ -13,6 +13,7 @@
 #include "base/security/crypto.h"
 #include "runtime/core/config.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/core/link_speed.h"
 #include "runtime/core/work_meter.h"
 
 namespace hvd::runtime {
@@ -63,6 +64,9 @@ struct WorldSpec {
 
   // Counts the work of this rank; never null.
   std::shared_ptr<WorkMeter> meter = std::make_shared<WorkMeter>();
+
+  // Measures the links between the hosts of this world; null: World makes one.
+  std::shared_ptr<LinkMeter> links = nullptr;
 
   int size() const { return static_cast<int>(members.size()); }
   // Several hosts, and several ranks on one of them: only then do hierarchical operations differ

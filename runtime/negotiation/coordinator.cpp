@@ -347,6 +347,7 @@ Response Coordinator::response_of(std::vector<ReadyTensor> batch) {
   response.last_joined = first.last_joined;
   response.hierarchical = (request.kind == Kind::allreduce && options_.hierarchical_allreduce) ||
                           (request.kind == Kind::allgather && options_.hierarchical_allgather);
+  response.link_speed = options_.link_speed;
 
   if (response.error.ok() && request.kind == Kind::add_process_set) {
     response.error = sets_.check_add(request);

@@ -52,6 +52,7 @@ struct CoordinatorOptions {
   bool deterministic = false;
   bool hierarchical_allreduce = false;  // Response::hierarchical
   bool hierarchical_allgather = false;
+  LinkSpeed link_speed = {};  // Response::link_speed
 };
 
 class Coordinator {
@@ -77,6 +78,7 @@ class Coordinator {
 
   // Applies to all later responses.
   void tune(const Parameters& parameters);
+  void set_link_speed(const LinkSpeed& speed) { options_.link_speed = speed; }
 
   // The next batch to run, if any; `under_way` earlier batches are not done yet on rank 0.
   std::optional<Response> next(TimePoint now, int under_way);

@@ -26,6 +26,21 @@ Status read_status(WireReader& in) {
   return code == 0 ? Status() : Status(static_cast<Code>(code), std::move(message));
 }
 
+std::uint32_t u32_of(std::chrono::microseconds time) {
+  constexpr std::chrono::microseconds::rep kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(
+      std::clamp<std::chrono::microseconds::rep>(time.count(), 0, kMost));
+}
+
+void write_link_speed(WireWriter& out, const LinkSpeed& speed) {
+  out.u32(u32_of(speed.round_trip)).u32(speed.megabytes_per_second);
+}
+
+LinkSpeed read_link_speed(WireReader& in) {
+  const std::chrono::microseconds round_trip(in.u32());
+  return {round_trip, in.u32()};
+}
+
 void write_extents(WireWriter& out, const std::vector<std::int64_t>& extents) {
   out.u32(static_cast<std::uint32_t>(extents.size()));
   for (const auto extent : extents) out.i64(extent);
@@ -147,7 +162,9 @@ void write_wire_response(WireWriter& out, const WireResponse& wire) {
   out.i32(wire.last_joined).i32(wire.new_set);
   write_status(out, wire.error);
   wire.settled.encode(out);
-  out.boolean(wire.hierarchical).boolean(wire.caching);
+  out.boolean(wire.hierarchical);
+  write_link_speed(out, wire.link_speed);
+  out.boolean(wire.caching);
 }
 
 std::optional<WireResponse> read_wire_response(WireReader& in, int world_size,
@@ -170,14 +187,17 @@ std::optional<WireResponse> read_wire_response(WireReader& in, int world_size,
   if (!settled) return std::nullopt;
   wire.settled = std::move(*settled);
   wire.hierarchical = in.boolean();
+  wire.link_speed = read_link_speed(in);
   wire.caching = in.boolean();
   return wire;
 }
 
 }  // namespace
 
-std::string encode_formed() {
-  return encode_frame(static_cast<std::uint16_t>(Message::formed), {});
+std::string encode_formed(std::chrono::microseconds round_trip) {
+  WireWriter out;
+  out.u32(u32_of(round_trip));
+  return frame_of(Message::formed, out);
 }
 
 std::string encode_shm_notification() {
@@ -282,6 +302,13 @@ std::string encode_failure(Message kind, const Failure& failure) {
   write_status(out, failure.status);
   out.i32(failure.rank).str(failure.host);
   return frame_of(kind, out);
+}
+
+Result<std::chrono::microseconds> decode_formed(std::string_view payload) {
+  WireReader in(payload);
+  const std::chrono::microseconds round_trip(in.u32());
+  HVD_RETURN_IF_ERROR(in.finish("formed"));
+  return round_trip;
 }
 
 Result<Failure> decode_failure(std::string_view payload) {

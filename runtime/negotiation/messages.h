@@ -3,7 +3,8 @@
 // after the handshake (base/security/handshake.h) with the purpose kTreePurpose, or through shared
 // memory. Decoding trusts nothing.
 //
-//   to the parent     formed             all ranks of this subtree are connected
+//   to the parent     formed             all ranks of this subtree are connected, and how far apart
+//                                        its hosts are
 //                     request_list       what is ready in this subtree, which ranks joined or left
 //                     suspicion          a data connection broke here; forwarded to the root, which
 //                                        finds out whose fault it is
@@ -108,6 +109,7 @@ struct WireResponse {
   // only wait to be run: ranks need not request them again.
   IntervalSet settled;
   bool hierarchical = false;  // Response::hierarchical
+  LinkSpeed link_speed;       // Response::link_speed
   // True: these tensors go into the caches, and ranks request by id from now on. False: all
   // requests are sent in full until a later response says otherwise.
   bool caching = true;
@@ -123,7 +125,8 @@ struct ResponseList {
 };
 
 // Whole frames.
-std::string encode_formed();
+// `round_trip`: the longest one between this subtree's hosts, or to its parent's; 0: one host.
+std::string encode_formed(std::chrono::microseconds round_trip);
 std::string encode_shm_notification();
 std::string encode_request_list(const RequestList& message);
 std::string encode_response_list(const ResponseList& message);
@@ -134,6 +137,7 @@ std::string encode_failure(Message kind, const Failure& failure);  // abort or s
 Result<RequestList> decode_request_list(std::string_view payload, int world_size);
 Result<ResponseList> decode_response_list(std::string_view payload, int world_size,
                                           std::size_t most_cached);
+Result<std::chrono::microseconds> decode_formed(std::string_view payload);
 Result<Failure> decode_failure(std::string_view payload);
 
 }  // namespace hvd::runtime

@@ -182,7 +182,8 @@ Status Negotiator::from_parent(ResponseList message, TimePoint now) {
 WireResponse Negotiator::wire_response_of(const Response& response) const {
   WireResponse wire{
       response.kind,    response.process_set, {}, response.joined,       response.last_joined,
-      response.new_set, response.error,       {}, response.hierarchical, caching_};
+      response.new_set, response.error,       {}, response.hierarchical, response.link_speed,
+      caching_};
   wire.tensors.reserve(response.tensors.size());
 
   for (const auto& tensor : response.tensors) {
@@ -207,8 +208,9 @@ WireResponse Negotiator::wire_response_of(const Response& response) const {
 // Applies a response to the common state. All ranks do this with the same responses in the same
 // order.
 Status Negotiator::apply(WireResponse wire, TimePoint now) {
-  Response response{wire.kind,        wire.process_set, {},         wire.joined,
-                    wire.last_joined, wire.new_set,     wire.error, wire.hierarchical};
+  Response response{wire.kind,   wire.process_set,  {},
+                    wire.joined, wire.last_joined,  wire.new_set,
+                    wire.error,  wire.hierarchical, wire.link_speed};
   caching_ = wire.caching;
 
   std::vector<SharedTensor> tensors;

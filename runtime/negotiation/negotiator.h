@@ -48,6 +48,7 @@ class Negotiator {
 
   // On rank 0; applies to what is decided from now on.
   void tune(const Parameters& parameters);
+  void set_link_speed(const LinkSpeed& speed) { coordinator_->set_link_speed(speed); }
 
   struct Output {
     RequestList up;             // to the parent, unless it is empty

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "base/socket.h"

@@ -18,8 +18,7 @@ Status status_of_current_exception(std::string_view what);
 class GlooOperation : public Operation {
  public:
   GlooOperation(Kind kind, std::string_view name, std::shared_ptr<Mesh> mesh,
-                const GlooOperationOptions& options)
-      : kind_(kind), name_(name), mesh_(std::move(mesh)), options_(options) {}
+                const GlooOperationOptions& options);
 
   std::string_view name() const final { return name_; }
   bool enabled(const Response& response, const Group& group) const final;
@@ -35,6 +34,7 @@ class GlooOperation : public Operation {
     const Entries& entries;
     std::span<Outcome> outcomes;
     const HostPlan* plan;       // how to go by hosts, if that is of use here
+    int hosts;                  // all of the world, by the plan or with one rank each; else 0
     ShmCollective* collective;  // of those of this host, if they share memory for that
   };
   // May throw; an error that concerns one tensor goes into its outcome, and no further.
@@ -52,12 +52,14 @@ class GlooOperation : public Operation {
   bool goes_by_hosts(const Response& response) const;
   // Whether every such operation of the set is counted in the memory of this host.
   bool counts(const Response& response, const Group& group) const;
+  // Null if there are no hosts to plan for, or no need.
   const HostPlan* plan_of(const Response& response, const Active& active);
 
   Kind kind_;
   std::string_view name_;
   std::shared_ptr<Mesh> mesh_;
   GlooOperationOptions options_;
+  std::size_t world_hosts_;  // 0 without options_.hosts
   std::vector<std::unique_ptr<std::byte[]>> throwaway_;
   std::vector<int> planned_for_;  // ranks of the last plan
   HostPlan plan_;

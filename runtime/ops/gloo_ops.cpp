@@ -5,6 +5,8 @@
 #include <gloo/common/error.h>
 #include <new>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/forced_unwind.h"
 #include "base/text.h"
@@ -34,6 +36,14 @@ namespace hvd::runtime {
   }
 }
 
+GlooOperation::GlooOperation(Kind kind, std::string_view name, std::shared_ptr<Mesh> mesh,
+                             const GlooOperationOptions& options)
+    : kind_(kind),
+      name_(name),
+      mesh_(std::move(mesh)),
+      options_(options),
+      world_hosts_(std::set<int>(options.hosts.begin(), options.hosts.end()).size()) {}
+
 bool GlooOperation::enabled(const Response& response, const Group& /*group*/) const {
   if (response.kind != kind_) return false;
   for (const auto& tensor : response.tensors) {
@@ -46,7 +56,14 @@ Status GlooOperation::execute(const Response& response, const Group& group, cons
                               std::span<Outcome> outcomes) {
   const Active active = active_of(response, group);
   try {
-    const HostPlan* const plan = plan_of(response, active);
+    const HostPlan* const all = plan_of(response, active);
+    const HostPlan* const plan =
+        all != nullptr && goes_by_hosts(response) && all->useful() ? all : nullptr;
+    // The links of all hosts were measured, and not those of some.
+    const bool spans_hosts =
+        all != nullptr && all->hosts.size() == world_hosts_ &&
+        (plan != nullptr || all->hosts.size() == static_cast<std::size_t>(active.size()));
+    const int hosts = spans_hosts ? static_cast<int>(world_hosts_) : 0;
     std::optional<ShmCollective> collective;
     if (counts(response, group)) {
       if (plan != nullptr && plan->node_peers().size() > 1) {
@@ -67,7 +84,8 @@ Status GlooOperation::execute(const Response& response, const Group& group, cons
     if (mesh_->aborted()) return {Code::aborted, cat(name_, ": the data connections were shut")};
     await_inputs(entries);
     const Peers peers(mesh_->transport(), active.ranks, active.rank, group.id, options_.timeout);
-    run({response, group, active, entries, outcomes, plan, collective ? &*collective : nullptr},
+    run({response, group, active, entries, outcomes, plan, hosts,
+         collective ? &*collective : nullptr},
         peers);
     if (collective) collective->end();
     throwaway_.clear();
@@ -92,12 +110,13 @@ bool GlooOperation::counts(const Response& response, const Group& group) const {
 }
 
 const HostPlan* GlooOperation::plan_of(const Response& response, const Active& active) {
-  if (!goes_by_hosts(response) || !active.takes_part()) return nullptr;
+  const bool is_needed = kind_ == Kind::allreduce || goes_by_hosts(response);
+  if (!is_needed || options_.hosts.empty() || !active.takes_part()) return nullptr;
   if (planned_for_ != active.ranks) {
     plan_ = host_plan(active.ranks, active.rank, options_.hosts);
     planned_for_ = active.ranks;
   }
-  return plan_.useful() ? &plan_ : nullptr;
+  return &plan_;
 }
 
 std::unique_ptr<NodePeers> GlooOperation::mates_of(const Work& work, const Peers& peers,

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/core/link_speed.h"
 #include "runtime/ops/operation.h"
 #include "runtime/shm/shm_group.h"
 #include "runtime/transport/mesh.h"
@@ -20,7 +21,8 @@ namespace hvd::runtime {
 
 struct GlooOperationOptions {
   std::chrono::milliseconds timeout;  // silence of a peer in the midst of its data
-  // All that a batch moves, up to which the algorithms of few steps are used; beyond it the rings.
+  // All that a batch moves, up to which the algorithms of few steps are used; beyond it the rings,
+  // or, of an allreduce between hosts, what suits their links (allreduce_choice.h).
   // Of allreduce and reducescatter; medians in us, on two cores, few steps and ring:
   //
   //     bytes    2 processes    4 processes
@@ -38,6 +40,8 @@ struct GlooOperationOptions {
   std::vector<int> hosts = {};
   // The memory that the ranks of this host share, for what goes by hosts; null: they send messages.
   std::shared_ptr<ShmGroup> host = nullptr;
+  // On rank 0: told of transfers between hosts.
+  std::shared_ptr<LinkMeter> links = nullptr;
 };
 
 // In the order of their priority. For sets of any size, also of one rank.

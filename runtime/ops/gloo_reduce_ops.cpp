@@ -4,9 +4,11 @@
 #include "base/text.h"
 #include "runtime/ops/adasum.h"
 #include "runtime/ops/algorithms.h"
+#include "runtime/ops/allreduce_choice.h"
 #include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"
+#include "runtime/ops/halving.h"
 #include "runtime/ops/hierarchy.h"
 #include "runtime/ops/ring.h"
 
@@ -23,6 +25,18 @@ Reduction reduction_of(const BatchArithmetic& arithmetic) {
     };
   }
   return reduction;
+}
+
+trace::Activity activity_of(AllreduceAlgorithm algorithm) {
+  switch (algorithm) {
+    case AllreduceAlgorithm::doubling:
+      return trace::Activity::doubling;
+    case AllreduceAlgorithm::halving:
+      return trace::Activity::halving;
+    case AllreduceAlgorithm::ring:
+      return trace::Activity::ring;
+  }
+  return trace::Activity::ring;
 }
 
 // Adasum is no operation on pairs of elements.
@@ -65,14 +79,18 @@ class GlooAllreduce final : public GlooOperation {
     }
     if (elements == 0) return;
     const auto node_peers = work.plan != nullptr ? mates_of(work, peers, scratch_) : nullptr;
-    if (arithmetic.op == ReduceOp::adasum) {
+    const std::size_t bytes = elements * size_of(arithmetic.wire);
+    const bool is_adasum = arithmetic.op == ReduceOp::adasum;
+    algorithm_ = choose(work, peers, bytes);
+    if (!is_adasum) trace::mark_choice(activity_of(algorithm_));
+    if (is_adasum) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         std::vector<std::size_t> lengths;
         for (const auto& tensor : tensors_) lengths.push_back(tensor.elements);
         adasum_allreduce(peers, arithmetic.wire, buffer, lengths, scratch_);
         if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
       });
-    } else if (elements * size_of(arithmetic.wire) <= options().few_steps_bytes) {
+    } else if (algorithm_ == AllreduceAlgorithm::doubling) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const ReduceFunction reduce = reduce_function(arithmetic.wire, arithmetic.op);
         const std::size_t element = size_of(arithmetic.wire);
@@ -80,13 +98,14 @@ class GlooAllreduce final : public GlooOperation {
           leaders_allreduce(peers, *work.plan, *node_peers, buffer, elements, element, reduce,
                             scratch_);
         } else {
-          doubling_allreduce(peers, buffer, elements, element, reduce, scratch_);
+          between_hosts(work, bytes, [&] {
+            doubling_allreduce(peers, buffer, elements, element, reduce, scratch_);
+          });
         }
         if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
       });
     } else if (arithmetic.compressed()) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
-        const std::size_t bytes = elements * size_of(arithmetic.wire);
         reduce_much(arithmetic, peers, work, node_peers.get(), {{buffer, buffer, bytes}});
       });
     } else {
@@ -97,13 +116,45 @@ class GlooAllreduce final : public GlooOperation {
   // `node_peers`: null if it does not go by hosts.
   void reduce_much(const BatchArithmetic& arithmetic, const Peers& peers, const Work& work,
                    NodePeers* node_peers, const std::vector<Part>& parts) {
+    const auto reduction = reduction_of(arithmetic);
+    std::size_t bytes = 0;
+    for (const auto& part : parts) bytes += part.bytes;
+    const BlocksAllreduce reduce = [&](const Peers& among, const std::vector<Block>& blocks,
+                                       const Reduction& how, FusionBuffer& scratch) {
+      between_hosts(work, bytes, [&] {
+        if (algorithm_ == AllreduceAlgorithm::halving) {
+          halving_allreduce(among, blocks, how, scratch);
+        } else {
+          ring_allreduce(among, blocks, how, scratch);
+        }
+      });
+    };
     if (node_peers != nullptr) {
-      hierarchical_allreduce(peers, *work.plan, *node_peers, parts, reduction_of(arithmetic),
-                             scratch_);
+      hierarchical_allreduce(peers, *work.plan, *node_peers, parts, reduction, reduce, scratch_);
     } else {
-      ring_allreduce(peers, cut_into_blocks(parts, size_of(arithmetic.wire), peers.size()),
-                     reduction_of(arithmetic), scratch_);
+      reduce(peers, cut_into_blocks(parts, size_of(arithmetic.wire), peers.size()), reduction,
+             scratch_);
     }
+  }
+
+  // All ranks choose the same.
+  AllreduceAlgorithm choose(const Work& work, const Peers& peers, std::size_t bytes) const {
+    const bool by_links = work.hosts > 0;
+    return choose_allreduce({by_links ? work.hosts : peers.size(), work.plan == nullptr}, bytes,
+                            by_links ? work.response.link_speed : LinkSpeed(),
+                            options().few_steps_bytes);
+  }
+
+  // Runs what goes between hosts, and measures it. The lanes of a host work at the same time, so
+  // `bytes` are those of all of them.
+  template <typename Reduce>
+  void between_hosts(const Work& work, std::size_t bytes, Reduce reduce) const {
+    const auto begin = Clock::now();
+    reduce();
+    if (work.hosts == 0 || !options().links) return;
+    const auto [sent, taken] =
+        transfer_of(algorithm_, work.hosts, bytes, work.response.link_speed, Clock::now() - begin);
+    options().links->add_transfer(sent, taken);
   }
 
   // Packs, reduces, unpacks. One tensor that is not compressed is its own buffer.
@@ -167,6 +218,7 @@ class GlooAllreduce final : public GlooOperation {
     }
   }
 
+  AllreduceAlgorithm algorithm_ = AllreduceAlgorithm::ring;  // of the batch that runs
   std::vector<Tensor> tensors_;
   FusionBuffer buffer_;
   FusionBuffer scratch_;

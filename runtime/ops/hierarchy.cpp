@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/ops/algorithms.h"
+#include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
 namespace {
@@ -49,7 +50,7 @@ HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> ho
 
 void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
                             const std::vector<Part>& parts, const Reduction& reduction,
-                            FusionBuffer& scratch) {
+                            const BlocksAllreduce& between_hosts, FusionBuffer& scratch) {
   const bool alone = plan.node_peers().size() == 1;
   auto lanes = cut_into_blocks(parts, reduction.element_size, plan.lanes);
   lanes.resize(plan.node_peers().size());  // those without a lane have none
@@ -60,8 +61,8 @@ void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, NodePeers&
       for (auto& part : own) part.input = part.result;
     }
     const Peers lane = peers.part(plan.lane());
-    ring_allreduce(lane, cut_into_blocks(own, reduction.element_size, lane.size()), reduction,
-                   scratch);
+    between_hosts(lane, cut_into_blocks(own, reduction.element_size, lane.size()), reduction,
+                  scratch);
   }
   if (!alone) node_peers.gather(lanes);
 }

@@ -14,14 +14,15 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "runtime/core/arithmetic.h"
+#include "runtime/ops/blocks.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/node_peers.h"
 #include "runtime/ops/peers.h"
-#include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
 
@@ -45,12 +46,16 @@ struct HostPlan {
 // number of the host of the world's rank r.
 HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> host_of);
 
+// An allreduce of blocks, one for each rank: ring_allreduce() or halving_allreduce().
+using BlocksAllreduce = std::function<void(const Peers& peers, const std::vector<Block>& blocks,
+                                           const Reduction& reduction, FusionBuffer& scratch)>;
+
 // The plan must be useful; `node_peers`: those of the own host.
 //
-// As ring_allreduce(), of what lies in `parts`.
+// Reduces what lies in `parts`; `between_hosts` reduces each lane.
 void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
                             const std::vector<Part>& parts, const Reduction& reduction,
-                            FusionBuffer& scratch);
+                            const BlocksAllreduce& between_hosts, FusionBuffer& scratch);
 // The same for little data, as doubling_allreduce(): each rank gives to the first rank of its host,
 // those double between each other, and tell their hosts.
 void leaders_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers, void* data,

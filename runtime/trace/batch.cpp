@@ -24,9 +24,14 @@ void put_text(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-constexpr std::array<std::string_view, kActivities> kActivityNames = {
-    "WAIT_FOR_DATA", "ALLOCATE_OUTPUT", "INIT_FUSION_BUFFER", "MEMCPY_IN_FUSION_BUFFER",
-    "MEMCPY_OUT_FUSION_BUFFER"};
+constexpr std::array<std::string_view, kActivities> kActivityNames = {"WAIT_FOR_DATA",
+                                                                      "ALLOCATE_OUTPUT",
+                                                                      "INIT_FUSION_BUFFER",
+                                                                      "MEMCPY_IN_FUSION_BUFFER",
+                                                                      "MEMCPY_OUT_FUSION_BUFFER",
+                                                                      "doubling",
+                                                                      "halving",
+                                                                      "ring"};
 
 bool read_steps(WireReader& in, Batch& batch) {
   for (std::uint32_t left = in.u32(); left > 0; --left) {

@@ -251,6 +251,10 @@ void TimelineText::write_execution(int rank, Track& track, const Batch& batch, s
 
   out_ += cat(R"("process_set":)", batch.process_set, R"(,"batch":)", batch.number,
               R"(,"batch_tensors":)", batch.tensors.size());
+  for (const Step& step : batch.steps) {
+    if (!is_choice(step.activity)) continue;
+    out_ += cat(R"(,"algorithm":")", activity_name(step.activity), '"');
+  }
   if (tensor.enqueued == 0) out_ += R"(,"joined":true)";
   if (batch.unfinished) out_ += R"(,"unfinished":true)";
   if (!tensor.error.empty()) {
@@ -268,16 +272,18 @@ void TimelineText::write_execution(int rank, Track& track, const Batch& batch, s
 void TimelineText::write_steps(int rank, Track& track, const Batch& batch, std::size_t index) {
   constexpr Nanoseconds kMoment = 2'000;
   const std::string operation = upper(batch.operation);
-  Nanoseconds longest = batch.ended - (batch.steps.empty() ? batch.begun : batch.steps.back().end);
+  Nanoseconds longest = 0;
   Nanoseconds at = batch.begun;
   for (const Step& step : batch.steps) {
+    if (is_choice(step.activity)) continue;
     longest = std::max(longest, step.begin - at);
     at = step.end;
   }
 
-  const Nanoseconds shown = std::min(longest, kMoment);
+  const Nanoseconds shown = std::min(std::max(longest, batch.ended - at), kMoment);
   at = batch.begun;
   for (const Step& step : batch.steps) {
+    if (is_choice(step.activity)) continue;
     if (step.begin - at >= shown) slice(rank, track, operation, at, step.begin);
     const bool of_another = step.activity == Activity::wait_for_data && step.tensor >= 0 &&
                             step.tensor != static_cast<std::int32_t>(index);

@@ -1,7 +1,6 @@
 #include "runtime/transport/distance.h"
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -10,6 +9,7 @@
 
 #include "base/socket.h"
 #include "base/unique_fd.h"
+#include "runtime/net/round_trip.h"
 
 namespace hvd::runtime {
 namespace {
@@ -67,12 +67,10 @@ bool paces(int fd) {
 // bbr settles on the rate at which the other end happened to read, and a timer holds back nearly
 // every packet. With a buffer of what a short way can hold it is the receiver that sets the pace.
 void bound_what_waits(int fd) {
-  tcp_info info{};
-  socklen_t length = sizeof(info);
-  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
-  if (length < offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt)) return;
-  const std::uint64_t round_trip = info.tcpi_min_rtt;  // microseconds
-  if (send_buffer_granted() >= round_trip * kBytesPerMicrosecond) ask_for_send_buffer(fd);
+  const auto round_trip = shortest_round_trip(fd);
+  if (!round_trip) return;
+  const auto microseconds = static_cast<std::uint64_t>(round_trip->count());
+  if (send_buffer_granted() >= microseconds * kBytesPerMicrosecond) ask_for_send_buffer(fd);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ hvd_test(hvd_runtime_test
   runtime/core/arithmetic_test.cpp
   runtime/core/brief_wait_test.cpp
   runtime/core/float8_test.cpp
+  runtime/core/link_speed_test.cpp
   runtime/core/time_slice_test.cpp
   runtime/net/member_acceptor_test.cpp
   runtime/tsan_options.cpp
@@ -53,6 +54,7 @@ hvd_test(hvd_conformance_test COMPUTES
 hvd_test(hvd_operations_test
   runtime/core/arithmetic_kernels_test.cpp
   runtime/ops/algorithms_test.cpp
+  runtime/ops/allreduce_choice_test.cpp
   runtime/ops/gloo_ops_test.cpp
   runtime/ops/hierarchy_test.cpp
   runtime/ops/layout_test.cpp
@@ -130,6 +132,7 @@ hvd_test(hvd_large_test COMPUTES
 
 # The timeline and the flight recorder.
 hvd_test(hvd_trace_test
+  runtime/control/world_links_test.cpp
   runtime/trace/trace_check.cpp
   runtime/trace/trace_parts_test.cpp
   runtime/trace/trace_test.cpp

@@ -57,6 +57,7 @@ ResponseList some_response_list() {
   fused.joined = {1, 3};
   fused.settled = IntervalSet::of(4);
   fused.hierarchical = true;
+  fused.link_speed = {std::chrono::microseconds(1'234), 5'678};
   fused.caching = false;
   WireResponse refused;
   refused.kind = Kind::join;
@@ -103,10 +104,13 @@ TEST(Messages, WhatIsEncodedIsDecoded) {
     EXPECT_EQ(b.error, a.error);
     EXPECT_EQ(b.settled, a.settled);
     EXPECT_EQ(b.hierarchical, a.hierarchical);
+    EXPECT_EQ(b.link_speed, a.link_speed);
     EXPECT_EQ(b.caching, a.caching);
   }
   EXPECT_TRUE(read.forward_immediately);
   EXPECT_FALSE(read.goodbye);
+  const std::chrono::microseconds round_trip(350);
+  EXPECT_EQ(decode_formed(payload_of(encode_formed(round_trip))).value(), round_trip);
   const Failure failure(Status(Code::unavailable, "gone"), 3, "b");
   const auto decoded = decode_failure(payload_of(encode_failure(Message::abort, failure)));
   ASSERT_TRUE(decoded.ok());

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "runtime/ops/halving.h"
 #include "runtime/ops/ring.h"
 #include "tests/runtime/ops/meshes.h"
 
@@ -44,6 +45,9 @@ class Algorithms : public ::testing::TestWithParam<int> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, Algorithms, ::testing::Values(2, 3, 4, 5, 8));
+
+class Halving : public Algorithms {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Halving, ::testing::Values(2, 4, 8));
 
 std::vector<std::byte> bytes_of(int seed, std::size_t count) {
   std::mt19937_64 random(static_cast<unsigned>(seed));
@@ -160,24 +164,55 @@ struct Parts {
   }
 };
 
-TEST_P(Algorithms, ARingReducesWhatLiesInSeveralParts) {
-  on_peers([](int rank, const Peers& peers) {
-    Parts parts(rank);
-    const auto before = parts.inputs;
-    runtime::FusionBuffer scratch;
-    runtime::Reduction reduction{
-        runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}};
-    reduction.finish = [](void* data, std::size_t elements) {
-      for (std::size_t i = 0; i < elements; ++i) static_cast<float*>(data)[i] *= 2;
-    };
-    runtime::ring_allreduce(peers, runtime::cut_into_blocks(parts.all, sizeof(float), peers.size()),
-                            reduction, scratch);
-    for (const auto& result : parts.results) {
-      for (std::size_t i = 0; i < result.size(); ++i) {
-        ASSERT_EQ(result[i], 2 * Parts::sum(peers.size(), i)) << i << " of " << result.size();
-      }
+// Twice the sum, and the inputs as they were.
+void reduce_parts(int rank, const Peers& peers, decltype(runtime::ring_allreduce)& allreduce) {
+  Parts parts(rank);
+  const auto before = parts.inputs;
+  runtime::FusionBuffer scratch;
+  runtime::Reduction reduction{
+      runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}};
+  reduction.finish = [](void* data, std::size_t elements) {
+    for (std::size_t i = 0; i < elements; ++i) static_cast<float*>(data)[i] *= 2;
+  };
+  allreduce(peers, runtime::cut_into_blocks(parts.all, sizeof(float), peers.size()), reduction,
+            scratch);
+  for (const auto& result : parts.results) {
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      ASSERT_EQ(result[i], 2 * Parts::sum(peers.size(), i)) << i << " of " << result.size();
     }
-    EXPECT_EQ(parts.inputs, before);
+  }
+  EXPECT_EQ(parts.inputs, before);
+}
+
+TEST_P(Algorithms, ARingReducesWhatLiesInSeveralParts) {
+  on_peers(
+      [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::ring_allreduce); });
+}
+
+TEST_P(Halving, ReducesWhatLiesInSeveralParts) {
+  on_peers(
+      [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::halving_allreduce); });
+}
+
+// More pieces than are expected at a time, and several allreduces in a row.
+TEST_P(Halving, ReducesManyPiecesInPlace) {
+  on_peers([](int rank, const Peers& peers) {
+    const std::size_t count = 2 * (runtime::kAhead + 3) * kPieceBytes / sizeof(float) + 5;
+    std::vector<float> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(Parts::value(rank, i));
+    auto* const bytes = reinterpret_cast<std::byte*>(data.data());
+    runtime::FusionBuffer scratch;
+    const auto blocks = runtime::cut_into_blocks({{bytes, bytes, count * sizeof(float)}},
+                                                 sizeof(float), peers.size());
+    for (int round = 0; round < 2; ++round) {
+      runtime::halving_allreduce(
+          peers, blocks,
+          {runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}}, scratch);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const float wanted = Parts::sum(peers.size(), i) * static_cast<float>(peers.size());
+      ASSERT_EQ(data[i], wanted) << i;
+    }
   });
 }
 

@@ -31,6 +31,21 @@ Backend hierarchical_backend(const std::string& name, const std::vector<int>& ho
       }};
 }
 
+// The same with links that make four hosts and more take one algorithm for most sizes of the
+// tables: halving up to some hundred kilobytes, and doubling for all.
+constexpr runtime::LinkSpeed kHalvingLinks{std::chrono::microseconds(1), 1};
+constexpr runtime::LinkSpeed kDoublingLinks{std::chrono::seconds(10), 1'000'000};
+Backend links_backend(const std::string& name, const runtime::LinkSpeed& links,
+                      const std::vector<int>& hosts) {
+  return {
+      name, false, [=](RanksAs how, int size, const Backend::Body& body) {
+        runtime::GlooOperationOptions options{kLong, kLittleBytes, kLittleBytes, kLittleBytes / 8};
+        options.hosts.assign(hosts.begin(), hosts.begin() + size);
+        options.links = std::make_shared<runtime::LinkMeter>(links);
+        on_gloo_hosts(runtime::Transport::hvd, body, options, 4096, {}, how);
+      }};
+}
+
 // Of eight ranks 4 and 4, of four 3 and 1; four pairs, and two; of eight ranks hosts of 1, 4 and 3,
 // and not one after the other.
 Backend two_hosts_backend() { return hierarchical_backend("two", {0, 0, 0, 1, 0, 1, 1, 1}); }
@@ -76,6 +91,18 @@ INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance, tables_by_hosts(two_hosts_b
 INSTANTIATE_TEST_SUITE_P(HvdOnTwoHostsInProcesses, Conformance,
                          tables_by_hosts(two_hosts_backend(), RanksAs::processes), table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance, tables_by_hosts(pairs_backend()),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdByHalving, Conformance,
+                         values_of_four(links_backend("halving", kHalvingLinks, {0, 1, 2, 3}),
+                                        RanksAs::threads),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdByDoubling, Conformance,
+                         values_of_four(links_backend("doubling", kDoublingLinks, {0, 1, 2, 3}),
+                                        RanksAs::threads),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsByHalving, Conformance,
+                         tables_by_hosts(links_backend("pairs by halving", kHalvingLinks,
+                                                       {0, 0, 1, 1, 2, 2, 3, 3})),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHostsSomeWithoutMemory, Conformance,
                          tables_by_hosts(uneven_backend({1})), table_name);

@@ -23,7 +23,9 @@ class GlooRank final : public RankUnderTest {
  public:
   GlooRank(runtime::Transport transport, int rank, int size, runtime::Exchange& meeting,
            const runtime::GlooOperationOptions& options)
-      : has_hosts_(!options.hosts.empty()), mesh_(make_mesh(transport, rank, size)) {
+      : has_hosts_(!options.hosts.empty()),
+        links_(options.links),
+        mesh_(make_mesh(transport, rank, size)) {
     connect_through(meeting, *mesh_);
     // An abort must not meet those who still connect.
     if (!meeting.exchange("", Clock::now() + kLong).ok()) {
@@ -40,6 +42,7 @@ class GlooRank final : public RankUnderTest {
              std::vector<runtime::Outcome>& outcomes) override {
     auto by_hosts = response;
     by_hosts.hierarchical = has_hosts_;
+    if (links_) by_hosts.link_speed = links_->speed();
     for (auto& operation : operations_) {
       if (operation->enabled(by_hosts, group)) {
         return operation->execute(by_hosts, group, entries, outcomes);
@@ -54,6 +57,7 @@ class GlooRank final : public RankUnderTest {
 
  private:
   bool has_hosts_;  // then it goes by them
+  std::shared_ptr<runtime::LinkMeter> links_;
   std::shared_ptr<runtime::Mesh> mesh_;
   std::vector<std::unique_ptr<runtime::Operation>> operations_;
 };

@@ -76,6 +76,7 @@ TEST_F(TraceTest, ATimelineShowsNegotiationFusionAndExecutionOfAllRanks) {
   EXPECT_EQ(track->arguments.front()["bytes"], 256);
   EXPECT_EQ(track->arguments.front()["dtype"], "float32");
   EXPECT_EQ(track->arguments.front()["shape"], "[64]");
+  EXPECT_EQ(track->arguments.front()["algorithm"], "doubling");
 }
 
 TEST_F(TraceTest, StartAndStopInTheMidstOfWorkAsOftenAsOneLikes) {
