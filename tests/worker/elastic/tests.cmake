@@ -41,11 +41,11 @@ hvd_test(hvd_simulation_test COMPUTES
   worker/elastic/training_worker.cpp
   LIBRARIES hvd_job hvd_journal hvd_worker
   LABELS quick)
-add_test(NAME ElasticSimulation/50000_seeds
+add_test(NAME ElasticSimulation/25000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/50000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2 COST 100
-  ENVIRONMENT HVD_SIMULATION_RUNS=50000)
-add_test(NAME ElasticSimulation/suspensions_of_30000_seeds
+set_tests_properties(ElasticSimulation/25000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2 COST 100
+  ENVIRONMENT HVD_SIMULATION_RUNS=25000)
+add_test(NAME ElasticSimulation/suspensions_of_15000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.suspends_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/suspensions_of_30000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2
-  COST 30 ENVIRONMENT HVD_SIMULATION_RUNS=30000)
+set_tests_properties(ElasticSimulation/suspensions_of_15000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2
+  COST 30 ENVIRONMENT HVD_SIMULATION_RUNS=15000)
