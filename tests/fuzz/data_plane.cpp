@@ -104,6 +104,7 @@ class Coverage {
                                                    : "some ranks");
     count("allreduce by hosts", choice(world.hierarchical_allreduce));
     count("allgather by hosts", choice(world.hierarchical_allgather));
+    count("links", links_text(world.links));
     count("process sets", cat(plan.sets.size() - 1));
     for (const auto& window : plan.windows) {
       if (!window.joined.empty()) count("windows", "some have joined");

@@ -70,6 +70,11 @@ class Planner {
     world.cycle_us = random_.one_of<int>({0, 100, 1'000, 5'000});
     world.cache_capacity = random_.one_of<std::size_t>({0, 3, 1'024, 1'024});
     world.deterministic = random_.percent(20);
+    // Those that are measured; some on which size decides; some that want the fewest steps.
+    world.links = random_.one_of<runtime::LinkSpeed>({{},
+                                                      {std::chrono::milliseconds(2), 1'000},
+                                                      {std::chrono::milliseconds(2), 1'000},
+                                                      {std::chrono::seconds(10), 1'000'000}});
   }
 
   std::vector<int> all_ranks() const {
@@ -336,6 +341,11 @@ const std::vector<std::size_t>& limits() {
 
 Plan plan_of(std::uint64_t seed) { return Planner(seed).make(); }
 
+std::string links_text(const runtime::LinkSpeed& links) {
+  if (links == runtime::LinkSpeed()) return "measured";
+  return cat(links.round_trip.count(), " us, ", links.megabytes_per_second, " MB/s");
+}
+
 std::string world_text(const Plan& plan) {
   const WorldPlan& world = plan.world;
   std::string sharing;
@@ -356,7 +366,7 @@ std::string world_text(const Plan& plan) {
              ", by hosts: allreduce ", choice_text(world.hierarchical_allreduce), ", allgather ",
              choice_text(world.hierarchical_allgather), ", fusion up to ", world.fusion_threshold,
              ", cycle ", world.cycle_us, " us, cache ", world.cache_capacity,
-             world.deterministic ? ", deterministic" : "",
+             world.deterministic ? ", deterministic" : "", ", links ", links_text(world.links),
              sets.empty() ? "" : cat(", sets ", join(sets, ", ")));
 }
 

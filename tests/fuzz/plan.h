@@ -29,6 +29,7 @@ struct WorldPlan {
   int cycle_us = 1'000;
   std::size_t cache_capacity = 1'024;
   bool deterministic = false;
+  runtime::LinkSpeed links = {};  // between hosts; unknown: measured
 };
 
 // Some ranks of the world, ascending. Sets that are added at window 0 or later, and removed before
@@ -94,6 +95,8 @@ struct Plan {
 Plan plan_of(std::uint64_t seed);
 
 // The plan without its windows, and one call of it.
+// "measured", or "2000 us, 1000 MB/s".
+std::string links_text(const runtime::LinkSpeed& links);
 std::string world_text(const Plan& plan);
 std::string call_text(const Plan& plan, const CallPlan& call);
 // The whole plan, a line for the world and one for each call.

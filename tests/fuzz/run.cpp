@@ -345,6 +345,7 @@ runtime::WorldSpec spec_of(const Plan& plan, int rank) {
   spec.config.cycle_time = std::chrono::microseconds(world.cycle_us);
   spec.config.cache_capacity = world.cache_capacity;
   spec.config.deterministic = world.deterministic;
+  spec.config.link_speed = world.links;
   for (std::size_t set = 1; set < plan.sets.size(); ++set) {
     if (plan.sets[set].added == SetPlan::kFromTheStart) {
       spec.process_sets.push_back(plan.sets[set].ranks);

@@ -104,6 +104,7 @@ class Shrinker {
         [](WorldPlan& world) { world.cycle_us = WorldPlan().cycle_us; },
         [](WorldPlan& world) { world.cache_capacity = WorldPlan().cache_capacity; },
         [](WorldPlan& world) { world.deterministic = false; },
+        [](WorldPlan& world) { world.links = {}; },
     };
     bool smaller = false;
     for (const auto& change : changes) {
