@@ -94,7 +94,7 @@ class ReaperProcess {
     send(report);
   }
 
-  // The process of the worker before may still hold devices and ports, which the new worker needs.
+  // What is left of the worker before may hold devices and ports, which the new worker needs.
   // False: no worker is to be started.
   bool has_place(const UniqueFd& predecessor) {
     if (!predecessor) return true;
@@ -142,7 +142,7 @@ class ReaperProcess {
   void look_at_death() {
     next_look_at_death_ = kNever;
     if (exit_reported_ || launch_error_pipe_) return;
-    if (const auto status = failure_of_dying(worker_)) return report_exit(*status, true);
+    if (const auto status = failure_of_dying(worker_)) return report_exit(*status);
     const TimePoint now = Clock::now();
     if (now < look_at_death_until_) next_look_at_death_ = now + kLookAtDeathEvery;
   }
@@ -309,12 +309,11 @@ class ReaperProcess {
     }
   }
 
-  void report_exit(int status, bool frees_memory = false) {
+  void report_exit(int status) {
     ReaperReport report;
     report.kind = ReaperReport::Kind::exited;
     report.pid = worker_;
     report.wait_status = status;
-    report.frees_memory = frees_memory;
     exit_reported_ = true;
     send(report);
   }

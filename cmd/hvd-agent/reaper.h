@@ -41,15 +41,14 @@ struct ReaperReport {
   enum class Kind : std::int32_t {
     launched,       // pid
     launch_failed,  // error_number, message; nothing follows
-    exited,         // pid, wait_status, frees_memory: the worker itself; others may still live
+    exited,         // pid, wait_status: the worker itself; others may still live
     unkillable,     // pid: may not be killed, or does not die
   };
   Kind kind = Kind::launched;
   std::int32_t pid = 0;
   std::int32_t wait_status = 0;
   std::int32_t error_number = 0;
-  bool frees_memory = false;  // the process is not gone yet
-  char message[4096] = {};    // ends with a zero
+  char message[4096] = {};  // ends with a zero
 };
 
 struct Reaper {

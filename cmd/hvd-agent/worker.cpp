@@ -4,8 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -167,9 +165,6 @@ void Worker::on_report(const ReaperReport& report) {
     case ReaperReport::Kind::launch_failed:
       return launch_failed(report.error_number, report.message);
     case ReaperReport::Kind::exited:
-      if (report.frees_memory) {
-        process_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-      }
       return exited(report.wait_status);
     case ReaperReport::Kind::unkillable:
       return problem(cat("left process ", report.pid, ", which ",
@@ -190,11 +185,12 @@ void Worker::launched(pid_t pid) {
   }
 }
 
-UniqueFd Worker::dying() const {
-  if (!process_) return {};
-  pollfd polled{process_.get(), POLLIN, 0};
-  if (::poll(&polled, 1, 0) != 0) return {};
-  return UniqueFd(::fcntl(process_.get(), F_DUPFD_CLOEXEC, 0));
+// The kernel may still be freeing the memory of the worker itself. A process that it has started
+// holds devices and ports as well as the worker did.
+UniqueFd Worker::clear_place() {
+  if (state_ != State::exited || reaper_gone() || reaper_pid_ <= 0) return {};
+  kill();
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, reaper_pid_, 0)));
 }
 
 void Worker::exited(int wait_status) {

@@ -67,7 +67,7 @@ class Worker {
          std::function<void()> changed);
 
   // Starts it; the driver hears Launched or LaunchFailed. `predecessor` is a pidfd of a process
-  // whose memory is to be freed before.
+  // that is to end before.
   void start(agent_link::Launch launch, UniqueFd predecessor);
   void signal(int number);
   // Announces, asks what the worker does, signals when it has answered or a moment is over, and
@@ -115,8 +115,9 @@ class Worker {
 
   const std::string& name() const { return name_; }
   pid_t pid() const { return pid_; }
-  // A pidfd of the worker if it has exited and may not be gone yet, or none.
-  UniqueFd dying() const;
+  // Another worker takes the place of this one. If it has exited, what it has left is killed, and
+  // the result is a pidfd of its reaper, which ends with the last of that; else there is none.
+  UniqueFd clear_place();
   pid_t reaper_pid() const { return reaper_pid_; }
   bool reaper_gone() const { return !reaper_; }
   // The reaper was killed: the agent has to kill its descendants.
@@ -152,7 +153,6 @@ class Worker {
   pid_t pid_ = 0;
   pid_t reaper_pid_ = 0;
   UniqueFd reaper_;
-  UniqueFd process_;  // a pidfd of the worker, if its exit was told before it was gone
   Watch reaper_watch_;
   OutputStream standard_output_;
   OutputStream standard_error_;

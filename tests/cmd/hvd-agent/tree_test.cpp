@@ -77,6 +77,26 @@ TEST(AgentTree, KillsForkedChildren) {
   EXPECT_TRUE(only_the_agent(agent));
 }
 
+TEST(AgentTree, KillsWhatAWorkerHasLeftBeforeAnotherTakesItsPlace) {
+  AgentUnderTest agent;
+  agent.launch_mode(1, {"daemon-and-exit"});
+  agent.launch_mode(2, {"daemon-and-exit"});
+  for (const agent_link::Incarnation i : {1, 2}) {
+    ASSERT_TRUE(until_ready(agent, i));
+    ASSERT_TRUE(agent.until([&] { return agent.of(i).exited.has_value(); }));
+  }
+  const pid_t first = number_after(agent.of(1).out, "daemon ");
+  const pid_t second = number_after(agent.of(2).out, "daemon ");
+  ASSERT_TRUE(exists(first));
+
+  auto launch = agent.launch_of(3, {"sh", "-c", cat("test -e /proc/", first, " || echo gone")});
+  launch.worker = agent.launch_of(1, {}).worker;
+  agent.send(launch.encode());
+  ASSERT_TRUE(agent.until_over(3));
+  EXPECT_EQ(agent.of(3).out, "gone\n");
+  EXPECT_TRUE(exists(second)) << "no worker has taken the place of the second";
+}
+
 TEST(AgentTree, KillsADaemonWithItsOwnWorkerAndNoOther) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"daemon"});
