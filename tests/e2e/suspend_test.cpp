@@ -103,13 +103,27 @@ TEST_F(SuspendTest, AJobThatComesToNoCommitIsStopped) {
 }
 
 TEST_F(SuspendTest, AStateThatCannotBeKeptIsAnErrorThatNamesTheFile) {
-  const std::string nowhere = (directory() / "no such folder" / "state").string();
+  const auto folder = directory() / "folder";
+  const std::string nowhere = (folder / "state").string();
+  std::filesystem::create_directory(folder);
   Process& job = start_training({"-np", "2", "--min-np", "1", "--state-file", nowhere});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
+  std::filesystem::remove(folder);
   const ExitStatus end = suspend(job);
   EXPECT_NE(end.code, 0);
   EXPECT_NE(end.code, kSuspended) << end.err;
   EXPECT_NE(end.err.find(cat("keep the state in ", nowhere, ": create ")), std::string::npos)
+      << end.err;
+  EXPECT_NE(end.err.find("No such file or directory"), std::string::npos) << end.err;
+}
+
+TEST_F(SuspendTest, AJobWhoseStateCannotBeKeptDoesNotBegin) {
+  const std::string nowhere = (directory() / "no such folder" / "state").string();
+  Process& job = start_training({"-np", "2", "--min-np", "1", "--state-file", nowhere});
+  const ExitStatus end = job.wait(std::chrono::seconds(60));
+  EXPECT_EQ(end.code, 1) << end.err;
+  EXPECT_NE(end.err.find(cat("the state cannot be kept in ", nowhere, ": create ")),
+            std::string::npos)
       << end.err;
   EXPECT_NE(end.err.find("No such file or directory"), std::string::npos) << end.err;
 }

@@ -168,6 +168,22 @@ Status read_checked(int fd, Store& store) {
   return {};
 }
 
+// Of the new file that is to take the place of the old one.
+std::string name_beside(const std::string& file) { return cat(file, ".", to_hex(random_bytes(4))); }
+
+// Whether a file can be made there.
+Status check_place(const std::string& file) {
+  const std::string beside = name_beside(file);
+  const UniqueFd made(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!made) {
+    const Status why = Status::from_errno(cat("create ", beside), errno);
+    return {Code::failed_precondition,
+            cat("the state cannot be kept in ", file, ": ", why.message())};
+  }
+  ::unlink(beside.c_str());
+  return {};
+}
+
 }  // namespace
 
 Status save_state(const std::string& file, Store& store) {
@@ -176,7 +192,7 @@ Status save_state(const std::string& file, Store& store) {
     return {Code::failed_precondition, cat(what, ": tensors of a GPU cannot be kept in a file")};
   }
   const Copy& copy = store.to_send();
-  const std::string beside = cat(file, ".", to_hex(random_bytes(4)));
+  const std::string beside = name_beside(file);
   Status written = write_new_file(beside, head_of(store.shape(), copy.sizes), copy.bytes.bytes());
   if (written.ok() && ::rename(beside.c_str(), file.c_str()) != 0) {
     written = Status::from_errno("rename", errno);
@@ -188,11 +204,12 @@ Status save_state(const std::string& file, Store& store) {
 }
 
 Status read_saved_state(const std::string& file, Store& store) {
-  // To be known when the job begins, and not when it is suspended.
+  // What would keep save_state() from its work is to be known when the job begins.
   if (!store.device().empty()) {
     return {Code::failed_precondition,
             cat("use the state file ", file, ": it cannot hold tensors of a GPU")};
   }
+  HVD_RETURN_IF_ERROR(check_place(file));
   // Parts of a program in Python are pickled objects, which could run anything.
   const auto fd = open_trusted_file(file, "state file", FileTrust::configuration);
   if (!fd.ok()) {

@@ -186,6 +186,12 @@ TEST_F(SavedState, ThatCannotBeWrittenIsAnErrorAndNothingIsLeft) {
   EXPECT_NE(missing.message().find(cat("keep the state in ", nowhere)), std::string::npos)
       << missing.to_string();
 
+  // It is known when the job begins.
+  const Status early = read_saved_state(nowhere, program.store);
+  EXPECT_EQ(early.code(), Code::failed_precondition);
+  EXPECT_NE(early.message().find(cat("the state cannot be kept in ", nowhere)), std::string::npos)
+      << early.to_string();
+
   // A directory is in its place.
   std::filesystem::create_directories(directory_.path() / "state" / "inner");
   EXPECT_FALSE(save_state(file(), program.store).ok());
