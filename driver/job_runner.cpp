@@ -187,8 +187,6 @@ void JobRunner::on_signal(int signal) {
     return handle(event::SuspendRequested{signal});
   }
   handle(event::StopRequested{signal});
-  // SIGQUIT means at once: the second request is the one that kills.
-  if (signal == SIGQUIT) handle(event::StopRequested{signal});
 }
 
 void JobRunner::on_request(int signal) {

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <fcntl.h>
 #include <string>
 #include <unistd.h>
@@ -18,10 +19,18 @@ void keep_standard_streams() {
   }
 }
 
+// Some supervisors start programs with the signals blocked for which they themselves wait.
+void unblock_signals() {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   keep_standard_streams();
+  unblock_signals();
   hvd::cli::leave_process_one();
   return hvd::cli::run_hvdrun(std::vector<std::string>(argv + 1, argv + argc));
 }

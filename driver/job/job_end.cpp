@@ -1,5 +1,6 @@
 // The end of an elastic job: declared, failed or asked for.
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "base/text.h"
@@ -104,6 +105,7 @@ std::string Job::reason_of(const JobFailure& failure) const {
 void Job::on(const event::StopRequested& event) {
   ++outcome_.stop_requests;
   const std::string signal = signal_text(event.signal_number);
+  const bool at_once = event.signal_number == SIGQUIT;
   switch (state_) {
     case JobState::planned:
       outcome_.interrupt = event.signal_number;
@@ -119,9 +121,13 @@ void Job::on(const event::StopRequested& event) {
                  ? cat(interrupt_text(), ": no worker was started yet; giving up")
                  : stopping_text(event.signal_number, workers_.live().size(), options_.grace));
       begin_stop(cat("hvdrun was interrupted by ", signal));
+      if (at_once && state_ == JobState::stopping) kill_all();
       break;
     case JobState::stopping:
-      if (outcome_.stop_requests == 1) {
+      if (at_once) {
+        notice(cat(signal, ": killing what is left"));
+        kill_all();
+      } else if (outcome_.stop_requests == 1) {
         notice(cat(signal, ": the job is stopping already; a second signal kills at once"));
       } else {
         notice(cat("a second signal, ", signal, ": killing what is left"));
@@ -130,7 +136,11 @@ void Job::on(const event::StopRequested& event) {
       break;
     case JobState::killing:
     case JobState::closing:
-      if (outcome_.stop_requests > 1) drop_all(cat(signal, " once more"), false);
+      if (outcome_.stop_requests > 1) {
+        drop_all(cat(signal, " once more"), false);
+      } else if (at_once) {
+        drop_all(signal, false);
+      }
       break;
     case JobState::finished:
       break;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -106,9 +107,11 @@ std::string signal_text(int signal_number) {
 }
 
 std::string stopping_text(int signal_number, std::size_t workers, std::chrono::milliseconds grace) {
-  return cat("interrupted by ", signal_text(signal_number), ": stopping ", workers,
-             workers == 1 ? " worker" : " workers", " (SIGTERM now, SIGKILL after ",
-             seconds_text(grace), "); a second signal kills at once");
+  const std::string begin = cat("interrupted by ", signal_text(signal_number), ": ");
+  const std::string whom = cat(workers, workers == 1 ? " worker" : " workers");
+  if (signal_number == SIGQUIT) return cat(begin, "killing ", whom);
+  return cat(begin, "stopping ", whom, " (SIGTERM now, SIGKILL after ", seconds_text(grace),
+             "); a second signal kills at once");
 }
 
 std::string exit_text(int exit_code, int signal_number, bool core_dumped) {
