@@ -1,5 +1,6 @@
 #include "cmd/hvdrun/config_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
@@ -26,7 +27,8 @@ std::vector<std::string> known_sections() {
   std::vector<std::string> sections{"controller"};
   for (const Knob* const setting : all_settings()) {
     auto section = split(setting->config_key, '.').front();
-    if (sections.back() != section) sections.push_back(std::move(section));
+    const bool is_known = std::find(sections.begin(), sections.end(), section) != sections.end();
+    if (!is_known) sections.push_back(std::move(section));
   }
   return sections;
 }
@@ -136,7 +138,11 @@ Result<Values> take_root(std::string_view source, const YAML::Node& root) {
 
 Result<Values> parse_config(std::string_view text, std::string_view source) {
   try {
-    return take_root(source, YAML::Load(std::string(text)));
+    const auto documents = YAML::LoadAll(std::string(text));
+    if (documents.size() > 1) {
+      return error_at(source, documents[1], "a second document; all settings must be in the first");
+    }
+    return take_root(source, documents.empty() ? YAML::Node() : documents.front());
   } catch (const YAML::Exception& error) {
     return Status(Code::invalid_argument,
                   cat(place(source, error.mark), ": not YAML: ", error.msg));

@@ -162,6 +162,12 @@ TEST(Hostfile, ignores_comments_blank_lines_and_the_line_ends_of_windows) {
   EXPECT_EQ(file("# all of them\r\n\r\n  a slots=1 # the first\r\n\t\nb\tslots=2\r\n#"), "a=1 b=2");
 }
 
+TEST(Hostfile, ignores_the_mark_that_editors_of_windows_put_before_a_text) {
+  EXPECT_EQ(file("\xEF\xBB\xBF"
+                 "a slots=1\r\n"),
+            "a=1");
+}
+
 TEST(Hostfile, adds_up_a_name_given_twice_as_open_mpi_does) {
   EXPECT_EQ(file("a slots=2\nb\na slots=3\nb\nb\n"), "a=5 b=3");
   EXPECT_EQ(file("a\nb\na\n"), "a=2 b=1");  // a line for each slot

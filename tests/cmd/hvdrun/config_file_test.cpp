@@ -116,6 +116,12 @@ TEST(ConfigFile, WhatIsWrongIsNamedWithItsLine) {
       {"params:\n  cycle_time_m: 1\n",
        "f:2: unknown key params.cycle_time_m; did you mean cycle_time_ms?"},
       {"parms:\n  cycle_time_ms: 1\n", "f:1: unknown section parms; did you mean params?"},
+      {"foo:\n  a: 1\n",
+       "f:1: unknown section foo; known here: controller, launch, elastic, output, "
+       "status_page, metrics, ssh, network, join, params, autotune, timeline, stall_check, "
+       "library_options, logging"},
+      {"params:\n  cycle_time_ms: 1\n---\nlaunch:\n  verbose: true\n",
+       "f:4: a second document; all settings must be in the first"},
       {"params:\n  mark_cycles: true\n",
        "f:2: unknown key params.mark_cycles; did you mean timeline.mark_cycles?"},
       {"logging:\n  hide_timestamp: true\n", "f:2: unknown key logging.hide_timestamp"},
