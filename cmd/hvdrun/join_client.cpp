@@ -33,6 +33,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{5'000};
+// The last attempt begins so long before the deadline.
+constexpr std::chrono::milliseconds kLastAttempt{200};
 constexpr std::chrono::seconds kConnectLimit{10};  // for each address
 constexpr std::chrono::seconds kAnswerLimit{30};
 constexpr std::size_t kMaxAnswer = 64 << 10;
@@ -234,10 +236,11 @@ Result<Joined> JoinClient::join() {
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
     auto& join_failure = std::get<JoinFailure>(attempt);
     if (join_failure.final) return join_failure.why;
-    const Duration next = part_of(pause);
-    if (Clock::now() + next >= deadline) {
+    const Duration left = deadline - Clock::now();
+    if (left <= kLastAttempt) {
       return join_failure.why.with_context("could not join in time (--join-timeout)");
     }
+    const Duration next = std::min(part_of(pause), left - kLastAttempt);
     if (join_failure.why.message() != said) {
       said = join_failure.why.message();
       say_(cat(said, "; trying again"));
