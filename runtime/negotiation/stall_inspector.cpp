@@ -43,16 +43,28 @@ std::vector<StallInspector::Stalled> StallInspector::stalled(const MessageTable&
   return all;
 }
 
-std::string StallInspector::last_request_text(int rank, const LastRequests& words,
-                                              TimePoint now) const {
+std::string StallInspector::last_request_text(int rank, const std::vector<Stalled>& stalled,
+                                              const LastRequests& words, TimePoint now) const {
+  // This rank has not asked for it, so another one has.
+  const auto is_of_others = [&](const std::string& tensor) {
+    return std::any_of(stalled.begin(), stalled.end(), [&](const Stalled& one) {
+      return one.key.name == tensor && one.missing.contains(static_cast<RankSet::Value>(rank));
+    });
+  };
+  bool is_known_of_others = false;
   // If this rank's own last request is not known, that of the nearest rank above it stands in.
   for (int speaker = rank; speaker >= 0; speaker = tree_.parent(speaker)) {
     const auto* word = words.find(speaker);
     if (word == nullptr) continue;
+    if (speaker != rank && is_of_others(word->tensor)) {
+      is_known_of_others = true;
+      continue;
+    }
     return cat(speaker == rank ? "it asked for" : "its part of the tree asked for", " \"",
                word->tensor, "\" last, ", seconds_text(now - word->when), " ago");
   }
-  return "it has asked for nothing so far";
+  return is_known_of_others ? "what it asked for last is not known"
+                            : "it has asked for nothing so far";
 }
 
 std::string StallInspector::missing_text(const MessageTable& table, const LastRequests& words,
@@ -76,7 +88,7 @@ std::string StallInspector::missing_text(const std::vector<Stalled>& stalled, st
       }
       const int number = static_cast<int>(rank);
       lines.push_back(cat(tree_.describe(number), " has not asked for ", listed(names, ", "), "; ",
-                          link, last_request_text(number, words, now)));
+                          link, last_request_text(number, stalled, words, now)));
     }
   }
 

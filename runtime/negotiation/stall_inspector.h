@@ -56,7 +56,8 @@ class StallInspector {
   // `link`: what is known of the ranks' connections.
   std::string missing_text(const std::vector<Stalled>& stalled, std::string_view link,
                            const LastRequests& words, TimePoint now) const;
-  std::string last_request_text(int rank, const LastRequests& words, TimePoint now) const;
+  std::string last_request_text(int rank, const std::vector<Stalled>& stalled,
+                                const LastRequests& words, TimePoint now) const;
 
   const ControlTree& tree_;
   Duration warning_;

@@ -110,6 +110,17 @@ TEST_F(Stall, IsNoMatterWhenNobodyWantsToKnow) {
   EXPECT_TRUE(world.warnings().empty());
 }
 
+// As when the world fails at once: what a rank did last is heard only later.
+TEST_F(Stall, WhatOthersHaveAskedForIsNotSaidOfARankThatHasNot) {
+  SimulatedWorld world(2, 2, 1, config_of(seconds(60), seconds(0)));
+  world.submit(0, {test::tensor("only by rank 0")});
+  world.run(seconds(1));
+  const auto text = world.negotiator(0).missing_text(world.now());
+  EXPECT_TRUE(contains(text, "rank 1 on host0 has not asked for \"only by rank 0\"; ")) << text;
+  EXPECT_FALSE(contains(text, "part of the tree")) << text;
+  EXPECT_TRUE(contains(text, "what it asked for last is not known")) << text;
+}
+
 TEST_F(Stall, OfManyRanksAndTensorsIsCountedNotListed) {
   SimulatedWorld world(100, 8, 1, config_of(seconds(60), seconds(0)));
   std::vector<Request> requests;
