@@ -145,7 +145,8 @@ Status Supervisor::on(agent_link::Launch launch) {
   probe_listener_.close();  // probes come before the first launch
   UniqueFd predecessor;
   for (const auto& [number, one] : workers_) {
-    if (one->name() == launch.worker) predecessor = one->clear_place();
+    if (one->name() != launch.worker) continue;
+    if (auto left = one->clear_place()) predecessor = std::move(left);
   }
   auto& worker = workers_[incarnation];
   worker = std::make_unique<Worker>(context_, incarnation, launch.worker,

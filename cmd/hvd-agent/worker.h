@@ -115,8 +115,9 @@ class Worker {
 
   const std::string& name() const { return name_; }
   pid_t pid() const { return pid_; }
-  // Another worker takes the place of this one. If it has exited, what it has left is killed, and
-  // the result is a pidfd of its reaper, which ends with the last of that; else there is none.
+  // Another worker takes the place of this one. If it has exited, what it has left is killed, at
+  // the end of the grace if there is one, and the result is a pidfd of its reaper, which ends with
+  // the last of that. None: there is nothing to wait for.
   UniqueFd clear_place();
   pid_t reaper_pid() const { return reaper_pid_; }
   bool reaper_gone() const { return !reaper_; }
@@ -160,6 +161,7 @@ class Worker {
   std::optional<WorkReading> new_work_;
   std::optional<agent_link::Exited> unsaid_exit_;
   bool was_killed_by_agent_ = false;
+  bool is_unkillable_ = false;  // something of it is
   TimePoint kill_at_ = kNever;
   TimePoint sigterm_at_ = kNever;  // of a worker that is asked before it is stopped
   WorkerHeartbeat heartbeat_;

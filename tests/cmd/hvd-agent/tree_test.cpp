@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <gtest/gtest.h>
 
 #include "base/text.h"
@@ -95,6 +96,26 @@ TEST(AgentTree, KillsWhatAWorkerHasLeftBeforeAnotherTakesItsPlace) {
   ASSERT_TRUE(agent.until_over(3));
   EXPECT_EQ(agent.of(3).out, "gone\n");
   EXPECT_TRUE(exists(second)) << "no worker has taken the place of the second";
+}
+
+TEST(AgentTree, LeavesWhatAWorkerHasLeftItsGraceBeforeAnotherTakesItsPlace) {
+  AgentUnderTest agent;
+  // What is left takes its time after the signal of which its worker has died.
+  agent.launch(1, {"sh", "-c",
+                   "(trap '' TERM; echo ready; until test -e go; do sleep 0.01; done; : >saved) & "
+                   "exec sleep 1000"});
+  ASSERT_TRUE(until_ready(agent, 1));
+  agent.send(agent_link::Stop{1, 9'000, "the test stops it"}.encode());
+  ASSERT_TRUE(agent.until([&] { return agent.of(1).exited.has_value(); }));
+
+  auto launch = agent.launch_of(2, {"sh", "-c", "test -e saved && echo saved"});
+  launch.worker = agent.launch_of(1, {}).worker;
+  agent.send(launch.encode());
+  agent.beat();
+  ASSERT_TRUE(agent.until([&] { return !agent.acks.empty(); }));  // it has taken the launch
+  std::ofstream(agent.directory().path() / "go").flush();
+  ASSERT_TRUE(agent.until_over(2));
+  EXPECT_EQ(agent.of(2).out, "saved\n");
 }
 
 TEST(AgentTree, KillsADaemonWithItsOwnWorkerAndNoOther) {
