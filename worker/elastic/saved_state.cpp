@@ -171,8 +171,11 @@ Status read_checked(int fd, Store& store) {
 // Of the new file that is to take the place of the old one.
 std::string name_beside(const std::string& file) { return cat(file, ".", to_hex(random_bytes(4))); }
 
-// Whether a file can be made there.
+// Whether a file can be made beside it. Nothing is left, also if this process is killed, unless the
+// file system knows no files without a name.
 Status check_place(const std::string& file) {
+  const auto folder = folder_of(file);
+  if (UniqueFd(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600))) return {};
   const std::string beside = name_beside(file);
   const UniqueFd made(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!made) {
