@@ -307,15 +307,6 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto elastic = elastic_spec(values, spec, setup.plan, discovers);
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
-  // The first world takes as many of the slots as it may.
-  if (spec.elastic && !setup.plan.members.empty() && setup.plan.oversubscription.empty()) {
-    int first = 0;
-    for (const auto& host : asked) first += host.slots;
-    if (spec.elastic->limits.most > 0) first = std::min(first, spec.elastic->limits.most);
-    auto plan = driver::plan_static(asked, first, spec.oversubscribe);
-    if (!plan.ok()) return plan.status();
-    setup.plan = std::move(*plan);
-  }
   HVD_RETURN_IF_ERROR(take_suspension(settings, setup));
   if (spec.elastic && discovers) {
     auto script = slurm_discovery_script(values, spec.elastic->limits.least);

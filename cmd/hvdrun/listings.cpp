@@ -103,6 +103,23 @@ std::string binding_text(const driver::JobSpec& spec, const WorldMember& member)
              spec.binding == Binding::cores ? "cores" : "NUMA nodes");
 }
 
+// An elastic job begins with as many of the slots as it may use, if their hosts are ready in time.
+driver::Plan plan_of_first_world(const driver::JobSpec& spec, const driver::Plan& plan) {
+  if (!spec.elastic || !plan.oversubscription.empty()) return plan;
+  const auto& limits = spec.elastic->limits;
+  long long workers = 0;
+  for (const auto& host : spec.hosts) workers += host.slots;
+  if (limits.most > 0) workers = std::min<long long>(workers, limits.most + limits.spares);
+  workers = std::min<long long>(workers, driver::kMaxWorkers);
+  auto first = driver::plan_static(
+      spec.hosts, driver::world_size(static_cast<int>(workers), limits), spec.oversubscribe);
+  return first.ok() ? *std::move(first) : plan;
+}
+
+std::string limits_text(const driver::Limits& limits) {
+  return cat("at least ", limits.least, limits.most == 0 ? "" : cat(", at most ", limits.most));
+}
+
 }  // namespace
 
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) {
@@ -110,10 +127,8 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     const std::string& script = spec.elastic->discovery_script;
     return cat("workers on the hosts that ",
                script.empty() ? "join" : cat(printable_word(script), " prints"),
-               script.empty() || !spec.join ? "" : ", and on those that join", ", at least ",
-               spec.elastic->limits.least,
-               spec.elastic->limits.most == 0 ? "" : cat(", at most ", spec.elastic->limits.most),
-               "\n", command_text(spec));
+               script.empty() || !spec.join ? "" : ", and on those that join", ", ",
+               limits_text(spec.elastic->limits), "\n", command_text(spec));
   }
   if (plan.members.empty() && !spec.hosts.empty()) {
     return cat(
@@ -127,8 +142,9 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));
   }
 
+  const driver::Plan first = plan_of_first_world(spec, plan);
   std::size_t width = 4;
-  for (const auto& member : plan.members) width = std::max(width, member.host.size());
+  for (const auto& member : first.members) width = std::max(width, member.host.size());
   std::ostringstream out;
   const auto column = [&](std::string_view text, std::size_t size) {
     out << std::left << std::setw(static_cast<int>(size) + 2) << text;
@@ -145,7 +161,7 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     out << "bound to\n";
   }
 
-  for (const auto& member : plan.members) {
+  for (const auto& member : first.members) {
     column(std::to_string(member.rank), 4);
     column(member.host, width);
     column(std::to_string(member.slot), 4);
@@ -157,6 +173,10 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
       column(cross, 9);
       out << binding_text(spec, member) << '\n';
     }
+  }
+  if (spec.elastic) {
+    out << "the first world, if all hosts are ready in time; " << limits_text(spec.elastic->limits)
+        << " workers\n";
   }
   out << command_text(spec);
   return std::move(out).str();

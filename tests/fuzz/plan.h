@@ -94,9 +94,9 @@ struct Plan {
 
 Plan plan_of(std::uint64_t seed);
 
-// The plan without its windows, and one call of it.
 // "measured", or "2000 us, 1000 MB/s".
 std::string links_text(const runtime::LinkSpeed& links);
+// The plan without its windows, and one call of it.
 std::string world_text(const Plan& plan);
 std::string call_text(const Plan& plan, const CallPlan& call);
 // The whole plan, a line for the world and one for each call.

@@ -199,6 +199,28 @@ TEST(Listings, TheDryRunShowsRankHostSlotAndTheQuotedCommand) {
             "in /data: ./train --text 'it'\\''s here'\n");
 }
 
+TEST(Listings, TheDryRunOfAnElasticJobShowsItsFirstWorld) {
+  driver::JobSpec spec;
+  spec.command = {"p"};
+  spec.working_directory = "/";
+  spec.hosts = {{"a", 4}};
+  spec.elastic.emplace();
+  const auto plan = driver::plan_static(spec.hosts, 2, true);
+  ASSERT_TRUE(plan.ok());
+  const auto workers = [&](const driver::Limits& limits) {
+    spec.elastic->limits = limits;
+    const auto lines = split(dry_run_text(spec, *plan), '\n');
+    return lines.size() - 4;  // the head, two lines at the end, and what follows the last
+  };
+  EXPECT_EQ(workers({.least = 1, .most = 0}), 4U);
+  EXPECT_EQ(workers({.least = 1, .most = 3}), 3U);
+  EXPECT_EQ(workers({.least = 1, .most = 4, .spares = 1}), 3U);
+  EXPECT_NE(dry_run_text(spec, *plan)
+                .find("the first world, if all hosts are ready in time; at least "
+                      "1, at most 4 workers\n"),
+            std::string::npos);
+}
+
 TEST(Listings, TheEnvironmentCanBeReadByAShell) {
   EXPECT_EQ(environment_text({"A=b c", "E=", "P=/bin"}, {"HOME", "USER"}),
             "A='b c'\nE=\nP=/bin\n# from each host, where it has them: HOME USER\n");
