@@ -3,6 +3,7 @@ import contextlib
 import datetime
 import inspect
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 
 import hvd.torch as hvd
 
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 TYPES = [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8]
 
 
@@ -195,6 +197,73 @@ def test_all_to_all_of_one_tensor_with_splits():
         [rank() + 1] * size(),
     )
     assert output.tolist() == [float(r) for r in range(size()) for _ in range(r + 1)]
+
+
+# A large one first: it is in flight for longer than the small one after it.
+LENGTHS = 1_000_000, 2
+
+
+def numbered(length, of_rank):
+    return torch.arange(float(length)) + of_rank
+
+
+def test_all_gather_of_several_tensors_waits_for_each():
+    for _ in range(5):
+        outputs = of_ranks(lambda r: [torch.zeros(length) for length in LENGTHS])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # later versions of torch call it obsolete
+            dist.all_gather_coalesced(outputs, [numbered(length, rank()) for length in LENGTHS])
+        for r, of_rank in enumerate(outputs):
+            assert all(torch.equal(one, numbered(len(one), r)) for one in of_rank)
+
+
+def backend_of_group():
+    """What has torch's methods for several tensors at once."""
+    group = dist.distributed_c10d._get_default_group()
+    return group._get_backend(torch.device("cpu")) if VERSION >= (2, 15) else group
+
+
+@pytest.mark.parametrize("get_future", [False, True])
+def test_several_tensors_into_one_wait_for_each(get_future):
+    def wait(work):
+        work.get_future().wait() if get_future else work.wait()
+
+    group = backend_of_group()
+    whole = float(sum(range(size())))
+    for _ in range(5):
+        outputs = [torch.zeros(length) for length in LENGTHS]
+        inputs = [numbered(length * size(), rank()) for length in LENGTHS]
+        wait(group.reduce_scatter_tensor_coalesced(outputs, inputs))
+        for one in outputs:
+            own = torch.arange(float(len(one) * size())).chunk(size())[rank()]
+            assert torch.equal(one, own * size() + whole)
+
+    for _ in range(5):
+        outputs = [torch.zeros(length * size()) for length in LENGTHS]
+        inputs = [numbered(length, rank()) for length in LENGTHS]
+        wait(group.allgather_into_tensor_coalesced(outputs, inputs))
+        for one in outputs:
+            assert torch.equal(
+                one, torch.cat(of_ranks(lambda r, n=len(one): numbered(n // size(), r)))
+            )
+
+
+def test_an_error_of_the_first_of_several_tensors_is_an_error_of_all():
+    if size() == 1:
+        pytest.skip("it takes two to disagree")
+    group = backend_of_group()
+    inputs = [torch.ones(size() * (1 + rank())), torch.ones(size())]
+    outputs = [torch.zeros(1 + rank()), torch.zeros(1)]
+    work = group.reduce_scatter_tensor_coalesced(outputs, inputs)
+    with pytest.raises(RuntimeError, match="shape"):
+        work.wait()
+    assert work.is_completed() or VERSION >= (2, 15)
+    assert outputs[1].tolist() == [float(size())]
+    with pytest.raises(RuntimeError, match="shape"):
+        work.get_future().wait()
+    works = group.reduce_scatter_tensor_coalesced([], [])
+    works.wait()
+    assert works.get_future().done()
 
 
 def around():
@@ -491,9 +560,6 @@ def test_distributed_data_parallel_with_parameters_that_some_do_not_use():
     assert torch.allclose(layers[0].weight.grad, torch.full((1, 2), share))
     if size() > 1:
         assert torch.allclose(layers[1].weight.grad, torch.full((1, 2), 1 - share))
-
-
-VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 @pytest.mark.skipif(VERSION < (2, 15), reason="FSDP needs a backend, in Python from 2.15 on")

@@ -19,6 +19,7 @@ import collections
 import contextlib
 import datetime
 import functools
+import itertools
 import os
 import socket
 import threading
@@ -91,6 +92,39 @@ class _Done:
         callback(self)
 
 
+class _All:
+    """In the place of a handle: several works, which are done when all of them are."""
+
+    def __init__(self, works: Sequence[HvdWork]) -> None:
+        self._works = works
+
+    def ready(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def wait(self) -> None:
+        """Waits for all of them. Raises the first error."""
+        first: Exception | None = None
+        for work in self._works:
+            try:
+                work.wait()
+            except Exception as error:  # noqa: BLE001 - raised when the others are done, too
+                first = first or error
+        if first is not None:
+            raise first
+
+    def add_done_callback(self, callback: Callable[[_All], Any]) -> None:
+        if not self._works:
+            callback(self)
+        left = itertools.count(len(self._works) - 1, -1)
+
+        def count(_: Any) -> None:
+            if next(left) == 0:
+                callback(self)
+
+        for work in self._works:
+            work.add_done_callback(count)
+
+
 class HvdWork(_Work):
     """A collective in flight, as torch sees it. It may be waited for by several threads.
 
@@ -99,7 +133,7 @@ class HvdWork(_Work):
 
     def __init__(
         self,
-        handle: Handle[Any] | _Done,
+        handle: Handle[Any] | _Done | _All,
         result: Any,
         finish: Callable[[Any], Any] | None = None,
         failures: reconfigure.Failures | None = None,
@@ -144,6 +178,10 @@ class HvdWork(_Work):
             except Exception as error:  # noqa: BLE001 - it is what is asked for
                 return error
         return None
+
+    def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
+        """Calls ``callback`` when nothing of it is in flight any more."""
+        self._handle.add_done_callback(callback)
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
@@ -269,6 +307,9 @@ class HvdProcessGroup(_Base):
         if not _may_be_a_backend:
             self._recent.append(work)
         return work
+
+    def _all_of(self, works: Sequence[HvdWork], result: Any) -> HvdWork:
+        return self._kept(HvdWork(_All(works), result))
 
     # Each of torch's own properties asks Python for the attribute of its name, and so itself,
     # without end. So all that torch asks for have a value here.
@@ -435,7 +476,7 @@ class HvdProcessGroup(_Base):
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
         works = [self._allgather_base(*pair, opts) for pair in zip(outputs, inputs)]
-        return works[-1]
+        return self._all_of(works, outputs)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
@@ -447,7 +488,7 @@ class HvdProcessGroup(_Base):
             self.allgather([[of_rank[index] for of_rank in outputs]], [given], opts)
             for index, given in enumerate(inputs)
         ]
-        return works[-1]
+        return self._all_of(works, outputs)
 
     # --- scattering ---
 
@@ -480,7 +521,7 @@ class HvdProcessGroup(_Base):
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
         works = [self._reduce_scatter_base(*pair, opts) for pair in zip(outputs, inputs)]
-        return works[-1]
+        return self._all_of(works, outputs)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
