@@ -344,6 +344,8 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             raise
         if not is_called:
             return result
+        # Its traceback holds all that the failed call has made, such as process groups.
+        failure = result = None
         state._saved = None
         state._take_over()
         is_new, first = first, False
