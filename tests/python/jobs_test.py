@@ -135,6 +135,54 @@ def test_a_callback_of_one_rank_alone_keeps_nobody_waiting():
     assert job.returncode == 0, job.stderr
 
 
+OPTIMIZER_OF_A_CALL = """
+import os, signal, sys, weakref
+import torch
+import hvd.torch as hvd
+hvd.init()
+weight, bias = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(1))
+state = hvd.elastic.ObjectState(step=0)
+former, kept = [], []
+
+def groups_of(weight, bias):
+    return [{"params": [weight]}, {"params": [bias]}]
+
+@hvd.elastic.run
+def train(state):
+    # Nothing of the call that has failed lives on, with what it holds of the old world.
+    assert all(one() is None for one in former)
+    # Those who stay have more of these than newcomers.
+    spare = groups_of(torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(1)))
+    kept.append(hvd.DistributedOptimizer(torch.optim.SGD(spare, lr=0.1)))
+    if state.step < 2:
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1))
+    else:
+        groups = groups_of(weight, bias)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(groups, lr=0.1))
+    former.append(weakref.ref(optimizer))
+    while state.step < 6:
+        if state.step == 2 and len(optimizer.param_groups) == 1:
+            optimizer.add_param_group({"params": [bias]})
+        optimizer.zero_grad()
+        ((weight * (1 + hvd.rank())).sum() + bias.sum()).backward()
+        if hvd.generation() == 1 and state.step == 4 and hvd.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.step()
+        state.step += 1
+        state.commit()
+
+train(state)
+print("done", state.step, hvd.generation(), flush=True)
+"""
+
+
+def test_an_optimizer_belongs_to_one_call_of_the_function():
+    flags = ["-np", 2, "--min-np", 2, "--restarts", 2]
+    job = run_job(*flags, sys.executable, "-c", OPTIMIZER_OF_A_CALL)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert [lines(job, rank)[-1] for rank in range(2)] == ["done 6 2"] * 2
+
+
 def test_an_attribute_that_gets_a_state_dict_later_travels_whole():
     class Counter:
         def __init__(self):

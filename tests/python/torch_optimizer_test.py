@@ -9,6 +9,11 @@ import hvd.torch as hvd
 pytestmark = pytest.mark.usefixtures("world")
 
 
+class OwnCompression:  # need not be a hvd.Compressor
+    compress = staticmethod(lambda tensor: (tensor, None))
+    decompress = staticmethod(lambda tensor, context: tensor)
+
+
 def make_model(seed=7):
     torch.manual_seed(seed)
     return torch.nn.Sequential(
@@ -187,15 +192,11 @@ def test_sparse_gradients(sparse_as_dense):
 
 @pytest.mark.parametrize("compression", [hvd.Compression.none, "own"])
 def test_gradients_that_were_made_dense_are_sparse_in_the_step(compression):
-    class Own:  # need not be a hvd.Compressor
-        compress = staticmethod(lambda tensor: (tensor, None))
-        decompress = staticmethod(lambda tensor, context: tensor)
-
     layer = torch.nn.Embedding(10, 4, sparse=True).double()
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SparseAdam(layer.parameters()),  # refuses dense gradients
         sparse_as_dense=True,
-        compression=Own if compression == "own" else compression,
+        compression=OwnCompression if compression == "own" else compression,
     )
     for _ in range(2):
         optimizer.zero_grad()
@@ -255,6 +256,50 @@ def test_two_optimizers_over_one_loss():
     for model in models:
         values = hvd.allgather_object([one.tolist() for one in model.parameters()])
         assert all(one == values[0] for one in values)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"compression": OwnCompression}, {"op": hvd.Adasum}])
+def test_ranks_have_made_and_kept_different_numbers_of_optimizers(arguments):
+    if "op" in arguments and hvd.size() & (hvd.size() - 1):
+        pytest.skip("needs a power of two")
+
+    def make():
+        model = make_model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        return model, hvd.DistributedOptimizer(inner, model.named_parameters(), **arguments)
+
+    kept = [make() for _ in range(hvd.rank())]
+    for fold in range(3):
+        model, optimizer = make()
+        for step in range(2):
+            optimizer.zero_grad()
+            loss_of(model, batch_of(hvd.rank() + fold, step)).backward()
+            optimizer.step()
+        values = hvd.allgather_object([one.tolist() for one in model.parameters()])
+        assert all(one == values[0] for one in values)
+        if hvd.rank() == fold:
+            kept.append((model, optimizer))
+
+
+@pytest.mark.parametrize("arguments", [{}, {"compression": OwnCompression}])
+def test_optimizers_that_are_alike_are_in_flight_at_once(arguments):
+    models = [make_model(), make_model()]
+    optimizers = [
+        hvd.DistributedOptimizer(
+            torch.optim.SGD(one.parameters(), lr=0.1), one.named_parameters(), **arguments
+        )
+        for one in models
+    ]
+    for step in range(4):
+        for one in optimizers:
+            one.zero_grad()
+        for model in models:
+            loss_of(model, batch_of(hvd.rank(), step)).backward()
+        # The names are those of the first step, whatever the order is later.
+        for one in optimizers if step == 0 else reversed(optimizers):
+            one.step()
+    for model in models:
+        same_models(model, train_alone(OPTIMIZERS["sgd"]))
 
 
 def test_adasum_steps():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
+import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,18 +22,36 @@ from .compression import Compression, Compressor, built_in_of
 from .ops import grouped_allreduce, grouped_allreduce_async_
 from .tensors import result_tensor, stream_of, tensor_tuple
 
-# Optimizers that exist, by what their gradients are called: two that are alike need two names.
-_living: dict[str, dict[int, weakref.ref[Any]]] = {}
+# Optimizers by their numbers, in one world and process set, whose gradients have the same names.
+_Alike = tuple[int, int, str]
+_numbered: dict[_Alike, dict[int, weakref.ref[Any]]] = {}
+_locks: dict[_Alike, threading.Lock] = {}
 
 
-def _reducer_name(owner: Any, names: Iterable[str]) -> str:
+def _agree(
+    owner: Any, names: Iterable[str], process_set: ProcessSet, own: Any = None
+) -> tuple[str, list[Any]]:
+    """A name for an optimizer's collectives in this world, and the ``own`` of all ranks.
+
+    Two optimizers that are alike need two names. How many a rank has made, and which of them Python
+    has freed, differs between ranks. So they choose a number that is free on all of them.
+    """
     digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
-    alike = _living.setdefault(digest, {})
-    number = 0
-    while number in alike and alike[number]() is not None:
-        number += 1
-    alike[number] = weakref.ref(owner)
-    return f"gradient.{digest}.{number}"
+    key = basics.generation(), number_of(process_set), digest
+    for table in _numbered, _locks:
+        for other in [one for one in list(table) if one[0] != key[0]]:
+            table.pop(other, None)
+    with _locks.setdefault(key, threading.Lock()):
+        others = {
+            number: one
+            for number, one in _numbered.get(key, {}).items()
+            if one() is not None and one() is not owner
+        }
+        told = allgather_object((list(others), own), f"gradient.{digest}", process_set)
+        taken = {number for numbers, _ in told for number in numbers}
+        number = next(one for one in itertools.count() if one not in taken)
+        _numbered[key] = {**others, number: weakref.ref(owner)}
+    return f"gradient.{digest}.{number}", [one for _, one in told]
 
 
 def _named(
@@ -117,12 +137,12 @@ class _Distributed:
         self._generation = -1
         self._sparse: set[int] = set()
         self._sparse_in_step: set[int] = set()  # that are reduced as dense ones
-        self._sparse_known_in = -1  # the generation in which the ranks agreed on the last two
+        self._agreed_in = -1  # the generation in which the ranks agreed on these, and on the name
         self._addresses: list[int] = []
         self._synchronized = False
         self._should_synchronize = True
+        self._reducer_name = ""
         self._add(named)
-        self._reducer_name = _reducer_name(self, self._names)
 
     def _add(self, named: dict[torch.nn.Parameter, str]) -> None:
         me = weakref.ref(self)
@@ -222,23 +242,27 @@ class _Distributed:
 
     # --- the reducer ---
 
-    def _agree_on_sparse(self) -> None:
-        """All ranks of a world know which gradients are sparse, also one that has none of them."""
+    def _agree(self) -> None:
+        """All ranks of a world know which gradients are sparse, also one that has none of them.
+
+        They have one name for the reducer.
+        """
         own = [
             name
             for name, parameter in zip(self._names, self._reduced_parameters)
             if parameter.grad is not None and parameter.grad.is_sparse
         ]
-        sparse: set[str] = set().union(*allgather_object(own, None, self._process_set))
+        self._reducer_name, told = _agree(self, self._names, self._process_set, own)
+        sparse: set[str] = set().union(*told)
         indices = {index for index, name in enumerate(self._names) if name in sparse}
         as_dense = self._sparse_as_dense or built_in_of(self._compression) is None
         self._sparse = set() if as_dense else indices
         self._sparse_in_step = indices if as_dense else set()
-        self._sparse_known_in = basics.generation()
+        self._agreed_in = basics.generation()
 
     def _build(self) -> None:
         """A reducer for this world."""
-        self._agree_on_sparse()
+        self._agree()
         self._reducer = _core.Reducer(
             self._reducer_name,
             self._op,
@@ -288,8 +312,8 @@ class _Distributed:
             ).to(parameter.device)
 
     def _reduce_with_own_compression(self) -> None:
-        if self._sparse_known_in != basics.generation():
-            self._agree_on_sparse()
+        if self._agreed_in != basics.generation():
+            self._agree()
         gradients = [self._dense_gradient(one) for one in self._reduced_parameters]
         pairs = [self._compression.compress(one) for one in gradients]
         factor = self._predivide
@@ -320,6 +344,7 @@ class _Distributed:
             }
         )
         self._reducer = None
+        self._agreed_in = -1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """So many backward passes add up before gradients are reduced; the same on all ranks."""
@@ -430,12 +455,23 @@ def _load_state_in_place(optimizer: Any, load: Any, state_dict: dict[str, Any]) 
 class _DistributedAdasum:
     """What it adds for Adasum, which combines what the ranks' own steps have changed."""
 
+    _compression: type[Compressor]
+    _names: list[str]
+    _name: str
+    _named_in = -1  # the generation in which the ranks agreed on the name
+
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Any number of passes may come before a step, which uses what they have added up."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As the optimizer's own."""
         _load_state_in_place(self, super().load_state_dict, state_dict)  # type: ignore[misc]
+
+    def _name_in_this_world(self) -> str:
+        if self._named_in != basics.generation():
+            self._name, _ = _agree(self, self._names, global_process_set)
+            self._named_in = basics.generation()
+        return self._name
 
     def synchronize(self) -> None:
         """Nothing: the step itself combines."""
@@ -459,10 +495,10 @@ class _DistributedAdasum:
         before = [one.detach().clone() for one in parameters]
         result = super().step(closure)  # type: ignore[misc]
         with torch.no_grad():
-            compression = self._compression  # type: ignore[attr-defined]
+            compression = self._compression
             pairs = [compression.compress(one - old) for one, old in zip(parameters, before)]
             changes = [small for small, _ in pairs]
-            name = f"adasum.{self._adasum_name}"  # type: ignore[attr-defined]
+            name = f"adasum.{self._name_in_this_world()}"
             grouped_allreduce_async_(changes, name=name, op=Adasum).wait()
             for one, old, change, (_, context) in zip(parameters, before, changes, pairs):
                 one.copy_(old + compression.decompress(change, context))
@@ -514,6 +550,9 @@ def DistributedOptimizer(
     they travel after it, in ``synchronize()``. It stays an instance of the optimizer's class, and
     shares its parameters and state.
 
+    Optimizers with the same names of parameters make their first steps in each world in the same
+    order on all ranks.
+
     Args:
         named_parameters: ``model.named_parameters()``; the same names on all ranks. None: numbered.
         compression: the type in which gradients travel, or a Compressor of your own.
@@ -541,7 +580,7 @@ def DistributedOptimizer(
             raise NotImplementedError("Adasum does not support process sets yet")
         combined: Any = _own_class(optimizer, _DistributedAdasum)
         combined._compression = compression
-        combined._adasum_name = _reducer_name(combined, named.values())
+        combined._names = list(named.values())
         return combined
 
     if isinstance(groups, int):
