@@ -183,6 +183,62 @@ def test_an_optimizer_belongs_to_one_call_of_the_function():
     assert [lines(job, rank)[-1] for rank in range(2)] == ["done 6 2"] * 2
 
 
+DEATHS_AROUND_INIT = """
+import os, signal
+import torch, torch.distributed as dist
+import hvd.torch as hvd
+from hvd.torch import process_group
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+begin = process_group.HvdProcessGroup._begin
+groups = 0
+
+def die(rank, generation):
+    if (hvd.rank(), hvd.generation()) == (rank, generation):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def begin_or_die(self):
+    global groups
+    groups += 1
+    die(1, 1 + groups)  # in a call of torch, for which the others wait
+    begin(self)
+
+process_group.HvdProcessGroup._begin = begin_or_die
+
+@hvd.elastic.run
+def train(state):
+    global groups
+    groups = 0
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group("hvd")  # world 2
+    die(0, 1)  # and with it the store of the others
+    group = dist.new_group()  # world 3
+    if hvd.generation() == 4:
+        die(1, 4)
+        with process_group._ranks_that_meet():
+            raise RuntimeError("Connection reset by peer")
+    while state.step < 5:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.item() == 2
+        state.step += 1
+        state.commit()
+
+train(state)
+print("done", state.step, hvd.generation(), flush=True)
+"""
+
+
+def test_a_rank_is_lost_while_process_groups_are_made():
+    flags = ["-np", 2, "--min-np", 2, "--restarts", 10]
+    # Newer versions of torch let the ranks meet only if they are told to.
+    environment = {**os.environ, "TORCH_DIST_INIT_BARRIER": "1"}
+    job = run_job(*flags, sys.executable, "-c", DEATHS_AROUND_INIT, env=environment)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert [lines(job, rank)[-1] for rank in range(2)] == ["done 5 5"] * 2
+
+
 def test_an_attribute_that_gets_a_state_dict_later_travels_whole():
     class Counter:
         def __init__(self):

@@ -482,6 +482,13 @@ def test_ranks_of_a_group_are_sorted():
     assert dist.get_world_size(dist.new_group(backwards)) == size()
 
 
+def test_ranks_of_a_group_are_named_once():
+    message = "a rank is named twice in ranks=" if size() > 1 else "world size"
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        dist.new_group([size() - 1] * 2)
+    check_it_works()
+
+
 def test_shapes_that_differ_are_an_error_at_all_ranks():
     if size() < 2:
         pytest.skip("needs two ranks")
@@ -798,9 +805,31 @@ def test_a_changing_group_says_that_it_has_no_store(group):
             call()
 
 
-def test_it_can_be_made_again():
-    dist.destroy_process_group()
-    dist.init_process_group("hvd")
+def test_it_can_be_made_again_and_again():
+    for _ in range(3):
+        dist.destroy_process_group()
+        dist.init_process_group("hvd")
+        dist.destroy_process_group()  # at once: rank 0 holds the store of the others
+        dist.init_process_group("hvd")
+        group = dist.new_group()
     tensor = torch.ones(1)
-    dist.all_reduce(tensor)
+    dist.all_reduce(tensor, group=group)
     assert tensor.item() == size()
+
+
+def test_a_group_that_is_there_is_not_made_again():
+    if rank() == 0:  # alone: nobody is waited for
+        with pytest.raises((RuntimeError, ValueError), match="twice"):
+            dist.init_process_group("hvd")
+    check_it_works()
+
+
+def test_an_error_of_torch_in_a_world_that_goes_on_stays_what_it_is():
+    from hvd.torch import process_group
+
+    is_first = rank() == 0
+    caught = pytest.raises(RuntimeError, match="of torch")
+    with caught if is_first else contextlib.nullcontext(), process_group._ranks_that_meet():
+        if is_first:
+            raise RuntimeError("an error of torch")
+    check_it_works()

@@ -19,6 +19,7 @@ import collections
 import contextlib
 import datetime
 import functools
+import inspect
 import itertools
 import os
 import socket
@@ -35,7 +36,7 @@ from hvd import basics
 from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, start
 from hvd.basics import ProcessSet, global_process_set
 from hvd.elastic import note_hidden_failure
-from hvd.errors import DisagreementError, HorovodInternalError
+from hvd.errors import DisagreementError, HorovodInternalError, HvdError
 from hvd.objects import allgather_object, broadcast_object
 
 from . import reconfigure
@@ -698,25 +699,97 @@ def _use_own_store() -> None:
         if arguments.get("enable_reconfigure") and NAME in str(backend).lower():
             _check_is_only_backend(str(backend))
         if (
-            NAME in str(backend).lower().split(":")
-            and not args
-            and init_method in (None, "env://")
-            and arguments.get("store") is None
+            NAME not in str(backend).lower().split(":")
+            or args
+            or init_method not in (None, "env://")
+            or arguments.get("store") is not None
+            or dist.is_initialized()
         ):
-            _init_hvd()
-            if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
-                # With CUDA's devices torch asks for their streams, also where there are none.
-                dist.Backend.backend_capability[NAME] = ["cpu"]
-            init_method = None
-            if _may_be_a_backend and arguments.get("enable_reconfigure"):
-                # The other ranks are not asked: they may have their group already.
-                store = reconfigure.make_store()
-            else:
-                store = _make_store(arguments.get("timeout") or distributed_c10d.default_pg_timeout)
-            arguments.update(store=store, rank=basics.rank(), world_size=basics.size())
-        return init(backend, init_method, *args, **arguments)
+            return init(backend, init_method, *args, **arguments)
+        _init_hvd()
+        if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
+            # With CUDA's devices torch asks for their streams, also where there are none.
+            dist.Backend.backend_capability[NAME] = ["cpu"]
+        arguments.update(rank=basics.rank(), world_size=basics.size())
+        if _may_be_a_backend and arguments.get("enable_reconfigure"):
+            # The other ranks are not asked: they may have their group already.
+            arguments.update(store=reconfigure.make_store())
+            return init(backend, None, **arguments)
+        timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
+        arguments.update(store=_make_store(timeout))
+        with _ranks_that_meet():
+            return init(backend, None, **arguments)
 
     distributed_c10d.init_process_group = dist.init_process_group = wrapper
+
+
+_BEGUN = "c10d.begun"
+
+
+def _meet() -> None:
+    """Returns when all ranks of the world are here."""
+    Handle(start(Kind.BARRIER, None, process_set=global_process_set, name=_BEGUN), _nothing).wait()
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+@contextlib.contextmanager
+def _ranks_that_meet() -> Iterator[None]:
+    """Around a call that looks at the store: until all ranks are done rank 0 must keep it.
+
+    If the world has failed, that is the error.
+    """
+    try:
+        yield
+    except HvdError:
+        raise
+    except RuntimeError as error:
+        _raise_loss(error)
+        raise
+    _meet()
+
+
+def _raise_loss(error: RuntimeError) -> None:
+    """Raises the failure of the world, if it was one that torch has found as another error.
+
+    A rank whose call has succeeded meets this one at once. One that torch keeps waiting does not,
+    so there is a limit.
+    """
+    done = threading.Event()
+    handle = Handle(
+        start(Kind.BARRIER, None, process_set=global_process_set, name=_BEGUN), _nothing
+    )
+    handle.add_done_callback(lambda _: done.set())
+    if done.wait(_CONNECT_TIMEOUT.total_seconds()):
+        try:
+            handle.wait()
+        except HorovodInternalError as loss:
+            raise loss from error
+
+
+def _use_own_barrier() -> None:
+    """Lets torch's calls that make groups wait for the other ranks by hvd.
+
+    torch asks the store of rank 0, and does not notice that a rank is lost.
+    """
+    module: Any = distributed_c10d
+    barrier = getattr(module, "_store_based_barrier", None)
+    if barrier is None:
+        return
+    signature = inspect.signature(barrier)
+
+    @functools.wraps(barrier)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        is_hvd = dist.get_backend() == NAME and not isinstance(dist.group.WORLD, reconfigure.Group)
+        if is_hvd and given.get("rendezvous_count", basics.size()) == basics.size():
+            _meet()
+        else:
+            barrier(*args, **kwargs)
+
+    module._store_based_barrier = wrapper
 
 
 def _announce_groups() -> None:
@@ -731,6 +804,8 @@ def _announce_groups() -> None:
         size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
     ) -> Any:
         if NAME in str(backend).lower() and ranks and basics.is_initialized():
+            if len(set(ranks)) != len(ranks):
+                raise ValueError(f"new_group: a rank is named twice in ranks={list(ranks)}")
             _set_of(ranks)
         return make_group(size, rank, ranks, backend, *args, **kwargs)
 
@@ -747,4 +822,5 @@ def register() -> None:
         arguments["devices"] = ["cpu", "cuda"]
     dist.Backend.register_backend(NAME, _create, **arguments)
     _announce_groups()
+    _use_own_barrier()
     _use_own_store()
