@@ -489,6 +489,121 @@ def test_ranks_of_a_group_are_named_once():
     check_it_works()
 
 
+def ones(*lengths):
+    return [torch.ones(length) for length in lengths]
+
+
+def gathers_into(output):
+    gather = getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base
+    return lambda: gather(output, torch.ones(2))
+
+
+def scatters_into(output, given):
+    scatter = getattr(dist, "reduce_scatter_tensor", None) or dist._reduce_scatter_base
+    return lambda: scatter(output, given)
+
+
+def splits(output, received, given, sent):
+    return lambda: dist.all_to_all_single(torch.zeros(output), torch.ones(given), received, sent)
+
+
+def at(root, *given):
+    return given if rank() == root else (None,) * len(given)
+
+
+# What all ranks do wrong in the same way: what is called, and what the error names.
+WRONG = {
+    "all_gather, too many": lambda n: (
+        lambda: dist.all_gather(ones(*[2] * (n + 1)), torch.ones(2)),
+        f"tensor_list has {n + 1} items, but it must have {n}",
+    ),
+    "all_gather, too short": lambda n: (
+        lambda: dist.all_gather(ones(*[1] * n), torch.ones(2)),
+        "tensor_list has 1 elements, but 2 have come for it",
+    ),
+    "all_gather_into_tensor, size": lambda n: (
+        gathers_into(torch.zeros(2 * n + 1)),
+        f"output_tensor has {2 * n + 1} elements, but {2 * n} have come for it",
+    ),
+    "all_gather_into_tensor, type": lambda n: (
+        gathers_into(torch.zeros(2 * n, dtype=torch.int64)),
+        "output_tensor is of torch.int64, but the input is of torch.float32|same dtype",
+    ),
+    "gather, dst": lambda n: (lambda: dist.gather(torch.ones(2), None, n + 1), "dst is|not part"),
+    "reduce, dst": lambda n: (lambda: dist.reduce(torch.ones(2), -1), "dst is -1|not part"),
+    "broadcast, src": lambda n: (lambda: dist.broadcast(torch.ones(2), -1), "src is -1|not part"),
+    "scatter, src": lambda n: (lambda: dist.scatter(torch.ones(2), None, n), "src is|not part"),
+    "send, dst": lambda n: (lambda: dist.send(torch.ones(2), -n - 1), "dst is -|not part"),
+    "recv, src": lambda n: (lambda: dist.recv(torch.ones(2), n + 5), "src is|not part"),
+    "scatter, size": lambda n: (
+        lambda: dist.scatter(torch.ones(3), *at(0, ones(*[2] * n))),
+        "scatter: tensor has 3 elements, but 2 have come for it|Mismatched",
+    ),
+    "reduce_scatter, sizes": lambda n: (
+        lambda: dist.reduce_scatter(torch.ones(1), ones(*range(1, n + 1), 9)),
+        f"input_list has {n + 1} items, but it must have {n}",
+    ),
+    "reduce_scatter_tensor, input": lambda n: (
+        scatters_into(torch.ones(1), torch.ones(2 * n + 1)),
+        f"input has {2 * n + 1} elements, which {n} ranks cannot share|output has 1 elements",
+    ),
+    "reduce_scatter_tensor, output": lambda n: (
+        scatters_into(torch.ones(3), torch.ones(2 * n)),
+        "output has 3 elements, but 2 have come for it",
+    ),
+    "all_to_all, output": lambda n: (
+        lambda: dist.all_to_all(ones(*[3] * n), ones(*[2] * n)),
+        r"output_tensor_list must have \[2.* elements for what the ranks have sent, not \[3",
+    ),
+    "all_to_all, list": lambda n: (
+        lambda: dist.all_to_all(ones(*[2] * (n + 1)), ones(*[2] * n)),
+        f"output_tensor_list has {n + 1} items, but it must have {n}",
+    ),
+    "all_to_all_single, input": lambda n: (
+        splits(n, None, 2 * n, [1] * n),
+        f"input_split_sizes is .*, but the tensor has {2 * n} rows",
+    ),
+    "all_to_all_single, negative": lambda n: (
+        splits(n, None, n, [-1, n + 1] + [0] * (n - 2)),
+        "input_split_sizes (is|has) ",
+    ),
+    "all_to_all_single, output": lambda n: (
+        splits(n, [1] * (n + 1), n, None),
+        f"output_split_sizes has {n + 1} items, but it must have {n}",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_arguments_are_an_error_that_names_them(what):
+    call, message = WRONG[what](size())
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        call()
+    check_it_works()
+
+
+@pytest.mark.parametrize("what", ["gather", "scatter"])
+def test_a_list_of_the_root_has_a_tensor_for_each_rank(what):
+    calls = {
+        "gather": lambda: dist.gather(torch.ones(2), *at(0, ones(*[2] * (size() + 1)))),
+        "scatter": lambda: dist.scatter(torch.ones(2), *at(0, ones(*[2] * (size() + 1)))),
+    }
+    if rank() == 0:  # the others would wait for it
+        with pytest.raises(ValueError, match=f"{what}_list has {size() + 1} items"):
+            calls[what]()
+    check_it_works()
+
+
+def test_unequal_splits_that_do_not_fit_are_an_error():
+    if size() == 1:
+        pytest.skip("it takes two")
+    n = size()
+    call = splits(n, [0, 2] + [1] * (n - 2), n, [1] * n)
+    with pytest.raises(ValueError, match=r"output must have \[1, 1.*, not \[0, 2"):
+        call()
+    check_it_works()
+
+
 def test_shapes_that_differ_are_an_error_at_all_ranks():
     if size() < 2:
         pytest.skip("needs two ranks")

@@ -39,7 +39,7 @@ from hvd.elastic import note_hidden_failure
 from hvd.errors import DisagreementError, HorovodInternalError, HvdError
 from hvd.objects import allgather_object, broadcast_object
 
-from . import reconfigure
+from . import checks, reconfigure
 from .ops import (
     allgather_async,
     alltoall_async,
@@ -383,11 +383,13 @@ class HvdProcessGroup(_Base):
         return f"c10d.{self._set.process_set_id}.{self._number}.{tag}.noname.{number}"
 
     def send(self, tensors: list[torch.Tensor], receiver: int, tag: int = 0) -> Any:
+        checks.check_rank("send: dst", receiver, self._own_size)
         name = self._name_between(self._own_rank, receiver, tag)
         handle = send_async(tensors[0].reshape(-1), self._ranks[receiver], name)
         return self._kept(HvdWork(handle, tensors))
 
     def recv(self, tensors: list[torch.Tensor], sender: int, tag: int = 0) -> Any:
+        checks.check_rank("recv: src", sender, self._own_size)
         name = self._name_between(sender, self._own_rank, tag)
         tensor = tensors[0].detach()
         dense = tensor.reshape(-1)
@@ -423,12 +425,14 @@ class HvdProcessGroup(_Base):
     allreduce = allreduce_coalesced
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        checks.check_rank("broadcast: src", opts.rootRank, self._own_size)
         root = self._ranks[opts.rootRank]
         name = self._name("broadcast")
         handle = broadcast_async_(tensors[0], root, name, self._set)
         return self._work(name, handle, tensors)
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        checks.check_rank("reduce: dst", opts.rootRank, self._own_size)
         copies = [tensor.detach().clone() for tensor in tensors]
         name = self._name("reduce")
         handle = grouped_allreduce_async_(copies, name=name, op=_op_of(opts), process_set=self._set)
@@ -443,39 +447,56 @@ class HvdProcessGroup(_Base):
     # --- gathering ---
 
     def _gather(
-        self, kind: str, tensor: torch.Tensor, result: Any, outputs: list[torch.Tensor]
+        self,
+        kind: str,
+        what: str,
+        tensor: torch.Tensor,
+        result: Any,
+        outputs: list[torch.Tensor],
     ) -> Any:
+        for output in outputs:
+            checks.check_type(what, output, tensor)
         name = self._name(kind)
         # As one row, so that all ranks must give as many elements.
         handle = allgather_async(tensor.reshape(1, -1), name, self._set)
 
         def finish(rows: torch.Tensor) -> None:
             for output, row in zip(outputs, rows):
-                output.copy_(row.view(output.shape))
+                checks.fill(what, output, row)
 
         return self._work(name, handle, result, finish)
 
     def allgather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
-        return self._gather("allgather", inputs[0], outputs, outputs[0])
+        what = "all_gather: tensor_list"
+        checks.check_length(what, outputs[0], self._own_size)
+        return self._gather("allgather", what, inputs[0], outputs, outputs[0])
 
     def gather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
-        is_root = self._own_rank == opts.rootRank
-        return self._gather("gather", inputs[0], outputs, outputs[0] if is_root else [])
+        what = "gather: gather_list"
+        checks.check_rank("gather: dst", opts.rootRank, self._own_size)
+        own: list[torch.Tensor] = []
+        if self._own_rank == opts.rootRank:
+            own = outputs[0]
+            checks.check_length(what, own, self._own_size)
+        return self._gather("gather", what, inputs[0], outputs, own)
 
     def _allgather_base(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
+        what = "all_gather_into_tensor: output_tensor"
+        checks.check_type(what, output, given)
         name = self._name("allgather_base")
         handle = allgather_async(given.reshape(1, -1), name, self._set)
-        return self._work(name, handle, output, lambda rows: output.copy_(rows.view(output.shape)))
+        return self._work(name, handle, output, lambda rows: checks.fill(what, output, rows))
 
     all_gather_single = _allgather_base
 
     def allgather_into_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
+        checks.check_length("all_gather_into_tensor: the list of outputs", outputs, len(inputs))
         works = [self._allgather_base(*pair, opts) for pair in zip(outputs, inputs)]
         return self._all_of(works, outputs)
 
@@ -485,6 +506,10 @@ class HvdProcessGroup(_Base):
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
         # One list of the tensors of each rank.
+        what = "all_gather_coalesced: output_tensor_lists"
+        checks.check_length(what, outputs, self._own_size)
+        for of_rank in outputs:
+            checks.check_length(f"a list in {what}", of_rank, len(inputs))
         works = [
             self.allgather([[of_rank[index] for of_rank in outputs]], [given], opts)
             for index, given in enumerate(inputs)
@@ -494,33 +519,31 @@ class HvdProcessGroup(_Base):
     # --- scattering ---
 
     def _reduce_scatter(
-        self, output: torch.Tensor, rows: torch.Tensor, opts: Any, result: Any
+        self, what: str, output: torch.Tensor, rows: torch.Tensor, opts: Any, result: Any
     ) -> Any:
+        checks.check_type(what, output, rows)
         name = self._name("reduce_scatter")
-        handle = reducescatter_async(
-            rows.reshape(self._own_size, -1),
-            name,
-            _op_of(opts),
-            self._set,
-        )
-        return self._work(name, handle, result, lambda own: output.copy_(own.view(output.shape)))
+        handle = reducescatter_async(rows, name, _op_of(opts), self._set)
+        return self._work(name, handle, result, lambda own: checks.fill(what, output, own))
 
     def reduce_scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None
     ) -> Any:
-        rows = torch.stack([one.reshape(-1) for one in inputs[0]])
-        return self._reduce_scatter(outputs[0], rows, opts, outputs)
+        rows = checks.rows_for_ranks("reduce_scatter: input_list", inputs[0], self._own_size)
+        return self._reduce_scatter("reduce_scatter: output", outputs[0], rows, opts, outputs)
 
     def _reduce_scatter_base(
         self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
     ) -> Any:
-        return self._reduce_scatter(output, given, opts, output)
+        rows = checks.equal_rows("reduce_scatter_tensor: input", given, self._own_size)
+        return self._reduce_scatter("reduce_scatter_tensor: output", output, rows, opts, output)
 
     reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
+        checks.check_length("reduce_scatter_tensor: the list of outputs", outputs, len(inputs))
         works = [self._reduce_scatter_base(*pair, opts) for pair in zip(outputs, inputs)]
         return self._all_of(works, outputs)
 
@@ -529,18 +552,18 @@ class HvdProcessGroup(_Base):
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
+        checks.check_rank("scatter: src", opts.rootRank, self._own_size)
         output = outputs[0]
         if self._own_rank == opts.rootRank:
-            rows = torch.stack([one.reshape(-1) for one in inputs[0]])
+            rows = checks.rows_for_ranks("scatter: scatter_list", inputs[0], self._own_size)
             splits = [1] * self._own_size
         else:
             rows = output.new_empty((0, output.numel()))
             splits = [0] * self._own_size
         name = self._name("scatter")
         handle = alltoall_async(rows, splits, name, self._set)
-        return self._work(
-            name, handle, outputs, lambda own: output.copy_(own[0].view(output.shape))
-        )
+        what = "scatter: tensor"
+        return self._work(name, handle, outputs, lambda own: checks.fill(what, output, own[0]))
 
     def alltoall_base(
         self,
@@ -550,25 +573,43 @@ class HvdProcessGroup(_Base):
         input_splits: list[int],
         opts: Any = None,
     ) -> Any:
-        splits = input_splits or [given.shape[0] // self._own_size] * self._own_size
+        what = "all_to_all_single: output"
+        checks.check_type(what, output, given)
+        splits = checks.splits_of(
+            "all_to_all_single: input_split_sizes", input_splits, given, self._own_size
+        )
+        expected = checks.splits_of(f"{what}_split_sizes", output_splits, output, self._own_size)
         name = self._name("alltoall_base")
         handle = alltoall_async(given, splits, name, self._set)
-        return self._work(name, handle, output, lambda own: output.copy_(own[0].view(output.shape)))
+
+        def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
+            own, rows = received
+            sizes = checks.elements_of(expected, output)
+            checks.check_received(what, sizes, checks.elements_of(rows.tolist(), own))
+            checks.fill(what, output, own)
+
+        return self._work(name, handle, output, finish)
 
     all_to_all_single = alltoall_base
 
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
+        what = "all_to_all: output_tensor_list"
+        checks.check_length(what, outputs, self._own_size)
+        checks.check_length("all_to_all: input_tensor_list", inputs, self._own_size)
+        for output in outputs:
+            checks.check_type(what, output, inputs[0])
         flat = torch.cat([one.reshape(-1) for one in inputs])
         splits = [one.numel() for one in inputs]
         name = self._name("alltoall")
         handle = alltoall_async(flat, splits, name, self._set)
 
         def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
-            parts = received[0].split([one.numel() for one in outputs])
-            for output, part in zip(outputs, parts):
-                output.copy_(part.view(output.shape))
+            sizes = [one.numel() for one in outputs]
+            checks.check_received(what, sizes, received[1].tolist())
+            for output, part in zip(outputs, received[0].split(sizes)):
+                checks.fill(what, output, part)
 
         return self._work(name, handle, outputs, finish)
 

@@ -1,0 +1,90 @@
+"""What a backend has to look at in the arguments of ``torch.distributed``.
+
+Ranks, lists and types are looked at before anything is sent. Sizes are compared by the collective,
+so that all ranks hear of a disagreement, and with the outputs of this rank afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def check_rank(what: str, rank: int, size: int) -> None:
+    """Raises ValueError unless ``rank`` is one of a group of this size."""
+    if not 0 <= rank < size:
+        raise ValueError(f"{what} is {rank}, but the ranks of the group are 0 to {size - 1}")
+
+
+def check_length(what: str, given: Sequence[Any], length: int) -> None:
+    """Raises ValueError unless the list has this length."""
+    if len(given) != length:
+        raise ValueError(f"{what} has {len(given)} items, but it must have {length}")
+
+
+def check_type(what: str, tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Raises ValueError unless the tensor has the type of the other one, which is sent."""
+    if tensor.dtype != other.dtype:
+        raise ValueError(f"{what} is of {tensor.dtype}, but the input is of {other.dtype}")
+
+
+def rows_for_ranks(what: str, tensors: Sequence[torch.Tensor], size: int) -> torch.Tensor:
+    """The tensors as rows of one. Raises ValueError unless each rank has one, of one size."""
+    check_length(what, tensors, size)
+    sizes = [one.numel() for one in tensors]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"{what} has tensors of {sizes} elements, but they must be of one size")
+    return torch.stack([one.reshape(-1) for one in tensors])
+
+
+def equal_rows(what: str, tensor: torch.Tensor, size: int) -> torch.Tensor:
+    """The tensor as a row for each rank. Raises ValueError if it cannot be divided."""
+    if tensor.numel() % size != 0:
+        raise ValueError(f"{what} has {tensor.numel()} elements, which {size} ranks cannot share")
+    return tensor.reshape(size, tensor.numel() // size)
+
+
+def splits_of(what: str, splits: Sequence[int], tensor: torch.Tensor, size: int) -> list[int]:
+    """How many rows of the tensor belong to each rank; equally many, if ``splits`` is empty.
+
+    Raises:
+        ValueError: they are not the tensor's rows.
+    """
+    rows = tensor.shape[0] if tensor.dim() else 0
+    if not splits:
+        if rows % size != 0 or not tensor.dim():
+            raise ValueError(
+                f"{what} is not given, but {size} ranks cannot share a tensor of shape "
+                f"{list(tensor.shape)} equally"
+            )
+        return [rows // size] * size
+    check_length(what, splits, size)
+    if min(splits) < 0 or sum(splits) != rows:
+        raise ValueError(f"{what} is {list(splits)}, but the tensor has {rows} rows")
+    return list(splits)
+
+
+def elements_of(splits: Sequence[int], tensor: torch.Tensor) -> list[int]:
+    """The same in elements."""
+    in_row = tensor[:1].numel()
+    return [rows * in_row for rows in splits]
+
+
+def check_received(what: str, expected: Sequence[int], received: Sequence[int]) -> None:
+    """Raises ValueError unless as many elements have come from each rank as were expected."""
+    if list(expected) != list(received):
+        raise ValueError(
+            f"{what} must have {list(received)} elements for what the ranks have sent, not "
+            f"{list(expected)}"
+        )
+
+
+def fill(what: str, output: torch.Tensor, received: torch.Tensor) -> None:
+    """Copies what has come. Raises ValueError if the output has another number of elements."""
+    if output.numel() != received.numel():
+        raise ValueError(
+            f"{what} has {output.numel()} elements, but {received.numel()} have come for it"
+        )
+    output.copy_(received.view(output.shape))
