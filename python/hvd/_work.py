@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from . import _core
 from .basics import ProcessSet, number_of
-from .errors import DisagreementError, InvalidArgumentError
+from .errors import InvalidArgumentError, as_disagreement
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Handle(Generic[T]):
             self._work.wait()
         except InvalidArgumentError as error:
             # What only the ranks together can find.
-            raise _as_disagreement(error) from None
+            raise as_disagreement(error) from None
         with self._lock:
             if not self._finished:
                 self._result = self._finish(self._work)
@@ -112,19 +112,6 @@ class Handle(Generic[T]):
     def add_done_callback(self, callback: Callable[[Handle[T]], None]) -> None:
         """Calls ``callback(handle)`` when the collective is done, on one thread of Python."""
         _completions.notify(self._work, lambda: callback(self))
-
-
-def _as_disagreement(error: InvalidArgumentError) -> InvalidArgumentError:
-    if type(error) is not InvalidArgumentError:
-        return error
-    other = DisagreementError(str(error))
-    other.code, other.rank, other.host, other.cause = (
-        error.code,
-        error.rank,
-        error.host,
-        error.cause,
-    )
-    return other
 
 
 class _Completions:
@@ -200,18 +187,28 @@ atexit.register(_completions.end)  # after what the program registers
 os.register_at_fork(after_in_child=_completions.begin)
 
 
+def _check_handle(handle: Any) -> None:
+    if not isinstance(handle, Handle):
+        raise TypeError(
+            f"the handle that an asynchronous call gives is needed, not {type(handle).__name__}"
+        )
+
+
 def synchronize(handle: Handle[T]) -> T:
     """Blocks until an asynchronous call is done, and gives its result.
 
     Raises:
+        TypeError: it is not a handle.
         HorovodInternalError: the collective failed.
         DisagreementError: the ranks disagree on what it is.
     """
+    _check_handle(handle)
     return handle.wait()
 
 
 def poll(handle: Handle[Any]) -> bool:
-    """Whether ``synchronize(handle)`` would return at once."""
+    """Whether ``synchronize(handle)`` would return at once. Raises TypeError of no handle."""
+    _check_handle(handle)
     return handle.ready()
 
 

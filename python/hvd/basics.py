@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from . import _core
-from .errors import NotInitializedError
+from .errors import NotInitializedError, disagreements
 
 
 class ProcessSet:
@@ -169,11 +169,13 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     Raises:
         NotDynamicError: ``init(process_sets="dynamic")`` was not called.
         DuplicateProcessSetError: these ranks are a process set already.
+        DisagreementError: the ranks of the world give different ranks.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if added.process_set_id is not None:
         raise ValueError(f"{added!r} is added already")
-    added.process_set_id = _core.add_process_set(added.ranks)
+    with disagreements():
+        added.process_set_id = _core.add_process_set(added.ranks)
     _given_sets.append(added)
     return added
 
@@ -182,7 +184,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a process set. Called by all ranks. False: it cannot be, or is not there."""
     if process_set.process_set_id in (None, 0):
         return False
-    _core.remove_process_set(process_set.process_set_id)
+    with disagreements():
+        _core.remove_process_set(process_set.process_set_id)
     process_set.process_set_id = None
     _given_sets[:] = [given for given in _given_sets if given is not process_set]
     return True

@@ -4,6 +4,11 @@ Every exception has ``code`` (a number of ``hvd/c_api.h``), ``rank`` and ``host`
 was; -1 and "" if that is not known) and ``cause`` (what happened to it, or "").
 """
 
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
 from . import _core
 
 
@@ -103,6 +108,30 @@ class InternalError(HvdError):
 
 class HvdMemoryError(HvdError, MemoryError):
     """There is not enough memory."""
+
+
+def as_disagreement(error: InvalidArgumentError) -> InvalidArgumentError:
+    """What only the ranks together can find, as the error that says so."""
+    if type(error) is not InvalidArgumentError:
+        return error
+    other = DisagreementError(str(error))
+    other.code, other.rank, other.host, other.cause = (
+        error.code,
+        error.rank,
+        error.host,
+        error.cause,
+    )
+    return other
+
+
+@contextlib.contextmanager
+def disagreements() -> Iterator[None]:
+    """Around a call that both starts a collective and waits for it."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        # Only the text tells it from a wrong argument of this rank.
+        raise as_disagreement(error) if str(error).startswith("Mismatched ") else error from None
 
 
 OK = 0

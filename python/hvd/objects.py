@@ -10,7 +10,7 @@ from . import _core
 from ._pickling import Unpicklable, dumps
 from ._work import Handle, Kind, start
 from .basics import ProcessSet, global_process_set, number_of
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, disagreements
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
@@ -67,10 +67,12 @@ def broadcast_object(
 
     Raises:
         InvalidArgumentError: on all other ranks, if the root's object cannot be packed.
+        DisagreementError: the ranks name different roots.
     """
     is_root = _core.rank() == root_rank
     packed, failure = _packed(obj) if is_root else (b"", None)
-    work = _core.exchange_object(False, packed, name, root_rank, number_of(process_set))
+    with disagreements():
+        work = _core.exchange_object(False, packed, name, root_rank, number_of(process_set))
     if failure is not None:
         raise failure
     return obj if is_root else _unpacked(_bytes_of(work.results())[0], root_rank)
@@ -87,7 +89,8 @@ def allgather_object(
         InvalidArgumentError: on all other ranks, if the object of a rank cannot be packed.
     """
     packed, failure = _packed(obj)
-    work = _core.exchange_object(True, packed, name, 0, number_of(process_set))
+    with disagreements():
+        work = _core.exchange_object(True, packed, name, 0, number_of(process_set))
     if failure is not None:
         raise failure
     parts = zip(process_set.ranks, _bytes_of(work.results()))

@@ -121,6 +121,36 @@ def test_an_object_that_cannot_be_packed_is_an_error_on_all_ranks():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def test_a_disagreement_on_objects_or_process_sets_is_told_from_a_wrong_argument():
+    if hvd.size() < 2:
+        pytest.skip("it takes two to disagree")
+    sets = [hvd.add_process_set([rank]) for rank in range(2)]
+    for call in (
+        lambda: hvd.broadcast_object(1, root_rank=hvd.rank() % 2),
+        lambda: hvd.add_process_set([0, 1][: 1 + hvd.rank() % 2]),
+        lambda: hvd.remove_process_set(sets[hvd.rank() % 2]),
+    ):
+        with pytest.raises(hvd.DisagreementError, match="Mismatched"):
+            call()
+    for one in sets:
+        assert hvd.remove_process_set(one)
+    for call, words in (
+        (lambda: hvd.broadcast_object(1, root_rank=99), "no root rank 99"),
+        (lambda: hvd.add_process_set([99]), "no rank 99"),
+        (lambda: hvd.add_process_set([]), "at least one rank"),
+    ):
+        with pytest.raises(hvd.InvalidArgumentError, match=words) as caught:
+            call()
+        assert not isinstance(caught.value, hvd.DisagreementError)
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+
+
+def test_only_a_handle_can_be_waited_for():
+    for call in (hvd.synchronize, hvd.poll):
+        with pytest.raises(TypeError, match="is needed, not int"):
+            call(5)
+
+
 def test_functions_of_the_program_can_be_sent_by_cloudpickle():
     pytest.importorskip("cloudpickle")
     assert hvd.broadcast_object(Unpicklable, root_rank=0) is Unpicklable, "it is not copied"

@@ -362,6 +362,14 @@ def test_parameters_may_be_added_later():
 # --- misuse -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+def test_an_optimizer_is_distributed_once(op):
+    inner = torch.optim.SGD(make_model().parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(inner, op=op)
+    with pytest.raises(ValueError, match="already a DistributedOptimizer"):
+        hvd.DistributedOptimizer(optimizer)
+
+
 def test_wrong_names():
     model = make_model()
     inner = torch.optim.SGD(model.parameters(), lr=0.1)

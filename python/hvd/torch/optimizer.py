@@ -574,6 +574,8 @@ def DistributedOptimizer(
         raise ValueError("op is Average, Sum or Adasum")
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
+    if isinstance(optimizer, (_Distributed, _DistributedAdasum)):
+        raise ValueError("this optimizer is already a DistributedOptimizer")
     named = _named(optimizer, named_parameters)
     if op == Adasum:
         if process_set is not global_process_set:
