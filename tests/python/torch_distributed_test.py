@@ -70,6 +70,30 @@ def test_an_operation_that_hvd_does_not_have_is_an_error():
         dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BXOR)
 
 
+@pytest.mark.parametrize("op", ["SUM", "AVG"])
+@pytest.mark.parametrize("sparse_dimensions", [1, 2])
+def test_all_reduce_of_a_sparse_tensor(op, sparse_dimensions):
+    if not hasattr(dist.ReduceOp, op):
+        pytest.skip("this torch has no AVG")
+    dense = torch.zeros(6, 3)
+    dense[rank() + 1, 0] = rank() + 2.0
+    dense[0] = 1.0
+    tensor = dense.to_sparse(sparse_dimensions)
+    work = dist.all_reduce(tensor, getattr(dist.ReduceOp, op), async_op=True)
+    work.wait()
+    whole = torch.zeros(6, 3)
+    whole[0] = size()
+    for r in range(size()):
+        whole[r + 1, 0] = r + 2.0
+    assert tensor.is_sparse
+    assert torch.allclose(tensor.to_dense(), whole / (size() if op == "AVG" else 1))
+    nothing = torch.zeros(4).to_sparse()
+    dist.all_reduce(nothing)
+    assert nothing.to_dense().tolist() == [0.0] * 4
+    with pytest.raises(ValueError, match="a sparse tensor is reduced by SUM or AVG"):
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+
+
 def test_all_reduce_of_a_part_of_a_tensor():
     whole = torch.zeros(4, 4)
     whole[:, 1] = rank() + 1.0
@@ -645,6 +669,24 @@ def test_distributed_data_parallel_trains_as_one_process_on_all_samples(argument
             optimizer.step()
     for ours, theirs in zip(parallel.module.parameters(), alone.parameters()):
         assert torch.allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_distributed_data_parallel_with_sparse_gradients():
+    def embedding():
+        torch.manual_seed(3)
+        return torch.nn.EmbeddingBag(10, 3, sparse=True).double()
+
+    parallel, alone = torch.nn.parallel.DistributedDataParallel(embedding()), embedding()
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (parallel, alone)]
+    for step in range(3):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        parallel(torch.tensor([[rank(), 5 + step]])).pow(2).sum().backward()
+        losses = of_ranks(lambda r, s=step: alone(torch.tensor([[r, 5 + s]])).pow(2).sum())
+        (sum(losses) / size()).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.allclose(parallel.module.weight, alone.weight, rtol=1e-12, atol=1e-12)
 
 
 def test_distributed_data_parallel_starts_from_the_weights_of_rank_zero():

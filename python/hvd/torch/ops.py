@@ -342,6 +342,13 @@ def sparse_allreduce_async(
     Returns:
         A function that waits for the result, a sparse tensor, and gives it.
     """
+    return start_sparse_allreduce(tensor, name, op, process_set).wait
+
+
+def start_sparse_allreduce(
+    tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet
+) -> Handle[torch.Tensor]:
+    """The same; its handle."""
     sparse = tensor.detach().coalesce()
     # Rows are numbered by one vector each, and torch keeps these as columns.
     indices = sparse.indices().t().contiguous()
@@ -363,8 +370,7 @@ def sparse_allreduce_async(
             rows.t(), result_tensor(done, second, values), sparse.size()
         ).coalesce()
 
-    handle = Handle(work, finish)
-    return handle.wait
+    return Handle(work, finish)
 
 
 # --- allgather ---------------------------------------------------------------------------------

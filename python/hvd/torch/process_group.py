@@ -48,6 +48,7 @@ from .ops import (
     recv_async,
     reducescatter_async,
     send_async,
+    start_sparse_allreduce,
 )
 
 NAME = "hvd"
@@ -415,6 +416,8 @@ class HvdProcessGroup(_Base):
         name = self._name("allreduce")
         failures = self._failures if self._failures and self._failures.watch() else None
         try:
+            if any(tensor.is_sparse for tensor in tensors):
+                return self._allreduce_sparse(name, tensors, op, failures)
             handle = grouped_allreduce_async_(tensors, name=name, op=op, process_set=self._set)
         except HorovodInternalError as error:
             if failures is None:
@@ -423,6 +426,20 @@ class HvdProcessGroup(_Base):
         return self._work(name, handle, tensors, failures=failures)
 
     allreduce = allreduce_coalesced
+
+    def _allreduce_sparse(
+        self,
+        name: str,
+        tensors: list[torch.Tensor],
+        op: ReduceOp,
+        failures: Any,
+    ) -> HvdWork:
+        if len(tensors) > 1 or op not in (Sum, Average):
+            raise ValueError(
+                "all_reduce: a sparse tensor is reduced by SUM or AVG, and not with other tensors"
+            )
+        handle = start_sparse_allreduce(tensors[0], name, op, self._set)
+        return self._work(name, handle, tensors, tensors[0].copy_, failures)
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         checks.check_rank("broadcast: src", opts.rootRank, self._own_size)
