@@ -298,6 +298,7 @@ def run(function: Callable[..., Result]) -> Callable[..., Result]:
     Raises:
         StateLostError: every worker that held the committed state is gone.
         HorovodInternalError: the world has failed, and ``hvdrun`` cannot change it.
+        RuntimeError: the program itself has raised HostsUpdatedInterrupt.
     """
 
     @functools.wraps(function)
@@ -325,6 +326,16 @@ def note_hidden_failure(error: HorovodInternalError) -> None:
     What is raised next out of the function that ``run`` calls is taken for a failure of the world.
     """
     _hidden.append(error)
+
+
+def _is_of_the_world(error: HostsUpdatedInterrupt) -> bool:
+    """Whether hvd has raised it, or what the program has made it of."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, HostsUpdatedInterrupt) and cause.code == HOSTS_UPDATED:
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _lead(state: State, function: Callable[[], Result]) -> Result:
@@ -356,6 +367,13 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             result = function()
             code, failure = OK, None
         except HostsUpdatedInterrupt as error:
+            if not _is_of_the_world(error):
+                state._core_state().next(_PROGRAMS_OWN)
+                raise RuntimeError(
+                    "the program itself has raised HostsUpdatedInterrupt, which forms no other "
+                    "world: state.commit() and state.check_host_updates() raise it when hosts have "
+                    "changed"
+                ) from error
             code, failure = HOSTS_UPDATED, error
         except (HorovodInternalError, ProcessSetError) as error:
             code, failure = error.code or COLLECTIVE, error

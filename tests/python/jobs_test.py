@@ -135,6 +135,46 @@ def test_a_callback_of_one_rank_alone_keeps_nobody_waiting():
     assert job.returncode == 0, job.stderr
 
 
+OWN_INTERRUPT = """
+import hvd
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+@hvd.elastic.run
+def train(state):
+    while state.step < 5:
+        if hvd.generation() == 1 and state.step == 2 and hvd.rank() == 1:
+            raise hvd.HostsUpdatedInterrupt("of the program")
+        state.step += 1
+        state.commit()
+train(state)
+print("done", state.step, hvd.generation(), flush=True)
+"""
+
+
+def test_an_interrupt_of_the_program_is_an_error_of_its_own():
+    flags = ["-np", 2, "--min-np", 2, "--restarts", 2]
+    job = run_job(*flags, sys.executable, "-c", OWN_INTERRUPT)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert [lines(job, rank)[-1] for rank in range(2)] == ["done 5 2"] * 2
+    assert "the program itself has raised HostsUpdatedInterrupt" in job.stderr
+
+
+def test_an_interrupt_that_is_passed_on_is_the_one_of_the_world():
+    from hvd.elastic import _is_of_the_world
+
+    real = hvd.HostsUpdatedInterrupt("of the world")
+    real.code = hvd.errors.HOSTS_UPDATED
+    assert _is_of_the_world(real)
+    try:
+        try:
+            raise real
+        except hvd.HostsUpdatedInterrupt:
+            raise hvd.HostsUpdatedInterrupt("in other words")  # noqa: B904
+    except hvd.HostsUpdatedInterrupt as error:
+        assert _is_of_the_world(error)
+    assert not _is_of_the_world(hvd.HostsUpdatedInterrupt("of the program"))
+
+
 OPTIMIZER_OF_A_CALL = """
 import os, signal, sys, weakref
 import torch
