@@ -227,7 +227,7 @@ DEATHS_AROUND_INIT = """
 import os, signal
 import torch, torch.distributed as dist
 import hvd.torch as hvd
-from hvd.torch import process_group
+from hvd.torch import process_group, registration
 hvd.init()
 state = hvd.elastic.ObjectState(step=0)
 begin = process_group.HvdProcessGroup._begin
@@ -256,7 +256,7 @@ def train(state):
     group = dist.new_group()  # world 3
     if hvd.generation() == 4:
         die(1, 4)
-        with process_group._ranks_that_meet():
+        with registration.ranks_that_meet():
             raise RuntimeError("Connection reset by peer")
     while state.step < 5:
         tensor = torch.ones(1)

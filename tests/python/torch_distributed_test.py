@@ -439,7 +439,7 @@ def test_a_pipeline_learns_as_the_whole_model(schedule):
 
 
 def test_the_store_of_a_later_rank_zero_is_on_its_own_host(monkeypatch):
-    from hvd.torch.process_group import _address_of_this_host
+    from hvd.torch.registration import _address_of_this_host
 
     monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")  # the host of the first rank 0
     monkeypatch.setenv("HVD_RANK", "0")
@@ -450,16 +450,16 @@ def test_the_store_of_a_later_rank_zero_is_on_its_own_host(monkeypatch):
 
 
 def test_a_store_that_cannot_be_had_is_an_error_on_all_ranks(monkeypatch):
-    from hvd.torch import process_group
+    from hvd.torch import registration
 
     class Refused:
         def __init__(self, *arguments, **options):
             raise OSError("no store today")
 
     if rank() == size() - 1:
-        monkeypatch.setattr(process_group._c10d, "TCPStore", Refused)
+        monkeypatch.setattr(registration.c10d, "TCPStore", Refused)
     with pytest.raises(RuntimeError, match=f"rank {size() - 1} has no store.*no store today"):
-        process_group._make_store(datetime.timedelta(seconds=60))
+        registration._make_store(datetime.timedelta(seconds=60))
 
 
 def test_objects():
@@ -982,11 +982,11 @@ def test_a_group_that_is_there_is_not_made_again():
 
 
 def test_an_error_of_torch_in_a_world_that_goes_on_stays_what_it_is():
-    from hvd.torch import process_group
+    from hvd.torch import registration
 
     is_first = rank() == 0
     caught = pytest.raises(RuntimeError, match="of torch")
-    with caught if is_first else contextlib.nullcontext(), process_group._ranks_that_meet():
+    with caught if is_first else contextlib.nullcontext(), registration.ranks_that_meet():
         if is_first:
             raise RuntimeError("an error of torch")
     check_it_works()

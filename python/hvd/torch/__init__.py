@@ -101,7 +101,7 @@ from .sync_batch_norm import SyncBatchNorm
 from .tensors import empty
 
 if _torch.distributed.is_available():
-    from .process_group import register as _register
+    from .registration import register as _register
 
     _register()
 

@@ -17,12 +17,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import datetime
-import functools
-import inspect
 import itertools
-import os
-import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +25,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 from hvd import basics
 from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, start
 from hvd.basics import ProcessSet, global_process_set
 from hvd.elastic import note_hidden_failure
-from hvd.errors import DisagreementError, HorovodInternalError, HvdError
-from hvd.objects import allgather_object, broadcast_object
+from hvd.errors import DisagreementError, HorovodInternalError
 
 from . import checks, reconfigure
 from .ops import (
@@ -53,14 +46,13 @@ from .ops import (
 
 NAME = "hvd"
 _REPEAT = 256  # calls of a kind after which names begin anew
-_CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
 
 _torch: Any = torch  # its private parts have no types
-_c10d = _torch._C._distributed_c10d
+c10d = _torch._C._distributed_c10d
 # Python may define a Backend from torch 2.15 on, and a whole ProcessGroup before.
-_may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
-_Work: Any = _c10d.Work
-_Base: Any = _c10d.Backend if _may_be_a_backend else _c10d.ProcessGroup
+may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+_Work: Any = c10d.Work
+_Base: Any = c10d.Backend if may_be_a_backend else c10d.ProcessGroup
 
 
 def _op_of(opts: Any) -> ReduceOp:
@@ -306,7 +298,7 @@ class HvdProcessGroup(_Base):
         return self._kept(HvdWork(handle, result, finish, failures))
 
     def _kept(self, work: HvdWork) -> HvdWork:
-        if not _may_be_a_backend:
+        if not may_be_a_backend:
             self._recent.append(work)
         return work
 
@@ -327,7 +319,7 @@ class HvdProcessGroup(_Base):
 
     @property
     def options(self) -> Any:
-        return _c10d.Backend.Options(NAME)
+        return c10d.Backend.Options(NAME)
 
     def getBackendName(self) -> str:
         return NAME
@@ -648,7 +640,7 @@ def _number_of_group(process_set: ProcessSet) -> int:
     return number
 
 
-def _set_of(ranks: Sequence[int]) -> ProcessSet:
+def set_of(ranks: Sequence[int]) -> ProcessSet:
     """The process set of these ranks; by all ranks of the world, where it is a new one."""
     if len(ranks) == basics.size():
         return global_process_set
@@ -659,16 +651,17 @@ def _set_of(ranks: Sequence[int]) -> ProcessSet:
     return known
 
 
-def _init_hvd() -> None:
+def init_hvd() -> None:
+    """Calls ``hvd.init()`` if the program has not, so that process sets can be added."""
     if not basics.is_initialized():
         basics.init(process_sets="dynamic")
 
 
-def _create(opts: Any, more: Any = None) -> Any:
+def create(opts: Any, more: Any = None) -> Any:
     """Makes the group that torch asks for."""
     del more
-    _init_hvd()
-    may_change = _may_be_a_backend and opts.enable_reconfigure
+    init_hvd()
+    may_change = may_be_a_backend and opts.enable_reconfigure
     ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
     if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
         raise ValueError(
@@ -679,206 +672,6 @@ def _create(opts: Any, more: Any = None) -> Any:
         raise ValueError(
             f"hvd gives out the ranks of a group by those of the world, so {ranks} must be sorted"
         )
-    group_set = global_process_set if may_change else _set_of(ranks)
+    group_set = global_process_set if may_change else set_of(ranks)
     backend = HvdProcessGroup(opts.group_rank, opts.group_size, ranks, group_set, may_change)
     return reconfigure.Group(backend, opts) if may_change else backend
-
-
-def _address_of_this_host(rendezvous: Sequence[str | None]) -> str:
-    """Where the other ranks reach rank 0, which calls this.
-
-    ``MASTER_ADDR`` is that of the first rank 0, whose host may be lost.
-
-    Args:
-        rendezvous: where each rank reaches hvdrun.
-    """
-    given = os.environ.get("MASTER_ADDR", "localhost")
-    own = rendezvous[0]
-    if own is None or os.environ.get("HVD_RANK") == "0":
-        return given
-    if not _is_loopback(own):
-        # The interface by which this host reaches hvdrun is one by which others reach it.
-        family, *_, address = socket.getaddrinfo(own, 1, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    # hvdrun runs on this host.
-    return next((one for one in rendezvous if one and not _is_loopback(one)), "localhost")
-
-
-def _is_loopback(address: str) -> bool:
-    return address in ("localhost", "::1") or address.startswith("127.")
-
-
-def _make_store(timeout: datetime.timedelta) -> Any:
-    """A store of rank 0, on a port that is free, instead of one that was chosen beforehand.
-
-    Returns when all ranks have it: until then rank 0 must not put it away.
-    """
-    store = place = failure = None
-    rendezvous = allgather_object(os.environ.get("HVD_RENDEZVOUS_ADDR"), "c10d.rendezvous")
-    # A rank that fails tells the others, who would wait for it.
-    try:
-        if basics.rank() == 0:
-            address = _address_of_this_host(rendezvous)
-            store = _c10d.TCPStore(address, 0, None, True, timeout, wait_for_workers=False)
-            place = address, store.port
-    except (RuntimeError, OSError) as error:
-        failure = str(error)
-    place = broadcast_object(place, 0, "c10d.store")
-    try:
-        if store is None and place is not None:
-            connect_timeout = min(timeout, _CONNECT_TIMEOUT)
-            store = _c10d.TCPStore(*place, None, False, connect_timeout)
-            store.set_timeout(timeout)
-    except (RuntimeError, OSError) as error:
-        failure = str(error)
-    # If rank 0 is lost meanwhile, this says so.
-    for rank, text in enumerate(allgather_object(failure, "c10d.store.found")):
-        if text is not None:
-            raise RuntimeError(f"rank {rank} has no store for torch.distributed: {text}")
-    return store
-
-
-def _check_is_only_backend(backend: str) -> None:
-    names = {one.rsplit(":", 1)[-1].strip() for one in backend.lower().split(",")}
-    if NAME in names and len(names) > 1:
-        raise ValueError(
-            f'a group with enable_reconfigure=True has one backend alone, not "{backend}"'
-        )
-
-
-def _use_own_store() -> None:
-    """Lets ``init_process_group("hvd")`` do without ``MASTER_PORT``, as often as it is called."""
-    init = distributed_c10d.init_process_group
-
-    @functools.wraps(init)
-    def wrapper(backend: Any = None, init_method: Any = None, *args: Any, **arguments: Any) -> Any:
-        if arguments.get("enable_reconfigure") and NAME in str(backend).lower():
-            _check_is_only_backend(str(backend))
-        if (
-            NAME not in str(backend).lower().split(":")
-            or args
-            or init_method not in (None, "env://")
-            or arguments.get("store") is not None
-            or dist.is_initialized()
-        ):
-            return init(backend, init_method, *args, **arguments)
-        _init_hvd()
-        if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
-            # With CUDA's devices torch asks for their streams, also where there are none.
-            dist.Backend.backend_capability[NAME] = ["cpu"]
-        arguments.update(rank=basics.rank(), world_size=basics.size())
-        if _may_be_a_backend and arguments.get("enable_reconfigure"):
-            # The other ranks are not asked: they may have their group already.
-            arguments.update(store=reconfigure.make_store())
-            return init(backend, None, **arguments)
-        timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
-        arguments.update(store=_make_store(timeout))
-        with _ranks_that_meet():
-            return init(backend, None, **arguments)
-
-    distributed_c10d.init_process_group = dist.init_process_group = wrapper
-
-
-_BEGUN = "c10d.begun"
-
-
-def _meet() -> None:
-    """Returns when all ranks of the world are here."""
-    Handle(start(Kind.BARRIER, None, process_set=global_process_set, name=_BEGUN), _nothing).wait()
-
-
-def _nothing(_: Any) -> None:
-    return None
-
-
-@contextlib.contextmanager
-def _ranks_that_meet() -> Iterator[None]:
-    """Around a call that looks at the store: until all ranks are done rank 0 must keep it.
-
-    If the world has failed, that is the error.
-    """
-    try:
-        yield
-    except HvdError:
-        raise
-    except RuntimeError as error:
-        _raise_loss(error)
-        raise
-    _meet()
-
-
-def _raise_loss(error: RuntimeError) -> None:
-    """Raises the failure of the world, if it was one that torch has found as another error.
-
-    A rank whose call has succeeded meets this one at once. One that torch keeps waiting does not,
-    so there is a limit.
-    """
-    done = threading.Event()
-    handle = Handle(
-        start(Kind.BARRIER, None, process_set=global_process_set, name=_BEGUN), _nothing
-    )
-    handle.add_done_callback(lambda _: done.set())
-    if done.wait(_CONNECT_TIMEOUT.total_seconds()):
-        try:
-            handle.wait()
-        except HorovodInternalError as loss:
-            raise loss from error
-
-
-def _use_own_barrier() -> None:
-    """Lets torch's calls that make groups wait for the other ranks by hvd.
-
-    torch asks the store of rank 0, and does not notice that a rank is lost.
-    """
-    module: Any = distributed_c10d
-    barrier = getattr(module, "_store_based_barrier", None)
-    if barrier is None:
-        return
-    signature = inspect.signature(barrier)
-
-    @functools.wraps(barrier)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        given = signature.bind(*args, **kwargs).arguments
-        is_hvd = dist.get_backend() == NAME and not isinstance(dist.group.WORLD, reconfigure.Group)
-        if is_hvd and given.get("rendezvous_count", basics.size()) == basics.size():
-            _meet()
-        else:
-            barrier(*args, **kwargs)
-
-    module._store_based_barrier = wrapper
-
-
-def _announce_groups() -> None:
-    """Lets the ranks outside of a new group hear of it, too.
-
-    A process set is made by all ranks of the world. All of them call ``new_group``, but a backend
-    is made by the members alone.
-    """
-    make_group: Any = distributed_c10d._new_process_group_helper
-
-    def wrapper(
-        size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        if NAME in str(backend).lower() and ranks and basics.is_initialized():
-            if len(set(ranks)) != len(ranks):
-                raise ValueError(f"new_group: a rank is named twice in ranks={list(ranks)}")
-            _set_of(ranks)
-        return make_group(size, rank, ranks, backend, *args, **kwargs)
-
-    module: Any = distributed_c10d
-    module._new_process_group_helper = wrapper
-
-
-def register() -> None:
-    """Makes the backend known to torch; again: nothing."""
-    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
-        return
-    arguments: dict[str, Any] = {"extended_api": True}
-    if hasattr(dist.Backend, "backend_capability"):
-        arguments["devices"] = ["cpu", "cuda"]
-    dist.Backend.register_backend(NAME, _create, **arguments)
-    _announce_groups()
-    _use_own_barrier()
-    _use_own_store()
