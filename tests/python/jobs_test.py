@@ -151,11 +151,17 @@ print("done", state.step, hvd.generation(), flush=True)
 """
 
 
-def test_an_interrupt_of_the_program_is_an_error_of_its_own():
-    flags = ["-np", 2, "--min-np", 2, "--restarts", 2]
-    job = run_job(*flags, sys.executable, "-c", OWN_INTERRUPT)
+def run_two(text, end, restarts=2, **options):
+    """Two workers run the text of a program, and both print this as their last line."""
+    flags = ["-np", 2, "--min-np", 2, "--restarts", restarts]
+    job = run_job(*flags, sys.executable, "-c", text, **options)
     assert job.returncode == 0, job.stdout + job.stderr
-    assert [lines(job, rank)[-1] for rank in range(2)] == ["done 5 2"] * 2
+    assert [lines(job, rank)[-1] for rank in range(2)] == [end] * 2
+    return job
+
+
+def test_an_interrupt_of_the_program_is_an_error_of_its_own():
+    job = run_two(OWN_INTERRUPT, end="done 5 2")
     assert "the program itself has raised HostsUpdatedInterrupt" in job.stderr
 
 
@@ -191,7 +197,7 @@ def groups_of(weight, bias):
 def train(state):
     # Nothing of the call that has failed lives on, with what it holds of the old world.
     assert all(one() is None for one in former)
-    # Those who stay have more of these than newcomers.
+    # A survivor has made more of these than a newcomer.
     spare = groups_of(torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(1)))
     kept.append(hvd.DistributedOptimizer(torch.optim.SGD(spare, lr=0.1)))
     if state.step < 2:
@@ -217,10 +223,7 @@ print("done", state.step, hvd.generation(), flush=True)
 
 
 def test_an_optimizer_belongs_to_one_call_of_the_function():
-    flags = ["-np", 2, "--min-np", 2, "--restarts", 2]
-    job = run_job(*flags, sys.executable, "-c", OPTIMIZER_OF_A_CALL)
-    assert job.returncode == 0, job.stdout + job.stderr
-    assert [lines(job, rank)[-1] for rank in range(2)] == ["done 6 2"] * 2
+    run_two(OPTIMIZER_OF_A_CALL, end="done 6 2")
 
 
 DEATHS_AROUND_INIT = """
@@ -271,12 +274,9 @@ print("done", state.step, hvd.generation(), flush=True)
 
 
 def test_a_rank_is_lost_while_process_groups_are_made():
-    flags = ["-np", 2, "--min-np", 2, "--restarts", 10]
     # Newer versions of torch let the ranks meet only if they are told to.
     environment = {**os.environ, "TORCH_DIST_INIT_BARRIER": "1"}
-    job = run_job(*flags, sys.executable, "-c", DEATHS_AROUND_INIT, env=environment)
-    assert job.returncode == 0, job.stdout + job.stderr
-    assert [lines(job, rank)[-1] for rank in range(2)] == ["done 5 5"] * 2
+    run_two(DEATHS_AROUND_INIT, end="done 5 5", restarts=10, env=environment)
 
 
 def test_an_attribute_that_gets_a_state_dict_later_travels_whole():
