@@ -328,13 +328,18 @@ def note_hidden_failure(error: HorovodInternalError) -> None:
     _hidden.append(error)
 
 
-def _is_of_the_world(error: HostsUpdatedInterrupt) -> bool:
-    """Whether hvd has raised it, or what the program has made it of."""
-    cause: BaseException | None = error
-    while cause is not None:
+def _was_raised_by_hvd(error: HostsUpdatedInterrupt) -> bool:
+    """Whether hvd has raised it, or the program in reaction to one that hvd has raised."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        cause = waiting.pop()
+        if cause is None or id(cause) in seen:
+            continue
         if isinstance(cause, HostsUpdatedInterrupt) and cause.code == HOSTS_UPDATED:
             return True
-        cause = cause.__cause__ or cause.__context__
+        seen.add(id(cause))
+        waiting += [cause.__cause__, cause.__context__]
     return False
 
 
@@ -367,7 +372,7 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             result = function()
             code, failure = OK, None
         except HostsUpdatedInterrupt as error:
-            if not _is_of_the_world(error):
+            if not _was_raised_by_hvd(error):
                 state._core_state().next(_PROGRAMS_OWN)
                 raise RuntimeError(
                     "the program itself has raised HostsUpdatedInterrupt, which forms no other "

@@ -166,19 +166,19 @@ def test_an_interrupt_of_the_program_is_an_error_of_its_own():
 
 
 def test_an_interrupt_that_is_passed_on_is_the_one_of_the_world():
-    from hvd.elastic import _is_of_the_world
+    from hvd.elastic import _was_raised_by_hvd
 
     real = hvd.HostsUpdatedInterrupt("of the world")
     real.code = hvd.errors.HOSTS_UPDATED
-    assert _is_of_the_world(real)
+    assert _was_raised_by_hvd(real)
     try:
         try:
             raise real
         except hvd.HostsUpdatedInterrupt:
             raise hvd.HostsUpdatedInterrupt("in other words")  # noqa: B904
     except hvd.HostsUpdatedInterrupt as error:
-        assert _is_of_the_world(error)
-    assert not _is_of_the_world(hvd.HostsUpdatedInterrupt("of the program"))
+        assert _was_raised_by_hvd(error)
+    assert not _was_raised_by_hvd(hvd.HostsUpdatedInterrupt("of the program"))
 
 
 OPTIMIZER_OF_A_CALL = """
@@ -259,7 +259,7 @@ def train(state):
     group = dist.new_group()  # world 3
     if hvd.generation() == 4:
         die(1, 4)
-        with registration.ranks_that_meet():
+        with registration.meeting_afterwards():
             raise RuntimeError("Connection reset by peer")
     while state.step < 5:
         tensor = torch.ones(1)

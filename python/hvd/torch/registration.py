@@ -1,12 +1,13 @@
-"""How ``torch.distributed`` comes to the backend ``"hvd"``, and its ranks to each other.
+"""Registers the backend ``"hvd"`` with ``torch.distributed``, and lets its ranks meet by hvd.
 
-``register()`` makes it known. torch's own calls are wrapped where they would need what hvdrun does
-not give, a port that is chosen beforehand, or would not notice that a rank is lost.
+Calls of torch are wrapped where they would need a port that is chosen beforehand, which hvdrun does
+not give, or would not notice that a rank is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import datetime
 import functools
 import inspect
@@ -23,7 +24,7 @@ from torch.distributed import distributed_c10d
 from hvd import basics
 from hvd._work import Handle, Kind, start
 from hvd.basics import global_process_set
-from hvd.errors import HorovodInternalError, HvdError
+from hvd.errors import HorovodInternalError
 from hvd.objects import allgather_object, broadcast_object
 
 from . import reconfigure
@@ -61,7 +62,7 @@ def _is_loopback(address: str) -> bool:
 def _make_store(timeout: datetime.timedelta) -> Any:
     """A store of rank 0, on a port that is free, instead of one that was chosen beforehand.
 
-    Returns when all ranks have it: until then rank 0 must not put it away.
+    Returns when all ranks are connected: until then rank 0 must keep it.
     """
     store = place = failure = None
     rendezvous = allgather_object(os.environ.get("HVD_RENDEZVOUS_ADDR"), "c10d.rendezvous")
@@ -81,15 +82,20 @@ def _make_store(timeout: datetime.timedelta) -> Any:
             store.set_timeout(timeout)
     except (RuntimeError, OSError) as error:
         failure = str(error)
-    # If rank 0 is lost meanwhile, this says so.
+    # If rank 0 is lost meanwhile, this call raises HorovodInternalError.
     for rank, text in enumerate(allgather_object(failure, "c10d.store.found")):
         if text is not None:
             raise RuntimeError(f"rank {rank} has no store for torch.distributed: {text}")
     return store
 
 
+def _backend_names(backend: Any) -> set[str]:
+    """Of "cpu:hvd,cuda:nccl" they are "hvd" and "nccl"."""
+    return {one.rsplit(":", 1)[-1].strip() for one in str(backend).lower().split(",")}
+
+
 def _check_is_only_backend(backend: str) -> None:
-    names = {one.rsplit(":", 1)[-1].strip() for one in backend.lower().split(",")}
+    names = _backend_names(backend)
     if NAME in names and len(names) > 1:
         raise ValueError(
             f'a group with enable_reconfigure=True has one backend alone, not "{backend}"'
@@ -102,10 +108,10 @@ def _use_own_store() -> None:
 
     @functools.wraps(init)
     def wrapper(backend: Any = None, init_method: Any = None, *args: Any, **arguments: Any) -> Any:
-        if arguments.get("enable_reconfigure") and NAME in str(backend).lower():
+        if arguments.get("enable_reconfigure"):
             _check_is_only_backend(str(backend))
         if (
-            NAME not in str(backend).lower().split(":")
+            NAME not in _backend_names(backend)
             or args
             or init_method not in (None, "env://")
             or arguments.get("store") is not None
@@ -123,59 +129,75 @@ def _use_own_store() -> None:
             return init(backend, None, **arguments)
         timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
         arguments.update(store=_make_store(timeout))
-        with ranks_that_meet():
+        with meeting_afterwards():
             return init(backend, None, **arguments)
 
     distributed_c10d.init_process_group = dist.init_process_group = wrapper
 
 
-_BEGUN = "c10d.begun"
+# While init_process_group("hvd") runs, after which the ranks meet in any case.
+_meets_afterwards = contextvars.ContextVar("hvd.meets_afterwards", default=False)
+
+
+# The meeting that this rank has begun and not finished, and its generation.
+_begun: tuple[int, Handle[None]] | None = None
+
+
+def _begin_to_meet() -> Handle[None]:
+    global _begun
+    generation = basics.generation()
+    if _begun is None or _begun[0] != generation:
+        work = start(Kind.BARRIER, None, process_set=global_process_set, name="c10d.begun")
+        _begun = generation, Handle(work, lambda _: None)
+    return _begun[1]
 
 
 def _meet() -> None:
     """Returns when all ranks of the world are here."""
-    Handle(start(Kind.BARRIER, None, process_set=global_process_set, name=_BEGUN), _nothing).wait()
-
-
-def _nothing(_: Any) -> None:
-    return None
-
-
-@contextlib.contextmanager
-def ranks_that_meet() -> Iterator[None]:
-    """Around a call that looks at the store: until all ranks are done rank 0 must keep it.
-
-    If the world has failed, that is the error.
-    """
+    global _begun
     try:
-        yield
-    except HvdError:
-        raise
-    except RuntimeError as error:
-        _raise_loss(error)
-        raise
-    _meet()
+        _begin_to_meet().wait()
+    finally:
+        _begun = None
 
 
-def _raise_loss(error: RuntimeError) -> None:
-    """Raises the failure of the world, if it was one that torch has found as another error.
+def _meet_after(error: Exception) -> None:
+    """Raises the failure of the world, if torch has seen it as this error.
 
-    A rank whose call has succeeded meets this one at once. One that torch keeps waiting does not,
+    Ranks whose call has succeeded meet this one at once. Those that wait for it elsewhere do not,
     so there is a limit.
     """
     done = threading.Event()
-    handle = Handle(
-        start(Kind.BARRIER, None, process_set=global_process_set, name=_BEGUN), _nothing
-    )
-    handle.add_done_callback(lambda _: done.set())
+    _begin_to_meet().add_done_callback(lambda _: done.set())
     if done.wait(_CONNECT_TIMEOUT.total_seconds()):
         try:
-            handle.wait()
+            _meet()
         except HorovodInternalError as loss:
             raise loss from error
 
 
-def _use_own_barrier() -> None:
+@contextlib.contextmanager
+def meeting_afterwards() -> Iterator[None]:
+    """For a call that uses rank 0's store: rank 0 keeps it until all ranks have made the call.
+
+    Each rank meets the others once, also one whose call has failed. If the world has failed, which
+    torch sees as a broken connection, that is the error.
+    """
+    token = _meets_afterwards.set(True)
+    try:
+        yield
+    except HorovodInternalError:
+        raise
+    except Exception as error:
+        _meet_after(error)
+        raise
+    else:
+        _meet()
+    finally:
+        _meets_afterwards.reset(token)
+
+
+def _replace_store_barrier() -> None:
     """Lets torch's calls that make groups wait for the other ranks by hvd.
 
     torch asks the store of rank 0, and does not notice that a rank is lost.
@@ -189,6 +211,8 @@ def _use_own_barrier() -> None:
     @functools.wraps(barrier)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
+        if _meets_afterwards.get():
+            return
         is_hvd = dist.get_backend() == NAME and not isinstance(dist.group.WORLD, reconfigure.Group)
         if is_hvd and given.get("rendezvous_count", basics.size()) == basics.size():
             _meet()
@@ -198,18 +222,18 @@ def _use_own_barrier() -> None:
     module._store_based_barrier = wrapper
 
 
-def _announce_groups() -> None:
-    """Lets the ranks outside of a new group hear of it, too.
+def _add_process_sets_on_all_ranks() -> None:
+    """Makes all ranks of the world take part in adding the process set of a group.
 
-    A process set is made by all ranks of the world. All of them call ``new_group``, but a backend
-    is made by the members alone.
+    All of them call ``new_group``, but torch makes a backend only on the members.
     """
     make_group: Any = distributed_c10d._new_process_group_helper
 
     def wrapper(
         size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        if NAME in str(backend).lower() and ranks and basics.is_initialized():
+        if NAME in _backend_names(backend) and ranks:
+            init_hvd()
             if len(set(ranks)) != len(ranks):
                 raise ValueError(f"new_group: a rank is named twice in ranks={list(ranks)}")
             set_of(ranks)
@@ -220,13 +244,13 @@ def _announce_groups() -> None:
 
 
 def register() -> None:
-    """Makes the backend known to torch; again: nothing."""
+    """Registers the backend with torch. A second call does nothing."""
     if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
         return
     arguments: dict[str, Any] = {"extended_api": True}
     if hasattr(dist.Backend, "backend_capability"):
         arguments["devices"] = ["cpu", "cuda"]
     dist.Backend.register_backend(NAME, create, **arguments)
-    _announce_groups()
-    _use_own_barrier()
+    _add_process_sets_on_all_ranks()
+    _replace_store_barrier()
     _use_own_store()
