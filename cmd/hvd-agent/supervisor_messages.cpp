@@ -146,6 +146,7 @@ Status Supervisor::on(agent_link::Launch launch) {
   UniqueFd predecessor;
   for (const auto& [number, one] : workers_) {
     if (one->name() != launch.worker) continue;
+    // The newest one is waited for: it had waited for those before it.
     if (auto left = one->clear_place()) predecessor = std::move(left);
   }
   auto& worker = workers_[incarnation];

@@ -167,7 +167,7 @@ void Worker::on_report(const ReaperReport& report) {
     case ReaperReport::Kind::exited:
       return exited(report.wait_status);
     case ReaperReport::Kind::unkillable:
-      is_unkillable_ = true;
+      has_unkillable_process_ = true;
       return problem(cat("left process ", report.pid, ", which ",
                          report.error_number == EPERM ? "this agent may not kill"
                                                       : "has not died of SIGKILL yet"));
@@ -187,9 +187,11 @@ void Worker::launched(pid_t pid) {
 }
 
 // The kernel may still be freeing the memory of the worker itself. A process that it has started
-// holds devices and ports as well as the worker did. One that was told to end keeps its grace.
+// holds devices and ports as well as the worker did. A worker that was told to end
+// keeps its grace.
 UniqueFd Worker::clear_place() {
-  if (state_ != State::exited || reaper_gone() || reaper_pid_ <= 0 || is_unkillable_) return {};
+  if (state_ != State::exited || reaper_gone() || reaper_pid_ <= 0 || has_unkillable_process_)
+    return {};
   if (kill_at_ == kNever) kill();
   return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, reaper_pid_, 0)));
 }

@@ -161,7 +161,7 @@ class Worker {
   std::optional<WorkReading> new_work_;
   std::optional<agent_link::Exited> unsaid_exit_;
   bool was_killed_by_agent_ = false;
-  bool is_unkillable_ = false;  // something of it is
+  bool has_unkillable_process_ = false;
   TimePoint kill_at_ = kNever;
   TimePoint sigterm_at_ = kNever;  // of a worker that is asked before it is stopped
   WorkerHeartbeat heartbeat_;

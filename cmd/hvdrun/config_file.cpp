@@ -140,7 +140,8 @@ Result<Values> parse_config(std::string_view text, std::string_view source) {
   try {
     const auto documents = YAML::LoadAll(std::string(text));
     if (documents.size() > 1) {
-      return error_at(source, documents[1], "a second document; all settings must be in the first");
+      return error_at(source, documents[1],
+                      "a second YAML document; all settings must be in the first");
     }
     return take_root(source, documents.empty() ? YAML::Node() : documents.front());
   } catch (const YAML::Exception& error) {

@@ -12,7 +12,7 @@
 namespace hvd::runtime {
 
 struct LinkSpeed {
-  // The longest one of two hosts that are neighbours in the control tree; 0: not known.
+  // The longest round trip between hosts that are neighbours in the control tree; 0: not known.
   std::chrono::microseconds round_trip{0};
   std::uint32_t megabytes_per_second = 0;  // that leave a host; 0: not known
   friend bool operator==(const LinkSpeed&, const LinkSpeed&) = default;

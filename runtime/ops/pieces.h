@@ -17,7 +17,7 @@ struct Piece {
   std::byte* result;
   std::size_t bytes;
 };
-// Of each block.
+// The pieces of each block.
 std::vector<std::vector<Piece>> pieces_of(const std::vector<Block>& blocks);
 
 // Makes the result of what has arrived and of the input, or of what the result holds already.

@@ -162,7 +162,7 @@ TEST(Hostfile, ignores_comments_blank_lines_and_the_line_ends_of_windows) {
   EXPECT_EQ(file("# all of them\r\n\r\n  a slots=1 # the first\r\n\t\nb\tslots=2\r\n#"), "a=1 b=2");
 }
 
-TEST(Hostfile, ignores_the_mark_that_editors_of_windows_put_before_a_text) {
+TEST(Hostfile, ignores_a_byte_order_mark) {
   EXPECT_EQ(file("\xEF\xBB\xBF"
                  "a slots=1\r\n"),
             "a=1");

@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, HarmlessSignal,
                                       ::sigabbrev_np(one.param.number));
                          });
 
-TEST_F(SignalsTest, WhatIsBlockedByTheProgramThatStartsHvdrunIsTaken) {
+TEST_F(SignalsTest, SignalsThatTheParentHasBlockedAreTaken) {
   for (const int number : {SIGTERM, SIGINT}) {
     Process job({"env", cat("--block-signal=", ::sigabbrev_np(number)), binary("hvdrun"), "-np",
                  "2", binary("e2e_stays")});

@@ -172,7 +172,7 @@ Status read_checked(int fd, Store& store) {
 std::string name_beside(const std::string& file) { return cat(file, ".", to_hex(random_bytes(4))); }
 
 // Whether a file can be made beside it. Nothing is left, also if this process is killed, unless the
-// file system knows no files without a name.
+// file system lacks O_TMPFILE.
 Status check_place(const std::string& file) {
   const auto folder = folder_of(file);
   if (UniqueFd(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600))) return {};

@@ -98,7 +98,7 @@ TEST(AgentTree, KillsWhatAWorkerHasLeftBeforeAnotherTakesItsPlace) {
   EXPECT_TRUE(exists(second)) << "no worker has taken the place of the second";
 }
 
-TEST(AgentTree, LeavesWhatAWorkerHasLeftItsGraceBeforeAnotherTakesItsPlace) {
+TEST(AgentTree, GivesProcessesOfAStoppedWorkerTheirGraceBeforeAnotherTakesItsPlace) {
   AgentUnderTest agent;
   // What is left takes its time after the signal of which its worker has died.
   agent.launch(1, {"sh", "-c",

@@ -72,7 +72,7 @@ void reduce_all(int /*rank*/, runtime::World& world) {
   reduce(world, "32 MB", 32 * kMegabyte);
 }
 
-TEST_F(WorldLinks, AllRanksTakeWhatTheySuggest) {
+TEST_F(WorldLinks, AllRanksTakeTheAlgorithmThatTheySuggest) {
   const auto taken = algorithms(reduce_all, [](runtime::WorldSpec&) {});
   EXPECT_EQ(taken, (Algorithms{{"1 MB", "doubling"}, {"4 MB", "halving"}, {"32 MB", "ring"}}));
 }
