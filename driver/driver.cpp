@@ -1,8 +1,11 @@
 #include "driver/driver.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 #include <utility>
+
+#include <boost/asio/post.hpp>
 
 #include "base/machine/machine.h"
 #include "base/port_range.h"
@@ -52,7 +55,30 @@ static std::optional<Journal> kept_journal(const std::string& job_id, Observer& 
   return std::nullopt;
 }
 
-Outcome run_job(const JobSpec& spec, Observer& observer) {
+namespace {
+
+// Serves requests to stop for as long as this object exists.
+class Stopping {
+ public:
+  Stopping(StopRequest* request, boost::asio::io_context& io, Signals& signals)
+      : request_(request) {
+    if (request_ == nullptr) return;
+    request_->serve(
+        [&io, &signals] { boost::asio::post(io, [&signals] { signals.raise(SIGTERM); }); });
+  }
+  ~Stopping() {
+    if (request_ != nullptr) request_->serve(nullptr);
+  }
+  Stopping(const Stopping&) = delete;
+  Stopping& operator=(const Stopping&) = delete;
+
+ private:
+  StopRequest* const request_;
+};
+
+}  // namespace
+
+Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
 
   std::optional<Journal> journal;
@@ -78,6 +104,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer) {
   boost::asio::io_context io{1};
   Signals signals(io);
   RequestSignals requests(io);
+  const Stopping stopping(stop, io, signals);
   const RaisedFileLimit open_files;
   auto preparation = prepare(io, signals, spec, observer);
   if (const int signal = signals.waiting(); signal != 0) {

@@ -9,10 +9,12 @@
 
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
+#include "driver/core/stop_request.h"
 
 namespace hvd::driver {
 
-// Blocks until the job has ended and no process of it is left.
-Outcome run_job(const JobSpec& spec, Observer& observer);
+// Blocks until the job has ended and no process of it is left. `stop`: may end it; null: nothing
+// does but signals.
+Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop = nullptr);
 
 }  // namespace hvd::driver

@@ -55,22 +55,19 @@ int print_and_end(std::string_view text) {
 }
 
 // The first failure of hvdrun's own output while a job runs. It ends the job as SIGTERM would,
-// since nobody could follow a job without output. Any thread may report; `running` tells whether
-// the driver handles the signal.
+// since nobody could follow a job without output. Any thread may report.
 class OutputFailure {
  public:
   void report(const Status& why, bool broken_pipe) {
-    const std::lock_guard lock(mutex_);
-    if (why_) return;
-    why_ = why;
-    broken_pipe_ = broken_pipe;
-    if (running_) ::kill(::getpid(), SIGTERM);
+    {
+      const std::lock_guard lock(mutex_);
+      if (why_) return;
+      why_ = why;
+      broken_pipe_ = broken_pipe;
+    }
+    stop_.make();
   }
-  void set_running(bool running) {
-    const std::lock_guard lock(mutex_);
-    running_ = running;
-    if (running_ && why_) ::kill(::getpid(), SIGTERM);
-  }
+  driver::StopRequest& stop() { return stop_; }
   std::optional<Status> why() const {
     const std::lock_guard lock(mutex_);
     return why_;
@@ -84,7 +81,7 @@ class OutputFailure {
   mutable std::mutex mutex_;
   std::optional<Status> why_;
   bool broken_pipe_ = false;
-  bool running_ = false;
+  driver::StopRequest stop_;
 };
 
 bool ended_by_signal(int exit_code) {
@@ -126,9 +123,7 @@ int run_job(const JobSetup& setup) {
                    [&failure] { return failure.why().has_value(); });
   output.show_only(setup.output.local_ranks);
 
-  failure.set_running(true);
-  const driver::Outcome outcome = driver::run_job(setup.spec, output);
-  failure.set_running(false);
+  const driver::Outcome outcome = driver::run_job(setup.spec, output, &failure.stop());
   // From here on a signal ends hvdrun at once, since all processes of the job are gone.
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
     std::signal(number, SIG_DFL);

@@ -25,12 +25,16 @@ void Signals::handle(std::function<void(int)> handler) {
   deliver();
 }
 
+void Signals::raise(int signal_number) {
+  waiting_.push_back(signal_number);
+  deliver();
+}
+
 void Signals::wait() {
   set_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
-    waiting_.push_back(signal);
     wait();
-    deliver();
+    raise(signal);
   });
 }
 

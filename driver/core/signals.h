@@ -21,6 +21,8 @@ class Signals {
 
   // Replaces the handler, which gets the queued signals at once. Null: signals are queued.
   void handle(std::function<void(int signal_number)> handler);
+  // As if the signal had come.
+  void raise(int signal_number);
   // The first queued signal, which stays in the queue; 0: there is none.
   int waiting() const { return waiting_.empty() ? 0 : waiting_.front(); }
 

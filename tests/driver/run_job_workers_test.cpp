@@ -22,6 +22,24 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// By another thread, as soon as a worker has printed something; and before the job begins.
+TEST_F(RunJob, ends_at_a_request_as_by_a_signal) {
+  spec.command = {"sh", "-c", "echo up; exec sleep 1000"};
+  StopRequest early;
+  early.make();
+  EXPECT_EQ(run_job(spec, seen, &early).exit_code, 128 + SIGTERM);
+
+  StopRequest stop;
+  std::thread asks([&] {
+    EXPECT_TRUE(
+        test::eventually([&] { return !test::processes_with_variable(kTag, tag).empty(); }));
+    stop.make();
+  });
+  EXPECT_EQ(run_job(spec, seen, &stop).exit_code, 128 + SIGTERM);
+  asks.join();
+  stop.make();  // nothing is left to stop
+}
+
 TEST_F(RunJob, runs_every_worker_with_its_identity_and_passes_its_output) {
   spec.hosts = {{"localhost", 1}, {"127.0.0.1", 2}};
   const auto outcome =
