@@ -255,6 +255,9 @@ Status bad(std::string message) { return {Code::invalid_argument, std::move(mess
 std::string shown(std::string_view text) { return quoted(text, kMaxShown); }
 
 std::vector<std::string> words_of(std::string_view line) {
+  // Some editors put it before a text, and texts are put together.
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   std::vector<std::string> words;
   bool joins_next = false;
   std::size_t at = 0;

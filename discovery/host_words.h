@@ -17,7 +17,7 @@ Status bad(std::string message);
 // Somebody's text inside an error: quoted, without control characters, not endless.
 std::string shown(std::string_view text);
 
-// The words of a line, with "slots = 4" made one word.
+// The words of a line, with "slots = 4" made one word, and without a byte order mark before them.
 std::vector<std::string> words_of(std::string_view line);
 
 // "name", "me@name:4", "[::1]:4:port=2222".

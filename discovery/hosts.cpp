@@ -57,8 +57,6 @@ Result<std::vector<Host>> parse_host_list(std::string_view text) {
 }
 
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view source) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<Host> hosts;
   std::map<std::string, std::size_t> index_of;
   bool lists_slots = false;

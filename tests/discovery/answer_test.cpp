@@ -36,6 +36,12 @@ TEST(Answer, passes_over_comments_blank_lines_and_carriage_returns) {
   EXPECT_EQ(answer("a:4\r\n"), "a=4");
 }
 
+TEST(Answer, ignores_a_byte_order_mark) {
+  EXPECT_EQ(answer("\xEF\xBB\xBF"
+                   "a:4\nb:2\n"),
+            "a=4, b=2");
+}
+
 TEST(Answer, reads_ipv6_addresses_in_brackets) {
   EXPECT_EQ(answer("[fd00::1]:4\n[fd00::2]\n", 2), "fd00::1=4, fd00::2=2");
   EXPECT_EQ(answer("fd00::1\n"),
