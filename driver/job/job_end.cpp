@@ -136,10 +136,8 @@ void Job::on(const event::StopRequested& event) {
       break;
     case JobState::killing:
     case JobState::closing:
-      if (outcome_.stop_requests > 1) {
-        drop_all(cat(signal, " once more"), false);
-      } else if (at_once) {
-        drop_all(signal, false);
+      if (const bool again = outcome_.stop_requests > 1; again || at_once) {
+        drop_all(again ? cat(signal, " once more") : signal, false);
       }
       break;
     case JobState::finished:

@@ -92,16 +92,23 @@ Status write_file(int fd, std::string_view head, std::span<const std::byte> byte
   return {};
 }
 
+// None where the file system lacks O_TMPFILE, or no file can be made.
+UniqueFd make_nameless_beside(const std::string& file) {
+  const auto folder = folder_of(file);
+  return UniqueFd(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, S_IRUSR | S_IWUSR));
+}
+
+UniqueFd make_new(const std::string& file) {
+  return UniqueFd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+}
+
 // The file has no name while it is written, if the file system can do that: then nothing is left of
 // it when this process is killed.
 Status write_new_file(const std::string& name, std::string_view head,
                       std::span<const std::byte> bytes) {
-  const auto folder = folder_of(name);
-  const UniqueFd nameless(
-      ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const UniqueFd nameless = make_nameless_beside(name);
   if (!nameless) {
-    const UniqueFd fd(
-        ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    const UniqueFd fd = make_new(name);
     if (!fd) return Status::from_errno(cat("create ", name), errno);
     return write_file(fd.get(), head, bytes);
   }
@@ -174,11 +181,9 @@ std::string name_beside(const std::string& file) { return cat(file, ".", to_hex(
 // Whether a file can be made beside it. Nothing is left, also if this process is killed, unless the
 // file system lacks O_TMPFILE.
 Status check_place(const std::string& file) {
-  const auto folder = folder_of(file);
-  if (UniqueFd(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600))) return {};
+  if (make_nameless_beside(file)) return {};
   const std::string beside = name_beside(file);
-  const UniqueFd made(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!made) {
+  if (!make_new(beside)) {
     const Status why = Status::from_errno(cat("create ", beside), errno);
     return {Code::failed_precondition,
             cat("the state cannot be kept in ", file, ": ", why.message())};
