@@ -94,7 +94,7 @@ class ReaperProcess {
     send(report);
   }
 
-  // What is left of the worker before may hold devices and ports, which the new worker needs.
+  // Processes that the former worker has left may hold devices and ports that the new worker needs.
   // False: no worker is to be started.
   bool has_place(const UniqueFd& predecessor) {
     if (!predecessor) return true;

@@ -187,8 +187,7 @@ void Worker::launched(pid_t pid) {
 }
 
 // The kernel may still be freeing the memory of the worker itself. A process that it has started
-// holds devices and ports as well as the worker did. A worker that was told to end
-// keeps its grace.
+// holds devices and ports as well as the worker did. A worker that was told to end keeps its grace.
 UniqueFd Worker::clear_place() {
   if (state_ != State::exited || reaper_gone() || reaper_pid_ <= 0 || has_unkillable_process_)
     return {};

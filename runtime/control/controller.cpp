@@ -200,7 +200,7 @@ void Controller::drain_queue(TimePoint now) {
 void Controller::negotiate(TimePoint now) {
   if (!formed_ || verdict_.known() || left_) return;
   const int under_way = executor_.under_way();
-  // What is measured would make the order of additions a matter of timing.
+  // Measured speeds would make the order of additions a matter of timing.
   if (!links_.has_parent() && spec_.links && !spec_.config.deterministic) {
     negotiator_.set_link_speed(spec_.links->speed());
   }

@@ -13,7 +13,7 @@ namespace {
 // Whole numbers, so that ranks on different processors come to the same.
 using Nanoseconds = std::uint64_t;
 
-// What a step costs besides the network: a send, a wake-up, a receive.
+// The cost of a step besides the network: a send, a wake-up, a receive.
 constexpr Nanoseconds kStep = 20'000;
 constexpr std::uint64_t kAddedPerNanosecond = 4;    // bytes
 constexpr std::uint64_t kUnknownBandwidth = 1'000;  // MB/s

@@ -32,8 +32,8 @@ struct AllreduceRanks {
 AllreduceAlgorithm choose_allreduce(const AllreduceRanks& ranks, std::size_t bytes,
                                     const LinkSpeed& speed, std::size_t few_steps_bytes);
 
-// What one host sends in an allreduce that took so long in all, and how much of that time was
-// spent on it.
+// The bytes that one host sends in an allreduce, and how much of the time that the allreduce took
+// was spent on sending them.
 struct Transfer {
   std::size_t bytes = 0;
   Duration taken{};

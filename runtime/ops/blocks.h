@@ -1,4 +1,4 @@
-// What is reduced or gathered block by block: by the ring (ring.h) and by halving (halving.h).
+// Data that is reduced or gathered block by block: by the ring (ring.h) and by halving (halving.h).
 //
 // The data need not lie in one extent of memory: a block is a list of parts, wherever they are. So
 // tensors of one batch that are large are sent from and received where they lie, without being

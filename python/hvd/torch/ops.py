@@ -348,7 +348,7 @@ def sparse_allreduce_async(
 def start_sparse_allreduce(
     tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet
 ) -> Handle[torch.Tensor]:
-    """The same; its handle."""
+    """Starts ``sparse_allreduce_async()``, and returns its handle."""
     sparse = tensor.detach().coalesce()
     # Rows are numbered by one vector each, and torch keeps these as columns.
     indices = sparse.indices().t().contiguous()

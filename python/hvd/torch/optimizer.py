@@ -28,7 +28,7 @@ _numbered: dict[_Alike, dict[int, weakref.ref[Any]]] = {}
 _locks: dict[_Alike, threading.Lock] = {}
 
 
-def _agree(
+def _agree_on_name(
     owner: Any, names: Iterable[str], process_set: ProcessSet, own: Any = None
 ) -> tuple[str, list[Any]]:
     """A name for an optimizer's collectives in this world, and the ``own`` of all ranks.
@@ -242,17 +242,17 @@ class _Distributed:
 
     # --- the reducer ---
 
-    def _agree(self) -> None:
-        """All ranks of a world know which gradients are sparse, also one that has none of them.
+    def _agree_on_sparse_and_name(self) -> None:
+        """Tells all ranks which gradients are sparse, and agrees on the reducer's name.
 
-        They have one name for the reducer.
+        A rank may have no gradient of a parameter in this step.
         """
         own = [
             name
             for name, parameter in zip(self._names, self._reduced_parameters)
             if parameter.grad is not None and parameter.grad.is_sparse
         ]
-        self._reducer_name, told = _agree(self, self._names, self._process_set, own)
+        self._reducer_name, told = _agree_on_name(self, self._names, self._process_set, own)
         sparse: set[str] = set().union(*told)
         indices = {index for index, name in enumerate(self._names) if name in sparse}
         as_dense = self._sparse_as_dense or built_in_of(self._compression) is None
@@ -262,7 +262,7 @@ class _Distributed:
 
     def _build(self) -> None:
         """A reducer for this world."""
-        self._agree()
+        self._agree_on_sparse_and_name()
         self._reducer = _core.Reducer(
             self._reducer_name,
             self._op,
@@ -313,7 +313,7 @@ class _Distributed:
 
     def _reduce_with_own_compression(self) -> None:
         if self._agreed_in != basics.generation():
-            self._agree()
+            self._agree_on_sparse_and_name()
         gradients = [self._dense_gradient(one) for one in self._reduced_parameters]
         pairs = [self._compression.compress(one) for one in gradients]
         factor = self._predivide
@@ -469,7 +469,7 @@ class _DistributedAdasum:
 
     def _name_in_this_world(self) -> str:
         if self._named_in != basics.generation():
-            self._name, _ = _agree(self, self._names, global_process_set)
+            self._name, _ = _agree_on_name(self, self._names, global_process_set)
             self._named_in = basics.generation()
         return self._name
 
